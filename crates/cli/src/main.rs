@@ -1,0 +1,2 @@
+//! The `dumbwaiter` command.
+fn main() {}

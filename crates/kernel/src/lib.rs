@@ -1,0 +1,2 @@
+//! Linux as a subject: dispatch recordings and how a scheduler agrees with them.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Tables, HTML, JSON and Parquet from results.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The one description of an experiment.
+#![forbid(unsafe_code)]

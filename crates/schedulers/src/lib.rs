@@ -1,0 +1,2 @@
+//! I/O schedulers, one file each, and their registry.
+#![forbid(unsafe_code)]

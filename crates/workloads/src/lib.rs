@@ -1,0 +1,47 @@
+//! Workload generators, fio job files, and block-trace readers and writers.
+#![forbid(unsafe_code)]
+
+use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
+
+/// One I/O that a workload wants, without who asks and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// What to do.
+    pub op: Op,
+    /// First sector (512 bytes).
+    pub sector: u64,
+    /// Length in sectors; 0 only for a flush.
+    pub sectors: u32,
+    /// Marks.
+    pub flags: Flags,
+    /// Priority, where it differs from the task's.
+    pub ioprio: Option<Ioprio>,
+    /// Stream or tag hint.
+    pub stream: u16,
+    /// Which of this workload's tasks asks, from 0. Generators have one task; a trace has one per process.
+    pub task: u16,
+}
+
+/// Answer of a workload to "what next?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Issue this now.
+    Issue(Want),
+    /// Nothing before this time; ask again then.
+    Wait(Nanos),
+    /// Nothing until one of its I/Os completes; ask again then.
+    Blocked,
+    /// Nothing any more.
+    Done,
+}
+
+/// What one thread of I/O does. It is asked whenever the thread may have one more I/O outstanding.
+pub trait Workload: Send {
+    /// What next, at `now`? Never earlier than at the call before.
+    fn next(&mut self, now: Nanos) -> Next;
+
+    /// An I/O of task `task` completed. `lat` is from submission to completion.
+    fn completed(&mut self, now: Nanos, task: u16, lat: Nanos) {
+        let _ = (now, task, lat);
+    }
+}
