@@ -6,12 +6,26 @@
 #![forbid(unsafe_code)]
 
 mod flush;
+pub mod layer;
+mod ledger;
+pub mod merge;
 mod op;
+mod plug;
 mod request;
+pub mod scheduler;
+mod tags;
 mod tenant;
 mod time;
 
+pub use layer::{BlockLayer, Config, Finished};
+pub use ledger::Ledger;
+pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};
+pub use plug::Plug;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
+pub use scheduler::{
+    Context, Event, Merging, Next, Place, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
+};
+pub use tags::TagMap;
 pub use tenant::{Task, TaskId, Tenant, TenantId, Tenants};
 pub use time::{Nanos, TickClock};

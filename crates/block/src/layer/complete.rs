@@ -1,0 +1,151 @@
+//! The way back: statistics, tags, the flush sequence, and who waited for what.
+
+use crate::flush::Sequence;
+use crate::layer::{BlockLayer, Finished, NO_TAG};
+use crate::request::{Request, State};
+use crate::scheduler::{Context, Place};
+use crate::{Io, Nanos, Op, RequestId};
+
+impl BlockLayer {
+    /// The device finished request `id` at `now`. Appends every I/O that is finished by it.
+    pub fn complete(&mut self, now: Nanos, id: RequestId, failed: bool, out: &mut Vec<Finished>) {
+        debug_assert_eq!(self.requests[id].state, State::Issued, "request {} completed twice", id.0);
+        let hw = self.hw_of(id);
+        self.ledger.finished += 1;
+        self.release_driver_tag(id);
+        if self.flush.request == Some(id) {
+            self.flush.request = None;
+            self.requests.remove(id);
+            self.flush_done(now, failed, out);
+        } else {
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            if self.scheduler.complete(id, &ctx) {
+                self.run_all();
+            }
+            if self.requests[id].sequence == Sequence::NONE {
+                self.release(id);
+                self.finish(id, failed, out);
+            } else {
+                self.data_done(now, id, failed, out);
+            }
+        }
+        if self.hw[hw].restart {
+            self.hw[hw].restart = false;
+            self.run(hw);
+        }
+        if !self.waiting[0].is_empty() || !self.waiting[1].is_empty() {
+            self.admit_waiting(now);
+        }
+    }
+
+    /// Appends I/Os that need nothing from the device (a flush where nothing is volatile).
+    pub fn finish_idle(&mut self, out: &mut Vec<Finished>) {
+        while let Some(id) = self.done_at_once.pop() {
+            self.finish(id, false, out);
+        }
+    }
+
+    fn release(&mut self, id: RequestId) {
+        let held = &mut self.held[id.index()];
+        if held.tag != NO_TAG {
+            self.tags.put(held.tag);
+            held.tag = NO_TAG;
+        }
+    }
+
+    /// Reports a request and all that merged into it, and frees them.
+    fn finish(&mut self, id: RequestId, failed: bool, out: &mut Vec<Finished>) {
+        let survivor = self.requests[id];
+        let mut at = id;
+        loop {
+            let request = self.requests.remove(at);
+            self.report(&request, &survivor, at != id, failed, out);
+            match request.merged.some() {
+                Some(next) => at = next,
+                None => return,
+            }
+        }
+    }
+
+    fn report(&mut self, request: &Request, survivor: &Request, merged: bool, failed: bool, out: &mut Vec<Finished>) {
+        let (insert, issue) = (survivor.insert, survivor.issue);
+        if let Some(parent) = request.parent.some() {
+            let whole = &mut self.requests[parent];
+            whole.pieces -= 1;
+            // A whole that fails in part fails; its times are those of its last piece.
+            whole.sealed |= failed;
+            whole.insert = insert;
+            whole.issue = issue;
+            if whole.pieces == 0 {
+                let whole = self.requests.remove(parent);
+                self.report(&whole, &whole.clone(), false, whole.sealed, out);
+            }
+            return;
+        }
+        self.ledger.completed += 1;
+        self.ledger.failed += u64::from(failed);
+        self.ledger.sectors_completed += u64::from(request.io.sectors);
+        out.push(Finished { io: request.io, submit: request.submit, insert, issue, merged, failed });
+    }
+
+    /// Sends a flush if one is due.
+    pub(super) fn start_flush(&mut self, now: Nanos) {
+        if !self.flush.due(now) {
+            return;
+        }
+        let first = self.flush.pending[0].1;
+        let io = Io { op: Op::Flush, sector: 0, sectors: 0, ..self.requests[first].io };
+        let id = self.requests.insert(Request { state: State::Dispatched, ..Request::new(io, now) });
+        if id.index() >= self.held.len() {
+            self.held.resize(id.index() + 1, super::Held { tag: NO_TAG, driver_tag: false });
+        }
+        self.held[id.index()] = super::Held { tag: NO_TAG, driver_tag: false };
+        self.flush.request = Some(id);
+        self.flush.running.extend(self.flush.pending.drain(..).map(|(_, waiter)| waiter));
+        self.ledger.flushes += 1;
+        let hw = self.hw_of(id);
+        self.hw[hw].ready.push_front(id);
+        self.run(hw);
+    }
+
+    /// One flush served all who ran with it; each takes its next step.
+    fn flush_done(&mut self, now: Nanos, failed: bool, out: &mut Vec<Finished>) {
+        let served = std::mem::take(&mut self.flush.running);
+        for id in &served {
+            let rest = self.requests[*id].sequence.rest();
+            self.requests[*id].sequence = rest;
+            if rest.step() == Some(Sequence::DATA) && !failed {
+                self.flush.data_in_flight += 1;
+                self.insert(now, *id, Place::Head, false);
+            } else {
+                self.release(*id);
+                self.finish(*id, failed, out);
+            }
+        }
+        self.flush.running = served;
+        self.flush.running.clear();
+        self.start_flush(now);
+    }
+
+    /// The data step is done: wait for the flush behind it, or finish.
+    fn data_done(&mut self, now: Nanos, id: RequestId, failed: bool, out: &mut Vec<Finished>) {
+        self.flush.data_in_flight -= 1;
+        let rest = self.requests[id].sequence.rest();
+        self.requests[id].sequence = rest;
+        if rest.step() == Some(Sequence::POST) && !failed {
+            self.requests[id].state = State::Held;
+            self.flush.pending.push_back((now, id));
+        } else {
+            self.release(id);
+            self.finish(id, failed, out);
+        }
+        self.start_flush(now);
+    }
+
+    pub(super) fn release_driver_tag(&mut self, id: RequestId) {
+        if std::mem::take(&mut self.held[id.index()].driver_tag) {
+            let hw = self.hw_of(id);
+            self.hw[hw].tags_used -= 1;
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The block layer: one request's way from submission to completion.
+//!
+//! A driver (simulator, io_uring engine, disk server) hands in what happened with its time, and carries out what
+//! [`BlockLayer::poll`] returns:
+//!
+//! ```text
+//! submit ──► merge? ──► tag ──► plug ──► insert ──► scheduler ──► dispatch list ──► poll: to the device
+//!                        │                                                              │
+//!                        └──◄── tag freed ◄── complete ◄────────────────────────────────┘
+//! ```
+
+mod complete;
+mod service;
+mod submit;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use crate::flush::FlushMachine;
+use crate::ledger::Ledger;
+use crate::merge::{Limits, MergeIndex};
+use crate::scheduler::{Context, Event, Merging, Scheduler, Setup, Traits};
+use crate::tags::TagMap;
+use crate::{Io, Nanos, RequestId, Requests, Tenants};
+
+/// How often an unwilling scheduler is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
+const RERUN_DELAY: Nanos = Nanos::from_ms(3);
+
+/// How a block layer is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// What the scheduler is told.
+    pub setup: Setup,
+    /// The device's limits on one request.
+    pub limits: Limits,
+    /// 0: merge; 1: only with the request that merged last; 2: never (`queue/nomerges`).
+    pub nomerges: u8,
+    /// Has the device a volatile cache?
+    pub volatile_cache: bool,
+    /// Does the device understand FUA?
+    pub fua: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { setup: Setup::default(), limits: Limits::default(), nomerges: 0, volatile_cache: false, fua: false }
+    }
+}
+
+/// A finished I/O with its times.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    /// What was submitted.
+    pub io: Io,
+    /// When.
+    pub submit: Nanos,
+    /// When the scheduler received it, or the request it joined.
+    pub insert: Nanos,
+    /// When the device took it.
+    pub issue: Nanos,
+    /// It joined another's request.
+    pub merged: bool,
+    /// The device refused it.
+    pub failed: bool,
+}
+
+/// A hardware queue as the block layer sees it.
+#[derive(Clone, Debug, Default)]
+struct HwQueue {
+    /// Requests ready to go that the device has not accepted; they precede everything in the scheduler.
+    ready: VecDeque<RequestId>,
+    /// Requests that go straight to the device (scheduler `none`).
+    direct: VecDeque<RequestId>,
+    /// Driver tags.
+    tags_used: u32,
+    tags: u32,
+    /// How often the device refused lately: an average, eight times the share (Linux: dispatch_busy).
+    busy: u32,
+    /// A completion must run this queue again.
+    restart: bool,
+    /// It is in `runnable`.
+    scheduled: bool,
+    /// When an unwilling scheduler is asked again.
+    rerun_at: Option<Nanos>,
+}
+
+impl HwQueue {
+    fn take_tag(&mut self) -> bool {
+        let free = self.tags_used < self.tags;
+        self.tags_used += u32::from(free);
+        free
+    }
+
+    fn note_busy(&mut self, busy: bool) {
+        if busy || self.busy > 0 {
+            self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
+        }
+    }
+}
+
+const NO_TAG: u32 = u32::MAX;
+
+/// What the layer keeps of each request beside the request itself.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Scheduler tag.
+    tag: u32,
+    /// Holds a driver tag of its hardware queue.
+    driver_tag: bool,
+}
+
+/// See the module's text.
+pub struct BlockLayer {
+    config: Config,
+    scheduler: Box<dyn Scheduler>,
+    traits: Traits,
+    requests: Requests,
+    tenants: Tenants,
+    held: Vec<Held>,
+    index: MergeIndex,
+    tags: TagMap,
+    /// Waiting for a tag: those that may take any, and those that are limited; oldest first.
+    waiting: [VecDeque<(u64, RequestId)>; 2],
+    waited: u64,
+    hw: Vec<HwQueue>,
+    runnable: VecDeque<u16>,
+    flush: FlushMachine,
+    ledger: Ledger,
+    /// Flushes with nothing to flush: they complete with the next call of `complete_idle`.
+    done_at_once: Vec<RequestId>,
+    rerun_at: Option<Nanos>,
+}
+
+impl BlockLayer {
+    /// A block layer over `scheduler`, which was made with `config.setup`.
+    pub fn new(config: Config, scheduler: Box<dyn Scheduler>, tenants: Tenants) -> BlockLayer {
+        let setup = &config.setup;
+        let queues = setup.hw_queues.max(1);
+        let per_queue = (setup.device_depth / u32::from(queues)).max(1);
+        BlockLayer {
+            traits: scheduler.traits(),
+            tags: TagMap::new(setup.nr_requests.max(1)),
+            scheduler,
+            requests: Requests::default(),
+            tenants,
+            held: Vec::new(),
+            index: MergeIndex::new(config.limits),
+            waiting: Default::default(),
+            waited: 0,
+            hw: (0..queues).map(|_| HwQueue { tags: per_queue, ..HwQueue::default() }).collect(),
+            runnable: VecDeque::new(),
+            flush: FlushMachine::default(),
+            ledger: Ledger::default(),
+            done_at_once: Vec::new(),
+            rerun_at: None,
+            config,
+        }
+    }
+
+    /// What passed each point so far.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Every request on its way.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// The scheduler.
+    pub fn scheduler(&self) -> &dyn Scheduler {
+        &*self.scheduler
+    }
+
+    /// Tasks and tenants.
+    pub fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// Changes tasks and tenants; tell the scheduler by [`BlockLayer::event`].
+    pub fn tenants_mut(&mut self) -> &mut Tenants {
+        &mut self.tenants
+    }
+
+    /// Passes an event on to the scheduler and runs its queues.
+    pub fn event(&mut self, now: Nanos, event: Event) {
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.scheduler.event(event, &ctx);
+        self.run_all();
+    }
+
+    /// Requests that wait outside the device: for a tag, in the scheduler or on a dispatch list.
+    pub fn queued(&self) -> u64 {
+        self.requests.len() as u64 - self.in_device()
+    }
+
+    /// Requests in the device.
+    pub fn in_device(&self) -> u64 {
+        self.ledger.issued - self.ledger.finished - self.ledger.returned
+    }
+
+    /// When [`BlockLayer::timer`] wants to be called, if ever.
+    pub fn next_timer(&self) -> Option<Nanos> {
+        match (self.rerun_at, self.scheduler.timer()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Time has come to `now`: fires what is due.
+    pub fn timer(&mut self, now: Nanos) {
+        if self.scheduler.timer().is_some_and(|t| t <= now) {
+            self.event(now, Event::Timer);
+        }
+        if self.rerun_at.is_some_and(|t| t <= now) {
+            self.rerun_at = None;
+            for hw in 0..self.hw.len() {
+                match self.hw[hw].rerun_at {
+                    Some(t) if t <= now => {
+                        self.hw[hw].rerun_at = None;
+                        self.run(hw);
+                    }
+                    Some(t) => self.rerun_at = Some(self.rerun_at.map_or(t, |r| r.min(t))),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn uses_index(&self) -> bool {
+        self.traits.merging == Merging::Index
+    }
+
+    fn hw_of(&self, id: RequestId) -> usize {
+        self.config.setup.hw_queue_of(self.requests[id].io.cpu)
+    }
+
+    /// Marks a hardware queue to be served by [`BlockLayer::poll`].
+    fn run(&mut self, hw: usize) {
+        if !self.hw[hw].scheduled {
+            self.hw[hw].scheduled = true;
+            self.runnable.push_back(hw as u16);
+        }
+    }
+
+    fn run_all(&mut self) {
+        for hw in 0..self.hw.len() {
+            self.run(hw);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The way out: dispatch lists, the scheduler's choice, driver tags.
+
+use crate::layer::{BlockLayer, RERUN_DELAY};
+use crate::request::State;
+use crate::scheduler::{Context, Next, Place};
+use crate::{Nanos, Request, RequestId};
+
+impl BlockLayer {
+    /// The next request for the device, if any may go now. The driver hands it over and calls
+    /// [`BlockLayer::refused`] if the device would not take it, then polls again.
+    pub fn poll(&mut self, now: Nanos) -> Option<RequestId> {
+        while let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw)) {
+            if let Some(id) = self.serve(now, hw) {
+                return Some(id);
+            }
+            self.runnable.pop_front();
+            self.hw[hw].scheduled = false;
+        }
+        None
+    }
+
+    /// The request behind an id, for the driver to read.
+    pub fn request(&self, id: RequestId) -> &Request {
+        &self.requests[id]
+    }
+
+    /// The hardware queue a request is sent to.
+    pub fn hw_queue(&self, id: RequestId) -> u16 {
+        self.hw_of(id) as u16
+    }
+
+    fn serve(&mut self, now: Nanos, hw: usize) -> Option<RequestId> {
+        if let Some(id) = self.hw[hw].ready.front().copied() {
+            if !self.own_driver_tag(hw, id) {
+                return self.out_of_tags(hw);
+            }
+            self.hw[hw].ready.pop_front();
+            return Some(self.issue(now, hw, id));
+        }
+        if let Some(id) = self.hw[hw].direct.pop_front() {
+            return Some(self.issue(now, hw, id));
+        }
+        if !self.scheduler.has_work(hw) {
+            return None;
+        }
+        let busy = self.hw[hw].busy > 0;
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy };
+        match self.scheduler.next(hw, &ctx) {
+            Next::Dispatch(id) => {
+                let request = &mut self.requests[id];
+                debug_assert_eq!(request.state, State::Queued, "request {} dispatched twice", id.0);
+                request.state = State::Dispatched;
+                request.dispatch = now;
+                self.ledger.dispatched += 1;
+                if self.uses_index() {
+                    self.index.remove(id);
+                }
+                if !self.own_driver_tag(hw, id) {
+                    // One request is picked ahead of the tag; it goes first whatever arrives meanwhile.
+                    self.hw[hw].ready.push_back(id);
+                    return self.out_of_tags(hw);
+                }
+                Some(self.issue(now, hw, id))
+            }
+            Next::WaitUntil(at) => {
+                self.rerun(hw, at.max(now + Nanos(1)));
+                None
+            }
+            Next::Empty => {
+                if self.scheduler.has_work(hw) {
+                    let clock = self.config.setup.clock;
+                    self.rerun(hw, clock.time_of(clock.ticks(now + RERUN_DELAY) + 1));
+                }
+                None
+            }
+        }
+    }
+
+    fn rerun(&mut self, hw: usize, at: Nanos) {
+        self.hw[hw].rerun_at = Some(at);
+        self.rerun_at = Some(self.rerun_at.map_or(at, |t| t.min(at)));
+    }
+
+    fn own_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
+        let held = &mut self.held[id.index()].driver_tag;
+        *held = *held || self.hw[hw].take_tag();
+        *held
+    }
+
+    fn out_of_tags(&mut self, hw: usize) -> Option<RequestId> {
+        self.hw[hw].restart = true;
+        self.hw[hw].note_busy(true);
+        None
+    }
+
+    fn issue(&mut self, now: Nanos, hw: usize, id: RequestId) -> RequestId {
+        self.hw[hw].note_busy(false);
+        let request = &mut self.requests[id];
+        request.state = State::Issued;
+        request.issue = now;
+        self.ledger.issued += 1;
+        if self.flush.request != Some(id) {
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            self.scheduler.issued(id, &ctx);
+        }
+        id
+    }
+
+    /// The device would not take a request that [`BlockLayer::poll`] returned. It is the next to be sent; what
+    /// was to go straight to the device behind it queues up, and a completion or 3 ms start the queue again.
+    pub fn refused(&mut self, now: Nanos, id: RequestId) {
+        let hw = self.hw_of(id);
+        self.ledger.returned += 1;
+        self.requests[id].state = State::Dispatched;
+        if !self.traits.direct {
+            self.held[id.index()].driver_tag = false;
+            self.hw[hw].tags_used -= 1;
+        }
+        self.hw[hw].note_busy(true);
+        self.hw[hw].ready.push_front(id);
+        while let Some(behind) = self.hw[hw].direct.pop_front() {
+            self.requests[behind].state = State::Queued;
+            self.ledger.inserted += 1;
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: true };
+            self.scheduler.insert(behind, Place::Tail, &ctx);
+        }
+        self.hw[hw].restart = true;
+        self.rerun(hw, now + RERUN_DELAY);
+        if self.runnable.front() == Some(&(hw as u16)) {
+            self.runnable.pop_front();
+            self.hw[hw].scheduled = false;
+        }
+    }
+
+    /// The driver gives back a request that the device had taken: it loses its driver tag and is inserted at the
+    /// scheduler's head.
+    pub fn requeue(&mut self, now: Nanos, id: RequestId) {
+        let hw = self.hw_of(id);
+        self.ledger.returned += 1;
+        self.hw[hw].tags_used -= u32::from(self.held[id.index()].driver_tag && !self.traits.direct);
+        self.held[id.index()].driver_tag &= self.traits.direct;
+        if self.flush.request == Some(id) {
+            self.requests[id].state = State::Dispatched;
+            self.hw[hw].ready.push_front(id);
+            self.run(hw);
+            return;
+        }
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.scheduler.requeued(id, &ctx);
+        self.requests[id].state = State::Queued;
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.scheduler.insert(id, Place::Head, &ctx);
+        self.run_all();
+    }
+}

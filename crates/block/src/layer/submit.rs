@@ -1,0 +1,369 @@
+//! The way in: split, merge, tag, plug, insert.
+
+use crate::flush::Sequence;
+use crate::layer::{BlockLayer, Held, NO_TAG};
+use crate::merge::{self, Join, Side};
+use crate::plug::Plug;
+use crate::request::{Request, State};
+use crate::scheduler::{Context, Merging, Place};
+use crate::{Flags, Io, Nanos, Op, RequestId};
+
+impl BlockLayer {
+    /// A task asks for `io` at `now`, within its plug if it has one.
+    pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) {
+        self.ledger.submitted += 1;
+        self.ledger.sectors_submitted += u64::from(io.sectors);
+        let (sequence, wanted) = Sequence::of(io, self.config.volatile_cache, self.config.fua);
+        if sequence == Sequence::NONE && io.op == Op::Flush {
+            // Nothing is volatile: it is done as soon as it is asked for, on the next poll.
+            let id = self.allocate(now, wanted);
+            self.requests[id].state = State::Held;
+            self.finish_at_once(id);
+            return;
+        }
+        let fit = self.config.limits.fitting(&wanted);
+        if sequence == Sequence::NONE && fit < wanted.sectors {
+            self.submit_split(now, wanted, plug);
+            return;
+        }
+        self.submit_one(now, wanted, sequence, RequestId::NIL, plug);
+    }
+
+    /// A flush with nothing to flush completes with the next completions.
+    fn finish_at_once(&mut self, id: RequestId) {
+        self.done_at_once.push(id);
+    }
+
+    /// Cuts a long I/O from its front; each piece goes its way before the next is cut.
+    fn submit_split(&mut self, now: Nanos, io: Io, mut plug: Option<&mut Plug>) {
+        let parent = self.allocate(now, io);
+        self.requests[parent].state = State::Held;
+        // One more than there are, so that the parent cannot finish while pieces are being made.
+        self.requests[parent].pieces = 1;
+        let mut rest = io;
+        while rest.sectors > 0 {
+            let sectors = self.config.limits.fitting(&rest);
+            let last = sectors == rest.sectors;
+            let flags = if last { rest.flags } else { rest.flags.with(Flags::NOMERGE) };
+            self.requests[parent].pieces += 1;
+            self.ledger.pieces += 1;
+            let piece = Io { sectors, flags, ..rest };
+            self.submit_one(now, piece, Sequence::NONE, parent, plug.as_deref_mut());
+            rest.sector += u64::from(sectors);
+            rest.sectors -= sectors;
+        }
+        self.requests[parent].pieces -= 1;
+    }
+
+    fn allocate(&mut self, now: Nanos, io: Io) -> RequestId {
+        let mut request = Request::new(io, now);
+        request.segments = self.config.limits.segments(&io);
+        let id = self.requests.insert(request);
+        if id.index() >= self.held.len() {
+            self.held.resize(id.index() + 1, Held { tag: NO_TAG, driver_tag: false });
+        }
+        self.held[id.index()] = Held { tag: NO_TAG, driver_tag: false };
+        id
+    }
+
+    fn submit_one(&mut self, now: Nanos, io: Io, sequence: Sequence, parent: RequestId, mut plug: Option<&mut Plug>) {
+        if sequence == Sequence::NONE && self.try_merge(now, &io, parent, plug.as_deref_mut()) {
+            return;
+        }
+        let id = self.allocate(now, io);
+        self.requests[id].parent = parent;
+        self.requests[id].sequence = sequence;
+        self.requests[id].sealed = sequence != Sequence::NONE;
+        let limited = self.limit_of(&io) < self.config.setup.nr_requests;
+        let behind = !self.waiting[usize::from(limited)].is_empty();
+        if behind || !self.take_tag(id) {
+            // Sleeping for a tag lets the plug go first.
+            if let Some(plug) = plug {
+                self.unplug(now, plug);
+            }
+            self.waited += 1;
+            self.waiting[usize::from(limited)].push_back((self.waited, id));
+            return;
+        }
+        self.admit(now, id, plug);
+    }
+
+    fn limit_of(&self, io: &Io) -> u32 {
+        if io.op == Op::Flush || self.traits.direct {
+            self.config.setup.nr_requests
+        } else {
+            self.scheduler.limit(io, self.config.setup.nr_requests)
+        }
+    }
+
+    /// A scheduler tag, or under `none` a driver tag.
+    fn take_tag(&mut self, id: RequestId) -> bool {
+        if self.traits.direct {
+            let hw = self.hw_of(id);
+            self.held[id.index()].driver_tag = self.hw[hw].take_tag();
+            return self.held[id.index()].driver_tag;
+        }
+        let limit = self.limit_of(&self.requests[id].io);
+        match self.tags.take(limit) {
+            Some(tag) => {
+                self.held[id.index()].tag = tag;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Lets those who wait for a tag in, oldest first, as far as there are tags.
+    pub(super) fn admit_waiting(&mut self, now: Nanos) {
+        loop {
+            let mut order = [0usize, 1];
+            let [free, limited] = [0, 1].map(|i| self.waiting[i].front().map_or(u64::MAX, |w| w.0));
+            if limited < free {
+                order = [1, 0];
+            }
+            let admitted = order.into_iter().find_map(|i| {
+                let (_, id) = *self.waiting[i].front()?;
+                self.take_tag(id).then(|| {
+                    self.waiting[i].pop_front();
+                    id
+                })
+            });
+            match admitted {
+                Some(id) => self.admit(now, id, None),
+                None => return,
+            }
+        }
+    }
+
+    /// The request exists now (it has its tag): flush machine, plug, or insert.
+    fn admit(&mut self, now: Nanos, id: RequestId, plug: Option<&mut Plug>) {
+        self.requests[id].start = now;
+        let sequence = self.requests[id].sequence;
+        if sequence.has(Sequence::PRE) {
+            self.requests[id].state = State::Held;
+            // The flush needs a driver tag itself: whoever waits for it must not hold the last one.
+            self.release_driver_tag(id);
+            self.flush.pending.push_back((now, id));
+            self.start_flush(now);
+            return;
+        }
+        if sequence != Sequence::NONE {
+            self.flush.data_in_flight += 1;
+        }
+        match plug {
+            Some(plug) => {
+                let merging = self.config.nomerges < 2;
+                let full = if self.traits.sorted_plug {
+                    plug.len() >= LEGACY_PLUG_REQUESTS
+                } else {
+                    plug.full(&self.requests, merging)
+                };
+                if full {
+                    self.unplug(now, plug);
+                }
+                self.requests[id].state = State::Plugged;
+                plug.list.push(id);
+            }
+            None => self.insert(now, id, Place::Tail, false),
+        }
+    }
+
+    /// The task's batch ends: everything it holds back goes to the scheduler, before that is asked for anything.
+    pub fn unplug(&mut self, now: Nanos, plug: &mut Plug) {
+        if self.traits.sorted_plug {
+            let requests = &self.requests;
+            plug.list.sort_by_key(|id| requests[*id].sector);
+        }
+        for i in 0..plug.list.len() {
+            self.insert(now, plug.list[i], Place::Tail, true);
+        }
+        plug.list.clear();
+    }
+
+    /// Hands a request to the scheduler, or past it where it goes straight to the device.
+    pub(super) fn insert(&mut self, now: Nanos, id: RequestId, place: Place, plugged: bool) {
+        let hw = self.hw_of(id);
+        self.run(hw);
+        self.requests[id].insert = now;
+        if self.traits.direct && place == Place::Tail {
+            let queue = &mut self.hw[hw];
+            let several = self.config.setup.hw_queues > 1;
+            if plugged || queue.busy == 0 || (several && self.requests[id].sync()) {
+                self.requests[id].state = State::Dispatched;
+                queue.direct.push_back(id);
+                return;
+            }
+        }
+        self.ledger.inserted += 1;
+        if self.uses_index() && self.merge_inserted(now, id) {
+            return;
+        }
+        self.requests[id].state = State::Queued;
+        let index = self.uses_index() && place == Place::Tail && self.requests[id].io.op.mergeable();
+        if index {
+            self.index.insert(id, self.requests[id].end());
+        }
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.scheduler.insert(id, place, &ctx);
+    }
+
+    /// Tries to make `io` part of a request that exists; `true` if it is now.
+    fn try_merge(&mut self, now: Nanos, io: &Io, parent: RequestId, plug: Option<&mut Plug>) -> bool {
+        if self.config.nomerges >= 2 || !io.op.mergeable() || io.flags.any(Flags::NOMERGE) {
+            return false;
+        }
+        if let Some(plug) = plug {
+            let reach = if self.traits.sorted_plug { plug.list.len() } else { 1 };
+            for i in (plug.list.len().saturating_sub(reach)..plug.list.len()).rev() {
+                let into = plug.list[i];
+                let request = &self.requests[into];
+                let Some(side) = merge::touching(request, io, &self.config.limits) else { continue };
+                if merge::compatible(request, io) && self.join(now, Join { into, side }, io, parent) {
+                    return true;
+                }
+            }
+        }
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        let found = match self.traits.merging {
+            Merging::None => None,
+            Merging::Own => self.scheduler.merge(io, &self.index, &ctx),
+            Merging::Index if self.config.nomerges == 1 => self.index.lookup_cache(io, &ctx),
+            Merging::Index => self.scheduler.merge(io, &self.index, &ctx),
+        };
+        let Some(join) = found else { return false };
+        if !self.join(now, join, io, parent) {
+            return false;
+        }
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.scheduler.merged(join, &ctx);
+        if self.uses_index() {
+            self.index.grown(join.into, self.requests[join.into].end());
+            self.join_neighbour(now, join);
+        }
+        true
+    }
+
+    /// Grows `join.into` by `io` if the limits allow; else seals it.
+    fn join(&mut self, now: Nanos, join: Join, io: &Io, parent: RequestId) -> bool {
+        let segments = self.config.limits.segments(io);
+        let request = &mut self.requests[join.into];
+        if !merge::fits(request, io.sector, io.sectors, segments, &self.config.limits) {
+            request.sealed = true;
+            return false;
+        }
+        request.sectors += io.sectors;
+        request.segments = request.segments.saturating_add(segments);
+        if join.side == Side::Front {
+            request.sector = io.sector;
+        }
+        let id = self.allocate(now, *io);
+        self.requests[id].state = State::Merged;
+        self.requests[id].parent = parent;
+        self.requests[id].merged = self.requests[join.into].merged;
+        self.requests[join.into].merged = id;
+        self.ledger.merged += 1;
+        true
+    }
+
+    /// After a request grew it may touch its neighbour: then the two become one.
+    fn join_neighbour(&mut self, now: Nanos, join: Join) {
+        let pair = match join.side {
+            Side::Back => self.scheduler.latter(join.into).map(|next| (join.into, next)),
+            Side::Front => self.scheduler.former(join.into).map(|previous| (previous, join.into)),
+            Side::Range => None,
+        };
+        if let Some((survivor, absorbed)) = pair
+            && self.absorb(survivor, absorbed)
+        {
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            self.scheduler.absorbed(survivor, absorbed, &ctx);
+            self.absorbed_leaves(survivor, absorbed);
+        }
+    }
+
+    /// An arriving request that a queued one ends before: it is appended, again and again (insert-time merge).
+    fn merge_inserted(&mut self, now: Nanos, id: RequestId) -> bool {
+        if self.config.nomerges >= 2
+            || !self.requests[id].io.op.mergeable()
+            || self.requests[id].sequence != Sequence::NONE
+        {
+            return false;
+        }
+        let cached = self.index.cached().filter(|c| self.requests[*c].end() == self.requests[id].sector);
+        if let Some(survivor) = cached
+            && self.absorb(survivor, id)
+        {
+            self.append_on_insert(now, survivor, id);
+            return true;
+        }
+        if self.config.nomerges == 1 {
+            return false;
+        }
+        let mut current = id;
+        let mut any = false;
+        loop {
+            let probe = Io { sector: self.requests[current].sector, ..self.requests[current].io };
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            let Some(survivor) = self.index.ending_at(&probe, &ctx).filter(|s| *s != current) else { break };
+            if !self.absorb(survivor, current) {
+                break;
+            }
+            if current == id {
+                self.append_on_insert(now, survivor, id);
+            } else {
+                let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+                self.scheduler.absorbed(survivor, current, &ctx);
+                self.absorbed_leaves(survivor, current);
+            }
+            current = survivor;
+            any = true;
+        }
+        any
+    }
+
+    /// `id`, not yet in the scheduler, has been appended to `survivor`, which is.
+    fn append_on_insert(&mut self, now: Nanos, survivor: RequestId, id: RequestId) {
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.scheduler.merged(Join { into: survivor, side: Side::Back }, &ctx);
+        self.absorbed_leaves(survivor, id);
+    }
+
+    /// Makes `next` part of `survivor`, both being requests, if rules and limits allow.
+    fn absorb(&mut self, survivor: RequestId, next: RequestId) -> bool {
+        let other = self.requests[next];
+        let request = &self.requests[survivor];
+        if !merge::joinable(request, &other)
+            || !merge::fits(request, other.sector, other.sectors, other.segments, &self.config.limits)
+        {
+            return false;
+        }
+        let request = &mut self.requests[survivor];
+        request.sectors += other.sectors;
+        request.segments = request.segments.saturating_add(other.segments);
+        request.start = request.start.min(other.start);
+        // The absorbed one's own list goes behind it, then the whole before the survivor's.
+        let mut tail = next;
+        while let Some(following) = self.requests[tail].merged.some() {
+            tail = following;
+        }
+        self.requests[tail].merged = self.requests[survivor].merged;
+        self.requests[survivor].merged = next;
+        self.requests[next].state = State::Merged;
+        self.ledger.merged += 1;
+        true
+    }
+
+    /// The absorbed request gives up its tag and its place in the index.
+    fn absorbed_leaves(&mut self, survivor: RequestId, absorbed: RequestId) {
+        self.index.remove(absorbed);
+        self.index.grown(survivor, self.requests[survivor].end());
+        let held = &mut self.held[absorbed.index()];
+        if held.tag != NO_TAG {
+            self.tags.put(held.tag);
+            held.tag = NO_TAG;
+        }
+    }
+}
+
+/// Requests that the legacy block layer's plug holds.
+const LEGACY_PLUG_REQUESTS: usize = 16;

@@ -1,0 +1,48 @@
+//! Conservation: every I/O submitted is completed exactly once, whatever happens in between.
+
+/// Counts of what passed each point of the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// I/Os submitted.
+    pub submitted: u64,
+    /// I/Os completed, failed ones included.
+    pub completed: u64,
+    /// I/Os that failed.
+    pub failed: u64,
+    /// I/Os that joined a request of another.
+    pub merged: u64,
+    /// Pieces made by splitting.
+    pub pieces: u64,
+    /// Requests inserted into the scheduler, requeues not counted.
+    pub inserted: u64,
+    /// Requests the scheduler dispatched.
+    pub dispatched: u64,
+    /// Requests the device took.
+    pub issued: u64,
+    /// Requests the device refused or gave back.
+    pub returned: u64,
+    /// Requests the device finished.
+    pub finished: u64,
+    /// Flush requests made by the flush machine.
+    pub flushes: u64,
+    /// Sectors submitted.
+    pub sectors_submitted: u64,
+    /// Sectors completed.
+    pub sectors_completed: u64,
+}
+
+impl Ledger {
+    /// What does not add up once everything has drained; `None` when all is well.
+    pub fn imbalance(&self) -> Option<String> {
+        let l = self;
+        if l.submitted != l.completed {
+            Some(format!("{} I/Os submitted, {} completed", l.submitted, l.completed))
+        } else if l.sectors_submitted != l.sectors_completed {
+            Some(format!("{} sectors submitted, {} completed", l.sectors_submitted, l.sectors_completed))
+        } else if l.issued != l.finished + l.returned {
+            Some(format!("{} requests issued, {} finished and {} returned", l.issued, l.finished, l.returned))
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! A recording of what a kernel's scheduler was told and what it answered.
+//!
+//! `NAME.csv.zst` (or `.csv`) holds one row an event: `ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu`.
+//! `NAME.json` beside it tells scheduler, kernel, settings, CPUs and the phase of the kernel's ticks.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, Setup, TickClock};
+use serde::Deserialize;
+
+/// What can be wrong with a recording.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("{path}: {cause}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The JSON beside the rows is not as expected.
+    #[error("{path}: not the description of a dispatch recording: {cause}")]
+    Description {
+        /// The file.
+        path: PathBuf,
+        /// What the parser said.
+        cause: serde_json::Error,
+    },
+    /// A row is not as expected.
+    #[error("{path}, line {line}: {what}")]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What was found and what was expected.
+        what: String,
+    },
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A request was allocated.
+    Allocated,
+    /// A process holds its requests back.
+    Plug,
+    /// A process lets `bytes` of its requests go.
+    Unplug,
+    /// An I/O was added behind a request.
+    BackMerge,
+    /// An I/O was added before a request.
+    FrontMerge,
+    /// A request grew by another one.
+    Absorb(u32),
+    /// The scheduler received a request.
+    Insert,
+    /// The scheduler was asked and returned this request.
+    Dispatch,
+    /// The scheduler was asked and returned nothing.
+    DispatchNone,
+    /// The driver took a request.
+    Issue,
+    /// The device finished a request.
+    Complete,
+    /// The driver gave a request back.
+    Requeue,
+    /// Something that a replay does not need.
+    Other,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// When.
+    pub at: Nanos,
+    /// What.
+    pub what: What,
+    /// The request, 0 where there is none.
+    pub req: u32,
+    /// First sector (512 bytes).
+    pub sector: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Operation.
+    pub op: Op,
+    /// Marks.
+    pub flags: Flags,
+    /// The process that allocated the request; −1 where the kernel knows none.
+    pub pid: i32,
+    /// Priority as the kernel stores it, 0 where there is none.
+    pub ioprio: Ioprio,
+    /// Where it happened.
+    pub cpu: u16,
+    /// Line in the file.
+    pub line: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Jiffies {
+    period_ns: u64,
+    step_at_ns: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Queue {
+    #[serde(default)]
+    nr_requests: Option<serde_json::Value>,
+    #[serde(default)]
+    rotational: Option<serde_json::Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Description {
+    scheduler: String,
+    kernel: String,
+    #[serde(default = "one")]
+    cpus: u16,
+    #[serde(default)]
+    queue: Queue,
+    #[serde(default)]
+    iosched: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    jiffies: Option<Jiffies>,
+    #[serde(default)]
+    device: serde_json::Value,
+}
+
+fn one() -> u16 {
+    1
+}
+
+/// A whole recording.
+pub struct Recording {
+    /// The rows' file.
+    pub path: PathBuf,
+    /// The kernel's scheduler.
+    pub scheduler: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Settings in force, as text.
+    pub iosched: BTreeMap<String, String>,
+    /// What a scheduler is told when it is made.
+    pub setup: Setup,
+    /// Events in order.
+    pub rows: Vec<Row>,
+}
+
+impl Recording {
+    /// Reads the rows of `path` (`.csv` or `.csv.zst`) and the JSON beside it.
+    pub fn open(path: &Path) -> Result<Recording, Error> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |cause| Error::Io { path, cause }
+        };
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let stem = name.strip_suffix(".zst").unwrap_or(&name);
+        let stem = stem.strip_suffix(".csv").unwrap_or(stem);
+        let beside = path.with_file_name(format!("{stem}.json"));
+        let mut file = std::fs::File::open(path).map_err(io(path))?;
+        let text = std::fs::read(&beside).map_err(io(&beside))?;
+        let about: Description =
+            serde_json::from_slice(&text).map_err(|cause| Error::Description { path: beside.clone(), cause })?;
+        let mut magic = [0u8; 4];
+        let got = file.read(&mut magic).map_err(io(path))?;
+        let whole = std::io::Cursor::new(magic[..got].to_vec()).chain(file);
+        let rows = if magic == [0x28, 0xb5, 0x2f, 0xfd] {
+            let decoder = zstd::Decoder::new(whole).map_err(io(path))?;
+            read_rows(path, BufReader::new(decoder))?
+        } else {
+            read_rows(path, BufReader::new(whole))?
+        };
+        let number = |v: &Option<serde_json::Value>| v.as_ref().and_then(as_number);
+        let depth = about.device.pointer("/attributes/hw_queue_depth").and_then(as_number).unwrap_or(128);
+        let setup = Setup {
+            clock: about.jiffies.as_ref().map_or(TickClock::HZ_250, |j| TickClock {
+                period: Nanos(j.period_ns.max(1)),
+                step_at: Nanos(j.step_at_ns.rem_euclid(j.period_ns.max(1) as i64) as u64),
+            }),
+            cpus: about.cpus.max(1),
+            hw_queues: 1,
+            nr_requests: number(&about.queue.nr_requests).unwrap_or(256) as u32,
+            device_depth: depth as u32,
+            rotational: number(&about.queue.rotational) == Some(1),
+        };
+        let iosched = about.iosched.iter().map(|(k, v)| (k.clone(), plain(v))).collect();
+        Ok(Recording { path: path.into(), scheduler: about.scheduler, kernel: about.kernel, iosched, setup, rows })
+    }
+}
+
+fn as_number(value: &serde_json::Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+const HEADER: &str = "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu";
+
+fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    let mut text = String::new();
+    let mut line = 0;
+    loop {
+        text.clear();
+        line += 1;
+        let fail = |what: String| Error::Row { path: path.into(), line, what };
+        let got = input.read_line(&mut text).map_err(|e| fail(format!("cannot be read: {e}")))?;
+        if got == 0 {
+            break;
+        }
+        let row = text.trim_end();
+        if line == 1 {
+            if row != HEADER {
+                return Err(fail(format!("expected the header `{HEADER}`, found `{}`", row.escape_debug())));
+            }
+            continue;
+        }
+        rows.push(parse_row(row, line).map_err(fail)?);
+    }
+    if rows.is_empty() {
+        return Err(Error::Row { path: path.into(), line: 1, what: "no rows: expected a dispatch recording".into() });
+    }
+    Ok(rows)
+}
+
+fn parse_row(text: &str, line: u64) -> Result<Row, String> {
+    let mut fields = [""; 10];
+    let mut count = 0;
+    for field in text.split(',') {
+        *fields.get_mut(count).ok_or_else(|| format!("more than 10 fields in `{text}`"))? = field;
+        count += 1;
+    }
+    if count != 10 {
+        return Err(format!("expected 10 fields, found {count} in `{text}`"));
+    }
+    let number = |i: usize| -> Result<u64, String> {
+        if fields[i].is_empty() {
+            return Ok(0);
+        }
+        fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, fields[i]))
+    };
+    let what = match fields[1] {
+        "getrq" => What::Allocated,
+        "plug" => What::Plug,
+        "unplug" => What::Unplug,
+        "bio_backmerge" => What::BackMerge,
+        "bio_frontmerge" => What::FrontMerge,
+        "rq_merge" => {
+            let other = fields[6].split(';').find_map(|f| f.trim().strip_prefix("absorbs="));
+            let other = other.and_then(|n| n.parse().ok());
+            What::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", fields[6]))?)
+        }
+        "rq_insert" => What::Insert,
+        "dispatch" => What::Dispatch,
+        "dispatch_none" => What::DispatchNone,
+        "rq_issue" => What::Issue,
+        "rq_complete" => What::Complete,
+        "rq_requeue" => What::Requeue,
+        _ => What::Other,
+    };
+    let op = match fields[5] {
+        "W" => Op::Write,
+        "D" => Op::Discard,
+        "F" => Op::Flush,
+        _ => Op::Read,
+    };
+    let mut flags = Flags::NONE;
+    for letter in fields[6].chars() {
+        flags = flags.with(match letter {
+            'S' => Flags::SYNC,
+            'A' => Flags::RAHEAD,
+            'M' => Flags::META,
+            'F' => Flags::FUA,
+            _ => Flags::NONE,
+        });
+    }
+    Ok(Row {
+        at: Nanos(number(0)?),
+        what,
+        req: number(2)? as u32,
+        sector: number(3)?,
+        bytes: number(4)?,
+        op,
+        flags,
+        pid: match fields[7] {
+            "" => 0,
+            pid => pid.parse().map_err(|_| format!("column 8: expected a process number, found `{pid}`"))?,
+        },
+        ioprio: Ioprio(number(8)? as u16),
+        cpu: number(9)? as u16,
+        line,
+    })
+}

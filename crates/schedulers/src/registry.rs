@@ -1,0 +1,271 @@
+//! Every scheduler there is: name, source, settings and how to make one.
+
+use dumbwaiter_block::{Scheduler, Setup, Tunable, TunableError, set_tunable};
+
+use crate::mq_deadline::{self, Kernel, MqDeadline};
+use crate::{c_look, kyber, none, noop, sstf};
+
+/// One scheduler.
+pub struct Entry {
+    /// Its name, as users type it.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Its settings.
+    pub tunables: &'static [Tunable],
+    /// Linux releases whose behaviour differs, newest first, if any can be chosen with `kernel=`.
+    pub kernels: &'static [&'static str],
+    /// Its manual, in Markdown.
+    pub manual: &'static str,
+    make: fn(Setup, Kernel) -> Box<dyn Scheduler>,
+}
+
+/// Schedulers in the order in which they are listed.
+pub const REGISTRY: &[Entry] = &[
+    Entry {
+        name: "none",
+        summary: "no policy: straight to the device, per-CPU queues for what it refuses",
+        source: "Linux 6.18 (blk-mq)",
+        tunables: &[],
+        kernels: &[],
+        manual: include_str!("none.md"),
+        make: |setup, _| Box::new(none::None::new(setup)),
+    },
+    Entry {
+        name: "noop",
+        summary: "first in, first out, with merging and sorted plugs",
+        source: "Linux up to 4.20",
+        tunables: &[],
+        kernels: &[],
+        manual: include_str!("noop.md"),
+        make: |_, _| Box::new(noop::Noop::default()),
+    },
+    Entry {
+        name: "deadline",
+        summary: "batches in sector order with soft deadlines, single queue",
+        source: "Linux up to 4.20",
+        tunables: mq_deadline::LEGACY_TUNABLES,
+        kernels: &[],
+        manual: include_str!("deadline.md"),
+        make: |setup, _| Box::new(crate::deadline::deadline(setup)),
+    },
+    Entry {
+        name: "mq-deadline",
+        summary: "batches in sector order with soft deadlines and three priority classes",
+        source: "Linux 4.11 to 6.18",
+        tunables: mq_deadline::TUNABLES,
+        kernels: &["6.18", "6.5", "6.1", "5.15", "5.13"],
+        manual: include_str!("mq_deadline.md"),
+        make: |setup, kernel| Box::new(MqDeadline::new(setup, kernel)),
+    },
+    Entry {
+        name: "kyber",
+        summary: "reads before writes by tokens per kind, steered by latency targets",
+        source: "Linux 4.20 to 6.18",
+        tunables: kyber::TUNABLES,
+        kernels: &[],
+        manual: include_str!("kyber.md"),
+        make: |setup, _| Box::new(kyber::Kyber::new(setup)),
+    },
+    Entry {
+        name: "sstf",
+        summary: "the nearest request first; fast on a disk, and unfair",
+        source: "Denning 1967",
+        tunables: &[],
+        kernels: &[],
+        manual: include_str!("sstf.md"),
+        make: |_, _| Box::new(sstf::Sstf::default()),
+    },
+    Entry {
+        name: "c-look",
+        summary: "upwards through the sectors, then again from the lowest",
+        source: "Merten 1970",
+        tunables: &[],
+        kernels: &[],
+        manual: include_str!("c_look.md"),
+        make: |_, _| Box::new(c_look::CLook::default()),
+    },
+];
+
+/// A scheduler that can be made any number of times: an entry with settings.
+#[derive(Clone)]
+pub struct Choice {
+    entry: &'static Entry,
+    kernel: Kernel,
+    values: Vec<(&'static str, i128)>,
+    /// As it was asked for.
+    label: String,
+}
+
+/// Why there is no such scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No entry of this name.
+    #[error("unknown scheduler `{name}`{hint}; known: {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// A remark on names that are well known elsewhere, or the nearest name.
+        hint: String,
+        /// What there is.
+        known: String,
+    },
+    /// A setting is not `name=integer`.
+    #[error("scheduler `{scheduler}`: `{text}` is not a setting; expected name=integer, such as fifo_batch=8")]
+    Malformed {
+        /// The scheduler.
+        scheduler: String,
+        /// What was found.
+        text: String,
+    },
+    /// A Linux release that is not known for this scheduler.
+    #[error("scheduler `{scheduler}`: kernel `{release}` is not known; expected {known}")]
+    Kernel {
+        /// The scheduler.
+        scheduler: String,
+        /// What was asked for.
+        release: String,
+        /// What can be asked for.
+        known: String,
+    },
+    /// An unknown setting, or a value out of range.
+    #[error("scheduler `{scheduler}`: {error}")]
+    Tunable {
+        /// The scheduler.
+        scheduler: String,
+        /// What is wrong with it.
+        error: TunableError,
+    },
+}
+
+/// The entry of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    REGISTRY.iter().find(|e| e.name == name)
+}
+
+impl Choice {
+    /// Reads `name` or `name:setting=value,…`; `kernel=5.15` is a setting of those that have behaviour versions.
+    pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let entry = find(name.trim()).ok_or_else(|| unknown(name.trim()))?;
+        let mut choice = Choice { entry, kernel: Kernel::V6_18, values: Vec::new(), label: text.trim().to_owned() };
+        for setting in settings.split(',').map(str::trim).filter(|s| !s.is_empty()) {
+            let malformed = || ChoiceError::Malformed { scheduler: entry.name.into(), text: setting.into() };
+            let (key, value) = setting.split_once('=').ok_or_else(malformed)?;
+            choice.with(key.trim(), value.trim())?;
+        }
+        Ok(choice)
+    }
+
+    /// Adds one setting, given as text.
+    pub fn with(&mut self, key: &str, value: &str) -> Result<(), ChoiceError> {
+        let scheduler = || self.entry.name.to_owned();
+        if key == "kernel" && !self.entry.kernels.is_empty() {
+            self.kernel = Kernel::parse(value).ok_or_else(|| ChoiceError::Kernel {
+                scheduler: scheduler(),
+                release: value.into(),
+                known: format!("a Linux release; behaviour differs at {}", self.entry.kernels.join(", ")),
+            })?;
+            return Ok(());
+        }
+        let number: i128 = value
+            .parse()
+            .map_err(|_| ChoiceError::Malformed { scheduler: scheduler(), text: format!("{key}={value}") })?;
+        let mut probe = self.build(Setup::default());
+        set_tunable(&mut *probe, key, number)
+            .map_err(|error| ChoiceError::Tunable { scheduler: scheduler(), error })?;
+        let name = self.entry.tunables.iter().find(|t| t.name == key).expect("set_tunable knew it").name;
+        self.values.push((name, number));
+        Ok(())
+    }
+
+    /// A new scheduler.
+    pub fn build(&self, setup: Setup) -> Box<dyn Scheduler> {
+        let mut scheduler = (self.entry.make)(setup, self.kernel);
+        for (name, value) in &self.values {
+            scheduler.set(name, *value);
+        }
+        scheduler
+    }
+
+    /// The registry's entry.
+    pub fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// The text it was read from: the name under which results are shown.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+}
+
+fn unknown(name: &str) -> ChoiceError {
+    let known: Vec<&str> = REGISTRY.iter().map(|e| e.name).collect();
+    let hint = match name {
+        "" => " (empty name)".to_owned(),
+        _ => {
+            let nearest = known.iter().map(|k| (distance(name, k), *k)).min();
+            nearest.filter(|(d, _)| *d <= 2).map_or(String::new(), |(_, k)| format!("; did you mean `{k}`?"))
+        }
+    };
+    ChoiceError::Unknown { name: name.into(), hint, known: known.join(", ") }
+}
+
+/// Edits between two words (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let best = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let say = |text: &str| Choice::parse(text).err().unwrap().to_string();
+        assert_eq!(
+            say("mq-deadlin"),
+            "unknown scheduler `mq-deadlin`; did you mean `mq-deadline`?; known: none, noop, deadline, mq-deadline, kyber, sstf, c-look"
+        );
+        assert_eq!(
+            say("mq-deadline:fifo_bach=3"),
+            "scheduler `mq-deadline`: unknown tunable `fifo_bach`; known: read_expire, write_expire, fifo_batch, writes_starved, front_merges, async_depth, prio_aging_expire, compat_expiry"
+        );
+        assert_eq!(
+            say("kyber:read_lat_nsec=-1"),
+            "scheduler `kyber`: read_lat_nsec = -1 is out of range: expected 0 to 18446744073709551615 (ns)"
+        );
+        assert!(say("kyber:read_lat_nsec=fast").contains("expected name=integer"));
+        assert!(say("mq-deadline:kernel=two").contains("kernel `two` is not known"));
+        assert!(say("none:x=1").contains("this scheduler has none"));
+    }
+
+    #[test]
+    fn settings_round_trip() {
+        for entry in REGISTRY {
+            let mut s = Choice::parse(entry.name).unwrap().build(Setup::default());
+            assert_eq!(s.tunables(), entry.tunables, "{}", entry.name);
+            for t in entry.tunables {
+                for value in [t.min.max(-1), t.default.max(4), t.min.max(0) + 1] {
+                    let value = value.min(t.max);
+                    set_tunable(&mut *s, t.name, value).unwrap();
+                    let read = s.get(t.name).unwrap();
+                    let rounded = t.unit == "ms" && read >= value && read < value + 4;
+                    let default_depth = t.name == "async_depth" && value == 0;
+                    assert!(read == value || rounded || default_depth, "{} {}: {value} -> {read}", entry.name, t.name);
+                }
+            }
+        }
+    }
+}
