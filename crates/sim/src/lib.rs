@@ -1,2 +1,10 @@
 //! The discrete-event simulator: workloads, block layer, host and device in virtual time.
+//!
+//! Nothing here reads a clock or draws a random number; equal input gives equal output bit for bit.
 #![forbid(unsafe_code)]
+
+mod events;
+pub mod host;
+mod run;
+
+pub use run::{Control, Mode, Outcome, Parts, Run, Thread, Until};
