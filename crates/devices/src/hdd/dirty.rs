@@ -1,0 +1,241 @@
+//! What the write-back cache holds: disjoint, merged extents, in order of sector, cylinder and age.
+
+use super::geometry::{Geometry, Place};
+use super::sorted::{NONE, Sorted};
+
+/// Sectors written but not yet on the platter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) lba: u64,
+    pub(crate) end: u64,
+    pub(crate) place: Place,
+    age: u64,
+    older: u32,
+    younger: u32,
+}
+
+/// The dirty set.
+#[derive(Debug)]
+pub(crate) struct Dirty {
+    extents: Vec<Extent>,
+    free: Vec<u32>,
+    by_lba: Sorted,
+    by_cylinder: Sorted,
+    oldest: u32,
+    youngest: u32,
+    next_age: u64,
+    sectors: u64,
+}
+
+impl Dirty {
+    pub(crate) fn new() -> Dirty {
+        Dirty {
+            extents: Vec::new(),
+            free: Vec::new(),
+            by_lba: Sorted::new(),
+            by_cylinder: Sorted::new(),
+            oldest: NONE,
+            youngest: NONE,
+            next_age: 0,
+            sectors: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.oldest == NONE
+    }
+
+    pub(crate) fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    pub(crate) fn extent(&self, slot: u32) -> &Extent {
+        &self.extents[slot as usize]
+    }
+
+    /// The first extent that ends after `lba`, or [`NONE`].
+    fn touching(&self, lba: u64) -> u32 {
+        let before = self.by_lba.before(lba + 1);
+        if before != NONE && self.extent(before).end > lba { before } else { self.by_lba.at_or_after(lba + 1) }
+    }
+
+    /// Is all of it dirty?
+    pub(crate) fn covers(&self, lba: u64, end: u64) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let before = self.by_lba.before(lba + 1);
+        before != NONE && self.extent(before).end >= end
+    }
+
+    /// Adds sectors; what they touch or overlap becomes one extent of the oldest one's age.
+    pub(crate) fn insert(&mut self, lba: u64, end: u64, geometry: &Geometry) {
+        let (mut from, mut to, mut kept) = (lba, end, NONE);
+        // An extent that ends where this one starts counts as touched.
+        let mut slot = self.touching(lba.saturating_sub(1));
+        while slot != NONE && self.extent(slot).lba <= end {
+            let next = self.by_lba.next(slot);
+            let Extent { lba, end, age, .. } = *self.extent(slot);
+            (from, to) = (from.min(lba), to.max(end));
+            self.sectors -= end - lba;
+            let drop = if kept == NONE {
+                kept = slot;
+                NONE
+            } else if age < self.extent(kept).age {
+                std::mem::replace(&mut kept, slot)
+            } else {
+                slot
+            };
+            if drop != NONE {
+                self.unindex(drop);
+                self.unlink(drop);
+                self.free.push(drop);
+            }
+            slot = next;
+        }
+        self.sectors += to - from;
+        if kept == NONE {
+            let slot = self.allocate(from, to, geometry);
+            self.next_age += 1;
+            self.extents[slot as usize].age = self.next_age;
+            self.link_after(self.youngest, slot);
+            self.index(slot);
+        } else {
+            self.resize(kept, from, to, geometry);
+        }
+    }
+
+    /// Takes out sectors, wherever they are dirty.
+    pub(crate) fn remove(&mut self, lba: u64, end: u64, geometry: &Geometry) {
+        if self.is_empty() {
+            return;
+        }
+        let mut slot = self.touching(lba);
+        while slot != NONE && self.extent(slot).lba < end {
+            let next = self.by_lba.next(slot);
+            let Extent { lba: from, end: to, age, .. } = *self.extent(slot);
+            self.sectors -= to.min(end) - from.max(lba);
+            if from < lba {
+                self.resize(slot, from, lba, geometry);
+                if to > end {
+                    let rest = self.allocate(end, to, geometry);
+                    self.extents[rest as usize].age = age;
+                    self.link_after(slot, rest);
+                    self.index(rest);
+                }
+            } else if to > end {
+                self.resize(slot, end, to, geometry);
+            } else {
+                self.unindex(slot);
+                self.unlink(slot);
+                self.free.push(slot);
+            }
+            slot = next;
+        }
+    }
+
+    /// The extent that is reached first: among the `window` oldest, or among all for 0. `cost` is the positioning time
+    /// to a place; `least(d)` must not exceed it for any place at least `d` cylinders from `here`.
+    pub(crate) fn nearest(
+        &self,
+        here: u32,
+        window: u32,
+        cost: impl Fn(Place) -> u64,
+        least: impl Fn(u32) -> u64,
+    ) -> u32 {
+        let mut best = (u64::MAX, u64::MAX, NONE);
+        let rank = |slot: u32| {
+            let extent = self.extent(slot);
+            (cost(extent.place), extent.age, slot)
+        };
+        if window > 0 {
+            let mut slot = self.oldest;
+            for _ in 0..window {
+                if slot == NONE {
+                    break;
+                }
+                best = best.min(rank(slot));
+                slot = self.extent(slot).younger;
+            }
+            return best.2;
+        }
+        // Outwards from the arm, until even the least cost at that distance is too much.
+        let mut out = self.by_cylinder.at_or_after(u64::from(here));
+        let mut inward = self.by_cylinder.before(u64::from(here));
+        let away = |slot: u32| if slot == NONE { u32::MAX } else { self.extent(slot).place.cylinder.abs_diff(here) };
+        loop {
+            let (d_out, d_in) = (away(out), away(inward));
+            let d = d_out.min(d_in);
+            if d == u32::MAX || least(d) > best.0 {
+                return best.2;
+            }
+            if d_out <= d_in {
+                best = best.min(rank(out));
+                out = self.by_cylinder.next(out);
+            } else {
+                best = best.min(rank(inward));
+                inward = self.by_cylinder.previous(inward);
+            }
+        }
+    }
+
+    fn allocate(&mut self, lba: u64, end: u64, geometry: &Geometry) -> u32 {
+        let extent = Extent { lba, end, place: geometry.place(lba), age: 0, older: NONE, younger: NONE };
+        match self.free.pop() {
+            Some(slot) => {
+                self.extents[slot as usize] = extent;
+                slot
+            }
+            None => {
+                self.extents.push(extent);
+                (self.extents.len() - 1) as u32
+            }
+        }
+    }
+
+    fn resize(&mut self, slot: u32, lba: u64, end: u64, geometry: &Geometry) {
+        self.extents[slot as usize].end = end;
+        if self.extents[slot as usize].lba != lba {
+            self.unindex(slot);
+            let extent = &mut self.extents[slot as usize];
+            extent.lba = lba;
+            extent.place = geometry.place(lba);
+            self.index(slot);
+        }
+    }
+
+    fn index(&mut self, slot: u32) {
+        let Extent { lba, place, .. } = *self.extent(slot);
+        self.by_lba.insert(slot, lba);
+        self.by_cylinder.insert(slot, u64::from(place.cylinder));
+    }
+
+    fn unindex(&mut self, slot: u32) {
+        self.by_lba.remove(slot);
+        self.by_cylinder.remove(slot);
+    }
+
+    fn link_after(&mut self, older: u32, slot: u32) {
+        let younger = if older == NONE { self.oldest } else { self.extent(older).younger };
+        self.extents[slot as usize].older = older;
+        self.extents[slot as usize].younger = younger;
+        self.join(older, slot);
+        self.join(slot, younger);
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Extent { older, younger, .. } = *self.extent(slot);
+        self.join(older, younger);
+    }
+
+    fn join(&mut self, older: u32, younger: u32) {
+        match older {
+            NONE => self.oldest = younger,
+            _ => self.extents[older as usize].younger = younger,
+        }
+        match younger {
+            NONE => self.youngest = older,
+            _ => self.extents[younger as usize].older = older,
+        }
+    }
+}
