@@ -1,7 +1,10 @@
 //! Workload generators, fio job files, and block-trace readers and writers.
 #![forbid(unsafe_code)]
 
+pub mod generate;
+pub mod nearest;
 pub mod traces;
+pub mod units;
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
 
