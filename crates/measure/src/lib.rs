@@ -8,6 +8,7 @@
 
 mod criterion;
 mod fairness;
+mod histogram;
 mod ranking;
 mod recommend;
 mod recorder;

@@ -2,11 +2,11 @@
 
 use crate::Completed;
 use crate::fairness::{fairness, ideal_shares};
+use crate::histogram::{Coarse, Fine};
 use crate::result::{Cdfs, Cpu, Ledger, Merges, OpStats, Phases, RunResult, TaskStats, TenantStats};
 use crate::series::Timeline;
-use crate::tally::{Moments, Tally, cdf, histogram, latency, percentile_us};
+use crate::tally::{CoarseTally, FineTally, Moments};
 use dumbwaiter_block::{Nanos, Op, TenantId};
-use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
 /// Runs with more tasks than this keep no histogram per task.
@@ -104,15 +104,15 @@ pub struct Recorder {
     task_specs: Vec<TaskSpec>,
     /// Finished requests, warm-up included.
     finished: u64,
-    read: Tally<u64>,
-    write: Tally<u64>,
-    other: Tally<u64>,
-    tenants: Vec<Tally<u32>>,
+    read: FineTally,
+    write: FineTally,
+    other: FineTally,
+    tenants: Vec<CoarseTally>,
     tasks: Vec<Moments>,
     task_bytes: Vec<u64>,
-    task_histograms: Vec<Histogram<u32>>,
-    queue: Tally<u32>,
-    device: Tally<u32>,
+    task_histograms: Vec<Coarse>,
+    queue: CoarseTally,
+    device: CoarseTally,
     timeline: Timeline,
     last: Nanos,
 }
@@ -132,15 +132,15 @@ impl Recorder {
         Recorder {
             warmup: config.warmup,
             finished: 0,
-            read: Tally::new(3),
-            write: Tally::new(3),
-            other: Tally::new(3),
-            tenants: tenant_specs.iter().map(|_| Tally::new(2)).collect(),
+            read: FineTally::new(),
+            write: FineTally::new(),
+            other: FineTally::new(),
+            tenants: tenant_specs.iter().map(|_| CoarseTally::new()).collect(),
             tasks: vec![Moments::default(); config.tasks.len()],
             task_bytes: vec![0; config.tasks.len()],
-            task_histograms: (0..histograms).map(|_| histogram(2)).collect(),
-            queue: Tally::new(2),
-            device: Tally::new(2),
+            task_histograms: (0..histograms).map(|_| Coarse::new()).collect(),
+            queue: CoarseTally::new(),
+            device: CoarseTally::new(),
             timeline: Timeline::new(config.warmup, config.interval, tenant_specs.len()),
             last: Nanos::ZERO,
             tenant_specs,
@@ -161,23 +161,25 @@ impl Recorder {
         }
         let ns = done.complete.since(done.submit).0;
         let bytes = if done.op.carries_data() { done.bytes } else { 0 };
+        let (fine, coarse) = (Fine::place(ns), Coarse::place(ns));
         match done.op {
-            Op::Read => self.read.add(ns, bytes),
-            Op::Write => self.write.add(ns, bytes),
-            _ => self.other.add(ns, bytes),
+            Op::Read => self.read.add(ns, fine, bytes),
+            Op::Write => self.write.add(ns, fine, bytes),
+            _ => self.other.add(ns, fine, bytes),
         }
-        self.tenants[done.tenant.0 as usize].add(ns, bytes);
+        self.tenants[done.tenant.0 as usize].add(ns, coarse, bytes);
         let task = done.task.0 as usize;
         if let Some(moments) = self.tasks.get_mut(task) {
             moments.add(ns);
             self.task_bytes[task] += bytes;
             if let Some(histogram) = self.task_histograms.get_mut(task) {
-                histogram.saturating_record(ns);
+                histogram.add(coarse);
             }
         }
-        self.queue.add(done.issue.since(done.insert).0, 0);
-        self.device.add(done.device_done.since(done.issue).0, 0);
-        self.timeline.record(done.complete, done.tenant, bytes, ns);
+        let (queued, served) = (done.issue.since(done.insert).0, done.device_done.since(done.issue).0);
+        self.queue.add(queued, Coarse::place(queued), 0);
+        self.device.add(served, Coarse::place(served), 0);
+        self.timeline.record(done.complete, done.tenant, bytes, coarse);
     }
 
     /// From `now` on the scheduler and the device hold this many requests. Call it at every change.
@@ -197,7 +199,7 @@ impl Recorder {
     pub fn so_far(&self) -> (u64, f64) {
         let bytes = self.read.bytes + self.write.bytes;
         let slower = if self.read.moments.count > 0 { &self.read } else { &self.write };
-        (bytes, percentile_us(&slower.histogram, 0.99))
+        (bytes, slower.histogram.percentile_us(0.99))
     }
 
     /// Ends the run at `end`, or at the last thing that happened if that was later.
@@ -206,7 +208,7 @@ impl Recorder {
         self.timeline.finish(end);
         let duration_s = end.since(self.warmup).as_secs_f64();
         let rate = |amount: f64| if duration_s > 0.0 { amount / duration_s } else { 0.0 };
-        let op = |t: &Tally<u64>| OpStats {
+        let op = |t: &FineTally| OpStats {
             count: t.moments.count,
             iops: rate(t.moments.count as f64),
             mb_per_s: rate(t.bytes as f64 / 1e6),
@@ -245,12 +247,8 @@ impl Recorder {
             cpu: cpu(&facts.cpu, self.finished),
             series: self.timeline.series(end, &names),
             depth: self.timeline.depths(),
-            latency_nested_us: self.timeline.nested(|q| percentile_us(&all.histogram, q)),
-            latency_cdf: Cdfs {
-                all: cdf(&all.histogram),
-                read: cdf(&self.read.histogram),
-                write: cdf(&self.write.histogram),
-            },
+            latency_nested_us: self.timeline.nested(|q| all.histogram.percentile_us(q).min(all.latency().max)),
+            latency_cdf: Cdfs { all: all.cdf(), read: self.read.cdf(), write: self.write.cdf() },
             merges: facts.merges,
             errors: facts.ledger.failed,
             ledger: facts.ledger,
@@ -303,7 +301,7 @@ impl Recorder {
                 count: self.tasks[i].count,
                 iops: rate(self.tasks[i].count as f64),
                 mb_per_s: rate(self.task_bytes[i] as f64 / 1e6),
-                latency_us: latency(&self.tasks[i], self.task_histograms.get(i)),
+                latency_us: self.tasks[i].latency(self.task_histograms.get(i)),
             }
         };
         (told.iter().map(one).collect(), (self.task_specs.len() - told.len()) as u64)

@@ -1,10 +1,9 @@
 //! What happens over time, in bounded memory: a run of any length keeps at most [`SLOTS_MAX`] slots,
 //! by doubling their length whenever they run out. Queue depths are averaged over time.
 
+use crate::histogram::Coarse;
 use crate::result::{Bandwidth, DepthShare, DepthShares, Depths, Nested, NestedRow, Series, TenantSeries};
-use crate::tally::{histogram, percentile_us};
 use dumbwaiter_block::{Nanos, TenantId};
-use hdrhistogram::Histogram;
 
 /// Slots kept, at most; even, so that they join in pairs.
 const SLOTS_MAX: usize = 1024;
@@ -14,6 +13,9 @@ const DEPTH_EXACT_MAX: u64 = 32;
 const DEPTH_BINS: usize = DEPTH_EXACT_MAX as usize + 1 + 59;
 /// Percentiles taken in each interval, with their names.
 const NESTED: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+
+/// Index of p99 among them.
+const NESTED_P99: usize = 2;
 
 /// One queue's depth: the present one, how long each was held.
 #[derive(Clone, Debug)]
@@ -91,9 +93,10 @@ pub(crate) struct Timeline {
     scheduler: Depth,
     device: Depth,
     /// Latencies of the present interval.
-    present: Histogram<u32>,
+    present: Coarse,
+    present_any: bool,
     /// Distribution over intervals of each of [`NESTED`].
-    nested: Vec<Histogram<u32>>,
+    nested: [Coarse; NESTED.len()],
 }
 
 impl Timeline {
@@ -117,21 +120,23 @@ impl Timeline {
             p99_us,
             scheduler: Depth::new(),
             device: Depth::new(),
-            present: histogram(2),
-            nested: NESTED.iter().map(|_| histogram(2)).collect(),
+            present: Coarse::new(),
+            present_any: false,
+            nested: NESTED.map(|_| Coarse::new()),
         }
     }
 
-    /// Counts a completion at `now`.
+    /// Counts a completion at `now`, whose latency has this place in a [`Coarse`] histogram.
     #[inline]
-    pub(crate) fn record(&mut self, now: Nanos, tenant: TenantId, bytes: u64, latency_ns: u64) {
+    pub(crate) fn record(&mut self, now: Nanos, tenant: TenantId, bytes: u64, latency: usize) {
         if now >= self.interval_end {
             self.advance(now);
         }
         let slot = self.ops.len() - 1;
         self.ops[slot] += 1;
         self.bytes[slot * self.tenants + tenant.0 as usize] += bytes;
-        self.present.saturating_record(latency_ns);
+        self.present.add(latency);
+        self.present_any = true;
     }
 
     /// From `now` on the queues are this deep.
@@ -185,15 +190,17 @@ impl Timeline {
     }
 
     fn close_interval(&mut self) {
-        if self.present.is_empty() {
+        if !self.present_any {
             return;
         }
-        for ((_, quantile), over) in NESTED.iter().zip(&mut self.nested) {
-            over.saturating_record(self.present.value_at_quantile(*quantile).min(self.present.max()));
+        self.present_any = false;
+        let Some(found) = self.present.quantiles_ns(NESTED.map(|(_, quantile)| quantile)) else { return };
+        for (over, ns) in self.nested.iter_mut().zip(found) {
+            over.add(Coarse::place(ns));
         }
         let last = self.p99_us.len() - 1;
-        self.p99_us[last] = self.p99_us[last].max(percentile_us(&self.present, 0.99));
-        self.present.reset();
+        self.p99_us[last] = self.p99_us[last].max(found[NESTED_P99] as f64 / 1e3);
+        self.present.clear();
     }
 
     /// Makes slots twice as long; all of them are full, so the next one opens after them.
@@ -318,13 +325,13 @@ impl Timeline {
         let rows = NESTED.iter().zip(&self.nested).map(|((name, quantile), over)| NestedRow {
             percentile: (*name).to_string(),
             cumulative: cumulative(*quantile),
-            best: if over.is_empty() { f64::NAN } else { over.min() as f64 / 1e3 },
-            p50: percentile_us(over, 0.5),
-            p90: percentile_us(over, 0.9),
-            p99: percentile_us(over, 0.99),
-            worst: percentile_us(over, 1.0),
+            best: over.percentile_us(0.0),
+            p50: over.percentile_us(0.5),
+            p90: over.percentile_us(0.9),
+            p99: over.percentile_us(0.99),
+            worst: over.percentile_us(1.0),
         });
-        let intervals = self.nested.first().map_or(0, Histogram::len);
+        let intervals = self.nested[NESTED_P99].len();
         Nested { interval_s: self.interval.as_secs_f64(), intervals, rows: rows.collect() }
     }
 }
@@ -366,10 +373,10 @@ mod tests {
     #[test]
     fn a_leap_of_years_costs_neither_memory_nor_time() {
         let mut t = Timeline::new(Nanos::ZERO, MS, 2);
-        t.record(Nanos(5), TenantId(1), 4096, 5_000);
+        t.record(Nanos(5), TenantId(1), 4096, Coarse::place(5_000));
         t.depth(Nanos(10), 3, 1);
         let late = Nanos::from_secs(3_000_000_000);
-        t.record(late, TenantId(0), 512, 7_000);
+        t.record(late, TenantId(0), 512, Coarse::place(7_000));
         t.finish(late);
         let s = t.series(late, &["a".into(), "b".into()]);
         assert!(s.times.len() <= SLOTS_MAX);

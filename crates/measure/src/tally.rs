@@ -1,17 +1,10 @@
 //! Counting latencies: exact moments and a histogram for the percentiles.
 
+use crate::histogram::{Coarse, Fine, Histogram};
 use crate::result::{Cdf, Latency};
-use hdrhistogram::{Counter, Histogram};
 
-/// Longer latencies are counted as this one in histograms (the maximum and the mean stay exact).
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// Points of a thinned distribution, at most.
 const CDF_POINTS_MAX: usize = 200;
-
-/// A histogram from 1 ns to 1 h with `digits` significant decimal digits.
-pub(crate) fn histogram<C: Counter>(digits: u8) -> Histogram<C> {
-    Histogram::new_with_bounds(1, LATENCY_NS_MAX, digits).expect("bounds and digits are constants in range")
-}
 
 /// Count, sum and sum of squares of latencies in ns: exact, whatever the order of recording.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +12,7 @@ pub(crate) struct Moments {
     pub(crate) count: u64,
     sum: u128,
     squares: u128,
-    max: u64,
+    pub(crate) max: u64,
 }
 
 impl Moments {
@@ -58,95 +51,91 @@ impl Moments {
     }
 }
 
+/// A tally with percentiles to 0.1 %.
+pub(crate) type FineTally = Tally<{ Fine::BITS }>;
+/// A tally with percentiles to 0.8 %.
+pub(crate) type CoarseTally = Tally<{ Coarse::BITS }>;
+
 /// Moments and percentiles of one group of requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally<C: Counter> {
+pub(crate) struct Tally<const BITS: u32> {
     pub(crate) moments: Moments,
     pub(crate) bytes: u64,
-    pub(crate) histogram: Histogram<C>,
+    pub(crate) histogram: Histogram<BITS>,
 }
 
-impl<C: Counter> Tally<C> {
-    pub(crate) fn new(digits: u8) -> Tally<C> {
-        Tally { moments: Moments::default(), bytes: 0, histogram: histogram(digits) }
+impl<const BITS: u32> Tally<BITS> {
+    pub(crate) fn new() -> Self {
+        Tally { moments: Moments::default(), bytes: 0, histogram: Histogram::new() }
     }
 
+    /// Counts a latency whose place in the histogram is known.
     #[inline]
-    pub(crate) fn add(&mut self, ns: u64, bytes: u64) {
+    pub(crate) fn add(&mut self, ns: u64, place: usize, bytes: u64) {
         self.moments.add(ns);
         self.bytes += bytes;
-        self.histogram.saturating_record(ns);
+        self.histogram.add(place);
     }
 
-    pub(crate) fn join(&mut self, other: &Tally<C>) {
+    pub(crate) fn join(&mut self, other: &Self) {
         self.moments.join(&other.moments);
         self.bytes += other.bytes;
-        self.histogram.add(&other.histogram).expect("both have the same bounds");
+        self.histogram.join(&other.histogram);
     }
 
     pub(crate) fn latency(&self) -> Latency {
-        latency(&self.moments, Some(&self.histogram))
+        self.moments.latency(Some(&self.histogram))
     }
-}
 
-/// The figures of a group; without a histogram the percentiles are unknown.
-pub(crate) fn latency<C: Counter>(moments: &Moments, histogram: Option<&Histogram<C>>) -> Latency {
-    let (mean, stddev, max) = moments.mean_stddev_max();
-    let at = |quantile: f64| match histogram {
-        Some(h) => percentile_us(h, quantile).min(max),
-        None => f64::NAN,
-    };
-    if moments.count == 0 {
-        return Latency::default();
-    }
-    Latency { mean, p50: at(0.5), p95: at(0.95), p99: at(0.99), p99_9: at(0.999), max, stddev }
-}
-
-/// Latency in us that `quantile` of the recorded ones do not exceed; NaN without any.
-pub(crate) fn percentile_us<C: Counter>(histogram: &Histogram<C>, quantile: f64) -> f64 {
-    if histogram.is_empty() {
-        return f64::NAN;
-    }
-    histogram.value_at_quantile(quantile).min(histogram.max()) as f64 / 1e3
-}
-
-/// The cumulative distribution, thinned so that both its middle and its tail keep their shape:
-/// a point where the fraction has grown by a hundredth or the rest has shrunk by a fifth.
-pub(crate) fn cdf<C: Counter>(histogram: &Histogram<C>) -> Cdf {
-    let total = histogram.len();
-    let (mut us, mut fraction) = (Vec::new(), Vec::new());
-    let (mut seen, mut kept) = (0u64, 0u64);
-    for bucket in histogram.iter_recorded() {
-        seen += bucket.count_since_last_iteration();
-        let rest = (total - seen) as f64;
-        let grown = (seen - kept) as f64 >= total as f64 / 100.0;
-        let shrunk = rest <= (total - kept) as f64 * 0.8;
-        if grown || shrunk || us.is_empty() || seen == total {
-            us.push(bucket.value_iterated_to().min(histogram.max()) as f64 / 1e3);
-            fraction.push(seen as f64 / total as f64);
-            kept = seen;
+    /// The cumulative distribution, thinned so that both its middle and its tail keep their shape:
+    /// a point where the fraction has grown by a hundredth or the rest has shrunk by a fifth.
+    pub(crate) fn cdf(&self) -> Cdf {
+        let total = self.moments.count;
+        let (mut us, mut fraction) = (Vec::new(), Vec::new());
+        let (mut seen, mut kept) = (0u64, 0u64);
+        for (longest, count) in self.histogram.recorded() {
+            seen += count;
+            let grown = (seen - kept) as f64 >= total as f64 / 100.0;
+            let shrunk = (total - seen) as f64 <= (total - kept) as f64 * 0.8;
+            if grown || shrunk || us.is_empty() || seen == total {
+                us.push(longest.min(self.moments.max) as f64 / 1e3);
+                fraction.push(seen as f64 / total as f64);
+                kept = seen;
+            }
         }
+        if us.len() > CDF_POINTS_MAX {
+            // Only beyond 10^10 requests: drop from the middle, keep the tail.
+            let spare = us.len() - CDF_POINTS_MAX;
+            us.drain(1..=spare);
+            fraction.drain(1..=spare);
+        }
+        Cdf { us, fraction }
     }
-    if us.len() > CDF_POINTS_MAX {
-        // Only beyond 10^10 requests: drop from the middle, keep the tail.
-        let spare = us.len() - CDF_POINTS_MAX;
-        us.drain(1..=spare);
-        fraction.drain(1..=spare);
+}
+
+impl Moments {
+    /// The figures of a group; without a histogram the percentiles are unknown.
+    pub(crate) fn latency<const BITS: u32>(&self, histogram: Option<&Histogram<BITS>>) -> Latency {
+        let (mean, stddev, max) = self.mean_stddev_max();
+        let found = histogram.and_then(|h| h.quantiles_ns([0.5, 0.95, 0.99, 0.999]));
+        let us = found.map_or([f64::NAN; 4], |ns| ns.map(|ns| (ns.min(self.max)) as f64 / 1e3));
+        let [p50, p95, p99, p99_9] = us;
+        Latency { mean, p50, p95, p99, p99_9, max, stddev }
     }
-    Cdf { us, fraction }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::LATENCY_NS_MAX;
     use proptest::prelude::*;
 
     #[test]
     fn moments_are_those_of_the_numbers() {
         // By hand: 2, 4, 4, 4, 5, 5, 7, 9 us: mean 5, sum of squared deviations 32, sample sd sqrt(32/7).
-        let mut t = Tally::<u32>::new(3);
+        let mut t = FineTally::new();
         for us in [2, 4, 4, 4, 5, 5, 7, 9] {
-            t.add(us * 1000, 512);
+            t.add(us * 1000, Fine::place(us * 1000), 512);
         }
         let l = t.latency();
         assert_eq!(l.mean, 5.0);
@@ -158,41 +147,27 @@ mod tests {
 
     #[test]
     fn nothing_recorded_is_undefined_not_zero() {
-        let l = Tally::<u32>::new(2).latency();
+        let l = CoarseTally::new().latency();
         assert!(l.mean.is_nan() && l.p99.is_nan() && l.max.is_nan());
         assert_eq!(serde_json::to_value(&l).unwrap()["p99"], serde_json::Value::Null);
     }
 
     #[test]
     fn very_long_latencies_are_clamped_in_the_histogram_only() {
-        let mut t = Tally::<u64>::new(3);
-        t.add(2 * LATENCY_NS_MAX, 0);
+        let mut t = CoarseTally::new();
+        t.add(2 * LATENCY_NS_MAX, Coarse::place(2 * LATENCY_NS_MAX), 0);
         assert_eq!(t.latency().max, 2.0 * LATENCY_NS_MAX as f64 / 1e3);
         assert!(t.latency().p99 >= 0.999 * LATENCY_NS_MAX as f64 / 1e3);
-        t.add(u64::MAX, 0);
+        t.add(u64::MAX, Coarse::place(u64::MAX), 0);
         assert!(t.latency().stddev.is_finite());
     }
 
     proptest! {
         #[test]
-        fn percentiles_stay_within_the_stated_error(mut ns in prop::collection::vec(1u64..LATENCY_NS_MAX, 1..400)) {
-            let mut t = Tally::<u32>::new(3);
-            ns.iter().for_each(|&v| t.add(v, 1));
-            ns.sort_unstable();
-            let l = t.latency();
-            for (q, got) in [(0.5, l.p50), (0.95, l.p95), (0.99, l.p99), (0.999, l.p99_9)] {
-                let rank = ((q * ns.len() as f64).ceil() as usize).clamp(1, ns.len());
-                let exact = ns[rank - 1] as f64 / 1e3;
-                prop_assert!((got - exact).abs() <= exact * 1e-3 + 1e-3, "p{q}: {got} for {exact}");
-            }
-            prop_assert_eq!(l.max, ns[ns.len() - 1] as f64 / 1e3);
-        }
-
-        #[test]
         fn cdf_rises_to_one_in_few_points(ns in prop::collection::vec(1u64..10_000_000_000, 1..3000)) {
-            let mut h = histogram::<u32>(3);
-            ns.iter().for_each(|&v| h.saturating_record(v));
-            let c = cdf(&h);
+            let mut t = FineTally::new();
+            ns.iter().for_each(|&v| t.add(v, Fine::place(v), 0));
+            let c = t.cdf();
             prop_assert!(c.us.len() <= CDF_POINTS_MAX && c.us.len() == c.fraction.len());
             prop_assert!(c.us.windows(2).all(|w| w[0] <= w[1]));
             prop_assert!(c.fraction.windows(2).all(|w| w[0] < w[1]));
