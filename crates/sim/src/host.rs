@@ -182,6 +182,11 @@ impl Host {
         }
     }
 
+    /// Logical CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
     /// Is the CPU idle at `at`?
     pub fn idle(&self, cpu: usize, at: Nanos) -> bool {
         self.cpus[cpu].free_at <= at.0

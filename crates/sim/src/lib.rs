@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 mod events;
+mod experiment;
 pub mod host;
 mod run;
 
+pub use experiment::{Cell, Error, Prepared, default_nr_requests, host_profile};
 pub use run::{Control, Mode, Outcome, Parts, Run, Thread, Until};

@@ -40,6 +40,33 @@ pub struct Thread {
     pub cpu: u16,
     /// Does it pause between I/Os as an application does (its own arrival times otherwise)?
     pub closed: bool,
+    /// It starts when all threads of lower stages have ended.
+    pub stage: u32,
+}
+
+impl Thread {
+    /// A thread that does nothing, to be filled in.
+    pub fn idle() -> Thread {
+        Thread {
+            workload: Box::new(Nothing),
+            tenant: TenantId(0),
+            task: TaskId(0),
+            ioprio: Ioprio::DEFAULT,
+            depth: 1,
+            mode: Mode::Each,
+            cpu: 0,
+            closed: true,
+            stage: 0,
+        }
+    }
+}
+
+struct Nothing;
+
+impl Workload for Nothing {
+    fn next(&mut self, _now: Nanos) -> Next {
+        Next::Done
+    }
 }
 
 /// When a run ends.
@@ -114,8 +141,9 @@ pub struct Run<'a> {
     submitted: u64,
     submitted_by_tenant: Vec<u64>,
     open: bool,
-    capacity: u64,
-    out_of_range: u64,
+    /// The stage whose threads run.
+    stage: Option<u32>,
+    several_stages: bool,
     control: &'a Control,
     completions: Vec<Completion>,
     finished: Vec<Finished>,
@@ -169,7 +197,6 @@ const LOOK_EVERY: u32 = 8192;
 impl<'a> Run<'a> {
     /// Sets everything up; nothing has happened yet.
     pub fn new(parts: Parts<'a>) -> Run<'a> {
-        let tasks = parts.tenants.tasks.len() as u32;
         let state = |thread: Thread| ThreadState {
             first_task: thread.task.0,
             thread,
@@ -185,11 +212,11 @@ impl<'a> Run<'a> {
             done: false,
             tasks: 1,
         };
-        let _ = tasks;
         let mut run = Run {
             submitted_by_tenant: vec![0; parts.tenants.tenants.len()],
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
-            capacity: parts.device.facts().capacity_sectors,
+            several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
+            stage: None,
             device: parts.device,
             host: parts.host,
             recorder: parts.recorder,
@@ -203,15 +230,27 @@ impl<'a> Run<'a> {
             until: parts.until,
             submitted: 0,
             open: true,
-            out_of_range: 0,
             control: parts.control,
             completions: Vec::new(),
             finished: Vec::new(),
         };
-        for thread in 0..run.threads.len() as u32 {
-            run.wake(thread, Nanos::ZERO);
-        }
+        run.start_stage();
         run
+    }
+
+    /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
+    fn start_stage(&mut self) {
+        let live = |t: &&ThreadState| !t.done || t.outstanding > 0;
+        let Some(stage) = self.threads.iter().filter(live).map(|t| t.thread.stage).min() else { return };
+        if self.stage == Some(stage) {
+            return;
+        }
+        self.stage = Some(stage);
+        for thread in 0..self.threads.len() as u32 {
+            if self.threads[thread as usize].thread.stage == stage {
+                self.wake(thread, self.now);
+            }
+        }
     }
 
     /// Runs to the end and lets everything drain; what finishes after the end is not measured.
@@ -329,6 +368,10 @@ impl<'a> Run<'a> {
             }
         }
         self.submit_prepared(thread);
+        let state = &self.threads[thread as usize];
+        if self.several_stages && state.done && state.outstanding == 0 {
+            self.start_stage();
+        }
     }
 
     /// The thread wants an I/O: it takes a slot and, by itself or with a batch, the CPU.
@@ -338,7 +381,7 @@ impl<'a> Run<'a> {
         self.submitted += 1;
         self.submitted_by_tenant[state.thread.tenant.0 as usize] += 1;
         state.outstanding += 1;
-        let cpus = self.host.busy().len();
+        let cpus = self.host.cpus();
         let (task, cpu) = if want.task == 0 {
             (state.thread.task, state.thread.cpu)
         } else {
@@ -489,7 +532,6 @@ impl<'a> Run<'a> {
         let mut completions = std::mem::take(&mut self.completions);
         self.device.advance(now, &mut completions);
         for completion in completions.drain(..) {
-            self.out_of_range += u64::from(completion.failed);
             self.layer.complete(completion.at, RequestId(completion.tag), completion.failed, &mut self.finished);
             self.deliver(completion.at);
         }
@@ -571,10 +613,5 @@ impl<'a> Run<'a> {
         }
         state.thread.workload.completed(self.now, entry.task, self.now.since(entry.submit));
         entry.thread
-    }
-
-    /// Size of the device in 512-byte sectors.
-    pub fn capacity_sectors(&self) -> u64 {
-        self.capacity
     }
 }
