@@ -5,11 +5,15 @@ use std::path::Path;
 
 use dumbwaiter_block::{Config, Limits, Nanos, Setup, Tenant, TenantId, Tenants, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
-use dumbwaiter_measure::{CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec};
+use dumbwaiter_measure::{
+    CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
+};
 use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::BuildContext;
-use dumbwaiter_workloads::traces::{self, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, StatusHandle, Survey};
+use dumbwaiter_workloads::traces::{
+    self, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, StatusHandle, Survey,
+};
 
 use crate::host::{self, Host};
 use crate::run::{Control, Mode, Parts, Run, Thread, Until};
@@ -27,7 +31,7 @@ pub enum Error {
     },
     /// A trace cannot be read.
     #[error("{0}")]
-    Trace(#[from] traces::Error),
+    Trace(std::sync::Arc<traces::Error>),
     /// A setting of the scenario that only the simulator knows.
     #[error("{key}: `{value}` is not known; expected {expected}")]
     Setting {
@@ -39,7 +43,9 @@ pub enum Error {
         expected: String,
     },
     /// Requests were lost or invented: a defect of ours.
-    #[error("{device}, {scheduler}: requests are not conserved: {what}. This is a defect; please report the scenario and seed")]
+    #[error(
+        "{device}, {scheduler}: requests are not conserved: {what}. This is a defect; please report the scenario and seed"
+    )]
     NotConserved {
         /// The device.
         device: String,
@@ -48,6 +54,12 @@ pub enum Error {
         /// What does not add up.
         what: String,
     },
+}
+
+impl From<traces::Error> for Error {
+    fn from(error: traces::Error) -> Error {
+        Error::Trace(error.into())
+    }
 }
 
 /// A scenario with what has to be known of its traces, read once for all runs.
@@ -182,16 +194,13 @@ impl<'a> Prepared<'a> {
             host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link),
             recorder,
             threads,
-            until: Until {
-                time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
-                ios: s.limit.unwrap_or(u64::MAX),
-            },
+            until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
             control,
         });
         let outcome = run.finish();
         for status in &replays {
             if let Some(error) = status.lock().ok().and_then(|s| s.error.clone()) {
-                return Err(Error::Trace(traces::Error::clone(&error)));
+                return Err(Error::Trace(error));
             }
         }
         let mut skipped = BTreeMap::new();
@@ -230,9 +239,7 @@ fn fit(spec: &TraceSpec) -> Result<Fit, Error> {
         None | Some("skip") => Ok(Fit::Skip),
         Some("wrap") => Ok(Fit::Wrap),
         Some("scale") => Ok(Fit::Scale),
-        Some(other) => {
-            Err(Error::Setting { key: "fit", value: other.into(), expected: "skip, wrap or scale".into() })
-        }
+        Some(other) => Err(Error::Setting { key: "fit", value: other.into(), expected: "skip, wrap or scale".into() }),
     }
 }
 
@@ -279,7 +286,7 @@ fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantI
     for t in &s.tenants {
         let parent = t.parent.as_deref().and_then(|p| ids.get(p).copied());
         tenants.add_tenant(Tenant { weight: t.weight, parent });
-        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: t.focus });
+        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: false });
     }
     (tenants, specs, ids)
 }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dumbwaiter_block::{
-    BlockLayer, Config, Finished, Io, Ioprio, Nanos, Plug, RequestId, SECTOR_BYTES, Scheduler, TaskId, TenantId, Tenants,
+    BlockLayer, Config, Finished, Io, Ioprio, Nanos, Plug, RequestId, SECTOR_BYTES, Scheduler, TaskId, TenantId,
+    Tenants,
 };
 use dumbwaiter_devices::{Command, Completion, Device, Submitted};
 use dumbwaiter_measure::{Completed, Recorder};
@@ -261,7 +262,8 @@ impl<'a> Run<'a> {
         let mut end = None;
         let mut cancelled = false;
         while let Some(at) = self.next_at() {
-            if self.open && (at > self.until.time || self.submitted >= self.until.ios && self.slots.len() == self.free.len())
+            if self.open
+                && (at > self.until.time || self.submitted >= self.until.ios && self.slots.len() == self.free.len())
             {
                 end = Some(if at > self.until.time { self.until.time } else { self.now });
                 self.open = false;
