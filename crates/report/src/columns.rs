@@ -256,11 +256,11 @@ mod tests {
             assert_eq!(row.get_long(column("seed")).unwrap(), run.seed as i64);
         }
         let count = |name: &str| read(&out, name).metadata().file_metadata().num_rows() as usize;
-        assert_eq!(count("tenants.parquet"), d.runs.iter().map(|r| r.tenants.len()).sum());
-        assert_eq!(count("series.parquet"), d.runs.iter().map(|r| r.series.times.len() * 5).sum());
+        assert_eq!(count("tenants.parquet"), d.runs.iter().map(|r| r.tenants.len()).sum::<usize>());
+        assert_eq!(count("series.parquet"), d.runs.iter().map(|r| r.series.times.len() * 5).sum::<usize>());
         let points =
             |r: &RunResult| r.latency_cdf.all.us.len() + r.latency_cdf.read.us.len() + r.latency_cdf.write.us.len();
-        assert_eq!(count("latency_cdf.parquet"), d.runs.iter().map(points).sum());
+        assert_eq!(count("latency_cdf.parquet"), d.runs.iter().map(points).sum::<usize>());
     }
 
     #[test]
