@@ -150,7 +150,7 @@ fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&Run
         if let Some(r) = fastest {
             let more = (most / winner.mean(Metric::MbPerS) - 1.0) * 100.0;
             let cost = shown(r, metric);
-            told.push(format!("{} moves {more:.0} % more, with {cost} for the same figure", r.scheduler));
+            told.push(format!("{} moves {more:.0} % more, at {cost}", r.scheduler));
         }
     }
     if metric == Metric::MbPerS {
