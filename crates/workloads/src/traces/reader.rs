@@ -20,10 +20,12 @@ use super::record::{Counts, Event, Record, Skipped};
 use super::table::{ASSUMED_BYTES, Table};
 use super::text::{Line, LineParser, Source, TextSource};
 use super::vscsi::{self, Vscsi};
-use super::window::Window;
+use super::window::{Pairer, Sorter};
 
-/// Records that a reader of nearly sorted formats (blkparse, blktrace) holds back to sort them.
+/// Events that a reader of nearly sorted formats (blkparse, blktrace) holds back to sort them.
 pub const SORT_WINDOW: usize = 1 << 16;
+/// Arrivals that such a reader holds back to find their measured times.
+const PAIR_WINDOW: usize = 1 << 15;
 
 /// How to read a trace.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +36,7 @@ pub struct Options {
     pub columns: Option<Columns>,
     /// Event of blkparse and blktrace that counts as arrival; `None`: Q where there are any, else I, D, C.
     pub arrival: Option<Arrival>,
-    /// Sort within a window of so many records; 0 keeps the order of the file. `None`: [`SORT_WINDOW`] for blkparse
+    /// Sort within a window of so many events; 0 keeps the order of the file. `None`: [`SORT_WINDOW`] for blkparse
     /// and blktrace, else 0. A record earlier than one already handed out gets that one's time and is counted.
     pub sort_window: Option<usize>,
     /// Bytes of each request where the trace has no sizes; `None`: 4096.
@@ -79,14 +81,16 @@ pub struct TraceReader {
     heads: BinaryHeap<Reverse<(i64, usize)>>,
     pending: Vec<Option<Event>>,
     origin: u64,
-    window: Option<Window>,
+    sorter: Option<Sorter>,
+    pairer: Option<Pairer>,
+    /// No more events.
+    drained: bool,
     /// Raw time of the first record.
     first: Option<u64>,
     last: u64,
     delivered: u64,
     backwards: u64,
     skipped: Counts,
-    done: bool,
 }
 
 /// Opens one trace of one or several files (per-CPU files of blktrace, or parts; all of one format).
@@ -166,17 +170,15 @@ impl TraceReader {
             sources,
             heads: BinaryHeap::new(),
             origin: 0,
-            window: (window > 0).then(|| Window::new(window)),
+            sorter: (window > 0).then(|| Sorter::new(window)),
+            pairer: pairing.then(|| Pairer::new(PAIR_WINDOW)),
+            drained: false,
             first: None,
             last: 0,
             delivered: 0,
             backwards: 0,
             skipped: Counts::default(),
-            done: false,
         };
-        if pairing && reader.window.is_none() {
-            reader.notes.push("without a sort window the measured times of the trace are not read".into());
-        }
         if reader.sources.len() > 1 {
             reader.prime()?;
         }
@@ -199,7 +201,7 @@ impl TraceReader {
     }
 
     /// The next event of all files.
-    fn event(&mut self) -> Result<Option<Event>, Error> {
+    fn merged(&mut self) -> Result<Option<Event>, Error> {
         if let [only] = self.sources.as_mut_slice() {
             return only.next();
         }
@@ -212,41 +214,53 @@ impl TraceReader {
         Ok(event)
     }
 
+    /// The next event, sorted within the window.
+    fn sorted(&mut self) -> Result<Option<Event>, Error> {
+        if self.sorter.is_none() {
+            return self.merged();
+        }
+        loop {
+            if let Some(sorter) = &mut self.sorter
+                && (self.drained || sorter.full())
+            {
+                return Ok(sorter.pop());
+            }
+            match (self.merged()?, &mut self.sorter) {
+                (Some(event), Some(sorter)) => sorter.push(event),
+                _ => self.drained = true,
+            }
+        }
+    }
+
     /// The next record; `None` at the end.
     pub fn next_record(&mut self) -> Result<Option<Record>, Error> {
         loop {
-            if self.window.as_ref().is_some_and(|w| w.full() || self.done) {
-                let popped = self.window.as_mut().and_then(Window::pop);
-                return match popped {
-                    Some(record) => Ok(Some(self.deliver(record))),
-                    None => self.end(),
-                };
+            if let Some(pairer) = &mut self.pairer
+                && pairer.full()
+                && let Some(record) = pairer.pop()
+            {
+                return Ok(Some(self.deliver(record)));
             }
-            if self.done {
-                return self.end();
-            }
-            match self.event()? {
-                None => self.done = true,
-                Some(Event::Arrive(record)) => {
+            match (self.sorted()?, &mut self.pairer) {
+                (None, pairer) => {
+                    return match pairer.as_mut().and_then(Pairer::pop) {
+                        Some(record) => Ok(Some(self.deliver(record))),
+                        None => self.end(),
+                    };
+                }
+                (Some(Event::Arrive(record)), pairer) => {
                     if record.sector > u64::MAX / SECTOR_BYTES - u64::from(record.sectors) {
                         self.skipped.add("address over 64 bits", 1);
                         continue;
                     }
-                    match &mut self.window {
-                        Some(w) => w.arrive(record),
+                    match pairer {
+                        Some(pairer) => pairer.arrive(record),
                         None => return Ok(Some(self.deliver(record))),
                     }
                 }
-                Some(Event::Issue(span)) => {
-                    if let Some(w) = &mut self.window {
-                        w.issue(span);
-                    }
-                }
-                Some(Event::Complete(span)) => {
-                    if let Some(w) = &mut self.window {
-                        w.complete(span);
-                    }
-                }
+                (Some(Event::Issue(span)), Some(pairer)) => pairer.issue(span),
+                (Some(Event::Complete(span)), Some(pairer)) => pairer.complete(span),
+                (Some(_), None) => {}
             }
         }
     }

@@ -1,105 +1,127 @@
-//! A bounded window over nearly sorted events: arrivals leave it in order of time, after the events that
-//! tell their measured times had a chance to be seen.
+//! Bounded windows over nearly sorted events: [`Sorter`] puts events in order of time, [`Pairer`] holds arrivals
+//! back until the events that tell their measured times had a chance to be seen.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use dumbwaiter_block::Nanos;
 
-use super::record::{Record, Span};
+use super::record::{Event, Record, Span};
 
-/// Arrivals held back. Times are raw, compared as differences to the first.
-pub(crate) struct Window {
+/// A request that was issued so long ago (the kernel's default timeout) was completed unseen.
+const LOST_NS: u64 = 30_000_000_000;
+
+/// Sorts within a window of so many events; equal times keep their order. Times are raw, compared as
+/// differences to the first.
+pub(crate) struct Sorter {
     most: usize,
     origin: Option<u64>,
     heap: BinaryHeap<Reverse<(i64, u64, u32)>>,
-    slots: Vec<Slot>,
+    slots: Vec<Event>,
     free: Vec<u32>,
     seen: u64,
-    /// Slots by device, sector and order of arrival, until their completion.
-    open: BTreeMap<(u32, u64, u64), u32>,
-    /// Scratch of `complete`.
-    found: Vec<(u32, u64, u64)>,
 }
 
-struct Slot {
-    record: Record,
-    order: u64,
-}
-
-impl Window {
-    pub(crate) fn new(most: usize) -> Window {
-        Window {
-            most,
-            origin: None,
-            heap: BinaryHeap::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            seen: 0,
-            open: BTreeMap::new(),
-            found: Vec::new(),
-        }
+impl Sorter {
+    pub(crate) fn new(most: usize) -> Sorter {
+        Sorter { most, origin: None, heap: BinaryHeap::new(), slots: Vec::new(), free: Vec::new(), seen: 0 }
     }
 
-    /// Takes an arrival in.
-    pub(crate) fn arrive(&mut self, record: Record) {
-        let origin = *self.origin.get_or_insert(record.time.0);
-        let order = self.seen;
-        self.seen += 1;
-        let slot = Slot { record, order };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.slots[at as usize] = slot;
-                at
+    pub(crate) fn push(&mut self, event: Event) {
+        let origin = *self.origin.get_or_insert(event.time());
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = event;
+                slot
             }
             None => {
-                self.slots.push(slot);
+                self.slots.push(event);
                 (self.slots.len() - 1) as u32
             }
         };
-        self.heap.push(Reverse((record.time.0.wrapping_sub(origin) as i64, order, at)));
-        if record.sectors > 0 {
-            self.open.insert((record.device, record.sector, order), at);
-        }
+        self.heap.push(Reverse((event.time().wrapping_sub(origin) as i64, self.seen, slot)));
+        self.seen += 1;
     }
 
-    /// Is it time to hand one out?
     pub(crate) fn full(&self) -> bool {
         self.heap.len() > self.most
     }
 
-    /// The earliest arrival; equal times in order of arrival.
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        let Reverse((_, _, slot)) = self.heap.pop()?;
+        self.free.push(slot);
+        Some(self.slots[slot as usize])
+    }
+}
+
+/// Finds the measured times of arrivals, which leave it in the order in which they came.
+pub(crate) struct Pairer {
+    most: usize,
+    /// Arrivals held back, and how many left before.
+    held: VecDeque<Record>,
+    gone: u64,
+    /// Numbers of arrivals by device, sector and number, until their completion.
+    open: BTreeSet<(u32, u64, u64)>,
+    /// Scratch of `complete`.
+    found: Vec<(u32, u64, u64)>,
+}
+
+impl Pairer {
+    pub(crate) fn new(most: usize) -> Pairer {
+        Pairer { most, held: VecDeque::new(), gone: 0, open: BTreeSet::new(), found: Vec::new() }
+    }
+
+    /// Takes an arrival in.
+    pub(crate) fn arrive(&mut self, record: Record) {
+        if record.sectors > 0 {
+            self.open.insert((record.device, record.sector, self.gone + self.held.len() as u64));
+        }
+        self.held.push_back(record);
+    }
+
+    pub(crate) fn full(&self) -> bool {
+        self.held.len() > self.most
+    }
+
+    /// The next arrival.
     pub(crate) fn pop(&mut self) -> Option<Record> {
-        let Reverse((_, order, at)) = self.heap.pop()?;
-        let record = self.slots[at as usize].record;
-        self.open.remove(&(record.device, record.sector, order));
-        self.free.push(at);
+        let record = self.held.pop_front()?;
+        self.open.remove(&(record.device, record.sector, self.gone));
+        self.gone += 1;
         Some(record)
     }
 
-    /// A range went to the device: the arrivals that start in it waited until now.
+    /// A range went to the device: of each place in it, the first arrival that still waited did so until now.
     pub(crate) fn issue(&mut self, span: Span) {
-        for (_, at) in self.open.range(range(span)) {
-            let record = &mut self.slots[*at as usize].record;
-            if record.wait.is_none() {
+        let mut done = None;
+        for (_, sector, number) in self.open.range(range(span)) {
+            let record = &mut self.held[(number - self.gone) as usize];
+            if done != Some(*sector) && record.wait.is_none() {
                 record.wait = since(record, span.time);
+                done = Some(*sector);
             }
         }
     }
 
-    /// A range is done: so are the arrivals that start in it. An arrival that was never seen to be issued while
-    /// another of the same place was belongs to a later completion.
+    /// A range is done: so is, of each place in it, the first arrival that was issued (or, where no issue was
+    /// seen, the first).
     pub(crate) fn complete(&mut self, span: Span) {
-        let issued = self.open.range(range(span)).any(|(_, at)| self.slots[*at as usize].record.wait.is_some());
+        let issued = |held: &VecDeque<Record>, n: u64, gone: u64| held[(n - gone) as usize].wait.is_some();
+        let any = self.open.range(range(span)).any(|key| issued(&self.held, key.2, self.gone));
         self.found.clear();
-        for (key, at) in self.open.range(range(span)) {
-            let slot = &mut self.slots[*at as usize];
-            debug_assert_eq!(slot.order, key.2);
-            if issued && slot.record.wait.is_none() {
+        let mut done = None;
+        for key in self.open.range(range(span)) {
+            let record = &mut self.held[(key.2 - self.gone) as usize];
+            if done == Some(key.1) || (any && record.wait.is_none()) {
                 continue;
             }
-            slot.record.latency = since(&slot.record, span.time);
             self.found.push(*key);
+            let latency = since(record, span.time);
+            let lost = latency.zip(record.wait).is_some_and(|(l, w)| l.0.saturating_sub(w.0) > LOST_NS);
+            if !lost {
+                record.latency = latency;
+                done = Some(key.1);
+            }
         }
         for key in &self.found {
             self.open.remove(key);
@@ -130,44 +152,57 @@ mod tests {
         Span { time, sector, sectors, device: 0 }
     }
 
-    #[test]
-    fn a_merged_request_completes_all_its_parts() {
-        let mut w = Window::new(8);
-        w.arrive(at(10, 0));
-        w.arrive(at(11, 8));
-        w.arrive(at(12, 16));
-        w.issue(span(20, 0, 16));
-        w.complete(span(50, 0, 16));
-        let all: Vec<Record> = std::iter::from_fn(|| w.pop()).collect();
-        assert_eq!(all.iter().map(|r| r.wait.map(|n| n.0)).collect::<Vec<_>>(), [Some(10), Some(9), None]);
-        assert_eq!(all.iter().map(|r| r.latency.map(|n| n.0)).collect::<Vec<_>>(), [Some(40), Some(39), None]);
+    fn times(mut p: Pairer) -> Vec<(Option<u64>, Option<u64>)> {
+        std::iter::from_fn(|| p.pop()).map(|r| (r.wait.map(|n| n.0), r.latency.map(|n| n.0))).collect()
     }
 
     #[test]
-    fn the_second_request_of_a_place_waits_for_its_own_completion() {
-        let mut w = Window::new(8);
-        w.arrive(at(0, 0));
-        w.issue(span(1, 0, 8));
-        w.arrive(at(2, 0));
-        w.complete(span(5, 0, 8));
-        w.issue(span(6, 0, 8));
-        w.complete(span(9, 0, 8));
-        let all: Vec<_> = std::iter::from_fn(|| w.pop()).map(|r| (r.wait.unwrap().0, r.latency.unwrap().0)).collect();
-        assert_eq!(all, [(1, 5), (4, 7)]);
+    fn a_merged_request_completes_all_its_parts() {
+        let mut p = Pairer::new(8);
+        p.arrive(at(10, 0));
+        p.arrive(at(11, 8));
+        p.arrive(at(12, 16));
+        p.issue(span(20, 0, 16));
+        p.complete(span(50, 0, 16));
+        assert_eq!(times(p), [(Some(10), Some(40)), (Some(9), Some(39)), (None, None)]);
+    }
+
+    #[test]
+    fn requests_of_one_place_complete_in_order() {
+        let mut p = Pairer::new(8);
+        p.arrive(at(0, 0));
+        p.issue(span(1, 0, 8));
+        p.arrive(at(2, 0));
+        p.issue(span(3, 0, 8));
+        p.complete(span(5, 0, 8));
+        p.complete(span(9, 0, 8));
+        assert_eq!(times(p), [(Some(1), Some(5)), (Some(1), Some(7))]);
+    }
+
+    #[test]
+    fn a_completion_that_was_lost_is_not_taken_from_a_later_request() {
+        let mut p = Pairer::new(8);
+        p.arrive(at(0, 0));
+        p.issue(span(1, 0, 8));
+        let later = LOST_NS * 2;
+        p.arrive(at(later, 0));
+        p.issue(span(later + 1, 0, 8));
+        p.complete(span(later + 5, 0, 8));
+        assert_eq!(times(p), [(Some(1), None), (Some(1), Some(5))]);
     }
 
     #[test]
     fn wrapped_times_come_first_and_equal_ones_keep_their_order() {
-        let mut w = Window::new(2);
+        let mut s = Sorter::new(2);
         let mut out = Vec::new();
         for r in [at(5, 1), at(5, 2), at(5u64.wrapping_neg(), 3), at(6, 4)] {
-            w.arrive(r);
-            if w.full() {
-                out.extend(w.pop());
+            s.push(Event::Arrive(r));
+            if s.full() {
+                out.extend(s.pop());
             }
         }
-        out.extend(std::iter::from_fn(|| w.pop()));
-        assert_eq!(out.iter().map(|r| r.sector).collect::<Vec<_>>(), [3, 1, 2, 4]);
-        assert!(w.open.is_empty());
+        out.extend(std::iter::from_fn(|| s.pop()));
+        let sectors = out.iter().map(|e| if let Event::Arrive(r) = e { r.sector } else { 0 });
+        assert_eq!(sectors.collect::<Vec<_>>(), [3, 1, 2, 4]);
     }
 }
