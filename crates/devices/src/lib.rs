@@ -30,6 +30,7 @@ mod model;
 pub mod null;
 mod outbox;
 mod rng;
+pub mod ssd;
 pub mod ull;
 
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};

@@ -6,7 +6,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::keys::{self, Key, hint};
-use crate::{Device, Error, Facts, hdd, null, ull};
+use crate::{Device, Error, Facts, hdd, null, ssd, ull};
 
 /// The kinds of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -14,6 +14,8 @@ use crate::{Device, Error, Facts, hdd, null, ull};
 pub enum Kind {
     /// Hard disk.
     Hdd,
+    /// Flash SSD.
+    Ssd,
     /// Ultra-low-latency SSD.
     Ull,
     /// Fixed latency.
@@ -22,12 +24,13 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 3] = [Kind::Hdd, Kind::Ull, Kind::Null];
+    pub const ALL: [Kind; 4] = [Kind::Hdd, Kind::Ssd, Kind::Ull, Kind::Null];
 
     /// As written before the colon of a device name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Hdd => "hdd",
+            Kind::Ssd => "ssd",
             Kind::Ull => "ull",
             Kind::Null => "null",
         }
@@ -37,6 +40,7 @@ impl Kind {
     pub fn keys(self) -> &'static [Key] {
         match self {
             Kind::Hdd => hdd::KEYS,
+            Kind::Ssd => ssd::KEYS,
             Kind::Ull => ull::KEYS,
             Kind::Null => null::KEYS,
         }
@@ -49,6 +53,8 @@ impl Kind {
 pub enum Params {
     /// Hard disk.
     Hdd(hdd::Params),
+    /// Flash SSD.
+    Ssd(ssd::Params),
     /// Ultra-low-latency SSD.
     Ull(ull::Params),
     /// Fixed latency.
@@ -79,6 +85,7 @@ impl DeviceModel {
     pub fn kind(&self) -> Kind {
         match self.params {
             Params::Hdd(_) => Kind::Hdd,
+            Params::Ssd(_) => Kind::Ssd,
             Params::Ull(_) => Kind::Ull,
             Params::Null(_) => Kind::Null,
         }
@@ -93,6 +100,7 @@ impl DeviceModel {
     pub fn facts(&self) -> Facts {
         match &self.params {
             Params::Hdd(p) => p.facts(),
+            Params::Ssd(p) => p.facts(),
             Params::Ull(p) => p.facts(),
             Params::Null(p) => p.facts(),
         }
@@ -102,6 +110,7 @@ impl DeviceModel {
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         match &self.params {
             Params::Hdd(p) => Box::new(hdd::Hdd::new(p, seed)),
+            Params::Ssd(p) => Box::new(ssd::Ssd::new(p, seed)),
             Params::Ull(p) => Box::new(ull::Ull::new(p, seed)),
             Params::Null(p) => Box::new(null::Null::new(p)),
         }
@@ -138,6 +147,10 @@ pub fn models() -> &'static [ModelInfo] {
         built_in!(Hdd, "hdd", "st1000dm003", "Seagate Barracuda 1 TB, 7200 rpm, as its data sheet promises"),
         built_in!(Hdd, "hdd", "st1000dm003-slow", "the same, with the seeks and cache measured on a sibling drive"),
         built_in!(Hdd, "hdd", "hts541010a9e662", "HGST Travelstar 1 TB, 5400 rpm, 2.5 inch"),
+        built_in!(Ssd, "ssd", "px256m5s", "Plextor M5S 256 GB, SATA, 2012"),
+        built_in!(Ssd, "ssd", "850pro-256", "Samsung 850 Pro 256 GB, SATA, 2014"),
+        built_in!(Ssd, "ssd", "sata-mlc", "a commodity MLC SATA SSD"),
+        built_in!(Ssd, "ssd", "nvme-tlc", "a mid-range NVMe TLC SSD; every constant estimated"),
         built_in!(Ull, "ull", "optane-900p", "Intel Optane 900P"),
         built_in!(Ull, "ull", "optane-p4801x", "Intel Optane P4801X 100 GB"),
         built_in!(Ull, "ull", "zssd-sz985", "Samsung Z-SSD SZ985, reads and short write bursts"),
@@ -175,6 +188,7 @@ pub fn load(spec: &str) -> Result<DeviceModel, Error> {
     keys::check(kind.keys(), &mut table, &origin)?;
     let params = match kind {
         Kind::Hdd => Params::Hdd(typed(table, &origin).and_then(|p: hdd::Params| p.checked(&origin))?),
+        Kind::Ssd => Params::Ssd(typed(table, &origin).and_then(|p: ssd::Params| p.checked(&origin))?),
         Kind::Ull => Params::Ull(typed(table, &origin)?),
         Kind::Null => Params::Null(typed(table, &origin)?),
     };
@@ -214,7 +228,7 @@ fn read(text: &str, origin: &str) -> Result<(Kind, String, Table), Error> {
     let mut table: Table = text
         .parse()
         .map_err(|e: toml::de::Error| Error::Syntax { origin: origin.to_owned(), message: e.to_string() })?;
-    let kinds = || keys::Expect::OneOf(&["hdd", "ull", "null"]);
+    let kinds = || keys::Expect::OneOf(&["hdd", "ssd", "ull", "null"]);
     let description = match table.remove("description") {
         None => String::new(),
         Some(Value::String(text)) => text,
@@ -273,7 +287,7 @@ mod tests {
 
     #[test]
     fn bare_names_and_overrides() {
-        assert_eq!(load("optane-900p").unwrap().name(), "ull:optane-900p");
+        assert_eq!(load("850pro-256").unwrap().name(), "ssd:850pro-256");
         assert_eq!(load("null").unwrap().name(), "null:0us");
         let model = load("st1000dm003?ncq_depth=4&lookahead=false").unwrap();
         assert_eq!(model.facts().depth, 4);
@@ -286,6 +300,9 @@ mod tests {
             message("hdd:st1000dm003?ncq_depth=33"),
             "hdd:st1000dm003: ncq_depth = 33: expected a whole number from 1 to 32"
         );
+        assert_eq!(message("ssd:sata-mlc?chanels=1"), "ssd:sata-mlc: unknown parameter 'chanels': expected channels");
+        assert!(message("ssd:sata-mlc?cache=maybe").contains("cache = maybe: expected one of on, off"));
+        assert!(message("ssd:sata-mlc?cache").contains("parameter=value"));
         assert!(message("hdd").contains("ambiguous"));
         assert!(message("hdd:st1000dm03").contains("hdd:st1000dm003"));
         assert!(message("tape").contains("hdd:st1000dm003"));
@@ -302,7 +319,7 @@ mod tests {
         let base = read_all("base = \"null:0us\"\nlatency_ns = 7").unwrap();
         assert_eq!(base["latency_ns"].as_integer(), Some(7));
         let text = |bad: &str| read_all(bad).unwrap_err().to_string();
-        assert!(text("kind = \"tape\"").contains("kind = \"tape\": expected one of hdd, ull, null"));
+        assert!(text("kind = \"tape\"").contains("kind = \"tape\": expected one of hdd, ssd, ull, null"));
         assert!(text("latency_ns = 7").contains("'kind' is missing"));
         assert!(text("kind = \"null\"\nlatency_ns = 7").contains("is missing"));
         assert!(text("base = \"null:0us\"\nlatency = 7").contains("unknown parameter 'latency': expected latency_ns"));

@@ -123,7 +123,7 @@ impl Geometry {
         let width = self.band.min(self.cylinders_per_zone - band * self.band);
         let head = within / width;
         let x = within - head * width;
-        let step = if head % 2 == 0 { x } else { width - 1 - x };
+        let step = if head.is_multiple_of(2) { x } else { width - 1 - x };
         let cylinder = zone as u64 * self.cylinders_per_zone + band * self.band + step;
         // Skew gathers over the tracks, so that reading on meets the next track's first sector in time.
         let lag = index * self.skew + index / self.band * self.band_extra;

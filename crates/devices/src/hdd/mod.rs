@@ -413,9 +413,8 @@ impl Hdd {
             Arm::Ahead { segment, since, from, committed, end, ending: false, .. } => {
                 let passed = now.since(since);
                 let mut stop = from + self.geometry.passed(from, passed.0, end - from);
-                if stop < end && stop > from && self.span(from, stop) < passed {
-                    stop += 1;
-                } else if stop == from && passed > Nanos::ZERO {
+                // Not in the middle of a sector.
+                if self.span(from, stop) < passed {
                     stop += 1;
                 }
                 let end = stop.max(committed).min(end);

@@ -111,7 +111,7 @@ impl Candidates {
         // Adding and taking away 1.5 * 2^23 rounds to the nearest whole number without a function call.
         const WHOLE: f32 = 12_582_912.0;
         let rounded = n.next_multiple_of(8).min(DEPTH);
-        for i in 0..rounded {
+        for (i, cost) in cost.iter_mut().enumerate().take(rounded) {
             let d = (self.cylinder[i] - here).abs();
             let settle = self.settle[i];
             let near = a + b * d.sqrt();
@@ -124,11 +124,11 @@ impl Candidates {
             let turns = (arm + phase - self.angle[i]) * per_turn;
             let next = (turns + 0.5 + WHOLE) - WHOLE;
             let wait = (next - turns) * turn;
-            cost[i] = arm + wait;
+            *cost = arm + wait;
         }
         let mut best = 0;
-        for i in 1..n {
-            if cost[i] < cost[best] {
+        for (i, &this) in cost.iter().enumerate().take(n) {
+            if this < cost[best] {
                 best = i;
             }
         }
