@@ -164,5 +164,5 @@ pub(crate) fn write(out: &mut Vec<u8>, record: &Record, serial: u32, version: Ve
     if version == Version::Two {
         out.extend(record.latency.map_or(0, |l| l.0 / 1000).to_le_bytes());
     }
-    Some(record.time.0 % 1000 != 0)
+    Some(!record.time.0.is_multiple_of(1000))
 }

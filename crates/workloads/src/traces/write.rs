@@ -236,7 +236,7 @@ impl TraceWriter {
             Body::Iolog { timed, writer } => {
                 fits = writer.write(line, r, *timed);
                 if fits {
-                    self.lost.add("time cut to the format's unit", u64::from(r.time.0 % 1000 != 0));
+                    self.lost.add("time cut to the format's unit", u64::from(!r.time.0.is_multiple_of(1000)));
                 } else {
                     self.left_out.add("the format has no word for the operation", 1);
                 }
