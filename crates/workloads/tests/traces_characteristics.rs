@@ -50,12 +50,7 @@ const TRACES: [(&str, &str, Format, u64); 21] = [
     ("disksim-valid/cheetah9LP", "disksim-valid/cheetah9LP.trace.zst", Format::DisksimValid, 512),
     ("disksim-valid/hp_c2490a", "disksim-valid/hp_c2490a.trace.zst", Format::DisksimValid, 512),
     ("disksim-valid/dec_rz26", "disksim-valid/dec_rz26.trace.zst", Format::DisksimValid, 512),
-    (
-        "disksim-valid/SYNTHETIC.ascii",
-        "disksim-valid/SYNTHETIC.ascii.first20000.trace.zst",
-        Format::Disksim,
-        512,
-    ),
+    ("disksim-valid/SYNTHETIC.ascii", "disksim-valid/SYNTHETIC.ascii.first20000.trace.zst", Format::Disksim, 512),
 ];
 /// The rest of the disks, so that no file is left out.
 const MORE: [(&str, &str, Format, u64); 3] = [
@@ -200,7 +195,6 @@ fn statistics_agree_with_the_published_ones() {
                     report.check(of(&format!("{op} {what} p99")), &row[at + 2], s(|m| m.p99_us));
                 }
             }
-        }
         }
     }
     println!("{} cells compared", report.cells);
