@@ -298,8 +298,8 @@ fn operation(rwbs: &[u8]) -> Option<(Op, Flags)> {
     Some((op, flags))
 }
 
-/// Writes a record as the line of its Q event.
-pub(crate) fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64) {
+/// Writes the line of an event of a record.
+pub(crate) fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64, event: char, time: Nanos) {
     let mut rwbs = Vec::with_capacity(8);
     if record.flags.has(Flags::PREFLUSH) || record.op == Op::Flush {
         rwbs.push(b'F');
@@ -316,13 +316,13 @@ pub(crate) fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64) {
     rwbs.extend(marks.iter().filter(|(f, _)| record.flags.has(*f)).map(|(_, letter)| *letter));
     let rwbs = std::str::from_utf8(&rwbs).expect("letters only");
     let (major, minor) = (record.device >> 20, record.device & 0xf_ffff);
-    let (s, ns) = (record.time.0 / 1_000_000_000, record.time.0 % 1_000_000_000);
-    write!(out, "{major:3},{minor:<3} {:2} {sequence:8} {s:5}.{ns:09} {:5}  Q {rwbs:>3} ", 0, record.task)
+    let (s, ns) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
+    write!(out, "{major:3},{minor:<3} {:2} {sequence:8} {s:5}.{ns:09} {:5}  {event} {rwbs:>3} ", 0, record.task)
         .expect("a Vec takes every byte");
     if record.sectors > 0 {
         write!(out, "{} + {} ", record.sector, record.sectors).expect("a Vec takes every byte");
     }
-    out.extend_from_slice(b"[0]");
+    out.extend_from_slice(b"[0]\n");
 }
 
 /// Can the file be read twice (it is no pipe)?

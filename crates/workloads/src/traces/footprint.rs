@@ -15,7 +15,7 @@ const MOST_CHUNKS: usize = 1 << 19;
 
 #[derive(Clone, Debug)]
 struct Chunk {
-    touched: [u64; WORDS],
+    read: [u64; WORDS],
     written: [u64; WORDS],
     /// Blocks written, each time counted.
     writes: u64,
@@ -64,17 +64,15 @@ impl Footprint {
         if !self.keeps(device, chunk) {
             return;
         }
-        let empty = || Box::new(Chunk { touched: [0; WORDS], written: [0; WORDS], writes: 0 });
+        let empty = || Box::new(Chunk { read: [0; WORDS], written: [0; WORDS], writes: 0 });
         let bits = self.chunks.entry((device, chunk)).or_insert_with(empty);
         let (mut at, end) = (from, from + n);
         while at < end {
             let (word, bit) = ((at / 64) as usize, at % 64);
             let run = (64 - bit).min(end - at);
             let mask = (u64::MAX >> (64 - run)) << bit;
-            bits.touched[word] |= mask;
-            if write {
-                bits.written[word] |= mask;
-            }
+            let side = if write { &mut bits.written } else { &mut bits.read };
+            side[word] |= mask;
             at += run;
         }
         if write {
@@ -96,22 +94,26 @@ impl Footprint {
         1.0 / (1u64 << self.halvings) as f64
     }
 
-    /// Bytes of distinct blocks touched.
-    pub(crate) fn bytes(&self) -> u64 {
-        let blocks: u64 = self.chunks.values().map(|c| ones(&c.touched)).sum();
-        (blocks << self.halvings).saturating_mul(self.block)
+    /// Bytes of distinct blocks that were touched, read, and written.
+    pub(crate) fn bytes(&self) -> [u64; 3] {
+        let mut blocks = [0u64; 3];
+        for c in self.chunks.values() {
+            for (read, written) in c.read.iter().zip(&c.written) {
+                for (sum, word) in blocks.iter_mut().zip([read | written, *read, *written]) {
+                    *sum += u64::from(word.count_ones());
+                }
+            }
+        }
+        blocks.map(|b| (b << self.halvings).saturating_mul(self.block))
     }
 
     /// Share of written blocks that had been written before; `None` without writes.
     pub(crate) fn rewritten(&self) -> Option<f64> {
         let writes: u64 = self.chunks.values().map(|c| c.writes).sum();
-        let distinct: u64 = self.chunks.values().map(|c| ones(&c.written)).sum();
+        let distinct: u64 =
+            self.chunks.values().map(|c| c.written.iter().map(|w| u64::from(w.count_ones())).sum::<u64>()).sum();
         (writes > 0).then(|| (writes - distinct) as f64 / writes as f64)
     }
-}
-
-fn ones(words: &[u64; WORDS]) -> u64 {
-    words.iter().map(|w| u64::from(w.count_ones())).sum()
 }
 
 #[cfg(test)]
@@ -135,7 +137,8 @@ mod tests {
                     }
                 }
             }
-            prop_assert_eq!(f.bytes(), touched.len() as u64 * 4096);
+            prop_assert_eq!(f.bytes()[2], written.len() as u64 * 4096);
+            prop_assert_eq!(f.bytes()[0], touched.len() as u64 * 4096);
             prop_assert_eq!(f.rewritten().is_some(), writes > 0);
             if let Some(share) = f.rewritten() {
                 prop_assert!((share - (1.0 - written.len() as f64 / writes as f64)).abs() < 1e-12);
@@ -152,7 +155,7 @@ mod tests {
             n += 4096;
         }
         assert!(f.sampled() < 1.0 && f.chunks.len() <= 2048);
-        let error = f.bytes() as f64 / n as f64 - 1.0;
+        let error = f.bytes()[0] as f64 / n as f64 - 1.0;
         assert!(error.abs() < 0.15, "{error}");
     }
 }

@@ -120,7 +120,7 @@ impl IologWriter {
             Op::SecureErase | Op::WriteZeroes => return false,
         };
         let us = record.time.0 / 1000;
-        let mut stamp = |out: &mut Vec<u8>| {
+        let stamp = |out: &mut Vec<u8>| {
             if timed {
                 write!(out, "{us} ").expect("a Vec takes every byte");
             }

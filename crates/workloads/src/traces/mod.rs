@@ -24,6 +24,7 @@ mod table;
 mod text;
 mod vscsi;
 mod window;
+mod write;
 
 pub use blkparse::Arrival;
 pub use columns::{COLUMN_NAMES, Columns};
@@ -33,3 +34,4 @@ pub use reader::{Known, Options, SORT_WINDOW, TraceReader, open, open_reader};
 pub use record::{NAMED, Record, Skipped};
 pub use replay::{Fit, LOOK_AHEAD, MOST_TASKS, Pace, Replay, ReplayOptions, ReplayStatus, StatusHandle, Survey};
 pub use stat::{InterArrival, Measured, OverTime, Quantiles, SizeShare, StatBuilder, StatOptions, TraceStat};
+pub use write::{TraceWriter, Written, convert};

@@ -87,12 +87,8 @@ pub(crate) fn write_time(out: &mut Vec<u8>, ns: u64, unit: u64, places: usize) {
     let mut written = 0;
     while written < places || rest > 0 {
         scale /= 10;
-        if scale == 0 {
-            out.push(b'0');
-        } else {
-            out.push(b'0' + (rest / scale) as u8);
-            rest %= scale;
-        }
+        out.push(b'0' + rest.checked_div(scale).unwrap_or(0) as u8);
+        rest = rest.checked_rem(scale).unwrap_or(0);
         written += 1;
     }
 }

@@ -62,6 +62,10 @@ pub struct TraceStat {
     pub sequential_share: Option<f64>,
     /// Bytes of distinct blocks (4 KiB unless asked otherwise) that reads and writes touch.
     pub footprint_bytes: Option<u64>,
+    /// The part of it that is read.
+    pub read_footprint_bytes: Option<u64>,
+    /// The part of it that is written.
+    pub write_footprint_bytes: Option<u64>,
     /// Share of records that are reads.
     pub read_share: f64,
     /// Bytes read.
@@ -438,6 +442,7 @@ impl StatBuilder {
             writes: self.course.points.iter().map(|p| p[1]).collect(),
             bytes: self.course.points.iter().map(|p| p[2]).collect(),
         });
+        let [touched, read, written] = self.footprint.bytes();
         let mut notes = reader.notes().to_vec();
         if self.footprint.sampled() < 1.0 {
             let share = self.footprint.sampled();
@@ -454,7 +459,9 @@ impl StatBuilder {
             mean_read_bytes: mean(&self.by_op[0]),
             mean_write_bytes: mean(&self.by_op[1]),
             sequential_share: when(sizes)(share(self.sequential, self.followers)),
-            footprint_bytes: sizes.then(|| self.footprint.bytes()),
+            footprint_bytes: sizes.then_some(touched),
+            read_footprint_bytes: sizes.then_some(read),
+            write_footprint_bytes: sizes.then_some(written),
             read_share: share(reads, self.records).unwrap_or(0.0),
             read_bytes: sizes.then_some(self.sums[0]),
             write_bytes: sizes.then_some(self.sums[1]),

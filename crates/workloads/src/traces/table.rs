@@ -55,7 +55,7 @@ pub(crate) fn cover(offset: u64, bytes: u64) -> Result<(u64, u32, bool), &'stati
     let sector = offset / SECTOR_BYTES;
     let end = offset.checked_add(bytes).ok_or("offset over 64 bits")?.div_ceil(SECTOR_BYTES);
     let sectors = u32::try_from(end - sector).map_err(|_| TOO_LONG)?;
-    Ok((sector, sectors, offset % SECTOR_BYTES != 0 || bytes % SECTOR_BYTES != 0))
+    Ok((sector, sectors, !offset.is_multiple_of(SECTOR_BYTES) || !bytes.is_multiple_of(SECTOR_BYTES)))
 }
 
 /// A reader of delimited lines.
@@ -354,6 +354,7 @@ pub(crate) fn write_line(
 ) -> Lost {
     let mut lost = Lost::default();
     let start = out.len();
+    let start_byte = record.sector.saturating_mul(SECTOR_BYTES);
     for (i, column) in columns.list.iter().enumerate() {
         if i > 0 {
             out.push(delimiter);
@@ -361,7 +362,7 @@ pub(crate) fn write_line(
         let mut time = |out: &mut Vec<u8>, ns: u64, unit: u64| match decimals {
             Some(places) if unit > 1 => number::write_time(out, ns, unit, places),
             _ => {
-                lost.time |= ns % unit != 0;
+                lost.time |= !ns.is_multiple_of(unit);
                 number::write_time(out, ns - ns % unit, unit, 0);
             }
         };
@@ -385,12 +386,13 @@ pub(crate) fn write_line(
                 }
             },
             Column::Offset(unit) => {
-                lost.range |= (record.sector * SECTOR_BYTES) % unit != 0;
-                put(out, record.sector * SECTOR_BYTES / unit);
+                lost.range |= !start_byte.is_multiple_of(unit);
+                put(out, start_byte / unit);
             }
             Column::Size(unit) => {
-                lost.range |= record.bytes() % unit != 0;
-                put(out, record.bytes().div_ceil(unit));
+                let end = start_byte.saturating_add(record.bytes());
+                lost.range |= !record.bytes().is_multiple_of(unit);
+                put(out, end.div_ceil(unit) - start_byte / unit);
             }
             Column::Device => put(out, u64::from(record.device & !NAMED)),
             Column::Host => out.extend(if record.device & NAMED == 0 { b"host".as_slice() } else { b"named" }),

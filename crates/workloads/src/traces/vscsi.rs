@@ -113,7 +113,7 @@ impl Source for Vscsi {
             // Microseconds of any epoch stay below 2^64 ns in this arithmetic modulo 2^64.
             record.time = Nanos(long(24).wrapping_mul(1000));
             if self.version == Version::Two {
-                record.latency = Some(Nanos(long(32).saturating_mul(1000)));
+                record.latency = Some(Nanos(long(32).saturating_mul(1000))).filter(|l| l.0 > 0);
             }
             if op == Op::Flush {
                 record.sector = 0;
@@ -164,5 +164,5 @@ pub(crate) fn write(out: &mut Vec<u8>, record: &Record, serial: u32, version: Ve
     if version == Version::Two {
         out.extend(record.latency.map_or(0, |l| l.0 / 1000).to_le_bytes());
     }
-    Some(record.time.0 % 1000 != 0)
+    Some(!record.time.0.is_multiple_of(1000))
 }
