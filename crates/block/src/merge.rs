@@ -179,6 +179,11 @@ impl MergeIndex {
         MergeIndex { heads: vec![EMPTY; 64], links: Vec::new(), len: 0, cache: RequestId::NIL, limits }
     }
 
+    /// The device's limits on one request.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Requests in the index.
     pub fn len(&self) -> usize {
         self.len

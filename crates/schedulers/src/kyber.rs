@@ -290,10 +290,10 @@ impl Scheduler for Kyber {
         self.return_token(id, domain_of(ctx.requests[id].io.op));
     }
 
-    fn merge(&mut self, io: &Io, _index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
+    fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
         let queue = &self.queues[self.setup.hw_queue_of(io.cpu)];
         let list = &queue.lists[domain_of(io.op)][self.cpu_of(io.cpu)];
-        newest_touching(list.iter_back(&self.links), io, ctx)
+        newest_touching(list.iter_back(&self.links), io, index.limits(), ctx)
     }
 
     fn limit(&self, io: &Io, nr_requests: u32) -> u32 {

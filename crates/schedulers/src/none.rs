@@ -5,7 +5,7 @@
 //! Differences from the kernel: the plug order reversal of 5.16 to 6.12 is not reproduced.
 
 use dumbwaiter_block::{
-    Context, Io, Join, MergeIndex, Merging, Next, Place, RequestId, Scheduler, Setup, Traits, merge,
+    Context, Io, Join, Limits, MergeIndex, Merging, Next, Place, RequestId, Scheduler, Setup, Traits, merge,
 };
 
 use crate::mechanisms::list::{Links, List};
@@ -88,9 +88,9 @@ impl Scheduler for None {
         }
     }
 
-    fn merge(&mut self, io: &Io, _index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
+    fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
         let (hw, cpu) = self.place(io.cpu);
-        newest_touching(self.queues[hw].lists[cpu].iter_back(&self.links), io, ctx)
+        newest_touching(self.queues[hw].lists[cpu].iter_back(&self.links), io, index.limits(), ctx)
     }
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
@@ -103,11 +103,12 @@ impl Scheduler for None {
 pub(crate) fn newest_touching(
     newest_first: impl Iterator<Item = RequestId>,
     io: &Io,
+    limits: &Limits,
     ctx: &Context<'_>,
 ) -> Option<Join> {
     newest_first.take(MERGE_REACH).find_map(|into| {
         let request = &ctx.requests[into];
-        let side = merge::touching(request, io, &merge::Limits::default())?;
+        let side = merge::touching(request, io, limits)?;
         merge::compatible(request, io).then_some(Join { into, side })
     })
 }

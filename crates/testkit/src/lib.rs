@@ -1,2 +1,13 @@
-//! For tests: a tiny world that drives a scheduler by hand.
+//! For tests: a tiny world that drives a scheduler by hand, in virtual time.
+//!
+//! [`World`] is a block layer with a device that can be held still. [`notation`] writes I/Os in few characters, and
+//! [`scenario`] runs text files of arrivals and expected orders, so that a new case needs no Rust.
 #![forbid(unsafe_code)]
+
+mod fifo;
+pub mod notation;
+pub mod scenario;
+mod world;
+
+pub use fifo::Fifo;
+pub use world::{Done, Issue, World};

@@ -21,9 +21,8 @@ impl BlockLayer {
             self.finish_at_once(id);
             return;
         }
-        let fit = self.config.limits.fitting(&wanted);
-        if sequence == Sequence::NONE && fit < wanted.sectors {
-            self.submit_split(now, wanted, plug);
+        if self.config.limits.fitting(&wanted) < wanted.sectors {
+            self.submit_split(now, wanted, sequence, plug);
             return;
         }
         self.submit_one(now, wanted, sequence, RequestId::NIL, plug);
@@ -35,7 +34,7 @@ impl BlockLayer {
     }
 
     /// Cuts a long I/O from its front; each piece goes its way before the next is cut.
-    fn submit_split(&mut self, now: Nanos, io: Io, mut plug: Option<&mut Plug>) {
+    fn submit_split(&mut self, now: Nanos, io: Io, sequence: Sequence, mut plug: Option<&mut Plug>) {
         let parent = self.allocate(now, io);
         self.requests[parent].state = State::Held;
         // One more than there are, so that the parent cannot finish while pieces are being made.
@@ -48,7 +47,7 @@ impl BlockLayer {
             self.requests[parent].pieces += 1;
             self.ledger.pieces += 1;
             let piece = Io { sectors, flags, ..rest };
-            self.submit_one(now, piece, Sequence::NONE, parent, plug.as_deref_mut());
+            self.submit_one(now, piece, sequence, parent, plug.as_deref_mut());
             rest.sector += u64::from(sectors);
             rest.sectors -= sectors;
         }

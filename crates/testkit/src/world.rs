@@ -1,0 +1,388 @@
+//! A block layer, a scheduler and a device, driven by hand.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use dumbwaiter_block::{
+    BlockLayer, Config, Context, Finished, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup, TaskId, Tenant,
+    TenantId, Tenants,
+};
+
+use crate::notation;
+
+/// Steps after which a run that does not end is given up.
+const PATIENCE: usize = 1_000_000;
+/// Where [`World::fill`] reads.
+const FILL_SECTOR: u64 = 1 << 40;
+
+/// A request that the device took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// Its handle while it is in the device.
+    pub id: RequestId,
+    /// The I/O that made it.
+    pub io: Io,
+    /// First sector.
+    pub sector: u64,
+    /// Length in sectors.
+    pub sectors: u32,
+    /// When.
+    pub at: Nanos,
+    /// The hardware queue.
+    pub hw_queue: u16,
+}
+
+/// A request that the device finished.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// The request.
+    pub issue: Issue,
+    /// When.
+    pub at: Nanos,
+    /// The I/Os that finished with it.
+    pub ios: Vec<Finished>,
+}
+
+/// See the module's text. The device takes requests up to its depth and finishes each after a fixed time, or holds all of
+/// them until it is told.
+pub struct World {
+    layer: BlockLayer,
+    config: Config,
+    now: Nanos,
+    /// What I/Os are like that do not say otherwise.
+    like: Io,
+    held: bool,
+    service: Nanos,
+    /// In the device, oldest first, with the time at which each will finish.
+    device: VecDeque<(Option<Nanos>, Issue)>,
+    answers: VecDeque<bool>,
+    plugs: BTreeMap<TaskId, Plug>,
+    issues: Vec<Issue>,
+    shown: usize,
+    done: Vec<Done>,
+    idle_done: Vec<Finished>,
+    shown_done: Vec<Finished>,
+    cookie: u32,
+    fill_sector: u64,
+}
+
+impl World {
+    /// A world whose scheduler is made by `make`. It has four tenants and eight tasks, all of the first tenant.
+    pub fn new(config: Config, make: impl FnOnce(Setup) -> Box<dyn Scheduler>) -> World {
+        let mut tenants = Tenants::default();
+        for _ in 0..4 {
+            tenants.add_tenant(Tenant::default());
+        }
+        for _ in 0..8 {
+            tenants.add_task(TenantId(0), Ioprio::DEFAULT);
+        }
+        World {
+            layer: BlockLayer::new(config, make(config.setup), tenants),
+            config,
+            now: Nanos::ZERO,
+            like: Io { ioprio: Ioprio::DEFAULT, ..Io::default() },
+            held: false,
+            service: Nanos::from_us(10),
+            device: VecDeque::new(),
+            answers: VecDeque::new(),
+            plugs: BTreeMap::new(),
+            issues: Vec::new(),
+            shown: 0,
+            done: Vec::new(),
+            idle_done: Vec::new(),
+            shown_done: Vec::new(),
+            cookie: 0,
+            fill_sector: FILL_SECTOR,
+        }
+    }
+
+    /// The block layer.
+    pub fn layer(&self) -> &BlockLayer {
+        &self.layer
+    }
+
+    /// The time.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// How the world was set up.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Requests in the device, oldest first.
+    pub fn in_device(&self) -> impl ExactSizeIterator<Item = &Issue> {
+        self.device.iter().map(|(_, issue)| issue)
+    }
+
+    /// Every request the device took so far.
+    pub fn all_issued(&self) -> &[Issue] {
+        &self.issues
+    }
+
+    /// Every request the device finished so far.
+    pub fn all_done(&self) -> &[Done] {
+        &self.done
+    }
+
+    /// I/Os that finished without the device.
+    pub fn done_without_device(&self) -> &[Finished] {
+        &self.idle_done
+    }
+
+    /// The scheduler's account of its state.
+    pub fn describe(&self) -> String {
+        let (requests, tenants) = (self.layer.requests(), self.layer.tenants());
+        self.layer.scheduler().describe(&Context { now: self.now, requests, tenants, busy: false })
+    }
+
+    /// Submits I/Os as one task does within one plug, which then ends. Where the plug lets go early, the device may take
+    /// that much before the rest comes.
+    pub fn plug(&mut self, text: &str) -> &mut World {
+        let mut plug = Plug::default();
+        for io in self.read(text) {
+            self.count_and(io, |layer, now, io| layer.submit(now, io, Some(&mut plug)));
+            self.issue_all();
+        }
+        self.layer.unplug(self.now, &mut plug);
+        self.settle()
+    }
+
+    /// Submits I/Os one by one without a plug; the device may take each before the next comes.
+    pub fn submit(&mut self, text: &str) -> &mut World {
+        for io in self.read(text) {
+            self.submit_io(io);
+            self.issue_all();
+        }
+        self.settle()
+    }
+
+    /// Submits I/Os one by one without a plug, all before the scheduler is asked for the first.
+    pub fn batch(&mut self, text: &str) -> &mut World {
+        for io in self.read(text) {
+            self.submit_io(io);
+        }
+        self.settle()
+    }
+
+    /// Holds the device still and fills it with I/Os like the given one, far away; they are not shown by
+    /// [`World::issued`].
+    pub fn fill(&mut self, like: &str) -> &mut World {
+        self.hold();
+        let io = self.read(&format!("{like}0"))[0];
+        while self.device.len() < self.config.setup.device_depth as usize {
+            self.fill_sector += 1024;
+            self.submit_io(Io { sector: self.fill_sector, ..io });
+            self.issue_all();
+        }
+        self.shown = self.issues.len();
+        self
+    }
+
+    /// From now on the device takes requests and finishes none.
+    pub fn hold(&mut self) -> &mut World {
+        self.held = true;
+        self
+    }
+
+    /// The device finishes what it holds, one after another, and goes on until nothing is left.
+    pub fn release(&mut self) -> &mut World {
+        self.held = false;
+        let mut due = self.now;
+        for (at, _) in &mut self.device {
+            due += self.service;
+            *at = Some(due);
+        }
+        self.settle()
+    }
+
+    /// The device finishes its `n` oldest requests; after each, whatever may go is issued.
+    pub fn complete(&mut self, n: usize) -> &mut World {
+        for _ in 0..n {
+            self.complete_nth(0, false);
+            self.issue_all();
+        }
+        self
+    }
+
+    /// The device finishes the request at place `n` of those it holds.
+    pub fn complete_nth(&mut self, n: usize, failed: bool) {
+        let (_, issue) = self.device.remove(n).unwrap_or_else(|| panic!("the device holds no request {n}"));
+        let mut ios = Vec::new();
+        self.layer.complete(self.now, issue.id, failed, &mut ios);
+        self.shown_done.extend(&ios);
+        self.done.push(Done { issue, at: self.now, ios });
+    }
+
+    /// The device gives its `n` oldest requests back, oldest first.
+    pub fn requeue(&mut self, n: usize) -> &mut World {
+        for _ in 0..n {
+            self.requeue_nth(0);
+        }
+        self.settle()
+    }
+
+    /// The device gives back the request at place `n` of those it holds.
+    pub fn requeue_nth(&mut self, n: usize) {
+        let (_, issue) = self.device.remove(n).unwrap_or_else(|| panic!("the device holds no request {n}"));
+        self.layer.requeue(self.now, issue.id);
+    }
+
+    /// How the device answers the next offers: `y` takes, `n` refuses. Afterwards it takes all.
+    pub fn answers(&mut self, pattern: &str) -> &mut World {
+        self.answers.extend(pattern.chars().map(|c| c != 'n'));
+        self
+    }
+
+    /// The CPU that submits from now on.
+    pub fn cpu(&mut self, cpu: u16) -> &mut World {
+        self.like.cpu = cpu;
+        self
+    }
+
+    /// Lets time go on to `ms` milliseconds from the start, with all that happens on the way.
+    pub fn at(&mut self, ms: u64) -> &mut World {
+        self.until(Nanos::from_ms(ms));
+        self
+    }
+
+    /// Lets time go on to `time`, with all that happens on the way.
+    pub fn until(&mut self, time: Nanos) {
+        assert!(time >= self.now, "time cannot go back from {} to {time}", self.now);
+        while self.next_event().is_some_and(|t| t <= time) {
+            self.step();
+        }
+        self.now = time;
+    }
+
+    /// What the device took since the last call, in order.
+    pub fn issued(&mut self) -> String {
+        let new: Vec<String> =
+            self.issues[self.shown..].iter().map(|i| notation::show(i.io.op, i.sector, i.sectors)).collect();
+        self.shown = self.issues.len();
+        new.join(" ")
+    }
+
+    /// The I/Os that finished since the last call, in order.
+    pub fn finished(&mut self) -> String {
+        let new: Vec<String> =
+            self.shown_done.drain(..).map(|f| notation::show(f.io.op, f.io.sector, f.io.sectors)).collect();
+        new.join(" ")
+    }
+
+    /// Submits `io` without a plug; nothing is issued yet.
+    pub fn submit_io(&mut self, io: Io) {
+        self.count_and(io, |layer, now, io| layer.submit(now, io, None));
+    }
+
+    /// Submits `io` into its task's plug, which stays open; nothing is issued yet.
+    pub fn submit_plugged(&mut self, io: Io) {
+        let mut plug = self.plugs.remove(&io.task).unwrap_or_default();
+        self.count_and(io, |layer, now, io| layer.submit(now, io, Some(&mut plug)));
+        self.plugs.insert(io.task, plug);
+    }
+
+    /// Ends a task's plug.
+    pub fn unplug(&mut self, task: TaskId) {
+        if let Some(mut plug) = self.plugs.remove(&task) {
+            self.layer.unplug(self.now, &mut plug);
+        }
+    }
+
+    /// Ends every open plug.
+    pub fn unplug_all(&mut self) {
+        while let Some(task) = self.plugs.keys().next().copied() {
+            self.unplug(task);
+        }
+    }
+
+    /// Requests in open plugs.
+    pub fn plugged(&self) -> usize {
+        self.plugs.values().map(Plug::len).sum()
+    }
+
+    /// Offers the device all that may go.
+    pub fn issue_all(&mut self) {
+        while let Some(id) = self.layer.poll(self.now) {
+            if !self.answers.pop_front().unwrap_or(true) {
+                self.layer.refused(self.now, id);
+                continue;
+            }
+            let request = self.layer.request(id);
+            let issue = Issue {
+                id,
+                io: request.io,
+                sector: request.sector,
+                sectors: request.sectors,
+                at: self.now,
+                hw_queue: self.layer.hw_queue(id),
+            };
+            self.issues.push(issue);
+            self.device.push_back(((!self.held).then(|| self.now + self.service), issue));
+        }
+    }
+
+    /// The next time at which something happens by itself.
+    pub fn next_event(&self) -> Option<Nanos> {
+        let device = self.device.iter().filter_map(|(due, _)| *due).min();
+        match (device, self.layer.next_timer()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Goes to the next time at which something happens by itself. Nothing happens where there is none.
+    pub fn step(&mut self) {
+        let Some(at) = self.next_event() else { return };
+        self.now = self.now.max(at);
+        match self.device.iter().position(|(due, _)| due.is_some_and(|t| t <= self.now)) {
+            Some(n) => self.complete_nth(n, false),
+            None => self.layer.timer(self.now),
+        }
+        self.issue_all();
+    }
+
+    /// Goes on until every I/O is done.
+    pub fn drain(&mut self) {
+        self.unplug_all();
+        self.issue_all();
+        for _ in 0..PATIENCE {
+            if self.layer.requests().is_empty() {
+                return;
+            }
+            assert!(
+                self.next_event().is_some(),
+                "stuck at {}: {} queued, {} in the device\n{}",
+                self.now,
+                self.layer.queued(),
+                self.device.len(),
+                self.describe()
+            );
+            self.step();
+        }
+        panic!("no end: {} queued, {} in the device\n{}", self.layer.queued(), self.device.len(), self.describe());
+    }
+
+    /// After something was handed in: issue, and unless the device is held go on to the end.
+    fn settle(&mut self) -> &mut World {
+        self.issue_all();
+        if !self.held {
+            self.drain();
+        }
+        self
+    }
+
+    fn read(&self, text: &str) -> Vec<Io> {
+        notation::parse(text, self.like).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    fn count_and(&mut self, mut io: Io, submit: impl FnOnce(&mut BlockLayer, Nanos, Io)) {
+        io.cookie = self.cookie;
+        self.cookie += 1;
+        submit(&mut self.layer, self.now, io);
+        let before = self.idle_done.len();
+        self.layer.finish_idle(&mut self.idle_done);
+        self.shown_done.extend_from_slice(&self.idle_done[before..]);
+        debug_assert!(io.op == Op::Flush || io.sectors > 0, "an I/O of no sectors");
+    }
+}
