@@ -228,8 +228,9 @@ fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
     };
     let mut requests = Requests::default();
     let mut now = Nanos::ZERO;
-    let mut place = |requests: &mut Requests, policy: &mut dyn dumbwaiter_block::Scheduler, id, i: usize, now| {
-        requests[id] = Request { state: State::Queued, ..Request::new(io(i), now) };
+    let place = |requests: &mut Requests, policy: &mut dyn dumbwaiter_block::Scheduler, id, i: usize, now| {
+        requests[id] = Request::new(io(i), now);
+        requests[id].state = State::Queued;
         let ctx = scheduler::Context { now, requests, tenants: &tenants, busy: true };
         policy.insert(id, Place::Tail, &ctx);
     };
@@ -243,7 +244,7 @@ fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
     for _ in 0..ROUNDS {
         let started = Instant::now();
         for _ in 0..REQUESTS_PER_ROUND {
-            now = now + Nanos(1_000);
+            now += Nanos(1_000);
             place(&mut requests, &mut *policy, spare, i, now);
             i += 1;
             let ctx = scheduler::Context { now, requests: &requests, tenants: &tenants, busy: true };
