@@ -51,6 +51,14 @@ pub struct Breakdown {
     pub gc_stall: Nanos,
 }
 
+impl Breakdown {
+    /// All parts together.
+    pub fn sum(&self) -> Nanos {
+        let Breakdown { queue, seek, rotation, media, channel, link, firmware, gc_stall } = *self;
+        queue + seek + rotation + media + channel + link + firmware + gc_stall
+    }
+}
+
 /// A finished command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {

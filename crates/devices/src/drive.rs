@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use dumbwaiter_block::{Nanos, Op, TenantId};
 
 use crate::rng::Stage;
-use crate::{Command, Completion, Counters, Device};
+use crate::{Command, Completion, Counters, Device, Submitted};
 
 /// What to ask of the device.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +64,8 @@ pub struct Outcome {
     pub p99_us: f64,
     /// Relative difference between the depth and rate × mean latency (Little's law).
     pub little_error: f64,
+    /// Commands whose breakdown does not sum to their latency; 0 unless the model is broken.
+    pub unaccounted: u64,
     /// What the device counted, warm-up included.
     pub counters: Counters,
 }
@@ -72,51 +74,64 @@ pub struct Outcome {
 pub fn run(device: &mut dyn Device, job: &Job) -> Outcome {
     let (place, kind) = (Stage::new(job.seed, 1), Stage::new(job.seed, 2));
     let slots = (job.span / u64::from(job.sectors)).max(1);
-    let mut next = 0u64;
-    let mut make = move |tag| {
-        let slot = if job.sequential { next % slots } else { place.bits(next) % slots };
-        let op = if kind.unit(next) < job.reads { Op::Read } else { Op::Write };
-        next += 1;
-        Command {
-            tag,
-            op,
-            fua: false,
-            sector: job.start + slot * u64::from(job.sectors),
-            sectors: job.sectors,
-            queue: 0,
-            tenant: TenantId(0),
-        }
+    let ask = |n: u64, _tag: u32| {
+        let slot = if job.sequential { n % slots } else { place.bits(n) % slots };
+        let op = if kind.unit(n) < job.reads { Op::Read } else { Op::Write };
+        (op, job.start + slot * u64::from(job.sectors), job.sectors)
     };
-    let mut asked = vec![Nanos::ZERO; job.depth as usize];
-    let mut host: VecDeque<Command> = VecDeque::new();
-    for tag in 0..job.depth {
-        host.push_back(make(tag));
-    }
+    run_with(device, job.depth, job.warmup, job.commands, ask)
+}
+
+/// Runs a closed loop of `depth` commands; `ask(n, tag)` says operation, first sector and sectors of the
+/// n-th, which takes the place of the one that had that tag.
+pub fn run_with(
+    device: &mut dyn Device,
+    depth: u32,
+    warmup: u64,
+    commands: u64,
+    mut ask: impl FnMut(u64, u32) -> (Op, u64, u32),
+) -> Outcome {
+    let mut next = 0u64;
+    let mut make = |tag| {
+        let (op, sector, sectors) = ask(next, tag);
+        next += 1;
+        Command { tag, op, fua: false, sector, sectors, queue: 0, tenant: TenantId(0) }
+    };
+    // When the host asked, and when the device took it.
+    let mut asked = vec![Nanos::ZERO; depth as usize];
+    let mut taken = vec![Nanos::ZERO; depth as usize];
+    let mut bytes_of = vec![0u64; depth as usize];
+    let mut host: VecDeque<Command> = (0..depth).map(&mut make).collect();
     let mut now = Nanos::ZERO;
     let mut done: Vec<Completion> = Vec::new();
-    let mut latencies: Vec<Nanos> = Vec::with_capacity(job.commands as usize);
-    let mut completed = 0;
+    let mut latencies: Vec<Nanos> = Vec::with_capacity(commands as usize);
+    let (mut completed, mut bytes, mut unaccounted) = (0, 0, 0);
     let mut began = Nanos::ZERO;
     'run: loop {
         while let Some(command) = host.front() {
-            if device.submit(now, command) == crate::Submitted::Busy {
+            if device.submit(now, command) == Submitted::Busy {
                 break;
             }
+            taken[command.tag as usize] = now;
+            bytes_of[command.tag as usize] = command.bytes();
             host.pop_front();
         }
         now = device.next_event().expect("commands are outstanding").max(now);
         device.advance(now, &mut done);
         for completion in done.drain(..) {
+            let tag = completion.tag as usize;
             completed += 1;
-            if completed == job.warmup {
+            unaccounted += u64::from(completion.breakdown.sum() != completion.at.since(taken[tag]));
+            if completed == warmup {
                 began = completion.at;
-            } else if completed > job.warmup {
-                latencies.push(completion.at.since(asked[completion.tag as usize]));
-                if completed == job.warmup + job.commands {
+            } else if completed > warmup {
+                latencies.push(completion.at.since(asked[tag]));
+                bytes += bytes_of[tag];
+                if completed == warmup + commands {
                     break 'run;
                 }
             }
-            asked[completion.tag as usize] = completion.at;
+            asked[tag] = completion.at;
             host.push_back(make(completion.tag));
         }
     }
@@ -125,14 +140,15 @@ pub fn run(device: &mut dyn Device, job: &Job) -> Outcome {
     let mean_us = total as f64 / latencies.len() as f64 / 1e3;
     latencies.sort_unstable();
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize].as_us_f64();
-    let iops = job.commands as f64 / seconds;
+    let iops = commands as f64 / seconds;
     Outcome {
         iops,
-        mb_per_s: iops * f64::from(job.sectors) * 512.0 / 1e6,
+        mb_per_s: bytes as f64 / seconds / 1e6,
         mean_us,
         p50_us: at(0.5),
         p99_us: at(0.99),
-        little_error: (iops * mean_us / 1e6 / f64::from(job.depth) - 1.0).abs(),
+        little_error: (iops * mean_us / 1e6 / f64::from(depth) - 1.0).abs(),
+        unaccounted,
         counters: device.counters(),
     }
 }

@@ -32,6 +32,7 @@ mod outbox;
 mod rng;
 pub mod ssd;
 pub mod ull;
+pub mod validate;
 
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 pub use error::Error;

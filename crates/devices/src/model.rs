@@ -106,6 +106,15 @@ impl DeviceModel {
         }
     }
 
+    /// The same with further overrides, written as after the `?` of [`load`].
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn with(&self, overrides: &str) -> Result<DeviceModel, Error> {
+        let separator = if self.name.contains('?') { '&' } else { '?' };
+        load(&format!("{}{separator}{overrides}", self.name))
+    }
+
     /// A device in its initial state. Give each device of a run a seed of its own.
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         match &self.params {

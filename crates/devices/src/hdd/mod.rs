@@ -512,12 +512,13 @@ impl Hdd {
         self.counters.media_busy += until.since(now);
     }
 
-    /// Index in the queue of a command that begins where the last transfer ended, just now.
+    /// Index in the queue of a command that begins where the last transfer ends just now, and was there before.
     fn continuing(&self, now: Nanos) -> Option<usize> {
-        if now != self.passed_at || now == Nanos::ZERO || self.starving(now) {
+        if now != self.passed_at || self.starving(now) {
             return None;
         }
-        self.queue.iter().take(self.rpo_window).position(|q| q.from == self.next_lba)
+        let mut window = self.queue.iter().take(self.rpo_window);
+        window.position(|q| q.from == self.next_lba && q.held.arrival < now)
     }
 
     /// Has the oldest command waited too long?
@@ -640,4 +641,9 @@ impl Device for Hdd {
     fn counters(&self) -> Counters {
         self.counters
     }
+}
+
+/// The seek time that vendors quote: the mean over all pairs of cylinders, ms.
+pub(crate) fn mean_seek_ms(p: &Params) -> f64 {
+    Seek::new(p).mean(p.cylinders) / 1e6
 }

@@ -38,7 +38,9 @@ impl Shape {
         let units_per_page = p.page_bytes / UNIT as u32;
         let units_per_program = units_per_page * p.planes;
         let units_per_block = units_per_program * p.pages_per_block;
-        let logical_units = ((p.ftl_gib * 262_144.0) as u64).clamp(1, u64::from(UNMAPPED) - 1) as u32;
+        // Collection needs a few spare blocks on each die, and so at least so much space.
+        let least = (4.5 / p.over_provisioning) * f64::from(units_per_block) * f64::from(dies);
+        let logical_units = (p.ftl_gib * 262_144.0).max(least).min(f64::from(UNMAPPED)) as u32;
         let physical = f64::from(logical_units) * (1.0 + p.over_provisioning);
         let blocks_per_die = (physical / f64::from(dies) / f64::from(units_per_block) + 0.5) as u32;
         let mut shape = Shape {

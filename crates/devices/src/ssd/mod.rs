@@ -253,3 +253,10 @@ impl Device for Ssd {
         self.counters
     }
 }
+
+/// Host writes plus moves over host writes, once uniform overwrites have settled.
+pub(crate) fn steady_write_amplification(p: &Params) -> f64 {
+    let mut ftl = ftl::Ftl::new(ftl::Shape::new(p), ftl::UNMAPPED);
+    precondition::fill(&mut ftl);
+    precondition::overwrite_until_steady(&mut ftl)
+}

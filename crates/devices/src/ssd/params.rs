@@ -84,7 +84,8 @@ pub struct Params {
     pub t_suspend_us: f64,
     /// A command beyond the last sector, µs.
     pub t_err_us: f64,
-    /// Logical space that the mapping covers, GiB; addresses fold onto it. Timing does not depend on it.
+    /// Logical space that the mapping covers, GiB; addresses fold onto it. Timing does not depend on it. At least what
+    /// makes 4 spare blocks on each die.
     pub ftl_gib: f64,
     /// `empty`, `fresh`, `filled` or `steady`.
     pub state: String,
@@ -154,9 +155,9 @@ impl Params {
             return Err(invalid(origin, "page_bytes", self.page_bytes, "a multiple of 4096"));
         }
         let shape = Shape::new(&self);
-        let units = u64::from(shape.dies) * u64::from(shape.units_per_die());
-        if shape.spare_blocks() < 4 || units >= u64::from(super::ftl::UNMAPPED) {
-            let expected = "enough for 4 spare blocks on each die (or a larger over_provisioning), below 16 TiB";
+        let units = u64::from(shape.dies) * u64::from(shape.units_per_block) * u64::from(shape.blocks_per_die);
+        if units >= u64::from(super::ftl::UNMAPPED) {
+            let expected = "below 16 TiB, with the space that 4 spare blocks on each die imply";
             return Err(invalid(origin, "ftl_gib", self.ftl_gib, expected));
         }
         if self.gc_hard > self.gc_low || self.gc_low > self.gc_high {

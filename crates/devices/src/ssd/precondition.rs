@@ -68,7 +68,7 @@ pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
         for n in round * window..(round + 1) * window {
             let die = (n / u64::from(units_per_program) % u64::from(dies)) as u32;
             moved += make_room(ftl, die);
-            let unit = (u128::from(draw.bits(n)) * u128::from(logical_units) >> 64) as u32;
+            let unit = ((u128::from(draw.bits(n)) * u128::from(logical_units)) >> 64) as u32;
             ftl.append(die, unit);
         }
         let amplification = 1.0 + moved as f64 / window as f64;
