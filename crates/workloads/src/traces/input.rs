@@ -113,7 +113,7 @@ impl Input {
         let mut searched = 0;
         let (len, taken) = loop {
             let have = &self.buf[self.start..self.end];
-            if let Some(at) = have[searched..].iter().position(|b| *b == b'\n') {
+            if let Some(at) = newline(&have[searched..]) {
                 break (searched + at, searched + at + 1);
             }
             searched = have.len();
@@ -168,6 +168,13 @@ impl Input {
             }
         }
     }
+}
+
+/// Position of the first line feed. Pieces of 32 bytes are compared at once.
+fn newline(bytes: &[u8]) -> Option<usize> {
+    let without = bytes.chunks_exact(32).take_while(|piece| !piece.iter().fold(false, |is, b| is | (*b == b'\n')));
+    let from = without.count() * 32;
+    bytes[from..].iter().position(|b| *b == b'\n').map(|at| from + at)
 }
 
 #[cfg(test)]

@@ -12,45 +12,63 @@ use super::record::{Event, Record, Span};
 const LOST_NS: u64 = 30_000_000_000;
 
 /// Sorts within a window of so many events; equal times keep their order. Times are raw, compared as
-/// differences to the first.
+/// differences to the first. Events that come in order only pass a queue; the others go through a heap.
 pub(crate) struct Sorter {
     most: usize,
     origin: Option<u64>,
-    heap: BinaryHeap<Reverse<(i64, u64, u32)>>,
+    queue: VecDeque<(i64, u64, Event)>,
+    heap: BinaryHeap<Reverse<(i64, u64, usize)>>,
     slots: Vec<Event>,
-    free: Vec<u32>,
+    free: Vec<usize>,
     seen: u64,
 }
 
 impl Sorter {
     pub(crate) fn new(most: usize) -> Sorter {
-        Sorter { most, origin: None, heap: BinaryHeap::new(), slots: Vec::new(), free: Vec::new(), seen: 0 }
+        Sorter {
+            most,
+            origin: None,
+            queue: VecDeque::new(),
+            heap: BinaryHeap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            seen: 0,
+        }
     }
 
     pub(crate) fn push(&mut self, event: Event) {
         let origin = *self.origin.get_or_insert(event.time());
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = event;
-                slot
-            }
-            None => {
-                self.slots.push(event);
-                (self.slots.len() - 1) as u32
-            }
-        };
-        self.heap.push(Reverse((event.time().wrapping_sub(origin) as i64, self.seen, slot)));
+        let time = event.time().wrapping_sub(origin) as i64;
+        let order = self.seen;
         self.seen += 1;
+        if self.queue.back().is_none_or(|(last, ..)| *last <= time) {
+            self.queue.push_back((time, order, event));
+            return;
+        }
+        let slot = self.free.pop().unwrap_or(self.slots.len());
+        if slot == self.slots.len() {
+            self.slots.push(event);
+        } else {
+            self.slots[slot] = event;
+        }
+        self.heap.push(Reverse((time, order, slot)));
     }
 
     pub(crate) fn full(&self) -> bool {
-        self.heap.len() > self.most
+        self.queue.len() + self.heap.len() > self.most
     }
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        let Reverse((_, _, slot)) = self.heap.pop()?;
-        self.free.push(slot);
-        Some(self.slots[slot as usize])
+        let front = self.queue.front().map(|(time, order, _)| (*time, *order));
+        match self.heap.peek() {
+            Some(Reverse((time, order, slot))) if front.is_none_or(|f| (*time, *order) < f) => {
+                let slot = *slot;
+                self.heap.pop();
+                self.free.push(slot);
+                Some(self.slots[slot])
+            }
+            _ => self.queue.pop_front().map(|(_, _, event)| event),
+        }
     }
 }
 
