@@ -39,8 +39,8 @@ pub enum Error {
         message: String,
     },
     /// A fio job file was refused.
-    #[error("{0}")]
-    Fio(String),
+    #[error(transparent)]
+    Fio(#[from] dumbwaiter_workloads::fio::FioError),
     /// Each value is possible, but not together.
     #[error("{place}: {reason}")]
     Invalid {
@@ -190,8 +190,7 @@ impl Scenario {
         };
         let mut scenario = Scenario::from_toml(&read(path)?, &path.display().to_string())?;
         let beside = path.parent().unwrap_or(Path::new(""));
-        let warnings = Vec::new();
-        let _ = (beside, &mut scenario);
+        let warnings = scenario.resolve(&|name| read(&beside.join(name)), &|name| std::env::var(name).ok())?;
         Ok((scenario, warnings))
     }
 

@@ -16,6 +16,7 @@
 mod build;
 mod generator;
 mod keys;
+mod parse;
 pub(crate) mod random;
 mod value;
 

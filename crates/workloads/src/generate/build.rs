@@ -83,11 +83,13 @@ impl JobSpec {
                 return refuse("rate_iops", "rate limits the same direction; give one of the two");
             }
         }
-        if self.rw.access == Access::Sequential && self.rw.modifier.unsigned_abs() % SECTOR_BYTES != 0 {
+        if self.rw.access == Access::Sequential && !self.rw.modifier.unsigned_abs().is_multiple_of(SECTOR_BYTES) {
             return refuse("rw", format!("the offset modifier {} is not a multiple of 512 bytes", self.rw.modifier));
         }
         for (key, extent) in [("offset", Some(self.offset)), ("offset_increment", Some(self.offset_increment))] {
-            if let Some(Extent::Bytes(n)) = extent.filter(|e| matches!(e, Extent::Bytes(n) if n % SECTOR_BYTES != 0)) {
+            if let Some(Extent::Bytes(n)) =
+                extent.filter(|e| matches!(e, Extent::Bytes(n) if !n.is_multiple_of(SECTOR_BYTES)))
+            {
                 return refuse(key, format!("{n} bytes is not a multiple of 512"));
             }
         }
