@@ -119,15 +119,33 @@ fn line(look: &Look, x: Value, y: Value, hover: String) -> Value {
     })
 }
 
-fn log_axis(title: String) -> Value {
-    json!({"type": "log", "title": {"text": title}, "dtick": 1, "minor": {"dtick": "D1"}, "exponentformat": "none"})
+/// A logarithmic axis for the values that `data` has on `axis`: labels at powers of ten, and at 2 and 5
+/// between them where there would be too few.
+fn log_axis(title: String, data: &[Value], axis: &str) -> Value {
+    let values =
+        || data.iter().filter_map(|t| t[axis].as_array()).flatten().filter_map(Value::as_f64).filter(|v| *v > 0.0);
+    let (least, most) = values().fold((f64::INFINITY, 0.0f64), |(a, b), v| (a.min(v), b.max(v)));
+    let steps: &[f64] = if most > least * 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let mut ticks = Vec::new();
+    let mut decade = 1e-9;
+    while decade <= most * 10.0 {
+        ticks.extend(steps.iter().map(|s| s * decade).filter(|t| *t >= least / 10.0));
+        decade *= 10.0;
+    }
+    let plain =
+        |t: &f64| if *t >= 1.0 { format!("{t:.0}") } else { format!("{t:.9}").trim_end_matches('0').to_string() };
+    let text: Vec<String> = ticks.iter().map(plain).collect();
+    json!({
+        "type": "log", "title": {"text": title}, "tickmode": "array", "tickvals": ticks, "ticktext": text,
+        "minor": {"dtick": "D1"},
+    })
 }
 
 fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
     let (unit, us) = unit(groups, |r| kind.latency(r).p50);
     let names = ["p50", "p95", "p99", "p99.9", "max"];
     let get: [fn(&dumbwaiter_measure::Latency) -> f64; 5] = [|l| l.p50, |l| l.p95, |l| l.p99, |l| l.p99_9, |l| l.max];
-    let data = groups.iter().map(|g| {
+    let trace = |g: &Group| {
         let figures: Vec<(f64, f64)> = get.iter().map(|get| g.mean(|r| get(kind.latency(r)) / us)).collect();
         let y: Vec<f64> = figures.iter().map(|f| f.0).collect();
         let ci: Vec<f64> = figures.iter().map(|f| f.1).collect();
@@ -137,7 +155,8 @@ fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
         trace["marker"] = json!({"symbol": g.look.marker, "size": 7});
         trace["error_y"] = json!({"type": "data", "array": ci, "thickness": 1, "width": 3});
         trace
-    });
+    };
+    let data: Vec<Value> = groups.iter().map(trace).collect();
     let title = if kind == Kind::Write {
         "Latency of writes"
     } else if kind == Kind::Read {
@@ -147,9 +166,9 @@ fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
     };
     let layout = json!({
         "xaxis": {"title": {"text": format!("percentile of {}", kind.name())}, "type": "category"},
-        "yaxis": log_axis(format!("latency, {unit} (log)")),
+        "yaxis": log_axis(format!("latency, {unit} (log)"), &data, "y"),
     });
-    figure(title, format!("From submission to completion. {of}"), wide, data.collect(), layout)
+    figure(title, format!("From submission to completion. {of}"), wide, data, layout)
 }
 
 /// The mean of the distributions of several runs, thinned as each of them is.
@@ -201,7 +220,7 @@ fn distribution(groups: &[Group], kind: Kind, of: &str) -> Figure {
     let hover = format!("%{{y:.1f}} % within %{{x:.4g}} {unit}");
     let data = distributions(groups, kind, us, &hover, |f| Some(f * 100.0));
     let layout = json!({
-        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name())),
+        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name()), &data, "x"),
         "yaxis": {"title": {"text": "finished within, %"}, "range": [0, 101]},
     });
     let caption = format!("Cumulative distribution: further left is faster. {}", without_bars(of));
@@ -213,8 +232,8 @@ fn tail(groups: &[Group], kind: Kind, of: &str) -> Figure {
     let hover = format!("%{{y:.3g}} % take longer than %{{x:.4g}} {unit}");
     let data = distributions(groups, kind, us, &hover, |f| (f < 1.0).then_some((1.0 - f) * 100.0));
     let layout = json!({
-        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name())),
-        "yaxis": log_axis("take longer, % (log)".to_string()),
+        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name()), &data, "x"),
+        "yaxis": log_axis("take longer, % (log)".to_string(), &data, "y"),
     });
     let caption = format!("Complementary distribution: lower is better. {}", without_bars(of));
     figure("Latency tail", caption, false, data, layout)
@@ -273,7 +292,7 @@ fn tenant_tails(groups: &[Group], ranking: &Ranking, of: &str) -> Figure {
     let first = &groups[0].runs[0].tenants;
     let (unit, us) = unit(groups, |r| r.latency_us.p50);
     let names: Vec<&str> = first.iter().map(|t| t.name.as_str()).collect();
-    let data = groups.iter().map(|g| {
+    let trace = |g: &Group| {
         let figures =
             (0..first.len()).map(|i| g.mean(|r| r.tenants.get(i).map_or(f64::NAN, |t| t.latency_us.p99 / us)));
         let (y, ci): (Vec<f64>, Vec<f64>) = figures.unzip();
@@ -283,14 +302,15 @@ fn tenant_tails(groups: &[Group], ranking: &Ranking, of: &str) -> Figure {
             "error_y": {"type": "data", "array": ci, "thickness": 1, "width": 2},
             "hovertemplate": format!("%{{x}}: %{{y:.4g}} {unit}"),
         })
-    });
+    };
+    let data: Vec<Value> = groups.iter().map(trace).collect();
     let layout = json!({
         "xaxis": {"type": "category"},
-        "yaxis": log_axis(format!("p99 latency, {unit} (log)")),
+        "yaxis": log_axis(format!("p99 latency, {unit} (log)"), &data, "y"),
         "scattermode": "group",
     });
     let caption = format!("The recommendation looks at {}. {of}", ranking.focus.name());
-    figure("p99 latency of each tenant", caption, false, data.collect(), layout)
+    figure("p99 latency of each tenant", caption, false, data, layout)
 }
 
 /// Names for a vertical axis, first scheduler on top.
@@ -366,6 +386,20 @@ fn depth(groups: &[Group], title: &'static str, of: impl Fn(&RunResult) -> &Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn log_axes_have_labels_enough() {
+        let trace = |y: &[f64]| vec![json!({"y": y})];
+        let narrow = log_axis(String::new(), &trace(&[30.0, 400.0]), "y");
+        assert!(narrow["ticktext"].as_array().unwrap().contains(&json!("200")), "{narrow}");
+        let broad = log_axis(String::new(), &trace(&[0.01, 100.0]), "y");
+        let text = broad["ticktext"].as_array().unwrap();
+        assert!(
+            text.contains(&json!("0.01")) && text.contains(&json!("100")) && !text.contains(&json!("50")),
+            "{text:?}"
+        );
+        assert!(log_axis(String::new(), &[], "y")["tickvals"].as_array().unwrap().is_empty());
+    }
 
     #[test]
     fn pooling_runs_averages_their_distributions() {

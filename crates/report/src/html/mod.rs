@@ -212,7 +212,10 @@ fn section(
         sentence: ranking.recommendation.sentence.clone(),
         caveats: ranking.recommendation.caveats.iter().skip(1).cloned().collect(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
-        columns: columns.iter().map(|c| (c.name.clone(), c.unit_name)).collect(),
+        columns: columns
+            .iter()
+            .map(|c| (c.name.clone(), if c.unit_name == "us" { "µs" } else { c.unit_name }))
+            .collect(),
         rows: rows.collect(),
         legend: groups.iter().map(|g| view(g.look)).collect(),
         figures: figures.collect(),
