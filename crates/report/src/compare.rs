@@ -220,7 +220,31 @@ pub(crate) mod tests {
 
     #[test]
     fn the_table_of_a_comparison() {
-        insta::assert_snapshot!(compare_text(&document(), Style { width: Some(100), colour: false }));
+        insta::assert_snapshot!(compare_text(&document(), Style { width: Some(100), colour: false }), @r"
+        hdd:st1000dm003 · 3 runs of each · goal: balanced
+            scheduler          MB/s    desktop p99 ms    read p99 ms    write p99 ms       PV    CPU/IO us
+         ▸  deadline     8.33 ±0.08        41.0 ±14.6 *          129             163    5.685 ≈       4.92
+         ≈  kyber        8.28 ±0.19        53.1 ±40.9 ≈          154             152    5.837 ≈       4.62
+         ≈  mq-deadline  8.44 ±0.13        67.8 ±29.0 ≈          132 ≈           120 ≈  5.764 ≈       4.32
+            none         8.47 ±0.45       151.2 ±90.0            146             154    5.525 *       4.03 *
+         ≈  sstf         8.84 ±0.14 *    411.0 ±390.8 ≈          117 *           105 *  5.560 ≈       5.23
+        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   ± 95 % confidence
+
+        On hdd:st1000dm003, use deadline: it has the lowest p99 latency of desktop, 41.0 ms (up to 151 ms
+        with none) at 94 % of the best throughput (8.33 MB/s); but sstf moves 6 % more, at 411 ms.
+
+        ssd:px-256m5s · 3 runs of each · goal: balanced
+            scheduler      MB/s    desktop p99 ms    read p99 ms    write p99 ms       PV    CPU/IO us
+         ▸  mq-deadline  336 ±1        1.29 ±0.15 *         3.28            3.36    5.692 ≈       4.32
+         ≈  deadline     332 ±2        1.46 ±0.23 ≈         3.34            3.46    5.676 *       4.92
+            kyber        330 ±1        2.28 ±0.25           3.49            3.46    5.693 ≈       4.62
+            none         343 ±1        3.98 ±0.20           3.73            3.64    5.707 ≈       4.02 *
+            sstf         357 ±3 *      7.73 ±0.94           2.85 *          2.57 *  5.703 ≈       5.22
+        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   ± 95 % confidence
+
+        On ssd:px-256m5s, use mq-deadline: it has the lowest p99 latency of desktop, 1.29 ms (up to 7.73 ms
+        with sstf) at 94 % of the best throughput (336 MB/s); but sstf moves 6 % more, at 7.73 ms.
+        ");
     }
 
     #[test]

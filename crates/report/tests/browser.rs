@@ -44,7 +44,9 @@ fn the_report_opens_without_a_console_error() {
     let (dom, log) = open(browser, &page, &["--dump-dom"]);
     let console: Vec<&str> = log.lines().filter(|l| l.contains("CONSOLE")).collect();
     assert!(console.is_empty(), "{}", console.join("\n"));
-    // Set once every plot is drawn: 11 on each of the two devices.
-    assert!(dom.contains("data-plots=\"24\""), "not all plots were drawn");
-    assert_eq!(dom.matches("class=\"main-svg\"").count() / 3, 24, "a plot is empty");
+    let plots = dom.matches("<figcaption>").count();
+    assert_eq!(plots, 22, "eleven on each of two devices");
+    // Set once all are drawn.
+    assert!(dom.contains(&format!("data-plots=\"{plots}\"")), "not all plots were drawn");
+    assert_eq!(dom.matches("class=\"plot-container plotly\"").count(), plots, "a plot is empty");
 }
