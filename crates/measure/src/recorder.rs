@@ -321,3 +321,139 @@ fn cpu(facts: &CpuFacts, finished: u64) -> Cpu {
         utilisation: facts.busy.iter().map(|b| if span > 0.0 { b.as_secs_f64() / span } else { 0.0 }).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dumbwaiter_block::TaskId;
+    use proptest::prelude::*;
+
+    fn recorder(weights: &[u32], warmup: Nanos) -> Recorder {
+        let tenant =
+            |(i, w): (usize, &u32)| TenantSpec { name: format!("t{i}"), weight: *w, parent: None, focus: false };
+        let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i) };
+        Recorder::new(RecorderConfig {
+            warmup,
+            interval: Nanos::from_ms(1),
+            tenants: weights.iter().enumerate().map(tenant).collect(),
+            tasks: (0..weights.len() as u32).map(task).collect(),
+        })
+    }
+
+    /// Submitted at `at`, 10 us in the queue, 30 us in the device, 2 us to finish.
+    fn done(op: Op, tenant: u32, bytes: u64, at: Nanos) -> Completed {
+        let us = |n| at + Nanos::from_us(n);
+        Completed {
+            op,
+            task: TaskId(tenant),
+            tenant: TenantId(tenant),
+            bytes,
+            submit: at,
+            insert: at,
+            issue: us(10),
+            device_done: us(40),
+            complete: us(42),
+        }
+    }
+
+    #[test]
+    fn a_run_by_hand() {
+        let mut r = recorder(&[100, 300], Nanos::ZERO);
+        r.record(&done(Op::Read, 0, 1_000_000, Nanos::ZERO));
+        r.record(&done(Op::Write, 1, 3_000_000, Nanos::from_us(100)));
+        r.record(&done(Op::Discard, 1, 8_000_000, Nanos::from_us(200)));
+        let cpu = CpuFacts { busy: vec![Nanos::from_us(30)], span: Nanos::from_ms(2), ..CpuFacts::default() };
+        let out = r.finish(Nanos::from_ms(2), RunFacts { cpu, ..RunFacts::default() });
+        assert_eq!((out.completed, out.duration_s, out.iops), (3, 0.002, 1500.0));
+        assert_eq!(out.mb_per_s, 2000.0, "a discard moves no data");
+        assert_eq!((out.read.count, out.write.count, out.other.count), (1, 1, 1));
+        assert_eq!((out.read.latency_us.mean, out.read.latency_us.max), (42.0, 42.0));
+        assert_eq!((out.phases_us.queue.mean, out.phases_us.device.mean), (10.0, 30.0));
+        assert_eq!([out.tenants[0].share, out.tenants[1].share], [0.25, 0.75]);
+        assert_eq!([out.tenants[0].ideal_share, out.tenants[1].ideal_share], [0.25, 0.75]);
+        assert_eq!((out.fairness.pv, out.fairness.pv_share, out.fairness.jain), (0.0, 0.0, 1.0));
+        assert_eq!((out.cpu.us_per_io, out.cpu.utilisation[0]), (10.0, 0.015));
+        assert_eq!(out.series.mb_per_s, [4000.0, 0.0]);
+        assert_eq!(out.tasks[1].count, 2);
+        assert_eq!(out.latency_nested_us.intervals, 1);
+    }
+
+    #[test]
+    fn what_was_submitted_in_the_warm_up_does_not_count() {
+        let mut r = recorder(&[100], Nanos::from_ms(1));
+        r.record(&done(Op::Read, 0, 4096, Nanos::from_us(980)));
+        r.record(&done(Op::Read, 0, 4096, Nanos::from_us(1000)));
+        assert_eq!(r.finished(), 2);
+        let out = r.finish(Nanos::from_ms(3), RunFacts::default());
+        assert_eq!((out.completed, out.duration_s, out.iops), (1, 0.002, 500.0));
+        assert_eq!(out.series.times, [0.001, 0.002]);
+    }
+
+    #[test]
+    fn a_starved_tenant_is_unfair_and_an_idle_one_is_not() {
+        let run = |submitted: Vec<u64>| {
+            let mut r = recorder(&[100, 100, 100], Nanos::ZERO);
+            r.record(&done(Op::Read, 0, 4096, Nanos::ZERO));
+            r.record(&done(Op::Read, 1, 4096, Nanos::ZERO));
+            r.finish(Nanos::from_ms(1), RunFacts { submitted_by_tenant: submitted, ..RunFacts::default() })
+        };
+        let idle = run(vec![1, 1, 0]);
+        assert_eq!((idle.fairness.pv, idle.fairness.jain), (0.0, 1.0));
+        assert_eq!(idle.tenants[2].ideal_share, 0.0);
+        assert!(idle.tenants[2].latency_us.mean.is_nan());
+        let starved = run(vec![1, 1, 9]);
+        assert!(starved.fairness.jain < 0.7 && starved.fairness.pv > 0.3, "{:?}", starved.fairness);
+    }
+
+    #[test]
+    fn a_run_of_nothing_has_no_figures_but_a_form() {
+        let out = recorder(&[], Nanos::ZERO).finish(Nanos::ZERO, RunFacts::default());
+        assert_eq!((out.completed, out.iops, out.mb_per_s), (0, 0.0, 0.0));
+        assert_eq!(out.tenants[0].name, "all");
+        let text = serde_json::to_string(&out).unwrap();
+        let back: RunResult = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+    }
+
+    #[test]
+    fn of_many_tasks_those_that_move_most_are_told() {
+        let task = |i| TaskSpec { name: format!("{i}"), tenant: TenantId(0) };
+        let (tenants, tasks) = (Vec::new(), (0..1000).map(task).collect());
+        let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_ms(1), tenants, tasks };
+        let mut r = Recorder::new(config);
+        for i in 0..1001 {
+            r.record(&Completed { task: TaskId(i), ..done(Op::Read, 0, u64::from(i), Nanos::ZERO) });
+        }
+        let out = r.finish(Nanos::from_ms(1), RunFacts::default());
+        assert_eq!((out.tasks.len(), out.tasks_omitted), (256, 744));
+        assert_eq!((out.tasks[0].name.as_str(), out.completed), ("744", 1001));
+        assert!(out.tasks[0].latency_us.p99.is_nan() && out.tasks[0].latency_us.mean == 42.0);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_sum_to_one(requests in prop::collection::vec((0u32..4, 1u64..1_000_000, 0u64..100_000), 1..200)) {
+            let mut r = recorder(&[1, 2, 4, 5], Nanos::ZERO);
+            let mut now = Nanos::ZERO;
+            for (tenant, bytes, gap) in &requests {
+                now += Nanos(*gap);
+                r.record(&done(Op::Write, *tenant, *bytes, now));
+            }
+            let out = r.finish(now, RunFacts::default());
+            prop_assert!((out.tenants.iter().map(|t| t.share).sum::<f64>() - 1.0).abs() < 1e-9);
+            prop_assert_eq!(out.tenants.iter().map(|t| t.count).sum::<u64>(), out.completed);
+            let moved: f64 = out.tenants.iter().map(|t| t.mb_per_s).sum();
+            prop_assert!((moved - out.mb_per_s).abs() <= 1e-9 * moved);
+        }
+
+        #[test]
+        fn exact_proportions_have_no_variation(weights in prop::collection::vec(1u32..1000, 2..6)) {
+            let mut r = recorder(&weights, Nanos::ZERO);
+            for (i, w) in weights.iter().enumerate() {
+                r.record(&done(Op::Read, i as u32, u64::from(*w) * 4096, Nanos::ZERO));
+            }
+            let out = r.finish(Nanos::from_ms(1), RunFacts::default());
+            prop_assert!(out.fairness.pv.abs() < 1e-9 && out.fairness.pv_share.abs() < 1e-9);
+        }
+    }
+}

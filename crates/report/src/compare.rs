@@ -33,7 +33,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     let runs = ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0);
     let plural = if runs == 1 { "run" } else { "runs" };
     let heading = format!("{place} · {runs} {plural} of each · goal: {}", ranking.goal.name());
-    let mut columns = columns(ranking);
+    let mut columns = columns(ranking, false);
     let mut body = body(ranking, &columns, style);
     // What matters least stands last: leave it out rather than break lines.
     let longest = |body: &str| body.lines().map(|l| l.chars().count()).max().unwrap_or(0);
@@ -55,7 +55,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
 }
 
 fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
-    let titles: Vec<String> = columns.iter().map(|c| c.title.clone()).collect();
+    let titles: Vec<String> = columns.iter().map(Column::title).collect();
     let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
     header.extend(titles.iter().map(|t| (t.as_str(), Align::Right)));
     let line = |row: &Row| {
@@ -73,9 +73,10 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
 }
 
 /// One figure of the table, in one unit from top to bottom.
-struct Column {
-    metric: Metric,
-    title: String,
+pub(crate) struct Column {
+    pub(crate) metric: Metric,
+    pub(crate) name: String,
+    pub(crate) unit_name: &'static str,
     /// What a value is divided by.
     unit: f64,
     decimals: usize,
@@ -85,27 +86,44 @@ struct Column {
 }
 
 impl Column {
-    fn shown(&self, cell: &Cell) -> String {
-        let Some(mean) = cell.mean else { return "–  ".to_string() };
+    /// The mean, the half width of its confidence interval (empty where it is not shown), and a mark.
+    pub(crate) fn parts(&self, cell: &Cell) -> (String, String, &'static str) {
+        let Some(mean) = cell.mean else { return ("–".to_string(), String::new(), " ") };
         let number = |v: f64| {
             if self.count { count_text(v) } else { format!("{:.*}", self.decimals, v / self.unit) }
         };
-        let spread = cell.ci95.filter(|_| self.with_spread).map_or(String::new(), |ci| format!(" ±{}", number(ci)));
+        let spread = cell.ci95.filter(|_| self.with_spread).map_or(String::new(), |ci| format!("±{}", number(ci)));
         let mark = match cell.verdict {
             Verdict::Best => BEST,
             Verdict::Tie => TIE,
             _ => " ",
         };
-        format!("{}{spread} {mark}", number(mean))
+        (number(mean), spread, mark)
+    }
+
+    fn shown(&self, cell: &Cell) -> String {
+        let (mean, spread, mark) = self.parts(cell);
+        format!("{mean}{}{spread} {mark}", if spread.is_empty() { "" } else { " " })
+    }
+
+    // The cells end with a mark, so the title does with as much space.
+    fn title(&self) -> String {
+        let gap = if self.name.is_empty() || self.unit_name.is_empty() { "" } else { " " };
+        format!("{}{gap}{}  ", self.name, self.unit_name)
     }
 }
 
-fn columns(ranking: &Ranking) -> Vec<Column> {
+/// The columns for a ranking: what matters most first; all there are, or those that a terminal has room for.
+pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
     let has = |metric: Metric| ranking.rows.iter().any(|r| !r.mean(metric).is_nan());
     let mut metrics = vec![Metric::MbPerS, ranking.metric, Metric::FocusP99];
     let both = has(Metric::ReadP99) && has(Metric::WriteP99);
     metrics.extend(if both { vec![Metric::ReadP99, Metric::WriteP99] } else { vec![Metric::P99] });
-    metrics.extend([Metric::Pv, Metric::CpuUsPerIo, Metric::Iops]);
+    if full {
+        metrics.extend([Metric::P999, Metric::Mean, Metric::Pv, Metric::Jain, Metric::CpuUsPerIo, Metric::Iops]);
+    } else {
+        metrics.extend([Metric::Pv, Metric::CpuUsPerIo, Metric::Iops]);
+    }
     // The focus may be one of the others by another name.
     let same = |m: Metric| match (m, &ranking.focus) {
         (Metric::FocusP99, Focus::Reads) if both => Metric::ReadP99,
@@ -120,7 +138,11 @@ fn columns(ranking: &Ranking) -> Vec<Column> {
     }
     let metrics = chosen;
     let decided = same(ranking.metric);
-    metrics.into_iter().filter(|m| has(*m)).map(|m| column(ranking, m, m == decided || m == Metric::MbPerS)).collect()
+    metrics
+        .into_iter()
+        .filter(|m| has(*m))
+        .map(|m| column(ranking, m, full || m == decided || m == Metric::MbPerS))
+        .collect()
 }
 
 fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
@@ -144,19 +166,20 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
     let name = match metric {
         Metric::MbPerS | Metric::Iops => String::new(),
         Metric::FocusP99 => match &ranking.focus {
-            Focus::Tenants(names) => format!("{} p99 ", names.join("+")),
-            _ => "p99 ".to_string(),
+            Focus::Tenants(names) => format!("{} p99", names.join("+")),
+            _ => "p99".to_string(),
         },
-        Metric::ReadP99 => "read p99 ".to_string(),
-        Metric::WriteP99 => "write p99 ".to_string(),
-        Metric::P99 => "p99 ".to_string(),
+        Metric::ReadP99 => "read p99".to_string(),
+        Metric::WriteP99 => "write p99".to_string(),
+        Metric::P99 => "p99".to_string(),
         Metric::Pv => "PV".to_string(),
         Metric::Jain => "Jain".to_string(),
-        Metric::CpuUsPerIo => "CPU/IO ".to_string(),
-        other => format!("{} ", other.key()),
+        Metric::P999 => "p99.9".to_string(),
+        Metric::Mean => "mean".to_string(),
+        Metric::CpuUsPerIo => "CPU/IO".to_string(),
+        Metric::P50 => "p50".to_string(),
     };
-    // The cells end with a mark.
-    Column { metric, title: format!("{name}{unit_name}  "), unit, decimals, count: metric == Metric::Iops, with_spread }
+    Column { metric, name, unit_name, unit, decimals, count: metric == Metric::Iops, with_spread }
 }
 
 /// Text broken at spaces into lines of at most `width`.
@@ -197,7 +220,31 @@ pub(crate) mod tests {
 
     #[test]
     fn the_table_of_a_comparison() {
-        insta::assert_snapshot!(compare_text(&document(), Style { width: Some(100), colour: false }));
+        insta::assert_snapshot!(compare_text(&document(), Style { width: Some(100), colour: false }), @r"
+        hdd:st1000dm003 · 3 runs of each · goal: balanced
+            scheduler          MB/s    desktop p99 ms    read p99 ms    write p99 ms       PV    CPU/IO us
+         ▸  deadline     8.33 ±0.08        41.0 ±14.6 *          129             163    5.685 ≈       4.92
+         ≈  kyber        8.28 ±0.19        53.1 ±40.9 ≈          154             152    5.837 ≈       4.62
+         ≈  mq-deadline  8.44 ±0.13        67.8 ±29.0 ≈          132 ≈           120 ≈  5.764 ≈       4.32
+            none         8.47 ±0.45       151.2 ±90.0            146             154    5.525 *       4.03 *
+         ≈  sstf         8.84 ±0.14 *    411.0 ±390.8 ≈          117 *           105 *  5.560 ≈       5.23
+        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   ± 95 % confidence
+
+        On hdd:st1000dm003, use deadline: it has the lowest p99 latency of desktop, 41.0 ms (up to 151 ms
+        with none) at 94 % of the best throughput (8.33 MB/s); but sstf moves 6 % more, at 411 ms.
+
+        ssd:px-256m5s · 3 runs of each · goal: balanced
+            scheduler      MB/s    desktop p99 ms    read p99 ms    write p99 ms       PV    CPU/IO us
+         ▸  mq-deadline  336 ±1        1.29 ±0.15 *         3.28            3.36    5.692 ≈       4.32
+         ≈  deadline     332 ±2        1.46 ±0.23 ≈         3.34            3.46    5.676 *       4.92
+            kyber        330 ±1        2.28 ±0.25           3.49            3.46    5.693 ≈       4.62
+            none         343 ±1        3.98 ±0.20           3.73            3.64    5.707 ≈       4.02 *
+            sstf         357 ±3 *      7.73 ±0.94           2.85 *          2.57 *  5.703 ≈       5.22
+        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   ± 95 % confidence
+
+        On ssd:px-256m5s, use mq-deadline: it has the lowest p99 latency of desktop, 1.29 ms (up to 7.73 ms
+        with sstf) at 94 % of the best throughput (336 MB/s); but sstf moves 6 % more, at 7.73 ms.
+        ");
     }
 
     #[test]

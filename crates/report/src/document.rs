@@ -101,15 +101,21 @@ mod tests {
     fn json_has_the_keys_that_users_rely_on() {
         let v: Value = serde_json::from_str(&document().to_json()).unwrap();
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-        insta::assert_snapshot!(keys(&v));
+        insta::assert_snapshot!(keys(&v), @r"goal notes ranking recommendation runs scenario schema title versions");
         let run = &v["runs"][0];
-        insta::assert_snapshot!(keys(run));
-        for part in ["latency_us", "read", "fairness", "cpu", "series"] {
-            insta::assert_snapshot!(format!("{part}: {}", keys(&run[part])));
-        }
-        insta::assert_snapshot!(keys(&run["tenants"][0]));
-        insta::assert_snapshot!(keys(&v["ranking"][0]));
-        insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string());
+        insta::assert_snapshot!(keys(run), @r"bandwidth completed completion cpu depth device device_counters duration_s errors fairness iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series tasks tasks_omitted tenants variant write");
+        let parts = ["latency_us", "read", "fairness", "cpu", "series"];
+        let parts = parts.map(|part| format!("{part}: {}", keys(&run[part]))).join("\n");
+        insta::assert_snapshot!(parts, @r"
+        latency_us: max mean p50 p95 p99 p99_9 stddev
+        read: count iops max mb_per_s mean p50 p95 p99 p99_9 stddev
+        fairness: jain pv pv_share
+        cpu: busy_s irq_s poll_s scheduler_s submit_s us_per_io utilisation
+        series: depth_device depth_scheduler interval_s iops mb_per_s p99_us tenants times
+        ");
+        insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share weight");
+        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"device keeps_throughput metrics rank replicates scheduler variant verdict");
+        insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"ci95":14566.2,"mean":40981.844333333334,"n":3,"p":null,"test":null,"verdict":"best"}"#);
     }
 
     #[test]

@@ -8,11 +8,11 @@ mod columns;
 mod compare;
 mod document;
 mod file;
+mod html;
 mod table;
 mod text_plot;
 
 #[cfg(test)]
-#[allow(unreachable_pub)] // It is public where an integration test includes it.
 #[path = "../tests/sample/mod.rs"]
 mod sample;
 
@@ -20,5 +20,6 @@ pub use columns::write_parquet;
 pub use compare::compare_text;
 pub use document::{Document, SCHEMA};
 pub use file::{Error, write_atomically};
+pub use html::{html, write_html};
 pub use table::{Align, Style, table};
 pub use text_plot::{bars, sparkline};

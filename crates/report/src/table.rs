@@ -67,7 +67,11 @@ mod tests {
     fn words_left_numbers_right() {
         let rows = vec![vec!["none".to_string(), "3.1".to_string()], vec!["mq-deadline".to_string()]];
         let text = table(&[("name", Align::Left), ("ns", Align::Right)], &rows, Style::default());
-        insta::assert_snapshot!(text);
+        insta::assert_snapshot!(text, @r"
+         name          ns
+         none         3.1
+         mq-deadline
+        ");
     }
 
     #[test]

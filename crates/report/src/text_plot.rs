@@ -54,7 +54,12 @@ mod tests {
             ("64 KiB".to_string(), 6_000),
             ("1 MiB".to_string(), 0),
         ];
-        insta::assert_snapshot!(bars(&items, 60));
+        insta::assert_snapshot!(bars(&items, 60), @r"
+         512 B        1   0.0 %  ▏
+         4 KiB    12.0k  66.7 %  ██████████████████████████████████
+        64 KiB     6000  33.3 %  █████████████████
+         1 MiB        0   0.0 %
+        ");
         assert!(bars(&items, 60).lines().all(|l| l.chars().count() <= 60));
         assert_eq!(bars(&[], 60), "");
     }

@@ -44,6 +44,7 @@ impl Draw {
 }
 
 /// Runs of the first `schedulers` on both devices, `replicates` of each.
+#[allow(unreachable_pub)] // Included by unit tests too.
 pub fn runs(schedulers: usize, replicates: u32) -> Vec<RunResult> {
     let mut runs = Vec::new();
     for (device, gap_us, typical_us) in [("hdd:st1000dm003", 4_000, 38_000), ("ssd:px-256m5s", 100, 900)] {
