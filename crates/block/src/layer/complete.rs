@@ -33,9 +33,7 @@ impl BlockLayer {
             self.hw[hw].restart = false;
             self.run(hw);
         }
-        if !self.waiting[0].is_empty() || !self.waiting[1].is_empty() {
-            self.admit_waiting(now);
-        }
+        self.admit_waiting(now, hw);
     }
 
     /// Appends I/Os that need nothing from the device (a flush where nothing is volatile).

@@ -121,8 +121,9 @@ pub struct BlockLayer {
     held: Vec<Held>,
     index: MergeIndex,
     tags: TagMap,
-    /// Waiting for a tag: those that may take any, and those that are limited; oldest first.
-    waiting: [VecDeque<(u64, RequestId)>; 2],
+    /// Waiting for a tag, oldest first: a line for those that may take any and one for those that are limited, or a
+    /// line per hardware queue where driver tags are taken at once.
+    waiting: Vec<VecDeque<(u64, RequestId)>>,
     waited: u64,
     hw: Vec<HwQueue>,
     runnable: VecDeque<u16>,
@@ -139,15 +140,17 @@ impl BlockLayer {
         let setup = &config.setup;
         let queues = setup.hw_queues.max(1);
         let per_queue = (setup.device_depth / u32::from(queues)).max(1);
+        let traits = scheduler.traits();
+        let lines = if traits.direct { usize::from(queues) } else { 2 };
         BlockLayer {
-            traits: scheduler.traits(),
+            traits,
             tags: TagMap::new(setup.nr_requests.max(1)),
             scheduler,
             requests: Requests::default(),
             tenants,
             held: Vec::new(),
             index: MergeIndex::new(config.limits),
-            waiting: Default::default(),
+            waiting: vec![VecDeque::new(); lines],
             waited: 0,
             hw: (0..queues).map(|_| HwQueue { tags: per_queue, ..HwQueue::default() }).collect(),
             runnable: VecDeque::new(),

@@ -73,15 +73,15 @@ impl BlockLayer {
         self.requests[id].parent = parent;
         self.requests[id].sequence = sequence;
         self.requests[id].sealed = sequence != Sequence::NONE;
-        let limited = self.limit_of(&io) < self.config.setup.nr_requests;
-        let behind = !self.waiting[usize::from(limited)].is_empty();
+        let line = self.line_of(id);
+        let behind = !self.waiting[line].is_empty();
         if behind || !self.take_tag(id) {
             // Sleeping for a tag lets the plug go first.
             if let Some(plug) = plug {
                 self.unplug(now, plug);
             }
             self.waited += 1;
-            self.waiting[usize::from(limited)].push_back((self.waited, id));
+            self.waiting[line].push_back((self.waited, id));
             return;
         }
         self.admit(now, id, plug);
@@ -112,18 +112,25 @@ impl BlockLayer {
         }
     }
 
-    /// Lets those who wait for a tag in, oldest first, as far as there are tags.
-    pub(super) fn admit_waiting(&mut self, now: Nanos) {
+    /// The line in which a request waits for its tag.
+    fn line_of(&self, id: RequestId) -> usize {
+        if self.traits.direct {
+            self.hw_of(id)
+        } else {
+            usize::from(self.limit_of(&self.requests[id].io) < self.config.setup.nr_requests)
+        }
+    }
+
+    /// A tag was freed, under `none` one of hardware queue `hw`: lets those who wait in, oldest first.
+    pub(super) fn admit_waiting(&mut self, now: Nanos, hw: usize) {
+        let (first, second) = if self.traits.direct { (hw, hw) } else { (0, 1) };
         loop {
-            let mut order = [0usize, 1];
-            let [free, limited] = [0, 1].map(|i| self.waiting[i].front().map_or(u64::MAX, |w| w.0));
-            if limited < free {
-                order = [1, 0];
-            }
-            let admitted = order.into_iter().find_map(|i| {
-                let (_, id) = *self.waiting[i].front()?;
+            let age = |line: usize| self.waiting[line].front().map_or(u64::MAX, |w| w.0);
+            let order = if age(second) < age(first) { [second, first] } else { [first, second] };
+            let admitted = order.into_iter().find_map(|line| {
+                let (_, id) = *self.waiting[line].front()?;
                 self.take_tag(id).then(|| {
-                    self.waiting[i].pop_front();
+                    self.waiting[line].pop_front();
                     id
                 })
             });
