@@ -43,11 +43,12 @@ impl BlockLayer {
         }
     }
 
-    fn release(&mut self, id: RequestId) {
-        let held = &mut self.held[id.index()];
-        if held.tag != NO_TAG {
-            self.tags.put(held.tag);
-            held.tag = NO_TAG;
+    /// Gives the scheduler tag back.
+    pub(super) fn release(&mut self, id: RequestId) {
+        let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);
+        if tag != NO_TAG {
+            let pool = self.pool_of(id);
+            self.tags[pool].put(tag);
         }
     }
 

@@ -82,6 +82,10 @@ struct HwQueue {
     restart: bool,
     /// It is in `runnable`.
     scheduled: bool,
+    /// It is being served.
+    running: bool,
+    /// It was busy when its run began, or has sent what the device refused before.
+    in_turn: bool,
     /// When an unwilling scheduler is asked again.
     rerun_at: Option<Nanos>,
 }
@@ -120,9 +124,10 @@ pub struct BlockLayer {
     tenants: Tenants,
     held: Vec<Held>,
     index: MergeIndex,
-    tags: TagMap,
-    /// Waiting for a tag, oldest first: a line for those that may take any and one for those that are limited, or a
-    /// line per hardware queue where driver tags are taken at once.
+    /// Scheduler tags. The single-queue layer has a pool for those that somebody waits for and one for the others.
+    tags: [TagMap; 2],
+    /// Waiting for a tag, oldest first: a line for those that may take any and one for those that are limited; or one
+    /// per pool; or one per hardware queue where driver tags are taken at once.
     waiting: Vec<VecDeque<(u64, RequestId)>>,
     waited: u64,
     hw: Vec<HwQueue>,
@@ -142,9 +147,10 @@ impl BlockLayer {
         let per_queue = (setup.device_depth / u32::from(queues)).max(1);
         let traits = scheduler.traits();
         let lines = if traits.direct { usize::from(queues) } else { 2 };
+        let pools = if traits.single_queue { [setup.nr_requests; 2] } else { [setup.nr_requests, 0] };
         BlockLayer {
             traits,
-            tags: TagMap::new(setup.nr_requests.max(1)),
+            tags: pools.map(|depth| TagMap::new(depth.max(1))),
             scheduler,
             requests: Requests::default(),
             tenants,

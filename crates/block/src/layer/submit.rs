@@ -78,7 +78,7 @@ impl BlockLayer {
         if behind || !self.take_tag(id) {
             // Sleeping for a tag lets the plug go first.
             if let Some(plug) = plug {
-                self.unplug(now, plug);
+                self.let_go(now, plug, false);
             }
             self.waited += 1;
             self.waiting[line].push_back((self.waited, id));
@@ -103,7 +103,7 @@ impl BlockLayer {
             return self.held[id.index()].driver_tag;
         }
         let limit = self.limit_of(&self.requests[id].io);
-        match self.tags.take(limit) {
+        match self.tags[self.pool_of(id)].take(limit) {
             Some(tag) => {
                 self.held[id.index()].tag = tag;
                 true
@@ -112,10 +112,17 @@ impl BlockLayer {
         }
     }
 
+    /// The pool that a request's scheduler tag is of.
+    pub(super) fn pool_of(&self, id: RequestId) -> usize {
+        usize::from(self.traits.single_queue && !self.requests[id].sync())
+    }
+
     /// The line in which a request waits for its tag.
     fn line_of(&self, id: RequestId) -> usize {
         if self.traits.direct {
             self.hw_of(id)
+        } else if self.traits.single_queue {
+            self.pool_of(id)
         } else {
             usize::from(self.limit_of(&self.requests[id].io) < self.config.setup.nr_requests)
         }
@@ -159,7 +166,7 @@ impl BlockLayer {
         match plug {
             Some(plug) => {
                 let merging = self.config.nomerges < 2;
-                let full = if self.traits.sorted_plug {
+                let full = if self.traits.single_queue {
                     plug.len() >= LEGACY_PLUG_REQUESTS
                 } else {
                     plug.full(&self.requests, merging)
@@ -170,35 +177,40 @@ impl BlockLayer {
                 self.requests[id].state = State::Plugged;
                 plug.list.push(id);
             }
-            None => self.insert(now, id, Place::Tail, false),
+            None => {
+                let idle = self.hw[self.hw_of(id)].busy == 0;
+                let straight = idle || (self.config.setup.hw_queues > 1 && self.requests[id].sync());
+                self.insert(now, id, Place::Tail, straight);
+            }
         }
     }
 
     /// The task's batch ends: everything it holds back goes to the scheduler, before that is asked for anything.
     pub fn unplug(&mut self, now: Nanos, plug: &mut Plug) {
-        if self.traits.sorted_plug {
+        self.let_go(now, plug, true);
+    }
+
+    /// `straight`: past a scheduler that allows it. Not while the task goes to sleep.
+    fn let_go(&mut self, now: Nanos, plug: &mut Plug, straight: bool) {
+        if self.traits.single_queue {
             let requests = &self.requests;
             plug.list.sort_by_key(|id| requests[*id].sector);
         }
         for i in 0..plug.list.len() {
-            self.insert(now, plug.list[i], Place::Tail, true);
+            self.insert(now, plug.list[i], Place::Tail, straight);
         }
         plug.list.clear();
     }
 
-    /// Hands a request to the scheduler, or past it where it goes straight to the device.
-    pub(super) fn insert(&mut self, now: Nanos, id: RequestId, place: Place, plugged: bool) {
+    /// Hands a request to the scheduler, or past one that allows it straight to the device.
+    pub(super) fn insert(&mut self, now: Nanos, id: RequestId, place: Place, straight: bool) {
         let hw = self.hw_of(id);
         self.run(hw);
         self.requests[id].insert = now;
-        if self.traits.direct && place == Place::Tail {
-            let queue = &mut self.hw[hw];
-            let several = self.config.setup.hw_queues > 1;
-            if plugged || queue.busy == 0 || (several && self.requests[id].sync()) {
-                self.requests[id].state = State::Dispatched;
-                queue.direct.push_back(id);
-                return;
-            }
+        if self.traits.direct && straight {
+            self.requests[id].state = State::Dispatched;
+            self.hw[hw].direct.push_back(id);
+            return;
         }
         self.ledger.inserted += 1;
         if self.uses_index() && self.merge_inserted(now, id) {
@@ -219,7 +231,7 @@ impl BlockLayer {
             return false;
         }
         if let Some(plug) = plug {
-            let reach = if self.traits.sorted_plug { plug.list.len() } else { 1 };
+            let reach = if self.traits.single_queue { plug.list.len() } else { 1 };
             for i in (plug.list.len().saturating_sub(reach)..plug.list.len()).rev() {
                 let into = plug.list[i];
                 let request = &self.requests[into];
@@ -363,11 +375,7 @@ impl BlockLayer {
     fn absorbed_leaves(&mut self, survivor: RequestId, absorbed: RequestId) {
         self.index.remove(absorbed);
         self.index.grown(survivor, self.requests[survivor].end());
-        let held = &mut self.held[absorbed.index()];
-        if held.tag != NO_TAG {
-            self.tags.put(held.tag);
-            held.tag = NO_TAG;
-        }
+        self.release(absorbed);
     }
 }
 
