@@ -79,7 +79,7 @@ pub struct Request {
     /// The split request it is a piece of.
     pub(crate) parent: RequestId,
     /// Pieces of it that have not completed.
-    pub(crate) pieces: u16,
+    pub(crate) pieces: u32,
     /// What remains of a flush sequence.
     pub(crate) sequence: crate::flush::Sequence,
 }

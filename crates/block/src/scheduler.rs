@@ -16,7 +16,8 @@ pub struct Context<'a> {
     pub requests: &'a Requests,
     /// Every task and tenant.
     pub tenants: &'a Tenants,
-    /// The hardware queue asked for has recently refused a request (Linux: dispatch_busy > 0).
+    /// The device has recently refused requests of the hardware queue asked for, or what it refused was sent just now
+    /// (Linux: dispatch_busy > 0, or a dispatch list that was not empty).
     pub busy: bool,
 }
 
@@ -76,13 +77,15 @@ pub struct Traits {
     pub direct: bool,
     /// How arrivals may join queued requests.
     pub merging: Merging,
-    /// Requests of one plug arrive sorted by sector (Linux: the legacy single-queue block layer).
-    pub sorted_plug: bool,
+    /// The single-queue block layer of Linux up to 4.20 is around it: requests of one plug arrive sorted by sector, an
+    /// arrival may join any request of its plug, and requests that somebody waits for and all others have
+    /// `nr_requests` slots each.
+    pub single_queue: bool,
 }
 
 impl Default for Traits {
     fn default() -> Self {
-        Traits { per_queue: false, direct: false, merging: Merging::Index, sorted_plug: false }
+        Traits { per_queue: false, direct: false, merging: Merging::Index, single_queue: false }
     }
 }
 
@@ -95,7 +98,7 @@ pub struct Setup {
     pub cpus: u16,
     /// Hardware queues.
     pub hw_queues: u16,
-    /// Requests the scheduler may hold, those in the device included.
+    /// Requests the scheduler may hold, those in the device included; see [`Traits::single_queue`].
     pub nr_requests: u32,
     /// Requests the device may hold.
     pub device_depth: u32,

@@ -15,14 +15,6 @@ pub mod sstf;
 
 pub use registry::{Choice, ChoiceError, Entry, REGISTRY, find};
 
-use dumbwaiter_block::{Flags, Io, Op};
-
-/// The legacy block layer's pools: synchronous and asynchronous requests have half the slots each.
-pub(crate) fn legacy_pool(io: &Io, nr_requests: u32) -> u32 {
-    let sync = io.op == Op::Read || io.flags.any(Flags::SYNC.with(Flags::FUA).with(Flags::PREFLUSH));
-    if sync { nr_requests } else { (nr_requests / 2).max(1) }
-}
-
 /// Merging for a scheduler whose queued requests are in one `sorted` tree: front merges by start sector, neighbours by
 /// sector.
 macro_rules! sorted_merging {

@@ -361,7 +361,7 @@ impl MqDeadline {
 
 impl Scheduler for MqDeadline {
     fn traits(&self) -> Traits {
-        Traits { sorted_plug: self.kernel == Kernel::Legacy, ..Traits::default() }
+        Traits { single_queue: self.kernel == Kernel::Legacy, ..Traits::default() }
     }
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
@@ -468,10 +468,7 @@ impl Scheduler for MqDeadline {
     }
 
     fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
-        if self.kernel == Kernel::Legacy {
-            return crate::legacy_pool(io, nr_requests);
-        }
-        if io.op == Op::Read {
+        if self.kernel == Kernel::Legacy || io.op == Op::Read {
             return nr_requests;
         }
         match self.values[5] {

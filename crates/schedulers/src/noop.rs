@@ -2,9 +2,9 @@
 //!
 //! Source: Linux up to 4.20 (legacy single-queue block layer). A plug is sorted by sector before it arrives, an
 //! arrival joins a request that ends where it starts, and the request that merged last also at its front.
-//! Neighbours are those in order of arrival. Synchronous and asynchronous requests have half the slots each.
+//! Neighbours are those in order of arrival. Synchronous and asynchronous requests have slots of their own.
 
-use dumbwaiter_block::{Context, Io, Next, Place, RequestId, Scheduler, Traits};
+use dumbwaiter_block::{Context, Next, Place, RequestId, Scheduler, Traits};
 
 use crate::mechanisms::list::{Links, List};
 
@@ -17,7 +17,7 @@ pub struct Noop {
 
 impl Scheduler for Noop {
     fn traits(&self) -> Traits {
-        Traits { sorted_plug: true, ..Traits::default() }
+        Traits { single_queue: true, ..Traits::default() }
     }
 
     fn insert(&mut self, id: RequestId, place: Place, _ctx: &Context<'_>) {
@@ -45,10 +45,6 @@ impl Scheduler for Noop {
 
     fn latter(&self, id: RequestId) -> Option<RequestId> {
         self.links.next(id)
-    }
-
-    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
-        crate::legacy_pool(io, nr_requests)
     }
 
     fn clone_box(&self) -> Box<dyn Scheduler> {

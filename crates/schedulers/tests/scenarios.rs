@@ -19,3 +19,23 @@ fn run(file: &str, at_least: usize) {
 fn deadline() {
     run("deadline.txt", 60);
 }
+
+#[test]
+fn kyber() {
+    run("kyber.txt", 15);
+}
+
+#[test]
+fn none() {
+    run("none.txt", 10);
+}
+
+#[test]
+fn noop() {
+    run("noop.txt", 9);
+}
+
+#[test]
+fn block_layer() {
+    run("block_layer.txt", 70);
+}

@@ -166,6 +166,8 @@ mod tests {
         assert_eq!(run(&text.replace("801", "800"), &fifo), Ok(2));
         assert!(run("scenario x\nplug R8", &fifo).unwrap_err().contains("no `schedulers` line"));
         assert!(run("scenario x\nschedulers a\nplgu R8", &fifo).unwrap_err().contains("no such command"));
-        assert!(run("scenario x\nschedulers a\nsetup dept=1", &fifo).unwrap_err().contains("setup `dept` is not known"));
+        assert!(
+            run("scenario x\nschedulers a\nsetup dept=1", &fifo).unwrap_err().contains("setup `dept` is not known")
+        );
     }
 }

@@ -33,9 +33,7 @@ impl BlockLayer {
             self.hw[hw].restart = false;
             self.run(hw);
         }
-        if !self.waiting[0].is_empty() || !self.waiting[1].is_empty() {
-            self.admit_waiting(now);
-        }
+        self.admit_waiting(now, hw);
     }
 
     /// Appends I/Os that need nothing from the device (a flush where nothing is volatile).
@@ -45,11 +43,12 @@ impl BlockLayer {
         }
     }
 
-    fn release(&mut self, id: RequestId) {
-        let held = &mut self.held[id.index()];
-        if held.tag != NO_TAG {
-            self.tags.put(held.tag);
-            held.tag = NO_TAG;
+    /// Gives the scheduler tag back.
+    pub(super) fn release(&mut self, id: RequestId) {
+        let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);
+        if tag != NO_TAG {
+            let pool = self.pool_of(id);
+            self.tags[pool].put(tag);
         }
     }
 

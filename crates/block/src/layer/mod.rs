@@ -82,6 +82,10 @@ struct HwQueue {
     restart: bool,
     /// It is in `runnable`.
     scheduled: bool,
+    /// It is being served.
+    running: bool,
+    /// It was busy when its run began, or has sent what the device refused before.
+    in_turn: bool,
     /// When an unwilling scheduler is asked again.
     rerun_at: Option<Nanos>,
 }
@@ -120,9 +124,11 @@ pub struct BlockLayer {
     tenants: Tenants,
     held: Vec<Held>,
     index: MergeIndex,
-    tags: TagMap,
-    /// Waiting for a tag: those that may take any, and those that are limited; oldest first.
-    waiting: [VecDeque<(u64, RequestId)>; 2],
+    /// Scheduler tags. The single-queue layer has a pool for those that somebody waits for and one for the others.
+    tags: [TagMap; 2],
+    /// Waiting for a tag, oldest first: a line for those that may take any and one for those that are limited; or one
+    /// per pool; or one per hardware queue where driver tags are taken at once.
+    waiting: Vec<VecDeque<(u64, RequestId)>>,
     waited: u64,
     hw: Vec<HwQueue>,
     runnable: VecDeque<u16>,
@@ -139,15 +145,18 @@ impl BlockLayer {
         let setup = &config.setup;
         let queues = setup.hw_queues.max(1);
         let per_queue = (setup.device_depth / u32::from(queues)).max(1);
+        let traits = scheduler.traits();
+        let lines = if traits.direct { usize::from(queues) } else { 2 };
+        let pools = if traits.single_queue { [setup.nr_requests; 2] } else { [setup.nr_requests, 0] };
         BlockLayer {
-            traits: scheduler.traits(),
-            tags: TagMap::new(setup.nr_requests.max(1)),
+            traits,
+            tags: pools.map(|depth| TagMap::new(depth.max(1))),
             scheduler,
             requests: Requests::default(),
             tenants,
             held: Vec::new(),
             index: MergeIndex::new(config.limits),
-            waiting: Default::default(),
+            waiting: vec![VecDeque::new(); lines],
             waited: 0,
             hw: (0..queues).map(|_| HwQueue { tags: per_queue, ..HwQueue::default() }).collect(),
             runnable: VecDeque::new(),

@@ -10,13 +10,24 @@ impl BlockLayer {
     /// [`BlockLayer::refused`] if the device would not take it, then polls again.
     pub fn poll(&mut self, now: Nanos) -> Option<RequestId> {
         while let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw)) {
+            let queue = &mut self.hw[hw];
+            if !std::mem::replace(&mut queue.running, true) {
+                queue.in_turn = queue.busy > 0;
+            }
             if let Some(id) = self.serve(now, hw) {
                 return Some(id);
             }
-            self.runnable.pop_front();
-            self.hw[hw].scheduled = false;
+            self.end_run();
         }
         None
+    }
+
+    /// The queue that is being served has had its turn.
+    fn end_run(&mut self) {
+        if let Some(hw) = self.runnable.pop_front() {
+            self.hw[usize::from(hw)].scheduled = false;
+            self.hw[usize::from(hw)].running = false;
+        }
     }
 
     /// The request behind an id, for the driver to read.
@@ -35,6 +46,7 @@ impl BlockLayer {
                 return self.out_of_tags(hw);
             }
             self.hw[hw].ready.pop_front();
+            self.hw[hw].in_turn = true;
             return Some(self.issue(now, hw, id));
         }
         if let Some(id) = self.hw[hw].direct.pop_front() {
@@ -43,7 +55,7 @@ impl BlockLayer {
         if !self.scheduler.has_work(hw) {
             return None;
         }
-        let busy = self.hw[hw].busy > 0;
+        let busy = self.hw[hw].in_turn;
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy };
         match self.scheduler.next(hw, &ctx) {
             Next::Dispatch(id) => {
@@ -55,12 +67,14 @@ impl BlockLayer {
                 if self.uses_index() {
                     self.index.remove(id);
                 }
-                if !self.own_driver_tag(hw, id) {
+                // A scheduler with one state for the device may choose a request of another hardware queue.
+                let own = self.hw_of(id);
+                if !self.own_driver_tag(own, id) {
                     // One request is picked ahead of the tag; it goes first whatever arrives meanwhile.
-                    self.hw[hw].ready.push_back(id);
-                    return self.out_of_tags(hw);
+                    self.hw[own].ready.push_back(id);
+                    return self.out_of_tags(own);
                 }
-                Some(self.issue(now, hw, id))
+                Some(self.issue(now, own, id))
             }
             Next::WaitUntil(at) => {
                 self.rerun(hw, at.max(now + Nanos(1)));
@@ -127,8 +141,7 @@ impl BlockLayer {
         self.hw[hw].restart = true;
         self.rerun(hw, now + RERUN_DELAY);
         if self.runnable.front() == Some(&(hw as u16)) {
-            self.runnable.pop_front();
-            self.hw[hw].scheduled = false;
+            self.end_run();
         }
     }
 

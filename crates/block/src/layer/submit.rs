@@ -73,15 +73,15 @@ impl BlockLayer {
         self.requests[id].parent = parent;
         self.requests[id].sequence = sequence;
         self.requests[id].sealed = sequence != Sequence::NONE;
-        let limited = self.limit_of(&io) < self.config.setup.nr_requests;
-        let behind = !self.waiting[usize::from(limited)].is_empty();
+        let line = self.line_of(id);
+        let behind = !self.waiting[line].is_empty();
         if behind || !self.take_tag(id) {
             // Sleeping for a tag lets the plug go first.
             if let Some(plug) = plug {
-                self.unplug(now, plug);
+                self.let_go(now, plug, false);
             }
             self.waited += 1;
-            self.waiting[usize::from(limited)].push_back((self.waited, id));
+            self.waiting[line].push_back((self.waited, id));
             return;
         }
         self.admit(now, id, plug);
@@ -103,7 +103,7 @@ impl BlockLayer {
             return self.held[id.index()].driver_tag;
         }
         let limit = self.limit_of(&self.requests[id].io);
-        match self.tags.take(limit) {
+        match self.tags[self.pool_of(id)].take(limit) {
             Some(tag) => {
                 self.held[id.index()].tag = tag;
                 true
@@ -112,18 +112,32 @@ impl BlockLayer {
         }
     }
 
-    /// Lets those who wait for a tag in, oldest first, as far as there are tags.
-    pub(super) fn admit_waiting(&mut self, now: Nanos) {
+    /// The pool that a request's scheduler tag is of.
+    pub(super) fn pool_of(&self, id: RequestId) -> usize {
+        usize::from(self.traits.single_queue && !self.requests[id].sync())
+    }
+
+    /// The line in which a request waits for its tag.
+    fn line_of(&self, id: RequestId) -> usize {
+        if self.traits.direct {
+            self.hw_of(id)
+        } else if self.traits.single_queue {
+            self.pool_of(id)
+        } else {
+            usize::from(self.limit_of(&self.requests[id].io) < self.config.setup.nr_requests)
+        }
+    }
+
+    /// A tag was freed, under `none` one of hardware queue `hw`: lets those who wait in, oldest first.
+    pub(super) fn admit_waiting(&mut self, now: Nanos, hw: usize) {
+        let (first, second) = if self.traits.direct { (hw, hw) } else { (0, 1) };
         loop {
-            let mut order = [0usize, 1];
-            let [free, limited] = [0, 1].map(|i| self.waiting[i].front().map_or(u64::MAX, |w| w.0));
-            if limited < free {
-                order = [1, 0];
-            }
-            let admitted = order.into_iter().find_map(|i| {
-                let (_, id) = *self.waiting[i].front()?;
+            let age = |line: usize| self.waiting[line].front().map_or(u64::MAX, |w| w.0);
+            let order = if age(second) < age(first) { [second, first] } else { [first, second] };
+            let admitted = order.into_iter().find_map(|line| {
+                let (_, id) = *self.waiting[line].front()?;
                 self.take_tag(id).then(|| {
-                    self.waiting[i].pop_front();
+                    self.waiting[line].pop_front();
                     id
                 })
             });
@@ -152,7 +166,7 @@ impl BlockLayer {
         match plug {
             Some(plug) => {
                 let merging = self.config.nomerges < 2;
-                let full = if self.traits.sorted_plug {
+                let full = if self.traits.single_queue {
                     plug.len() >= LEGACY_PLUG_REQUESTS
                 } else {
                     plug.full(&self.requests, merging)
@@ -163,35 +177,40 @@ impl BlockLayer {
                 self.requests[id].state = State::Plugged;
                 plug.list.push(id);
             }
-            None => self.insert(now, id, Place::Tail, false),
+            None => {
+                let idle = self.hw[self.hw_of(id)].busy == 0;
+                let straight = idle || (self.config.setup.hw_queues > 1 && self.requests[id].sync());
+                self.insert(now, id, Place::Tail, straight);
+            }
         }
     }
 
     /// The task's batch ends: everything it holds back goes to the scheduler, before that is asked for anything.
     pub fn unplug(&mut self, now: Nanos, plug: &mut Plug) {
-        if self.traits.sorted_plug {
+        self.let_go(now, plug, true);
+    }
+
+    /// `straight`: past a scheduler that allows it. Not while the task goes to sleep.
+    fn let_go(&mut self, now: Nanos, plug: &mut Plug, straight: bool) {
+        if self.traits.single_queue {
             let requests = &self.requests;
             plug.list.sort_by_key(|id| requests[*id].sector);
         }
         for i in 0..plug.list.len() {
-            self.insert(now, plug.list[i], Place::Tail, true);
+            self.insert(now, plug.list[i], Place::Tail, straight);
         }
         plug.list.clear();
     }
 
-    /// Hands a request to the scheduler, or past it where it goes straight to the device.
-    pub(super) fn insert(&mut self, now: Nanos, id: RequestId, place: Place, plugged: bool) {
+    /// Hands a request to the scheduler, or past one that allows it straight to the device.
+    pub(super) fn insert(&mut self, now: Nanos, id: RequestId, place: Place, straight: bool) {
         let hw = self.hw_of(id);
         self.run(hw);
         self.requests[id].insert = now;
-        if self.traits.direct && place == Place::Tail {
-            let queue = &mut self.hw[hw];
-            let several = self.config.setup.hw_queues > 1;
-            if plugged || queue.busy == 0 || (several && self.requests[id].sync()) {
-                self.requests[id].state = State::Dispatched;
-                queue.direct.push_back(id);
-                return;
-            }
+        if self.traits.direct && straight {
+            self.requests[id].state = State::Dispatched;
+            self.hw[hw].direct.push_back(id);
+            return;
         }
         self.ledger.inserted += 1;
         if self.uses_index() && self.merge_inserted(now, id) {
@@ -212,7 +231,7 @@ impl BlockLayer {
             return false;
         }
         if let Some(plug) = plug {
-            let reach = if self.traits.sorted_plug { plug.list.len() } else { 1 };
+            let reach = if self.traits.single_queue { plug.list.len() } else { 1 };
             for i in (plug.list.len().saturating_sub(reach)..plug.list.len()).rev() {
                 let into = plug.list[i];
                 let request = &self.requests[into];
@@ -360,11 +379,7 @@ impl BlockLayer {
     fn absorbed_leaves(&mut self, survivor: RequestId, absorbed: RequestId) {
         self.index.remove(absorbed);
         self.index.grown(survivor, self.requests[survivor].end());
-        let held = &mut self.held[absorbed.index()];
-        if held.tag != NO_TAG {
-            self.tags.put(held.tag);
-            held.tag = NO_TAG;
-        }
+        self.release(absorbed);
     }
 }
 
