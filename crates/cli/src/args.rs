@@ -6,12 +6,18 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 /// Choose and prove a block I/O scheduler.
 #[derive(Parser)]
-#[command(name = "dumbwaiter", version, about, max_term_width = 100, after_help = "\
+#[command(
+    name = "dumbwaiter",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "\
 Examples:
   dumbwaiter compare                                the built-in scenario, on a hard disk and a SATA SSD
   dumbwaiter compare job.fio --device ull:optane-900p --html report.html
   dumbwaiter trace stat disk.blkparse.zst
-  dumbwaiter schedulers mq-deadline")]
+  dumbwaiter schedulers mq-deadline"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,

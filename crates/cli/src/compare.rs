@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_devices::DeviceModel;
-use dumbwaiter_report::{Document, compare_text, write_parquet};
+use dumbwaiter_report::{Document, compare_text, write_html, write_parquet};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec, TraceOptions};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_sim::{Cell, Control, Prepared};
@@ -65,7 +65,7 @@ fn write_all(args: &Compare, document: &Document) -> Result<()> {
         story(path, "JSON");
     }
     if let Some(path) = &args.html {
-        let _ = document; //TMP
+        write_html(document, path)?;
         story(path, "report");
     }
     if let Some(dir) = &args.parquet {
@@ -103,7 +103,9 @@ fn skipped_notes(cells: &[Cell]) -> Vec<String> {
         by_device.entry(&cell.result.device).or_insert(cell);
     }
     let notes = by_device.iter().flat_map(|(device, cell)| {
-        cell.skipped.iter().map(move |(reason, count)| format!("{device}: {} records: {reason}", output::grouped(*count)))
+        cell.skipped
+            .iter()
+            .map(move |(reason, count)| format!("{device}: {} records: {reason}", output::grouped(*count)))
     });
     notes.collect()
 }
@@ -176,7 +178,11 @@ fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
     let (mut scenario, warnings) = match input::kind_of_all(&args.input)? {
         None => (Scenario::builtin(), Vec::new()),
         Some(Kind::Scenario) => Scenario::load(&args.input[0])?,
-        Some(Kind::FioJob) => todo!(),
+        Some(Kind::FioJob) => {
+            let path = args.input[0].display().to_string();
+            let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+            Scenario::from_fio(&text, &path, &|name| std::env::var(name).ok())?
+        }
         Some(Kind::Trace) => {
             let options = TraceOptions {
                 format: args.reading.format.clone(),

@@ -22,9 +22,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
 
 /// Is this what happens when the reader of a pipe is gone?
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Writes text to a file, whole or not at all, or to stdout.

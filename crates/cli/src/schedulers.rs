@@ -27,8 +27,12 @@ pub(crate) fn run(args: &Schedulers) -> Result<Ended> {
             .iter()
             .map(|e| vec![e.name.to_owned(), e.summary.to_owned(), e.source.to_owned(), e.tunables.len().to_string()])
             .collect();
-        let header =
-            [("scheduler", Align::Left), ("what it does", Align::Left), ("source", Align::Left), ("settings", Align::Right)];
+        let header = [
+            ("scheduler", Align::Left),
+            ("what it does", Align::Left),
+            ("source", Align::Left),
+            ("settings", Align::Right),
+        ];
         table(&header, &rows, style) + "\n`dumbwaiter schedulers NAME` shows the manual and the settings of one.\n"
     };
     output::print(&text)?;

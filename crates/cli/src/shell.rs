@@ -23,7 +23,8 @@ pub(crate) fn man(args: &Man) -> Result<Ended> {
             output::print(&String::from_utf8_lossy(&text))?;
         }
         Some(dir) => {
-            clap_mangen::generate_to(Args::command(), dir).with_context(|| format!("cannot write to {}", dir.display()))?;
+            clap_mangen::generate_to(Args::command(), dir)
+                .with_context(|| format!("cannot write to {}", dir.display()))?;
         }
     }
     Ok(Ended::Done)

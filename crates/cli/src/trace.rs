@@ -109,10 +109,20 @@ fn stat_text(s: &TraceStat) -> String {
         ],
         [
             "footprint".into(),
-            format!("{} ({} of writes go where was written before)", whole(s.footprint_bytes), maybe(s.rewrite_share, percent)),
+            format!(
+                "{} ({} of writes go where was written before)",
+                whole(s.footprint_bytes),
+                maybe(s.rewrite_share, percent)
+            ),
         ],
-        ["reaches to".into(), format!("{}; {} of starts at 4 KiB", bytes_text(s.highest_byte as f64), percent(s.aligned_share))],
-        ["devices, tasks".into(), format!("{}, {}", maybe(s.devices, output::grouped), maybe(s.tasks, output::grouped))],
+        [
+            "reaches to".into(),
+            format!("{}; {} of starts at 4 KiB", bytes_text(s.highest_byte as f64), percent(s.aligned_share)),
+        ],
+        [
+            "devices, tasks".into(),
+            format!("{}, {}", maybe(s.devices, output::grouped), maybe(s.tasks, output::grouped)),
+        ],
     ];
     if let Some(i) = &s.inter_arrival {
         rows.push([
