@@ -5,6 +5,8 @@ use dumbwaiter_devices::validate::{self, Check};
 use dumbwaiter_devices::{load, models};
 use dumbwaiter_report::{Align, table};
 
+use dumbwaiter_sim::validate::host_targets;
+
 use crate::args::Devices;
 use crate::{Ended, output};
 
@@ -61,7 +63,20 @@ fn validate_models(args: &Devices, name: &str) -> Result<Ended> {
     let mut text = String::new();
     for name in names {
         let model = load(&name)?;
-        let checks = validate::run(&model);
+        let mut checks = validate::run(&model);
+        for target in host_targets(&model) {
+            let value = target.measure(&model)?;
+            checks.push(Check {
+                measurement: target.measurement.clone(),
+                target: number(target.target),
+                unit: target.unit,
+                model: value,
+                tolerance: format!("±{:.1} %", target.tolerance * 100.0),
+                ok: target.met(value),
+                source: target.source,
+                grade: "F",
+            });
+        }
         text += &format!("{}: {}\n", model.name(), model.description());
         text += &check_table(&checks);
         text.push('\n');

@@ -15,7 +15,7 @@ use dumbwaiter_workloads::traces::{
     self, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, StatusHandle, Survey,
 };
 
-use crate::host::{self, Host};
+use crate::host::{self, Completion, Host};
 use crate::run::{Control, Mode, Parts, Run, Thread, Until};
 
 /// Why a scenario cannot be simulated.
@@ -66,6 +66,8 @@ impl From<traces::Error> for Error {
 pub struct Prepared<'a> {
     scenario: &'a Scenario,
     surveys: BTreeMap<String, Survey>,
+    /// How completions are found; interrupts unless set otherwise.
+    pub(crate) completion: Completion,
     /// Remarks on the traces, for people.
     pub notes: Vec<String>,
 }
@@ -99,7 +101,8 @@ fn survey_key(spec: &TraceSpec) -> String {
 impl<'a> Prepared<'a> {
     /// Reads what has to be known before the first run.
     pub fn new(scenario: &'a Scenario) -> Result<Prepared<'a>, Error> {
-        let mut prepared = Prepared { scenario, surveys: BTreeMap::new(), notes: Vec::new() };
+        let mut prepared =
+            Prepared { scenario, surveys: BTreeMap::new(), completion: Completion::Interrupt, notes: Vec::new() };
         host_profile(&scenario.host.profile)?;
         for (_, task) in scenario.tasks() {
             if let Work::Trace(spec) = &task.work {
@@ -191,7 +194,7 @@ impl<'a> Prepared<'a> {
             scheduler: choice.build(config.setup),
             tenants,
             device: model.build(seed ^ DEVICE_SEED),
-            host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link),
+            host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(self.completion),
             recorder,
             threads,
             until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
@@ -330,7 +333,7 @@ fn result(model: &DeviceModel, choice: &Choice, replicate: u32, seed: u64, outco
             submit: Nanos(spent.submit),
             scheduler: Nanos(spent.scheduler),
             irq: Nanos(spent.complete),
-            poll: Nanos::ZERO,
+            poll: Nanos(spent.poll),
         },
         scheduler_counters: BTreeMap::new(),
         device_counters: device_counters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),

@@ -38,6 +38,28 @@ pub struct Profile {
     pub cold: u64,
     /// Stretch of work whose SMT sibling works too, in percent.
     pub smt_percent: u64,
+    /// Period of the poll loop; on average half of it passes before a completion is seen.
+    pub poll_gap: u64,
+    /// Cache refill after a timer's sleep in hybrid polling.
+    pub cold_hybrid: u64,
+    /// Programming a timer, and its interrupt.
+    pub timer: u64,
+    /// Kernel submission polling: pick-up, issue, completion, and until the application sees the entry.
+    pub sqpoll: [u64; 4],
+}
+
+/// How completions are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Completion {
+    /// The device interrupts a CPU, which wakes the thread.
+    #[default]
+    Interrupt,
+    /// The thread's CPU looks until the completion is there.
+    Poll,
+    /// The thread sleeps for half of the usual time, then its CPU looks.
+    Hybrid,
+    /// Another CPU submits and looks for completions (io_uring SQPOLL with IOPOLL).
+    SqpollIopoll,
 }
 
 /// Linux 5.15, `preadv2` on ext4 with O_DIRECT, Xeon E3-1230 v5.
@@ -57,6 +79,10 @@ pub const R230_5_15: Profile = Profile {
     switch_in: 800,
     cold: 180,
     smt_percent: 125,
+    poll_gap: 100,
+    cold_hybrid: 480,
+    timer: 760,
+    sqpoll: [150, 800, 360, 100],
 };
 
 /// Linux 5.18, io_uring, the same machine.
@@ -76,6 +102,10 @@ pub const R230_5_18: Profile = Profile {
     switch_in: 1150,
     cold: 420,
     smt_percent: 125,
+    poll_gap: 100,
+    cold_hybrid: 480,
+    timer: 860,
+    sqpoll: [150, 800, 360, 100],
 };
 
 /// A host that costs nothing: for looking at a device and a scheduler alone.
@@ -95,6 +125,10 @@ pub const FREE: Profile = Profile {
     switch_in: 0,
     cold: 0,
     smt_percent: 100,
+    poll_gap: 0,
+    cold_hybrid: 0,
+    timer: 0,
+    sqpoll: [0; 4],
 };
 
 /// The profiles there are.
@@ -148,6 +182,8 @@ pub struct Spent {
     pub scheduler: u64,
     /// Interrupts and completion.
     pub complete: u64,
+    /// Looking for completions.
+    pub poll: u64,
 }
 
 /// The CPUs of a run. Work is booked in the order in which it is asked for.
@@ -155,6 +191,7 @@ pub struct Host {
     /// Segments.
     pub profile: Profile,
     cost: SchedulerCost,
+    completion: Completion,
     cpus: Vec<Cpu>,
     siblings: usize,
     lock_free_at: u64,
@@ -175,11 +212,18 @@ impl Host {
         Host {
             profile,
             cost,
+            completion: Completion::Interrupt,
             cpus: vec![Cpu::default(); cpus],
             siblings: if smt && cpus > 1 && cpus % 2 == 0 { cpus / 2 } else { 0 },
             lock_free_at: 0,
             spent: Spent::default(),
         }
+    }
+
+    /// The same host with another completion method. Polling is modelled for threads that each have a CPU and
+    /// submit one I/O at a time.
+    pub fn with_completion(self, completion: Completion) -> Host {
+        Host { completion, ..self }
     }
 
     /// Logical CPUs.
@@ -229,9 +273,13 @@ impl Host {
     /// One I/O by itself: answers when the application called and when the request reaches the block layer.
     pub fn submit(&mut self, cpu: usize, now: Nanos, op: Op, sectors: u32, think: bool) -> (Nanos, Nanos) {
         let before = if think { self.profile.u_out } else { 0 };
-        let path = self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2;
+        let path = match self.completion {
+            Completion::SqpollIopoll => self.profile.sqpoll[0] + self.profile.sqpoll[1],
+            _ => self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2,
+        };
         let begin = self.cpus[cpu].free_at.max(now.0);
-        let hooks = self.in_scheduler(begin + before + path, op, true);
+        let slept = matches!(self.completion, Completion::Interrupt | Completion::Hybrid);
+        let hooks = self.in_scheduler(begin + before + path, op, slept);
         let (start, end) = self.book(cpu, now, before + path + hooks);
         self.spent.submit += before + path;
         self.spent.scheduler += hooks;
@@ -240,7 +288,11 @@ impl Host {
 
     /// The thread goes to sleep after its submission.
     pub fn sleep(&mut self, cpu: usize, at: Nanos) {
-        let out = self.profile.switch_out;
+        let out = match self.completion {
+            Completion::Interrupt => self.profile.switch_out,
+            Completion::Hybrid => self.profile.switch_out + self.profile.timer,
+            Completion::Poll | Completion::SqpollIopoll => 0,
+        };
         if out > 0 {
             self.book(cpu, at, out);
             self.spent.submit += out;
@@ -285,8 +337,33 @@ impl Host {
 
     /// The device finished one I/O by itself: when does the application know?
     pub fn reply(&mut self, cpu: usize, done: Nanos, op: Op) -> Nanos {
+        if self.completion != Completion::Interrupt {
+            return self.found(cpu, done, op);
+        }
         self.interrupt(cpu, done, op);
         self.wake(cpu)
+    }
+
+    /// A poller finds the completion: when does the application know?
+    fn found(&mut self, cpu: usize, done: Nanos, op: Op) -> Nanos {
+        let p = &self.profile;
+        let work = match self.completion {
+            Completion::SqpollIopoll => p.sqpoll[2] + p.sqpoll[3],
+            Completion::Hybrid => p.cold_hybrid + p.cpl,
+            Completion::Poll | Completion::Interrupt => p.cpl,
+        };
+        let gap = p.poll_gap / 2;
+        let hook = self.hook(op, self.completion == Completion::Hybrid) * (100 - SUBMIT_PERCENT) / 100;
+        let from = self.cpus[cpu].free_at;
+        let (start, end) = self.book(cpu, done + Nanos(gap), work + hook);
+        let polled = start.saturating_sub(from);
+        // Hybrid polling slept through half of the wait.
+        let polled = if self.completion == Completion::Hybrid { polled / 2 } else { polled };
+        self.cpus[cpu].busy += polled;
+        self.spent.poll += polled;
+        self.spent.complete += work;
+        self.spent.scheduler += hook;
+        Nanos(end)
     }
 
     /// The thread is switched in and finds its completion: when does it know?

@@ -7,6 +7,7 @@ mod events;
 mod experiment;
 pub mod host;
 mod run;
+pub mod validate;
 
 pub use experiment::{Cell, Error, Prepared, default_nr_requests, host_profile};
 pub use run::{Control, Mode, Outcome, Parts, Run, Thread, Until};
