@@ -220,10 +220,96 @@ impl Ftl {
         d.free.push_back(victim);
         moved
     }
+}
 
-    /// Units that lie on the die.
-    #[cfg(test)]
-    pub(crate) fn valid_units(&self, die: u32) -> u32 {
-        self.dies[die as usize].blocks.iter().map(|b| b.valid).sum()
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn small() -> Shape {
+        Shape {
+            dies: 2,
+            units_per_page: 2,
+            units_per_program: 4,
+            units_per_block: 16,
+            blocks_per_die: 12,
+            logical_units: 250,
+            low: 2,
+            high: 3,
+            hard: 1,
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Write(u32, u32),
+        Unmap(u32),
+        Pad(u32),
+        Collect(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0..2u32, 0..250u32).prop_map(|(die, unit)| Step::Write(die, unit)),
+            1 => (0..250u32).prop_map(Step::Unmap),
+            1 => (0..2u32).prop_map(Step::Pad),
+            1 => (0..2u32).prop_map(Step::Collect),
+        ]
+    }
+
+    proptest! {
+        /// Every mapped unit lies in exactly one place, that place says so, and blocks count what is valid in them.
+        #[test]
+        fn map_and_blocks_agree(steps in prop::collection::vec(step(), 1..1500)) {
+            let shape = small();
+            let mut ftl = Ftl::new(shape, UNMAPPED);
+            let mut written = vec![false; 250];
+            for step in steps {
+                match step {
+                    Step::Write(die, unit) => {
+                        // A die of 192 units can not hold all 250: the other die takes what does not fit.
+                        let valid: u32 = ftl.dies[die as usize].blocks.iter().map(|b| b.valid).sum();
+                        let die = if valid >= 130 { 1 - die } else { die };
+                        while ftl.is_full(die) && ftl.free_blocks(die) < shape.low {
+                            ftl.collect(die);
+                        }
+                        let physical = ftl.append(die, unit);
+                        prop_assert_eq!(physical / shape.units_per_die(), die);
+                        written[unit as usize] = true;
+                    }
+                    Step::Unmap(unit) => {
+                        ftl.unmap(unit);
+                        written[unit as usize] = false;
+                    }
+                    Step::Pad(die) => ftl.pad(die),
+                    Step::Collect(die) => {
+                        if ftl.free_blocks(die) > 0 {
+                            let (before, free) = (ftl.clone(), ftl.free_blocks(die));
+                            let collected = ftl.collect(die);
+                            prop_assert!(collected.units <= shape.units_per_block);
+                            prop_assert!(ftl.free_blocks(die) + 1 >= free);
+                            for unit in 0..250 {
+                                prop_assert_eq!(ftl.lookup(unit) == UNMAPPED, before.lookup(unit) == UNMAPPED);
+                            }
+                        }
+                    }
+                }
+            }
+            let mut valid = vec![0; 24];
+            for unit in 0..250u32 {
+                let physical = ftl.lookup(unit);
+                prop_assert_eq!(physical != UNMAPPED, written[unit as usize]);
+                if physical != UNMAPPED {
+                    let block = (physical / 16) as usize;
+                    valid[block] += 1;
+                    prop_assert_eq!(ftl.dies[block / 12].blocks[block % 12].units[(physical % 16) as usize], unit);
+                }
+            }
+            for (block, valid) in valid.into_iter().enumerate() {
+                prop_assert_eq!(ftl.dies[block / 12].blocks[block % 12].valid, valid);
+            }
+        }
     }
 }
