@@ -149,6 +149,11 @@ impl Geometry {
         }
     }
 
+    /// The first sector of the track that holds `lba`.
+    pub(crate) fn track_start(&self, lba: u64) -> u64 {
+        lba - self.track(lba).sector
+    }
+
     /// The sector after the last one of the track that holds `lba`.
     pub(crate) fn track_end(&self, lba: u64) -> u64 {
         let at = self.track(lba);

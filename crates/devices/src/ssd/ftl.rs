@@ -100,6 +100,17 @@ pub(crate) struct Collected {
     pub(crate) units: u32,
 }
 
+/// What of a die does not follow from the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ledger {
+    pub(crate) open: u32,
+    pub(crate) offset: u32,
+    pub(crate) openings: u64,
+    pub(crate) free: VecDeque<u32>,
+    /// When each block was opened; 0 while free.
+    pub(crate) opened: Vec<u64>,
+}
+
 /// The map and the blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ftl {
@@ -121,6 +132,57 @@ impl Ftl {
         };
         let pieces = shape.logical_units.div_ceil(PIECE) as usize;
         Ftl { shape, initial, map: vec![Vec::new(); pieces], dies: vec![die; shape.dies as usize] }
+    }
+
+    pub(crate) fn ledger(&self, die: u32) -> Ledger {
+        let Die { blocks, free, open, offset, openings } = &self.dies[die as usize];
+        let opened = blocks.iter().map(|b| b.opened).collect();
+        Ledger { open: *open, offset: *offset, openings: *openings, free: free.clone(), opened }
+    }
+
+    /// From a map and what does not follow from it; nothing if they contradict each other.
+    pub(crate) fn restore(shape: Shape, map: &[u32], ledgers: Vec<Ledger>) -> Option<Ftl> {
+        let mut ftl = Ftl::new(shape, map.iter().copied().find(|p| *p >= UNMAPPED).unwrap_or(UNMAPPED));
+        for (die, ledger) in ftl.dies.iter_mut().zip(ledgers) {
+            let is_free = |block: u32| ledger.opened.get(block as usize).is_some_and(|opened| *opened == 0);
+            let mut seen = vec![false; ledger.opened.len()];
+            for &block in &ledger.free {
+                if !is_free(block) || std::mem::replace(&mut seen[block as usize], true) {
+                    return None;
+                }
+            }
+            let free = ledger.opened.iter().filter(|opened| **opened == 0).count();
+            let full = ledger.offset == shape.units_per_block;
+            if free != ledger.free.len() || ledger.offset > shape.units_per_block || (!full && is_free(ledger.open)) {
+                return None;
+            }
+            for (block, &opened) in die.blocks.iter_mut().zip(&ledger.opened) {
+                block.opened = opened;
+                if opened > 0 {
+                    // Nothing valid until the map says so.
+                    block.units.resize(shape.units_per_block as usize, UNMAPPED);
+                }
+            }
+            die.free = ledger.free;
+            (die.open, die.offset, die.openings) = (ledger.open, ledger.offset, ledger.openings);
+        }
+        for (unit, &physical) in (0u32..).zip(map) {
+            if physical < UNMAPPED {
+                let (die, rest) = (physical / shape.units_per_die(), physical % shape.units_per_die());
+                let die = ftl.dies.get_mut(die as usize)?;
+                let (block, offset) = (rest / shape.units_per_block, rest % shape.units_per_block);
+                if block == die.open && offset >= die.offset {
+                    return None;
+                }
+                let block = &mut die.blocks[block as usize];
+                // A free block has no units, and a place holds one unit.
+                let slot = block.units.get_mut(offset as usize).filter(|slot| **slot == UNMAPPED)?;
+                *slot = unit;
+                block.valid += 1;
+            }
+            ftl.set(unit, physical);
+        }
+        Some(ftl)
     }
 
     /// The physical unit, [`FRESH`] or [`UNMAPPED`].
