@@ -239,3 +239,65 @@ impl Dirty {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Params, load};
+
+    fn geometry() -> Geometry {
+        match load("hdd:st1000dm003").unwrap().params() {
+            Params::Hdd(p) => Geometry::new(p),
+            _ => unreachable!("a hard disk"),
+        }
+    }
+
+    fn lowest(dirty: &Dirty) -> Vec<(u64, u64)> {
+        let mut extents = Vec::new();
+        let mut slot = dirty.by_lba.at_or_after(0);
+        while slot != NONE {
+            extents.push((dirty.extent(slot).lba, dirty.extent(slot).end));
+            slot = dirty.by_lba.next(slot);
+        }
+        extents
+    }
+
+    proptest! {
+        /// Agrees with a set of sectors; extents are sorted, disjoint and merged; the nearest is what a search of all
+        /// finds.
+        #[test]
+        fn agrees_with_a_set_of_sectors(
+            steps in prop::collection::vec((any::<bool>(), 0u64..400, 1u64..40), 1..80), here in 0u32..1000
+        ) {
+            let geometry = geometry();
+            let (mut dirty, mut set) = (Dirty::new(), BTreeSet::new());
+            for (insert, lba, sectors) in steps {
+                // Spread over many cylinders, and neighbours in fours.
+                let wide = |lba: u64| lba / 4 * 4_000_000 + lba % 4;
+                let (lba, end) = (wide(lba), wide(lba) + sectors.min(6));
+                if insert {
+                    dirty.insert(lba, end, &geometry);
+                    set.extend(lba..end);
+                } else {
+                    dirty.remove(lba, end, &geometry);
+                    (lba..end).for_each(|sector| { set.remove(&sector); });
+                }
+                prop_assert_eq!(dirty.sectors(), set.len() as u64);
+                prop_assert_eq!(dirty.covers(lba, end), (lba..end).all(|sector| set.contains(&sector)));
+                prop_assert_eq!(dirty.is_empty(), set.is_empty());
+            }
+            let extents = lowest(&dirty);
+            prop_assert!(extents.windows(2).all(|w| w[0].1 < w[1].0));
+            let listed: BTreeSet<u64> = extents.iter().flat_map(|(lba, end)| *lba..*end).collect();
+            prop_assert_eq!(&listed, &set);
+            let cost = |place: Place| u64::from(place.cylinder.abs_diff(here)) * 3 + place.angle % 1000;
+            let best = dirty.nearest(here, 0, cost, |d| u64::from(d) * 3);
+            let all = dirty.nearest(here, u32::MAX, cost, |_| 0);
+            prop_assert_eq!(best, all);
+        }
+    }
+}

@@ -149,6 +149,11 @@ impl Geometry {
         }
     }
 
+    /// The first sector of the track that holds `lba`.
+    pub(crate) fn track_start(&self, lba: u64) -> u64 {
+        lba - self.track(lba).sector
+    }
+
     /// The sector after the last one of the track that holds `lba`.
     pub(crate) fn track_end(&self, lba: u64) -> u64 {
         let at = self.track(lba);
@@ -197,5 +202,70 @@ impl Geometry {
             at = next;
         }
         most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Params as Any, load};
+
+    fn geometry(name: &str) -> (Geometry, u64) {
+        match load(name).unwrap().params() {
+            Any::Hdd(p) => (Geometry::new(p), p.capacity_sectors),
+            _ => unreachable!("a hard disk"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_on_meets_the_next_sector(share in 0.0..0.999f64, sectors in 1u64..20_000) {
+            for name in ["hdd:st1000dm003", "hdd:hts541010a9e662"] {
+                let (g, capacity) = geometry(name);
+                let lba = (capacity as f64 * share) as u64;
+                let sectors = sectors.min(capacity - lba - 1);
+                let (from, to) = (g.track(lba), g.track(lba + sectors));
+                if sectors == 0 || from.zone != to.zone {
+                    continue;
+                }
+                // The angle after streaming is that of the next sector, but for the rounding of each track.
+                let ns = g.media(lba, sectors) + g.step(lba + sectors);
+                let after = (g.place(lba).angle + ns) % g.revolution;
+                let off = (after + g.revolution - g.place(lba + sectors).angle + 20) % g.revolution;
+                prop_assert!(off <= 40, "{} {} {}: {}", name, lba, sectors, off);
+            }
+        }
+
+        #[test]
+        fn passed_is_the_inverse_of_streaming(share in 0.0..0.99f64, ns in 0u64..200_000_000) {
+            let (g, capacity) = geometry("hdd:hts541010a9e662");
+            let lba = (capacity as f64 * share) as u64;
+            let span = |n: u64| if n == 0 { 0 } else { g.step(lba) + g.media(lba, n) };
+            let n = g.passed(lba, ns, 1_000_000);
+            prop_assert!(span(n) <= ns && span(n + 1) > ns, "{}: {} <= {} < {}", n, span(n), ns, span(n + 1));
+        }
+
+        #[test]
+        fn places_exist(share in 0.0..1.0f64) {
+            for name in ["hdd:st1000dm003", "hdd:hts541010a9e662"] {
+                let (g, capacity) = geometry(name);
+                let place = g.place(((capacity as f64 * share) as u64).min(capacity - 1));
+                prop_assert!(u64::from(place.cylinder) < g.cylinders_per_zone * g.zones.len() as u64);
+                prop_assert!(u64::from(place.head) < g.surfaces && place.angle < g.revolution);
+            }
+        }
+    }
+
+    #[test]
+    fn bands_go_out_and_back() {
+        let (g, _) = geometry("hdd:st1000dm003");
+        let spt = g.zones[0].sectors_per_track;
+        assert_eq!(g.place(0), Place { cylinder: 0, head: 0, angle: 0 });
+        assert_eq!((g.place(127 * spt).cylinder, g.place(127 * spt).head), (127, 0));
+        assert_eq!((g.place(128 * spt).cylinder, g.place(128 * spt).head), (127, 1));
+        assert_eq!((g.place(255 * spt).cylinder, g.place(255 * spt).head), (0, 1));
+        assert_eq!((g.place(256 * spt).cylinder, g.place(256 * spt).head), (128, 0));
     }
 }

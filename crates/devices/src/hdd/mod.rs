@@ -293,6 +293,7 @@ impl Hdd {
             return self.over_link(held, now, held.command.bytes());
         }
         let mut from = lba;
+        self.rebase(now, lba);
         if let Arm::Ahead { segment, since, from: front, committed, end: ahead_end, ending, .. } = self.arm {
             let start = self.buffer.get(segment).start;
             let soon = || now + Nanos(self.geometry.revolution) >= since + self.span(front, lba);
@@ -326,6 +327,22 @@ impl Hdd {
             from = from.max(buffered);
         }
         self.enqueue(held, now, false, from.min(end - 1));
+    }
+
+    /// Lets a read-ahead begin at the track of `lba`, if that has passed: streams are long, and times count from there.
+    fn rebase(&mut self, now: Nanos, lba: u64) {
+        if let Arm::Ahead { segment, since, from, end, .. } = self.arm
+            && (from..=end).contains(&lba)
+        {
+            let track = self.geometry.track_start(lba);
+            let passed = since + self.span(from, track);
+            if track > from && passed <= now {
+                self.buffer.extend(segment, track);
+                if let Arm::Ahead { since, from, .. } = &mut self.arm {
+                    (*since, *from) = (passed, track);
+                }
+            }
+        }
     }
 
     /// Time from when the sector before `from` had passed until the one before `end` has; 0 if it already had.

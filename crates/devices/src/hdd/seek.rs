@@ -135,3 +135,57 @@ impl Candidates {
         best
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Params as Any, load};
+
+    fn seek() -> Seek {
+        match load("hdd:st1000dm003").unwrap().params() {
+            Any::Hdd(p) => Seek::new(p),
+            _ => unreachable!("a hard disk"),
+        }
+    }
+
+    #[test]
+    fn curve_is_that_of_the_specification() {
+        let s = seek();
+        let at = |cylinder| Place { cylinder, head: 0, angle: 0 };
+        assert_eq!(s.time(at(5), at(5), true), 0);
+        assert_eq!(s.time(at(5), at(6), false), 800_000);
+        assert_eq!(s.time(at(0), at(100), false), 1_739_400 + 205_834);
+        assert_eq!(s.time(at(0), at(100), true), 2_739_400 + 205_834);
+        assert_eq!(s.time(at(0), Place { head: 1, ..at(0) }, false), 1_200_000);
+        // Full stroke, by the tangent.
+        assert!((s.curve(360_000) - 16.0e6).abs() < 2e3);
+        assert!((1..359_999).step_by(997).all(|d| s.curve(d + 1) > s.curve(d)));
+    }
+
+    proptest! {
+        /// What the vector search picks is, to its precision, what the exact times pick.
+        #[test]
+        fn nearest_is_nearest(
+            places in prop::collection::vec((0u32..360_000, 0u32..2, 0u64..8_333_333, any::<bool>()), 1..33),
+            here in 0u32..360_000, head in 0u32..2, phase in 0u64..8_333_333
+        ) {
+            let (s, turn) = (seek(), 8_333_333u64);
+            let from = Place { cylinder: here, head, angle: 0 };
+            let mut candidates = Candidates::new();
+            let cost = |&(cylinder, head, angle, write): &(u32, u32, u64, bool)| {
+                let arm = s.time(from, Place { cylinder, head, angle }, write);
+                arm + (angle + 10 * turn - (arm + phase) % turn) % turn
+            };
+            for &(cylinder, head, angle, write) in &places {
+                candidates.push(Place { cylinder, head, angle }, write, &s);
+            }
+            let picked = cost(&places[candidates.nearest(from, phase, turn, 32, &s)]);
+            let best = places.iter().map(cost).min().unwrap();
+            // A sector just reached or just missed is a matter of rounding.
+            let close = |place| { let c = cost(place); c.abs_diff(best) > turn - 100 };
+            prop_assert!(picked <= best + 100 || places.iter().any(close), "{} {}", picked, best);
+        }
+    }
+}

@@ -100,6 +100,17 @@ pub(crate) struct Collected {
     pub(crate) units: u32,
 }
 
+/// What of a die does not follow from the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ledger {
+    pub(crate) open: u32,
+    pub(crate) offset: u32,
+    pub(crate) openings: u64,
+    pub(crate) free: VecDeque<u32>,
+    /// When each block was opened; 0 while free.
+    pub(crate) opened: Vec<u64>,
+}
+
 /// The map and the blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ftl {
@@ -121,6 +132,57 @@ impl Ftl {
         };
         let pieces = shape.logical_units.div_ceil(PIECE) as usize;
         Ftl { shape, initial, map: vec![Vec::new(); pieces], dies: vec![die; shape.dies as usize] }
+    }
+
+    pub(crate) fn ledger(&self, die: u32) -> Ledger {
+        let Die { blocks, free, open, offset, openings } = &self.dies[die as usize];
+        let opened = blocks.iter().map(|b| b.opened).collect();
+        Ledger { open: *open, offset: *offset, openings: *openings, free: free.clone(), opened }
+    }
+
+    /// From a map and what does not follow from it; nothing if they contradict each other.
+    pub(crate) fn restore(shape: Shape, map: &[u32], ledgers: Vec<Ledger>) -> Option<Ftl> {
+        let mut ftl = Ftl::new(shape, map.iter().copied().find(|p| *p >= UNMAPPED).unwrap_or(UNMAPPED));
+        for (die, ledger) in ftl.dies.iter_mut().zip(ledgers) {
+            let is_free = |block: u32| ledger.opened.get(block as usize).is_some_and(|opened| *opened == 0);
+            let mut seen = vec![false; ledger.opened.len()];
+            for &block in &ledger.free {
+                if !is_free(block) || std::mem::replace(&mut seen[block as usize], true) {
+                    return None;
+                }
+            }
+            let free = ledger.opened.iter().filter(|opened| **opened == 0).count();
+            let full = ledger.offset == shape.units_per_block;
+            if free != ledger.free.len() || ledger.offset > shape.units_per_block || (!full && is_free(ledger.open)) {
+                return None;
+            }
+            for (block, &opened) in die.blocks.iter_mut().zip(&ledger.opened) {
+                block.opened = opened;
+                if opened > 0 {
+                    // Nothing valid until the map says so.
+                    block.units.resize(shape.units_per_block as usize, UNMAPPED);
+                }
+            }
+            die.free = ledger.free;
+            (die.open, die.offset, die.openings) = (ledger.open, ledger.offset, ledger.openings);
+        }
+        for (unit, &physical) in (0u32..).zip(map) {
+            if physical < UNMAPPED {
+                let (die, rest) = (physical / shape.units_per_die(), physical % shape.units_per_die());
+                let die = ftl.dies.get_mut(die as usize)?;
+                let (block, offset) = (rest / shape.units_per_block, rest % shape.units_per_block);
+                if block == die.open && offset >= die.offset {
+                    return None;
+                }
+                let block = &mut die.blocks[block as usize];
+                // A free block has no units, and a place holds one unit.
+                let slot = block.units.get_mut(offset as usize).filter(|slot| **slot == UNMAPPED)?;
+                *slot = unit;
+                block.valid += 1;
+            }
+            ftl.set(unit, physical);
+        }
+        Some(ftl)
     }
 
     /// The physical unit, [`FRESH`] or [`UNMAPPED`].
@@ -220,10 +282,96 @@ impl Ftl {
         d.free.push_back(victim);
         moved
     }
+}
 
-    /// Units that lie on the die.
-    #[cfg(test)]
-    pub(crate) fn valid_units(&self, die: u32) -> u32 {
-        self.dies[die as usize].blocks.iter().map(|b| b.valid).sum()
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn small() -> Shape {
+        Shape {
+            dies: 2,
+            units_per_page: 2,
+            units_per_program: 4,
+            units_per_block: 16,
+            blocks_per_die: 12,
+            logical_units: 250,
+            low: 2,
+            high: 3,
+            hard: 1,
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Write(u32, u32),
+        Unmap(u32),
+        Pad(u32),
+        Collect(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0..2u32, 0..250u32).prop_map(|(die, unit)| Step::Write(die, unit)),
+            1 => (0..250u32).prop_map(Step::Unmap),
+            1 => (0..2u32).prop_map(Step::Pad),
+            1 => (0..2u32).prop_map(Step::Collect),
+        ]
+    }
+
+    proptest! {
+        /// Every mapped unit lies in exactly one place, that place says so, and blocks count what is valid in them.
+        #[test]
+        fn map_and_blocks_agree(steps in prop::collection::vec(step(), 1..1500)) {
+            let shape = small();
+            let mut ftl = Ftl::new(shape, UNMAPPED);
+            let mut written = vec![false; 250];
+            for step in steps {
+                match step {
+                    Step::Write(die, unit) => {
+                        // A die of 192 units can not hold all 250: the other die takes what does not fit.
+                        let valid: u32 = ftl.dies[die as usize].blocks.iter().map(|b| b.valid).sum();
+                        let die = if valid >= 130 { 1 - die } else { die };
+                        while ftl.is_full(die) && ftl.free_blocks(die) < shape.low {
+                            ftl.collect(die);
+                        }
+                        let physical = ftl.append(die, unit);
+                        prop_assert_eq!(physical / shape.units_per_die(), die);
+                        written[unit as usize] = true;
+                    }
+                    Step::Unmap(unit) => {
+                        ftl.unmap(unit);
+                        written[unit as usize] = false;
+                    }
+                    Step::Pad(die) => ftl.pad(die),
+                    Step::Collect(die) => {
+                        if ftl.free_blocks(die) > 0 {
+                            let (before, free) = (ftl.clone(), ftl.free_blocks(die));
+                            let collected = ftl.collect(die);
+                            prop_assert!(collected.units <= shape.units_per_block);
+                            prop_assert!(ftl.free_blocks(die) + 1 >= free);
+                            for unit in 0..250 {
+                                prop_assert_eq!(ftl.lookup(unit) == UNMAPPED, before.lookup(unit) == UNMAPPED);
+                            }
+                        }
+                    }
+                }
+            }
+            let mut valid = vec![0; 24];
+            for unit in 0..250u32 {
+                let physical = ftl.lookup(unit);
+                prop_assert_eq!(physical != UNMAPPED, written[unit as usize]);
+                if physical != UNMAPPED {
+                    let block = (physical / 16) as usize;
+                    valid[block] += 1;
+                    prop_assert_eq!(ftl.dies[block / 12].blocks[block % 12].units[(physical % 16) as usize], unit);
+                }
+            }
+            for (block, valid) in valid.into_iter().enumerate() {
+                prop_assert_eq!(ftl.dies[block / 12].blocks[block % 12].valid, valid);
+            }
+        }
     }
 }

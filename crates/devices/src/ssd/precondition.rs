@@ -20,31 +20,43 @@ type Kept = BTreeMap<String, Arc<Ftl>>;
 
 static STATES: Mutex<Kept> = Mutex::new(BTreeMap::new());
 
+fn key(params: &Params) -> String {
+    format!("{} {:?}", params.state, Shape::new(params))
+}
+
 /// The flash as `params.state` says.
 pub(crate) fn state(params: &Params) -> Ftl {
+    let key = key(params);
+    // Held while a state is made, so that parallel replicates make it once.
+    let mut states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(kept) = states.get(&key) {
+        return Ftl::clone(kept);
+    }
     let shape = Shape::new(params);
     match params.state.as_str() {
         "empty" => return Ftl::new(shape, UNMAPPED),
         "fresh" => return Ftl::new(shape, FRESH),
         _ => {}
     }
-    let steady = params.state == "steady";
-    let key = format!("{steady} {shape:?}");
-    // Held while a state is made, so that parallel replicates make it once.
-    let mut states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(kept) = states.get(&key) {
-        return Ftl::clone(kept);
-    }
     let mut ftl = Ftl::new(shape, UNMAPPED);
     fill(&mut ftl);
-    if steady {
+    if params.state == "steady" {
         overwrite_until_steady(&mut ftl);
     }
-    while states.len() >= KEPT {
+    insert(&mut states, key, ftl.clone());
+    ftl
+}
+
+/// Devices of these parameters start with this flash from now on.
+pub(crate) fn keep(params: &Params, ftl: Ftl) {
+    insert(&mut STATES.lock().unwrap_or_else(PoisonError::into_inner), key(params), ftl);
+}
+
+fn insert(states: &mut Kept, key: String, ftl: Ftl) {
+    if !states.contains_key(&key) && states.len() >= KEPT {
         states.pop_first();
     }
-    states.insert(key, Arc::new(ftl.clone()));
-    ftl
+    states.insert(key, Arc::new(ftl));
 }
 
 /// Writes every unit once, in order, program unit by program unit over the dies.

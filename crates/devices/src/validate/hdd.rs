@@ -49,7 +49,7 @@ pub(super) fn targets(name: &str) -> Vec<Target> {
                 "IOPS",
                 Near(94.0, 0.10),
                 ("measured sibling", "D"),
-                { |m| measure(m, &Job::reads_4k(32, capacity(m), COMMANDS)).iops },
+                |m| measure(m, &Job::reads_4k(32, capacity(m), COMMANDS)).iops,
             ));
             targets.extend([10u32, 30, 100].into_iter().map(|n| {
                 let wanted = Near(28.0 + 9.4 * f64::from(n), 0.30);
@@ -163,11 +163,11 @@ fn gain() -> Target {
 
 const READERS: u64 = 10;
 
-/// First sector of the n-th 128 KiB read of a reader's 2 GB file. The files begin where the disk gives 174 MB/s, as the
-/// reference's did, with gaps of all sizes between them: equal ones would lock to the rotation.
+/// First sector of the n-th 128 KiB read of a reader's file. The files lie about the place where the disk gives the
+/// 174 MB/s of the reference, unequal gaps between them: equal ones would lock to the rotation.
 fn reader_sector(model: &DeviceModel, reader: u64, n: u64) -> u64 {
-    let gap = Stage::new(1, 8).bits(reader) % 200_000;
-    capacity(model) / 5 * 2 + reader * 4_000_000 + gap + n * u64::from(READ_128K)
+    let gap = Stage::new(1, 8).bits(reader) % 4_000_000;
+    capacity(model) / 3 + reader * 30_000_000 + gap + n * u64::from(READ_128K)
 }
 
 /// Ten synchronous sequential readers at once, first come first served. The reference gives the rates as approximate,
