@@ -139,7 +139,7 @@ impl LineParser for Table {
         let mut rest = Some(line);
         let (mut offset, mut bytes) = (0u64, u64::from(self.assumed));
         let mut gap = 0;
-        let mut host: &[u8] = &[];
+        let (mut device, mut host) = (None, None);
         let mut at = 0;
         while at < self.columns.list.len() {
             let column = self.columns.list[at];
@@ -176,17 +176,9 @@ impl LineParser for Table {
                     Some(n) => bytes = n,
                     None => return Fault::field(line, text, "a size (a whole number)"),
                 },
-                Column::Device => match (number::unsigned32(text), host.is_empty()) {
-                    _ if text.is_empty() => return Fault::field(line, text, "a device"),
-                    (Some(n), true) if n < NAMED => record.device = n,
-                    (_, true) => record.device = self.devices.number(text),
-                    // Host and device stand side by side in every format with both: one slice names both.
-                    (_, false) => record.device = self.devices.number(between(line, host, text)),
-                },
-                Column::Host => {
-                    host = text;
-                    record.device = self.devices.number(text);
-                }
+                Column::Device | Column::Host if text.is_empty() => return Fault::field(line, text, "a device"),
+                Column::Device => device = Some(text),
+                Column::Host => host = Some(text),
                 Column::Major => match number::unsigned32(text) {
                     Some(n) if n < 1 << 12 => record.device |= n << 20,
                     _ => return Fault::field(line, text, "a major device number"),
@@ -215,6 +207,15 @@ impl LineParser for Table {
                 },
             }
         }
+        record.device |= match (device, host) {
+            (None, None) => 0,
+            (Some(name), None) | (None, Some(name)) => match number::unsigned32(name) {
+                Some(n) if n < NAMED => n,
+                _ => self.devices.number(name),
+            },
+            // The two stand side by side in every format with both, so that one slice names both.
+            (Some(device), Some(host)) => self.devices.number(between(line, device, host)),
+        };
         if !self.extra {
             while let Some(text) = field(&mut rest, self.delimiter) {
                 if !text.is_empty() {
@@ -248,12 +249,11 @@ impl LineParser for Table {
     }
 }
 
-/// From the start of `first` to the end of `last`, both slices of `line`; only `last` where they stand otherwise.
-fn between<'a>(line: &'a [u8], first: &[u8], last: &'a [u8]) -> &'a [u8] {
-    let base = line.as_ptr() as usize;
-    let from = (first.as_ptr() as usize).wrapping_sub(base);
-    let to = (last.as_ptr() as usize).wrapping_sub(base) + last.len();
-    line.get(from..to).unwrap_or(last)
+/// The part of `line` from one of its fields to the other.
+fn between<'a>(line: &'a [u8], one: &[u8], other: &[u8]) -> &'a [u8] {
+    let at = |field: &[u8]| (field.as_ptr() as usize).wrapping_sub(line.as_ptr() as usize);
+    let (from, to) = (at(one).min(at(other)), (at(one) + one.len()).max(at(other) + other.len()));
+    line.get(from..to).unwrap_or(line)
 }
 
 fn length(text: &[u8], unit: u64) -> Option<u64> {
