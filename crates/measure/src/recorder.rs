@@ -194,12 +194,12 @@ impl Recorder {
         self.finished
     }
 
-    /// Data moved so far by requests that count, and the 99th percentile of their latency in us (NaN
-    /// without any): for a progress line.
+    /// Bytes moved so far by requests that count, and the 99th percentile of the latency of reads in us,
+    /// or of writes where there are no reads (NaN without either): for a progress line.
     pub fn so_far(&self) -> (u64, f64) {
         let bytes = self.read.bytes + self.write.bytes;
-        let slower = if self.read.moments.count > 0 { &self.read } else { &self.write };
-        (bytes, slower.histogram.percentile_us(0.99))
+        let waited_for = if self.read.moments.count > 0 { &self.read } else { &self.write };
+        (bytes, waited_for.histogram.percentile_us(0.99))
     }
 
     /// Ends the run at `end`, or at the last thing that happened if that was later.

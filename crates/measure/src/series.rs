@@ -320,16 +320,22 @@ impl Timeline {
         Depths { scheduler: self.scheduler.shares(), device: self.device.shares() }
     }
 
-    /// The nested table; `cumulative` gives the percentiles of the whole run, in us.
+    /// The nested table; `cumulative` gives the percentiles of the whole run, in us, 1.0 the exact maximum.
     pub(crate) fn nested(&self, cumulative: impl Fn(f64) -> f64) -> Nested {
+        let max = cumulative(1.0);
+        // A bucket may reach beyond the longest latency in it.
+        let at = |over: &Coarse, quantile: f64| match over.percentile_us(quantile) {
+            us if us > max => max,
+            us => us,
+        };
         let rows = NESTED.iter().zip(&self.nested).map(|((name, quantile), over)| NestedRow {
             percentile: (*name).to_string(),
             cumulative: cumulative(*quantile),
-            best: over.percentile_us(0.0),
-            p50: over.percentile_us(0.5),
-            p90: over.percentile_us(0.9),
-            p99: over.percentile_us(0.99),
-            worst: over.percentile_us(1.0),
+            best: at(over, 0.0),
+            p50: at(over, 0.5),
+            p90: at(over, 0.9),
+            p99: at(over, 0.99),
+            worst: at(over, 1.0),
         });
         let intervals = self.nested[NESTED_P99].len();
         Nested { interval_s: self.interval.as_secs_f64(), intervals, rows: rows.collect() }
@@ -382,7 +388,8 @@ mod tests {
         assert!(s.times.len() <= SLOTS_MAX);
         assert_eq!(t.bytes.iter().sum::<u64>(), 4608);
         assert!(s.tenants[1].mb_per_s[0] > 0.0 && s.tenants[0].mb_per_s[s.times.len() - 1] > 0.0);
-        assert_eq!(t.nested(|_| 0.0).intervals, 2);
+        assert_eq!(t.nested(|_| 7.0).intervals, 2);
+        assert_eq!(t.nested(|_| 7.0).rows[4].worst, 7.0);
         t.record(Nanos::MAX, TenantId(0), 1, 1);
         t.finish(Nanos::MAX);
     }

@@ -47,20 +47,35 @@ pub enum Error {
 /// the disk, so that a failure leaves nothing half-written and an older file as it was.
 pub fn write_atomically(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), Error> {
     let failed = |source| Error::Write { path: path.to_path_buf(), source };
-    let name = path.file_name().ok_or_else(|| failed(io::Error::from(io::ErrorKind::IsADirectory)))?;
-    if path.is_dir() {
-        return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
+    // Through a symbolic link to the file it names.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    match fs::metadata(&target) {
+        Ok(found) if found.is_dir() => return Err(failed(io::Error::from(io::ErrorKind::IsADirectory))),
+        // A pipe or a device is written as it is: renaming a file over it would destroy it.
+        Ok(found) if !found.is_file() => {
+            return File::options()
+                .write(true)
+                .open(&target)
+                .and_then(|file| {
+                    let mut out = BufWriter::new(file);
+                    fill(&mut out)?;
+                    out.flush()
+                })
+                .map_err(failed);
+        }
+        _ => {}
     }
+    let name = target.file_name().ok_or_else(|| failed(io::Error::from(io::ErrorKind::IsADirectory)))?;
     let mut beside = std::ffi::OsString::from(".");
     beside.push(name);
     beside.push(format!(".{}.part", std::process::id()));
-    let beside = path.with_file_name(beside);
+    let beside = target.with_file_name(beside);
     let written = File::create(&beside).and_then(|file| {
         let mut out = BufWriter::new(file);
         fill(&mut out)?;
         out.flush()?;
         out.get_ref().sync_data()?;
-        fs::rename(&beside, path)
+        fs::rename(&beside, &target)
     });
     written.map_err(|source| {
         // Best effort: the first error is the one to tell.
@@ -86,6 +101,22 @@ mod tests {
         assert!(message.contains("r.json") && message.contains("storage"), "{message}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn devices_and_links_stay_what_they_are() {
+        use std::os::unix::fs::FileTypeExt;
+        let full = Path::new("/dev/full");
+        assert!(write_atomically(full, |out| out.write_all(b"x")).unwrap_err().to_string().contains("/dev/full"));
+        assert!(fs::metadata(full).unwrap().file_type().is_char_device());
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_atomically(&link, |out| out.write_all(b"new")).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
     }
 
     #[test]

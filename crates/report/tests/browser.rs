@@ -9,10 +9,10 @@ use std::process::Command;
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-fn document() -> Document {
+fn document(schedulers: usize, replicates: u32) -> Document {
     let scenario = serde_json::json!({"name": "shared-disk", "duration_s": 20, "seed": 42});
     let versions = [("dumbwaiter".to_string(), "0.1.0".to_string())].into();
-    Document::new("A shared disk", scenario, versions, sample::runs(5, 3), Goal::default())
+    Document::new("A shared disk", scenario, versions, sample::runs(schedulers, replicates), Goal::default())
 }
 
 /// What the browser prints: the page after its scripts ran, and its log.
@@ -40,13 +40,15 @@ fn the_report_opens_without_a_console_error() {
     };
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("report.html");
-    write_html(&document(), &page).unwrap();
-    let (dom, log) = open(browser, &page, &["--dump-dom"]);
-    let console: Vec<&str> = log.lines().filter(|l| l.contains("CONSOLE")).collect();
-    assert!(console.is_empty(), "{}", console.join("\n"));
-    let plots = dom.matches("<figcaption>").count();
-    assert_eq!(plots, 22, "eleven on each of two devices");
-    // Set once all are drawn.
-    assert!(dom.contains(&format!("data-plots=\"{plots}\"")), "not all plots were drawn");
-    assert_eq!(dom.matches("class=\"plot-container plotly\"").count(), plots, "a plot is empty");
+    // Five schedulers, one alone, nothing at all; eleven plots on each of two devices.
+    for (document, plots) in [(document(5, 3), 22), (document(1, 1), 22), (document(0, 0), 0)] {
+        write_html(&document, &page).unwrap();
+        let (dom, log) = open(browser, &page, &["--dump-dom"]);
+        let console: Vec<&str> = log.lines().filter(|l| l.contains("CONSOLE")).collect();
+        assert!(console.is_empty(), "{}", console.join("\n"));
+        assert_eq!(dom.matches("<figcaption>").count(), plots);
+        // Set once all are drawn.
+        assert!(dom.contains(&format!("data-plots=\"{plots}\"")), "not all plots were drawn");
+        assert_eq!(dom.matches("class=\"plot-container plotly\"").count(), plots, "a plot is empty");
+    }
 }

@@ -92,7 +92,7 @@ pub fn html(document: &Document) -> String {
                 conditions => Shown::from(Serde(conditions(document))),
                 notes => Shown::from(Serde(&document.notes)),
                 sections => Shown::from(Serde(&sections)),
-                scenario => serde_json::to_string_pretty(&document.scenario).unwrap_or_default(),
+                scenario => scenario_text(document),
                 style => Shown::from_safe_string(include_str!("../../templates/report.css").to_string()),
                 script => Shown::from_safe_string(include_str!("../../templates/report.js").to_string()),
                 plotly => Shown::from_safe_string(plotly_script()),
@@ -119,6 +119,14 @@ fn plotly_script() -> String {
 /// JSON that cannot end the script element it stands in.
 fn in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
+}
+
+/// The scenario as it was written, if it is text, else as JSON.
+fn scenario_text(document: &Document) -> String {
+    match &document.scenario {
+        serde_json::Value::String(text) => text.clone(),
+        other => format!("{other:#}"),
+    }
 }
 
 /// What the runs were made under: name and value.
