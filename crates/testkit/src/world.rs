@@ -234,6 +234,12 @@ impl World {
         self
     }
 
+    /// The device takes all offers again.
+    pub fn accept(&mut self) -> &mut World {
+        self.answers.clear();
+        self
+    }
+
     /// The CPU that submits from now on.
     pub fn cpu(&mut self, cpu: u16) -> &mut World {
         self.like.cpu = cpu;
