@@ -101,7 +101,7 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(120))]
+    #![proptest_config(cases(250))]
 
     /// Conservation, drain, depths, merge correctness and the contract, for every scheduler.
     #[test]

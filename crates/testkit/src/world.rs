@@ -10,7 +10,7 @@ use dumbwaiter_block::{
 use crate::notation;
 
 /// Steps after which a run that does not end is given up.
-const PATIENCE: usize = 1_000_000;
+const PATIENCE: usize = 50_000;
 /// Where [`World::fill`] reads.
 const FILL_SECTOR: u64 = 1 << 40;
 

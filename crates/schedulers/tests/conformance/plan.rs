@@ -109,7 +109,7 @@ fn io() -> impl Strategy<Value = Io> {
     ];
     // Few places, so that requests touch and overlap; a few long ones, which are split.
     let sectors = prop_oneof![12 => Just(8u32), 3 => 1u32..24, 1 => 24u32..300];
-    (op, 0u64..120, sectors, flags(), ioprio(), 0u32..4, 0u16..4, 0u16..2).prop_map(
+    (op, 0u64..48, sectors, flags(), ioprio(), 0u32..4, 0u16..4, 0u16..2).prop_map(
         |(op, place, sectors, flags, ioprio, task, cpu, stream)| Io {
             op,
             flags: if op == Op::Read { flags.without(Flags::FUA.with(Flags::PREFLUSH)) } else { flags },
