@@ -1,6 +1,6 @@
 //! `c-look`: circular look. Requests are served upwards from the end of the last one dispatched; when nothing lies
 //! above, service starts again at the lowest. A classical baseline: every request is reached within one sweep plus
-//! what arrives ahead of it meanwhile.
+//! what arrives ahead of it meanwhile; of requests that overlap, one a sweep.
 
 use dumbwaiter_block::{Context, Next, Place, RequestId, Scheduler};
 

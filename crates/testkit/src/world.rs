@@ -10,7 +10,7 @@ use dumbwaiter_block::{
 use crate::notation;
 
 /// Steps after which a run that does not end is given up.
-const PATIENCE: usize = 1_000_000;
+const PATIENCE: usize = 50_000;
 /// Where [`World::fill`] reads.
 const FILL_SECTOR: u64 = 1 << 40;
 
@@ -231,6 +231,12 @@ impl World {
     /// How the device answers the next offers: `y` takes, `n` refuses. Afterwards it takes all.
     pub fn answers(&mut self, pattern: &str) -> &mut World {
         self.answers.extend(pattern.chars().map(|c| c != 'n'));
+        self
+    }
+
+    /// The device takes all offers again.
+    pub fn accept(&mut self) -> &mut World {
+        self.answers.clear();
         self
     }
 

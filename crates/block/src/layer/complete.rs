@@ -12,8 +12,11 @@ impl BlockLayer {
         debug_assert_eq!(self.requests[id].state, State::Issued, "request {} completed twice", id.0);
         let hw = self.hw_of(id);
         self.ledger.finished += 1;
-        self.release_driver_tag(id);
-        if self.flush.request == Some(id) {
+        if !self.traits.direct {
+            self.release_driver_tag(id);
+        }
+        let flushed = self.flush.request == Some(id);
+        if flushed {
             self.flush.request = None;
             self.requests.remove(id);
             self.flush_done(now, failed, out);
@@ -33,7 +36,14 @@ impl BlockLayer {
             self.hw[hw].restart = false;
             self.run(hw);
         }
-        self.admit_waiting(now, hw);
+        if flushed && self.traits.direct {
+            // It may have freed driver tags of any hardware queue.
+            for hw in 0..self.hw.len() {
+                self.admit_waiting(now, hw);
+            }
+        } else {
+            self.admit_waiting(now, hw);
+        }
     }
 
     /// Appends I/Os that need nothing from the device (a flush where nothing is volatile).
@@ -43,8 +53,9 @@ impl BlockLayer {
         }
     }
 
-    /// Gives the scheduler tag back.
+    /// Gives back the tags that it still has.
     pub(super) fn release(&mut self, id: RequestId) {
+        self.release_driver_tag(id);
         let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);
         if tag != NO_TAG {
             let pool = self.pool_of(id);

@@ -95,7 +95,11 @@ impl BlockLayer {
         self.rerun_at = Some(self.rerun_at.map_or(at, |t| t.min(at)));
     }
 
+    /// Under `none` a request took its driver tag on the way in, and a flush borrows that of one who waits for it.
     fn own_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
+        if self.traits.direct {
+            return true;
+        }
         let held = &mut self.held[id.index()].driver_tag;
         *held = *held || self.hw[hw].take_tag();
         *held

@@ -154,8 +154,6 @@ impl BlockLayer {
         let sequence = self.requests[id].sequence;
         if sequence.has(Sequence::PRE) {
             self.requests[id].state = State::Held;
-            // The flush needs a driver tag itself: whoever waits for it must not hold the last one.
-            self.release_driver_tag(id);
             self.flush.pending.push_back((now, id));
             self.start_flush(now);
             return;

@@ -1,0 +1,140 @@
+//! What must hold of a world during and after a run.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Io, Op, RequestId, State};
+use dumbwaiter_testkit::World;
+
+use crate::plan::Plan;
+
+/// No more in the device and in the scheduler than there may be, and nothing above the device's limits.
+pub(crate) fn depths(world: &World) {
+    let config = world.config();
+    let setup = &config.setup;
+    let per_queue = (setup.device_depth / u32::from(setup.hw_queues)).max(1) as usize;
+    for hw in 0..setup.hw_queues {
+        let held = world.in_device().filter(|i| i.hw_queue == hw).count();
+        assert!(held <= per_queue, "{held} requests in hardware queue {hw} of depth {per_queue}");
+    }
+    let traits = world.layer().scheduler().traits();
+    if !traits.direct {
+        let requests = world.layer().requests();
+        let tagged = (0..requests.capacity() as u32)
+            .map(|i| &requests[RequestId(i)])
+            .filter(|r| r.io.op != Op::Flush)
+            .filter(|r| matches!(r.state, State::Plugged | State::Queued | State::Dispatched | State::Issued))
+            .count() as u32;
+        let pools = if traits.single_queue { 2 } else { 1 };
+        assert!(tagged <= pools * setup.nr_requests, "{tagged} requests hold {} slots", setup.nr_requests);
+    }
+    for issue in world.in_device() {
+        let limits = &config.limits;
+        assert!(issue.sectors <= limits.sectors(issue.io.op), "{issue:?} is longer than the device takes");
+        let chunk = u64::from(limits.chunk_sectors);
+        if chunk > 0 && issue.io.op.carries_data() {
+            assert!(issue.sector % chunk + u64::from(issue.sectors) <= chunk, "{issue:?} crosses a chunk");
+        }
+    }
+}
+
+/// Which requests may hold which I/Os: all of a kind.
+type Kind = (Op, u16, u32, u16);
+
+fn kind(io: &Io) -> Kind {
+    (io.op, io.ioprio.0, io.tenant.0, io.stream)
+}
+
+/// How often each sector is covered, as steps.
+#[derive(Default)]
+struct Cover(BTreeMap<(Kind, u64), i64>);
+
+impl Cover {
+    fn add(&mut self, kind: Kind, sector: u64, sectors: u32, times: i64) {
+        *self.0.entry((kind, sector)).or_default() += times;
+        *self.0.entry((kind, sector + u64::from(sectors))).or_default() -= times;
+    }
+}
+
+/// After the end: every I/O finished once, and the device did exactly what was asked for.
+pub(crate) fn conservation(world: &World, plan: &Plan) -> Result<(), String> {
+    if let Some(why) = world.layer().ledger().imbalance() {
+        return Err(why);
+    }
+    if !world.layer().requests().is_empty() || world.in_device().len() > 0 {
+        return Err("requests are left".into());
+    }
+    let all: Vec<&Io> = plan.submitted().collect();
+    let mut finished = vec![0u32; all.len()];
+    let by_device = world.all_done().iter().flat_map(|d| &d.ios);
+    for f in by_device.chain(world.done_without_device()) {
+        let i = f.io.cookie as usize;
+        finished[i] += 1;
+        let asked = Io { cookie: f.io.cookie, ..*all[i] };
+        // Flags change on the way (FUA becomes a flush), nothing else may.
+        if (Io { flags: asked.flags, ..f.io }) != asked {
+            return Err(format!("asked for {asked:?}, finished {:?}", f.io));
+        }
+    }
+    if let Some(i) = finished.iter().position(|n| *n != 1) {
+        return Err(format!("I/O {i} {:?} finished {} times", all[i], finished[i]));
+    }
+    coverage(world, &all)?;
+    ranges(world)
+}
+
+/// Sector by sector and kind by kind, the device was given what was asked for: no more, no less, nothing mixed. Discards
+/// of several ranges do not say their ranges: there the sum must do.
+fn coverage(world: &World, all: &[&Io]) -> Result<(), String> {
+    let many = world.config().limits.max_discard_segments > 1;
+    let mut cover = Cover::default();
+    let mut discarded = 0i64;
+    let mut add = |io: &Io, sector: u64, sectors: u32, times: i64| {
+        if many && io.op == Op::Discard {
+            discarded += times * i64::from(sectors);
+        } else if io.op != Op::Flush {
+            cover.add(kind(io), sector, sectors, times);
+        }
+    };
+    for io in all {
+        add(io, io.sector, io.sectors, 1);
+    }
+    for done in world.all_done() {
+        add(&done.issue.io, done.issue.sector, done.issue.sectors, -1);
+    }
+    if discarded != 0 {
+        return Err(format!("{discarded} sectors were not discarded"));
+    }
+    match cover.0.iter().find(|(_, steps)| **steps != 0) {
+        Some(((kind, sector), steps)) => Err(format!("{kind:?}: coverage is off by {steps} from sector {sector} on")),
+        None => Ok(()),
+    }
+}
+
+/// Request by request, where neither splitting nor a flush sequence parts an I/O from its request: its I/Os, in ascending
+/// order, are exactly its sectors.
+fn ranges(world: &World) -> Result<(), String> {
+    let many = world.config().limits.max_discard_segments > 1;
+    for done in world.all_done() {
+        let issue = &done.issue;
+        let whole = |io: &Io| world.config().limits.fitting(io) == io.sectors;
+        if issue.io.op == Op::Flush || (many && issue.io.op == Op::Discard) || !done.ios.iter().all(|f| whole(&f.io)) {
+            continue;
+        }
+        let mut ios: Vec<&Io> = done.ios.iter().map(|f| &f.io).collect();
+        ios.sort_by_key(|io| io.sector);
+        if ios.is_empty() || ios.iter().map(|io| io.sectors).sum::<u32>() < issue.sectors {
+            continue; // a piece of a longer I/O is in it, or its flush is still to come
+        }
+        let mut at = issue.sector;
+        for io in &ios {
+            if io.sector != at || kind(io) != kind(&issue.io) {
+                return Err(format!("{issue:?} holds {io:?} where sector {at} should follow"));
+            }
+            at += u64::from(io.sectors);
+        }
+        if at != issue.sector + u64::from(issue.sectors) {
+            return Err(format!("{issue:?} ends at {at} by its I/Os"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! A scheduler around a scheduler: it checks the contract from both sides, and now and then goes on with a copy.
+
+use std::collections::BTreeSet;
+
+use dumbwaiter_block::{
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Traits, Tunable,
+};
+
+#[derive(Clone)]
+pub(crate) struct Checked {
+    inner: Box<dyn Scheduler>,
+    setup: Setup,
+    queued: BTreeSet<RequestId>,
+    /// Let go of and not completed.
+    gone: BTreeSet<RequestId>,
+    calls: u32,
+}
+
+impl Checked {
+    pub(crate) fn new(inner: Box<dyn Scheduler>, setup: Setup) -> Checked {
+        Checked { inner, setup, queued: BTreeSet::new(), gone: BTreeSet::new(), calls: 0 }
+    }
+
+    /// Something is queued for this hardware queue if and only if the scheduler says so.
+    fn check_work(&self, hw_queue: usize, ctx: &Context<'_>) {
+        let per_queue = self.inner.traits().per_queue;
+        let mine = |id: &RequestId| !per_queue || self.setup.hw_queue_of(ctx.requests[*id].io.cpu) == hw_queue;
+        assert_eq!(self.inner.has_work(hw_queue), self.queued.iter().any(mine), "has_work({hw_queue})");
+    }
+}
+
+impl Scheduler for Checked {
+    fn traits(&self) -> Traits {
+        self.inner.traits()
+    }
+
+    fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
+        assert!(self.queued.insert(id), "request {} inserted twice", id.0);
+        self.gone.remove(&id);
+        self.inner.insert(id, place, ctx);
+        self.check_work(self.setup.hw_queue_of(ctx.requests[id].io.cpu), ctx);
+    }
+
+    fn has_work(&self, hw_queue: usize) -> bool {
+        self.inner.has_work(hw_queue)
+    }
+
+    fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next {
+        self.check_work(hw_queue, ctx);
+        assert!(self.inner.has_work(hw_queue), "asked although it holds nothing");
+        self.calls += 1;
+        if self.calls.is_multiple_of(3) {
+            self.inner = self.inner.clone_box();
+        }
+        let next = self.inner.next(hw_queue, ctx);
+        match next {
+            Next::Dispatch(id) => {
+                assert!(self.queued.remove(&id), "request {} dispatched, which is not queued", id.0);
+                assert!(self.gone.insert(id));
+                if self.inner.traits().per_queue {
+                    assert_eq!(self.setup.hw_queue_of(ctx.requests[id].io.cpu), hw_queue, "of another queue");
+                }
+            }
+            Next::WaitUntil(at) => assert!(at > ctx.now, "waits until {at}, which is not after {}", ctx.now),
+            Next::Empty => {}
+        }
+        self.check_work(hw_queue, ctx);
+        next
+    }
+
+    fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        let let_go = self.gone.remove(&id);
+        assert!(let_go || self.inner.traits().direct, "request {} completed, which was not dispatched", id.0);
+        self.inner.complete(id, ctx)
+    }
+
+    fn issued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.inner.issued(id, ctx);
+    }
+
+    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.inner.requeued(id, ctx);
+    }
+
+    fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
+        let join = self.inner.merge(io, index, ctx)?;
+        let request = &ctx.requests[join.into];
+        assert!(self.queued.contains(&join.into), "joins request {}, which is not queued", join.into.0);
+        match join.side {
+            Side::Back => assert_eq!(request.end(), io.sector),
+            Side::Front => assert_eq!(io.sector + u64::from(io.sectors), request.sector),
+            Side::Range => assert!(index.limits().max_discard_segments > 1),
+        }
+        Some(join)
+    }
+
+    fn merged(&mut self, join: Join, ctx: &Context<'_>) {
+        self.inner.merged(join, ctx);
+    }
+
+    fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
+        assert!(self.queued.contains(&survivor), "request {} absorbs and is not queued", survivor.0);
+        assert!(self.queued.remove(&absorbed), "request {} is absorbed and was not queued", absorbed.0);
+        self.inner.absorbed(survivor, absorbed, ctx);
+    }
+
+    fn former(&self, id: RequestId) -> Option<RequestId> {
+        let found = self.inner.former(id)?;
+        assert!(self.queued.contains(&found), "the neighbour {} is not queued", found.0);
+        Some(found)
+    }
+
+    fn latter(&self, id: RequestId) -> Option<RequestId> {
+        let found = self.inner.latter(id)?;
+        assert!(self.queued.contains(&found), "the neighbour {} is not queued", found.0);
+        Some(found)
+    }
+
+    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
+        let limit = self.inner.limit(io, nr_requests);
+        assert!((1..=nr_requests).contains(&limit), "a limit of {limit} of {nr_requests} slots");
+        limit
+    }
+
+    fn event(&mut self, event: Event, ctx: &Context<'_>) {
+        self.inner.event(event, ctx);
+        if event == Event::Timer {
+            assert!(self.inner.timer().is_none_or(|t| t > ctx.now), "the timer stays due");
+        }
+    }
+
+    fn timer(&self) -> Option<Nanos> {
+        self.inner.timer()
+    }
+
+    fn tunables(&self) -> &'static [Tunable] {
+        self.inner.tunables()
+    }
+
+    fn get(&self, name: &str) -> Option<i128> {
+        self.inner.get(name)
+    }
+
+    fn set(&mut self, name: &str, value: i128) {
+        self.inner.set(name, value);
+    }
+
+    fn describe(&self, ctx: &Context<'_>) -> String {
+        self.inner.describe(ctx)
+    }
+
+    fn clone_box(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}
