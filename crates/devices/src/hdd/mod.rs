@@ -116,7 +116,8 @@ pub struct Hdd {
     cache_sectors: u64,
     /// Of the cache, being written back.
     returning: u64,
-    write_back_window: u32,
+    /// 0: all compete.
+    write_back_window: usize,
     rpo_window: usize,
     phase0: u64,
     arm: Arm,
@@ -150,7 +151,7 @@ impl Hdd {
             facts: p.facts(),
             seek: Seek::new(p),
             buffer: Buffer::new(p.segments, segment),
-            dirty: Dirty::new(),
+            dirty: Dirty::new(p.write_back_window == 0),
             t_cmd: ms(p.t_cmd_ms),
             t_err: ms(p.t_err_ms),
             t_age: ms(p.t_age_ms),
@@ -161,7 +162,7 @@ impl Hdd {
             ahead_max: (u64::from(p.read_ahead_max_kib) * 2).min(segment),
             cache_sectors: p.write_cache_sectors(),
             returning: 0,
-            write_back_window: p.write_back_window,
+            write_back_window: p.write_back_window as usize,
             rpo_window: p.rpo_window as usize,
             phase0: Stage::new(seed, 1).bits(0) % geometry.revolution,
             arm: Arm::Idle { since: Nanos::ZERO },
@@ -554,19 +555,41 @@ impl Hdd {
 
     /// Writes back one extent, at most to the end of its track.
     fn write_back(&mut self, now: Nanos) {
-        let cost = |place| {
+        let continued = if now == self.passed_at { self.dirty.starting_at(self.next_lba) } else { NONE };
+        let turn = self.geometry.revolution;
+        let phase = (now.0 + self.phase0 + self.t_cmd.0) % turn;
+        // As `seek` and `rotation`, but without divisions: many places are tried.
+        let cost = |place: Place| {
             let seek = self.seek.time(self.here, place, true);
-            seek + self.rotation(now, self.t_cmd.0 + seek, place)
+            let mut reached = phase + seek;
+            while reached >= turn {
+                reached -= turn;
+            }
+            let wait = if place.angle >= reached { place.angle - reached } else { place.angle + turn - reached };
+            if wait + turn / 1_000_000 >= turn { seek } else { seek + wait }
         };
-        let least = |d| self.seek.least_write(d);
-        let slot = self.dirty.nearest(self.here.cylinder, self.write_back_window, cost, least);
-        if slot == NONE {
-            return;
-        }
-        let (lba, place) = (self.dirty.extent(slot).lba, self.dirty.extent(slot).place);
+        let (slot, positioning) = if continued == NONE {
+            let slot = match self.write_back_window {
+                0 => self.dirty.nearest(self.here.cylinder, cost, |d| self.seek.least_write(d)),
+                window => {
+                    let mut candidates = Candidates::new();
+                    for slot in self.dirty.oldest().take(window) {
+                        candidates.push(self.dirty.extent(slot).place, true, &self.seek);
+                    }
+                    let index = candidates.nearest(self.here, phase, turn, window, &self.seek);
+                    self.dirty.oldest().nth(index).unwrap_or(NONE)
+                }
+            };
+            if slot == NONE {
+                return;
+            }
+            (slot, self.t_cmd.0 + cost(self.dirty.extent(slot).place))
+        } else {
+            (continued, self.geometry.step(self.next_lba))
+        };
+        let lba = self.dirty.extent(slot).lba;
         let end = self.dirty.extent(slot).end.min(self.geometry.track_end(lba));
-        let media = self.geometry.media(lba, end - lba);
-        let until = now + self.t_cmd + Nanos(cost(place) + media);
+        let until = now + Nanos(positioning + self.geometry.media(lba, end - lba));
         self.dirty.remove(lba, end, &self.geometry);
         self.returning += end - lba;
         self.moved(now, until, end);
