@@ -258,7 +258,7 @@ fn what_is_no_trace_is_an_error_that_says_what_and_where() {
     let named = |format| Options { format: Some(format), ..Options::default() };
     let good = "128166372003061629,hm,1,Read,383496192,32768,413\n";
     let mut binary = vec![0u8; 5000];
-    binary.iter_mut().enumerate().for_each(|(i, b)| *b = (i * 2_654_435_761 >> 7) as u8);
+    binary.iter_mut().enumerate().for_each(|(i, b)| *b = ((i * 2_654_435_761) >> 7) as u8);
     let half_bad = good.to_string() + &"rubbish, all of it\n".repeat(3);
     for (bytes, options, parts) in [
         (Vec::new(), &auto, vec!["t:", "empty"]),

@@ -7,7 +7,7 @@ use dumbwaiter_block::{Flags, Nanos, Op};
 use super::error::{Error, show};
 use super::input::{Input, WINDOW};
 use super::record::{Counts, Event, Record};
-use super::table::{ROUNDED, ZERO_LENGTH, cover};
+use super::table::{ROUNDED, cover};
 use super::text::Source;
 
 /// First bytes of the header.
@@ -77,10 +77,6 @@ impl Source for HpSrt {
             record.device = disk(word(8));
             if flags & 0x100 == 0 {
                 record.flags = Flags::SYNC;
-            }
-            if word(6) == 0 {
-                self.skipped.add(ZERO_LENGTH, 1);
-                continue;
             }
             let range = cover(u64::from(word(7)) * SECTOR, u64::from(word(6)));
             let (sector, sectors, widened) = range.expect("32-bit numbers of 256 bytes fit");
