@@ -140,7 +140,7 @@ fn mutated_beginnings_of_real_traces() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for (path, prefix) in prefixes() {
         let edits = prop::collection::vec((0..prefix.len(), any::<u8>(), 0usize..64), 0..12);
-        for _ in 0..12 {
+        for _ in 0..proptest_cases() / 10 {
             let mut bytes = prefix.clone();
             let edits = edits.new_tree(&mut runner).unwrap().current();
             for (at, byte, cut) in edits {

@@ -43,7 +43,7 @@ pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
     if start.starts_with(columnar::MAGIC) {
         return found(Format::Columnar);
     }
-    if start.starts_with(hp_srt::MAGIC) {
+    if hp_srt::detect(start) {
         return found(Format::HpSrt);
     }
     if blktrace::magic(start).is_some() {
