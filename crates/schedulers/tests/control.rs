@@ -51,7 +51,7 @@ fn depth_of(world: &World) -> [u32; 4] {
 /// Phase 1 of the kernel's recorded control sequence: reads miss their target, writes do well.
 #[test]
 fn writes_give_way_to_reads() {
-    let seen = depths("kyber:read_lat_nsec=2000000,write_lat_nsec=100000000", 6, 2, 12);
+    let seen = depths("kyber:read_lat_nsec=2000000,write_lat_nsec=100000000", 6, 2, 60);
     let writes: Vec<u32> = seen.iter().map(|d| d[1]).collect();
     assert_eq!(writes, [128, 32, 8, 2, 1]);
     assert!(seen.iter().all(|d| d[0] == 256 && d[2..] == [64, 16]));
@@ -63,7 +63,7 @@ fn reads_give_way_to_writes_which_grow_back() {
     let setup = Setup { device_depth: 4, ..Setup::default() };
     let choice = Choice::parse("kyber:read_lat_nsec=2000000,write_lat_nsec=100000000").unwrap();
     let mut world = World::new(Config { setup, ..Config::default() }, |s| choice.build(s));
-    run(&mut world, 6, 2, 12);
+    run(&mut world, 6, 2, 60);
     world.drain();
     world.tune("read_lat_nsec", 1_000_000_000).tune("write_lat_nsec", 1000);
     let seen = run(&mut world, 6, 2, 30);
@@ -81,7 +81,7 @@ fn depths_do_not_recover_while_nothing_happens() {
     let setup = Setup { device_depth: 4, ..Setup::default() };
     let choice = Choice::parse("kyber:write_lat_nsec=100000000").unwrap();
     let mut world = World::new(Config { setup, ..Config::default() }, |s| choice.build(s));
-    run(&mut world, 6, 2, 12);
+    run(&mut world, 6, 2, 60);
     world.drain();
     let before = depth_of(&world);
     assert_eq!(before[1], 1);
