@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
 use crate::merge::{Limits, MergeIndex};
-use crate::scheduler::{Context, Event, Merging, Scheduler, Setup, Traits};
+use crate::scheduler::{Context, Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
 use crate::tags::TagMap;
 use crate::{Io, Nanos, RequestId, Requests, Tenants};
 
@@ -78,6 +78,8 @@ struct HwQueue {
     tags: u32,
     /// How often the device refused lately: an average, eight times the share (Linux: dispatch_busy).
     busy: u32,
+    /// What it was before the last request went out: that one may come back refused.
+    busy_before: u32,
     /// A completion must run this queue again.
     restart: bool,
     /// It is in `runnable`.
@@ -181,6 +183,11 @@ impl BlockLayer {
     /// The scheduler.
     pub fn scheduler(&self) -> &dyn Scheduler {
         &*self.scheduler
+    }
+
+    /// Changes a setting of the scheduler while it runs.
+    pub fn set_tunable(&mut self, name: &str, value: i128) -> Result<(), TunableError> {
+        set_tunable(&mut *self.scheduler, name, value)
     }
 
     /// Tasks and tenants.
