@@ -102,7 +102,7 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(250))]
+    #![proptest_config(cases(1000))]
 
     /// Conservation, drain, depths, merge correctness and the contract, for every scheduler.
     #[test]

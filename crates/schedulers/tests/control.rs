@@ -121,6 +121,24 @@ fn milliseconds_are_rounded_up_to_ticks() {
     assert_eq!(scheduler.get("async_depth"), Some(64), "a new nr_requests brings the default back");
 }
 
+/// Up to 6.17 the limit on everything but reads held for each 64 slots, so that the default of three quarters was none.
+#[test]
+fn async_depth_by_kernel() {
+    let write = Io { op: Op::Write, ..Io::default() };
+    let limit = |choice: &str, nr_requests| {
+        let setup = Setup { nr_requests, ..Setup::default() };
+        Choice::parse(choice).unwrap().build(setup).limit(&write, nr_requests)
+    };
+    for kernel in ["6.18", "6.5", "6.1", "5.15", "5.13"] {
+        assert_eq!(limit(&format!("mq-deadline:kernel={kernel}"), 256), 256, "{kernel}");
+    }
+    assert_eq!(limit("mq-deadline:kernel=5.15", 64), 48);
+    assert_eq!(limit("mq-deadline:kernel=6.1,async_depth=10", 150), 30);
+    assert_eq!(limit("mq-deadline:kernel=6.1,async_depth=64", 150), 150);
+    assert_eq!(limit("mq-deadline:async_depth=64", 150), 64);
+    assert_eq!(limit("mq-deadline:async_depth=500", 150), 150);
+}
+
 #[test]
 fn kyber_takes_any_target_in_nanoseconds() {
     let mut scheduler = Choice::parse("kyber").unwrap().build(Setup::default());

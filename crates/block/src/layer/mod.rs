@@ -29,7 +29,7 @@ use crate::{Io, Nanos, RequestId, Requests, Tenants};
 const RERUN_DELAY: Nanos = Nanos::from_ms(3);
 
 /// How a block layer is set up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
     /// What the scheduler is told.
     pub setup: Setup,
@@ -41,12 +41,6 @@ pub struct Config {
     pub volatile_cache: bool,
     /// Does the device understand FUA?
     pub fua: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config { setup: Setup::default(), limits: Limits::default(), nomerges: 0, volatile_cache: false, fua: false }
-    }
 }
 
 /// A finished I/O with its times.
