@@ -272,7 +272,7 @@ impl<'a> Run<'a> {
             }
             self.step(at);
             events += 1;
-            if events % LOOK_EVERY == 0 {
+            if events.is_multiple_of(LOOK_EVERY) {
                 let done = self.recorder.finished();
                 self.control.finished.fetch_add(done - counted, Ordering::Relaxed);
                 counted = done;
