@@ -46,7 +46,12 @@ impl Scenario {
             tenants,
             ..Scenario::default()
         };
-        Ok((scenario, file.warnings.iter().map(|w| w.to_string()).collect()))
+        let mut warnings: Vec<String> = file.warnings.iter().map(|w| w.to_string()).collect();
+        if scenario.duration.is_none() {
+            warnings
+                .push(format!("{path}: not every job has a runtime: a run ends when the jobs have done all their I/O"));
+        }
+        Ok((scenario, warnings))
     }
 
     /// Puts the jobs of each task's fio file in the task's place, under the names `task/job`. `read` gives the text of a

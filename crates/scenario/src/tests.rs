@@ -306,7 +306,11 @@ fn fio_jobs_become_tasks_with_their_time() {
 #[test]
 fn fio_jobs_that_say_where_are_left_there() {
     let text = "[global]\ndirect=1\n[a]\noffset=4m\noffset_increment=2m\nnumjobs=3\nsize=2m\n[b]\nsize=1m\n[c]\nfilename=/dev/sdx\nsize=5m\n";
-    let (scenario, _) = from_fio(text);
+    let (scenario, warnings) = from_fio(text);
+    assert_eq!(
+        warnings,
+        ["jobs/mine.fio: not every job has a runtime: a run ends when the jobs have done all their I/O"]
+    );
     let expected = [("a", 4, 2), ("b", 10, 1), ("c", 0, 0)];
     assert_eq!(regions(&scenario), expected.map(|(name, at, step)| (name.to_string(), at, step)));
     assert_eq!(scenario.duration, None);

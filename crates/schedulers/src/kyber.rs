@@ -188,7 +188,11 @@ impl Kyber {
             return false;
         }
         self.tokens[domain].put(token);
-        self.queues.iter_mut().fold(false, |any, q| std::mem::take(&mut q.throttled[domain]) || any)
+        let mut waited = false;
+        for queue in &mut self.queues {
+            waited |= std::mem::take(&mut queue.throttled[domain]);
+        }
+        waited
     }
 
     /// The bucket of a percentile once there are samples enough or the sampling period is over; clears the histogram.
@@ -209,10 +213,11 @@ impl Kyber {
     }
 
     fn adjust(&mut self, now: i64) {
-        let congested = (0..MEASURED)
-            .map(|d| self.percentile(d, Kind::Io, 90, now))
-            .fold(false, |any, p| any || p.is_some_and(|p| p >= GOOD_BUCKETS));
+        let mut congested = false;
         for domain in 0..MEASURED {
+            congested |= self.percentile(domain, Kind::Io, 90, now).is_some_and(|p| p >= GOOD_BUCKETS);
+        }
+        for (domain, most) in MAX_DEPTH.into_iter().enumerate().take(MEASURED) {
             let mut p99 = self.percentile(domain, Kind::Total, 99, now);
             if congested {
                 p99 = p99.or(self.saved_p99[domain]);
@@ -223,7 +228,7 @@ impl Kyber {
             if let Some(p) = p99
                 && (congested || p >= GOOD_BUCKETS)
             {
-                self.depth[domain] = (self.depth[domain] * (p as u32 + 1) / 4).clamp(1, MAX_DEPTH[domain]);
+                self.depth[domain] = (self.depth[domain] * (p as u32 + 1) / 4).clamp(1, most);
             }
         }
     }

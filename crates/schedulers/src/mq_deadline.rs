@@ -128,7 +128,7 @@ pub const TUNABLES: &[Tunable] = &[
         min: 0,
         max: i32::MAX as i128,
         default: 0,
-        help: "slots for everything but reads; 0 stands for the kernel's default (nr_requests, before 6.11 three quarters of it)",
+        help: "slots for everything but reads, before 6.18 of each 64; 0 stands for the kernel's default (nr_requests, in 5.14 to 6.4 three quarters of it)",
     },
     Tunable {
         name: "prio_aging_expire",
@@ -471,11 +471,17 @@ impl Scheduler for MqDeadline {
         if self.kernel == Kernel::Legacy || io.op == Op::Read {
             return nr_requests;
         }
-        match self.values[5] {
-            0 if self.kernel >= Kernel::V6_5 || self.kernel == Kernel::V5_13 => nr_requests,
-            0 => (nr_requests * 3 / 4).max(1),
-            depth => nr_requests.min(depth as u32),
+        let quarters = matches!(self.kernel, Kernel::V5_15 | Kernel::V6_1);
+        let depth = match self.values[5] {
+            0 if quarters => (nr_requests * 3 / 4).max(1),
+            0 => nr_requests,
+            depth => depth as u32,
+        };
+        if self.kernel >= Kernel::V6_18 {
+            return depth.min(nr_requests);
         }
+        // The limit held for each 64 slots: 64 and more were no limit.
+        nr_requests / 64 * depth.min(64) + depth.min(nr_requests % 64)
     }
 
     fn event(&mut self, event: dumbwaiter_block::Event, _ctx: &Context<'_>) {

@@ -136,7 +136,7 @@ pub enum ChoiceError {
         /// The scheduler.
         scheduler: String,
         /// What is wrong with it.
-        error: TunableError,
+        error: Box<TunableError>,
     },
 }
 
@@ -175,7 +175,7 @@ impl Choice {
             .map_err(|_| ChoiceError::Malformed { scheduler: scheduler(), text: format!("{key}={value}") })?;
         let mut probe = self.build(Setup::default());
         set_tunable(&mut *probe, key, number)
-            .map_err(|error| ChoiceError::Tunable { scheduler: scheduler(), error })?;
+            .map_err(|error| ChoiceError::Tunable { scheduler: scheduler(), error: Box::new(error) })?;
         let name = self.entry.tunables.iter().find(|t| t.name == key).expect("set_tunable knew it").name;
         self.values.push((name, number));
         Ok(())

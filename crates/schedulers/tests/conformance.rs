@@ -97,11 +97,12 @@ fn run_unguarded(subject: &str, plan: &Plan, checked: bool) -> World {
 /// The same cases in every run, unless `DUMBWAITER_SEED` says otherwise.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let seed = std::env::var("DUMBWAITER_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_121);
-    ProptestConfig { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(seed), ..ProptestConfig::default() }
+    let rng_seed = RngSeed::Fixed(seed);
+    ProptestConfig { cases, failure_persistence: None, rng_seed, max_shrink_iters: 1000, ..ProptestConfig::default() }
 }
 
 proptest! {
-    #![proptest_config(cases(250))]
+    #![proptest_config(cases(1000))]
 
     /// Conservation, drain, depths, merge correctness and the contract, for every scheduler.
     #[test]

@@ -144,7 +144,7 @@ impl<'a> Prepared<'a> {
         let s = self.scenario;
         let seed = s.seed.wrapping_add(u64::from(replicate));
         let facts = model.facts();
-        let config = config(s, model, choice);
+        let config = config(s, model);
         let (tenants, specs, ids) = tenants_of(s);
         let mut tenants = tenants;
         let mut task_specs = Vec::new();
@@ -258,19 +258,18 @@ pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
     })
 }
 
-/// Linux's `nr_requests` for a device that holds `depth` requests.
+/// Linux's `nr_requests` for a device that can hold `depth` requests. Using less of the depth does not change it.
 pub fn default_nr_requests(depth: u32) -> u32 {
     2 * depth.clamp(1, 128)
 }
 
-fn config(s: &Scenario, model: &DeviceModel, choice: &Choice) -> Config {
+fn config(s: &Scenario, model: &DeviceModel) -> Config {
     let facts = model.facts();
     let depth = s.queue_depth.map_or(facts.depth, |d| d.min(facts.depth)).max(1);
     let cpus = s.host.cpus.max(1);
     let hw_queues = s.host.hw_queues.unwrap_or(facts.queues).clamp(1, cpus);
     let clock = TickClock { period: Nanos(1_000_000_000 / u64::from(s.host.hz.max(1))), step_at: Nanos::ZERO };
-    let nr_requests = s.nr_requests.unwrap_or_else(|| default_nr_requests(depth));
-    let _ = choice;
+    let nr_requests = s.nr_requests.unwrap_or_else(|| default_nr_requests(facts.depth));
     let max_sectors = facts.max_sectors.min(Limits::default().max_sectors);
     Config {
         setup: Setup { clock, cpus, hw_queues, nr_requests, device_depth: depth, rotational: facts.rotational },

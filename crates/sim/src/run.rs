@@ -262,18 +262,17 @@ impl<'a> Run<'a> {
         let mut end = None;
         let mut cancelled = false;
         while let Some(at) = self.next_at() {
-            if self.open
-                && (at > self.until.time || self.submitted >= self.until.ios && self.slots.len() == self.free.len())
-            {
+            let idle = self.slots.len() == self.free.len();
+            if self.open && (at > self.until.time || idle && self.submitted >= self.until.ios) {
                 end = Some(if at > self.until.time { self.until.time } else { self.now });
                 self.open = false;
             }
-            if !self.open && self.slots.len() == self.free.len() {
+            if !self.open && idle {
                 break;
             }
             self.step(at);
             events += 1;
-            if events % LOOK_EVERY == 0 {
+            if events.is_multiple_of(LOOK_EVERY) {
                 let done = self.recorder.finished();
                 self.control.finished.fetch_add(done - counted, Ordering::Relaxed);
                 counted = done;
@@ -521,7 +520,9 @@ impl<'a> Run<'a> {
         }
         self.layer.finish_idle(&mut self.finished);
         self.deliver(now);
-        self.recorder.depth(now, self.layer.queued(), self.layer.in_device());
+        if self.open {
+            self.recorder.depth(now, self.layer.queued(), self.layer.in_device());
+        }
         if let Some(at) = self.layer.next_timer()
             && at < self.timer_at
         {
@@ -599,7 +600,7 @@ impl<'a> Run<'a> {
         self.free.push(slot);
         let state = &mut self.threads[entry.thread as usize];
         state.outstanding -= 1;
-        if self.open || self.now <= self.until.time && self.until.ios < u64::MAX {
+        if self.open {
             let io = &entry.io;
             self.recorder.record(&Completed {
                 op: io.op,

@@ -78,20 +78,25 @@ fn parse_item(item: &str, mut io: Io, ios: &mut Vec<Io>) -> Result<(), String> {
 fn prefixed(prefix: &str, io: &mut Io) -> Result<(), String> {
     let letters = prefix.trim_end_matches(|c: char| c.is_ascii_digit());
     let digits = &prefix[letters.len()..];
-    let class = match letters {
-        "c" => return Ok(io.cpu = number(digits)?),
-        "t" => return Ok(io.tenant = TenantId(number(digits)?)),
-        "p" => return Ok(io.task = TaskId(number(digits)?)),
-        "s" => return Ok(io.stream = number(digits)?),
-        "RT" => IoClass::Realtime,
-        "BE" => IoClass::BestEffort,
-        "IDLE" => IoClass::Idle,
-        "NONE" => IoClass::None,
-        _ => return Err(format!("`{prefix}:` is not known; expected a priority, or c t p s with a number")),
-    };
-    let usual = if class == IoClass::BestEffort || class == IoClass::Realtime { 4 } else { 0 };
-    io.ioprio = Ioprio::new(class, if digits.is_empty() { usual } else { number(digits)? });
+    match letters {
+        "c" => io.cpu = number(digits)?,
+        "t" => io.tenant = TenantId(number(digits)?),
+        "p" => io.task = TaskId(number(digits)?),
+        "s" => io.stream = number(digits)?,
+        _ => io.ioprio = priority(letters, digits)?,
+    }
     Ok(())
+}
+
+fn priority(letters: &str, digits: &str) -> Result<Ioprio, String> {
+    let (class, usual) = match letters {
+        "RT" => (IoClass::Realtime, 4),
+        "BE" => (IoClass::BestEffort, 4),
+        "IDLE" => (IoClass::Idle, 0),
+        "NONE" => (IoClass::None, 0),
+        _ => return Err(format!("`{letters}{digits}:` is not known; expected a priority, or c t p s with a number")),
+    };
+    Ok(Ioprio::new(class, if digits.is_empty() { usual } else { number(digits)? }))
 }
 
 /// An extent as text: operation, sector, and the length unless it is 8.

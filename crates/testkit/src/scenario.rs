@@ -131,6 +131,10 @@ fn step(world: &mut World, line: &str, column: usize) -> Result<(), String> {
         "requeue" => _ = world.requeue(number(rest)?),
         "answers" => _ = world.answers(rest),
         "cpu" => _ = world.cpu(number(rest)?),
+        "tune" => {
+            let (name, value) = rest.split_once(' ').ok_or("expected a name and a value")?;
+            world.tune(name, number(value.trim())?);
+        }
         "at" => _ = world.at(number(rest.trim_end_matches("ms").trim())?),
         "issued" => equal(world.issued())?,
         "finished" => equal(world.finished())?,

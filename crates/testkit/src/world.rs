@@ -240,6 +240,18 @@ impl World {
         self
     }
 
+    /// Changes a setting of the scheduler while it runs.
+    pub fn tune(&mut self, name: &str, value: i128) -> &mut World {
+        self.layer.set_tunable(name, value).unwrap_or_else(|why| panic!("{why}"));
+        self
+    }
+
+    /// How long the device takes for each request from now on; 10 us in a new world.
+    pub fn service(&mut self, time: Nanos) -> &mut World {
+        self.service = time;
+        self
+    }
+
     /// The CPU that submits from now on.
     pub fn cpu(&mut self, cpu: u16) -> &mut World {
         self.like.cpu = cpu;

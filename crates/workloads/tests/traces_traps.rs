@@ -258,7 +258,7 @@ fn what_is_no_trace_is_an_error_that_says_what_and_where() {
     let named = |format| Options { format: Some(format), ..Options::default() };
     let good = "128166372003061629,hm,1,Read,383496192,32768,413\n";
     let mut binary = vec![0u8; 5000];
-    binary.iter_mut().enumerate().for_each(|(i, b)| *b = (i * 2_654_435_761 >> 7) as u8);
+    binary.iter_mut().enumerate().for_each(|(i, b)| *b = ((i * 2_654_435_761) >> 7) as u8);
     let half_bad = good.to_string() + &"rubbish, all of it\n".repeat(3);
     for (bytes, options, parts) in [
         (Vec::new(), &auto, vec!["t:", "empty"]),
@@ -328,6 +328,27 @@ fn truncated_binaries_are_errors() {
     }
     blktrace.truncate(60);
     assert!(fails(blktrace, &Options::default()).contains("inside a blktrace record"));
+}
+
+#[test]
+fn hp_records_with_and_without_a_header() {
+    let mut record = Vec::new();
+    // Enqueued at 2.000003 s, started 10 µs and stopped 500 µs later, 4096 bytes at 256-byte sector 6.
+    for word in [56u32, 0x0004_0001, 2, 3, 10, 500, 4096, 6, 0x0800_0107, 0, 0, 0x101, 0, 1] {
+        record.extend(word.to_be_bytes());
+    }
+    let whole = [b"$$TR_IOREC-1.3 (x)\0\nversion = 1.3;\n\x0c".to_vec(), record.clone(), record.clone()].concat();
+    for bytes in [whole.clone(), record.repeat(2)] {
+        let mut reader = reader_of(bytes, &Options::default()).unwrap();
+        assert_eq!(reader.format(), Format::HpSrt);
+        let r = reader.next_record().unwrap().unwrap();
+        assert_eq!((r.op, r.sector, r.sectors, r.device, r.flags), (Op::Read, 3, 8, 1, Flags::NONE));
+        assert_eq!((r.wait.unwrap().0, r.latency.unwrap().0), (10_000, 500_000));
+        assert_eq!(reader.count(), 1);
+    }
+    assert!(
+        fails(&whole[..whole.len() - 1], &Options::default()).contains("inside an SRT record (truncated?) after 1")
+    );
 }
 
 #[test]

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
 use crate::merge::{Limits, MergeIndex};
-use crate::scheduler::{Context, Event, Merging, Scheduler, Setup, Traits};
+use crate::scheduler::{Context, Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
 use crate::tags::TagMap;
 use crate::{Io, Nanos, RequestId, Requests, Tenants};
 
@@ -29,7 +29,7 @@ use crate::{Io, Nanos, RequestId, Requests, Tenants};
 const RERUN_DELAY: Nanos = Nanos::from_ms(3);
 
 /// How a block layer is set up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
     /// What the scheduler is told.
     pub setup: Setup,
@@ -41,12 +41,6 @@ pub struct Config {
     pub volatile_cache: bool,
     /// Does the device understand FUA?
     pub fua: bool,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config { setup: Setup::default(), limits: Limits::default(), nomerges: 0, volatile_cache: false, fua: false }
-    }
 }
 
 /// A finished I/O with its times.
@@ -78,6 +72,8 @@ struct HwQueue {
     tags: u32,
     /// How often the device refused lately: an average, eight times the share (Linux: dispatch_busy).
     busy: u32,
+    /// What it was before the last request went out: that one may come back refused.
+    busy_before: u32,
     /// A completion must run this queue again.
     restart: bool,
     /// It is in `runnable`.
@@ -181,6 +177,11 @@ impl BlockLayer {
     /// The scheduler.
     pub fn scheduler(&self) -> &dyn Scheduler {
         &*self.scheduler
+    }
+
+    /// Changes a setting of the scheduler while it runs.
+    pub fn set_tunable(&mut self, name: &str, value: i128) -> Result<(), TunableError> {
+        set_tunable(&mut *self.scheduler, name, value)
     }
 
     /// Tasks and tenants.

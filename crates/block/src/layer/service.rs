@@ -112,6 +112,7 @@ impl BlockLayer {
     }
 
     fn issue(&mut self, now: Nanos, hw: usize, id: RequestId) -> RequestId {
+        self.hw[hw].busy_before = self.hw[hw].busy;
         self.hw[hw].note_busy(false);
         let request = &mut self.requests[id];
         request.state = State::Issued;
@@ -134,6 +135,7 @@ impl BlockLayer {
             self.held[id.index()].driver_tag = false;
             self.hw[hw].tags_used -= 1;
         }
+        self.hw[hw].busy = self.hw[hw].busy_before;
         self.hw[hw].note_busy(true);
         self.hw[hw].ready.push_front(id);
         while let Some(behind) = self.hw[hw].direct.pop_front() {

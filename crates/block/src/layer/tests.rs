@@ -1,1 +1,126 @@
+use super::*;
+use crate::{Flags, Next, Op, Place, Plug, RequestId};
 
+/// First in, first out, straight to the device if `direct`.
+#[derive(Clone, Default)]
+struct Queue {
+    list: VecDeque<RequestId>,
+    direct: bool,
+}
+
+impl Scheduler for Queue {
+    fn traits(&self) -> Traits {
+        Traits { direct: self.direct, ..Traits::default() }
+    }
+
+    fn insert(&mut self, id: RequestId, place: Place, _ctx: &Context<'_>) {
+        match place {
+            Place::Tail => self.list.push_back(id),
+            Place::Head => self.list.push_front(id),
+        }
+    }
+
+    fn has_work(&self, _hw_queue: usize) -> bool {
+        !self.list.is_empty()
+    }
+
+    fn next(&mut self, _hw_queue: usize, _ctx: &Context<'_>) -> Next {
+        self.list.pop_front().map_or(Next::Empty, Next::Dispatch)
+    }
+
+    fn clone_box(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}
+
+fn layer(direct: bool, config: Config) -> BlockLayer {
+    BlockLayer::new(config, Box::new(Queue { direct, ..Queue::default() }), Tenants::default())
+}
+
+fn read(sector: u64) -> Io {
+    Io { sector, sectors: 8, ..Io::default() }
+}
+
+#[test]
+fn the_busy_average_rises_to_four_in_three_refusals_and_falls_to_nothing() {
+    let mut layer = layer(false, Config::default());
+    let mut now = Nanos::ZERO;
+    layer.submit(now, read(0), None);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let id = layer.poll(now).unwrap();
+        layer.refused(now, id);
+        assert_eq!(layer.poll(now), None, "it is not offered again at once");
+        seen.push(layer.hw[0].busy);
+        now = layer.next_timer().unwrap();
+        layer.timer(now);
+    }
+    assert_eq!(seen, [2, 3, 4]);
+    for sector in 1..6 {
+        layer.submit(now, read(sector * 100), None);
+    }
+    let falling: Vec<u32> = std::iter::from_fn(|| layer.poll(now).map(|_| layer.hw[0].busy)).collect();
+    assert_eq!(falling, [3, 2, 1, 0, 0, 0]);
+}
+
+#[test]
+fn tags_are_given_back_wherever_a_request_ends() {
+    for direct in [false, true] {
+        let mut layer = layer(direct, Config { volatile_cache: true, ..Config::default() });
+        let mut plug = Plug::default();
+        for (sector, flags) in [
+            (0, Flags::NONE),
+            (8, Flags::NONE),
+            (100, Flags::FUA),
+            (200, Flags::PREFLUSH),
+            (300, Flags::FUA.with(Flags::PREFLUSH)),
+        ] {
+            layer.submit(Nanos::ZERO, Io { op: Op::Write, flags, ..read(sector) }, Some(&mut plug));
+        }
+        layer.submit(Nanos::ZERO, Io { op: Op::Flush, sectors: 0, ..read(0) }, Some(&mut plug));
+        layer.unplug(Nanos::ZERO, &mut plug);
+        let mut done = Vec::new();
+        let mut failed = false;
+        while let Some(id) = layer.poll(Nanos::ZERO) {
+            failed = !failed;
+            layer.complete(Nanos::ZERO, id, failed, &mut done);
+        }
+        assert_eq!(done.len(), 6);
+        assert_eq!((layer.tags[0].used(), layer.hw[0].tags_used, layer.requests.len()), (0, 0, 0), "direct {direct}");
+        assert_eq!(layer.ledger.imbalance(), None);
+    }
+}
+
+#[test]
+fn each_hardware_queue_has_its_share_of_the_depth() {
+    let setup = Setup { cpus: 2, hw_queues: 2, device_depth: 4, ..Setup::default() };
+    let mut layer = layer(false, Config { setup, ..Config::default() });
+    for n in 0..6u16 {
+        layer.submit(Nanos::ZERO, Io { cpu: u16::from(n == 5), ..read(u64::from(n) * 100) }, None);
+    }
+    let queues: Vec<u16> = std::iter::from_fn(|| layer.poll(Nanos::ZERO).map(|id| layer.hw_queue(id))).collect();
+    assert_eq!(queues.iter().filter(|q| **q == 0).count(), 2);
+}
+
+#[test]
+fn a_failure_reaches_everybody_in_the_request_and_a_split_whole() {
+    let limits = Limits { max_sectors: 16, ..Limits::default() };
+    let mut layer = layer(false, Config { limits, ..Config::default() });
+    let mut plug = Plug::default();
+    layer.submit(Nanos(1), read(0), Some(&mut plug));
+    layer.submit(Nanos(2), read(8), Some(&mut plug));
+    layer.submit(Nanos(3), Io { sectors: 40, ..read(1000) }, Some(&mut plug));
+    layer.unplug(Nanos(5), &mut plug);
+    let mut done: Vec<Finished> = Vec::new();
+    let ids: Vec<RequestId> = std::iter::from_fn(|| layer.poll(Nanos(7))).collect();
+    let lengths: Vec<u32> = ids.iter().map(|id| layer.request(*id).sectors).collect();
+    assert_eq!(lengths, [16, 16, 16, 8]);
+    for (i, id) in ids.into_iter().enumerate() {
+        layer.complete(Nanos(9), id, i % 2 == 0, &mut done);
+    }
+    let told: Vec<(u64, u32, u64, bool, bool)> =
+        done.iter().map(|f| (f.io.sector, f.io.sectors, f.submit.0, f.merged, f.failed)).collect();
+    assert_eq!(told, [(0, 8, 1, false, true), (8, 8, 2, true, true), (1000, 40, 3, false, true)]);
+    assert!(done.iter().all(|f| (f.insert, f.issue) == (Nanos(5), Nanos(7))));
+    assert_eq!((layer.ledger.failed, layer.ledger.pieces, layer.ledger.merged), (3, 3, 1));
+}

@@ -20,7 +20,8 @@ pub(crate) struct Dirty {
     extents: Vec<Extent>,
     free: Vec<u32>,
     by_lba: Sorted,
-    by_cylinder: Sorted,
+    /// Only where all compete.
+    by_cylinder: Option<Sorted>,
     oldest: u32,
     youngest: u32,
     next_age: u64,
@@ -28,12 +29,13 @@ pub(crate) struct Dirty {
 }
 
 impl Dirty {
-    pub(crate) fn new() -> Dirty {
+    /// `nearest` needs `all`.
+    pub(crate) fn new(all: bool) -> Dirty {
         Dirty {
             extents: Vec::new(),
             free: Vec::new(),
             by_lba: Sorted::new(),
-            by_cylinder: Sorted::new(),
+            by_cylinder: all.then(Sorted::new),
             oldest: NONE,
             youngest: NONE,
             next_age: 0,
@@ -66,6 +68,12 @@ impl Dirty {
         }
         let before = self.by_lba.before(lba + 1);
         before != NONE && self.extent(before).end >= end
+    }
+
+    /// The extent that begins at `lba`, or [`NONE`].
+    pub(crate) fn starting_at(&self, lba: u64) -> u32 {
+        let slot = if self.is_empty() { NONE } else { self.by_lba.at_or_after(lba) };
+        if slot != NONE && self.extent(slot).lba == lba { slot } else { NONE }
     }
 
     /// Adds sectors; what they touch or overlap becomes one extent of the oldest one's age.
@@ -134,34 +142,24 @@ impl Dirty {
         }
     }
 
-    /// The extent that is reached first: among the `window` oldest, or among all for 0. `cost` is the positioning time
-    /// to a place; `least(d)` must not exceed it for any place at least `d` cylinders from `here`.
-    pub(crate) fn nearest(
-        &self,
-        here: u32,
-        window: u32,
-        cost: impl Fn(Place) -> u64,
-        least: impl Fn(u32) -> u64,
-    ) -> u32 {
+    /// The extents from the oldest on.
+    pub(crate) fn oldest(&self) -> impl Iterator<Item = u32> {
+        let slot = |slot: u32| (slot != NONE).then_some(slot);
+        std::iter::successors(slot(self.oldest), move |at| slot(self.extent(*at).younger))
+    }
+
+    /// The extent that is reached first. `cost` is the positioning time to a place; `least(d)` must not exceed it for any
+    /// place at least `d` cylinders from `here`.
+    pub(crate) fn nearest(&self, here: u32, cost: impl Fn(Place) -> u64, least: impl Fn(u32) -> u64) -> u32 {
         let mut best = (u64::MAX, u64::MAX, NONE);
         let rank = |slot: u32| {
             let extent = self.extent(slot);
             (cost(extent.place), extent.age, slot)
         };
-        if window > 0 {
-            let mut slot = self.oldest;
-            for _ in 0..window {
-                if slot == NONE {
-                    break;
-                }
-                best = best.min(rank(slot));
-                slot = self.extent(slot).younger;
-            }
-            return best.2;
-        }
         // Outwards from the arm, until even the least cost at that distance is too much.
-        let mut out = self.by_cylinder.at_or_after(u64::from(here));
-        let mut inward = self.by_cylinder.before(u64::from(here));
+        let Some(by_cylinder) = &self.by_cylinder else { return NONE };
+        let mut out = by_cylinder.at_or_after(u64::from(here));
+        let mut inward = by_cylinder.before(u64::from(here));
         let away = |slot: u32| if slot == NONE { u32::MAX } else { self.extent(slot).place.cylinder.abs_diff(here) };
         loop {
             let (d_out, d_in) = (away(out), away(inward));
@@ -171,10 +169,10 @@ impl Dirty {
             }
             if d_out <= d_in {
                 best = best.min(rank(out));
-                out = self.by_cylinder.next(out);
+                out = by_cylinder.next(out);
             } else {
                 best = best.min(rank(inward));
-                inward = self.by_cylinder.previous(inward);
+                inward = by_cylinder.previous(inward);
             }
         }
     }
@@ -207,12 +205,16 @@ impl Dirty {
     fn index(&mut self, slot: u32) {
         let Extent { lba, place, .. } = *self.extent(slot);
         self.by_lba.insert(slot, lba);
-        self.by_cylinder.insert(slot, u64::from(place.cylinder));
+        if let Some(by_cylinder) = &mut self.by_cylinder {
+            by_cylinder.insert(slot, u64::from(place.cylinder));
+        }
     }
 
     fn unindex(&mut self, slot: u32) {
         self.by_lba.remove(slot);
-        self.by_cylinder.remove(slot);
+        if let Some(by_cylinder) = &mut self.by_cylinder {
+            by_cylinder.remove(slot);
+        }
     }
 
     fn link_after(&mut self, older: u32, slot: u32) {
@@ -274,7 +276,7 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0u64..400, 1u64..40), 1..80), here in 0u32..1000
         ) {
             let geometry = geometry();
-            let (mut dirty, mut set) = (Dirty::new(), BTreeSet::new());
+            let (mut dirty, mut set) = (Dirty::new(true), BTreeSet::new());
             for (insert, lba, sectors) in steps {
                 // Spread over many cylinders, and neighbours in fours.
                 let wide = |lba: u64| lba / 4 * 4_000_000 + lba % 4;
@@ -295,9 +297,11 @@ mod tests {
             let listed: BTreeSet<u64> = extents.iter().flat_map(|(lba, end)| *lba..*end).collect();
             prop_assert_eq!(&listed, &set);
             let cost = |place: Place| u64::from(place.cylinder.abs_diff(here)) * 3 + place.angle % 1000;
-            let best = dirty.nearest(here, 0, cost, |d| u64::from(d) * 3);
-            let all = dirty.nearest(here, u32::MAX, cost, |_| 0);
-            prop_assert_eq!(best, all);
+            let best = dirty.nearest(here, cost, |d| u64::from(d) * 3);
+            let all = dirty.oldest().min_by_key(|slot| cost(dirty.extent(*slot).place));
+            prop_assert_eq!(best, all.unwrap_or(NONE));
+            let ages: Vec<u64> = dirty.oldest().map(|slot| dirty.extent(slot).age).collect();
+            prop_assert!(ages.is_sorted() && ages.len() == extents.len());
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - An absorbed write that is not aligned to 4 KiB costs nothing more when it is written back.
 //! - Discard and secure erase end after the command overhead; write-zeroes is a write without link time.
 
+mod ahead;
 mod buffer;
 mod dirty;
 mod geometry;
@@ -116,7 +117,8 @@ pub struct Hdd {
     cache_sectors: u64,
     /// Of the cache, being written back.
     returning: u64,
-    write_back_window: u32,
+    /// 0: all compete.
+    write_back_window: usize,
     rpo_window: usize,
     phase0: u64,
     arm: Arm,
@@ -150,7 +152,7 @@ impl Hdd {
             facts: p.facts(),
             seek: Seek::new(p),
             buffer: Buffer::new(p.segments, segment),
-            dirty: Dirty::new(),
+            dirty: Dirty::new(p.write_back_window == 0),
             t_cmd: ms(p.t_cmd_ms),
             t_err: ms(p.t_err_ms),
             t_age: ms(p.t_age_ms),
@@ -161,7 +163,7 @@ impl Hdd {
             ahead_max: (u64::from(p.read_ahead_max_kib) * 2).min(segment),
             cache_sectors: p.write_cache_sectors(),
             returning: 0,
-            write_back_window: p.write_back_window,
+            write_back_window: p.write_back_window as usize,
             rpo_window: p.rpo_window as usize,
             phase0: Stage::new(seed, 1).bits(0) % geometry.revolution,
             arm: Arm::Idle { since: Nanos::ZERO },
@@ -329,30 +331,6 @@ impl Hdd {
         self.enqueue(held, now, false, from.min(end - 1));
     }
 
-    /// Lets a read-ahead begin at the track of `lba`, if that has passed: streams are long, and times count from there.
-    fn rebase(&mut self, now: Nanos, lba: u64) {
-        if let Arm::Ahead { segment, since, from, end, .. } = self.arm
-            && (from..=end).contains(&lba)
-        {
-            let track = self.geometry.track_start(lba);
-            let passed = since + self.span(from, track);
-            if track > from && passed <= now {
-                self.buffer.extend(segment, track);
-                if let Arm::Ahead { since, from, .. } = &mut self.arm {
-                    (*since, *from) = (passed, track);
-                }
-            }
-        }
-    }
-
-    /// Time from when the sector before `from` had passed until the one before `end` has; 0 if it already had.
-    fn span(&self, from: u64, end: u64) -> Nanos {
-        if end <= from {
-            return Nanos::ZERO;
-        }
-        Nanos(self.geometry.step(from) + self.geometry.media(from, end - from))
-    }
-
     /// Completes what needs only the interface, which is one server.
     fn over_link(&mut self, held: Held, now: Nanos, bytes: u64) {
         let start = now.max(self.link_free);
@@ -362,20 +340,6 @@ impl Hdd {
         self.counters.link_busy += link;
         let queue = start.since(held.arrival);
         self.finish(held, at, Breakdown { queue, firmware: self.t_cmd, link, ..Breakdown::default() });
-    }
-
-    /// Completes a read whose last sector is in the buffer at `ready`.
-    fn stream(&mut self, held: Held, now: Nanos, ready: Nanos) {
-        let start = now.max(self.link_free);
-        let link = Nanos((held.command.bytes() as f64 * self.link_ns_per_byte + 0.5) as u64);
-        let sent = start + self.t_cmd + link;
-        // Sectors go out as they come in: only what the media delivers late is left to wait for.
-        let at = sent.max(ready);
-        self.link_free = sent;
-        self.counters.link_busy += link;
-        let queue = start.since(held.arrival);
-        let media = at.since(sent);
-        self.finish(held, at, Breakdown { queue, firmware: self.t_cmd, link, media, ..Breakdown::default() });
     }
 
     fn enqueue(&mut self, held: Held, now: Nanos, write: bool, from: u64) {
@@ -554,65 +518,46 @@ impl Hdd {
 
     /// Writes back one extent, at most to the end of its track.
     fn write_back(&mut self, now: Nanos) {
-        let cost = |place| {
+        let continued = if now == self.passed_at { self.dirty.starting_at(self.next_lba) } else { NONE };
+        let turn = self.geometry.revolution;
+        let phase = (now.0 + self.phase0 + self.t_cmd.0) % turn;
+        // As `seek` and `rotation`, but without divisions: many places are tried.
+        let cost = |place: Place| {
             let seek = self.seek.time(self.here, place, true);
-            seek + self.rotation(now, self.t_cmd.0 + seek, place)
+            let mut reached = phase + seek;
+            while reached >= turn {
+                reached -= turn;
+            }
+            let wait = if place.angle >= reached { place.angle - reached } else { place.angle + turn - reached };
+            if wait + turn / 1_000_000 >= turn { seek } else { seek + wait }
         };
-        let least = |d| self.seek.least_write(d);
-        let slot = self.dirty.nearest(self.here.cylinder, self.write_back_window, cost, least);
-        if slot == NONE {
-            return;
-        }
-        let (lba, place) = (self.dirty.extent(slot).lba, self.dirty.extent(slot).place);
+        let (slot, positioning) = if continued == NONE {
+            let slot = match self.write_back_window {
+                0 => self.dirty.nearest(self.here.cylinder, cost, |d| self.seek.least_write(d)),
+                window => {
+                    let mut candidates = Candidates::new();
+                    for slot in self.dirty.oldest().take(window) {
+                        candidates.push(self.dirty.extent(slot).place, true, &self.seek);
+                    }
+                    let index = candidates.nearest(self.here, phase, turn, window, &self.seek);
+                    self.dirty.oldest().nth(index).unwrap_or(NONE)
+                }
+            };
+            if slot == NONE {
+                return;
+            }
+            (slot, self.t_cmd.0 + cost(self.dirty.extent(slot).place))
+        } else {
+            (continued, self.geometry.step(self.next_lba))
+        };
+        let lba = self.dirty.extent(slot).lba;
         let end = self.dirty.extent(slot).end.min(self.geometry.track_end(lba));
-        let media = self.geometry.media(lba, end - lba);
-        let until = now + self.t_cmd + Nanos(cost(place) + media);
+        let until = now + Nanos(positioning + self.geometry.media(lba, end - lba));
         self.dirty.remove(lba, end, &self.geometry);
         self.returning += end - lba;
         self.moved(now, until, end);
         self.wrote_back_last = true;
         self.arm = Arm::Write { until, returns: end - lba };
-    }
-
-    // ---- read-ahead ----
-
-    /// After a media read of `from..end`: goes on reading if nobody waits or a stream has a claim.
-    fn read_on(&mut self, now: Nanos, segment: usize, from: u64, end: u64) -> bool {
-        if !self.lookahead {
-            return false;
-        }
-        let claim = if self.buffer.get(segment).sequential { from + self.ahead_min } else { end };
-        let limit = (end + self.ahead_max).min(self.facts.capacity_sectors);
-        let committed = claim.clamp(end, limit.max(end));
-        let waits = self.work_waits();
-        let to = if waits { committed } else { limit };
-        if to <= end {
-            return false;
-        }
-        let until = now + self.span(end, to);
-        self.arm = Arm::Ahead { segment, since: now, from: end, committed, end: to, until, ending: waits };
-        true
-    }
-
-    /// A stream hit the buffer: reads ahead again once half of what lay ahead is consumed.
-    fn resume(&mut self, now: Nanos, segment: usize) {
-        let s = *self.buffer.get(segment);
-        let ahead = s.end.saturating_sub(s.last_end);
-        let idle = matches!(self.arm, Arm::Idle { .. }) && !self.work_waits();
-        if !self.lookahead || !idle || !s.sequential || 2 * ahead > self.ahead_max {
-            return;
-        }
-        let to = (s.last_end + self.ahead_max).min(self.facts.capacity_sectors);
-        if to <= s.end {
-            return;
-        }
-        // `span` adds the crossing to the first sector, as if the one before had just passed: aim there.
-        let place = self.geometry.place(s.end - 1);
-        let seek = self.seek.time(self.here, place, false);
-        let sector = self.geometry.media(s.end - 1, 1);
-        let since = now + Nanos(seek + self.rotation(now, seek, place) + sector);
-        let until = since + self.span(s.end, to);
-        self.arm = Arm::Ahead { segment, since, from: s.end, committed: s.end, end: to, until, ending: false };
     }
 }
 

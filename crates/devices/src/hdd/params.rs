@@ -60,7 +60,7 @@ pub struct Params {
     pub cache: String,
     /// Write-back cache, MiB.
     pub write_cache_mib: f64,
-    /// Oldest extents that compete to be written back; 0 is all.
+    /// Oldest extents that compete to be written back, at most 32; 0 is all.
     pub write_back_window: u32,
     /// An idle arm starts to write back after this, ms.
     pub t_idle_destage_ms: f64,
@@ -101,7 +101,7 @@ pub const KEYS: &[Key] = &[
     Key { name: "read_ahead_max_kib", expect: Expect::Int(0, 1 << 20), about: "how far ahead a stream is read" },
     Key { name: "cache", expect: Expect::OneOf(&["on", "off"]), about: "write-back cache" },
     Key { name: "write_cache_mib", expect: Expect::Num(0.0, 4096.0), about: "size of the write-back cache" },
-    Key { name: "write_back_window", expect: Expect::Int(0, 1 << 20), about: "oldest extents that compete, 0 = all" },
+    Key { name: "write_back_window", expect: Expect::Int(0, 32), about: "oldest extents that compete, 0 = all" },
     Key { name: "t_idle_destage_ms", expect: Expect::Num(0.0, 60_000.0), about: "idle time before writing back" },
     Key { name: "ncq_depth", expect: Expect::Int(1, 32), about: "commands held at once" },
     Key { name: "rpo_window", expect: Expect::Int(1, 32), about: "oldest commands that compete by positioning" },

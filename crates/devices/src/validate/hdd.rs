@@ -28,6 +28,11 @@ pub(super) fn targets(name: &str) -> Vec<Target> {
             targets.push(read_mean(Near(12.7, 0.03), ("data sheet, 8.5 + 4.16 ms", "D")));
             targets.push(seek(Near(8.5, 0.01), ("data sheet", "D")));
             targets.push(span(Near(152.0, 0.03)));
+            let alike = ("writes stream as reads do", "E");
+            targets.push(Target::new("cached sequential write, outer", "MB/s", Near(210.0, 0.05), alike, |m| {
+                let job = Job { warmup: 4_000, ..Job::sequential(1, READ_128K, false, capacity(m), 4_000) };
+                measure(m, &job).mb_per_s
+            }));
             targets.push(Target::new(
                 "cached 4K random write, 8 GB span",
                 "IOPS",

@@ -29,7 +29,11 @@ impl std::fmt::Debug for Step {
             Step::Submit(io, plugged) => {
                 let plugged = if *plugged { "plug " } else { "submit " };
                 let text = show(io.op, io.sector, io.sectors);
-                write!(f, "{plugged}c{}:p{}:s{}:{}:{text} flags {:x}", io.cpu, io.task.0, io.stream, io.ioprio, io.flags.0)
+                write!(
+                    f,
+                    "{plugged}c{}:p{}:s{}:{}:{text} flags {:x}",
+                    io.cpu, io.task.0, io.stream, io.ioprio, io.flags.0
+                )
             }
             Step::Unplug(task) => write!(f, "unplug p{}", task.0),
             Step::Complete(n) => write!(f, "complete {n}"),

@@ -98,12 +98,13 @@ impl JobSpec {
                 return refuse(key, "0 leaves nothing to do; leave it out for the whole device");
             }
         }
-        let short = |t: Nanos| t > Nanos::ZERO && t < Nanos::from_us(1);
+        // Shorter spells would be counted through one by one in a long pause.
+        let short = |t: Nanos| t > Nanos::ZERO && t < Nanos::from_us(100);
         if (self.burst_on == Nanos::ZERO) != (self.burst_off == Nanos::ZERO) {
             return refuse("burst_on", "bursts need both burst_on and burst_off");
         }
         if short(self.burst_on) || short(self.burst_off) {
-            return refuse("burst_on", "bursts and rests are at least 1us long");
+            return refuse("burst_on", "bursts and rests are at least 100us long");
         }
         if self.number_ios == Some(0) {
             return refuse("number_ios", "0 leaves nothing to do");
@@ -154,7 +155,11 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
     let mut random =
         Random::new(&[context.seed, spec.randseed.unwrap_or(0), u64::from(context.job), u64::from(context.instance)]);
 
-    let mut streams = [0, 1, 2].map(|dir| stream(spec, dir, start, length));
+    // A direction that is never used may have sizes that no device takes.
+    let mut streams = [READ, WRITE, TRIM].map(|dir| match spec.used().contains(&dir) {
+        true => stream(spec, dir, start, length),
+        false => Stream::default(),
+    });
     let map = match whole_map(spec) {
         true => Some(Permutation::new(length / u64::from(streams[spec.used()[0]].unit), &mut random)),
         false => None,
@@ -316,6 +321,10 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
     Stream {
         op,
         flags: if spec.hipri && spec.direct { flags.with(Flags::POLLED) } else { flags },
+        fitting: match sizes {
+            Sizes::Fixed(n) => length.saturating_sub(u64::from(n)) / u64::from(unit) + 1,
+            _ => 0,
+        },
         sizes,
         unit,
         start,

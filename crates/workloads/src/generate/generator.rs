@@ -154,7 +154,7 @@ impl Place {
             Place::Uniform => return random.below(fitting),
             Place::Zipf { zipf, blocks, centre, scatter } => ranked(zipf.draw(random), *blocks, *centre, scatter),
             Place::Pareto { power, blocks, centre, scatter } => {
-                let rank = (*blocks as f64 * libm::pow(1.0 - random.unit(), *power)) as u64;
+                let rank = (*blocks as f64 * libm::exp(power * libm::log(1.0 - random.unit()))) as u64;
                 ranked(rank.min(blocks - 1), *blocks, *centre, scatter)
             }
             Place::Normal { mean, deviation, blocks } => {
@@ -197,6 +197,8 @@ pub(super) struct Stream {
     pub(super) flags: Flags,
     pub(super) sizes: Sizes,
     pub(super) unit: u32,
+    /// Places that hold a block of the fixed size; 0 where sizes differ.
+    pub(super) fitting: u64,
     pub(super) start: u64,
     pub(super) length: u64,
     pub(super) place: Place,
@@ -220,6 +222,7 @@ impl Default for Stream {
             flags: Flags::NONE,
             sizes: Sizes::Fixed(8),
             unit: 8,
+            fitting: 0,
             start: 0,
             length: 8,
             place: Place::Uniform,
@@ -266,7 +269,10 @@ impl Stream {
             return self.sequential(sectors, 0).0;
         }
         self.run_left = run - 1;
-        let fitting = (self.length - sectors) / u64::from(self.unit) + 1;
+        let fitting = match self.fitting {
+            0 => (self.length - sectors) / u64::from(self.unit) + 1,
+            known => known,
+        };
         self.place.draw(fitting, random) * u64::from(self.unit)
     }
 
@@ -552,10 +558,14 @@ impl Workload for Generator {
         if over && (self.trimmed.is_none() || now >= self.schedule.end) {
             return self.finish();
         }
-        if let Some(next) = self.pause(now) {
+        if self.think.is_some()
+            && let Some(next) = self.pause(now)
+        {
             return next;
         }
-        if let Some(next) = self.rest(now) {
+        if self.burst.is_some()
+            && let Some(next) = self.rest(now)
+        {
             return next;
         }
         if self.outstanding >= self.depth || (self.draining && self.outstanding > self.refill_at) {

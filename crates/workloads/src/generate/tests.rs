@@ -379,7 +379,7 @@ fn any_job() -> impl Strategy<Value = JobSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn what_is_written_reads_back(spec in any_job()) {

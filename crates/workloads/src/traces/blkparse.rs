@@ -13,7 +13,7 @@ use super::error::Error;
 use super::input::Input;
 use super::number;
 use super::record::{Event, Record, Span};
-use super::table::{TOO_LONG, ZERO_LENGTH};
+use super::table::TOO_LONG;
 use super::text::{Fault, Line, LineParser};
 
 /// Which event counts as a request's arrival.
@@ -58,10 +58,11 @@ const WRAP_SECONDS: u64 = 1_266_874_889;
 const WRAP_NS: u64 = 1_266_874_889_709_551_616;
 /// Negative times that are recognised: 15 minutes.
 const WRAP_SPAN: u64 = 900;
-/// Most early lines that are kept.
+/// Most early lines that are kept, and the longest one.
 const MOST_EARLY: usize = 1 << 16;
+const LONGEST_EARLY: usize = 512;
 
-/// Seconds of a line whose time wrapped.
+/// Did a time wrap?
 fn wrapped(ns: u64) -> bool {
     (WRAP_SECONDS - WRAP_SPAN..=WRAP_SECONDS).contains(&(ns / 1_000_000_000)) && ns < WRAP_NS
 }
@@ -77,6 +78,7 @@ pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
         let seconds = line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(3);
         // Nearly every line fails the cheap look at the first digits.
         if seconds.is_some_and(|s| s.starts_with(b"126687") && number::time(s, 1_000_000_000).is_some_and(wrapped))
+            && line.len() <= LONGEST_EARLY
             && found.len() < MOST_EARLY
         {
             found.push(line.to_vec());
@@ -88,21 +90,12 @@ pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
 /// The parser of the lines.
 pub(crate) struct Blkparse {
     arrival: Arrival,
-    /// Wrapped lines were handed out in front: leave them out in the file.
-    early: Early,
-}
-
-/// What to do with lines of wrapped time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Early {
-    /// Hand them out.
-    Take,
-    /// They came before.
-    Leave,
+    /// So many lines of wrapped time were handed out in front: leave them out in the file.
+    early: usize,
 }
 
 impl Blkparse {
-    pub(crate) fn new(arrival: Arrival, early: Early) -> Blkparse {
+    pub(crate) fn new(arrival: Arrival, early: usize) -> Blkparse {
         Blkparse { arrival, early }
     }
 }
@@ -167,7 +160,8 @@ impl LineParser for Blkparse {
             return Fault::field(line, seconds, "a time in seconds");
         };
         if wrapped(time) {
-            if self.early == Early::Leave {
+            if self.early > 0 && line.len() <= LONGEST_EARLY {
+                self.early -= 1;
                 return Line::Ignored;
             }
             time = time.wrapping_sub(WRAP_NS);
@@ -241,25 +235,20 @@ impl LineParser for Blkparse {
                 _ => Line::Ignored,
             };
         }
+        // A preflush without data is a flush, whatever its letters.
         let op = if sectors == 0 && flags.has(Flags::PREFLUSH) { Op::Flush } else { op };
-        arrive(op, flags, pid, span)
+        Line::Event(arrive(op, flags, pid, span))
     }
 }
 
-/// An arrival, unless it has nothing to move.
-pub(crate) fn arrive(op: Op, flags: Flags, pid: u32, span: Span) -> Line {
-    if op != Op::Flush && span.sectors == 0 {
-        return Line::Skip(ZERO_LENGTH);
-    }
+/// An arrival.
+pub(crate) fn arrive(op: Op, flags: Flags, pid: u32, span: Span) -> Event {
     let mut record = Record::new(op, span.sector, span.sectors);
-    if op == Op::Flush {
-        (record.sector, record.sectors) = (0, 0);
-    }
     record.time = Nanos(span.time);
     record.device = span.device;
     record.task = pid;
     record.flags = flags;
-    Line::Event(Event::Arrive(record))
+    Event::Arrive(record)
 }
 
 /// Operation and marks of an RWBS field: optional `F` (preflush), one of `R W D DE WZ F N`, then `F` (FUA), `A`

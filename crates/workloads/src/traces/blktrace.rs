@@ -8,7 +8,7 @@ use super::error::Error;
 use super::input::Input;
 use super::record::{Counts, Event, Span};
 use super::table::ROUNDED;
-use super::text::{Line, Source};
+use super::text::Source;
 
 const RECORD: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
@@ -193,11 +193,7 @@ impl Source for Blktrace {
                 Op::Read
             };
             self.rounded += u64::from(u64::from(h.bytes) % SECTOR_BYTES != 0);
-            match arrive(op, flags, h.pid, span) {
-                Line::Event(event) => return Ok(Some(event)),
-                Line::Skip(reason) => self.skipped.add(reason, 1),
-                Line::Ignored | Line::Bad(_) => {}
-            }
+            return Ok(Some(arrive(op, flags, h.pid, span)));
         }
     }
 

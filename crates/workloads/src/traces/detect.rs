@@ -1,6 +1,6 @@
 //! Which format is it? Binary ones by magic; text by letting every parser try the first lines.
 
-use super::blkparse::{Arrival, Blkparse, Early};
+use super::blkparse::{Arrival, Blkparse};
 use super::columns::{Column, Columns};
 use super::format::Format;
 use super::iolog::{HEAD2, HEAD3, Iolog};
@@ -43,7 +43,7 @@ pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
     if start.starts_with(columnar::MAGIC) {
         return found(Format::Columnar);
     }
-    if start.starts_with(hp_srt::MAGIC) {
+    if hp_srt::detect(start) {
         return found(Format::HpSrt);
     }
     if blktrace::magic(start).is_some() {
@@ -92,10 +92,10 @@ fn by_header(line: &[u8]) -> Option<Columns> {
     Columns::parse(&known.join(",")).ok()
 }
 
-/// Does the format read nearly all of the lines? If so: is what it reads plausible for it?
+/// Does the format read most of the lines? If so: is what it reads plausible for it?
 fn fits(format: Format, lines: &[&[u8]]) -> Option<bool> {
     let mut parser: Box<dyn LineParser> = match format {
-        Format::Blkparse => Box::new(Blkparse::new(Arrival::Queue, Early::Take)),
+        Format::Blkparse => Box::new(Blkparse::new(Arrival::Queue, 0)),
         Format::Iolog2 | Format::Iolog3 => Box::new(Iolog::new(format == Format::Iolog3)),
         _ => {
             let layout = format.layout()?;
@@ -122,7 +122,7 @@ fn fits(format: Format, lines: &[&[u8]]) -> Option<bool> {
         }
     }
     // Blkparse files without a single Q or D line in the first lines still show by their shape.
-    let enough = good > 0 && good * 10 >= lines.len() * 7 && (events > 0 || format == Format::Blkparse);
+    let enough = good > 0 && good * 2 > lines.len() && (events > 0 || format == Format::Blkparse);
     enough.then(|| match format {
         // Bytes that are no multiple of 512 are sectors.
         Format::MsrCut => parser.changed().total() == 0,

@@ -136,6 +136,11 @@ impl Format {
         !matches!(self, Format::Blktrace | Format::HpSrt)
     }
 
+    /// Columns of a delimited format, as [`Columns::parse`] reads them.
+    pub fn column_list(self) -> Option<&'static str> {
+        self.layout().map(|l| l.columns)
+    }
+
     /// The layout of delimited text.
     pub(crate) fn layout(self) -> Option<Layout> {
         let comma = |columns| Layout { columns, delimiter: b',', extra: false, decimals: None, header: None };

@@ -7,11 +7,13 @@ use dumbwaiter_block::{Flags, Nanos, Op};
 use super::error::{Error, show};
 use super::input::{Input, WINDOW};
 use super::record::{Counts, Event, Record};
-use super::table::{ROUNDED, ZERO_LENGTH, cover};
+use super::table::{ROUNDED, cover};
 use super::text::Source;
 
 /// First bytes of the header.
-pub(crate) const MAGIC: &[u8] = b"$$TR_IOREC";
+const MAGIC: &[u8] = b"$$TR_IOREC";
+/// First bytes of a record: where a piece cut from the middle of a trace starts.
+const RECORD: &[u8] = &[0, 0, 0, 56, 0, 4, 0, 1];
 /// Words that every record has.
 const WORDS: usize = 14;
 const ID: u32 = 0x0004_0001;
@@ -26,10 +28,18 @@ pub(crate) struct HpSrt {
     rounded: u64,
 }
 
+/// Does a file start like an SRT trace, or like a record of one?
+pub(crate) fn detect(start: &[u8]) -> bool {
+    start.starts_with(MAGIC) || start.starts_with(RECORD)
+}
+
 impl HpSrt {
-    /// Reads over the header.
+    /// Reads over the header, where there is one.
     pub(crate) fn new(mut input: Input) -> Result<HpSrt, Error> {
         let head = input.peek(WINDOW)?;
+        if head.starts_with(RECORD) {
+            return Ok(HpSrt { input, records: 0, skipped: Counts::default(), rounded: 0 });
+        }
         let (start, end) = (show(head), head.iter().position(|b| *b == 0x0c));
         let Some(end) = end.filter(|_| head.starts_with(MAGIC)) else {
             let expected = "a header that starts with $$TR_IOREC and ends with a form feed";
@@ -77,10 +87,6 @@ impl Source for HpSrt {
             record.device = disk(word(8));
             if flags & 0x100 == 0 {
                 record.flags = Flags::SYNC;
-            }
-            if word(6) == 0 {
-                self.skipped.add(ZERO_LENGTH, 1);
-                continue;
             }
             let range = cover(u64::from(word(7)) * SECTOR, u64::from(word(6)));
             let (sector, sectors, widened) = range.expect("32-bit numbers of 256 bytes fit");

@@ -7,7 +7,7 @@ use dumbwaiter_block::{Nanos, Op};
 
 use super::number;
 use super::record::{Counts, Event, Record};
-use super::table::{Names, ROUNDED, ZERO_LENGTH, cover};
+use super::table::{Names, ROUNDED, cover};
 use super::text::{Fault, Line, LineParser};
 
 /// First line of version 2.
@@ -77,9 +77,6 @@ impl LineParser for Iolog {
         let Some(bytes) = number::unsigned(bytes_text) else {
             return Fault::field(line, bytes_text, "a length in bytes");
         };
-        if bytes == 0 {
-            return Line::Skip(ZERO_LENGTH);
-        }
         match cover(offset, bytes) {
             Ok((sector, sectors, widened)) => {
                 (record.sector, record.sectors) = (sector, sectors);

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_block::{Nanos, SECTOR_BYTES};
+use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
 
-use super::blkparse::{Arrival, Blkparse, Early, action, early_lines, rereadable};
+use super::blkparse::{Arrival, Blkparse, action, early_lines, rereadable};
 use super::blktrace::{self, Blktrace};
 use super::columnar::Columnar;
 use super::columns::Columns;
@@ -18,7 +18,7 @@ use super::input::{Input, WINDOW};
 use super::iolog::Iolog;
 use super::record::{Counts, Event, Record, Skipped};
 use super::table::{ASSUMED_BYTES, Table};
-use super::text::{Line, LineParser, Source, TextSource};
+use super::text::{Line, LineParser, MALFORMED, Source, TextSource};
 use super::vscsi::{self, Vscsi};
 use super::window::{Pairer, Sorter};
 
@@ -85,6 +85,8 @@ pub struct TraceReader {
     pairer: Option<Pairer>,
     /// No more events.
     drained: bool,
+    /// An iteration ended in an error.
+    failed: bool,
     /// Raw time of the first record.
     first: Option<u64>,
     last: u64,
@@ -173,6 +175,7 @@ impl TraceReader {
             sorter: (window > 0).then(|| Sorter::new(window)),
             pairer: pairing.then(|| Pairer::new(PAIR_WINDOW)),
             drained: false,
+            failed: false,
             first: None,
             last: 0,
             delivered: 0,
@@ -248,7 +251,13 @@ impl TraceReader {
                         None => self.end(),
                     };
                 }
-                (Some(Event::Arrive(record)), pairer) => {
+                (Some(Event::Arrive(mut record)), pairer) => {
+                    if record.op == Op::Flush {
+                        (record.sector, record.sectors) = (0, 0);
+                    } else if record.sectors == 0 {
+                        self.skipped.add("zero length", 1);
+                        continue;
+                    }
                     if record.sector > u64::MAX / SECTOR_BYTES - u64::from(record.sectors) {
                         self.skipped.add("address over 64 bits", 1);
                         continue;
@@ -340,7 +349,12 @@ impl Iterator for TraceReader {
     type Item = Result<Record, Error>;
 
     fn next(&mut self) -> Option<Result<Record, Error>> {
-        self.next_record().transpose()
+        if self.failed {
+            return None;
+        }
+        let next = self.next_record().transpose();
+        self.failed = matches!(next, Some(Err(_)));
+        next
     }
 }
 
@@ -413,8 +427,7 @@ fn source(
             if rereadable(input.path()) {
                 early = early_lines(Input::open(input.path())?)?;
             }
-            let take = if early.is_empty() { Early::Take } else { Early::Leave };
-            let rest = text(input, Box::new(Blkparse::new(arrival, take)));
+            let rest = text(input, Box::new(Blkparse::new(arrival, early.len())));
             if early.is_empty() { rest } else { Box::new(EarlyFirst::new(&early, arrival, rest)) }
         }
         Format::Blktrace => {
@@ -459,20 +472,24 @@ fn source(
 /// Events before time zero, which stand at the end of the file, and then the file.
 struct EarlyFirst {
     early: std::vec::IntoIter<Event>,
+    skipped: Counts,
     rest: Box<dyn Source>,
 }
 
 impl EarlyFirst {
     fn new(lines: &[Vec<u8>], arrival: Arrival, rest: Box<dyn Source>) -> EarlyFirst {
-        let mut parser = Blkparse::new(arrival, Early::Take);
-        let mut events = Vec::new();
+        let mut parser = Blkparse::new(arrival, 0);
+        let (mut events, mut skipped) = (Vec::new(), Counts::default());
         for line in lines {
-            if let Line::Event(event) = parser.parse(line) {
-                events.push(event);
+            match parser.parse(line) {
+                Line::Event(event) => events.push(event),
+                Line::Skip(reason) => skipped.add(reason, 1),
+                Line::Bad(_) => skipped.add(MALFORMED, 1),
+                Line::Ignored => {}
             }
         }
         events.sort_by_key(|e| e.time() as i64);
-        EarlyFirst { early: events.into_iter(), rest }
+        EarlyFirst { early: events.into_iter(), skipped, rest }
     }
 }
 
@@ -485,7 +502,9 @@ impl Source for EarlyFirst {
     }
 
     fn skipped(&self) -> Counts {
-        self.rest.skipped()
+        let mut all = self.rest.skipped();
+        all.merge(&self.skipped);
+        all
     }
 
     fn changed(&self) -> Counts {

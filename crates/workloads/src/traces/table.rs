@@ -15,7 +15,6 @@ pub(crate) const ASSUMED_BYTES: u32 = 4096;
 /// Names of devices or tasks that are kept apart. More than this share the last number.
 const MOST_NAMES: usize = 1 << 16;
 
-pub(crate) const ZERO_LENGTH: &str = "zero length";
 pub(crate) const TOO_LONG: &str = "longer than 2 TiB";
 pub(crate) const ROUNDED: &str = "widened to whole 512-byte sectors";
 
@@ -226,11 +225,6 @@ impl LineParser for Table {
         if self.columns.has(|c| matches!(c, Column::Gap(_))) {
             record.time = Nanos(self.clock);
             self.clock = self.clock.wrapping_add(gap);
-        }
-        if record.op == Op::Flush {
-            (offset, bytes) = (0, 0);
-        } else if bytes == 0 {
-            return Line::Skip(ZERO_LENGTH);
         }
         match cover(offset, bytes) {
             Ok((sector, sectors, widened)) => {

@@ -6,7 +6,7 @@ use dumbwaiter_block::{Nanos, Op};
 use super::error::Error;
 use super::input::Input;
 use super::record::{Counts, Event, Record};
-use super::table::{ROUNDED, ZERO_LENGTH, cover};
+use super::table::{ROUNDED, cover};
 use super::text::Source;
 
 /// Layout of a record.
@@ -114,14 +114,6 @@ impl Source for Vscsi {
             record.time = Nanos(long(24).wrapping_mul(1000));
             if self.version == Version::Two {
                 record.latency = Some(Nanos(long(32).saturating_mul(1000))).filter(|l| l.0 > 0);
-            }
-            if op == Op::Flush {
-                record.sector = 0;
-                return Ok(Some(Event::Arrive(record)));
-            }
-            if bytes == 0 {
-                self.skipped.add(ZERO_LENGTH, 1);
-                continue;
             }
             let (_, sectors, widened) = cover(0, u64::from(bytes)).expect("a 32-bit length fits");
             record.sectors = sectors;

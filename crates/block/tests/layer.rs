@@ -1,0 +1,88 @@
+//! The block layer with the plainest of schedulers.
+
+use dumbwaiter_block::{Config, Io, Limits, Op};
+use dumbwaiter_testkit::{Fifo, World};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+fn world(config: Config) -> World {
+    World::new(config, |_| Box::new(Fifo::default()))
+}
+
+#[test]
+fn times_are_those_of_the_path() {
+    let mut world = world(Config::default());
+    world.fill("R").at(3).submit("R100 R108").at(5).complete(1);
+    assert_eq!(world.issued(), "R100");
+    world.at(8).complete(129);
+    let ms = |t: dumbwaiter_block::Nanos| t.0 / 1_000_000;
+    let last = world.all_done().last().unwrap();
+    assert_eq!((last.issue.sector, ms(last.issue.at), ms(last.at)), (108, 8, 8));
+    let times: Vec<_> = last.ios.iter().map(|f| (ms(f.submit), ms(f.insert), ms(f.issue), f.merged)).collect();
+    assert_eq!(times, [(3, 3, 8, false)]);
+}
+
+#[test]
+fn a_task_that_waits_for_a_slot_lets_its_plug_go_first() {
+    let setup = dumbwaiter_block::Setup { nr_requests: 4, device_depth: 2, ..Default::default() };
+    let mut world = world(Config { setup, ..Config::default() });
+    world.hold().plug("R500 R400 R300 R200 R100");
+    assert_eq!((world.layer().ledger().inserted, world.issued().as_str()), (4, "R500 R400"));
+    assert_eq!(world.release().issued(), "R300 R200 R100");
+}
+
+#[test]
+fn slots_freed_by_a_merge_are_used() {
+    let setup = dumbwaiter_block::Setup { nr_requests: 5, device_depth: 1, ..Default::default() };
+    let mut world = world(Config { setup, ..Config::default() });
+    world.hold().submit("R9000 R8000 R800 R816 R5000");
+    world.submit("R808 R7000");
+    assert_eq!(world.release().issued(), "R9000 R8000 R800+16 R816 R5000 R7000");
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (1u32..200, 1u32..200, 1u16..9, prop_oneof![Just(0u32), 1u32..200], 1u32..5).prop_map(
+        |(max_sectors, max_discard_sectors, max_segments, chunk_sectors, pages)| Limits {
+            max_sectors,
+            max_discard_sectors,
+            max_segments,
+            max_discard_segments: 1,
+            chunk_sectors,
+            segment_bytes: pages * 4096,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300, failure_persistence: None, rng_seed: RngSeed::Fixed(20_261_121), ..ProptestConfig::default()
+    })]
+
+    /// The pieces of a long I/O follow each other without a gap, each within the limits and no shorter than need be.
+    #[test]
+    fn splitting(limits in limits(), op in 0usize..5, sector in 0u64..1000, sectors in 1u32..1000) {
+        let op = [Op::Read, Op::Write, Op::Discard, Op::SecureErase, Op::WriteZeroes][op];
+        let io = Io { op, sector, sectors, ..Io::default() };
+        let mut world = world(Config { limits, ..Config::default() });
+        world.submit_io(io);
+        world.drain();
+        let mut at = sector;
+        for piece in world.all_issued() {
+            prop_assert_eq!(piece.sector, at);
+            prop_assert!(piece.sectors <= limits.sectors(op));
+            let chunk = u64::from(limits.chunk_sectors);
+            if op.carries_data() {
+                prop_assert!(piece.sectors.div_ceil(limits.segment_bytes / 512) <= u32::from(limits.max_segments));
+                prop_assert!(chunk == 0 || at % chunk + u64::from(piece.sectors) <= chunk);
+            }
+            at += u64::from(piece.sectors);
+            let full = piece.sectors == limits.sectors(op)
+                || piece.sectors == u32::from(limits.max_segments) * limits.segment_bytes / 512;
+            let edge = op.carries_data() && chunk > 0 && at % chunk == 0;
+            prop_assert!(full || edge || at == sector + u64::from(sectors), "cut short at {at}");
+        }
+        prop_assert_eq!(at, sector + u64::from(sectors));
+        let done: usize = world.all_done().iter().map(|d| d.ios.len()).sum();
+        prop_assert_eq!((done, world.layer().ledger().imbalance()), (1, None));
+    }
+}
