@@ -9,8 +9,14 @@ pub struct Ledger {
     pub completed: u64,
     /// I/Os that failed.
     pub failed: u64,
-    /// I/Os that joined a request of another.
-    pub merged: u64,
+    /// I/Os that joined a request at its end.
+    pub merged_back: u64,
+    /// I/Os that joined a request at its start.
+    pub merged_front: u64,
+    /// Discards that became one more range of another.
+    pub merged_ranges: u64,
+    /// Requests that became part of another request.
+    pub joined: u64,
     /// Pieces made by splitting.
     pub pieces: u64,
     /// Requests inserted into the scheduler, requeues not counted.

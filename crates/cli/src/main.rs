@@ -1,2 +1,57 @@
-//! The `dumbwaiter` command.
-fn main() {}
+//! The `dumbwaiter` command: choose and prove a block I/O scheduler.
+//!
+//! stdout is for results, stderr for the story. Exit codes: 0 done, 1 a check failed, 2 bad input or refused,
+//! 130 interrupted (with what was finished).
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod compare;
+mod devices;
+mod fidelity;
+mod input;
+mod output;
+mod progress;
+mod schedulers;
+mod shell;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+/// How a command ended.
+pub(crate) enum Ended {
+    /// All is well.
+    Done,
+    /// The answer is "no": a validation target was missed.
+    Failed,
+    /// By a signal, with what was finished.
+    Interrupted,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let ended = match args.command {
+        Command::Compare(args) => compare::run(&args),
+        Command::Schedulers(args) => schedulers::run(&args),
+        Command::Devices(args) => devices::run(&args),
+        Command::Trace(args) => trace::run(&args),
+        Command::Fidelity(args) => fidelity::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
+    };
+    match ended {
+        Ok(Ended::Done) => ExitCode::SUCCESS,
+        Ok(Ended::Failed) => ExitCode::from(1),
+        Ok(Ended::Interrupted) => ExitCode::from(130),
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dumbwaiter: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

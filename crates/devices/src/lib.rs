@@ -1,131 +1,40 @@
 //! Simulated block devices: hard disk, flash SSD, ultra-low-latency SSD.
 //!
-//! A device is a state machine in virtual time: it has no clock, no thread and no I/O of its own.
+//! A device is a state machine in virtual time: it has no clock, no thread and no I/O of its own. The driver
+//! hands commands and time in ([`Device`]); completions come out with a [`Breakdown`] that sums exactly to
+//! their latency. One seed gives one result, whatever the cadence of the calls.
+//!
+//! Devices are described by parameter files: [`load`] takes `kind:name`, a path to a `.toml` file, and
+//! overrides after a `?`.
+//!
+//! ```
+//! use dumbwaiter_block::{Nanos, Op, TenantId};
+//! use dumbwaiter_devices::{Command, load};
+//!
+//! let model = load("ull:optane-900p?jitter=0&tail_probability=0").expect("a built-in device");
+//! let mut device = model.build(1);
+//! let read = Command { tag: 0, op: Op::Read, fua: false, sector: 8, sectors: 8, queue: 0, tenant: TenantId(0) };
+//! device.submit(Nanos(0), &read);
+//! let mut done = Vec::new();
+//! device.advance(Nanos::from_us(100), &mut done);
+//! assert_eq!(done[0].at, Nanos(6_350));
+//! ```
 #![forbid(unsafe_code)]
 
-use dumbwaiter_block::{Nanos, Op, TenantId};
+mod device;
+pub mod drive;
+mod error;
+pub mod hdd;
+mod keys;
+mod model;
+pub mod null;
+mod outbox;
+mod rng;
+pub mod ssd;
+pub mod ull;
+pub mod validate;
 
-/// One command as the driver hands it to the device.
-#[derive(Clone, Copy, Debug)]
-pub struct Command {
-    /// The driver's number, handed back at completion.
-    pub tag: u32,
-    /// What to do.
-    pub op: Op,
-    /// Must be on stable media at completion.
-    pub fua: bool,
-    /// First sector (512 bytes).
-    pub sector: u64,
-    /// Length in sectors.
-    pub sectors: u32,
-    /// Submission queue it arrives on.
-    pub queue: u16,
-    /// The tenant it is for.
-    pub tenant: TenantId,
-}
-
-/// Answer to a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Submitted {
-    /// The device has it and will complete it.
-    Accepted,
-    /// Every slot is taken; try again after a completion.
-    Busy,
-}
-
-/// Where the time of a command went. The parts sum to completion − submission exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Breakdown {
-    /// Waiting inside the device.
-    pub queue: Nanos,
-    /// Arm movement.
-    pub seek: Nanos,
-    /// Waiting for the sector to come round.
-    pub rotation: Nanos,
-    /// Media transfer, cell read or program.
-    pub media: Nanos,
-    /// Flash channel.
-    pub channel: Nanos,
-    /// Host link.
-    pub link: Nanos,
-    /// Firmware and command overhead.
-    pub firmware: Nanos,
-    /// Waiting for garbage collection.
-    pub gc_stall: Nanos,
-}
-
-/// A finished command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// [`Command::tag`].
-    pub tag: u32,
-    /// When it finished.
-    pub at: Nanos,
-    /// The device refused it (beyond the last sector).
-    pub failed: bool,
-    /// Where the time went.
-    pub breakdown: Breakdown,
-}
-
-/// What the block layer must know of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// Size in 512-byte sectors.
-    pub capacity_sectors: u64,
-    /// Commands it holds at once, all queues together; also the driver's tags.
-    pub depth: u32,
-    /// Hardware queues.
-    pub queues: u16,
-    /// Has it a moving arm?
-    pub rotational: bool,
-    /// Has it a volatile write cache (flushes mean something)?
-    pub volatile_cache: bool,
-    /// Does it understand FUA?
-    pub fua: bool,
-    /// Largest command in sectors.
-    pub max_sectors: u32,
-}
-
-/// What a device counted since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Read commands.
-    pub reads: u64,
-    /// Write commands.
-    pub writes: u64,
-    /// Flush commands.
-    pub flushes: u64,
-    /// Discards and write-zeroes.
-    pub discards: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Reads served from a cache or buffer.
-    pub cache_hits: u64,
-    /// Time the media (arm, or all dies together) was busy.
-    pub media_busy: Nanos,
-    /// Time the host link was busy.
-    pub link_busy: Nanos,
-    /// Garbage collections.
-    pub gc_runs: u64,
-    /// Pages moved by garbage collection.
-    pub gc_moved_pages: u64,
-    /// Most commands held at once.
-    pub max_depth: u32,
-}
-
-/// A simulated block device.
-pub trait Device: Send {
-    /// What the block layer must know.
-    fn facts(&self) -> Facts;
-    /// Hands a command over at `now`; time never goes back between calls.
-    fn submit(&mut self, now: Nanos, command: &Command) -> Submitted;
-    /// When something next happens inside, if anything will.
-    fn next_event(&self) -> Option<Nanos>;
-    /// Lets time pass up to and including `now` and appends what finished, in order. Calling it at other
-    /// times, or more often, changes nothing.
-    fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>);
-    /// What it counted.
-    fn counters(&self) -> Counters;
-}
+pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
+pub use error::Error;
+pub use keys::{Expect, Key};
+pub use model::{DeviceModel, Kind, ModelInfo, Params, load, models};

@@ -1,7 +1,36 @@
 //! Latency histograms, time series, fairness and significance.
+//!
+//! A [`Recorder`] is told of every finished I/O and every change of the queue depths, and ends as a
+//! [`RunResult`]: one run, in numbers, with exactly the keys of the JSON that users see. Several
+//! results become a [`Ranking`] per device, with tests of significance and a recommendation.
+//! Nothing here reads a clock, and equal input gives equal output bit for bit.
 #![forbid(unsafe_code)]
 
+mod criterion;
+mod fairness;
+mod histogram;
+mod ranking;
+mod recommend;
+mod recorder;
+mod result;
+mod series;
+mod stats;
+mod tally;
+mod text;
+
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
+
+pub use criterion::{Focus, Goal, Metric};
+pub use fairness::{ideal_shares, jain, pv};
+pub use ranking::{Cell, Ranking, Row, rank};
+pub use recommend::Recommendation;
+pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts, TaskSpec, TenantSpec};
+pub use result::{
+    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Fairness, Latency, Ledger, Merges, Nested, NestedRow,
+    OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
+};
+pub use stats::{Comparison, Sample, TestKind, Verdict, compare, paired, welch};
+pub use text::{count_text, latency_text, rate_text};
 
 /// One finished I/O, as it is measured.
 #[derive(Clone, Copy, Debug)]

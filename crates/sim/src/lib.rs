@@ -1,2 +1,13 @@
 //! The discrete-event simulator: workloads, block layer, host and device in virtual time.
+//!
+//! Nothing here reads a clock or draws a random number; equal input gives equal output bit for bit.
 #![forbid(unsafe_code)]
+
+mod events;
+mod experiment;
+pub mod host;
+mod run;
+pub mod validate;
+
+pub use experiment::{Cell, Error, Prepared, default_nr_requests, host_profile};
+pub use run::{Control, Mode, Outcome, Parts, Run, Thread, Until};

@@ -1,6 +1,12 @@
 //! Workload generators, fio job files, and block-trace readers and writers.
 #![forbid(unsafe_code)]
 
+pub mod fio;
+pub mod generate;
+pub mod nearest;
+pub mod traces;
+pub mod units;
+
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
 
 /// One I/O that a workload wants, without who asks and when.

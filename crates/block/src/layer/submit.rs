@@ -277,7 +277,11 @@ impl BlockLayer {
         self.requests[id].parent = parent;
         self.requests[id].merged = self.requests[join.into].merged;
         self.requests[join.into].merged = id;
-        self.ledger.merged += 1;
+        *match join.side {
+            Side::Back => &mut self.ledger.merged_back,
+            Side::Front => &mut self.ledger.merged_front,
+            Side::Range => &mut self.ledger.merged_ranges,
+        } += 1;
         true
     }
 
@@ -365,7 +369,7 @@ impl BlockLayer {
         self.requests[tail].merged = self.requests[survivor].merged;
         self.requests[survivor].merged = next;
         self.requests[next].state = State::Merged;
-        self.ledger.merged += 1;
+        self.ledger.joined += 1;
         true
     }
 

@@ -1,0 +1,301 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Choose and prove a block I/O scheduler.
+#[derive(Parser)]
+#[command(
+    name = "dumbwaiter",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  dumbwaiter compare                                the built-in scenario, on a hard disk and a SATA SSD
+  dumbwaiter compare job.fio --device ull:optane-900p --html report.html
+  dumbwaiter trace stat disk.blkparse.zst
+  dumbwaiter schedulers mq-deadline"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a workload under several schedulers and say which serves it best
+    Compare(Compare),
+    /// List the schedulers, or show the manual of one
+    Schedulers(Schedulers),
+    /// List the device models, show one, or hold it against its data sheet
+    Devices(Devices),
+    /// Look into block traces and convert them
+    Trace(Trace),
+    /// Hold our schedulers against recordings of the kernel's
+    Fidelity(Fidelity),
+    /// Measure the simulator's and the schedulers' own speed
+    Bench(Bench),
+    /// Print a completion script for a shell
+    Completions(Completions),
+    /// Print the manual page, or write all of them to a folder
+    Man(Man),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter compare
+  dumbwaiter compare scenarios/noisy-neighbour.toml --html report.html
+  dumbwaiter compare job.fio --device hdd:st1000dm003,ssd:850pro-256 --schedulers none,mq-deadline,kyber
+  dumbwaiter compare trace.csv.zst --depth 32 --device ./my-drive.toml --json result.json
+  dumbwaiter compare --schedulers mq-deadline,mq-deadline:fifo_batch=1,mq-deadline:kernel=5.15")]
+pub(crate) struct Compare {
+    /// A scenario (TOML), a fio job file or one or more block traces; without it, the built-in scenario
+    #[arg(value_name = "SCENARIO.toml|JOB.fio|TRACE")]
+    pub(crate) input: Vec<PathBuf>,
+    /// Devices to simulate: kind:name, a parameter file, with overrides after `?` (see `dumbwaiter devices`)
+    #[arg(long, short, value_name = "NAME|FILE,…", value_delimiter = ',')]
+    pub(crate) device: Vec<String>,
+    /// Schedulers, with settings after a colon, or `all` (see `dumbwaiter schedulers`)
+    #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
+    pub(crate) schedulers: Option<String>,
+    /// Commands that the driver gives the device at once
+    #[arg(long, short, value_name = "N")]
+    pub(crate) queue_depth: Option<u32>,
+    /// Requests that the scheduler may hold
+    #[arg(long, value_name = "N")]
+    pub(crate) nr_requests: Option<u32>,
+    /// Simulated time that is measured, such as 10s
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<String>,
+    /// Simulated time before that, in which nothing is counted
+    #[arg(long, value_name = "TIME")]
+    pub(crate) warmup: Option<String>,
+    /// End a run after so many I/Os
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Runs of each combination, each with its own seed
+    #[arg(long, short, value_name = "N")]
+    pub(crate) replicates: Option<u32>,
+    /// Seed of the first replicate
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// What the recommendation aims at
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) goal: Goal,
+    /// Runs simulated at the same time; results do not depend on it
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Write everything as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a report with plots, one file that works offline
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write tables of runs, tenants, series and distributions
+    #[arg(long, value_name = "DIR")]
+    pub(crate) parquet: Option<PathBuf>,
+    /// Print the scenario as it takes effect, and run nothing
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    #[command(flatten)]
+    pub(crate) replay: Replay,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+/// How a trace is replayed.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Traces")]
+pub(crate) struct Replay {
+    /// Replay at so many times the recorded speed
+    #[arg(long, value_name = "FACTOR", conflicts_with = "depth")]
+    pub(crate) speed: Option<f64>,
+    /// Keep so many I/Os outstanding, whatever the recorded times
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
+    /// Each recorded process waits for its own I/Os
+    #[arg(long)]
+    pub(crate) closed_per_task: bool,
+    /// What becomes of I/Os beyond the end of the device
+    #[arg(long, value_name = "skip|wrap|scale")]
+    pub(crate) fit: Option<String>,
+}
+
+/// How a trace is read.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Traces")]
+pub(crate) struct Reading {
+    /// The format, where the content does not tell (see `dumbwaiter trace formats`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) format: Option<String>,
+    /// Columns of delimited text, such as time_ms,op,offset_bytes,size_bytes
+    #[arg(long, value_name = "NAME,…")]
+    pub(crate) columns: Option<String>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub(crate) enum Goal {
+    /// Lowest p99 of the interactive tenant (else of reads) within 10 % of the best throughput
+    #[default]
+    Balanced,
+    /// Lowest p99, at half of the best throughput or more
+    Latency,
+    /// Most MB/s
+    Throughput,
+    /// Shares nearest to the weights, within 20 % of the best throughput
+    Fairness,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter schedulers
+  dumbwaiter schedulers kyber")]
+pub(crate) struct Schedulers {
+    /// Show the manual and the settings of this one
+    pub(crate) name: Option<String>,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter devices
+  dumbwaiter devices --show hdd:st1000dm003 > my-drive.toml
+  dumbwaiter devices --validate ssd:850pro-256")]
+pub(crate) struct Devices {
+    /// Print a model's parameter file, to copy and change
+    #[arg(long, value_name = "NAME")]
+    pub(crate) show: Option<String>,
+    /// Measure a model and hold it against its targets; `all` for every one
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) validate: Option<String>,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Trace {
+    #[command(subcommand)]
+    pub(crate) what: TraceCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Count what is in a trace
+    #[command(after_help = "Example:\n  dumbwaiter trace stat disk.csv.zst --json -")]
+    Stat(TraceStat),
+    /// Rewrite a trace in another format
+    #[command(after_help = "\
+Examples:
+  dumbwaiter trace convert in.blkparse.zst out.dwt
+  dumbwaiter trace convert in.csv out.csv.zst --to msr
+  dumbwaiter trace convert in.txt out.iolog --columns time_s,op,offset_sectors,size_bytes --to fio-iolog-v3")]
+    Convert(TraceConvert),
+    /// Print the first records in a common form
+    #[command(after_help = "Example:\n  dumbwaiter trace head disk.vscsi -n 5")]
+    Head(TraceHead),
+    /// List the formats
+    Formats,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TraceStat {
+    /// The trace; several files are read as one (per-CPU files of blktrace)
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TraceConvert {
+    /// The trace
+    pub(crate) from: PathBuf,
+    /// The new file; `.zst` or `.gz` at the end of its name compresses it
+    pub(crate) to_file: PathBuf,
+    /// Format of the new file; without it the ending of its name decides
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Option<String>,
+    /// Columns of the new file, for `--to columns`
+    #[arg(long, value_name = "NAME,…")]
+    pub(crate) to_columns: Option<String>,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TraceHead {
+    /// The trace
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// How many records
+    #[arg(short = 'n', long, default_value_t = 10)]
+    pub(crate) records: u64,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter fidelity recordings/*.csv.zst
+  dumbwaiter fidelity kyber-bursts.csv.zst --explain 1")]
+pub(crate) struct Fidelity {
+    /// Recordings (NAME.csv.zst, with NAME.json beside)
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Print the state around the N-th difference of each recording
+    #[arg(long, value_name = "N")]
+    pub(crate) explain: Option<u64>,
+    /// Recordings replayed at the same time
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// What to measure
+    #[arg(value_enum)]
+    pub(crate) what: BenchWhat,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Only these schedulers
+    #[arg(long, short, value_name = "NAME,…")]
+    pub(crate) schedulers: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum BenchWhat {
+    /// Simulated requests per second on one core
+    Sim,
+    /// Nanoseconds per request inside a scheduler
+    Schedulers,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Man {
+    /// Write a page for each command into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}

@@ -1,0 +1,247 @@
+//! `compare`: the matrix of devices, schedulers and replicates, and which is best.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, anyhow, bail};
+use dumbwaiter_block::Nanos;
+use dumbwaiter_devices::DeviceModel;
+use dumbwaiter_report::{Document, compare_text, write_html, write_parquet};
+use dumbwaiter_scenario::{Scenario, SchedulerSpec, TraceOptions};
+use dumbwaiter_schedulers::{Choice, REGISTRY};
+use dumbwaiter_sim::{Cell, Control, Prepared};
+use dumbwaiter_workloads::units;
+use rayon::prelude::*;
+
+use crate::args::{self, Compare};
+use crate::input::{self, Kind};
+use crate::{Ended, output, progress};
+
+/// Builds the scenario, runs it, prints and writes what came out.
+pub(crate) fn run(args: &Compare) -> Result<Ended> {
+    let (scenario, warnings) = scenario_of(args)?;
+    if args.print_config {
+        output::print(&scenario.to_toml())?;
+        return Ok(Ended::Done);
+    }
+    let devices: Vec<DeviceModel> =
+        scenario.devices.iter().map(|name| dumbwaiter_devices::load(name)).collect::<Result<_, _>>()?;
+    let choices = choices_of(&scenario)?;
+    for path in [&args.json, &args.html].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    for warning in &warnings {
+        eprintln!("warning: {warning}");
+    }
+    let prepared = Prepared::new(&scenario)?;
+    for note in &prepared.notes {
+        eprintln!("note: {note}");
+    }
+    let (cells, interrupted) = simulate(args, &scenario, &prepared, &devices, &choices)?;
+    if cells.is_empty() {
+        bail!("interrupted before the first run was finished");
+    }
+    let mut notes = warnings;
+    notes.extend(prepared.notes.iter().cloned());
+    notes.extend(skipped_notes(&cells));
+    if interrupted {
+        let planned = devices.len() * choices.len() * scenario.replicates as usize;
+        notes.push(format!("interrupted: {} of {planned} runs finished", cells.len()));
+    }
+    let document = document(args, &scenario, cells, notes)?;
+    write_all(args, &document)?;
+    Ok(if interrupted { Ended::Interrupted } else { Ended::Done })
+}
+
+fn write_all(args: &Compare, document: &Document) -> Result<()> {
+    let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
+    if !to_stdout {
+        output::print(&compare_text(document, output::style()))?;
+    }
+    if let Some(path) = &args.json {
+        output::write_text(path, &document.to_json())?;
+        story(path, "JSON");
+    }
+    if let Some(path) = &args.html {
+        write_html(document, path)?;
+        story(path, "report");
+    }
+    if let Some(dir) = &args.parquet {
+        write_parquet(document, dir)?;
+        story(dir, "Parquet tables");
+    }
+    Ok(())
+}
+
+fn story(path: &Path, what: &str) {
+    if !output::is_stdout(path) {
+        eprintln!("{what} written to {}", path.display());
+    }
+}
+
+fn document(args: &Compare, scenario: &Scenario, cells: Vec<Cell>, notes: Vec<String>) -> Result<Document> {
+    let goal = match args.goal {
+        args::Goal::Balanced => dumbwaiter_measure::Goal::Balanced,
+        args::Goal::Latency => dumbwaiter_measure::Goal::Latency,
+        args::Goal::Throughput => dumbwaiter_measure::Goal::Throughput,
+        args::Goal::Fairness => dumbwaiter_measure::Goal::Fairness,
+    };
+    let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+    let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
+    let runs = cells.into_iter().map(|c| c.result).collect();
+    let mut document = Document::new(title, serde_json::to_value(scenario)?, versions, runs, goal);
+    document.notes = notes;
+    Ok(document)
+}
+
+/// What the traces had to leave out: the same in every run of a device, so the first run of each tells.
+fn skipped_notes(cells: &[Cell]) -> Vec<String> {
+    let mut by_device: BTreeMap<&str, &Cell> = BTreeMap::new();
+    for cell in cells {
+        by_device.entry(&cell.result.device).or_insert(cell);
+    }
+    let notes = by_device.iter().flat_map(|(device, cell)| {
+        cell.skipped
+            .iter()
+            .map(move |(reason, count)| format!("{device}: {} records: {reason}", output::grouped(*count)))
+    });
+    notes.collect()
+}
+
+/// Runs every cell, in parallel, and collects the finished ones in the order of the matrix.
+fn simulate(
+    args: &Compare,
+    scenario: &Scenario,
+    prepared: &Prepared<'_>,
+    devices: &[DeviceModel],
+    choices: &[Choice],
+) -> Result<(Vec<Cell>, bool)> {
+    let control = Arc::new(Control::default());
+    progress::cancel_on_signal(&control)?;
+    let matrix: Vec<(&DeviceModel, &Choice, u32)> = devices
+        .iter()
+        .flat_map(|d| choices.iter().flat_map(move |c| (0..scenario.replicates).map(move |r| (d, c, r))))
+        .collect();
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(jobs) = args.jobs {
+        if jobs == 0 {
+            bail!("--jobs 0: expected at least 1");
+        }
+        pool = pool.num_threads(jobs);
+    }
+    let pool = pool.build().context("cannot start worker threads")?;
+    let runs = matrix.len() as u64;
+    let total = prepared.expected().map(|each| each.0.saturating_mul(runs));
+    let done = AtomicU64::new(0);
+    let results: Vec<Option<Result<Cell, dumbwaiter_sim::Error>>> =
+        progress::watch(&control, runs, total, &done, || {
+            pool.install(|| {
+                matrix
+                    .par_iter()
+                    .with_max_len(1)
+                    .map(|(device, choice, replicate)| {
+                        if control.cancel.load(Ordering::Relaxed) {
+                            return None;
+                        }
+                        let cell = prepared.run(device, choice, *replicate, &control);
+                        done.fetch_add(1, Ordering::Relaxed);
+                        Some(cell)
+                    })
+                    .collect()
+            })
+        });
+    let mut cells = Vec::new();
+    for result in results.into_iter().flatten() {
+        let cell = result?;
+        if !cell.cancelled {
+            cells.push(cell);
+        }
+    }
+    Ok((cells, control.cancel.load(Ordering::Relaxed)))
+}
+
+fn choices_of(scenario: &Scenario) -> Result<Vec<Choice>> {
+    let mut choices: Vec<Choice> = Vec::new();
+    for spec in &scenario.schedulers {
+        let choice = Choice::parse(&spec.to_string())?;
+        if choices.iter().any(|c| c.label() == choice.label()) {
+            bail!("scheduler `{}` is named twice", choice.label());
+        }
+        choices.push(choice);
+    }
+    Ok(choices)
+}
+
+fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
+    let (mut scenario, warnings) = match input::kind_of_all(&args.input)? {
+        None => (Scenario::builtin(), Vec::new()),
+        Some(Kind::Scenario) => Scenario::load(&args.input[0])?,
+        Some(Kind::FioJob) => {
+            let path = args.input[0].display().to_string();
+            let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+            Scenario::from_fio(&text, &path, &|name| std::env::var(name).ok())?
+        }
+        Some(Kind::Trace) => {
+            let options = TraceOptions {
+                format: args.reading.format.clone(),
+                columns: args.reading.columns.clone(),
+                speed: args.replay.speed,
+                depth: args.replay.depth,
+                closed_per_task: args.replay.closed_per_task,
+                limit: None,
+                fit: args.replay.fit.clone(),
+            };
+            let paths: Vec<String> = args.input.iter().map(|p| p.display().to_string()).collect();
+            let mut scenario = Scenario::from_trace(&paths, options);
+            scenario.replicates = 1;
+            (scenario, Vec::new())
+        }
+    };
+    apply(args, &mut scenario)?;
+    let known_scheduler = |name: &str| Choice::parse(name).map(|_| ()).map_err(|e| e.to_string());
+    let known_device = |name: &str| dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string());
+    scenario.validate(&known_scheduler, &known_device)?;
+    Ok((scenario, warnings))
+}
+
+/// Flags win over the file.
+fn apply(args: &Compare, scenario: &mut Scenario) -> Result<()> {
+    if !args.device.is_empty() {
+        scenario.devices = args.device.clone();
+    }
+    match args.schedulers.as_deref() {
+        None => {}
+        Some("all") => scenario.schedulers = REGISTRY.iter().map(|e| SchedulerSpec::named(e.name)).collect(),
+        Some(list) => {
+            scenario.schedulers = SchedulerSpec::parse_list(list).map_err(|e| anyhow!("--schedulers: {e}"))?;
+        }
+    }
+    if let Some(depth) = args.queue_depth {
+        scenario.queue_depth = Some(depth);
+    }
+    if let Some(n) = args.nr_requests {
+        scenario.nr_requests = Some(n);
+    }
+    if let Some(text) = &args.duration {
+        scenario.duration = Some(time("--duration", text)?);
+    }
+    if let Some(text) = &args.warmup {
+        scenario.warmup = time("--warmup", text)?;
+    }
+    if let Some(limit) = args.limit {
+        scenario.limit = Some(limit);
+    }
+    if let Some(replicates) = args.replicates {
+        scenario.replicates = replicates;
+    }
+    if let Some(seed) = args.seed {
+        scenario.seed = seed;
+    }
+    Ok(())
+}
+
+fn time(flag: &str, text: &str) -> Result<Nanos> {
+    units::time(text, units::BareTime::Seconds).map_err(|e| anyhow!("{flag}: {e}"))
+}

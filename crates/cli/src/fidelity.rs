@@ -1,0 +1,160 @@
+//! `fidelity`: our schedulers against recordings of the kernel's.
+
+use std::path::Path;
+
+use anyhow::Result;
+use dumbwaiter_kernel::fidelity::{call_by_call, compare, free_running, kernel_order};
+use dumbwaiter_kernel::recording::Recording;
+use dumbwaiter_report::{Align, table};
+use dumbwaiter_schedulers::{Choice, find};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use crate::args::Fidelity;
+use crate::{Ended, output};
+
+struct Scored {
+    json: Value,
+    scheduler: String,
+    agreement: Option<f64>,
+    explanation: Option<String>,
+}
+
+/// Replays every recording and prints or writes the scores.
+pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
+    if let Some(path) = &args.json {
+        output::check_writable(path)?;
+    }
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(jobs) = args.jobs {
+        pool = pool.num_threads(jobs);
+    }
+    let pool = pool.build()?;
+    let scored: Vec<Result<Scored>> =
+        pool.install(|| args.files.par_iter().with_max_len(1).map(|path| score(path, args.explain)).collect());
+    let scored: Vec<Scored> = scored.into_iter().collect::<Result<_>>()?;
+    let document = json!({
+        "files": scored.iter().map(|s| s.json.clone()).collect::<Vec<_>>(),
+        "summary": summary(&scored),
+    });
+    match &args.json {
+        Some(path) => output::write_json(path, &document)?,
+        None => output::print(&text(&scored))?,
+    }
+    for s in &scored {
+        if let Some(explanation) = &s.explanation {
+            eprintln!("{explanation}");
+        } else if args.explain.is_some() {
+            eprintln!("{}: no such difference", s.json["file"].as_str().unwrap_or_default());
+        }
+    }
+    Ok(Ended::Done)
+}
+
+fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {
+    let recording = Recording::open(path)?;
+    let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let scheduler = recording.scheduler.clone();
+    if find(&scheduler).is_none() {
+        let json = json!({
+            "file": file, "scheduler": scheduler, "kernel": recording.kernel, "unsupported": true,
+        });
+        return Ok(Scored { json, scheduler, agreement: None, explanation: None });
+    }
+    let mut choice = Choice::parse(&scheduler)?;
+    if !choice.entry().kernels.is_empty() {
+        choice.with("kernel", &recording.kernel)?;
+    }
+    for (name, value) in &recording.iosched {
+        if choice.entry().tunables.iter().any(|t| t.name == name) {
+            choice.with(name, value)?;
+        }
+    }
+    let make = |setup| choice.build(setup);
+    let calls = call_by_call(&recording, &make, explain);
+    let order = compare(&kernel_order(&recording), &free_running(&recording, &make));
+    let json = json!({
+        "file": file,
+        "scheduler": scheduler,
+        "kernel": recording.kernel,
+        "calls": calls.calls(),
+        "call_agreement": calls.agreement(),
+        "dispatch_agreement": calls.dispatch_agreement(),
+        "none_agreement": calls.none_agreement(),
+        "differences": calls.differences.len(),
+        "identical_share": order.map(|o| o.identical_share),
+        "kendall_tau_distance": order.map(|o| o.kendall_tau_distance),
+        "mean_displacement": order.map(|o| o.mean_displacement),
+        "first_difference": calls.differences.first(),
+    });
+    Ok(Scored { json, scheduler, agreement: Some(calls.agreement()), explanation: calls.explanation })
+}
+
+/// Per scheduler: files, median and worst call agreement; `null` where it is unsupported.
+fn summary(scored: &[Scored]) -> Vec<Value> {
+    let mut names: Vec<&str> = scored.iter().map(|s| s.scheduler.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let of = |name: &str| {
+        let mut shares: Vec<f64> = scored.iter().filter(|s| s.scheduler == name).filter_map(|s| s.agreement).collect();
+        shares.sort_by(f64::total_cmp);
+        let n = shares.len();
+        let median = match n {
+            0 => None,
+            n if n % 2 == 1 => Some(shares[n / 2]),
+            n => Some((shares[n / 2 - 1] + shares[n / 2]) / 2.0),
+        };
+        let files = scored.iter().filter(|s| s.scheduler == name).count();
+        json!({ "scheduler": name, "files": files, "median": median, "worst": shares.first(), "unsupported": n == 0 })
+    };
+    names.into_iter().map(of).collect()
+}
+
+fn text(scored: &[Scored]) -> String {
+    let percent = |v: &Value| v.as_f64().map_or("–".to_owned(), |s| format!("{:.3} %", s * 100.0));
+    let rows: Vec<Vec<String>> = scored
+        .iter()
+        .map(|s| {
+            let j = &s.json;
+            if s.agreement.is_none() {
+                return vec![plain(&j["file"]), plain(&j["kernel"]), "unsupported".to_owned()];
+            }
+            vec![
+                plain(&j["file"]),
+                plain(&j["kernel"]),
+                output::grouped(j["calls"].as_u64().unwrap_or_default()),
+                percent(&j["call_agreement"]),
+                plain(&j["differences"]),
+                percent(&j["identical_share"]),
+                j["kendall_tau_distance"].as_f64().map_or("–".to_owned(), |k| format!("{k:.6}")),
+                j["mean_displacement"].as_f64().map_or("–".to_owned(), |k| format!("{k:.2}")),
+            ]
+        })
+        .collect();
+    let header = [
+        ("recording", Align::Left),
+        ("kernel", Align::Left),
+        ("calls", Align::Right),
+        ("same answer", Align::Right),
+        ("differ", Align::Right),
+        ("free: same place", Align::Right),
+        ("Kendall", Align::Right),
+        ("displaced", Align::Right),
+    ];
+    let mut text = table(&header, &rows, output::style());
+    text.push('\n');
+    for s in summary(scored) {
+        text += &format!(
+            "{}: {} recordings, median {}, worst {}\n",
+            plain(&s["scheduler"]),
+            s["files"],
+            percent(&s["median"]),
+            percent(&s["worst"])
+        );
+    }
+    text
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,84 @@
+//! Where results go: stdout, files, terminals.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use dumbwaiter_report::{Style, write_atomically};
+use serde::Serialize;
+
+/// Does this path stand for stdout?
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Prints results; a reader that went away is an error that ends the program quietly.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Is this what happens when the reader of a pipe is gone?
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Writes text to a file, whole or not at all, or to stdout.
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
+    if is_stdout(path) {
+        return print(text);
+    }
+    Ok(write_atomically(path, |out| out.write_all(text.as_bytes()))?)
+}
+
+/// Writes a value as JSON to a file or to stdout.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value).context("cannot be written as JSON")?;
+    text.push('\n');
+    write_text(path, &text)
+}
+
+/// Refuses an output path that cannot be written before long work starts.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    if is_stdout(path) {
+        return Ok(());
+    }
+    if path.is_dir() {
+        bail!("cannot write {}: it is a folder; expected the name of a file", path.display());
+    }
+    let parent = match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    if !parent.is_dir() {
+        bail!("cannot write {}: there is no folder {}", path.display(), parent.display());
+    }
+    let probe = parent.join(format!(".dumbwaiter.{}.part", std::process::id()));
+    std::fs::File::create(&probe).with_context(|| format!("cannot write {}", path.display()))?;
+    let _ = std::fs::remove_file(&probe);
+    Ok(())
+}
+
+/// How tables look on this terminal.
+pub(crate) fn style() -> Style {
+    let terminal = std::io::stdout().is_terminal();
+    let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0");
+    let colour = (terminal || forced) && std::env::var_os("NO_COLOR").is_none();
+    let width = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).filter(|_| terminal);
+    Style { width, colour }
+}
+
+/// A whole number with thousands apart: 12,345,678.
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(c);
+    }
+    text
+}

@@ -1,0 +1,84 @@
+//! Progress on stderr, and Ctrl-C.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use dumbwaiter_sim::Control;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often the bar moves.
+const BEAT: Duration = Duration::from_millis(100);
+/// Work shorter than this shows nothing.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// A line this often where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Sets `control.cancel` on the first SIGINT or SIGTERM; a second one ends the program at once.
+pub(crate) fn cancel_on_signal(control: &Arc<Control>) -> Result<()> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
+            .context("cannot watch for Ctrl-C")?;
+    }
+    let control = Arc::clone(control);
+    std::thread::spawn(move || {
+        while !asked.load(Ordering::Relaxed) {
+            std::thread::sleep(BEAT / 5);
+        }
+        control.cancel.store(true, Ordering::Relaxed);
+        eprintln!("\ninterrupted: finishing with what is done (again to stop at once)");
+    });
+    Ok(())
+}
+
+/// Shows how far `work` is. `total_ns` is the virtual time of all runs, if known; `runs_done` counts finished runs.
+pub(crate) fn watch<T: Send>(
+    control: &Control,
+    runs: u64,
+    total_ns: Option<u64>,
+    runs_done: &std::sync::atomic::AtomicU64,
+    work: impl FnOnce() -> T + Send,
+) -> T {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(work);
+        let started = Instant::now();
+        let terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} [{bar:30}] {msg}  {elapsed} (eta {eta})") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        let mut last_line = started;
+        while !worker.is_finished() {
+            std::thread::sleep(BEAT.min(Duration::from_millis(20)));
+            let elapsed = started.elapsed();
+            if elapsed < PATIENCE {
+                continue;
+            }
+            let done = runs_done.load(Ordering::Relaxed);
+            let finished = control.finished.load(Ordering::Relaxed);
+            let share = match total_ns {
+                Some(total) if total > 0 => control.simulated_ns.load(Ordering::Relaxed) as f64 / total as f64,
+                _ => done as f64 / runs.max(1) as f64,
+            };
+            let rate = finished as f64 / elapsed.as_secs_f64() / 1e6;
+            let message = format!("{done}/{runs} runs, {rate:.2} M I/Os simulated per second");
+            if terminal {
+                bar.set_position((share.clamp(0.0, 1.0) * 1000.0) as u64);
+                bar.set_message(message);
+                std::thread::sleep(BEAT);
+            } else if last_line.elapsed() >= LINE_EVERY {
+                last_line = Instant::now();
+                eprintln!("{:.0} % after {:.0} s: {message}", share * 100.0, elapsed.as_secs_f64());
+            }
+        }
+        bar.finish_and_clear();
+        match worker.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}

@@ -1,0 +1,81 @@
+//! What can be wrong with a device description.
+
+use std::path::PathBuf;
+
+/// Why a device could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No built-in device has that name.
+    #[error("no device '{name}': expected {hint}")]
+    UnknownModel {
+        /// As given.
+        name: String,
+        /// Near names, or all names.
+        hint: String,
+    },
+    /// More than one built-in device fits.
+    #[error("device '{name}' is ambiguous: expected one of {choices}")]
+    Ambiguous {
+        /// As given.
+        name: String,
+        /// The devices that fit.
+        choices: String,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A parameter file is not TOML.
+    #[error("{origin}: not a device file: {message}")]
+    Syntax {
+        /// File or built-in name.
+        origin: String,
+        /// Line, column and what was expected.
+        message: String,
+    },
+    /// A parameter that this kind of device does not have.
+    #[error("{origin}: unknown parameter '{key}': expected {hint}")]
+    UnknownKey {
+        /// File or device name.
+        origin: String,
+        /// As given.
+        key: String,
+        /// Near names, or all names.
+        hint: String,
+    },
+    /// A parameter is missing.
+    #[error("{origin}: parameter '{key}' is missing: expected {expected}")]
+    Missing {
+        /// File or device name.
+        origin: String,
+        /// The parameter.
+        key: &'static str,
+        /// Type and range.
+        expected: String,
+    },
+    /// A parameter has a wrong type or lies outside its range.
+    #[error("{origin}: {key} = {value}: expected {expected}")]
+    Invalid {
+        /// File or device name.
+        origin: String,
+        /// The parameter.
+        key: String,
+        /// As given.
+        value: String,
+        /// Type and range, or the relation that must hold.
+        expected: String,
+    },
+    /// A saved device state does not fit.
+    #[error("{}: not a state of this device: {message}", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        message: String,
+    },
+}

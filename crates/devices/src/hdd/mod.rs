@@ -1,0 +1,611 @@
+//! Hard disk: one arm, one media operation at a time, after Ruemmler and Wilkes (1994).
+//!
+//! Choices where the sources leave room:
+//! - Angles gather the whole cost of track and band crossings, so that reading on never misses a revolution.
+//! - `read_ahead_min_kib` counts from the start of the media read, the request included.
+//! - Writes update buffered sectors in place; they do not empty read segments.
+//! - An absorbed write that is not aligned to 4 KiB costs nothing more when it is written back.
+//! - Discard and secure erase end after the command overhead; write-zeroes is a write without link time.
+
+mod ahead;
+mod buffer;
+mod dirty;
+mod geometry;
+mod params;
+mod seek;
+mod sorted;
+
+use std::collections::VecDeque;
+
+use dumbwaiter_block::{Nanos, Op};
+
+use self::buffer::Buffer;
+use self::dirty::Dirty;
+use self::geometry::{Geometry, Place};
+pub use self::params::{KEYS, Params};
+use self::seek::{Candidates, Seek};
+use self::sorted::NONE;
+use crate::outbox::Outbox;
+use crate::rng::Stage;
+use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
+
+/// Sectors of a physical sector.
+const PHYSICAL: u64 = 8;
+
+/// A command inside the drive.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    command: Command,
+    arrival: Nanos,
+    seq: u64,
+}
+
+/// A command that needs the arm.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    held: Held,
+    place: Place,
+    write: bool,
+    /// First sector that the media must deliver; the ones before are buffered.
+    from: u64,
+}
+
+/// What the arm does.
+#[derive(Clone, Copy, Debug)]
+enum Arm {
+    Idle {
+        since: Nanos,
+    },
+    /// The command overhead before a command is chosen: what arrives meanwhile takes part.
+    Overhead {
+        until: Nanos,
+    },
+    /// A media read of the request `lba..end`, from sector `from` on.
+    Read {
+        until: Nanos,
+        lba: u64,
+        from: u64,
+        end: u64,
+    },
+    /// A write, or a write-back that returns `returns` sectors of cache.
+    Write {
+        until: Nanos,
+        returns: u64,
+    },
+    /// Reading ahead into `segment` since `since`, from sector `from` on.
+    Ahead {
+        segment: usize,
+        since: Nanos,
+        from: u64,
+        /// What must be read though others wait.
+        committed: u64,
+        /// Where it ends.
+        end: u64,
+        until: Nanos,
+        /// Somebody waits: the end is fixed.
+        ending: bool,
+    },
+    /// The flush completes.
+    Flushed {
+        until: Nanos,
+    },
+}
+
+/// A flush under way.
+#[derive(Clone, Copy, Debug)]
+struct Barrier {
+    held: Held,
+    began: Nanos,
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct Hdd {
+    facts: Facts,
+    geometry: Geometry,
+    seek: Seek,
+    buffer: Buffer,
+    dirty: Dirty,
+    t_cmd: Nanos,
+    t_err: Nanos,
+    t_age: Nanos,
+    t_idle: Nanos,
+    link_ns_per_byte: f64,
+    lookahead: bool,
+    ahead_min: u64,
+    ahead_max: u64,
+    cache_sectors: u64,
+    /// Of the cache, being written back.
+    returning: u64,
+    /// 0: all compete.
+    write_back_window: usize,
+    rpo_window: usize,
+    phase0: u64,
+    arm: Arm,
+    here: Place,
+    /// The sector after the last one that passed the head.
+    next_lba: u64,
+    /// When that one had passed.
+    passed_at: Nanos,
+    wrote_back_last: bool,
+    candidates: Candidates,
+    queue: Vec<Queued>,
+    /// Cached writes that wait for space.
+    waiting: VecDeque<Held>,
+    barrier: Option<Barrier>,
+    /// What arrived behind the barrier.
+    behind: VecDeque<Held>,
+    link_free: Nanos,
+    seq: u64,
+    inside: u32,
+    outbox: Outbox,
+    counters: Counters,
+}
+
+impl Hdd {
+    /// A drive with empty caches and its arm at the outer edge.
+    pub fn new(p: &Params, seed: u64) -> Hdd {
+        let geometry = Geometry::new(p);
+        let ms = |ms: f64| Nanos::from_us_f64(ms * 1e3);
+        let segment = (p.buffer_mib * 2048.0) as u64 / u64::from(p.segments);
+        Hdd {
+            facts: p.facts(),
+            seek: Seek::new(p),
+            buffer: Buffer::new(p.segments, segment),
+            dirty: Dirty::new(p.write_back_window == 0),
+            t_cmd: ms(p.t_cmd_ms),
+            t_err: ms(p.t_err_ms),
+            t_age: ms(p.t_age_ms),
+            t_idle: ms(p.t_idle_destage_ms),
+            link_ns_per_byte: 1e3 / p.link_mb_per_s,
+            lookahead: p.lookahead && segment > 0,
+            ahead_min: u64::from(p.read_ahead_min_kib) * 2,
+            ahead_max: (u64::from(p.read_ahead_max_kib) * 2).min(segment),
+            cache_sectors: p.write_cache_sectors(),
+            returning: 0,
+            write_back_window: p.write_back_window as usize,
+            rpo_window: p.rpo_window as usize,
+            phase0: Stage::new(seed, 1).bits(0) % geometry.revolution,
+            arm: Arm::Idle { since: Nanos::ZERO },
+            here: geometry.place(0),
+            next_lba: 0,
+            passed_at: Nanos::ZERO,
+            wrote_back_last: false,
+            candidates: Candidates::new(),
+            queue: Vec::with_capacity(p.ncq_depth as usize),
+            waiting: VecDeque::new(),
+            barrier: None,
+            behind: VecDeque::new(),
+            link_free: Nanos::ZERO,
+            seq: 0,
+            inside: 0,
+            outbox: Outbox::default(),
+            counters: Counters::default(),
+            geometry,
+        }
+    }
+
+    // ---- time ----
+
+    fn arm_event(&self) -> Option<Nanos> {
+        match self.arm {
+            Arm::Idle { .. } if self.dirty.is_empty() => None,
+            Arm::Idle { since } => Some(since + self.t_idle),
+            Arm::Overhead { until }
+            | Arm::Read { until, .. }
+            | Arm::Write { until, .. }
+            | Arm::Ahead { until, .. }
+            | Arm::Flushed { until } => Some(until),
+        }
+    }
+
+    /// Lets the arm do what it does up to and including `now`.
+    fn run(&mut self, now: Nanos) {
+        while let Some(at) = self.arm_event().filter(|at| *at <= now) {
+            self.step(at);
+        }
+    }
+
+    fn step(&mut self, now: Nanos) {
+        match self.arm {
+            Arm::Idle { .. } => self.write_back(now),
+            Arm::Overhead { .. } => self.serve(now),
+            Arm::Read { lba, from, end, .. } => {
+                let segment = self.buffer.fill(lba, from, end);
+                if self.continuing(now).is_some() || !self.read_on(now, segment, from, end) {
+                    self.dispatch(now);
+                }
+            }
+            Arm::Write { returns, .. } => {
+                self.returning -= returns;
+                self.arm = Arm::Idle { since: now };
+                self.admit_waiting(now);
+                self.dispatch(now);
+            }
+            Arm::Ahead { segment, from, end, .. } => {
+                self.buffer.extend(segment, end);
+                if end > from {
+                    self.here = self.geometry.place(end - 1);
+                    self.next_lba = end;
+                    self.passed_at = now;
+                }
+                self.dispatch(now);
+            }
+            Arm::Flushed { .. } => {
+                if let Some(Barrier { held, began }) = self.barrier.take() {
+                    let firmware = self.t_cmd.min(now.since(began));
+                    let breakdown = Breakdown {
+                        queue: began.since(held.arrival),
+                        firmware,
+                        media: now.since(began).since(firmware),
+                        ..Breakdown::default()
+                    };
+                    self.finish(held, now, breakdown);
+                }
+                self.arm = Arm::Idle { since: now };
+                while self.barrier.is_none() {
+                    let Some(held) = self.behind.pop_front() else { break };
+                    self.accept(held, now);
+                }
+                if matches!(self.arm, Arm::Idle { .. }) {
+                    self.dispatch(now);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, held: Held, at: Nanos, breakdown: Breakdown) {
+        self.outbox.push(held.seq, Completion { tag: held.command.tag, at, failed: false, breakdown });
+    }
+
+    // ---- commands ----
+
+    fn accept(&mut self, held: Held, now: Nanos) {
+        if self.barrier.is_some() {
+            self.behind.push_back(held);
+            return;
+        }
+        let Command { op, fua, sectors, .. } = held.command;
+        match op {
+            Op::Read if sectors > 0 => self.accept_read(held, now),
+            Op::Write | Op::WriteZeroes if sectors > 0 => {
+                if fua || u64::from(sectors) > self.cache_sectors {
+                    self.enqueue(held, now, true, held.command.sector);
+                } else if self.waiting.is_empty() && self.fits(&held.command) {
+                    self.admit(held, now);
+                    self.nudge(now);
+                } else {
+                    self.waiting.push_back(held);
+                    self.nudge(now);
+                }
+            }
+            Op::Flush => {
+                self.barrier = Some(Barrier { held, began: now });
+                self.nudge(now);
+            }
+            _ => self.over_link(held, now, 0),
+        }
+    }
+
+    fn accept_read(&mut self, held: Held, now: Nanos) {
+        let lba = held.command.sector;
+        let end = lba + u64::from(held.command.sectors);
+        if self.dirty.covers(lba, end) {
+            self.counters.cache_hits += 1;
+            return self.over_link(held, now, held.command.bytes());
+        }
+        let mut from = lba;
+        self.rebase(now, lba);
+        if let Arm::Ahead { segment, since, from: front, committed, end: ahead_end, ending, .. } = self.arm {
+            let start = self.buffer.get(segment).start;
+            let soon = || now + Nanos(self.geometry.revolution) >= since + self.span(front, lba);
+            let joins = lba >= start && lba <= ahead_end.max(front);
+            if joins && (end <= ahead_end || (!ending && (lba <= front || soon()))) {
+                self.counters.cache_hits += 1;
+                let ready = since + self.span(front, end);
+                self.stream(held, now, ready);
+                self.buffer.touch(segment, lba, end);
+                if !ending {
+                    let ahead = (end + self.ahead_max).min(self.facts.capacity_sectors).max(ahead_end);
+                    let until = since + self.span(front, ahead);
+                    let committed = committed.max(end);
+                    self.arm = Arm::Ahead { segment, since, from: front, committed, end: ahead, until, ending };
+                }
+                return;
+            }
+            if joins {
+                from = from.max(ahead_end);
+            }
+        }
+        if let Some(segment) = self.buffer.holding(lba) {
+            let buffered = self.buffer.get(segment).end;
+            if end <= buffered {
+                self.counters.cache_hits += 1;
+                self.buffer.touch(segment, lba, end);
+                self.over_link(held, now, held.command.bytes());
+                self.resume(now, segment);
+                return;
+            }
+            from = from.max(buffered);
+        }
+        self.enqueue(held, now, false, from.min(end - 1));
+    }
+
+    /// Completes what needs only the interface, which is one server.
+    fn over_link(&mut self, held: Held, now: Nanos, bytes: u64) {
+        let start = now.max(self.link_free);
+        let link = Nanos((bytes as f64 * self.link_ns_per_byte + 0.5) as u64);
+        let at = start + self.t_cmd + link;
+        self.link_free = at;
+        self.counters.link_busy += link;
+        let queue = start.since(held.arrival);
+        self.finish(held, at, Breakdown { queue, firmware: self.t_cmd, link, ..Breakdown::default() });
+    }
+
+    fn enqueue(&mut self, held: Held, now: Nanos, write: bool, from: u64) {
+        let place = self.geometry.place(from);
+        self.queue.push(Queued { held, place, write, from });
+        self.candidates.push(place, write, &self.seek);
+        self.nudge(now);
+    }
+
+    // ---- write cache ----
+
+    fn used(&self) -> u64 {
+        self.dirty.sectors() + self.returning
+    }
+
+    fn fits(&self, command: &Command) -> bool {
+        let (lba, sectors) = (command.sector, u64::from(command.sectors));
+        self.used() + sectors <= self.cache_sectors || self.dirty.covers(lba, lba + sectors)
+    }
+
+    fn admit(&mut self, held: Held, now: Nanos) {
+        let Command { op, sector, sectors, .. } = held.command;
+        self.over_link(held, now, if op == Op::Write { held.command.bytes() } else { 0 });
+        self.dirty.insert(sector, sector + u64::from(sectors), &self.geometry);
+    }
+
+    fn admit_waiting(&mut self, now: Nanos) {
+        while let Some(held) = self.waiting.front().copied().filter(|held| self.fits(&held.command)) {
+            self.waiting.pop_front();
+            self.admit(held, now);
+        }
+    }
+
+    /// Must dirty data go though commands wait?
+    fn urgent(&self) -> bool {
+        !self.waiting.is_empty() || (self.cache_sectors > 0 && 4 * self.used() >= 3 * self.cache_sectors)
+    }
+
+    // ---- arm ----
+
+    fn work_waits(&self) -> bool {
+        !self.queue.is_empty() || self.barrier.is_some() || (self.urgent() && !self.dirty.is_empty())
+    }
+
+    /// Something may have come for the arm.
+    fn nudge(&mut self, now: Nanos) {
+        if !self.work_waits() {
+            return;
+        }
+        match self.arm {
+            Arm::Idle { .. } => self.dispatch(now),
+            Arm::Ahead { segment, since, from, committed, end, ending: false, .. } => {
+                let passed = now.since(since);
+                let mut stop = from + self.geometry.passed(from, passed.0, end - from);
+                // Not in the middle of a sector.
+                if self.span(from, stop) < passed {
+                    stop += 1;
+                }
+                let end = stop.max(committed).min(end);
+                let until = (since + self.span(from, end)).max(now);
+                self.arm = Arm::Ahead { segment, since, from, committed, end, until, ending: true };
+            }
+            _ => {}
+        }
+    }
+
+    /// The arm is free: what next?
+    fn dispatch(&mut self, now: Nanos) {
+        self.arm = Arm::Idle { since: now };
+        let serve = !self.queue.is_empty();
+        let back = !self.dirty.is_empty()
+            && if self.barrier.is_some() { !serve } else { self.urgent() && !(serve && self.wrote_back_last) };
+        if back {
+            self.write_back(now);
+        } else if let Some(index) = self.continuing(now) {
+            self.position(now, index, true);
+        } else if serve {
+            self.arm = Arm::Overhead { until: now + self.t_cmd };
+        } else if let Some(Barrier { began, .. }) = self.barrier {
+            self.arm = Arm::Flushed { until: now.max(began + self.t_cmd) };
+        }
+    }
+
+    /// Nanoseconds until the place comes round, `after` nanoseconds from now.
+    fn rotation(&self, now: Nanos, after: u64, place: Place) -> u64 {
+        let turn = self.geometry.revolution;
+        let phase = (now.0 + self.phase0 + after) % turn;
+        let wait = (place.angle + turn - phase) % turn;
+        // The rounding of a duration must not cost a revolution.
+        if wait + turn / 1_000_000 >= turn { 0 } else { wait }
+    }
+
+    /// The overhead is over: chooses a command for the arm.
+    fn serve(&mut self, now: Nanos) {
+        let index = self.choose(now);
+        let Queued { held, write, .. } = self.queue[index];
+        let Command { sector, sectors, .. } = held.command;
+        let buffered = if write { None } else { self.buffer.holding(sector) };
+        if buffered.is_some_and(|segment| self.buffer.get(segment).end >= sector + u64::from(sectors)) {
+            // Read ahead for somebody else while it waited.
+            self.queue.remove(index);
+            self.candidates.remove(index);
+            self.counters.cache_hits += 1;
+            self.over_link(held, now, held.command.bytes());
+            self.dispatch(now);
+        } else {
+            self.position(now, index, false);
+        }
+    }
+
+    /// Moves the arm for a command of the queue. One that `continues` what just passed needs no overhead.
+    fn position(&mut self, now: Nanos, index: usize, continues: bool) {
+        let Queued { held, place, write, from } = self.queue.remove(index);
+        self.candidates.remove(index);
+        let end = held.command.sector + u64::from(held.command.sectors);
+        let waited = now.since(held.arrival);
+        let (firmware, seek, rotation) = if continues {
+            (Nanos::ZERO, self.geometry.step(from), 0)
+        } else {
+            let seek = self.seek.time(self.here, place, write);
+            (self.t_cmd.min(waited), seek, self.rotation(now, seek, place))
+        };
+        let mut media = self.geometry.media(from, end - from);
+        if write && (from % PHYSICAL != 0 || end % PHYSICAL != 0) {
+            media += self.geometry.revolution;
+        }
+        let until = now + Nanos(seek + rotation + media);
+        let breakdown = Breakdown {
+            queue: waited.since(firmware),
+            seek: Nanos(seek),
+            rotation: Nanos(rotation),
+            media: Nanos(media),
+            firmware,
+            ..Breakdown::default()
+        };
+        self.finish(held, until, breakdown);
+        self.moved(now, until, end);
+        self.wrote_back_last = false;
+        if write {
+            self.dirty.remove(from, end, &self.geometry);
+            self.arm = Arm::Write { until, returns: 0 };
+        } else {
+            self.arm = Arm::Read { until, lba: held.command.sector, from, end };
+        }
+    }
+
+    fn moved(&mut self, now: Nanos, until: Nanos, end: u64) {
+        self.here = self.geometry.place(end - 1);
+        self.next_lba = end;
+        self.passed_at = until;
+        self.counters.media_busy += until.since(now);
+    }
+
+    /// Index in the queue of a command that begins where the last transfer ends just now, and was there before.
+    fn continuing(&self, now: Nanos) -> Option<usize> {
+        if now != self.passed_at || self.starving(now) {
+            return None;
+        }
+        let mut window = self.queue.iter().take(self.rpo_window);
+        window.position(|q| q.from == self.next_lba && q.held.arrival < now)
+    }
+
+    /// Has the oldest command waited too long?
+    fn starving(&self, now: Nanos) -> bool {
+        self.queue.first().is_some_and(|q| now.since(q.held.arrival) > self.t_age)
+    }
+
+    /// Index in the queue of the command to serve.
+    fn choose(&self, now: Nanos) -> usize {
+        if self.starving(now) {
+            return 0;
+        }
+        let phase = (now.0 + self.phase0) % self.geometry.revolution;
+        self.candidates.nearest(self.here, phase, self.geometry.revolution, self.rpo_window, &self.seek)
+    }
+
+    /// Writes back one extent, at most to the end of its track.
+    fn write_back(&mut self, now: Nanos) {
+        let continued = if now == self.passed_at { self.dirty.starting_at(self.next_lba) } else { NONE };
+        let turn = self.geometry.revolution;
+        let phase = (now.0 + self.phase0 + self.t_cmd.0) % turn;
+        // As `seek` and `rotation`, but without divisions: many places are tried.
+        let cost = |place: Place| {
+            let seek = self.seek.time(self.here, place, true);
+            let mut reached = phase + seek;
+            while reached >= turn {
+                reached -= turn;
+            }
+            let wait = if place.angle >= reached { place.angle - reached } else { place.angle + turn - reached };
+            if wait + turn / 1_000_000 >= turn { seek } else { seek + wait }
+        };
+        let (slot, positioning) = if continued == NONE {
+            let slot = match self.write_back_window {
+                0 => self.dirty.nearest(self.here.cylinder, cost, |d| self.seek.least_write(d)),
+                window => {
+                    let mut candidates = Candidates::new();
+                    for slot in self.dirty.oldest().take(window) {
+                        candidates.push(self.dirty.extent(slot).place, true, &self.seek);
+                    }
+                    let index = candidates.nearest(self.here, phase, turn, window, &self.seek);
+                    self.dirty.oldest().nth(index).unwrap_or(NONE)
+                }
+            };
+            if slot == NONE {
+                return;
+            }
+            (slot, self.t_cmd.0 + cost(self.dirty.extent(slot).place))
+        } else {
+            (continued, self.geometry.step(self.next_lba))
+        };
+        let lba = self.dirty.extent(slot).lba;
+        let end = self.dirty.extent(slot).end.min(self.geometry.track_end(lba));
+        let until = now + Nanos(positioning + self.geometry.media(lba, end - lba));
+        self.dirty.remove(lba, end, &self.geometry);
+        self.returning += end - lba;
+        self.moved(now, until, end);
+        self.wrote_back_last = true;
+        self.arm = Arm::Write { until, returns: end - lba };
+    }
+}
+
+impl Device for Hdd {
+    fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
+        self.run(now);
+        self.inside -= self.outbox.settle(now);
+        if self.inside == self.facts.depth {
+            return Submitted::Busy;
+        }
+        self.inside += 1;
+        self.counters.count(command, self.inside);
+        let held = Held { command: *command, arrival: now, seq: self.seq };
+        self.seq += 1;
+        if command.beyond(self.facts.capacity_sectors) {
+            let breakdown = Breakdown { firmware: self.t_err, ..Breakdown::default() };
+            let completion = Completion { tag: command.tag, at: now + self.t_err, failed: true, breakdown };
+            self.outbox.push(held.seq, completion);
+        } else {
+            self.accept(held, now);
+        }
+        Submitted::Accepted
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let undecided = !self.queue.is_empty() || !self.waiting.is_empty() || self.barrier.is_some();
+        let arm = if undecided { self.arm_event() } else { None };
+        match (arm, self.outbox.next()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        self.run(now);
+        self.inside -= self.outbox.drain(now, out);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+/// The seek time that vendors quote: the mean over all pairs of cylinders, ms.
+pub(crate) fn mean_seek_ms(p: &Params) -> f64 {
+    Seek::new(p).mean(p.cylinders) / 1e6
+}

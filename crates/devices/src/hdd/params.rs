@@ -1,0 +1,151 @@
+//! Parameters of a hard disk.
+
+use serde::{Deserialize, Serialize};
+
+use super::geometry::Geometry;
+use crate::keys::{Expect, Key, invalid};
+use crate::{Error, Facts};
+
+/// Parameters of a hard disk; the built-in files say where each value comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Revolutions per minute.
+    pub rpm: f64,
+    /// Size in 512-byte sectors.
+    pub capacity_sectors: u64,
+    /// Recorded surfaces, one head each.
+    pub surfaces: u32,
+    /// Cylinders.
+    pub cylinders: u32,
+    /// Zones of equal cylinders.
+    pub zones: u32,
+    /// Sectors per track at the outer edge.
+    pub sectors_per_track_outer: u32,
+    /// Sectors per track at the inner edge.
+    pub sectors_per_track_inner: u32,
+    /// Tracks of one surface before the next surface follows.
+    pub band_tracks: u32,
+    /// From one track to the next while reading on, ms.
+    pub t_skew_ms: f64,
+    /// Head switch in place, ms.
+    pub t_head_ms: f64,
+    /// Seek by one cylinder, ms.
+    pub t_track_ms: f64,
+    /// Constant of the seek curve, ms.
+    pub seek_a_ms: f64,
+    /// Factor of the square root of the distance, ms.
+    pub seek_b_ms: f64,
+    /// Where the curve becomes a line, cylinders.
+    pub seek_d0_cylinders: u32,
+    /// What a seek takes longer before a write, ms.
+    pub t_settle_write_ms: f64,
+    /// Command overhead, ms.
+    pub t_cmd_ms: f64,
+    /// A command beyond the last sector, ms.
+    pub t_err_ms: f64,
+    /// Host link, MB/s.
+    pub link_mb_per_s: f64,
+    /// Read on after a read.
+    pub lookahead: bool,
+    /// Read buffer, MiB.
+    pub buffer_mib: f64,
+    /// Equal segments of the read buffer.
+    pub segments: u32,
+    /// What a sequential stream reads per positioning though others wait, the request included, KiB.
+    pub read_ahead_min_kib: u32,
+    /// How far an undisturbed stream is read ahead, KiB.
+    pub read_ahead_max_kib: u32,
+    /// `on` or `off`: write-back cache.
+    pub cache: String,
+    /// Write-back cache, MiB.
+    pub write_cache_mib: f64,
+    /// Oldest extents that compete to be written back, at most 32; 0 is all.
+    pub write_back_window: u32,
+    /// An idle arm starts to write back after this, ms.
+    pub t_idle_destage_ms: f64,
+    /// Commands held at once.
+    pub ncq_depth: u32,
+    /// Oldest commands that compete by positioning time.
+    pub rpo_window: u32,
+    /// An older command goes next, ms.
+    pub t_age_ms: f64,
+    /// Largest command in sectors.
+    pub max_sectors: u32,
+}
+
+/// Names and ranges of [`Params`].
+pub const KEYS: &[Key] = &[
+    Key { name: "rpm", expect: Expect::Num(1000.0, 30_000.0), about: "revolutions per minute" },
+    Key { name: "capacity_sectors", expect: Expect::Int(1, 1 << 50), about: "size" },
+    Key { name: "surfaces", expect: Expect::Int(1, 64), about: "recorded surfaces" },
+    Key { name: "cylinders", expect: Expect::Int(2, 8_000_000), about: "cylinders" },
+    Key { name: "zones", expect: Expect::Int(1, 1000), about: "zones of equal cylinders" },
+    Key { name: "sectors_per_track_outer", expect: Expect::Int(1, 1_000_000), about: "at the outer edge" },
+    Key { name: "sectors_per_track_inner", expect: Expect::Int(1, 1_000_000), about: "at the inner edge" },
+    Key { name: "band_tracks", expect: Expect::Int(1, 1_000_000), about: "tracks of one surface before the next" },
+    Key { name: "t_skew_ms", expect: Expect::Num(0.0, 100.0), about: "one track to the next while reading on" },
+    Key { name: "t_head_ms", expect: Expect::Num(0.0, 100.0), about: "head switch in place" },
+    Key { name: "t_track_ms", expect: Expect::Num(0.0, 100.0), about: "seek by one cylinder" },
+    Key { name: "seek_a_ms", expect: Expect::Num(0.0, 100.0), about: "constant of the seek curve" },
+    Key { name: "seek_b_ms", expect: Expect::Num(0.0, 10.0), about: "factor of the root of the distance" },
+    Key { name: "seek_d0_cylinders", expect: Expect::Int(1, 8_000_000), about: "where the curve becomes a line" },
+    Key { name: "t_settle_write_ms", expect: Expect::Num(0.0, 100.0), about: "what a seek takes longer to write" },
+    Key { name: "t_cmd_ms", expect: Expect::Num(0.0, 100.0), about: "command overhead" },
+    Key { name: "t_err_ms", expect: Expect::Num(0.0, 60_000.0), about: "a command beyond the last sector" },
+    Key { name: "link_mb_per_s", expect: Expect::Num(1.0, 100_000.0), about: "host link" },
+    Key { name: "lookahead", expect: Expect::Bool, about: "read on after a read" },
+    Key { name: "buffer_mib", expect: Expect::Num(0.0, 4096.0), about: "read buffer" },
+    Key { name: "segments", expect: Expect::Int(1, 1024), about: "segments of the read buffer" },
+    Key { name: "read_ahead_min_kib", expect: Expect::Int(0, 1 << 20), about: "a stream reads per positioning" },
+    Key { name: "read_ahead_max_kib", expect: Expect::Int(0, 1 << 20), about: "how far ahead a stream is read" },
+    Key { name: "cache", expect: Expect::OneOf(&["on", "off"]), about: "write-back cache" },
+    Key { name: "write_cache_mib", expect: Expect::Num(0.0, 4096.0), about: "size of the write-back cache" },
+    Key { name: "write_back_window", expect: Expect::Int(0, 32), about: "oldest extents that compete, 0 = all" },
+    Key { name: "t_idle_destage_ms", expect: Expect::Num(0.0, 60_000.0), about: "idle time before writing back" },
+    Key { name: "ncq_depth", expect: Expect::Int(1, 32), about: "commands held at once" },
+    Key { name: "rpo_window", expect: Expect::Int(1, 32), about: "oldest commands that compete by positioning" },
+    Key { name: "t_age_ms", expect: Expect::Num(0.0, 3_600_000.0), about: "an older command goes next" },
+    Key { name: "max_sectors", expect: Expect::Int(1, 65_536), about: "largest command" },
+];
+
+impl Params {
+    /// Checks what the ranges alone cannot.
+    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
+        if self.zones > self.cylinders {
+            let expected = format!("at most cylinders, {}", self.cylinders);
+            return Err(invalid(origin, "zones", self.zones, expected));
+        }
+        let most = Geometry::new(&self).sectors();
+        if self.capacity_sectors > most {
+            let expected = format!("at most {most}, what cylinders, surfaces and sectors_per_track_* hold");
+            return Err(invalid(origin, "capacity_sectors", self.capacity_sectors, expected));
+        }
+        let next = self.seek_a_ms + self.seek_b_ms * 2f64.sqrt();
+        if self.t_track_ms > next {
+            let expected = format!("at most the seek by two cylinders, {next:.4}");
+            return Err(invalid(origin, "t_track_ms", self.t_track_ms, expected));
+        }
+        if self.t_head_ms < self.t_skew_ms {
+            let expected = format!("at least t_skew_ms, {}", self.t_skew_ms);
+            return Err(invalid(origin, "t_head_ms", self.t_head_ms, expected));
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            capacity_sectors: self.capacity_sectors,
+            depth: self.ncq_depth,
+            queues: 1,
+            rotational: true,
+            volatile_cache: self.write_cache_sectors() > 0,
+            fua: true,
+            max_sectors: self.max_sectors,
+        }
+    }
+
+    pub(crate) fn write_cache_sectors(&self) -> u64 {
+        if self.cache == "on" { (self.write_cache_mib * 2048.0) as u64 } else { 0 }
+    }
+}

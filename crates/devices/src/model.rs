@@ -1,0 +1,338 @@
+//! From a name or a file to a device.
+
+use std::path::Path;
+
+use serde::Serialize;
+use toml::{Table, Value};
+
+use crate::keys::{self, Key, hint};
+use crate::{Device, Error, Facts, hdd, null, ssd, ull};
+
+/// The kinds of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Hard disk.
+    Hdd,
+    /// Flash SSD.
+    Ssd,
+    /// Ultra-low-latency SSD.
+    Ull,
+    /// Fixed latency.
+    Null,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 4] = [Kind::Hdd, Kind::Ssd, Kind::Ull, Kind::Null];
+
+    /// As written before the colon of a device name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Hdd => "hdd",
+            Kind::Ssd => "ssd",
+            Kind::Ull => "ull",
+            Kind::Null => "null",
+        }
+    }
+
+    /// The parameters that a file of this kind has.
+    pub fn keys(self) -> &'static [Key] {
+        match self {
+            Kind::Hdd => hdd::KEYS,
+            Kind::Ssd => ssd::KEYS,
+            Kind::Ull => ull::KEYS,
+            Kind::Null => null::KEYS,
+        }
+    }
+}
+
+/// The parameters of a device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Params {
+    /// Hard disk.
+    Hdd(hdd::Params),
+    /// Flash SSD.
+    Ssd(ssd::Params),
+    /// Ultra-low-latency SSD.
+    Ull(ull::Params),
+    /// Fixed latency.
+    Null(null::Params),
+}
+
+/// A device's description: checked, and cheap to clone and to send.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceModel {
+    name: String,
+    description: String,
+    #[serde(flatten)]
+    params: Params,
+}
+
+impl DeviceModel {
+    /// The name it was loaded by, overrides included.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One line.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// What kind of device.
+    pub fn kind(&self) -> Kind {
+        match self.params {
+            Params::Hdd(_) => Kind::Hdd,
+            Params::Ssd(_) => Kind::Ssd,
+            Params::Ull(_) => Kind::Ull,
+            Params::Null(_) => Kind::Null,
+        }
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// What the block layer must know, as [`Device::facts`] of the device built.
+    pub fn facts(&self) -> Facts {
+        match &self.params {
+            Params::Hdd(p) => p.facts(),
+            Params::Ssd(p) => p.facts(),
+            Params::Ull(p) => p.facts(),
+            Params::Null(p) => p.facts(),
+        }
+    }
+
+    /// The same with further overrides, written as after the `?` of [`load`].
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn with(&self, overrides: &str) -> Result<DeviceModel, Error> {
+        let separator = if self.name.contains('?') { '&' } else { '?' };
+        load(&format!("{}{separator}{overrides}", self.name))
+    }
+
+    /// A device in its initial state. Give each device of a run a seed of its own.
+    pub fn build(&self, seed: u64) -> Box<dyn Device> {
+        match &self.params {
+            Params::Hdd(p) => Box::new(hdd::Hdd::new(p, seed)),
+            Params::Ssd(p) => Box::new(ssd::Ssd::new(p, seed)),
+            Params::Ull(p) => Box::new(ull::Ull::new(p, seed)),
+            Params::Null(p) => Box::new(null::Null::new(p)),
+        }
+    }
+}
+
+/// A built-in device.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelInfo {
+    /// `kind:name`.
+    pub name: &'static str,
+    /// What kind of device.
+    pub kind: Kind,
+    /// One line.
+    pub about: &'static str,
+    /// The parameter file, with grade and source of each constant: to be copied and changed.
+    pub toml: &'static str,
+}
+
+macro_rules! built_in {
+    ($kind:ident, $folder:literal, $name:literal, $about:literal) => {
+        ModelInfo {
+            name: concat!($folder, ":", $name),
+            kind: Kind::$kind,
+            about: $about,
+            toml: include_str!(concat!("../params/", $folder, "/", $name, ".toml")),
+        }
+    };
+}
+
+/// The built-in devices.
+pub fn models() -> &'static [ModelInfo] {
+    const MODELS: &[ModelInfo] = &[
+        built_in!(Hdd, "hdd", "st1000dm003", "Seagate Barracuda 1 TB, 7200 rpm, as its data sheet promises"),
+        built_in!(Hdd, "hdd", "st1000dm003-slow", "the same, with the seeks and cache measured on a sibling drive"),
+        built_in!(Hdd, "hdd", "hts541010a9e662", "HGST Travelstar 1 TB, 5400 rpm, 2.5 inch"),
+        built_in!(Ssd, "ssd", "px256m5s", "Plextor M5S 256 GB, SATA, 2012"),
+        built_in!(Ssd, "ssd", "850pro-256", "Samsung 850 Pro 256 GB, SATA, 2014"),
+        built_in!(Ssd, "ssd", "sata-mlc", "a commodity MLC SATA SSD"),
+        built_in!(Ssd, "ssd", "nvme-tlc", "a mid-range NVMe TLC SSD; every constant estimated"),
+        built_in!(Ull, "ull", "optane-900p", "Intel Optane 900P"),
+        built_in!(Ull, "ull", "optane-p4801x", "Intel Optane P4801X 100 GB"),
+        built_in!(Ull, "ull", "zssd-sz985", "Samsung Z-SSD SZ985, reads and short write bursts"),
+        built_in!(Ull, "ull", "zssd-sz985-steady", "Samsung Z-SSD SZ985, steady writes"),
+        built_in!(Null, "null", "0us", "completes at once: what is left is the host"),
+    ];
+    MODELS
+}
+
+/// Makes a device from `kind:name`, an unambiguous `name` or `kind`, or the path of a `.toml` file; each may be
+/// followed by overrides: `ssd:sata-mlc?channels=1&cache=off`.
+///
+/// A file says `kind`, optionally `description`, and either every parameter of its kind or
+/// `base = "kind:name"` and those that differ.
+///
+/// # Errors
+/// The name, file, key or value that is wrong, and what was expected.
+pub fn load(spec: &str) -> Result<DeviceModel, Error> {
+    let (name, overrides) = spec.split_once('?').unwrap_or((spec, ""));
+    let (kind, description, mut table, origin) = if name.contains('/') || name.ends_with(".toml") {
+        let path = Path::new(name);
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let (kind, description, table) = read(&text, name)?;
+        (kind, description, table, name.to_owned())
+    } else {
+        let info = resolve(name)?;
+        let (kind, _, table) = read(info.toml, info.name)?;
+        (kind, info.about.to_owned(), table, info.name.to_owned())
+    };
+    for pair in overrides.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) =
+            pair.split_once('=').ok_or_else(|| keys::invalid(&origin, pair, "nothing", "parameter=value"))?;
+        keys::set(kind.keys(), &mut table, &origin, key.trim(), value.trim())?;
+    }
+    keys::check(kind.keys(), &mut table, &origin)?;
+    let params = match kind {
+        Kind::Hdd => Params::Hdd(typed(table, &origin).and_then(|p: hdd::Params| p.checked(&origin))?),
+        Kind::Ssd => Params::Ssd(typed(table, &origin).and_then(|p: ssd::Params| p.checked(&origin))?),
+        Kind::Ull => Params::Ull(typed(table, &origin)?),
+        Kind::Null => Params::Null(typed(table, &origin)?),
+    };
+    let name = if overrides.is_empty() { origin } else { format!("{origin}?{overrides}") };
+    Ok(DeviceModel { name, description, params })
+}
+
+/// The built-in device of that name.
+fn resolve(name: &str) -> Result<&'static ModelInfo, Error> {
+    if let Some(info) = models().iter().find(|info| info.name == name) {
+        return Ok(info);
+    }
+    let fits: Vec<&ModelInfo> = models()
+        .iter()
+        .filter(|info| info.name.split_once(':').is_some_and(|(_, bare)| bare == name) || info.kind.name() == name)
+        .collect();
+    match fits[..] {
+        [info] => Ok(info),
+        [] => Err(Error::UnknownModel { name: name.to_owned(), hint: near(name) }),
+        _ => Err(Error::Ambiguous {
+            name: name.to_owned(),
+            choices: fits.iter().map(|info| info.name).collect::<Vec<_>>().join(", "),
+        }),
+    }
+}
+
+fn near(name: &str) -> String {
+    let names = || models().iter().map(|info| info.name);
+    let bare = name.split_once(':').map_or(name, |(_, bare)| bare);
+    let by_name = hint(name, names());
+    let found = if by_name.starts_with("one of") { hint(bare, names()) } else { by_name };
+    format!("{found}, or a path to a .toml file")
+}
+
+/// Kind, description and parameters of a file, its base filled in.
+fn read(text: &str, origin: &str) -> Result<(Kind, String, Table), Error> {
+    let mut table: Table = text
+        .parse()
+        .map_err(|e: toml::de::Error| Error::Syntax { origin: origin.to_owned(), message: e.to_string() })?;
+    let kinds = || keys::Expect::OneOf(&["hdd", "ssd", "ull", "null"]);
+    let description = match table.remove("description") {
+        None => String::new(),
+        Some(Value::String(text)) => text,
+        Some(other) => return Err(keys::invalid(origin, "description", other, "a text")),
+    };
+    let base = match table.remove("base") {
+        None => None,
+        Some(Value::String(name)) => Some(resolve(&name)?),
+        Some(other) => return Err(keys::invalid(origin, "base", other, "the name of a built-in device")),
+    };
+    let kind = match (table.remove("kind"), base) {
+        (Some(given), _) => Kind::ALL
+            .into_iter()
+            .find(|kind| given.as_str() == Some(kind.name()))
+            .ok_or_else(|| keys::invalid(origin, "kind", given, kinds()))?,
+        (None, Some(base)) => base.kind,
+        (None, None) => {
+            return Err(Error::Missing { origin: origin.to_owned(), key: "kind", expected: kinds().to_string() });
+        }
+    };
+    if let Some(base) = base {
+        if base.kind != kind {
+            let expected = format!("{}, the kind of {}", base.kind.name(), base.name);
+            return Err(keys::invalid(origin, "kind", kind.name(), expected));
+        }
+        let (_, _, mut whole) = read(base.toml, base.name)?;
+        whole.extend(table);
+        table = whole;
+    }
+    Ok((kind, description, table))
+}
+
+fn typed<T: serde::de::DeserializeOwned>(table: Table, origin: &str) -> Result<T, Error> {
+    table.try_into().map_err(|e| Error::Syntax { origin: origin.to_owned(), message: e.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(spec: &str) -> String {
+        load(spec).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn every_built_in_loads_and_builds() {
+        for info in models() {
+            let model = load(info.name).unwrap();
+            assert_eq!(model.name(), info.name);
+            assert_eq!(model.kind(), info.kind);
+            assert_eq!(model.facts(), model.build(1).facts());
+            let (_, description, _) = read(info.toml, info.name).unwrap();
+            assert!(!description.is_empty(), "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn bare_names_and_overrides() {
+        assert_eq!(load("850pro-256").unwrap().name(), "ssd:850pro-256");
+        assert_eq!(load("null").unwrap().name(), "null:0us");
+        let model = load("st1000dm003?ncq_depth=4&lookahead=false").unwrap();
+        assert_eq!(model.facts().depth, 4);
+        assert_eq!(model.name(), "hdd:st1000dm003?ncq_depth=4&lookahead=false");
+    }
+
+    #[test]
+    fn errors_name_key_value_and_expectation() {
+        assert_eq!(
+            message("hdd:st1000dm003?ncq_depth=33"),
+            "hdd:st1000dm003: ncq_depth = 33: expected a whole number from 1 to 32"
+        );
+        assert_eq!(message("ssd:sata-mlc?chanels=1"), "ssd:sata-mlc: unknown parameter 'chanels': expected channels");
+        assert!(message("ssd:sata-mlc?cache=maybe").contains("cache = maybe: expected one of on, off"));
+        assert!(message("ssd:sata-mlc?cache").contains("parameter=value"));
+        assert!(message("hdd").contains("ambiguous"));
+        assert!(message("hdd:st1000dm03").contains("hdd:st1000dm003"));
+        assert!(message("tape").contains("hdd:st1000dm003"));
+        assert!(message("./no-such.toml").contains("./no-such.toml"));
+    }
+
+    #[test]
+    fn files_are_checked() {
+        let origin = "my.toml";
+        let read_all = |text: &str| {
+            let (kind, _, mut table) = read(text, origin)?;
+            keys::check(kind.keys(), &mut table, origin).map(|()| table)
+        };
+        let base = read_all("base = \"null:0us\"\nlatency_ns = 7").unwrap();
+        assert_eq!(base["latency_ns"].as_integer(), Some(7));
+        let text = |bad: &str| read_all(bad).unwrap_err().to_string();
+        assert!(text("kind = \"tape\"").contains("kind = \"tape\": expected one of hdd, ssd, ull, null"));
+        assert!(text("latency_ns = 7").contains("'kind' is missing"));
+        assert!(text("kind = \"null\"\nlatency_ns = 7").contains("is missing"));
+        assert!(text("base = \"null:0us\"\nlatency = 7").contains("unknown parameter 'latency': expected latency_ns"));
+        assert!(text("kind = \"hdd\"\nbase = \"null:0us\"").contains("expected null"));
+        assert!(text("kind = ").contains("line 1"));
+    }
+}

@@ -1,0 +1,133 @@
+//! A device of fixed latency and unlimited parallelism, to see what the host alone costs.
+
+use dumbwaiter_block::{Nanos, Op};
+use serde::{Deserialize, Serialize};
+
+use crate::keys::{Expect, Key};
+use crate::outbox::Outbox;
+use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
+
+/// Parameters of a null device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// From submission to completion, nanoseconds.
+    pub latency_ns: u64,
+    /// The same for a command beyond the last sector, nanoseconds.
+    pub t_err_ns: u64,
+    /// Commands held at once.
+    pub depth: u32,
+    /// Hardware queues.
+    pub queues: u16,
+    /// Size in 512-byte sectors.
+    pub capacity_sectors: u64,
+    /// Largest command in sectors.
+    pub max_sectors: u32,
+}
+
+/// Names and ranges of [`Params`].
+pub const KEYS: &[Key] = &[
+    Key { name: "latency_ns", expect: Expect::Int(0, 60_000_000_000), about: "submission to completion" },
+    Key { name: "t_err_ns", expect: Expect::Int(0, 60_000_000_000), about: "the same beyond the last sector" },
+    Key { name: "depth", expect: Expect::Int(1, 1 << 20), about: "commands held at once" },
+    Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
+    Key { name: "capacity_sectors", expect: Expect::Int(1, 1 << 50), about: "size" },
+    Key { name: "max_sectors", expect: Expect::Int(1, 1 << 20), about: "largest command" },
+];
+
+impl Params {
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            capacity_sectors: self.capacity_sectors,
+            depth: self.depth,
+            queues: self.queues,
+            rotational: false,
+            volatile_cache: false,
+            fua: true,
+            max_sectors: self.max_sectors,
+        }
+    }
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct Null {
+    params: Params,
+    seq: u64,
+    held: u32,
+    outbox: Outbox,
+    counters: Counters,
+}
+
+impl Null {
+    /// An idle device.
+    pub fn new(params: &Params) -> Null {
+        let params = params.clone();
+        Null { params, seq: 0, held: 0, outbox: Outbox::default(), counters: Counters::default() }
+    }
+}
+
+impl Device for Null {
+    fn facts(&self) -> Facts {
+        self.params.facts()
+    }
+
+    fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
+        self.held -= self.outbox.settle(now);
+        if self.held == self.params.depth {
+            return Submitted::Busy;
+        }
+        self.held += 1;
+        self.counters.count(command, self.held);
+        let failed = command.beyond(self.params.capacity_sectors);
+        let latency = Nanos(if failed { self.params.t_err_ns } else { self.params.latency_ns });
+        let breakdown = Breakdown { firmware: latency, ..Breakdown::default() };
+        self.outbox.push(self.seq, Completion { tag: command.tag, at: now + latency, failed, breakdown });
+        self.seq += 1;
+        Submitted::Accepted
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.outbox.next()
+    }
+
+    fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        self.held -= self.outbox.drain(now, out);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl Command {
+    /// Bytes that it covers.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.sectors) * 512
+    }
+
+    /// Does it reach beyond the last sector? A flush has no place.
+    pub(crate) fn beyond(&self, capacity_sectors: u64) -> bool {
+        self.op != Op::Flush
+            && self.sector.checked_add(u64::from(self.sectors)).is_none_or(|end| end > capacity_sectors)
+    }
+}
+
+impl Counters {
+    /// Counts a command accepted as the `held`-th at once.
+    pub(crate) fn count(&mut self, command: &Command, held: u32) {
+        match command.op {
+            Op::Read => {
+                self.reads += 1;
+                self.read_bytes += command.bytes();
+            }
+            Op::Write => {
+                self.writes += 1;
+                self.write_bytes += command.bytes();
+            }
+            Op::Flush => self.flushes += 1,
+            Op::Discard | Op::SecureErase | Op::WriteZeroes => self.discards += 1,
+        }
+        self.max_depth = self.max_depth.max(held);
+    }
+}

@@ -1,0 +1,377 @@
+//! Flash translation: where each 4 KiB unit lies, and greedy collection of what is no longer valid.
+//!
+//! The blocks of a die's planes are written and erased together, so one block here is one of every plane. Addresses
+//! fold onto `ftl_gib` of logical space: memory stays bounded, and write amplification depends on the share of
+//! spare space, not on its size.
+
+use std::collections::VecDeque;
+
+use super::Params;
+
+/// Bytes of a unit.
+pub(crate) const UNIT: u64 = 4096;
+/// Never written, but taken to lie where a sequential fill would have put it.
+pub(crate) const FRESH: u32 = u32::MAX;
+/// Never written or discarded: reading it touches no die.
+pub(crate) const UNMAPPED: u32 = u32::MAX - 1;
+/// Units per piece of the map, allocated when first written.
+const PIECE: u32 = 1 << 15;
+
+/// Sizes, in units of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) dies: u32,
+    pub(crate) units_per_page: u32,
+    /// Units of one multi-plane program.
+    pub(crate) units_per_program: u32,
+    pub(crate) units_per_block: u32,
+    pub(crate) blocks_per_die: u32,
+    pub(crate) logical_units: u32,
+    pub(crate) low: u32,
+    pub(crate) high: u32,
+    pub(crate) hard: u32,
+}
+
+impl Shape {
+    pub(crate) fn new(p: &Params) -> Shape {
+        let dies = p.channels * p.dies_per_channel;
+        let units_per_page = p.page_bytes / UNIT as u32;
+        let units_per_program = units_per_page * p.planes;
+        let units_per_block = units_per_program * p.pages_per_block;
+        // Collection needs a few spare blocks on each die, and so at least so much space.
+        let least = (4.5 / p.over_provisioning) * f64::from(units_per_block) * f64::from(dies);
+        let logical_units = (p.ftl_gib * 262_144.0).max(least).min(f64::from(UNMAPPED)) as u32;
+        let physical = f64::from(logical_units) * (1.0 + p.over_provisioning);
+        let blocks_per_die = (physical / f64::from(dies) / f64::from(units_per_block) + 0.5) as u32;
+        let mut shape = Shape {
+            dies,
+            units_per_page,
+            units_per_program,
+            units_per_block,
+            blocks_per_die,
+            logical_units,
+            low: 0,
+            high: 0,
+            hard: 0,
+        };
+        let share = |share: f64| (f64::from(shape.spare_blocks()) * share + 0.5) as u32;
+        let hard = share(p.gc_hard).max(1);
+        let low = share(p.gc_low).max(hard + 1);
+        let high = share(p.gc_high).max(low + 1);
+        (shape.hard, shape.low, shape.high) = (hard, low, high);
+        shape
+    }
+
+    pub(crate) fn units_per_die(&self) -> u32 {
+        self.units_per_block * self.blocks_per_die
+    }
+
+    /// Blocks of a die beyond what the logical space needs.
+    pub(crate) fn spare_blocks(&self) -> u32 {
+        let needed = self.logical_units.div_ceil(self.dies).div_ceil(self.units_per_block);
+        self.blocks_per_die.saturating_sub(needed)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Block {
+    valid: u32,
+    /// When it was opened; 0 while free.
+    opened: u64,
+    /// The logical unit of each physical one, allocated when first opened.
+    units: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Die {
+    blocks: Vec<Block>,
+    free: VecDeque<u32>,
+    open: u32,
+    offset: u32,
+    openings: u64,
+}
+
+/// What a collection moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Collected {
+    /// Flash pages that held something valid.
+    pub(crate) pages: u32,
+    /// Units that were valid.
+    pub(crate) units: u32,
+}
+
+/// What of a die does not follow from the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ledger {
+    pub(crate) open: u32,
+    pub(crate) offset: u32,
+    pub(crate) openings: u64,
+    pub(crate) free: VecDeque<u32>,
+    /// When each block was opened; 0 while free.
+    pub(crate) opened: Vec<u64>,
+}
+
+/// The map and the blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Ftl {
+    pub(crate) shape: Shape,
+    initial: u32,
+    map: Vec<Vec<u32>>,
+    dies: Vec<Die>,
+}
+
+impl Ftl {
+    /// All blocks free; each unit starts as `initial`, [`FRESH`] or [`UNMAPPED`].
+    pub(crate) fn new(shape: Shape, initial: u32) -> Ftl {
+        let die = Die {
+            blocks: vec![Block::default(); shape.blocks_per_die as usize],
+            free: (0..shape.blocks_per_die).collect(),
+            open: 0,
+            offset: shape.units_per_block,
+            openings: 0,
+        };
+        let pieces = shape.logical_units.div_ceil(PIECE) as usize;
+        Ftl { shape, initial, map: vec![Vec::new(); pieces], dies: vec![die; shape.dies as usize] }
+    }
+
+    pub(crate) fn ledger(&self, die: u32) -> Ledger {
+        let Die { blocks, free, open, offset, openings } = &self.dies[die as usize];
+        let opened = blocks.iter().map(|b| b.opened).collect();
+        Ledger { open: *open, offset: *offset, openings: *openings, free: free.clone(), opened }
+    }
+
+    /// From a map and what does not follow from it; nothing if they contradict each other.
+    pub(crate) fn restore(shape: Shape, map: &[u32], ledgers: Vec<Ledger>) -> Option<Ftl> {
+        let mut ftl = Ftl::new(shape, map.iter().copied().find(|p| *p >= UNMAPPED).unwrap_or(UNMAPPED));
+        for (die, ledger) in ftl.dies.iter_mut().zip(ledgers) {
+            let is_free = |block: u32| ledger.opened.get(block as usize).is_some_and(|opened| *opened == 0);
+            let mut seen = vec![false; ledger.opened.len()];
+            for &block in &ledger.free {
+                if !is_free(block) || std::mem::replace(&mut seen[block as usize], true) {
+                    return None;
+                }
+            }
+            let free = ledger.opened.iter().filter(|opened| **opened == 0).count();
+            let full = ledger.offset == shape.units_per_block;
+            if free != ledger.free.len() || ledger.offset > shape.units_per_block || (!full && is_free(ledger.open)) {
+                return None;
+            }
+            for (block, &opened) in die.blocks.iter_mut().zip(&ledger.opened) {
+                block.opened = opened;
+                if opened > 0 {
+                    // Nothing valid until the map says so.
+                    block.units.resize(shape.units_per_block as usize, UNMAPPED);
+                }
+            }
+            die.free = ledger.free;
+            (die.open, die.offset, die.openings) = (ledger.open, ledger.offset, ledger.openings);
+        }
+        for (unit, &physical) in (0u32..).zip(map) {
+            if physical < UNMAPPED {
+                let (die, rest) = (physical / shape.units_per_die(), physical % shape.units_per_die());
+                let die = ftl.dies.get_mut(die as usize)?;
+                let (block, offset) = (rest / shape.units_per_block, rest % shape.units_per_block);
+                if block == die.open && offset >= die.offset {
+                    return None;
+                }
+                let block = &mut die.blocks[block as usize];
+                // A free block has no units, and a place holds one unit.
+                let slot = block.units.get_mut(offset as usize).filter(|slot| **slot == UNMAPPED)?;
+                *slot = unit;
+                block.valid += 1;
+            }
+            ftl.set(unit, physical);
+        }
+        Some(ftl)
+    }
+
+    /// The physical unit, [`FRESH`] or [`UNMAPPED`].
+    pub(crate) fn lookup(&self, unit: u32) -> u32 {
+        let piece = &self.map[(unit / PIECE) as usize];
+        if piece.is_empty() { self.initial } else { piece[(unit % PIECE) as usize] }
+    }
+
+    fn set(&mut self, unit: u32, physical: u32) {
+        let piece = &mut self.map[(unit / PIECE) as usize];
+        if piece.is_empty() {
+            piece.resize(PIECE as usize, self.initial);
+        }
+        piece[(unit % PIECE) as usize] = physical;
+    }
+
+    /// Free blocks of a die, the open one not counted.
+    pub(crate) fn free_blocks(&self, die: u32) -> u32 {
+        self.dies[die as usize].free.len() as u32
+    }
+
+    /// Must the next write to the die open a block?
+    pub(crate) fn is_full(&self, die: u32) -> bool {
+        self.dies[die as usize].offset == self.shape.units_per_block
+    }
+
+    /// Forgets a unit.
+    pub(crate) fn unmap(&mut self, unit: u32) {
+        self.invalidate(unit);
+        self.set(unit, UNMAPPED);
+    }
+
+    fn invalidate(&mut self, unit: u32) {
+        let physical = self.lookup(unit);
+        if physical < UNMAPPED {
+            let (die, block) = (physical / self.shape.units_per_die(), physical % self.shape.units_per_die());
+            self.dies[die as usize].blocks[(block / self.shape.units_per_block) as usize].valid -= 1;
+        }
+    }
+
+    /// Writes a unit to the die's open block; answers where. The die must have room or a free block.
+    pub(crate) fn append(&mut self, die: u32, unit: u32) -> u32 {
+        self.invalidate(unit);
+        let Shape { units_per_block, .. } = self.shape;
+        let d = &mut self.dies[die as usize];
+        if d.offset == units_per_block {
+            d.open = d.free.pop_front().expect("collection keeps a free block");
+            d.offset = 0;
+            d.openings += 1;
+            let block = &mut d.blocks[d.open as usize];
+            block.opened = d.openings;
+            block.units.resize(units_per_block as usize, 0);
+        }
+        let block = &mut d.blocks[d.open as usize];
+        block.units[d.offset as usize] = unit;
+        block.valid += 1;
+        let physical = die * self.shape.units_per_die() + d.open * units_per_block + d.offset;
+        d.offset += 1;
+        self.set(unit, physical);
+        physical
+    }
+
+    /// Leaves the rest of a program unit unused.
+    pub(crate) fn pad(&mut self, die: u32) {
+        let d = &mut self.dies[die as usize];
+        // Nobody can look up what was never written, so stale numbers there mean nothing.
+        let end = d.offset.next_multiple_of(self.shape.units_per_program);
+        for offset in d.offset..end {
+            d.blocks[d.open as usize].units[offset as usize] = UNMAPPED;
+        }
+        d.offset = end;
+    }
+
+    /// Moves what is valid in the block with least of it (ties: the oldest) and frees the block.
+    pub(crate) fn collect(&mut self, die: u32) -> Collected {
+        let Shape { units_per_block, units_per_page, .. } = self.shape;
+        let d = &self.dies[die as usize];
+        let victim = (0..d.blocks.len() as u32)
+            .filter(|&b| b != d.open && d.blocks[b as usize].opened > 0)
+            .min_by_key(|&b| (d.blocks[b as usize].valid, d.blocks[b as usize].opened));
+        let Some(victim) = victim else { return Collected { pages: 0, units: 0 } };
+        let units = std::mem::take(&mut self.dies[die as usize].blocks[victim as usize].units);
+        let base = die * self.shape.units_per_die() + victim * units_per_block;
+        let mut moved = Collected { pages: 0, units: 0 };
+        let mut last_page = u32::MAX;
+        for (offset, &unit) in (0u32..).zip(&units) {
+            if unit < self.shape.logical_units && self.lookup(unit) == base + offset {
+                let page = offset / units_per_page;
+                moved.pages += u32::from(page != last_page);
+                last_page = page;
+                moved.units += 1;
+                self.append(die, unit);
+            }
+        }
+        let d = &mut self.dies[die as usize];
+        d.blocks[victim as usize] = Block { valid: 0, opened: 0, units };
+        d.free.push_back(victim);
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn small() -> Shape {
+        Shape {
+            dies: 2,
+            units_per_page: 2,
+            units_per_program: 4,
+            units_per_block: 16,
+            blocks_per_die: 12,
+            logical_units: 250,
+            low: 2,
+            high: 3,
+            hard: 1,
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Write(u32, u32),
+        Unmap(u32),
+        Pad(u32),
+        Collect(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            8 => (0..2u32, 0..250u32).prop_map(|(die, unit)| Step::Write(die, unit)),
+            1 => (0..250u32).prop_map(Step::Unmap),
+            1 => (0..2u32).prop_map(Step::Pad),
+            1 => (0..2u32).prop_map(Step::Collect),
+        ]
+    }
+
+    proptest! {
+        /// Every mapped unit lies in exactly one place, that place says so, and blocks count what is valid in them.
+        #[test]
+        fn map_and_blocks_agree(steps in prop::collection::vec(step(), 1..1500)) {
+            let shape = small();
+            let mut ftl = Ftl::new(shape, UNMAPPED);
+            let mut written = vec![false; 250];
+            for step in steps {
+                match step {
+                    Step::Write(die, unit) => {
+                        // A die of 192 units can not hold all 250: the other die takes what does not fit.
+                        let valid: u32 = ftl.dies[die as usize].blocks.iter().map(|b| b.valid).sum();
+                        let die = if valid >= 130 { 1 - die } else { die };
+                        while ftl.is_full(die) && ftl.free_blocks(die) < shape.low {
+                            ftl.collect(die);
+                        }
+                        let physical = ftl.append(die, unit);
+                        prop_assert_eq!(physical / shape.units_per_die(), die);
+                        written[unit as usize] = true;
+                    }
+                    Step::Unmap(unit) => {
+                        ftl.unmap(unit);
+                        written[unit as usize] = false;
+                    }
+                    Step::Pad(die) => ftl.pad(die),
+                    Step::Collect(die) => {
+                        if ftl.free_blocks(die) > 0 {
+                            let (before, free) = (ftl.clone(), ftl.free_blocks(die));
+                            let collected = ftl.collect(die);
+                            prop_assert!(collected.units <= shape.units_per_block);
+                            prop_assert!(ftl.free_blocks(die) + 1 >= free);
+                            for unit in 0..250 {
+                                prop_assert_eq!(ftl.lookup(unit) == UNMAPPED, before.lookup(unit) == UNMAPPED);
+                            }
+                        }
+                    }
+                }
+            }
+            let mut valid = vec![0; 24];
+            for unit in 0..250u32 {
+                let physical = ftl.lookup(unit);
+                prop_assert_eq!(physical != UNMAPPED, written[unit as usize]);
+                if physical != UNMAPPED {
+                    let block = (physical / 16) as usize;
+                    valid[block] += 1;
+                    prop_assert_eq!(ftl.dies[block / 12].blocks[block % 12].units[(physical % 16) as usize], unit);
+                }
+            }
+            for (block, valid) in valid.into_iter().enumerate() {
+                prop_assert_eq!(ftl.dies[block / 12].blocks[block % 12].valid, valid);
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Parameters of a flash SSD.
+
+use serde::{Deserialize, Serialize};
+
+use super::ftl::Shape;
+use crate::keys::{Expect, Key, invalid};
+use crate::{Error, Facts};
+
+/// Parameters of a flash SSD; the built-in files say where each value comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Size in 512-byte sectors.
+    pub capacity_sectors: u64,
+    /// `sata` (one queue, flush not queued) or `nvme`.
+    pub interface: String,
+    /// `half` or `full`: do reads and writes share the link?
+    pub duplex: String,
+    /// Commands held per queue.
+    pub ncq_depth: u32,
+    /// Hardware queues.
+    pub queues: u16,
+    /// Largest command in sectors.
+    pub max_sectors: u32,
+    /// Flash channels.
+    pub channels: u32,
+    /// Dies per channel.
+    pub dies_per_channel: u32,
+    /// Planes per die.
+    pub planes: u32,
+    /// Flash page, bytes.
+    pub page_bytes: u32,
+    /// Pages per block.
+    pub pages_per_block: u32,
+    /// Cell read tR, µs.
+    pub t_read_us: f64,
+    /// Page program tP, µs.
+    pub t_program_us: f64,
+    /// Block erase tBERS, µs.
+    pub t_erase_us: f64,
+    /// Channel rate, MB/s.
+    pub channel_mb_per_s: f64,
+    /// Channel time per command, µs.
+    pub channel_command_us: f64,
+    /// Host link rate, MB/s.
+    pub link_mb_per_s: f64,
+    /// Host link time per command, µs.
+    pub link_command_us: f64,
+    /// Serial firmware time of a read, µs.
+    pub firmware_read_us: f64,
+    /// Serial firmware time of a write, µs.
+    pub firmware_write_us: f64,
+    /// Pipelined latency of a read, µs.
+    pub latency_read_us: f64,
+    /// Pipelined latency of a write, µs.
+    pub latency_write_us: f64,
+    /// `on` or `off`: volatile write buffer and read cache.
+    pub cache: String,
+    /// Write buffer, MiB.
+    pub write_buffer_mib: f64,
+    /// Read cache, MiB.
+    pub read_cache_mib: f64,
+    /// What is read ahead of a sequential stream, KiB.
+    pub prefetch_kib: u32,
+    /// An incomplete program unit is written after this idle time, µs.
+    pub t_flushback_us: f64,
+    /// What a flush takes once all is programmed, ms.
+    pub t_flush_ms: f64,
+    /// Physical over logical space, less one.
+    pub over_provisioning: f64,
+    /// Collection starts below this share of the spare blocks (but always below 2 free blocks of a die).
+    pub gc_low: f64,
+    /// Collection stops at this share of the spare blocks (but at least 3).
+    pub gc_high: f64,
+    /// At this share of the spare blocks (but at least 1) writes wait for collection.
+    pub gc_hard: f64,
+    /// Collection goes on in a pause this long, ms.
+    pub t_idle_gc_ms: f64,
+    /// Do reads go before programs that wait for the same die?
+    pub read_first: bool,
+    /// `none`, `erase` or `program+erase`: what a read may interrupt.
+    pub suspend: String,
+    /// How long an interruption takes, µs.
+    pub t_suspend_us: f64,
+    /// A command beyond the last sector, µs.
+    pub t_err_us: f64,
+    /// Logical space that the mapping covers, GiB; addresses fold onto it. Timing does not depend on it. At least what
+    /// makes 4 spare blocks on each die.
+    pub ftl_gib: f64,
+    /// `empty`, `fresh`, `filled` or `steady`.
+    pub state: String,
+}
+
+/// Names and ranges of [`Params`].
+pub const KEYS: &[Key] = &[
+    Key { name: "capacity_sectors", expect: Expect::Int(8, 1 << 50), about: "size" },
+    Key { name: "interface", expect: Expect::OneOf(&["sata", "nvme"]), about: "sata: a flush is not queued" },
+    Key { name: "duplex", expect: Expect::OneOf(&["half", "full"]), about: "do reads and writes share the link?" },
+    Key { name: "ncq_depth", expect: Expect::Int(1, 65_536), about: "commands held per queue; SATA: at most 32" },
+    Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
+    Key { name: "max_sectors", expect: Expect::Int(1, 65_536), about: "largest command" },
+    Key { name: "channels", expect: Expect::Int(1, 256), about: "flash channels" },
+    Key { name: "dies_per_channel", expect: Expect::Int(1, 64), about: "dies per channel" },
+    Key { name: "planes", expect: Expect::Int(1, 16), about: "planes per die" },
+    Key { name: "page_bytes", expect: Expect::Int(4096, 65_536), about: "flash page, a multiple of 4096" },
+    Key { name: "pages_per_block", expect: Expect::Int(4, 16_384), about: "pages per block" },
+    Key { name: "t_read_us", expect: Expect::Num(0.0, 1e5), about: "cell read" },
+    Key { name: "t_program_us", expect: Expect::Num(0.0, 1e6), about: "page program" },
+    Key { name: "t_erase_us", expect: Expect::Num(0.0, 1e6), about: "block erase" },
+    Key { name: "channel_mb_per_s", expect: Expect::Num(1.0, 1e5), about: "channel rate" },
+    Key { name: "channel_command_us", expect: Expect::Num(0.0, 1e4), about: "channel time per command" },
+    Key { name: "link_mb_per_s", expect: Expect::Num(1.0, 1e6), about: "host link rate" },
+    Key { name: "link_command_us", expect: Expect::Num(0.0, 1e4), about: "link time per command" },
+    Key { name: "firmware_read_us", expect: Expect::Num(0.0, 1e5), about: "serial, per read" },
+    Key { name: "firmware_write_us", expect: Expect::Num(0.0, 1e5), about: "serial, per write" },
+    Key { name: "latency_read_us", expect: Expect::Num(0.0, 1e5), about: "pipelined, per read" },
+    Key { name: "latency_write_us", expect: Expect::Num(0.0, 1e5), about: "pipelined, per write" },
+    Key { name: "cache", expect: Expect::OneOf(&["on", "off"]), about: "write buffer and read cache" },
+    Key { name: "write_buffer_mib", expect: Expect::Num(0.0, 65_536.0), about: "write buffer" },
+    Key { name: "read_cache_mib", expect: Expect::Num(0.0, 65_536.0), about: "read cache" },
+    Key { name: "prefetch_kib", expect: Expect::Int(0, 1 << 20), about: "read ahead of a sequential stream" },
+    Key { name: "t_flushback_us", expect: Expect::Num(0.0, 1e9), about: "idle time before a partial program" },
+    Key { name: "t_flush_ms", expect: Expect::Num(0.0, 60_000.0), about: "flush, once all is programmed" },
+    Key { name: "over_provisioning", expect: Expect::Num(0.01, 4.0), about: "physical / logical - 1" },
+    Key { name: "gc_low", expect: Expect::Num(0.0, 0.9), about: "collection starts, share of spare blocks" },
+    Key { name: "gc_high", expect: Expect::Num(0.0, 0.9), about: "collection stops, share of spare blocks" },
+    Key { name: "gc_hard", expect: Expect::Num(0.0, 0.9), about: "writes wait, share of spare blocks" },
+    Key { name: "t_idle_gc_ms", expect: Expect::Num(0.0, 1e6), about: "pause after which collection goes on" },
+    Key { name: "read_first", expect: Expect::Bool, about: "reads go before programs that wait for the die" },
+    Key {
+        name: "suspend",
+        expect: Expect::OneOf(&["none", "erase", "program+erase"]),
+        about: "what a read may interrupt",
+    },
+    Key { name: "t_suspend_us", expect: Expect::Num(0.0, 1e5), about: "how long an interruption takes" },
+    Key { name: "t_err_us", expect: Expect::Num(0.0, 1e6), about: "a command beyond the last sector" },
+    Key { name: "ftl_gib", expect: Expect::Num(0.001, 4096.0), about: "logical space that the mapping covers" },
+    Key {
+        name: "state",
+        expect: Expect::OneOf(&["empty", "fresh", "filled", "steady"]),
+        about: "what the flash holds at the start",
+    },
+];
+
+impl Params {
+    /// Checks what the ranges alone cannot.
+    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
+        if self.interface == "sata" && self.ncq_depth > 32 {
+            return Err(invalid(origin, "ncq_depth", self.ncq_depth, "a whole number from 1 to 32 on SATA"));
+        }
+        if self.interface == "sata" && self.queues > 1 {
+            return Err(invalid(origin, "queues", self.queues, "1 on SATA"));
+        }
+        if !self.page_bytes.is_multiple_of(4096) {
+            return Err(invalid(origin, "page_bytes", self.page_bytes, "a multiple of 4096"));
+        }
+        let shape = Shape::new(&self);
+        let units = u64::from(shape.dies) * u64::from(shape.units_per_block) * u64::from(shape.blocks_per_die);
+        if units >= u64::from(super::ftl::UNMAPPED) {
+            let expected = "below 16 TiB, with the space that 4 spare blocks on each die imply";
+            return Err(invalid(origin, "ftl_gib", self.ftl_gib, expected));
+        }
+        if self.gc_hard > self.gc_low || self.gc_low > self.gc_high {
+            return Err(invalid(origin, "gc_low", self.gc_low, "gc_hard <= gc_low <= gc_high"));
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            capacity_sectors: self.capacity_sectors,
+            depth: self.ncq_depth * u32::from(self.queues),
+            queues: self.queues,
+            rotational: false,
+            volatile_cache: self.write_buffer_bytes() > 0,
+            fua: true,
+            max_sectors: self.max_sectors,
+        }
+    }
+
+    /// 0 when there is none.
+    pub(crate) fn write_buffer_bytes(&self) -> u64 {
+        if self.cache == "on" { (self.write_buffer_mib * 1_048_576.0) as u64 } else { 0 }
+    }
+}

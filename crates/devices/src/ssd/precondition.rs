@@ -1,0 +1,102 @@
+//! Initial states of the flash, made without timing and shared by all devices of the same shape.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Params;
+use super::ftl::{FRESH, Ftl, Shape, UNMAPPED};
+use crate::rng::Stage;
+
+/// A state is a function of the parameters alone; no run's seed moves it.
+const SEED: u64 = 0x5ead;
+/// States kept for the next device of the same shape.
+const KEPT: usize = 2;
+/// Write amplification has settled when two successive windows agree to this.
+const SETTLED: f64 = 0.02;
+/// Windows of half the logical space each, at most.
+const WINDOWS: u32 = 16;
+
+type Kept = BTreeMap<String, Arc<Ftl>>;
+
+static STATES: Mutex<Kept> = Mutex::new(BTreeMap::new());
+
+fn key(params: &Params) -> String {
+    format!("{} {:?}", params.state, Shape::new(params))
+}
+
+/// The flash as `params.state` says.
+pub(crate) fn state(params: &Params) -> Ftl {
+    let key = key(params);
+    // Held while a state is made, so that parallel replicates make it once.
+    let mut states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(kept) = states.get(&key) {
+        return Ftl::clone(kept);
+    }
+    let shape = Shape::new(params);
+    match params.state.as_str() {
+        "empty" => return Ftl::new(shape, UNMAPPED),
+        "fresh" => return Ftl::new(shape, FRESH),
+        _ => {}
+    }
+    let mut ftl = Ftl::new(shape, UNMAPPED);
+    fill(&mut ftl);
+    if params.state == "steady" {
+        overwrite_until_steady(&mut ftl);
+    }
+    insert(&mut states, key, ftl.clone());
+    ftl
+}
+
+/// Devices of these parameters start with this flash from now on.
+pub(crate) fn keep(params: &Params, ftl: Ftl) {
+    insert(&mut STATES.lock().unwrap_or_else(PoisonError::into_inner), key(params), ftl);
+}
+
+fn insert(states: &mut Kept, key: String, ftl: Ftl) {
+    if !states.contains_key(&key) && states.len() >= KEPT {
+        states.pop_first();
+    }
+    states.insert(key, Arc::new(ftl));
+}
+
+/// Writes every unit once, in order, program unit by program unit over the dies.
+pub(crate) fn fill(ftl: &mut Ftl) {
+    let Shape { dies, units_per_program, logical_units, .. } = ftl.shape;
+    for unit in 0..logical_units {
+        let die = unit / units_per_program % dies;
+        make_room(ftl, die);
+        ftl.append(die, unit);
+    }
+}
+
+/// Overwrites at random until the write amplification has settled; answers that.
+pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
+    let Shape { dies, units_per_program, logical_units, .. } = ftl.shape;
+    let draw = Stage::new(SEED, 1);
+    let window = u64::from(logical_units / 2).max(1);
+    let mut before = 0.0;
+    for round in 0..u64::from(WINDOWS) {
+        let mut moved = 0;
+        for n in round * window..(round + 1) * window {
+            let die = (n / u64::from(units_per_program) % u64::from(dies)) as u32;
+            moved += make_room(ftl, die);
+            let unit = ((u128::from(draw.bits(n)) * u128::from(logical_units)) >> 64) as u32;
+            ftl.append(die, unit);
+        }
+        let amplification = 1.0 + moved as f64 / window as f64;
+        if round > 2 && (amplification - before).abs() <= SETTLED * before {
+            return amplification;
+        }
+        before = amplification;
+    }
+    before
+}
+
+/// Collects before a block must be opened; answers the units moved.
+fn make_room(ftl: &mut Ftl, die: u32) -> u64 {
+    let mut moved = 0;
+    while ftl.is_full(die) && ftl.free_blocks(die) < ftl.shape.low {
+        moved += u64::from(ftl.collect(die).units);
+    }
+    moved
+}

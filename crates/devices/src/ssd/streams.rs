@@ -1,0 +1,106 @@
+//! Sequential prefetch: which streams are read, and what of them is in the read cache already.
+
+use std::collections::VecDeque;
+
+use dumbwaiter_block::Nanos;
+
+/// Streams followed at once, least recently used first out.
+const STREAMS: usize = 16;
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// Has its successor been seen?
+    sequential: bool,
+    /// First and last unit (exclusive) in the cache, or on their way.
+    from: u64,
+    to: u64,
+    /// Up to which unit the cache is filled when.
+    batches: VecDeque<(u64, Nanos)>,
+    used: u64,
+}
+
+/// What the read cache says to a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// All of it is in the cache from then on.
+    pub(crate) cached: Option<Nanos>,
+    /// Units to fetch for this stream.
+    pub(crate) fetch: Option<Fetch>,
+}
+
+/// Units `from..to` to be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fetch {
+    stream: usize,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// The streams followed.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    /// The unit that continues each stream; apart, so that a miss is found at once.
+    next: [u64; STREAMS],
+    streams: Vec<Stream>,
+    /// Streams that the cache has room for.
+    limit: usize,
+    ahead: u64,
+    capacity: u64,
+    clock: u64,
+}
+
+impl Streams {
+    /// A cache of `cache` units that reads `ahead` units of a stream; `capacity` is the device's, in units.
+    pub(crate) fn new(cache: u64, ahead: u64, capacity: u64) -> Streams {
+        let limit = cache.checked_div(ahead).map_or(0, |n| n.min(STREAMS as u64) as usize);
+        let streams = (0..limit).map(|_| Stream::default()).collect();
+        Streams { next: [u64::MAX; STREAMS], streams, limit, ahead, capacity, clock: 0 }
+    }
+
+    /// A read of units `from..to` is served.
+    pub(crate) fn read(&mut self, from: u64, to: u64) -> Answer {
+        let none = Answer { cached: None, fetch: None };
+        if self.limit == 0 {
+            return none;
+        }
+        self.clock += 1;
+        let Some(index) = self.next[..self.limit].iter().position(|next| *next == from) else {
+            let lru = self.streams.iter().enumerate().min_by_key(|(_, s)| s.used).map_or(0, |(i, _)| i);
+            let stream = &mut self.streams[lru];
+            stream.sequential = false;
+            (stream.from, stream.to, stream.used) = (to, to, self.clock);
+            stream.batches.clear();
+            self.next[lru] = to;
+            return none;
+        };
+        let stream = &mut self.streams[index];
+        self.next[index] = to;
+        stream.used = self.clock;
+        stream.sequential = true;
+        let mut cached = None;
+        if from >= stream.from && to <= stream.to {
+            while stream.batches.front().is_some_and(|(end, _)| *end <= from) {
+                stream.batches.pop_front();
+            }
+            // Batches come in order, but a later one may be ready sooner.
+            cached = stream.batches.iter().take_while(|(end, _)| *end < to).map(|(_, ready)| *ready).max();
+            let last = stream.batches.iter().find(|(end, _)| *end >= to).map(|(_, ready)| *ready);
+            cached = cached.max(last);
+        } else {
+            (stream.from, stream.to) = (to, to);
+            stream.batches.clear();
+        }
+        let wanted = (to + self.ahead).min(self.capacity);
+        let fetch = (stream.to.saturating_sub(to) * 2 <= self.ahead && stream.to < wanted).then(|| {
+            let fetch = Fetch { stream: index, from: stream.to, to: wanted };
+            stream.to = wanted;
+            fetch
+        });
+        Answer { cached, fetch }
+    }
+
+    /// What was asked to be fetched is in the cache from `ready` on.
+    pub(crate) fn fetched(&mut self, fetch: Fetch, ready: Nanos) {
+        self.streams[fetch.stream].batches.push_back((fetch.to, ready));
+    }
+}

@@ -1,0 +1,269 @@
+//! Ultra-low-latency SSD: media channels without a buffer, writes in place, and one link that data cuts through.
+//!
+//! A command's 4 KiB chunks go to consecutive channels; the link is one serial server that may start as soon as
+//! the first chunk is about to come, so that at depth 1 its time hides behind the media and at depth it caps the rate.
+
+use dumbwaiter_block::{Nanos, Op};
+use serde::{Deserialize, Serialize};
+
+use crate::keys::{Expect, Key};
+use crate::outbox::Outbox;
+use crate::rng::{Stage, mix};
+use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
+
+/// Sectors of a chunk.
+const CHUNK: u64 = 8;
+/// Sectors of the largest command of the platform; larger ones are split.
+const SPLIT: u32 = 256;
+/// From the last chunk's arrival to the end of the transfer at least, nanoseconds.
+const LAST_CHUNK: Nanos = Nanos(50);
+
+/// Parameters of an ultra-low-latency SSD.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Size in 512-byte sectors.
+    pub capacity_sectors: u64,
+    /// Media channels.
+    pub channels: u32,
+    /// From submission to the channel, µs.
+    pub front_us: f64,
+    /// From the link to the completion, µs.
+    pub back_us: f64,
+    /// Media time of a 4 KiB read, µs.
+    pub media_read_us: f64,
+    /// Media time of a 4 KiB write, µs.
+    pub media_write_us: f64,
+    /// Width of the uniform spread of the media time, relative.
+    pub jitter: f64,
+    /// Probability of a slow chunk.
+    pub tail_probability: f64,
+    /// The most that a slow chunk takes longer, µs.
+    pub tail_us: f64,
+    /// Link time per command, µs.
+    pub link_command_us: f64,
+    /// Link rate of reads, bytes per µs (= MB/s).
+    pub link_read_mb_per_s: f64,
+    /// Link rate of writes, bytes per µs (= MB/s).
+    pub link_write_mb_per_s: f64,
+    /// Completion of a command beyond the last sector, µs.
+    pub t_err_us: f64,
+    /// Hardware queues.
+    pub queues: u16,
+    /// Commands per hardware queue.
+    pub queue_depth: u32,
+}
+
+/// Names and ranges of [`Params`].
+pub const KEYS: &[Key] = &[
+    Key { name: "capacity_sectors", expect: Expect::Int(8, 1 << 50), about: "size" },
+    Key { name: "channels", expect: Expect::Int(1, 1024), about: "media channels" },
+    Key { name: "front_us", expect: Expect::Num(0.0, 1e4), about: "from submission to the channel" },
+    Key { name: "back_us", expect: Expect::Num(0.0, 1e4), about: "from the link to the completion" },
+    Key { name: "media_read_us", expect: Expect::Num(0.0, 1e5), about: "media time of a 4 KiB read" },
+    Key { name: "media_write_us", expect: Expect::Num(0.0, 1e5), about: "media time of a 4 KiB write" },
+    Key { name: "jitter", expect: Expect::Num(0.0, 2.0), about: "relative width of the media time's spread" },
+    Key { name: "tail_probability", expect: Expect::Num(0.0, 1.0), about: "share of slow chunks" },
+    Key { name: "tail_us", expect: Expect::Num(0.0, 1e6), about: "the most that a slow chunk takes longer" },
+    Key { name: "link_command_us", expect: Expect::Num(0.0, 1e4), about: "link time per command" },
+    Key { name: "link_read_mb_per_s", expect: Expect::Num(1.0, 1e6), about: "link rate of reads" },
+    Key { name: "link_write_mb_per_s", expect: Expect::Num(1.0, 1e6), about: "link rate of writes" },
+    Key { name: "t_err_us", expect: Expect::Num(0.0, 1e6), about: "completion beyond the last sector" },
+    Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
+    Key { name: "queue_depth", expect: Expect::Int(1, 65_536), about: "commands per hardware queue" },
+];
+
+impl Params {
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            capacity_sectors: self.capacity_sectors,
+            depth: u32::from(self.queues) * self.queue_depth,
+            queues: self.queues,
+            rotational: false,
+            volatile_cache: false,
+            fua: true,
+            max_sectors: SPLIT,
+        }
+    }
+}
+
+/// One direction's constants.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    media_us: f64,
+    us_per_byte: f64,
+    link_4k: Nanos,
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct Ull {
+    facts: Facts,
+    front: Nanos,
+    back: Nanos,
+    t_err: Nanos,
+    jitter: f64,
+    tail_probability: f64,
+    tail_us: f64,
+    link_command_us: f64,
+    ways: [Way; 2],
+    media_draw: Stage,
+    tail_draw: Stage,
+    channel_free: Vec<Nanos>,
+    channels: u64,
+    link_free: Nanos,
+    seq: u64,
+    chunk_seq: u64,
+    held: u32,
+    outbox: Outbox,
+    counters: Counters,
+}
+
+impl Ull {
+    /// An idle device.
+    pub fn new(params: &Params, seed: u64) -> Ull {
+        let way = |media_us, rate: f64| Way {
+            media_us,
+            us_per_byte: 1.0 / rate,
+            link_4k: Nanos::from_us_f64(params.link_command_us + 4096.0 / rate),
+        };
+        Ull {
+            facts: params.facts(),
+            front: Nanos::from_us_f64(params.front_us),
+            back: Nanos::from_us_f64(params.back_us),
+            t_err: Nanos::from_us_f64(params.t_err_us),
+            jitter: params.jitter,
+            tail_probability: params.tail_probability,
+            tail_us: params.tail_us,
+            link_command_us: params.link_command_us,
+            ways: [
+                way(params.media_read_us, params.link_read_mb_per_s),
+                way(params.media_write_us, params.link_write_mb_per_s),
+            ],
+            media_draw: Stage::new(seed, 1),
+            tail_draw: Stage::new(seed, 2),
+            channel_free: vec![Nanos::ZERO; params.channels as usize],
+            channels: u64::from(params.channels),
+            link_free: Nanos::ZERO,
+            seq: 0,
+            chunk_seq: 0,
+            held: 0,
+            outbox: Outbox::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Media and link time of at most [`SPLIT`] sectors that arrived at `now`: completion time and where it went.
+    fn transfer(&mut self, now: Nanos, sector: u64, sectors: u32, way: Way, linked: bool) -> (Nanos, Breakdown) {
+        let ready = now + self.front;
+        let chunks = u64::from(sectors).div_ceil(CHUNK).max(1);
+        let mut channel = mix(sector / CHUNK) % self.channels;
+        let (mut first, mut last, mut last_start) = (Nanos::MAX, Nanos::ZERO, Nanos::ZERO);
+        for _ in 0..chunks {
+            let bits = self.media_draw.unit(self.chunk_seq);
+            let mut us = way.media_us * (1.0 + self.jitter * (bits - 0.5));
+            let tail = self.tail_draw.unit(self.chunk_seq);
+            if tail < self.tail_probability {
+                // Given that it is below the probability, the draw divided by it is again uniform.
+                us += self.tail_us * (tail / self.tail_probability);
+            }
+            self.chunk_seq += 1;
+            let free = &mut self.channel_free[channel as usize];
+            let start = ready.max(*free);
+            let media = Nanos::from_us_f64(us);
+            let done = start + media;
+            *free = done;
+            self.counters.media_busy += media;
+            first = first.min(done);
+            if done > last {
+                (last, last_start) = (done, start);
+            }
+            channel += 1;
+            if channel == self.channels {
+                channel = 0;
+            }
+        }
+        let (mut end, mut link_wait) = (last + LAST_CHUNK, Nanos::ZERO);
+        if linked {
+            let bytes = (u64::from(sectors) * 512).max(4096);
+            let duration = if bytes == 4096 {
+                way.link_4k
+            } else {
+                Nanos::from_us_f64(self.link_command_us + bytes as f64 * way.us_per_byte)
+            };
+            let wanted = first.since(way.link_4k);
+            let start = wanted.max(self.link_free);
+            end = end.max(start + duration);
+            link_wait = start.since(wanted).min(end.since(last));
+            self.link_free = start + duration;
+            self.counters.link_busy += duration;
+        }
+        let breakdown = Breakdown {
+            queue: last_start.since(ready) + link_wait,
+            media: last.since(last_start),
+            link: end.since(last).since(link_wait),
+            firmware: self.front + self.back,
+            ..Breakdown::default()
+        };
+        (end + self.back, breakdown)
+    }
+}
+
+impl Device for Ull {
+    fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
+        self.held -= self.outbox.settle(now);
+        if self.held == self.facts.depth {
+            return Submitted::Busy;
+        }
+        self.held += 1;
+        self.counters.count(command, self.held);
+        let failed = command.beyond(self.facts.capacity_sectors);
+        let fixed = |latency| (now + latency, Breakdown { firmware: latency, ..Breakdown::default() });
+        let way = match command.op {
+            _ if failed => None,
+            Op::Read => Some((self.ways[0], true)),
+            Op::Write => Some((self.ways[1], true)),
+            Op::WriteZeroes => Some((self.ways[1], false)),
+            // Nothing volatile to empty, nothing mapped to forget.
+            Op::Flush | Op::Discard | Op::SecureErase => None,
+        };
+        let (at, breakdown) = match way {
+            None => fixed(if failed { self.t_err } else { self.front + self.back }),
+            Some((way, linked)) => {
+                let mut latest = (Nanos::ZERO, Breakdown::default());
+                let (mut sector, mut left) = (command.sector, command.sectors);
+                loop {
+                    let piece = left.min(SPLIT);
+                    let done = self.transfer(now, sector, piece, way, linked);
+                    if done.0 > latest.0 {
+                        latest = done;
+                    }
+                    left -= piece;
+                    sector += u64::from(piece);
+                    if left == 0 {
+                        break latest;
+                    }
+                }
+            }
+        };
+        self.outbox.push(self.seq, Completion { tag: command.tag, at, failed, breakdown });
+        self.seq += 1;
+        Submitted::Accepted
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.outbox.next()
+    }
+
+    fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        self.held -= self.outbox.drain(now, out);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}

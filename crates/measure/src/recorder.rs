@@ -1,0 +1,459 @@
+//! Listens to one run and turns it into a [`RunResult`].
+
+use crate::Completed;
+use crate::fairness::{fairness, ideal_shares};
+use crate::histogram::{Coarse, Fine};
+use crate::result::{Cdfs, Cpu, Ledger, Merges, OpStats, Phases, RunResult, TaskStats, TenantStats};
+use crate::series::Timeline;
+use crate::tally::{CoarseTally, FineTally, Moments};
+use dumbwaiter_block::{Nanos, Op, TenantId};
+use std::collections::BTreeMap;
+
+/// Runs with more tasks than this keep no histogram per task.
+const TASKS_WITH_HISTOGRAM: usize = 64;
+/// Tasks told of in a result, at most.
+const TASKS_TOLD: usize = 256;
+
+/// A tenant as the results name it.
+#[derive(Clone, Debug)]
+pub struct TenantSpec {
+    /// Its name.
+    pub name: String,
+    /// Its weight among its siblings.
+    pub weight: u32,
+    /// The tenant it is nested in.
+    pub parent: Option<TenantId>,
+    /// Is this one whose latency counts most (an interactive user)? Recommendations look at it.
+    pub focus: bool,
+}
+
+/// A task as the results name it.
+#[derive(Clone, Debug)]
+pub struct TaskSpec {
+    /// Its name.
+    pub name: String,
+    /// The tenant it belongs to.
+    pub tenant: TenantId,
+}
+
+/// What a [`Recorder`] needs to know before a run.
+#[derive(Clone, Debug)]
+pub struct RecorderConfig {
+    /// Requests submitted before this count for nothing; rates are per second after it.
+    pub warmup: Nanos,
+    /// Interval of the time series and of nested percentiles; longer than 0.
+    pub interval: Nanos,
+    /// By [`TenantId`]; if empty, one tenant named `all`.
+    pub tenants: Vec<TenantSpec>,
+    /// By [`dumbwaiter_block::TaskId`]; requests of tasks beyond the list have no figures by task.
+    pub tasks: Vec<TaskSpec>,
+}
+
+/// Processor time of a whole run, as the host model or the meters found it.
+#[derive(Clone, Debug, Default)]
+pub struct CpuFacts {
+    /// Busy time of each CPU.
+    pub busy: Vec<Nanos>,
+    /// Length of the time it was counted over.
+    pub span: Nanos,
+    /// Submission path without the scheduler.
+    pub submit: Nanos,
+    /// Inside the scheduler.
+    pub scheduler: Nanos,
+    /// Interrupts and the completion path.
+    pub irq: Nanos,
+    /// Polling for completions.
+    pub poll: Nanos,
+}
+
+/// What the driver of a run knows at its end and the recorder does not.
+#[derive(Clone, Debug, Default)]
+pub struct RunFacts {
+    /// Name of the device.
+    pub device: String,
+    /// Name of the scheduler.
+    pub scheduler: String,
+    /// Whatever else is varied, for example `queue-depth=8`; empty where nothing is.
+    pub variant: String,
+    /// How completions were found.
+    pub completion: String,
+    /// Number of the replicate, from 0.
+    pub replicate: u32,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Requests submitted by tenant; empty where unknown. A tenant that submitted nothing takes no
+    /// part in shares and fairness; one that did and got nothing was starved, and does.
+    pub submitted_by_tenant: Vec<u64>,
+    /// Requests that joined others.
+    pub merges: Merges,
+    /// Conservation.
+    pub ledger: Ledger,
+    /// Processor time.
+    pub cpu: CpuFacts,
+    /// Counters of the scheduler.
+    pub scheduler_counters: BTreeMap<String, f64>,
+    /// Counters of the device.
+    pub device_counters: BTreeMap<String, f64>,
+}
+
+/// Listens to one run. [`Recorder::record`] and [`Recorder::depth`] allocate nothing.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    warmup: Nanos,
+    tenant_specs: Vec<TenantSpec>,
+    task_specs: Vec<TaskSpec>,
+    /// Finished requests, warm-up included.
+    finished: u64,
+    read: FineTally,
+    write: FineTally,
+    other: FineTally,
+    tenants: Vec<CoarseTally>,
+    tasks: Vec<Moments>,
+    task_bytes: Vec<u64>,
+    task_histograms: Vec<Coarse>,
+    queue: CoarseTally,
+    device: CoarseTally,
+    timeline: Timeline,
+    last: Nanos,
+}
+
+impl Recorder {
+    /// A recorder of one run that starts at time 0.
+    ///
+    /// # Panics
+    /// If the interval is 0: who reads a configuration refuses that.
+    pub fn new(config: RecorderConfig) -> Recorder {
+        assert!(config.interval > Nanos::ZERO, "a series needs an interval");
+        let mut tenant_specs = config.tenants;
+        if tenant_specs.is_empty() {
+            tenant_specs.push(TenantSpec { name: "all".to_string(), weight: 100, parent: None, focus: false });
+        }
+        let histograms = if config.tasks.len() <= TASKS_WITH_HISTOGRAM { config.tasks.len() } else { 0 };
+        Recorder {
+            warmup: config.warmup,
+            finished: 0,
+            read: FineTally::new(),
+            write: FineTally::new(),
+            other: FineTally::new(),
+            tenants: tenant_specs.iter().map(|_| CoarseTally::new()).collect(),
+            tasks: vec![Moments::default(); config.tasks.len()],
+            task_bytes: vec![0; config.tasks.len()],
+            task_histograms: (0..histograms).map(|_| Coarse::new()).collect(),
+            queue: CoarseTally::new(),
+            device: CoarseTally::new(),
+            timeline: Timeline::new(config.warmup, config.interval, tenant_specs.len()),
+            last: Nanos::ZERO,
+            tenant_specs,
+            task_specs: config.tasks,
+        }
+    }
+
+    /// Counts a finished request. Times of completion should not go backwards.
+    ///
+    /// # Panics
+    /// If its tenant is not one of the configuration's.
+    #[inline]
+    pub fn record(&mut self, done: &Completed) {
+        self.finished += 1;
+        self.last = self.last.max(done.complete);
+        if done.submit < self.warmup {
+            return;
+        }
+        let ns = done.complete.since(done.submit).0;
+        let bytes = if done.op.carries_data() { done.bytes } else { 0 };
+        let (fine, coarse) = (Fine::place(ns), Coarse::place(ns));
+        match done.op {
+            Op::Read => self.read.add(ns, fine, bytes),
+            Op::Write => self.write.add(ns, fine, bytes),
+            _ => self.other.add(ns, fine, bytes),
+        }
+        self.tenants[done.tenant.0 as usize].add(ns, coarse, bytes);
+        let task = done.task.0 as usize;
+        if let Some(moments) = self.tasks.get_mut(task) {
+            moments.add(ns);
+            self.task_bytes[task] += bytes;
+            if let Some(histogram) = self.task_histograms.get_mut(task) {
+                histogram.add(coarse);
+            }
+        }
+        let (queued, served) = (done.issue.since(done.insert).0, done.device_done.since(done.issue).0);
+        self.queue.add(queued, Coarse::place(queued), 0);
+        self.device.add(served, Coarse::place(served), 0);
+        self.timeline.record(done.complete, done.tenant, bytes, coarse);
+    }
+
+    /// From `now` on the scheduler and the device hold this many requests. Call it at every change.
+    #[inline]
+    pub fn depth(&mut self, now: Nanos, scheduler: u64, device: u64) {
+        self.last = self.last.max(now);
+        self.timeline.depth(now, scheduler, device);
+    }
+
+    /// Requests finished so far, warm-up included.
+    pub fn finished(&self) -> u64 {
+        self.finished
+    }
+
+    /// Bytes moved so far by requests that count, and the 99th percentile of the latency of reads in us,
+    /// or of writes where there are no reads (NaN without either): for a progress line.
+    pub fn so_far(&self) -> (u64, f64) {
+        let bytes = self.read.bytes + self.write.bytes;
+        let waited_for = if self.read.moments.count > 0 { &self.read } else { &self.write };
+        (bytes, waited_for.histogram.percentile_us(0.99))
+    }
+
+    /// Ends the run at `end`, or at the last thing that happened if that was later.
+    pub fn finish(mut self, end: Nanos, facts: RunFacts) -> RunResult {
+        let end = end.max(self.last);
+        self.timeline.finish(end);
+        let duration_s = end.since(self.warmup).as_secs_f64();
+        let rate = |amount: f64| if duration_s > 0.0 { amount / duration_s } else { 0.0 };
+        let op = |t: &FineTally| OpStats {
+            count: t.moments.count,
+            iops: rate(t.moments.count as f64),
+            mb_per_s: rate(t.bytes as f64 / 1e6),
+            latency_us: t.latency(),
+        };
+        let mut all = self.read.clone();
+        all.join(&self.write);
+        all.join(&self.other);
+        let names: Vec<String> = self.tenant_specs.iter().map(|t| t.name.clone()).collect();
+        let tenants = self.tenant_stats(end, all.bytes, rate, &facts.submitted_by_tenant);
+        let ideal: Vec<f64> = tenants.iter().map(|t| t.ideal_share).collect();
+        let moved: Vec<u64> = self.tenants.iter().map(|t| t.bytes).collect();
+        let (tasks, tasks_omitted) = self.task_stats(rate);
+        RunResult {
+            device: facts.device,
+            scheduler: facts.scheduler,
+            variant: facts.variant,
+            completion: facts.completion,
+            replicate: facts.replicate,
+            seed: facts.seed,
+            requests: facts.ledger.submitted,
+            completed: all.moments.count,
+            duration_s,
+            iops: rate(all.moments.count as f64),
+            mb_per_s: rate(all.bytes as f64 / 1e6),
+            latency_us: all.latency(),
+            read: op(&self.read),
+            write: op(&self.write),
+            other: op(&self.other),
+            phases_us: Phases { queue: self.queue.latency(), device: self.device.latency() },
+            tenants,
+            tasks,
+            tasks_omitted,
+            fairness: fairness(&ideal, &moved),
+            bandwidth: self.timeline.bandwidth(end, None),
+            cpu: cpu(&facts.cpu, self.finished),
+            series: self.timeline.series(end, &names),
+            depth: self.timeline.depths(),
+            latency_nested_us: self.timeline.nested(|q| all.histogram.percentile_us(q).min(all.latency().max)),
+            latency_cdf: Cdfs { all: all.cdf(), read: self.read.cdf(), write: self.write.cdf() },
+            merges: facts.merges,
+            errors: facts.ledger.failed,
+            ledger: facts.ledger,
+            scheduler_counters: facts.scheduler_counters,
+            device_counters: facts.device_counters,
+        }
+    }
+
+    fn tenant_stats(&self, end: Nanos, total: u64, rate: impl Fn(f64) -> f64, submitted: &[u64]) -> Vec<TenantStats> {
+        let specs = &self.tenant_specs;
+        let is_parent = |i: usize| specs.iter().any(|t| t.parent.is_some_and(|p| p.0 as usize == i));
+        let takes_part: Vec<bool> = (0..specs.len())
+            .map(|i| match submitted.get(i) {
+                Some(n) => *n > 0,
+                None => self.tenants[i].moments.count > 0 || !is_parent(i),
+            })
+            .collect();
+        let ideal = ideal_shares(specs, &takes_part);
+        let one = |(i, spec): (usize, &TenantSpec)| {
+            let tally = &self.tenants[i];
+            TenantStats {
+                name: spec.name.clone(),
+                weight: spec.weight,
+                share: if total > 0 { tally.bytes as f64 / total as f64 } else { f64::NAN },
+                ideal_share: ideal[i],
+                focus: spec.focus,
+                count: tally.moments.count,
+                iops: rate(tally.moments.count as f64),
+                mb_per_s: rate(tally.bytes as f64 / 1e6),
+                latency_us: tally.latency(),
+                bandwidth: self.timeline.bandwidth(end, Some(i)),
+            }
+        };
+        specs.iter().enumerate().map(one).collect()
+    }
+
+    fn task_stats(&self, rate: impl Fn(f64) -> f64) -> (Vec<TaskStats>, u64) {
+        let mut told: Vec<usize> = (0..self.task_specs.len()).collect();
+        if told.len() > TASKS_TOLD {
+            told.sort_by_key(|&i| (std::cmp::Reverse((self.task_bytes[i], self.tasks[i].count)), i));
+            told.truncate(TASKS_TOLD);
+            told.sort_unstable();
+        }
+        let one = |&i: &usize| {
+            let spec = &self.task_specs[i];
+            let tenant = self.tenant_specs.get(spec.tenant.0 as usize);
+            TaskStats {
+                name: spec.name.clone(),
+                tenant: tenant.map(|t| t.name.clone()).unwrap_or_default(),
+                count: self.tasks[i].count,
+                iops: rate(self.tasks[i].count as f64),
+                mb_per_s: rate(self.task_bytes[i] as f64 / 1e6),
+                latency_us: self.tasks[i].latency(self.task_histograms.get(i)),
+            }
+        };
+        (told.iter().map(one).collect(), (self.task_specs.len() - told.len()) as u64)
+    }
+}
+
+fn cpu(facts: &CpuFacts, finished: u64) -> Cpu {
+    let busy_s: f64 = facts.busy.iter().map(|b| b.as_secs_f64()).sum();
+    let span = facts.span.as_secs_f64();
+    Cpu {
+        busy_s,
+        us_per_io: if finished > 0 { busy_s * 1e6 / finished as f64 } else { f64::NAN },
+        submit_s: facts.submit.as_secs_f64(),
+        scheduler_s: facts.scheduler.as_secs_f64(),
+        irq_s: facts.irq.as_secs_f64(),
+        poll_s: facts.poll.as_secs_f64(),
+        utilisation: facts.busy.iter().map(|b| if span > 0.0 { b.as_secs_f64() / span } else { 0.0 }).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dumbwaiter_block::TaskId;
+    use proptest::prelude::*;
+
+    fn recorder(weights: &[u32], warmup: Nanos) -> Recorder {
+        let tenant =
+            |(i, w): (usize, &u32)| TenantSpec { name: format!("t{i}"), weight: *w, parent: None, focus: false };
+        let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i) };
+        Recorder::new(RecorderConfig {
+            warmup,
+            interval: Nanos::from_ms(1),
+            tenants: weights.iter().enumerate().map(tenant).collect(),
+            tasks: (0..weights.len() as u32).map(task).collect(),
+        })
+    }
+
+    /// Submitted at `at`, 10 us in the queue, 30 us in the device, 2 us to finish.
+    fn done(op: Op, tenant: u32, bytes: u64, at: Nanos) -> Completed {
+        let us = |n| at + Nanos::from_us(n);
+        Completed {
+            op,
+            task: TaskId(tenant),
+            tenant: TenantId(tenant),
+            bytes,
+            submit: at,
+            insert: at,
+            issue: us(10),
+            device_done: us(40),
+            complete: us(42),
+        }
+    }
+
+    #[test]
+    fn a_run_by_hand() {
+        let mut r = recorder(&[100, 300], Nanos::ZERO);
+        r.record(&done(Op::Read, 0, 1_000_000, Nanos::ZERO));
+        r.record(&done(Op::Write, 1, 3_000_000, Nanos::from_us(100)));
+        r.record(&done(Op::Discard, 1, 8_000_000, Nanos::from_us(200)));
+        let cpu = CpuFacts { busy: vec![Nanos::from_us(30)], span: Nanos::from_ms(2), ..CpuFacts::default() };
+        let out = r.finish(Nanos::from_ms(2), RunFacts { cpu, ..RunFacts::default() });
+        assert_eq!((out.completed, out.duration_s, out.iops), (3, 0.002, 1500.0));
+        assert_eq!(out.mb_per_s, 2000.0, "a discard moves no data");
+        assert_eq!((out.read.count, out.write.count, out.other.count), (1, 1, 1));
+        assert_eq!((out.read.latency_us.mean, out.read.latency_us.max), (42.0, 42.0));
+        assert_eq!((out.phases_us.queue.mean, out.phases_us.device.mean), (10.0, 30.0));
+        assert_eq!([out.tenants[0].share, out.tenants[1].share], [0.25, 0.75]);
+        assert_eq!([out.tenants[0].ideal_share, out.tenants[1].ideal_share], [0.25, 0.75]);
+        assert_eq!((out.fairness.pv, out.fairness.pv_share, out.fairness.jain), (0.0, 0.0, 1.0));
+        assert_eq!((out.cpu.us_per_io, out.cpu.utilisation[0]), (10.0, 0.015));
+        assert_eq!(out.series.mb_per_s, [4000.0, 0.0]);
+        assert_eq!(out.tasks[1].count, 2);
+        assert_eq!(out.latency_nested_us.intervals, 1);
+    }
+
+    #[test]
+    fn what_was_submitted_in_the_warm_up_does_not_count() {
+        let mut r = recorder(&[100], Nanos::from_ms(1));
+        r.record(&done(Op::Read, 0, 4096, Nanos::from_us(980)));
+        r.record(&done(Op::Read, 0, 4096, Nanos::from_us(1000)));
+        assert_eq!(r.finished(), 2);
+        let out = r.finish(Nanos::from_ms(3), RunFacts::default());
+        assert_eq!((out.completed, out.duration_s, out.iops), (1, 0.002, 500.0));
+        assert_eq!(out.series.times, [0.001, 0.002]);
+    }
+
+    #[test]
+    fn a_starved_tenant_is_unfair_and_an_idle_one_is_not() {
+        let run = |submitted: Vec<u64>| {
+            let mut r = recorder(&[100, 100, 100], Nanos::ZERO);
+            r.record(&done(Op::Read, 0, 4096, Nanos::ZERO));
+            r.record(&done(Op::Read, 1, 4096, Nanos::ZERO));
+            r.finish(Nanos::from_ms(1), RunFacts { submitted_by_tenant: submitted, ..RunFacts::default() })
+        };
+        let idle = run(vec![1, 1, 0]);
+        assert_eq!((idle.fairness.pv, idle.fairness.jain), (0.0, 1.0));
+        assert_eq!(idle.tenants[2].ideal_share, 0.0);
+        assert!(idle.tenants[2].latency_us.mean.is_nan());
+        let starved = run(vec![1, 1, 9]);
+        assert!(starved.fairness.jain < 0.7 && starved.fairness.pv > 0.3, "{:?}", starved.fairness);
+    }
+
+    #[test]
+    fn a_run_of_nothing_has_no_figures_but_a_form() {
+        let out = recorder(&[], Nanos::ZERO).finish(Nanos::ZERO, RunFacts::default());
+        assert_eq!((out.completed, out.iops, out.mb_per_s), (0, 0.0, 0.0));
+        assert_eq!(out.tenants[0].name, "all");
+        let text = serde_json::to_string(&out).unwrap();
+        let back: RunResult = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+    }
+
+    #[test]
+    fn of_many_tasks_those_that_move_most_are_told() {
+        let task = |i| TaskSpec { name: format!("{i}"), tenant: TenantId(0) };
+        let (tenants, tasks) = (Vec::new(), (0..1000).map(task).collect());
+        let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_ms(1), tenants, tasks };
+        let mut r = Recorder::new(config);
+        for i in 0..1001 {
+            r.record(&Completed { task: TaskId(i), ..done(Op::Read, 0, u64::from(i), Nanos::ZERO) });
+        }
+        let out = r.finish(Nanos::from_ms(1), RunFacts::default());
+        assert_eq!((out.tasks.len(), out.tasks_omitted), (256, 744));
+        assert_eq!((out.tasks[0].name.as_str(), out.completed), ("744", 1001));
+        assert!(out.tasks[0].latency_us.p99.is_nan() && out.tasks[0].latency_us.mean == 42.0);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_sum_to_one(requests in prop::collection::vec((0u32..4, 1u64..1_000_000, 0u64..100_000), 1..200)) {
+            let mut r = recorder(&[1, 2, 4, 5], Nanos::ZERO);
+            let mut now = Nanos::ZERO;
+            for (tenant, bytes, gap) in &requests {
+                now += Nanos(*gap);
+                r.record(&done(Op::Write, *tenant, *bytes, now));
+            }
+            let out = r.finish(now, RunFacts::default());
+            prop_assert!((out.tenants.iter().map(|t| t.share).sum::<f64>() - 1.0).abs() < 1e-9);
+            prop_assert_eq!(out.tenants.iter().map(|t| t.count).sum::<u64>(), out.completed);
+            let moved: f64 = out.tenants.iter().map(|t| t.mb_per_s).sum();
+            prop_assert!((moved - out.mb_per_s).abs() <= 1e-9 * moved);
+        }
+
+        #[test]
+        fn exact_proportions_have_no_variation(weights in prop::collection::vec(1u32..1000, 2..6)) {
+            let mut r = recorder(&weights, Nanos::ZERO);
+            for (i, w) in weights.iter().enumerate() {
+                r.record(&done(Op::Read, i as u32, u64::from(*w) * 4096, Nanos::ZERO));
+            }
+            let out = r.finish(Nanos::from_ms(1), RunFacts::default());
+            prop_assert!(out.fairness.pv.abs() < 1e-9 && out.fairness.pv_share.abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Means, confidence and tests of significance over replicates.
+
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Differences with a larger p value are ties.
+pub(crate) const SIGNIFICANCE: f64 = 0.05;
+
+/// Mean and spread of replicated measurements.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Measurements.
+    pub n: usize,
+    /// Arithmetic mean; NaN without any.
+    pub mean: f64,
+    /// Sample standard deviation (n - 1); 0 with fewer than two.
+    pub stddev: f64,
+}
+
+impl Sample {
+    /// Of `values`, of which those that are not finite are left out.
+    pub fn of(values: &[f64]) -> Sample {
+        let finite = || values.iter().copied().filter(|v| v.is_finite());
+        let n = finite().count();
+        let mean = finite().sum::<f64>() / n as f64;
+        let squares: f64 = finite().map(|v| (v - mean) * (v - mean)).sum();
+        // Equal values have no spread, whatever the rounding of their mean says.
+        let equal = finite().zip(finite().skip(1)).all(|(a, b)| a == b);
+        let stddev = if n < 2 || equal { 0.0 } else { (squares / (n as f64 - 1.0)).sqrt() };
+        Sample { n, mean: if n == 0 { f64::NAN } else { mean }, stddev }
+    }
+
+    /// Half the width of the 95 % confidence interval of the mean (Student's t); NaN with fewer than two.
+    pub fn ci95(&self) -> f64 {
+        if self.n < 2 {
+            return f64::NAN;
+        }
+        let t = student(self.n as f64 - 1.0).inverse_cdf(0.975);
+        steady(t * self.stddev / (self.n as f64).sqrt())
+    }
+}
+
+/// Which test told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TestKind {
+    /// Student's t test of differences between runs of the same seeds.
+    PairedT,
+    /// Welch's t test: unequal variances.
+    WelchT,
+}
+
+/// How one figure stands against a reference: the best by that figure, or the recommended scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It is the reference.
+    Best,
+    /// Not distinguishable from it: p > 0.05.
+    Tie,
+    /// Distinguishably worse.
+    Worse,
+    /// Distinguishably better than the reference, where that is not the best by this figure.
+    Better,
+    /// One run each: nothing can be said of chance.
+    Untested,
+    /// There is no figure.
+    Undefined,
+}
+
+/// The outcome of a test.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison {
+    /// Probability of a difference at least as large by chance alone; NaN if it cannot be told.
+    pub p: f64,
+    /// The test.
+    pub test: TestKind,
+}
+
+/// Welch's t test of two independent samples, two-sided. NaN if either has fewer than two values.
+/// Two samples without any spread differ (p = 0) or are equal (p = 1).
+pub fn welch(a: &[f64], b: &[f64]) -> f64 {
+    let (a, b) = (Sample::of(a), Sample::of(b));
+    if a.n < 2 || b.n < 2 {
+        return f64::NAN;
+    }
+    let (va, vb) = (a.stddev * a.stddev / a.n as f64, b.stddev * b.stddev / b.n as f64);
+    if va + vb == 0.0 {
+        return if a.mean == b.mean { 1.0 } else { 0.0 };
+    }
+    let t = (a.mean - b.mean) / (va + vb).sqrt();
+    let freedom = (va + vb) * (va + vb) / (va * va / (a.n as f64 - 1.0) + vb * vb / (b.n as f64 - 1.0));
+    two_sided(t, freedom)
+}
+
+/// Student's t test of the differences of pairs, two-sided. NaN with fewer than two pairs.
+/// Differences that are all the same are chance (p = 1) if 0, else not (p = 0).
+pub fn paired(a: &[f64], b: &[f64]) -> f64 {
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+    let d = Sample::of(&differences);
+    if d.n < 2 || a.len() != b.len() {
+        return f64::NAN;
+    }
+    if d.stddev == 0.0 {
+        return if d.mean == 0.0 { 1.0 } else { 0.0 };
+    }
+    two_sided(d.mean / (d.stddev / (d.n as f64).sqrt()), d.n as f64 - 1.0)
+}
+
+/// Compares runs of two schedulers, each as (seed, value): paired where both have the same seeds,
+/// since those share their load, else as independent samples. Values that are not finite are left out.
+pub fn compare(a: &[(u64, f64)], b: &[(u64, f64)]) -> Comparison {
+    let finite = |s: &[(u64, f64)]| {
+        let mut kept: Vec<(u64, f64)> = s.iter().copied().filter(|v| v.1.is_finite()).collect();
+        kept.sort_by_key(|v| v.0);
+        kept
+    };
+    let (a, b) = (finite(a), finite(b));
+    let seeds = |s: &[(u64, f64)]| s.iter().map(|v| v.0).collect::<Vec<u64>>();
+    let values = |s: &[(u64, f64)]| s.iter().map(|v| v.1).collect::<Vec<f64>>();
+    let distinct = seeds(&a).windows(2).all(|w| w[0] != w[1]);
+    if distinct && seeds(&a) == seeds(&b) {
+        Comparison { p: paired(&values(&a), &values(&b)), test: TestKind::PairedT }
+    } else {
+        Comparison { p: welch(&values(&a), &values(&b)), test: TestKind::WelchT }
+    }
+}
+
+fn two_sided(t: f64, freedom: f64) -> f64 {
+    steady((2.0 * student(freedom).cdf(-t.abs())).min(1.0))
+}
+
+fn student(freedom: f64) -> StudentsT {
+    StudentsT::new(0.0, 1.0, freedom).expect("the degrees of freedom of two or more values are positive")
+}
+
+/// Six significant digits: the distribution's functions differ between platforms in the last bits,
+/// and results must not.
+fn steady(value: f64) -> f64 {
+    if value.is_finite() { format!("{value:.5e}").parse().expect("a formatted number is a number") } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(a: f64, b: f64, tolerance: f64) {
+        assert!((a - b).abs() <= tolerance, "{a} for {b}");
+    }
+
+    #[test]
+    fn student_quantiles_of_the_printed_tables() {
+        // Any table of Student's t, 0.975: 4.303 for 2, 2.776 for 4, 2.262 for 9 degrees of freedom.
+        for (n, t) in [(3usize, 4.302_65), (5, 2.776_45), (10, 2.262_16)] {
+            let s = Sample { n, mean: 0.0, stddev: (n as f64).sqrt() };
+            close(s.ci95(), t, 1e-4);
+        }
+    }
+
+    #[test]
+    fn mean_and_deviation_by_hand() {
+        // 1, 2, 3, 4, 5: mean 3, variance 10 / 4.
+        let s = Sample::of(&[1.0, 2.0, 3.0, 4.0, 5.0, f64::NAN]);
+        assert_eq!((s.n, s.mean), (5, 3.0));
+        close(s.stddev, 2.5f64.sqrt(), 1e-12);
+        close(s.ci95(), 2.776_45 * (2.5f64 / 5.0).sqrt(), 1e-4);
+        assert!(Sample::of(&[7.0]).ci95().is_nan());
+        assert!(Sample::of(&[]).mean.is_nan());
+        assert_eq!(Sample::of(&[0.1; 10]).stddev, 0.0);
+    }
+
+    #[test]
+    fn welch_with_two_degrees_of_freedom_has_a_closed_form() {
+        // 1, 3 and 5, 7: means 2 and 6, variances 2, t = -4 / sqrt(2), 2 degrees of freedom (equal
+        // variances and sizes: 2n - 2). There P(|T| > t) = 1 - t / sqrt(2 + t^2), t^2 = 8.
+        close(welch(&[1.0, 3.0], &[5.0, 7.0]), 1.0 - (8.0f64 / 10.0).sqrt(), 1e-5);
+    }
+
+    #[test]
+    fn paired_with_one_degree_of_freedom_is_cauchy() {
+        // Differences 1 and 3: t = 2 / (sqrt(2) / sqrt(2)) = 2; P(|T| > 2) = 1 - (2 / pi) atan 2.
+        let expected = 1.0 - 2.0 / std::f64::consts::PI * 2.0f64.atan();
+        close(paired(&[2.0, 5.0], &[1.0, 2.0]), expected, 1e-5);
+    }
+
+    #[test]
+    fn no_spread_is_decided_without_dividing_by_it() {
+        assert_eq!(welch(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
+        assert_eq!(welch(&[1.0, 1.0], &[2.0, 2.0]), 0.0);
+        assert_eq!(paired(&[1.0, 2.0], &[2.0, 3.0]), 0.0);
+        assert_eq!(paired(&[1.0, 2.0], &[1.0, 2.0]), 1.0);
+    }
+
+    #[test]
+    fn one_run_each_cannot_be_tested() {
+        assert!(welch(&[1.0], &[2.0]).is_nan());
+        assert!(compare(&[(1, 1.0)], &[(1, 2.0)]).p.is_nan());
+    }
+
+    #[test]
+    fn same_seeds_are_paired_in_any_order() {
+        let a = [(1, 1.0), (2, 2.0), (3, 3.0)];
+        let b = [(3, 3.2), (1, 1.1), (2, 2.1)];
+        let c = compare(&a, &b);
+        assert_eq!(c.test, TestKind::PairedT);
+        assert!(c.p < 0.1, "{}", c.p);
+        let other = compare(&a, &[(4, 1.1), (5, 2.1), (6, 3.2)]);
+        assert_eq!(other.test, TestKind::WelchT);
+        assert!(other.p > 0.5);
+        assert_eq!(compare(&[(1, 1.0), (1, 2.0)], &[(1, 1.0), (1, 2.0)]).test, TestKind::WelchT);
+    }
+}

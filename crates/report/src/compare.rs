@@ -1,0 +1,273 @@
+//! The answer of `compare` on a terminal.
+
+use crate::document::Document;
+use crate::table::{Align, Style, table};
+use dumbwaiter_measure::{Cell, Focus, Metric, Ranking, Row, Verdict, count_text};
+
+/// Marks the recommended scheduler.
+const WINNER: &str = "▸";
+/// Marks a figure that cannot be told from the best of its column.
+const TIE: &str = "≈";
+/// Marks the best figure of a column.
+const BEST: &str = "*";
+
+/// Per device: the schedulers in a table, best first, and the recommendation in a sentence.
+pub fn compare_text(document: &Document, style: Style) -> String {
+    let mut text = String::new();
+    let rankings = document.rankings();
+    for ranking in &rankings {
+        text += &ranking_text(ranking, style);
+        text.push('\n');
+    }
+    for note in &document.notes {
+        text += &format!("note: {note}\n");
+    }
+    text
+}
+
+fn ranking_text(ranking: &Ranking, style: Style) -> String {
+    let place = match ranking.variant.as_str() {
+        "" => ranking.device.clone(),
+        variant => format!("{}, {variant}", ranking.device),
+    };
+    let runs = ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0);
+    let plural = if runs == 1 { "run" } else { "runs" };
+    let heading = format!("{place} · {runs} {plural} of each · goal: {}", ranking.goal.name());
+    let mut columns = columns(ranking, false);
+    let mut body = body(ranking, &columns, style);
+    // What matters least stands last: leave it out rather than break lines.
+    let longest = |body: &str| body.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+    let width = style.width.map_or(usize::MAX, usize::from);
+    while columns.len() > 2 && longest(&body) > width {
+        columns.pop();
+        body = self::body(ranking, &columns, style);
+    }
+    let body: String = body
+        .lines()
+        .map(|line| if line.trim_start().starts_with(WINNER) { style.bold(line) } else { line.to_string() } + "\n")
+        .collect();
+    let mut legend = format!("{WINNER} recommended   {BEST} best of its column");
+    if runs > 1 {
+        legend += &format!("   {TIE} not told from it (p > 0.05)   ± 95 % confidence");
+    }
+    let sentence = wrapped(&ranking.recommendation.sentence, style.width);
+    format!("{}\n{body}{}\n\n{sentence}\n", style.bold(&heading), style.faint(&legend))
+}
+
+fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
+    let titles: Vec<String> = columns.iter().map(Column::title).collect();
+    let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
+    header.extend(titles.iter().map(|t| (t.as_str(), Align::Right)));
+    let line = |row: &Row| {
+        let mark = match (row.rank, row.verdict) {
+            (1, _) => WINNER,
+            (_, Verdict::Tie) => TIE,
+            _ => "",
+        };
+        let mut line = vec![mark.to_string(), row.scheduler.clone()];
+        line.extend(columns.iter().map(|c| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m))));
+        line
+    };
+    let rows: Vec<Vec<String>> = ranking.rows.iter().map(line).collect();
+    table(&header, &rows, Style { width: None, ..style })
+}
+
+/// One figure of the table, in one unit from top to bottom.
+pub(crate) struct Column {
+    pub(crate) metric: Metric,
+    pub(crate) name: String,
+    pub(crate) unit_name: &'static str,
+    /// What a value is divided by.
+    unit: f64,
+    decimals: usize,
+    count: bool,
+    /// Shown with its confidence interval: throughput and what decided.
+    with_spread: bool,
+}
+
+impl Column {
+    /// The mean, the half width of its confidence interval (empty where it is not shown), and a mark.
+    pub(crate) fn parts(&self, cell: &Cell) -> (String, String, &'static str) {
+        let Some(mean) = cell.mean else { return ("–".to_string(), String::new(), " ") };
+        let number = |v: f64| {
+            if self.count { count_text(v) } else { format!("{:.*}", self.decimals, v / self.unit) }
+        };
+        let spread = cell.ci95.filter(|_| self.with_spread).map_or(String::new(), |ci| format!("±{}", number(ci)));
+        let mark = match cell.verdict {
+            Verdict::Best => BEST,
+            Verdict::Tie => TIE,
+            _ => " ",
+        };
+        (number(mean), spread, mark)
+    }
+
+    fn shown(&self, cell: &Cell) -> String {
+        let (mean, spread, mark) = self.parts(cell);
+        format!("{mean}{}{spread} {mark}", if spread.is_empty() { "" } else { " " })
+    }
+
+    // The cells end with a mark, so the title does with as much space.
+    fn title(&self) -> String {
+        let gap = if self.name.is_empty() || self.unit_name.is_empty() { "" } else { " " };
+        format!("{}{gap}{}  ", self.name, self.unit_name)
+    }
+}
+
+/// The columns for a ranking: what matters most first; all there are, or those that a terminal has room for.
+pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
+    let has = |metric: Metric| ranking.rows.iter().any(|r| !r.mean(metric).is_nan());
+    let mut metrics = vec![Metric::MbPerS, ranking.metric, Metric::FocusP99];
+    let both = has(Metric::ReadP99) && has(Metric::WriteP99);
+    metrics.extend(if both { vec![Metric::ReadP99, Metric::WriteP99] } else { vec![Metric::P99] });
+    if full {
+        metrics.extend([Metric::P999, Metric::Mean, Metric::Pv, Metric::Jain, Metric::CpuUsPerIo, Metric::Iops]);
+    } else {
+        metrics.extend([Metric::Pv, Metric::CpuUsPerIo, Metric::Iops]);
+    }
+    // The focus may be one of the others by another name.
+    let same = |m: Metric| match (m, &ranking.focus) {
+        (Metric::FocusP99, Focus::Reads) if both => Metric::ReadP99,
+        (Metric::FocusP99, Focus::Reads | Focus::All) if !both => Metric::P99,
+        (m, _) => m,
+    };
+    let mut chosen: Vec<Metric> = Vec::new();
+    for metric in metrics.into_iter().map(same) {
+        if !chosen.contains(&metric) {
+            chosen.push(metric);
+        }
+    }
+    let metrics = chosen;
+    let decided = same(ranking.metric);
+    metrics
+        .into_iter()
+        .filter(|m| has(*m))
+        .map(|m| column(ranking, m, full || m == decided || m == Metric::MbPerS))
+        .collect()
+}
+
+fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
+    let means = || ranking.rows.iter().map(|r| r.mean(metric)).filter(|v| !v.is_nan());
+    let least = means().fold(f64::INFINITY, f64::min);
+    let (unit_name, unit) = match metric {
+        Metric::MbPerS => ("MB/s", 1.0),
+        Metric::Iops => ("IOPS", 1.0),
+        Metric::Pv | Metric::Jain => ("", 1.0),
+        // The unit in which the best has at least a digit before the point, at most a second.
+        _ if least >= 1e6 => ("s", 1e6),
+        _ if least >= 1e3 => ("ms", 1e3),
+        _ => ("us", 1.0),
+    };
+    let decimals = match least / unit {
+        _ if matches!(metric, Metric::Pv | Metric::Jain) => 3,
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    let name = match metric {
+        Metric::MbPerS | Metric::Iops => String::new(),
+        Metric::FocusP99 => match &ranking.focus {
+            Focus::Tenants(names) => format!("{} p99", names.join("+")),
+            _ => "p99".to_string(),
+        },
+        Metric::ReadP99 => "read p99".to_string(),
+        Metric::WriteP99 => "write p99".to_string(),
+        Metric::P99 => "p99".to_string(),
+        Metric::Pv => "PV".to_string(),
+        Metric::Jain => "Jain".to_string(),
+        Metric::P999 => "p99.9".to_string(),
+        Metric::Mean => "mean".to_string(),
+        Metric::CpuUsPerIo => "CPU/IO".to_string(),
+        Metric::P50 => "p50".to_string(),
+    };
+    Column { metric, name, unit_name, unit, decimals, count: metric == Metric::Iops, with_spread }
+}
+
+/// Text broken at spaces into lines of at most `width`.
+fn wrapped(text: &str, width: Option<u16>) -> String {
+    let width = usize::from(width.unwrap_or(u16::MAX));
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_string());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::sample;
+    use dumbwaiter_measure::Goal;
+    use serde_json::json;
+
+    fn of(replicates: u32) -> Document {
+        let scenario = json!({"name": "sample", "duration_s": 20});
+        let versions = [("dumbwaiter".to_string(), "0.0.0".to_string())].into();
+        Document::new("A shared disk", scenario, versions, sample::runs(5, replicates), Goal::default())
+    }
+
+    /// Five schedulers on two devices, three runs of each.
+    pub(crate) fn document() -> Document {
+        of(3)
+    }
+
+    #[test]
+    fn the_table_of_a_comparison() {
+        insta::assert_snapshot!(compare_text(&document(), Style { width: Some(100), colour: false }), @r"
+        hdd:st1000dm003 · 3 runs of each · goal: balanced
+            scheduler          MB/s    desktop p99 ms    read p99 ms    write p99 ms       PV    CPU/IO us
+         ▸  deadline     8.33 ±0.08        41.0 ±14.6 *          129             163    5.685 ≈       4.92
+         ≈  kyber        8.28 ±0.19        53.1 ±40.9 ≈          154             152    5.837 ≈       4.62
+         ≈  mq-deadline  8.44 ±0.13        67.8 ±29.0 ≈          132 ≈           120 ≈  5.764 ≈       4.32
+            none         8.47 ±0.45       151.2 ±90.0            146             154    5.525 *       4.03 *
+         ≈  sstf         8.84 ±0.14 *    411.0 ±390.8 ≈          117 *           105 *  5.560 ≈       5.23
+        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   ± 95 % confidence
+
+        On hdd:st1000dm003, use deadline: it has the lowest p99 latency of desktop, 41.0 ms (up to 151 ms
+        with none) at 94 % of the best throughput (8.33 MB/s); but sstf moves 6 % more, at 411 ms.
+
+        ssd:px-256m5s · 3 runs of each · goal: balanced
+            scheduler      MB/s    desktop p99 ms    read p99 ms    write p99 ms       PV    CPU/IO us
+         ▸  mq-deadline  336 ±1        1.29 ±0.15 *         3.28            3.36    5.692 ≈       4.32
+         ≈  deadline     332 ±2        1.46 ±0.23 ≈         3.34            3.46    5.676 *       4.92
+            kyber        330 ±1        2.28 ±0.25           3.49            3.46    5.693 ≈       4.62
+            none         343 ±1        3.98 ±0.20           3.73            3.64    5.707 ≈       4.02 *
+            sstf         357 ±3 *      7.73 ±0.94           2.85 *          2.57 *  5.703 ≈       5.22
+        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   ± 95 % confidence
+
+        On ssd:px-256m5s, use mq-deadline: it has the lowest p99 latency of desktop, 1.29 ms (up to 7.73 ms
+        with sstf) at 94 % of the best throughput (336 MB/s); but sstf moves 6 % more, at 7.73 ms.
+        ");
+    }
+
+    #[test]
+    fn one_run_each_is_not_tested() {
+        let text = compare_text(&of(1), Style::default());
+        assert!(!text.contains(TIE) && text.contains("chance is not ruled out"), "{text}");
+    }
+
+    #[test]
+    fn colour_only_where_allowed() {
+        assert!(!compare_text(&document(), Style::default()).contains('\x1b'));
+        let text = compare_text(&document(), Style { width: None, colour: true });
+        assert!(text.lines().any(|l| l.starts_with("\x1b[1m") && l.contains(WINNER)), "{text}");
+    }
+
+    #[test]
+    fn every_goal_names_a_scheduler_that_ran() {
+        for goal in Goal::ALL {
+            let d = Document { goal, ..document() };
+            for r in d.rankings() {
+                assert!(r.rows.iter().any(|row| row.scheduler == r.recommendation.scheduler));
+                assert!(!r.recommendation.caveats.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The plots of one device, as Plotly's JSON. Colours of axes and text are set in the page, which
+//! knows whether it is light or dark.
+
+use super::palette::Look;
+use dumbwaiter_measure::{Cdf, Ranking, RunResult, Sample};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// One plot with what is said about it.
+#[derive(Debug, Serialize)]
+pub(super) struct Figure {
+    pub(super) title: &'static str,
+    pub(super) caption: String,
+    /// Takes the whole width.
+    pub(super) wide: bool,
+    /// `{data, layout}` for Plotly.
+    pub(super) spec: Value,
+}
+
+/// The runs of one scheduler on the device, and its look.
+pub(super) struct Group<'a> {
+    pub(super) look: &'a Look,
+    pub(super) runs: Vec<&'a RunResult>,
+}
+
+impl Group<'_> {
+    /// Mean and half width of the 95 % confidence interval; NaN is null in JSON.
+    fn mean(&self, figure: impl Fn(&RunResult) -> f64) -> (f64, f64) {
+        let values: Vec<f64> = self.runs.iter().map(|r| figure(r)).collect();
+        let sample = Sample::of(&values);
+        (sample.mean, sample.ci95())
+    }
+}
+
+/// The kind of requests that a latency plot is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    All,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Read => "reads",
+            Kind::Write => "writes",
+            Kind::All => "all requests",
+        }
+    }
+
+    fn latency(self, run: &RunResult) -> &dumbwaiter_measure::Latency {
+        match self {
+            Kind::Read => &run.read.latency_us,
+            Kind::Write => &run.write.latency_us,
+            Kind::All => &run.latency_us,
+        }
+    }
+
+    fn cdf(self, run: &RunResult) -> &Cdf {
+        match self {
+            Kind::Read => &run.latency_cdf.read,
+            Kind::Write => &run.latency_cdf.write,
+            Kind::All => &run.latency_cdf.all,
+        }
+    }
+}
+
+/// A unit of time for an axis, by the shortest typical latency on it: its name and length in us.
+fn unit(groups: &[Group], figure: impl Fn(&RunResult) -> f64) -> (&'static str, f64) {
+    let least = groups.iter().map(|g| g.mean(&figure).0).filter(|v| !v.is_nan()).fold(f64::INFINITY, f64::min);
+    if least >= 500.0 { ("ms", 1e3) } else { ("µs", 1.0) }
+}
+
+/// All plots of a device, in the order of the page. What tells nothing is left out.
+pub(super) fn figures(groups: &[Group], ranking: &Ranking) -> Vec<Figure> {
+    let runs = || groups.iter().flat_map(|g| &g.runs);
+    let of = match groups.iter().map(|g| g.runs.len()).max().unwrap_or(0) {
+        1 => "One run of each scheduler.".to_string(),
+        n => format!("Mean of {n} runs of each scheduler; error bars are 95 % confidence intervals of the mean."),
+    };
+    let (reads, writes) = (runs().any(|r| r.read.count > 0), runs().any(|r| r.write.count > 0));
+    let kinds = match (reads, writes) {
+        (true, true) => vec![Kind::Read, Kind::Write],
+        (true, false) => vec![Kind::Read],
+        (false, true) => vec![Kind::Write],
+        (false, false) => vec![Kind::All],
+    };
+    let mut all = Vec::new();
+    for kind in &kinds {
+        all.push(percentiles(groups, *kind, kinds.len() == 1, &of));
+    }
+    all.push(distribution(groups, kinds[0], &of));
+    all.push(tail(groups, kinds[0], &of));
+    all.push(bandwidth(groups));
+    let tenants = runs().next().map_or(0, |r| r.tenants.iter().filter(|t| t.ideal_share > 0.0).count());
+    if tenants > 1 {
+        all.push(shares(groups, &of));
+        all.push(tenant_tails(groups, ranking, &of));
+    }
+    all.push(time_in_queue(groups, &of));
+    if runs().any(|r| r.cpu.busy_s > 0.0) {
+        all.push(cpu(groups, &of));
+    }
+    all.push(depth(groups, "Requests in the scheduler", |r| &r.series.depth_scheduler));
+    all.push(depth(groups, "Requests in the device", |r| &r.series.depth_device));
+    all
+}
+
+fn figure(title: &'static str, caption: String, wide: bool, data: Vec<Value>, layout: Value) -> Figure {
+    Figure { title, caption, wide, spec: json!({"data": data, "layout": layout}) }
+}
+
+/// A line of one scheduler.
+fn line(look: &Look, x: Value, y: Value, hover: String) -> Value {
+    json!({
+        "type": "scatter", "mode": "lines", "name": look.scheduler, "x": x, "y": y,
+        "line": {"color": look.colour, "dash": look.dash, "width": 2}, "hovertemplate": hover,
+    })
+}
+
+/// A logarithmic axis for the values that `data` has on `axis`: labels at powers of ten, and at 2 and 5
+/// between them where there would be too few.
+fn log_axis(title: String, data: &[Value], axis: &str) -> Value {
+    let values =
+        || data.iter().filter_map(|t| t[axis].as_array()).flatten().filter_map(Value::as_f64).filter(|v| *v > 0.0);
+    let (least, most) = values().fold((f64::INFINITY, 0.0f64), |(a, b), v| (a.min(v), b.max(v)));
+    let steps: &[f64] = if most > least * 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let mut ticks = Vec::new();
+    let mut decade = 1e-9;
+    while decade <= most * 10.0 {
+        ticks.extend(steps.iter().map(|s| s * decade).filter(|t| *t >= least / 10.0));
+        decade *= 10.0;
+    }
+    let plain =
+        |t: &f64| if *t >= 1.0 { format!("{t:.0}") } else { format!("{t:.9}").trim_end_matches('0').to_string() };
+    let text: Vec<String> = ticks.iter().map(plain).collect();
+    json!({
+        "type": "log", "title": {"text": title}, "tickmode": "array", "tickvals": ticks, "ticktext": text,
+        "minor": {"dtick": "D1"},
+    })
+}
+
+fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
+    let (unit, us) = unit(groups, |r| kind.latency(r).p50);
+    let names = ["p50", "p95", "p99", "p99.9", "max"];
+    let get: [fn(&dumbwaiter_measure::Latency) -> f64; 5] = [|l| l.p50, |l| l.p95, |l| l.p99, |l| l.p99_9, |l| l.max];
+    let trace = |g: &Group| {
+        let figures: Vec<(f64, f64)> = get.iter().map(|get| g.mean(|r| get(kind.latency(r)) / us)).collect();
+        let y: Vec<f64> = figures.iter().map(|f| f.0).collect();
+        let ci: Vec<f64> = figures.iter().map(|f| f.1).collect();
+        let hover = format!("%{{x}}: %{{y:.4g}} {unit}");
+        let mut trace = line(g.look, json!(names), json!(y), hover);
+        trace["mode"] = json!("lines+markers");
+        trace["marker"] = json!({"symbol": g.look.marker, "size": 7});
+        trace["error_y"] = json!({"type": "data", "array": ci, "thickness": 1, "width": 3});
+        trace
+    };
+    let data: Vec<Value> = groups.iter().map(trace).collect();
+    let title = if kind == Kind::Write {
+        "Latency of writes"
+    } else if kind == Kind::Read {
+        "Latency of reads"
+    } else {
+        "Latency"
+    };
+    let layout = json!({
+        "xaxis": {"title": {"text": format!("percentile of {}", kind.name())}, "type": "category"},
+        "yaxis": log_axis(format!("latency, {unit} (log)"), &data, "y"),
+    });
+    figure(title, format!("From submission to completion. {of}"), wide, data, layout)
+}
+
+/// The mean of the distributions of several runs, thinned as each of them is.
+fn pooled(cdfs: &[&Cdf]) -> (Vec<f64>, Vec<f64>) {
+    let mut at: Vec<f64> = cdfs.iter().flat_map(|c| c.us.iter().copied()).collect();
+    at.sort_by(f64::total_cmp);
+    at.dedup();
+    let mut next = vec![0usize; cdfs.len()];
+    let (mut us, mut fraction) = (Vec::new(), Vec::new());
+    let mut kept = 0.0;
+    for x in &at {
+        let mut sum = 0.0;
+        for (cdf, next) in cdfs.iter().zip(&mut next) {
+            while *next < cdf.us.len() && cdf.us[*next] <= *x {
+                *next += 1;
+            }
+            sum += if *next > 0 { cdf.fraction[*next - 1] } else { 0.0 };
+        }
+        let f = sum / cdfs.len() as f64;
+        if f - kept >= 0.01 || 1.0 - f <= (1.0 - kept) * 0.8 || us.is_empty() {
+            us.push(*x);
+            fraction.push(f);
+            kept = f;
+        }
+    }
+    (us, fraction)
+}
+
+/// A line per scheduler of its pooled distribution, each fraction as `y` makes it.
+fn distributions(groups: &[Group], kind: Kind, us: f64, hover: &str, y: impl Fn(f64) -> Option<f64>) -> Vec<Value> {
+    let trace = |g: &Group| {
+        let cdfs: Vec<&Cdf> = g.runs.iter().map(|r| kind.cdf(r)).filter(|c| !c.us.is_empty()).collect();
+        let (x, fraction) = pooled(&cdfs);
+        let points: Vec<(f64, f64)> = x.iter().zip(fraction).filter_map(|(x, f)| Some((x / us, y(f)?))).collect();
+        let x: Vec<f64> = points.iter().map(|p| p.0).collect();
+        let y: Vec<f64> = points.iter().map(|p| p.1).collect();
+        line(g.look, json!(x), json!(y), hover.to_string())
+    };
+    groups.iter().map(trace).collect()
+}
+
+/// A caption for a plot without error bars.
+fn without_bars(of: &str) -> String {
+    of.split_once(';').map_or(of.to_string(), |(runs, _)| format!("{runs}."))
+}
+
+fn distribution(groups: &[Group], kind: Kind, of: &str) -> Figure {
+    let (unit, us) = unit(groups, |r| kind.latency(r).p50);
+    let hover = format!("%{{y:.1f}} % within %{{x:.4g}} {unit}");
+    let data = distributions(groups, kind, us, &hover, |f| Some(f * 100.0));
+    let layout = json!({
+        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name()), &data, "x"),
+        "yaxis": {"title": {"text": "finished within, %"}, "range": [0, 101]},
+    });
+    let caption = format!("Cumulative distribution: further left is faster. {}", without_bars(of));
+    figure("Latency distribution", caption, false, data, layout)
+}
+
+fn tail(groups: &[Group], kind: Kind, of: &str) -> Figure {
+    let (unit, us) = unit(groups, |r| kind.latency(r).p50);
+    let hover = format!("%{{y:.3g}} % take longer than %{{x:.4g}} {unit}");
+    let data = distributions(groups, kind, us, &hover, |f| (f < 1.0).then_some((1.0 - f) * 100.0));
+    let layout = json!({
+        "xaxis": log_axis(format!("latency of {}, {unit} (log)", kind.name()), &data, "x"),
+        "yaxis": log_axis("take longer, % (log)".to_string(), &data, "y"),
+    });
+    let caption = format!("Complementary distribution: lower is better. {}", without_bars(of));
+    figure("Latency tail", caption, false, data, layout)
+}
+
+fn bandwidth(groups: &[Group]) -> Figure {
+    let data = groups.iter().map(|g| {
+        let s = &g.runs[0].series;
+        line(g.look, json!(s.times), json!(s.mb_per_s), "%{x:.2f} s: %{y:.4g} MB/s".to_string())
+    });
+    let interval = groups[0].runs[0].series.interval_s;
+    let layout = json!({
+        "xaxis": {"title": {"text": "time, s"}},
+        "yaxis": {"title": {"text": "bandwidth, MB/s"}, "rangemode": "tozero"},
+    });
+    let caption = format!("Reads and writes together, in intervals of {interval} s. First run of each scheduler.");
+    figure("Bandwidth over time", caption, true, data.collect(), layout)
+}
+
+fn shares(groups: &[Group], of: &str) -> Figure {
+    let first = &groups[0].runs[0].tenants;
+    let names: Vec<String> = first.iter().map(|t| format!("{}<br>weight {}", t.name, t.weight)).collect();
+    let mut data: Vec<Value> = groups
+        .iter()
+        .map(|g| {
+            let figures = (0..first.len()).map(|i| g.mean(|r| r.tenants.get(i).map_or(f64::NAN, |t| t.share * 100.0)));
+            let (y, ci): (Vec<f64>, Vec<f64>) = figures.unzip();
+            json!({
+                "type": "bar", "name": g.look.scheduler, "x": names, "y": y, "marker": {"color": g.look.colour},
+                "error_y": {"type": "data", "array": ci, "thickness": 1, "width": 2},
+                "hovertemplate": "%{x}: %{y:.1f} %",
+            })
+        })
+        .collect();
+    let ideal: Vec<f64> = first.iter().map(|t| t.ideal_share * 100.0).collect();
+    data.push(json!({
+        "type": "scatter", "mode": "markers", "name": "by weight", "x": names, "y": ideal, "meta": "text-colour",
+        "marker": {"symbol": "line-ew-open", "size": 44, "line": {"width": 2}},
+        "hovertemplate": "%{x} is due %{y:.1f} %",
+    }));
+    let layout = json!({
+        "xaxis": {"type": "category"},
+        "yaxis": {"title": {"text": "share of the data moved, %"}, "rangemode": "tozero"},
+        "barmode": "group",
+    });
+    figure(
+        "Share of each tenant",
+        format!("The line across is what the weight entitles it to. {of}"),
+        false,
+        data,
+        layout,
+    )
+}
+
+fn tenant_tails(groups: &[Group], ranking: &Ranking, of: &str) -> Figure {
+    let first = &groups[0].runs[0].tenants;
+    let (unit, us) = unit(groups, |r| r.latency_us.p50);
+    let names: Vec<&str> = first.iter().map(|t| t.name.as_str()).collect();
+    let trace = |g: &Group| {
+        let figures =
+            (0..first.len()).map(|i| g.mean(|r| r.tenants.get(i).map_or(f64::NAN, |t| t.latency_us.p99 / us)));
+        let (y, ci): (Vec<f64>, Vec<f64>) = figures.unzip();
+        json!({
+            "type": "scatter", "mode": "markers", "name": g.look.scheduler, "x": names, "y": y,
+            "marker": {"color": g.look.colour, "symbol": g.look.marker, "size": 9},
+            "error_y": {"type": "data", "array": ci, "thickness": 1, "width": 2},
+            "hovertemplate": format!("%{{x}}: %{{y:.4g}} {unit}"),
+        })
+    };
+    let data: Vec<Value> = groups.iter().map(trace).collect();
+    let layout = json!({
+        "xaxis": {"type": "category"},
+        "yaxis": log_axis(format!("p99 latency, {unit} (log)"), &data, "y"),
+        "scattermode": "group",
+    });
+    let caption = format!("The recommendation looks at {}. {of}", ranking.focus.name());
+    figure("p99 latency of each tenant", caption, false, data, layout)
+}
+
+/// Names for a vertical axis, first scheduler on top.
+fn names(groups: &[Group]) -> Value {
+    json!({
+        "type": "category", "autorange": "reversed", "automargin": true,
+        "categoryarray": groups.iter().map(|g| g.look.scheduler.as_str()).collect::<Vec<_>>(),
+    })
+}
+
+fn bar(g: &Group, x: f64, ci: f64, hover: String) -> Value {
+    json!({
+        "type": "bar", "orientation": "h", "name": g.look.scheduler, "x": [x], "y": [g.look.scheduler],
+        "marker": {"color": g.look.colour}, "hovertemplate": hover,
+        "error_x": {"type": "data", "array": [ci], "thickness": 1, "width": 3},
+    })
+}
+
+fn time_in_queue(groups: &[Group], of: &str) -> Figure {
+    let (unit, us) = unit(groups, |r| r.phases_us.device.mean);
+    let mut data = Vec::new();
+    for g in groups {
+        let (queue, _) = g.mean(|r| r.phases_us.queue.mean / us);
+        let (device, _) = g.mean(|r| r.phases_us.device.mean / us);
+        let (total, ci) = g.mean(|r| r.latency_us.mean / us);
+        let rest = (total - queue - device).max(0.0);
+        let parts =
+            [("in the scheduler", queue, 1.0, ""), ("in the device", device, 0.55, "/"), ("elsewhere", rest, 0.3, ".")];
+        for (name, x, opacity, pattern) in parts {
+            let mut trace = bar(g, x, ci, format!("{name}: %{{x:.4g}} {unit}"));
+            trace["marker"]["opacity"] = json!(opacity);
+            trace["marker"]["pattern"] = json!({"shape": pattern, "solidity": 0.25});
+            if name != "elsewhere" {
+                trace["error_x"]["visible"] = json!(false);
+            }
+            data.push(trace);
+        }
+    }
+    let layout = json!({
+        "xaxis": {"title": {"text": format!("mean time of a request, {unit}")}, "rangemode": "tozero"},
+        "yaxis": names(groups), "barmode": "stack",
+    });
+    let caption =
+        format!("Plain: waiting in the scheduler; striped: in the device; dotted: plugged, or finishing. {of}");
+    figure("Where the time goes", caption, false, data, layout)
+}
+
+fn cpu(groups: &[Group], of: &str) -> Figure {
+    let data = groups.iter().map(|g| {
+        let (x, ci) = g.mean(|r| r.cpu.us_per_io);
+        bar(g, x, ci, "%{x:.3g} µs".to_string())
+    });
+    let layout = json!({
+        "xaxis": {"title": {"text": "processor time per I/O, µs"}, "rangemode": "tozero"},
+        "yaxis": names(groups),
+    });
+    figure("Processor time", format!("Submission, scheduler and completion. {of}"), false, data.collect(), layout)
+}
+
+fn depth(groups: &[Group], title: &'static str, of: impl Fn(&RunResult) -> &Vec<f64>) -> Figure {
+    let data = groups.iter().map(|g| {
+        let run = g.runs[0];
+        line(g.look, json!(run.series.times), json!(of(run)), "%{x:.2f} s: %{y:.3g}".to_string())
+    });
+    let layout = json!({
+        "xaxis": {"title": {"text": "time, s"}},
+        "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"},
+    });
+    let caption = "Mean over each interval. First run of each scheduler.".to_string();
+    figure(title, caption, false, data.collect(), layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_axes_have_labels_enough() {
+        let trace = |y: &[f64]| vec![json!({"y": y})];
+        let narrow = log_axis(String::new(), &trace(&[30.0, 400.0]), "y");
+        assert!(narrow["ticktext"].as_array().unwrap().contains(&json!("200")), "{narrow}");
+        let broad = log_axis(String::new(), &trace(&[0.01, 100.0]), "y");
+        let text = broad["ticktext"].as_array().unwrap();
+        assert!(
+            text.contains(&json!("0.01")) && text.contains(&json!("100")) && !text.contains(&json!("50")),
+            "{text:?}"
+        );
+        assert!(log_axis(String::new(), &[], "y")["tickvals"].as_array().unwrap().is_empty());
+    }
+
+    #[test]
+    fn pooling_runs_averages_their_distributions() {
+        // At 10 us one run has finished half, the other nothing; at 20 us all and half; at 40 us all.
+        let a = Cdf { us: vec![10.0, 20.0], fraction: vec![0.5, 1.0] };
+        let b = Cdf { us: vec![20.0, 40.0], fraction: vec![0.5, 1.0] };
+        assert_eq!(pooled(&[&a, &b]), (vec![10.0, 20.0, 40.0], vec![0.25, 0.75, 1.0]));
+        assert_eq!(pooled(&[]), (vec![], vec![]));
+    }
+}

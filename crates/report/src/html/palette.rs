@@ -1,0 +1,41 @@
+//! One look per scheduler: the same colour everywhere, and a dash and a marker for whoever does not
+//! see it. The colours are those of Okabe and Ito, which stay apart for colour-blind readers, on white
+//! and on black; yellow and black, each lost on one of the two, are left out.
+
+use crate::document::Document;
+
+const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
+/// Plotly's name of a dash, and the same for SVG.
+const DASHES: [(&str, &str); 5] =
+    [("solid", ""), ("dash", "7 4"), ("dot", "2 3"), ("dashdot", "7 3 2 3"), ("longdash", "11 4")];
+const MARKERS: [&str; 6] = ["circle", "square", "diamond", "triangle-up", "cross", "x"];
+
+/// How one scheduler is drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) scheduler: String,
+    pub(super) colour: &'static str,
+    pub(super) dash: &'static str,
+    pub(super) dash_svg: &'static str,
+    pub(super) marker: &'static str,
+}
+
+/// The look of every scheduler of a document, in order of appearance. Colours, dashes and markers turn
+/// over at different counts, so 35 schedulers look different.
+pub(super) fn looks(document: &Document) -> Vec<Look> {
+    let mut looks: Vec<Look> = Vec::new();
+    for run in &document.runs {
+        if looks.iter().all(|l| l.scheduler != run.scheduler) {
+            let i = looks.len();
+            let (dash, dash_svg) = DASHES[i % DASHES.len()];
+            looks.push(Look {
+                scheduler: run.scheduler.clone(),
+                colour: COLOURS[i % COLOURS.len()],
+                dash,
+                dash_svg,
+                marker: MARKERS[i % MARKERS.len()],
+            });
+        }
+    }
+    looks
+}

@@ -1,0 +1,85 @@
+//! A plain table for terminals.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+/// Side on which a column's text stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// How text for a terminal is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    /// Columns of the terminal; `None` lets lines be as long as they need.
+    pub width: Option<u16>,
+    /// May ANSI codes be used? Callers look at `NO_COLOR` and whether stdout is a terminal.
+    pub colour: bool,
+}
+
+impl Style {
+    /// `text` in bold, where allowed.
+    pub(crate) fn bold(self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// `text` in a faint tone, where allowed.
+    pub(crate) fn faint(self, text: &str) -> String {
+        if self.colour { format!("\x1b[2m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+/// A table with a header and lines of cells; short lines are filled up with empty cells. Cells wrap
+/// where the width is too small. Ends with a newline.
+pub fn table(header: &[(&str, Align)], rows: &[Vec<String>], style: Style) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    if let Some(width) = style.width {
+        table.set_width(width);
+    }
+    let cell = |text: &str, align: Align| {
+        let alignment = if align == Align::Left { CellAlignment::Left } else { CellAlignment::Right };
+        Cell::new(text).set_alignment(alignment)
+    };
+    let is_rule = |text: &str| text.is_empty();
+    table.set_header(header.iter().map(|(text, align)| cell(text, *align)));
+    for row in rows {
+        let text = |i: usize| row.get(i).map_or("", String::as_str);
+        table.add_row(header.iter().enumerate().map(|(i, (_, align))| cell(text(i), *align)));
+    }
+    let mut text = String::new();
+    for (i, line) in table.lines().enumerate() {
+        let line = line.trim_end();
+        text += &if i == 0 && !is_rule(line) { style.faint(line) } else { line.to_string() };
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_left_numbers_right() {
+        let rows = vec![vec!["none".to_string(), "3.1".to_string()], vec!["mq-deadline".to_string()]];
+        let text = table(&[("name", Align::Left), ("ns", Align::Right)], &rows, Style::default());
+        insta::assert_snapshot!(text, @r"
+         name          ns
+         none         3.1
+         mq-deadline
+        ");
+    }
+
+    #[test]
+    fn long_cells_wrap_to_the_width() {
+        let rows = vec![vec!["x".to_string(), "a long description of many words".to_string()]];
+        let style = Style { width: Some(24), colour: false };
+        let text = table(&[("a", Align::Left), ("b", Align::Left)], &rows, style);
+        assert!(text.lines().all(|l| l.chars().count() <= 24), "{text}");
+        assert!(text.contains("description"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Scenarios from fio job files.
+//!
+//! Where fio makes files, we have a device. A job that says where it works (`offset`), how much of the device (`size` in
+//! percent, or none), or names a device (`filename=/dev/…`) addresses the device itself. Every other job has files: these are
+//! laid out one after the other, a megabyte aligned, behind what the first kind uses; instances and jobs that name the same
+//! file share it, and those that name none have each its own, as in fio.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_workloads::fio::{self, FioJob};
+use dumbwaiter_workloads::generate::Extent;
+
+use crate::{Error, Scenario, Task, Tenant, TraceOptions, TraceSpec, Work};
+
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+impl Scenario {
+    /// A scenario from the text of a fio job file, and the warnings. `path` is named in messages; `environment` gives the
+    /// values of `${VAR}`. Control groups become tenants. The time is that of the jobs, stage after stage; without a run time
+    /// it is left open, and the scenario ends when the jobs do.
+    pub fn from_fio(text: &str, path: &str, environment: Environment<'_>) -> Result<(Scenario, Vec<String>), Error> {
+        let file = fio::parse(text, path, environment)?;
+        let jobs = &file.jobs;
+        let stages = jobs.iter().map(|job| job.stage).max().unwrap_or(0);
+        let longest = |stage| {
+            let of_stage = jobs.iter().filter(|job| job.stage == stage);
+            of_stage.map(|job| job.spec.longest()).try_fold(Nanos::ZERO, |max, time| time.map(|time| max.max(time)))
+        };
+        let total = (0..=stages).map(longest).try_fold(Nanos::ZERO, |sum, time| time.map(|time| sum + time));
+        let warmup = jobs.iter().filter(|job| job.stage == 0).map(|job| job.spec.ramp_time).max().unwrap_or_default();
+        let mut tenants = Vec::<Tenant>::new();
+        for (tenant, weight, task) in tasks(&file.jobs) {
+            let at = tenants.iter().position(|t| t.name == tenant).unwrap_or_else(|| {
+                tenants.push(Tenant::new(&tenant));
+                tenants.len() - 1
+            });
+            tenants[at].weight = weight.unwrap_or(tenants[at].weight);
+            tenants[at].tasks.push(task);
+        }
+        let stem = std::path::Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let scenario = Scenario {
+            name: stem.unwrap_or_default(),
+            duration: total.map(|total| Nanos(total.0.saturating_sub(warmup.0))).filter(|time| *time > Nanos::ZERO),
+            warmup,
+            tenants,
+            ..Scenario::default()
+        };
+        let mut warnings: Vec<String> = file.warnings.iter().map(|w| w.to_string()).collect();
+        if scenario.duration.is_none() {
+            warnings
+                .push(format!("{path}: not every job has a runtime: a run ends when the jobs have done all their I/O"));
+        }
+        Ok((scenario, warnings))
+    }
+
+    /// Puts the jobs of each task's fio file in the task's place, under the names `task/job`. `read` gives the text of a
+    /// file. A task's `count`, `cpu`, `ioprio` and `stage` hold for all of them, where the file says nothing.
+    pub fn resolve(
+        &mut self,
+        read: &dyn Fn(&str) -> Result<String, Error>,
+        environment: Environment<'_>,
+    ) -> Result<Vec<String>, Error> {
+        let mut warnings = Vec::new();
+        for tenant in &mut self.tenants {
+            let mut resolved = Vec::new();
+            for task in std::mem::take(&mut tenant.tasks) {
+                let Work::Fio(path) = &task.work else {
+                    resolved.push(task);
+                    continue;
+                };
+                let file = fio::parse(&read(path)?, path, environment)?;
+                warnings.extend(file.warnings.iter().map(|w| w.to_string()));
+                for (_, _, job) in tasks(&file.jobs) {
+                    resolved.push(Task {
+                        name: format!("{}/{}", task.name, job.name),
+                        count: job.count.saturating_mul(task.count),
+                        ioprio: job.ioprio.or(task.ioprio),
+                        cpu: if job.cpu.is_empty() { task.cpu.clone() } else { job.cpu },
+                        stage: job.stage.saturating_add(task.stage),
+                        work: job.work,
+                    });
+                }
+            }
+            tenant.tasks = resolved;
+        }
+        Ok(warnings)
+    }
+}
+
+/// The tasks of a file's jobs, each with the name and weight of its tenant.
+fn tasks(jobs: &[FioJob]) -> Vec<(String, Option<u32>, Task)> {
+    let mut out = Vec::<(String, Option<u32>, Task)>::new();
+    for (job, (offset, increment)) in jobs.iter().zip(lay_out(jobs)) {
+        let mut add = |name: String, count: u32, work: Work| {
+            let clash = out.iter().filter(|(.., t)| t.name == name || t.name.starts_with(&format!("{name} ("))).count();
+            let name = if clash == 0 { name } else { format!("{name} ({})", clash + 1) };
+            let tenant = job.cgroup.clone().unwrap_or_else(|| Tenant::DEFAULT.to_string());
+            let ioprio = job.trace.as_ref().and_then(|_| job.spec.ioprio());
+            let task = Task { count, ioprio, cpu: job.cpus.clone(), stage: job.stage, ..Task::new(name, work) };
+            out.push((tenant, job.cgroup_weight, task));
+        };
+        let Some(trace) = &job.trace else {
+            let mut spec = job.spec.clone();
+            (spec.offset, spec.offset_increment) = (offset, increment);
+            add(job.name.clone(), job.numjobs, Work::Job(Box::new(spec)));
+            continue;
+        };
+        // Instances take the files in turn.
+        for (i, path) in trace.paths.iter().enumerate().take(job.numjobs as usize) {
+            let options = TraceOptions {
+                depth: trace.no_stall.then(|| job.spec.depth()),
+                speed: (trace.time_scale != 100).then(|| f64::from(trace.time_scale) / 100.0),
+                ..TraceOptions::default()
+            };
+            let (files, instances) = (trace.paths.len() as u32, job.numjobs);
+            let count = instances / files + u32::from((i as u32) < instances % files);
+            let work = Work::Trace(TraceSpec { path: path.clone(), options });
+            add(job.name.clone(), count, work);
+        }
+    }
+    out
+}
+
+/// Offset and increment of each job.
+fn lay_out(jobs: &[FioJob]) -> Vec<(Extent, Extent)> {
+    const MIB: u64 = 1 << 20;
+    let aligned = |n: u64| n.div_ceil(MIB).saturating_mul(MIB);
+    let file_size = |job: &FioJob| match job.spec.size {
+        Some(Extent::Bytes(size)) if !job.placed && !job.filename.as_ref().is_some_and(|f| f.starts_with("/dev/")) => {
+            Some(size)
+        }
+        _ => None,
+    };
+    let end = |job: &FioJob| match (job.spec.offset, job.spec.offset_increment, job.spec.size) {
+        (Extent::Bytes(offset), Extent::Bytes(step), Some(Extent::Bytes(size))) if file_size(job).is_none() => {
+            offset.saturating_add(step.saturating_mul(u64::from(job.numjobs - 1))).saturating_add(size)
+        }
+        _ => 0,
+    };
+    let mut free = aligned(jobs.iter().map(end).max().unwrap_or(0));
+    let mut named = BTreeMap::<&str, u64>::new();
+    // A shared file is as long as its longest user needs.
+    for job in jobs {
+        if let (Some(name), Some(size)) = (&job.filename, file_size(job)) {
+            let longest = named.entry(name).or_default();
+            *longest = size.max(*longest);
+        }
+    }
+    let mut starts = BTreeMap::<&str, u64>::new();
+    let mut take = |size: u64| {
+        let start = free;
+        free = free.saturating_add(aligned(size));
+        start
+    };
+    let place = |job| -> (Extent, Extent) {
+        let job: &FioJob = job;
+        match (file_size(job), &job.filename) {
+            (None, _) => (job.spec.offset, job.spec.offset_increment),
+            (Some(_), Some(name)) => {
+                let start = *starts.entry(name).or_insert_with(|| take(named[name.as_str()]));
+                (Extent::Bytes(start), Extent::Bytes(0))
+            }
+            (Some(size), None) => {
+                let start = take(aligned(size).saturating_mul(u64::from(job.numjobs)));
+                (Extent::Bytes(start), Extent::Bytes(aligned(size)))
+            }
+        }
+    };
+    jobs.iter().map(place).collect()
+}

@@ -1,0 +1,155 @@
+//! Reading a scenario's TOML (or JSON: the same keys).
+
+use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_workloads::generate::Scalar;
+use dumbwaiter_workloads::units::{self, BareTime};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::task::Entry;
+use crate::{Error, Host, Scenario, SchedulerSpec, Tenant};
+
+/// A scenario as its file has it. Fields are optional so that the defaults stand in one place, [`Scenario::default`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: Option<String>,
+    description: Option<String>,
+    devices: Option<Vec<String>>,
+    schedulers: Option<Vec<SchedulerSpec>>,
+    queue_depth: Option<u32>,
+    nr_requests: Option<u32>,
+    duration: Option<Time>,
+    warmup: Option<Time>,
+    replicates: Option<u32>,
+    seed: Option<Seed>,
+    limit: Option<u64>,
+    host: Option<Host>,
+    nomerges: Option<u8>,
+    series: Option<Time>,
+    #[serde(default)]
+    tenant: Vec<FileTenant>,
+    #[serde(default)]
+    task: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTenant {
+    name: String,
+    weight: Option<Weight>,
+    parent: Option<String>,
+    ioprio: Option<Priority>,
+    #[serde(default)]
+    task: Vec<Entry>,
+}
+
+struct Time(Nanos);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        let text = Scalar::deserialize(deserializer)?.text();
+        units::time(&text, BareTime::Seconds).map(Time).map_err(D::Error::custom)
+    }
+}
+
+/// A number of 64 bits; TOML's own have 63, so text is taken too.
+struct Seed(u64);
+
+impl<'de> Deserialize<'de> for Seed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seed, D::Error> {
+        units::count(&Scalar::deserialize(deserializer)?.text()).map(Seed).map_err(D::Error::custom)
+    }
+}
+
+struct Weight(u32);
+
+impl<'de> Deserialize<'de> for Weight {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Weight, D::Error> {
+        let text = Scalar::deserialize(deserializer)?.text();
+        let weight = text.parse().ok().filter(|w| (1..=10_000).contains(w));
+        weight.map(Weight).ok_or_else(|| D::Error::custom(format!("{text:?} is not a weight from 1 to 10000")))
+    }
+}
+
+struct Priority(Ioprio);
+
+impl<'de> Deserialize<'de> for Priority {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Priority, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let ioprio = Ioprio::parse(&text);
+        let expected = || D::Error::custom(format!("{text:?} is not an I/O priority such as rt/0, be/4 or idle"));
+        ioprio.map(Priority).ok_or_else(expected)
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario from TOML text. `path` is named in errors. Fio files of tasks are left to [`Scenario::resolve`].
+    pub fn from_toml(text: &str, path: &str) -> Result<Scenario, Error> {
+        let file: File = toml::from_str(text)
+            .map_err(|e| Error::Toml { path: path.to_string(), message: e.to_string().trim_end().to_string() })?;
+        file.scenario()
+    }
+}
+
+impl<'de> Deserialize<'de> for Scenario {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scenario, D::Error> {
+        File::deserialize(deserializer)?.scenario().map_err(D::Error::custom)
+    }
+}
+
+impl File {
+    fn scenario(self) -> Result<Scenario, Error> {
+        let default = Scenario::default();
+        let mut tenants = Vec::new();
+        for file in self.tenant {
+            let mut tenant = Tenant {
+                weight: file.weight.map_or(Tenant::DEFAULT_WEIGHT, |w| w.0),
+                parent: file.parent,
+                ioprio: file.ioprio.map(|p| p.0),
+                ..Tenant::new(file.name)
+            };
+            for entry in file.task {
+                if let Some(other) = entry.tenant.filter(|other| *other != tenant.name) {
+                    let place = format!("task {:?} of tenant {:?}", entry.task.name, tenant.name);
+                    return Err(Error::invalid(place, format!("says tenant = {other:?}; leave that out")));
+                }
+                tenant.tasks.push(entry.task);
+            }
+            tenants.push(tenant);
+        }
+        for entry in self.task {
+            let name = entry.tenant.as_deref().unwrap_or(Tenant::DEFAULT);
+            match tenants.iter_mut().find(|tenant| tenant.name == name) {
+                Some(tenant) => tenant.tasks.push(entry.task),
+                None if entry.tenant.is_some() => {
+                    let known: Vec<String> = tenants.iter().map(|t| format!("{:?}", t.name)).collect();
+                    let reason = format!("tenant {name:?} is not in this scenario; it has {}", list(&known));
+                    return Err(Error::invalid(format!("task {:?}", entry.task.name), reason));
+                }
+                None => tenants.push(Tenant { tasks: vec![entry.task], ..Tenant::new(name) }),
+            }
+        }
+        Ok(Scenario {
+            name: self.name.unwrap_or_default(),
+            description: self.description.unwrap_or_default(),
+            devices: self.devices.unwrap_or(default.devices),
+            schedulers: self.schedulers.unwrap_or(default.schedulers),
+            queue_depth: self.queue_depth,
+            nr_requests: self.nr_requests,
+            duration: self.duration.map(|t| t.0),
+            warmup: self.warmup.map_or(default.warmup, |t| t.0),
+            replicates: self.replicates.unwrap_or(default.replicates),
+            seed: self.seed.map_or(default.seed, |s| s.0),
+            limit: self.limit,
+            host: self.host.unwrap_or(default.host),
+            nomerges: self.nomerges.unwrap_or(default.nomerges),
+            series: self.series.map_or(default.series, |t| t.0),
+            tenants,
+        })
+    }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_string() } else { names.join(", ") }
+}

@@ -1,0 +1,326 @@
+//! One line of work: a job, a trace or a fio job file.
+
+use std::fmt;
+
+use dumbwaiter_block::Ioprio;
+use dumbwaiter_workloads::generate::{JobSpec, Scalar};
+use dumbwaiter_workloads::nearest::nearest;
+use dumbwaiter_workloads::units::Prefixes;
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A task, or several that do the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Unique in the tenant.
+    pub name: String,
+    /// Instances; each has its own random numbers, its own place by `offset_increment`, and is a task to the scheduler.
+    pub count: u32,
+    /// Priority, `None` for that of the job or tenant.
+    pub ioprio: Option<Ioprio>,
+    /// Where it runs: instance i on the i-th of these processors, round and round; empty is anywhere.
+    pub cpu: Vec<u16>,
+    /// Stages run after each other: a task starts when all tasks of lower stages have ended (fio: stonewall).
+    pub stage: u32,
+    /// What it does.
+    pub work: Work,
+}
+
+/// What a task does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Generated I/O.
+    Job(Box<JobSpec>),
+    /// Recorded I/O.
+    Trace(TraceSpec),
+    /// The jobs of a fio file, until [`crate::Scenario::resolve`] puts them in its place.
+    Fio(String),
+}
+
+/// A trace to replay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSpec {
+    /// The file.
+    pub path: String,
+    /// How it is read and replayed.
+    pub options: TraceOptions,
+}
+
+/// How a trace is read and replayed. What the texts may be is known to who reads traces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TraceOptions {
+    /// Format, where it is not to be found by content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Columns of a delimited text, with commas between (`time_ms,op,offset_bytes,size_bytes`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub columns: Option<String>,
+    /// Recorded times are divided by this; `None` is 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+    /// Keep so many outstanding and ignore the recorded times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
+    /// Each recorded process waits for its own I/O as it did.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub closed_per_task: bool,
+    /// Only so many requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// What happens to requests beyond the end of the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit: Option<String>,
+}
+
+impl Task {
+    /// One instance of this work.
+    pub fn new(name: impl Into<String>, work: Work) -> Task {
+        Task { name: name.into(), count: 1, ioprio: None, cpu: Vec::new(), stage: 0, work }
+    }
+
+    /// The processor of an instance, where that is stated.
+    pub fn cpu_of(&self, instance: u32) -> Option<u16> {
+        (!self.cpu.is_empty()).then(|| self.cpu[instance as usize % self.cpu.len()])
+    }
+}
+
+const KEYS: [&str; 15] = [
+    "name",
+    "count",
+    "ioprio",
+    "cpu",
+    "stage",
+    "tenant",
+    "trace",
+    "fio",
+    "format",
+    "columns",
+    "speed",
+    "depth",
+    "closed_per_task",
+    "limit",
+    "fit",
+];
+
+/// A task as a file has it: with the name of its tenant.
+pub(crate) struct Entry {
+    pub(crate) task: Task,
+    pub(crate) tenant: Option<String>,
+}
+
+impl Serialize for Task {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &self.name)?;
+        if self.count != 1 {
+            map.serialize_entry("count", &self.count)?;
+        }
+        if let Some(ioprio) = self.ioprio {
+            map.serialize_entry("ioprio", &ioprio.to_string())?;
+        }
+        match self.cpu.as_slice() {
+            [] => {}
+            [one] => map.serialize_entry("cpu", one)?,
+            several => map.serialize_entry("cpu", several)?,
+        }
+        if self.stage != 0 {
+            map.serialize_entry("stage", &self.stage)?;
+        }
+        match &self.work {
+            Work::Job(job) => {
+                let entries = job.entries();
+                if entries.is_empty() {
+                    // A reader needs one option to see that this is a job.
+                    map.serialize_entry("rw", &job.rw.to_string())?;
+                }
+                for (key, value) in entries {
+                    map.serialize_entry(key, &value)?;
+                }
+            }
+            Work::Fio(path) => map.serialize_entry("fio", path)?,
+            Work::Trace(TraceSpec { path, options }) => {
+                map.serialize_entry("trace", path)?;
+                let optional = [("format", &options.format), ("columns", &options.columns), ("fit", &options.fit)];
+                for (key, value) in optional {
+                    if let Some(value) = value {
+                        map.serialize_entry(key, value)?;
+                    }
+                }
+                if let Some(speed) = options.speed {
+                    map.serialize_entry("speed", &speed)?;
+                }
+                if let Some(depth) = options.depth {
+                    map.serialize_entry("depth", &depth)?;
+                }
+                if options.closed_per_task {
+                    map.serialize_entry("closed_per_task", &true)?;
+                }
+                if let Some(limit) = options.limit {
+                    map.serialize_entry("limit", &limit)?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+/// One value, read straight into a field so that an error points at its line.
+struct Text<F>(F);
+
+impl<'de, T, F: FnOnce(String) -> Result<T, String>> DeserializeSeed<'de> for Text<F> {
+    type Value = T;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        (self.0)(Scalar::deserialize(deserializer)?.text()).map_err(D::Error::custom)
+    }
+}
+
+/// A key of a task; an unknown one is refused where it stands.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = String;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        if KEYS.contains(&key.as_str()) || JobSpec::is_key(&key) || key == "numjobs" {
+            return Ok(key);
+        }
+        let guess = nearest(&key, KEYS.iter().chain(JobSpec::KEYS).copied());
+        let hint = guess.map_or_else(String::new, |guess| format!("; did you mean {guess:?}?"));
+        Err(D::Error::custom(format!("unknown key {key:?} of a task{hint}")))
+    }
+}
+
+/// One processor or a list of them.
+struct Processors;
+
+impl<'de> DeserializeSeed<'de> for Processors {
+    type Value = Vec<u16>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u16>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Processors {
+    type Value = Vec<u16>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the number of a processor, from 0, or a list of them")
+    }
+    fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Vec<u16>, E> {
+        let n = u16::try_from(n).map_err(|_| E::invalid_value(serde::de::Unexpected::Unsigned(n), &self))?;
+        Ok(vec![n])
+    }
+    fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Vec<u16>, E> {
+        u64::try_from(n)
+            .map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(n), &self))
+            .and_then(|n| self.visit_u64(n))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<u16>, A::Error> {
+        let mut cpus = Vec::new();
+        while let Some(cpu) = seq.next_element()? {
+            cpus.push(cpu);
+        }
+        Ok(cpus)
+    }
+}
+
+fn whole<T: TryFrom<u64>>(text: String, what: &str) -> Result<T, String> {
+    let number = dumbwaiter_workloads::units::count(&text).ok().filter(|n| *n > 0).and_then(|n| T::try_from(n).ok());
+    number.ok_or_else(|| format!("{text:?} is not {what}"))
+}
+
+fn truth(text: String) -> Result<bool, String> {
+    match text.as_str() {
+        "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => Err(format!("{text:?} is not true or false")),
+    }
+}
+
+fn priority(text: String) -> Result<Ioprio, String> {
+    Ioprio::parse(&text).ok_or_else(|| format!("{text:?} is not an I/O priority such as rt/0, be/4 or idle"))
+}
+
+fn speed(text: String) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|s| s.is_finite() && *s > 0.0);
+    number.ok_or_else(|| format!("{text:?} is not a speed above 0, such as 2 or 0.5"))
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Entry, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Entry;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a task: a table with a name and options of a job, a trace or a fio file")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
+                read_entry(&mut map)
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
+    let same = |text: String| Ok::<_, String>(text);
+    let (mut job, mut options) = (JobSpec::default(), TraceOptions::default());
+    let (mut first_job_key, mut first_trace_key): (Option<String>, Option<String>) = (None, None);
+    let (mut name, mut tenant, mut trace, mut fio) = (None, None, None, None);
+    let (mut count, mut ioprio, mut cpu, mut stage) = (1, None, Vec::new(), 0);
+    while let Some(key) = map.next_key_seed(Key)? {
+        match key.as_str() {
+            "name" => name = Some(map.next_value_seed(Text(same))?),
+            "tenant" => tenant = Some(map.next_value_seed(Text(same))?),
+            "count" | "numjobs" => count = map.next_value_seed(Text(|t| whole(t, "a number of instances from 1")))?,
+            "ioprio" => ioprio = Some(map.next_value_seed(Text(priority))?),
+            "cpu" => cpu = map.next_value_seed(Processors)?,
+            "stage" => stage = map.next_value()?,
+            "trace" => trace = Some(map.next_value_seed(Text(same))?),
+            "fio" => fio = Some(map.next_value_seed(Text(same))?),
+            "format" => options.format = Some(map.next_value_seed(Text(same))?),
+            "columns" => options.columns = Some(map.next_value_seed(Text(same))?),
+            "fit" => options.fit = Some(map.next_value_seed(Text(same))?),
+            "speed" => options.speed = Some(map.next_value_seed(Text(speed))?),
+            "depth" => options.depth = Some(map.next_value_seed(Text(|t| whole(t, "a depth from 1")))?),
+            "closed_per_task" => options.closed_per_task = map.next_value_seed(Text(truth))?,
+            "limit" => options.limit = Some(map.next_value_seed(Text(|t| whole(t, "a number of requests from 1")))?),
+            _ => {
+                let set = |text: String| job.set(&key, &text, Prefixes::Plain).map_err(|e| e.to_string());
+                map.next_value_seed(Text(set))?;
+                first_job_key.get_or_insert(key);
+                continue;
+            }
+        }
+        if matches!(key.as_str(), "format" | "columns" | "fit" | "speed" | "depth" | "closed_per_task" | "limit") {
+            first_trace_key.get_or_insert(key);
+        }
+    }
+    let of = name.as_deref().map_or_else(String::new, |name| format!(" of task {name:?}"));
+    let clash = |a: &str, b: &str| {
+        A::Error::custom(format!("{a:?} and {b:?}{of} exclude each other: a task is a job, a trace or a fio file"))
+    };
+    let work = match (trace, fio, first_job_key) {
+        (Some(_), Some(_), _) => return Err(clash("trace", "fio")),
+        (Some(_), None, Some(key)) => return Err(clash("trace", &key)),
+        (None, Some(_), Some(key)) => return Err(clash("fio", &key)),
+        (Some(path), None, None) => Work::Trace(TraceSpec { path, options }),
+        (None, fio, job_key) => {
+            if let Some(key) = first_trace_key {
+                return Err(A::Error::custom(format!("{key:?}{of} is for a trace; this task has none")));
+            }
+            match (fio, job_key) {
+                (Some(path), _) => Work::Fio(path),
+                (None, Some(_)) => Work::Job(Box::new(job)),
+                (None, None) => {
+                    return Err(A::Error::custom(format!(
+                        "nothing to do{of}: give rw and other options of a job, a trace or a fio file"
+                    )));
+                }
+            }
+        }
+    };
+    let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
+    Ok(Entry { task: Task { name, count, ioprio, cpu, stage, work }, tenant })
+}

@@ -1,0 +1,142 @@
+//! What no single value shows: names, nesting, and what does not go together.
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_workloads::nearest::nearest;
+
+use crate::{Error, Scenario, Work};
+
+/// Says whether a name is known, and if not, why and what is.
+pub type Known<'a> = &'a dyn Fn(&str) -> Result<(), String>;
+
+impl Scenario {
+    /// Checks the scenario. `known_scheduler` gets each scheduler as text with its tunables, `known_device` each device.
+    pub fn validate(&self, known_scheduler: Known<'_>, known_device: Known<'_>) -> Result<(), Error> {
+        let fail = |place: &str, reason: &str| Err(Error::invalid(place, reason));
+        if self.devices.is_empty() {
+            return fail("devices", "none is given; name at least one, such as \"hdd:st1000dm003\"");
+        }
+        if self.schedulers.is_empty() {
+            return fail("schedulers", "none is given; name at least one, such as \"mq-deadline\"");
+        }
+        for device in &self.devices {
+            known_device(device).map_err(|reason| Error::invalid("devices", reason))?;
+        }
+        for scheduler in &self.schedulers {
+            known_scheduler(&scheduler.to_string()).map_err(|reason| Error::invalid("schedulers", reason))?;
+        }
+        twice("devices", self.devices.iter().cloned())?;
+        twice("schedulers", self.schedulers.iter().map(|s| s.to_string()))?;
+        let at_least_one = [
+            ("queue_depth", self.queue_depth.map(u64::from)),
+            ("nr_requests", self.nr_requests.map(u64::from)),
+            ("replicates", Some(u64::from(self.replicates))),
+            ("limit", self.limit),
+            ("host.cpus", Some(u64::from(self.host.cpus))),
+            ("host.hw_queues", self.host.hw_queues.map(u64::from)),
+        ];
+        for (key, value) in at_least_one {
+            if value == Some(0) {
+                return fail(key, "0 is not a number from 1");
+            }
+        }
+        if !(1..=10_000).contains(&self.host.hz) {
+            return Err(Error::invalid(
+                "host.hz",
+                format!("{} is not from 1 to 10000 (Linux has 100, 250, 300 or 1000)", self.host.hz),
+            ));
+        }
+        if self.nomerges > 2 {
+            return Err(Error::invalid(
+                "nomerges",
+                format!("{} is not 0 (merge), 1 (simple merges) or 2 (none)", self.nomerges),
+            ));
+        }
+        if self.duration == Some(Nanos::ZERO) {
+            return fail("duration", "0 leaves no time to measure; give a time such as \"10s\"");
+        }
+        if self.series == Nanos::ZERO {
+            return fail("series", "0 is not the length of a point; give a time such as \"1s\"");
+        }
+        self.validate_tenants()?;
+        if self.duration.is_none() && self.limit.is_none() && !self.ends() {
+            let endless = self.tasks().find(|(_, task)| matches!(&task.work, Work::Job(job) if job.endless()));
+            let name = endless.map_or("", |(_, task)| task.name.as_str());
+            let reason = format!("not given, and task {name:?} does not end by itself; give a time such as \"10s\"");
+            return Err(Error::invalid("duration", reason));
+        }
+        Ok(())
+    }
+
+    fn validate_tenants(&self) -> Result<(), Error> {
+        if self.tenants.is_empty() {
+            return Err(Error::invalid("scenario", "it has no tasks; give at least one [[task]] or [[tenant]]"));
+        }
+        let names: Vec<&str> = self.tenants.iter().map(|t| t.name.as_str()).collect();
+        twice("tenants", self.tenants.iter().map(|t| t.name.clone()))?;
+        for tenant in &self.tenants {
+            let place = format!("tenant {:?}", tenant.name);
+            let fail = |reason: String| Err(Error::invalid(place.clone(), reason));
+            if tenant.name.trim().is_empty() {
+                return fail("a tenant needs a name".to_string());
+            }
+            if !(1..=10_000).contains(&tenant.weight) {
+                return fail(format!("weight {} is not from 1 to 10000", tenant.weight));
+            }
+            if let Some(parent) = &tenant.parent {
+                if !names.contains(&parent.as_str()) {
+                    let hint = nearest(parent, names.iter().copied())
+                        .map_or_else(String::new, |n| format!("; did you mean {n:?}?"));
+                    return fail(format!("its parent {parent:?} is not a tenant of this scenario{hint}"));
+                }
+                // Whoever climbs longer than there are tenants goes in circles.
+                let parent_of =
+                    |name: &str| self.tenants.iter().find(|t| t.name == name).and_then(|t| t.parent.as_deref());
+                let mut above = Some(parent.as_str());
+                for _ in 0..names.len() {
+                    above = above.and_then(parent_of);
+                }
+                if above.is_some() {
+                    return fail(format!("it contains itself (parent {parent:?})"));
+                }
+            }
+            let contains_others = self.tenants.iter().any(|t| t.parent.as_ref() == Some(&tenant.name));
+            if tenant.tasks.is_empty() && !contains_others {
+                return fail("it has neither tasks nor tenants in it".to_string());
+            }
+            twice(&format!("tasks of {place}"), tenant.tasks.iter().map(|t| t.name.clone()))?;
+            for task in &tenant.tasks {
+                let place = format!("task {:?} of {place}", task.name);
+                let fail = |reason: String| Err(Error::invalid(place.clone(), reason));
+                if task.name.trim().is_empty() {
+                    return fail("a task needs a name".to_string());
+                }
+                if task.count == 0 {
+                    return fail("count 0 is not a number of instances from 1".to_string());
+                }
+                if let Some(cpu) = task.cpu.iter().find(|cpu| **cpu >= self.host.cpus) {
+                    return fail(format!("cpu {cpu} is not one of the host's {} (numbered from 0)", self.host.cpus));
+                }
+                match &task.work {
+                    Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
+                    Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
+                    Work::Trace(trace) if trace.options.depth == Some(0) => {
+                        return fail("depth: 0 is not a depth from 1".to_string());
+                    }
+                    Work::Trace(_) => {}
+                    Work::Fio(path) => return fail(format!("its fio file {path:?} was not read")),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn twice(place: &str, names: impl Iterator<Item = String>) -> Result<(), Error> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if let Some(name) = seen.replace(name) {
+            return Err(Error::invalid(place, format!("{name:?} is there twice")));
+        }
+    }
+    Ok(())
+}

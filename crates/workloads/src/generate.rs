@@ -1,0 +1,279 @@
+//! Workload generators: what one task asks for, in fio's words.
+//!
+//! A [`JobSpec`] is a description; [`JobSpec::build`] makes the [`Workload`] of one of its instances on a device of known size.
+//! The words mean what fio's manual says. Where our world differs, the field says so; the differences in one place:
+//!
+//! - Addresses are on the block device; there is no file system and no page cache. `direct = false` reads go to the device as
+//!   they are (no read-ahead). `direct = false` writes are writeback: no SYNC mark, a BACKGROUND mark, and since nobody waits
+//!   for them the writer keeps [`WRITEBACK_DEPTH`] outstanding whatever its engine.
+//! - Defaults are those of a scenario, not of a fio job: direct, io_uring, the whole device, until the end of the run.
+//!   [`JobSpec::fio`] has fio's.
+//! - Random access covers every block once before any repeats, as fio's random map does, where blocks have one size and the
+//!   distribution is uniform; with several sizes, with `norandommap` or with a skewed distribution each draw is independent.
+//! - Mixed sequential access keeps a position for reads and one for writes.
+//! - A flush (`fsync`) is issued when everything before it has completed, and nothing is issued beside it.
+
+mod build;
+mod generator;
+mod keys;
+mod parse;
+pub(crate) mod random;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use dumbwaiter_block::{IoClass, Ioprio, Nanos};
+
+pub use build::{BuildContext, BuildError};
+pub use keys::{OptionError, Scalar};
+pub use value::{
+    Access, BlockSize, BurstProcess, Distribution, Engine, Extent, Mix, Pattern, PerDir, RateProcess, Sequencer, Zone,
+};
+
+use crate::Workload;
+
+/// Writes that a buffered writer has outstanding: its writeback is not bound by the depth of its own calls.
+pub const WRITEBACK_DEPTH: u32 = 128;
+
+/// What one task does. Every field is the fio option of the same name unless said otherwise; sizes are in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobSpec {
+    /// Read, write, trim or a mix, sequential or random, with an offset modifier.
+    pub rw: Pattern,
+    /// What the modifier of a random pattern does.
+    pub rw_sequencer: Sequencer,
+    /// Percentage of reads in a mixed pattern. `rwmixwrite` sets the same number from the other side.
+    pub rwmixread: u8,
+    /// Block sizes by direction, from `bs`, `bsrange` or `bssplit`. In a scenario `bs` takes every form, log-normal sizes too.
+    pub bs: PerDir<BlockSize>,
+    /// Sizes of a range are any multiple of 512, not of the range's minimum.
+    pub bs_unaligned: bool,
+    /// Alignment of random offsets; `None` is the (smallest) block size.
+    pub blockalign: PerDir<Option<u64>>,
+    /// Start of the region.
+    pub offset: Extent,
+    /// Added to `offset` once for each earlier instance of the task.
+    pub offset_increment: Extent,
+    /// A percentage offset is rounded up to this; 0 is the smallest block size.
+    pub offset_align: u64,
+    /// Length of the region; `None` is the rest of the device.
+    pub size: Option<Extent>,
+    /// Bytes to transfer before the job ends, if not `size`.
+    pub io_size: Option<Extent>,
+    /// I/Os after which the job ends.
+    pub number_ios: Option<u64>,
+    /// Passes over `size` before the job ends.
+    pub loops: Option<u32>,
+    /// Go on until `runtime` or the end of the run, whatever was transferred. `None`: yes, unless `io_size`, `number_ios` or
+    /// `loops` says when to end.
+    pub time_based: Option<bool>,
+    /// Ends so long after its start (and its `ramp_time`).
+    pub runtime: Option<Nanos>,
+    /// Waits a time between these two before it starts.
+    pub startdelay: (Nanos, Nanos),
+    /// I/O in this time after the start is not counted.
+    pub ramp_time: Nanos,
+    /// How I/O is submitted; decides whether `iodepth` holds.
+    pub ioengine: Engine,
+    /// Past the page cache.
+    pub direct: bool,
+    /// Writes are on stable media when they complete (`sync`, `dsync`): they carry FUA.
+    pub sync: bool,
+    /// Completions are polled for (io_uring's and pvsync2's `hipri`).
+    pub hipri: bool,
+    /// I/Os outstanding. Synchronous engines have one.
+    pub iodepth: u32,
+    /// Once full, drain to this before filling again.
+    pub iodepth_low: Option<u32>,
+    /// I/Os handed over at once: how many may share a plug.
+    pub iodepth_batch: u32,
+    /// Once full, wait for this many completions before going on.
+    pub iodepth_batch_complete_min: u32,
+    /// Pause after every `thinktime_blocks` I/Os, from the completion of the last.
+    pub thinktime: Nanos,
+    /// How much of the pause burns CPU. It moves no I/O; a host model may charge it.
+    pub thinktime_spin: Nanos,
+    /// I/Os between pauses.
+    pub thinktime_blocks: u32,
+    /// Pause also after issuing for this long.
+    pub thinktime_iotime: Option<Nanos>,
+    /// Bytes per second at most, by direction.
+    pub rate: PerDir<Option<u64>>,
+    /// I/Os per second at most, by direction; in terms of the smallest block size.
+    pub rate_iops: PerDir<Option<u64>>,
+    /// Even or Poisson arrivals under a rate.
+    pub rate_process: RateProcess,
+    /// A pause is lost, instead of being caught up with.
+    pub rate_ignore_thinktime: bool,
+    /// Ours: work for this long, then rest for `burst_off`. 0 is no bursts.
+    pub burst_on: Nanos,
+    /// Ours: length of the rest.
+    pub burst_off: Nanos,
+    /// Ours: are the two lengths exact, or means of exponential ones?
+    pub burst_process: BurstProcess,
+    /// Where random offsets fall.
+    pub random_distribution: PerDir<Distribution>,
+    /// Percentage of a random pattern's I/Os that are random; the others continue sequentially.
+    pub percentage_random: PerDir<u8>,
+    /// Random blocks may repeat before all were touched.
+    pub norandommap: bool,
+    /// Mixed into the run's seed, so that jobs can be told apart or alike. Instances differ in any case.
+    pub randseed: Option<u64>,
+    /// Flush after so many writes; 0 is never.
+    pub fsync: u32,
+    /// As `fsync`: a block device has no metadata to leave out.
+    pub fdatasync: u32,
+    /// Flush at the end of a job that wrote.
+    pub end_fsync: bool,
+    /// Priority class as Linux numbers it.
+    pub prioclass: Option<u8>,
+    /// Priority level, 0 the best to 7.
+    pub prio: Option<u8>,
+    /// CPU niceness; without `prio` and `prioclass` the priority level follows from it.
+    pub nice: i8,
+    /// Percentage of reads and of writes that carry the priority of the next two.
+    pub cmdprio_percentage: PerDir<u8>,
+    /// Class of those.
+    pub cmdprio_class: PerDir<u8>,
+    /// Level of those.
+    pub cmdprio: PerDir<u8>,
+}
+
+impl Default for JobSpec {
+    fn default() -> Self {
+        JobSpec {
+            rw: Pattern::default(),
+            rw_sequencer: Sequencer::Sequential,
+            rwmixread: 50,
+            bs: PerDir::all(BlockSize::Fixed(4096)),
+            bs_unaligned: false,
+            blockalign: PerDir::all(None),
+            offset: Extent::Bytes(0),
+            offset_increment: Extent::Bytes(0),
+            offset_align: 0,
+            size: None,
+            io_size: None,
+            number_ios: None,
+            loops: None,
+            time_based: None,
+            runtime: None,
+            startdelay: (Nanos::ZERO, Nanos::ZERO),
+            ramp_time: Nanos::ZERO,
+            ioengine: Engine::IO_URING,
+            direct: true,
+            sync: false,
+            hipri: false,
+            iodepth: 1,
+            iodepth_low: None,
+            iodepth_batch: 1,
+            iodepth_batch_complete_min: 1,
+            thinktime: Nanos::ZERO,
+            thinktime_spin: Nanos::ZERO,
+            thinktime_blocks: 1,
+            thinktime_iotime: None,
+            rate: PerDir::all(None),
+            rate_iops: PerDir::all(None),
+            rate_process: RateProcess::Linear,
+            rate_ignore_thinktime: false,
+            burst_on: Nanos::ZERO,
+            burst_off: Nanos::ZERO,
+            burst_process: BurstProcess::Fixed,
+            random_distribution: PerDir::all(Distribution::Uniform),
+            percentage_random: PerDir::all(100),
+            norandommap: false,
+            randseed: None,
+            fsync: 0,
+            fdatasync: 0,
+            end_fsync: false,
+            prioclass: None,
+            prio: None,
+            nice: 0,
+            cmdprio_percentage: PerDir::all(0),
+            cmdprio_class: PerDir::all(1),
+            cmdprio: PerDir::all(0),
+        }
+    }
+}
+
+impl JobSpec {
+    /// A job with fio's defaults: buffered, psync, over after `size` bytes.
+    pub fn fio() -> JobSpec {
+        JobSpec { ioengine: Engine::PSYNC, direct: false, time_based: Some(false), ..JobSpec::default() }
+    }
+
+    /// I/Os that the caller may have outstanding for one instance.
+    pub fn depth(&self) -> u32 {
+        match self.writeback() {
+            true => self.iodepth.max(WRITEBACK_DEPTH),
+            false if self.ioengine.synchronous => 1,
+            false => self.iodepth,
+        }
+    }
+
+    /// How many I/Os, issued without waiting between them, may share one plug.
+    pub fn batch(&self) -> u32 {
+        match self.iodepth_batch {
+            0 => self.depth(),
+            n => n.min(self.depth()),
+        }
+    }
+
+    /// Is this a buffered writer, whose writes nobody waits for?
+    fn writeback(&self) -> bool {
+        !self.direct && !self.sync && self.rw.mix == Mix::Write
+    }
+
+    /// The priority of the task, where the job states one.
+    pub fn ioprio(&self) -> Option<Ioprio> {
+        if self.prio.is_none() && self.prioclass.is_none() {
+            return (self.nice != 0).then(|| Ioprio::new(IoClass::BestEffort, ((i32::from(self.nice) + 20) / 5) as u8));
+        }
+        Some(Ioprio::new(class_of(self.prioclass.unwrap_or(2)), self.prio.unwrap_or(0)))
+    }
+
+    /// Does it run until somebody stops it?
+    pub fn endless(&self) -> bool {
+        self.runtime.is_none() && self.until_stopped()
+    }
+
+    /// Does transferring any number of bytes not end it?
+    pub(crate) fn until_stopped(&self) -> bool {
+        self.time_based.unwrap_or(self.io_size.is_none() && self.number_ios.is_none() && self.loops.is_none())
+    }
+
+    /// From the start of the job to its end, where `runtime` bounds it: start delay, ramp and run time.
+    pub fn longest(&self) -> Option<Nanos> {
+        self.runtime.map(|runtime| self.startdelay.1 + self.ramp_time + runtime)
+    }
+
+    /// Makes the workload of one instance. It begins when [`Workload::next`] is first called.
+    pub fn build(&self, context: BuildContext) -> Result<Box<dyn Workload>, BuildError> {
+        build::generator(self, context).map(|generator| Box::new(generator) as Box<dyn Workload>)
+    }
+}
+
+/// The class that Linux gives this number.
+fn class_of(number: u8) -> IoClass {
+    Ioprio(u16::from(number) << 13).class()
+}
+
+/// One line as a person would say it: `randrw 70 % reads, 4KiB, depth 8`.
+impl fmt::Display for JobSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.rw)?;
+        if self.rw.mix == Mix::ReadWrite {
+            write!(f, " {} % reads", self.rwmixread)?;
+        }
+        write!(f, ", {}, depth {}", self.bs, self.depth())?;
+        if self.thinktime > Nanos::ZERO {
+            write!(f, ", think {}", crate::units::format_time(self.thinktime))?;
+        }
+        if !self.direct {
+            f.write_str(", buffered")?;
+        }
+        Ok(())
+    }
+}

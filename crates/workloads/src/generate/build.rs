@@ -1,0 +1,355 @@
+//! From the description of a job to its generator: units resolved, contradictions refused.
+
+use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, SECTOR_BYTES};
+
+use super::generator::{Burst, Generator, Offsets, Pace, Place, Schedule, Sizes, Stop, Stream, Think};
+use super::random::{Permutation, Random, Zipf};
+use super::value::{Access, BlockSize, Distribution, Extent, Mix, RateProcess, Sequencer};
+use super::{JobSpec, class_of};
+use crate::units::format_size;
+
+/// What a job does not know of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildContext {
+    /// The run's seed.
+    pub seed: u64,
+    /// Size of the device in sectors of 512 bytes.
+    pub capacity_sectors: u64,
+    /// Number of the job in the scenario: gives it random numbers of its own.
+    pub job: u32,
+    /// Number of the instance within the job, from 0.
+    pub instance: u32,
+}
+
+/// Options that do not go together, or not with the device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {reason}")]
+pub struct BuildError {
+    /// The option.
+    pub key: &'static str,
+    /// What is wrong with it, with the numbers, and what would be right.
+    pub reason: String,
+}
+
+fn refuse<T>(key: &'static str, reason: impl Into<String>) -> Result<T, BuildError> {
+    Err(BuildError { key, reason: reason.into() })
+}
+
+/// Places of a direction in arrays.
+pub(super) const READ: usize = 0;
+pub(super) const WRITE: usize = 1;
+pub(super) const TRIM: usize = 2;
+
+impl JobSpec {
+    /// Directions that it uses, as places in [`super::PerDir::each`].
+    fn used(&self) -> &'static [usize] {
+        match self.rw.mix {
+            Mix::Read => &[READ],
+            Mix::Write => &[WRITE],
+            Mix::Trim => &[TRIM],
+            Mix::ReadWrite => &[READ, WRITE],
+            Mix::TrimWrite => &[TRIM, WRITE],
+        }
+    }
+
+    /// Checks what can be checked without a device: options that contradict each other, sizes that no block device takes.
+    pub fn validate(&self) -> Result<(), BuildError> {
+        for dir in self.used().iter().copied() {
+            let bs = self.bs.each()[dir];
+            let sizes = match bs {
+                BlockSize::Fixed(n) => vec![*n],
+                BlockSize::Range(a, b) => vec![*a, *b],
+                BlockSize::Split(parts) => parts.iter().map(|(n, _)| *n).collect(),
+                BlockSize::LogNormal { min, max, .. } => vec![*min, *max],
+            };
+            for n in sizes {
+                if n == 0 || !n.is_multiple_of(SECTOR_BYTES) {
+                    return refuse(
+                        "bs",
+                        format!("{n} bytes is not a multiple of 512; a block device has 512-byte sectors"),
+                    );
+                }
+                if n / SECTOR_BYTES > u64::from(u32::MAX) {
+                    return refuse("bs", format!("{} is more than one I/O can hold", format_size(n)));
+                }
+            }
+            match self.blockalign.each()[dir] {
+                Some(align) if *align == 0 || !align.is_multiple_of(SECTOR_BYTES) => {
+                    return refuse("blockalign", format!("{align} bytes is not a multiple of 512"));
+                }
+                _ => {}
+            }
+            if self.rate.each()[dir].is_some() && self.rate_iops.each()[dir].is_some() {
+                return refuse("rate_iops", "rate limits the same direction; give one of the two");
+            }
+        }
+        if self.rw.access == Access::Sequential && !self.rw.modifier.unsigned_abs().is_multiple_of(SECTOR_BYTES) {
+            return refuse("rw", format!("the offset modifier {} is not a multiple of 512 bytes", self.rw.modifier));
+        }
+        for (key, extent) in [("offset", Some(self.offset)), ("offset_increment", Some(self.offset_increment))] {
+            if let Some(Extent::Bytes(n)) =
+                extent.filter(|e| matches!(e, Extent::Bytes(n) if !n.is_multiple_of(SECTOR_BYTES)))
+            {
+                return refuse(key, format!("{n} bytes is not a multiple of 512"));
+            }
+        }
+        for (key, extent) in [("size", self.size), ("io_size", self.io_size)] {
+            if matches!(extent, Some(Extent::Bytes(0)) | Some(Extent::Percent(0.0))) {
+                return refuse(key, "0 leaves nothing to do; leave it out for the whole device");
+            }
+        }
+        // Shorter spells would be counted through one by one in a long pause.
+        let short = |t: Nanos| t > Nanos::ZERO && t < Nanos::from_us(100);
+        if (self.burst_on == Nanos::ZERO) != (self.burst_off == Nanos::ZERO) {
+            return refuse("burst_on", "bursts need both burst_on and burst_off");
+        }
+        if short(self.burst_on) || short(self.burst_off) {
+            return refuse("burst_on", "bursts and rests are at least 100us long");
+        }
+        if self.number_ios == Some(0) {
+            return refuse("number_ios", "0 leaves nothing to do");
+        }
+        Ok(())
+    }
+
+    /// First byte and length of the region of an instance on a device of so many bytes, in whole sectors.
+    fn region(&self, device: u64, instance: u32) -> Result<(u64, u64), BuildError> {
+        let step = self.used().iter().map(|dir| self.bs.each()[*dir].min()).min().unwrap_or(SECTOR_BYTES);
+        let align = if self.offset_align > 0 { self.offset_align } else { step };
+        let place = |extent: Extent| match extent {
+            Extent::Bytes(n) => n,
+            Extent::Percent(_) => extent.of(device).div_ceil(align).saturating_mul(align),
+        };
+        let start = place(self.offset).saturating_add(place(self.offset_increment).saturating_mul(u64::from(instance)));
+        let sectors = |n: u64| n / SECTOR_BYTES * SECTOR_BYTES;
+        let start = sectors(start);
+        if start >= device {
+            let of = if instance > 0 { format!(" of instance {instance}") } else { String::new() };
+            return refuse("offset", format!("the start{of}, {start} bytes, is beyond the device of {device} bytes"));
+        }
+        let rest = device - start;
+        let length = match self.size {
+            None => rest,
+            Some(Extent::Bytes(n)) if n > rest => {
+                return refuse("size", format!("{start} + {n} bytes is beyond the device of {device} bytes"));
+            }
+            Some(extent) => extent.of(device).min(rest),
+        };
+        let length = sectors(length);
+        let largest = self.used().iter().map(|dir| self.bs.each()[*dir].max()).max().unwrap_or(SECTOR_BYTES);
+        if length < largest {
+            return refuse(
+                "size",
+                format!("the region of {length} bytes cannot hold a block of {}", format_size(largest)),
+            );
+        }
+        Ok((start, length))
+    }
+}
+
+pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generator, BuildError> {
+    spec.validate()?;
+    let device = context.capacity_sectors.saturating_mul(SECTOR_BYTES);
+    let (start, length) = spec.region(device, context.instance)?;
+    let (start, length) = (start / SECTOR_BYTES, length / SECTOR_BYTES);
+    let mut random =
+        Random::new(&[context.seed, spec.randseed.unwrap_or(0), u64::from(context.job), u64::from(context.instance)]);
+
+    // A direction that is never used may have sizes that no device takes.
+    let mut streams = [READ, WRITE, TRIM].map(|dir| match spec.used().contains(&dir) {
+        true => stream(spec, dir, start, length),
+        false => Stream::default(),
+    });
+    let map = match whole_map(spec) {
+        true => Some(Permutation::new(length / u64::from(streams[spec.used()[0]].unit), &mut random)),
+        false => None,
+    };
+    for stream in &mut streams {
+        // Hot blocks of a skewed distribution are scattered; the scattering is another for each direction and instance.
+        if let Place::Zipf { scatter, blocks, centre: None, .. } | Place::Pareto { scatter, blocks, centre: None, .. } =
+            &mut stream.place
+        {
+            *scatter = Some(Permutation::new(*blocks, &mut random));
+        }
+    }
+
+    let depth = spec.depth();
+    let low = spec.iodepth_low.unwrap_or(depth).min(depth - 1);
+    let batch = depth.saturating_sub(spec.iodepth_batch_complete_min.max(1));
+    let until_stopped = spec.until_stopped();
+    let loops = u64::from(spec.loops.unwrap_or(1));
+    let one_pass_over_holes = spec.rw.access == Access::Sequential && spec.rw.modifier != 0 && spec.io_size.is_none();
+    let bytes = match spec.io_size {
+        Some(extent) => extent.of(device),
+        None => (length * SECTOR_BYTES).saturating_mul(loops),
+    };
+    let stop = Stop {
+        sectors: if until_stopped || one_pass_over_holes { u64::MAX } else { bytes.div_ceil(SECTOR_BYTES) },
+        ios: if until_stopped { u64::MAX } else { spec.number_ios.unwrap_or(u64::MAX) },
+        passes: if until_stopped || !one_pass_over_holes { u64::MAX } else { loops },
+    };
+    let mix = match spec.rw.mix {
+        Mix::ReadWrite if spec.rwmixread == 100 => Mix::Read,
+        Mix::ReadWrite if spec.rwmixread == 0 => Mix::Write,
+        mix => mix,
+    };
+    Ok(Generator {
+        mix,
+        reads: threshold(spec.rwmixread),
+        streams,
+        map,
+        mapped: 0,
+        depth,
+        refill_at: low.min(batch),
+        stop,
+        schedule: Schedule {
+            delay: spec.startdelay,
+            length: spec.runtime.map(|runtime| spec.ramp_time + runtime),
+            ..Schedule::default()
+        },
+        flush_every: [spec.fsync, spec.fdatasync].into_iter().filter(|n| *n > 0).min().unwrap_or(0),
+        flush_at_end: spec.end_fsync,
+        think: (spec.thinktime > Nanos::ZERO).then(|| Think {
+            time: spec.thinktime,
+            blocks: spec.thinktime_blocks,
+            after: spec.thinktime_iotime,
+            lost: spec.rate_ignore_thinktime,
+            ..Think::default()
+        }),
+        burst: (spec.burst_on > Nanos::ZERO).then(|| Burst::new(spec.burst_on, spec.burst_off, spec.burst_process)),
+        paced: spec.used().iter().any(|dir| spec.rate.each()[*dir].is_some() || spec.rate_iops.each()[*dir].is_some()),
+        ..Generator::idle(random)
+    })
+}
+
+/// Are all blocks of one size and drawn uniformly, so that a permutation can visit each once?
+fn whole_map(spec: &JobSpec) -> bool {
+    let used = spec.used();
+    let fixed = |dir: &usize| match spec.bs.each()[*dir] {
+        BlockSize::Fixed(n) => Some(*n),
+        _ => None,
+    };
+    let size = fixed(&used[0]);
+    spec.rw.access == Access::Random
+        && !spec.norandommap
+        && spec.rw.modifier <= 1
+        && size.is_some()
+        && used.iter().all(|dir| {
+            fixed(dir) == size
+                && spec.blockalign.each()[*dir].is_none()
+                && *spec.random_distribution.each()[*dir] == Distribution::Uniform
+                && *spec.percentage_random.each()[*dir] == 100
+        })
+}
+
+fn sectors(bytes: u64) -> u32 {
+    u32::try_from(bytes / SECTOR_BYTES).unwrap_or(u32::MAX)
+}
+
+/// The share of 2^32 that a percentage is.
+fn threshold(percent: u8) -> u32 {
+    ((u64::from(percent) << 32) / 100).min(u64::from(u32::MAX)) as u32
+}
+
+/// Everything about one direction.
+fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
+    let bs = spec.bs.each()[dir];
+    let unit = sectors(spec.blockalign.each()[dir].unwrap_or(bs.min())).max(1);
+    let blocks = (length / u64::from(unit)).max(1);
+    let place = match spec.random_distribution.each()[dir] {
+        Distribution::Uniform => Place::Uniform,
+        Distribution::Zipf(theta, centre) => {
+            Place::Zipf { zipf: Zipf::new(blocks, *theta), blocks, centre: *centre, scatter: None }
+        }
+        Distribution::Pareto(h, centre) => {
+            Place::Pareto { power: libm::log(*h) / libm::log(1.0 - h), blocks, centre: *centre, scatter: None }
+        }
+        Distribution::Normal(deviation, centre) => Place::Normal {
+            mean: centre.unwrap_or(0.5) * blocks as f64,
+            deviation: deviation / 100.0 * blocks as f64,
+            blocks,
+        },
+        Distribution::Zoned(zones) => {
+            let (mut access, mut at) = (0.0, 0u64);
+            let bounds = zones.iter().map(|zone| {
+                access += zone.access;
+                let length = (zone.length.of(length * SECTOR_BYTES) / SECTOR_BYTES / u64::from(unit)).max(1);
+                let from = at.min(blocks - 1);
+                at = at.saturating_add(length);
+                (access / 100.0, from, at.min(blocks) - from)
+            });
+            Place::Zones(bounds.collect())
+        }
+    };
+    let sizes = match bs {
+        BlockSize::Fixed(n) => Sizes::Fixed(sectors(*n)),
+        BlockSize::Range(min, max) => {
+            let step = if spec.bs_unaligned { 1 } else { sectors(*min) };
+            Sizes::Range { min: sectors(*min), step, count: (sectors(*max) - sectors(*min)) / step + 1 }
+        }
+        BlockSize::Split(parts) => {
+            let mut sum = 0.0;
+            let bound = |(n, percent): &(u64, f64)| {
+                sum += percent;
+                ((sum / 100.0 * 4_294_967_296.0).min(4_294_967_295.0) as u32, sectors(*n))
+            };
+            Sizes::Split(parts.iter().map(bound).collect())
+        }
+        BlockSize::LogNormal { median, sigma, min, max } => Sizes::LogNormal {
+            log_median: libm::log(*median as f64 / SECTOR_BYTES as f64),
+            sigma: *sigma,
+            min: sectors(*min).max(1),
+            max: sectors(*max),
+        },
+    };
+    let op = [Op::Read, Op::Write, Op::Discard][dir];
+    let waits = Flags::SYNC;
+    let flags = match op {
+        Op::Read => Flags::NONE,
+        Op::Discard => waits,
+        _ if spec.direct && spec.sync => waits.with(Flags::IDLE).with(Flags::FUA),
+        _ if spec.direct => waits.with(Flags::IDLE),
+        _ if spec.sync => waits.with(Flags::FUA),
+        _ => Flags::BACKGROUND,
+    };
+    // rate_iops counts in the smallest block, as fio does.
+    let per_second = match (spec.rate.each()[dir], spec.rate_iops.each()[dir]) {
+        (Some(bytes), _) => *bytes as f64 / SECTOR_BYTES as f64,
+        (None, Some(iops)) => *iops as f64 * f64::from(sectors(bs.min())),
+        (None, None) => f64::INFINITY,
+    };
+    Stream {
+        op,
+        flags: if spec.hipri && spec.direct { flags.with(Flags::POLLED) } else { flags },
+        fitting: match sizes {
+            Sizes::Fixed(n) => length.saturating_sub(u64::from(n)) / u64::from(unit) + 1,
+            _ => 0,
+        },
+        sizes,
+        unit,
+        start,
+        length,
+        place,
+        offsets: match (spec.rw.access, spec.rw_sequencer) {
+            (Access::Sequential, _) => Offsets::Sequential { step: spec.rw.modifier / SECTOR_BYTES as i64 },
+            (Access::Random, Sequencer::Identical) => {
+                Offsets::Random { run: spec.rw.modifier.max(1) as u32, same: true }
+            }
+            (Access::Random, Sequencer::Sequential) => {
+                Offsets::Random { run: spec.rw.modifier.max(1) as u32, same: false }
+            }
+        },
+        random_share: threshold(*spec.percentage_random.each()[dir]),
+        always_random: *spec.percentage_random.each()[dir] == 100,
+        pace: Pace {
+            ns_per_sector: 1e9 / per_second,
+            ns_per_io: 1e9 * f64::from(sectors(bs.min())) / per_second,
+            poisson: spec.rate_process == RateProcess::Poisson,
+            due: 0.0,
+        },
+        preferred: threshold(*spec.cmdprio_percentage.each()[dir]),
+        always_preferred: *spec.cmdprio_percentage.each()[dir] == 100,
+        priority: Ioprio::new(class_of(*spec.cmdprio_class.each()[dir]), *spec.cmdprio.each()[dir]),
+        ..Stream::default()
+    }
+}

@@ -1,0 +1,320 @@
+//! Text of `blkparse` (default line): `major,minor cpu seq seconds pid action RWBS sector + sectors [process]`.
+//!
+//! Arrivals are Q events where there are any, else I, D or C. D and C of a range give the measured times of
+//! the arrivals inside it. An event before time zero is printed with a time that wrapped at 64 bits, at the
+//! end of the file; such lines are collected by a first pass over the file and come first.
+
+use std::io::Write;
+use std::path::Path;
+
+use dumbwaiter_block::{Flags, Nanos, Op};
+
+use super::error::Error;
+use super::input::Input;
+use super::number;
+use super::record::{Event, Record, Span};
+use super::table::TOO_LONG;
+use super::text::{Fault, Line, LineParser};
+
+/// Which event counts as a request's arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arrival {
+    /// Q: handed to the block layer.
+    Queue,
+    /// I: inserted into the scheduler.
+    Insert,
+    /// D: given to the driver.
+    Issue,
+    /// C: done.
+    Complete,
+}
+
+impl Arrival {
+    /// The letter of the event in blkparse's text.
+    pub fn letter(self) -> char {
+        match self {
+            Arrival::Queue => 'Q',
+            Arrival::Insert => 'I',
+            Arrival::Issue => 'D',
+            Arrival::Complete => 'C',
+        }
+    }
+
+    pub(crate) const ALL: [Arrival; 4] = [Arrival::Queue, Arrival::Insert, Arrival::Issue, Arrival::Complete];
+
+    /// The event of a letter.
+    pub fn parse(letter: &str) -> Result<Arrival, Error> {
+        let all = Arrival::ALL.into_iter();
+        all.clone()
+            .find(|a| letter.len() == 1 && letter.starts_with(a.letter()))
+            .ok_or_else(|| Error::option("arrival", letter, "Q, I, D or C"))
+    }
+}
+
+pub(crate) const NO_SECTOR: &str = "no sector (packet command)";
+pub(crate) const NO_DATA: &str = "neither data nor flush";
+/// 2^64 ns as blkparse prints it: whole seconds in 32 bits.
+const WRAP_SECONDS: u64 = 1_266_874_889;
+const WRAP_NS: u64 = 1_266_874_889_709_551_616;
+/// Negative times that are recognised: 15 minutes.
+const WRAP_SPAN: u64 = 900;
+/// Most early lines that are kept, and the longest one.
+const MOST_EARLY: usize = 1 << 16;
+const LONGEST_EARLY: usize = 512;
+
+/// Did a time wrap?
+fn wrapped(ns: u64) -> bool {
+    (WRAP_SECONDS - WRAP_SPAN..=WRAP_SECONDS).contains(&(ns / 1_000_000_000)) && ns < WRAP_NS
+}
+
+/// The lines of `input` whose times wrapped, read to its end.
+pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
+    let mut found = Vec::new();
+    let mut number = 0;
+    while let Some(line) = {
+        number += 1;
+        input.line(number)?
+    } {
+        let seconds = line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(3);
+        // Nearly every line fails the cheap look at the first digits.
+        if seconds.is_some_and(|s| s.starts_with(b"126687") && number::time(s, 1_000_000_000).is_some_and(wrapped))
+            && line.len() <= LONGEST_EARLY
+            && found.len() < MOST_EARLY
+        {
+            found.push(line.to_vec());
+        }
+    }
+    Ok(found)
+}
+
+/// The parser of the lines.
+pub(crate) struct Blkparse {
+    arrival: Arrival,
+    /// So many lines of wrapped time were handed out in front: leave them out in the file.
+    early: usize,
+}
+
+impl Blkparse {
+    pub(crate) fn new(arrival: Arrival, early: usize) -> Blkparse {
+        Blkparse { arrival, early }
+    }
+}
+
+/// The event letter of a line, for finding out which ones there are.
+pub(crate) fn action(line: &[u8]) -> Option<&[u8]> {
+    line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(5)
+}
+
+/// Starts of the lines of the summary behind the events.
+const SUMMARY: [&[u8]; 18] = [
+    b"CPU",
+    b"Total",
+    b"Reads",
+    b"Writes",
+    b"Read ",
+    b"Write ",
+    b"IO unplugs",
+    b"PC ",
+    b"Throughput",
+    b"Events",
+    b"Skips",
+    b"Queue",
+    b"Timer",
+    b"Allocations",
+    b"Dispatches",
+    b"Input file",
+    b"Merges",
+    b"Completed",
+];
+
+impl LineParser for Blkparse {
+    fn parse(&mut self, line: &[u8]) -> Line {
+        let mut rest = line;
+        let mut next = || {
+            let text = rest.trim_ascii_start();
+            let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+            rest = &text[end..];
+            &text[..end]
+        };
+        let device_text = next();
+        let device = device_text.iter().position(|b| *b == b',').and_then(|comma| {
+            let major = number::unsigned32(&device_text[..comma]).filter(|n| *n < 1 << 12)?;
+            let minor = number::unsigned32(&device_text[comma + 1..]).filter(|n| *n < 1 << 20)?;
+            Some(major << 20 | minor)
+        });
+        let Some(device) = device else {
+            let text = line.trim_ascii_start();
+            if SUMMARY.iter().any(|s| text.starts_with(s)) {
+                return Line::Ignored;
+            }
+            return Fault::field(line, device_text, "a device as major,minor");
+        };
+        let (cpu, sequence, seconds) = (next(), next(), next());
+        if number::unsigned(cpu).is_none() {
+            return Fault::field(line, cpu, "a CPU number");
+        }
+        if number::unsigned(sequence).is_none() {
+            return Fault::field(line, sequence, "a sequence number");
+        }
+        let Some(mut time) = number::time(seconds, 1_000_000_000) else {
+            return Fault::field(line, seconds, "a time in seconds");
+        };
+        if wrapped(time) {
+            if self.early > 0 && line.len() <= LONGEST_EARLY {
+                self.early -= 1;
+                return Line::Ignored;
+            }
+            time = time.wrapping_sub(WRAP_NS);
+        }
+        let (pid_text, action) = (next(), next());
+        let Some(pid) = number::unsigned32(pid_text) else {
+            return Fault::field(line, pid_text, "a process number");
+        };
+        let known = matches!(
+            action,
+            b"Q" | b"I"
+                | b"D"
+                | b"C"
+                | b"A"
+                | b"B"
+                | b"F"
+                | b"G"
+                | b"M"
+                | b"P"
+                | b"R"
+                | b"S"
+                | b"T"
+                | b"U"
+                | b"UT"
+                | b"X"
+                | b"m"
+        );
+        if !known {
+            return Fault::field(line, action, "an event letter such as Q, I, D or C");
+        }
+        if !matches!(action, b"Q" | b"I" | b"D" | b"C") {
+            return Line::Ignored;
+        }
+        let arrives = action[0] == self.arrival.letter() as u8;
+        let rwbs = next();
+        let Some((op, flags)) = operation(rwbs) else {
+            if rwbs.is_empty() || !rwbs.iter().all(u8::is_ascii_alphabetic) {
+                return Fault::field(line, rwbs, "an operation such as R, WS or FWFS");
+            }
+            return if arrives { Line::Skip(NO_DATA) } else { Line::Ignored };
+        };
+        let sector_text = next();
+        let (mut sector, mut sectors) = (0, 0);
+        match number::unsigned(sector_text) {
+            Some(n) => {
+                let plus = next();
+                if plus == b"+" {
+                    let text = next();
+                    sector = n;
+                    match number::unsigned(text) {
+                        Some(n) => match u32::try_from(n) {
+                            Ok(n) => sectors = n,
+                            Err(_) => return Line::Skip(TOO_LONG),
+                        },
+                        None => return Fault::field(line, text, "a count of sectors"),
+                    }
+                } else if plus.starts_with(b"(") {
+                    return if arrives { Line::Skip(NO_SECTOR) } else { Line::Ignored };
+                } else if !plus.is_empty() && !plus.starts_with(b"[") {
+                    return Fault::field(line, plus, "+ and a count of sectors");
+                }
+            }
+            None if sector_text.is_empty() || sector_text[0] == b'[' || sector_text[0] == b'(' => {}
+            None => return Fault::field(line, sector_text, "a sector number"),
+        }
+        let span = Span { time, sector, sectors, device };
+        if !arrives {
+            return match action[0] {
+                b'D' => Line::Event(Event::Issue(span)),
+                b'C' => Line::Event(Event::Complete(span)),
+                _ => Line::Ignored,
+            };
+        }
+        // A preflush without data is a flush, whatever its letters.
+        let op = if sectors == 0 && flags.has(Flags::PREFLUSH) { Op::Flush } else { op };
+        Line::Event(arrive(op, flags, pid, span))
+    }
+}
+
+/// An arrival.
+pub(crate) fn arrive(op: Op, flags: Flags, pid: u32, span: Span) -> Event {
+    let mut record = Record::new(op, span.sector, span.sectors);
+    record.time = Nanos(span.time);
+    record.device = span.device;
+    record.task = pid;
+    record.flags = flags;
+    Event::Arrive(record)
+}
+
+/// Operation and marks of an RWBS field: optional `F` (preflush), one of `R W D DE WZ F N`, then `F` (FUA), `A`
+/// (read-ahead), `S` (sync), `M` (metadata), `B` (barrier). `None` for `N` and unknown letters.
+fn operation(rwbs: &[u8]) -> Option<(Op, Flags)> {
+    let mut flags = Flags::NONE;
+    let mut rest = rwbs;
+    if let [b'F', more @ ..] = rest {
+        flags = Flags::PREFLUSH;
+        rest = more;
+    }
+    let (op, rest) = match rest {
+        [b'W', b'Z', more @ ..] => (Op::WriteZeroes, more),
+        [b'W', more @ ..] => (Op::Write, more),
+        [b'R', more @ ..] => (Op::Read, more),
+        [b'D', b'E', more @ ..] => (Op::SecureErase, more),
+        [b'D', more @ ..] => (Op::Discard, more),
+        // A flush alone is printed as F, FF or FN, with marks behind.
+        [b'F' | b'N', more @ ..] if flags.has(Flags::PREFLUSH) => (Op::Flush, more),
+        more if flags.has(Flags::PREFLUSH) => (Op::Flush, more),
+        _ => return None,
+    };
+    for letter in rest {
+        flags = flags.with(match letter {
+            b'F' => Flags::FUA,
+            b'A' => Flags::RAHEAD,
+            b'S' => Flags::SYNC,
+            b'M' => Flags::META,
+            b'B' | b'U' | b'T' => Flags::NONE,
+            _ => return None,
+        });
+    }
+    if op == Op::Flush {
+        flags = flags.without(Flags::PREFLUSH);
+    }
+    Some((op, flags))
+}
+
+/// Writes the line of an event of a record.
+pub(crate) fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64, event: char, time: Nanos) {
+    let mut rwbs = Vec::with_capacity(8);
+    if record.flags.has(Flags::PREFLUSH) || record.op == Op::Flush {
+        rwbs.push(b'F');
+    }
+    rwbs.extend_from_slice(match record.op {
+        Op::Read => b"R",
+        Op::Write => b"W",
+        Op::Flush => b"N",
+        Op::Discard => b"D",
+        Op::SecureErase => b"DE",
+        Op::WriteZeroes => b"WZ",
+    });
+    let marks = [(Flags::FUA, b'F'), (Flags::RAHEAD, b'A'), (Flags::SYNC, b'S'), (Flags::META, b'M')];
+    rwbs.extend(marks.iter().filter(|(f, _)| record.flags.has(*f)).map(|(_, letter)| *letter));
+    let rwbs = std::str::from_utf8(&rwbs).expect("letters only");
+    let (major, minor) = (record.device >> 20, record.device & 0xf_ffff);
+    let (s, ns) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
+    write!(out, "{major:3},{minor:<3} {:2} {sequence:8} {s:5}.{ns:09} {:5}  {event} {rwbs:>3} ", 0, record.task)
+        .expect("a Vec takes every byte");
+    if record.sectors > 0 {
+        write!(out, "{} + {} ", record.sector, record.sectors).expect("a Vec takes every byte");
+    }
+    out.extend_from_slice(b"[0]\n");
+}
+
+/// Can the file be read twice (it is no pipe)?
+pub(crate) fn rereadable(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| m.is_file())
+}

@@ -1,0 +1,209 @@
+//! Binary files of `blktrace`, one per CPU: records of 48 bytes and a payload, in the recorder's byte order,
+//! which the magic tells (`0x65617400` and the version in the low byte, 7).
+
+use dumbwaiter_block::{Flags, Op, SECTOR_BYTES};
+
+use super::blkparse::{Arrival, NO_DATA, NO_SECTOR, arrive};
+use super::error::Error;
+use super::input::Input;
+use super::record::{Counts, Event, Span};
+use super::table::ROUNDED;
+use super::text::Source;
+
+const RECORD: usize = 48;
+const MAGIC: u32 = 0x6561_7400;
+const VERSION: u32 = 7;
+
+/// Byte order and version by the first four bytes, where they are blktrace's.
+pub(crate) fn magic(bytes: &[u8]) -> Option<(bool, u32)> {
+    let four: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
+    let (little, big) = (u32::from_le_bytes(four), u32::from_be_bytes(four));
+    if little & !0xff == MAGIC {
+        Some((false, little & 0xff))
+    } else if big & !0xff == MAGIC {
+        Some((true, big & 0xff))
+    } else {
+        None
+    }
+}
+
+/// One record's fixed part.
+struct Head {
+    time: u64,
+    sector: u64,
+    bytes: u32,
+    action: u32,
+    pid: u32,
+    device: u32,
+    payload: u16,
+}
+
+fn head(r: &[u8; RECORD], big: bool) -> Head {
+    let take4 = |at: usize| {
+        let b: [u8; 4] = r[at..at + 4].try_into().expect("four bytes");
+        if big { u32::from_be_bytes(b) } else { u32::from_le_bytes(b) }
+    };
+    let take8 = |at: usize| {
+        let b: [u8; 8] = r[at..at + 8].try_into().expect("eight bytes");
+        if big { u64::from_be_bytes(b) } else { u64::from_le_bytes(b) }
+    };
+    let b: [u8; 2] = r[46..48].try_into().expect("two bytes");
+    Head {
+        time: take8(8),
+        sector: take8(16),
+        bytes: take4(24),
+        action: take4(28),
+        pid: take4(32),
+        device: take4(36),
+        payload: if big { u16::from_be_bytes(b) } else { u16::from_le_bytes(b) },
+    }
+}
+
+/// Arrival event of an action, for finding out which ones there are.
+fn arrival(action: u32) -> Option<Arrival> {
+    match action & 0xffff {
+        1 => Some(Arrival::Queue),
+        7 => Some(Arrival::Issue),
+        8 => Some(Arrival::Complete),
+        12 => Some(Arrival::Insert),
+        _ => None,
+    }
+}
+
+/// The arrival events of the records in `bytes`, the start of a file.
+pub(crate) fn arrivals(mut bytes: &[u8]) -> Vec<Arrival> {
+    let mut found = Vec::new();
+    while let (Some((big, _)), Some(record)) = (magic(bytes), bytes.first_chunk::<RECORD>()) {
+        let h = head(record, big);
+        if let Some(a) = arrival(h.action).filter(|_| h.action & NOTIFY == 0)
+            && !found.contains(&a)
+        {
+            found.push(a);
+        }
+        bytes = bytes.get(RECORD + usize::from(h.payload)..).unwrap_or(&[]);
+    }
+    found
+}
+
+const WRITE: u32 = 1 << 17;
+const FLUSH: u32 = 1 << 18;
+const SYNC: u32 = 1 << 19;
+const PACKET: u32 = 1 << 25;
+const NOTIFY: u32 = 1 << 26;
+const AHEAD: u32 = 1 << 27;
+const META: u32 = 1 << 28;
+const DISCARD: u32 = 1 << 29;
+const FUA: u32 = 1 << 31;
+
+/// One per-CPU file.
+pub(crate) struct Blktrace {
+    input: Input,
+    arrival: Arrival,
+    records: u64,
+    skipped: Counts,
+    rounded: u64,
+}
+
+impl Blktrace {
+    pub(crate) fn new(input: Input, arrival: Arrival) -> Blktrace {
+        Blktrace { input, arrival, records: 0, skipped: Counts::default(), rounded: 0 }
+    }
+}
+
+impl Source for Blktrace {
+    fn next(&mut self) -> Result<Option<Event>, Error> {
+        loop {
+            let at = self.input.offset();
+            let mut record = [0; RECORD];
+            let n = self.input.read(&mut record)?;
+            if n == 0 {
+                return Ok(None);
+            }
+            let path = self.input.path();
+            if n < RECORD {
+                if record[..n].iter().all(|b| *b == 0) {
+                    return Ok(None);
+                }
+                return Err(Error::Truncated { path: path.into(), what: "a blktrace record", records: self.records });
+            }
+            let Some((big, version)) = magic(&record) else {
+                if record.iter().all(|b| *b == 0) {
+                    // Padding to a block boundary.
+                    continue;
+                }
+                let value = format!("{:02x?}", &record[..4]);
+                return Err(Error::bad(path, format!("byte {at}"), value, "the magic 0x65617407 of a blktrace record"));
+            };
+            if version != VERSION {
+                return Err(Error::bad(path, format!("byte {at}"), format!("version {version}"), "blktrace version 7"));
+            }
+            let h = head(&record, big);
+            let mut left = usize::from(h.payload);
+            while left > 0 {
+                let have = self.input.peek(left)?.len();
+                if have == 0 {
+                    let path = self.input.path().into();
+                    return Err(Error::Truncated { path, what: "a blktrace payload", records: self.records });
+                }
+                self.input.skip(have);
+                left -= have;
+            }
+            self.records += 1;
+            if h.action & NOTIFY != 0 {
+                continue;
+            }
+            let Some(kind) = arrival(h.action) else { continue };
+            let span = Span {
+                time: h.time,
+                sector: h.sector,
+                sectors: (u64::from(h.bytes)).div_ceil(SECTOR_BYTES) as u32,
+                device: h.device,
+            };
+            if kind != self.arrival {
+                match kind {
+                    Arrival::Issue => return Ok(Some(Event::Issue(span))),
+                    Arrival::Complete => return Ok(Some(Event::Complete(span))),
+                    _ => continue,
+                }
+            }
+            if h.action & PACKET != 0 {
+                self.skipped.add(NO_SECTOR, 1);
+                continue;
+            }
+            let marks = [
+                (SYNC, Flags::SYNC),
+                (META, Flags::META),
+                (AHEAD, Flags::RAHEAD),
+                (FUA, Flags::FUA),
+                (FLUSH, Flags::PREFLUSH),
+            ];
+            let mut flags =
+                marks.iter().filter(|(bit, _)| h.action & bit != 0).fold(Flags::NONE, |f, (_, m)| f.with(*m));
+            let op = if h.action & DISCARD != 0 {
+                Op::Discard
+            } else if h.bytes == 0 && h.action & FLUSH != 0 {
+                flags = flags.without(Flags::PREFLUSH);
+                Op::Flush
+            } else if h.bytes == 0 {
+                self.skipped.add(NO_DATA, 1);
+                continue;
+            } else if h.action & WRITE != 0 {
+                Op::Write
+            } else {
+                Op::Read
+            };
+            self.rounded += u64::from(u64::from(h.bytes) % SECTOR_BYTES != 0);
+            return Ok(Some(arrive(op, flags, h.pid, span)));
+        }
+    }
+
+    fn skipped(&self) -> Counts {
+        self.skipped.clone()
+    }
+
+    fn changed(&self) -> Counts {
+        let mut counts = Counts::default();
+        counts.add(ROUNDED, self.rounded);
+        counts
+    }
+}

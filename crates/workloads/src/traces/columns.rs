@@ -1,0 +1,232 @@
+//! A list of columns: what each field of a delimited line means, in which unit. The named text formats are
+//! such lists too.
+
+use super::error::Error;
+
+/// Meaning and unit of one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// Arrival, in units of so many ns.
+    Time(u64),
+    /// Time from this arrival to the next, in units of so many ns.
+    Gap(u64),
+    /// Operation.
+    Op(OpStyle),
+    /// First byte, in units of so many bytes.
+    Offset(u64),
+    /// Length, in units of so many bytes.
+    Size(u64),
+    /// Device, volume or disk: number or name.
+    Device,
+    /// Host; with the device it names a device.
+    Host,
+    /// Major device number.
+    Major,
+    /// Minor device number.
+    Minor,
+    /// Process: number or name.
+    Task,
+    /// Name that may contain the delimiter; not kept.
+    Name,
+    /// `S` or 1: somebody waits for it; `A` or 0: nobody does.
+    Sync,
+    /// From arrival to completion, in units of so many ns.
+    Latency(u64),
+    /// From arrival to the device, in units of so many ns.
+    Wait(u64),
+    /// Not used.
+    Skip,
+}
+
+/// How an operation is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpStyle {
+    /// `R`, `W`, `D` …; read in any case and as words.
+    Letter,
+    /// `r`, `w` …; read as above.
+    Lower,
+    /// `Read`, `Write` …; read as above.
+    Word,
+    /// 1 = read, 0 = write.
+    ReadIsOne,
+    /// 0 = read, 1 = write.
+    WriteIsOne,
+    /// Hexadecimal flags whose lowest bit means read.
+    HexFlags,
+}
+
+/// An ordered list of columns, as the user names them: `time_ms,op,offset_bytes,size_bytes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns {
+    pub(crate) list: Vec<Column>,
+    text: String,
+}
+
+/// What [`Columns::parse`] understands, for messages.
+pub const COLUMN_NAMES: &str = "time_{s,ms,us,ns,100ns}, gap_{s,ms,us,ns}, op, op_read1 (1 = read), op_write1 (1 = write), op_hex (bit 0 = read), \
+     offset_{bytes,sectors,256,kib,4k}, size_{bytes,sectors,256,kib,4k}, device, host, major, minor, task, name, sync, \
+     latency_{s,ms,us,ns,100ns}, wait_{s,ms,us,ns,100ns}, _ (skip)";
+
+impl Columns {
+    /// Reads a comma-separated list of column names (see [`COLUMN_NAMES`]). `op` and an offset are needed; each
+    /// meaning may occur once.
+    pub fn parse(text: &str) -> Result<Columns, Error> {
+        let mut list = Vec::new();
+        for name in text.split(',') {
+            let name = name.trim();
+            let column = column(&name.to_ascii_lowercase())
+                .ok_or_else(|| Error::option("columns", name, format!("one of {COLUMN_NAMES}")))?;
+            let twice = |c: &Column| std::mem::discriminant(c) == std::mem::discriminant(&column);
+            if column != Column::Skip && list.iter().any(twice) {
+                return Err(Error::option("columns", name, "each meaning at most once"));
+            }
+            list.push(column);
+        }
+        let columns = Columns { list, text: text.to_string() };
+        for (needed, there) in [
+            ("op", columns.has(|c| matches!(c, Column::Op(_)))),
+            ("an offset", columns.has(|c| matches!(c, Column::Offset(_)))),
+        ] {
+            if !there {
+                return Err(Error::option("columns", text, format!("a list with {needed} in it")));
+            }
+        }
+        if columns.has(|c| matches!(c, Column::Time(_))) && columns.has(|c| matches!(c, Column::Gap(_))) {
+            return Err(Error::option("columns", text, "a time or a gap, not both"));
+        }
+        Ok(columns)
+    }
+
+    /// The list as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn has(&self, which: impl Fn(&Column) -> bool) -> bool {
+        self.list.iter().any(which)
+    }
+
+    pub(crate) fn has_time(&self) -> bool {
+        self.has(|c| matches!(c, Column::Time(_) | Column::Gap(_)))
+    }
+
+    pub(crate) fn has_size(&self) -> bool {
+        self.has(|c| matches!(c, Column::Size(_)))
+    }
+
+    pub(crate) fn has_device(&self) -> bool {
+        self.has(|c| matches!(c, Column::Device | Column::Host | Column::Major | Column::Minor))
+    }
+
+    pub(crate) fn has_task(&self) -> bool {
+        self.has(|c| matches!(c, Column::Task))
+    }
+}
+
+impl std::fmt::Display for Columns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Is it the name of a column?
+pub(crate) fn known(name: &str) -> bool {
+    column(&name.to_ascii_lowercase()).is_some()
+}
+
+fn time_unit(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "s" | "sec" => 1_000_000_000,
+        "ms" => 1_000_000,
+        "us" => 1000,
+        "100ns" => 100,
+        "ns" => 1,
+        _ => return None,
+    })
+}
+
+fn length_unit(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "bytes" | "byte" | "b" => 1,
+        "sectors" | "sector" | "512" => 512,
+        "kib" | "k" | "1k" => 1024,
+        other => match other.strip_suffix('k') {
+            Some(k) => k.parse::<u64>().ok()?.checked_mul(1024)?,
+            None => other.parse().ok()?,
+        },
+    })
+    .filter(|n: &u64| (1..=1 << 30).contains(n))
+}
+
+fn column(name: &str) -> Option<Column> {
+    Some(match name {
+        "_" | "-" | "skip" => Column::Skip,
+        "op" | "opcode" | "type" | "rw" => Column::Op(OpStyle::Letter),
+        "op_lower" => Column::Op(OpStyle::Lower),
+        "op_word" => Column::Op(OpStyle::Word),
+        "op_read1" => Column::Op(OpStyle::ReadIsOne),
+        "op_write1" => Column::Op(OpStyle::WriteIsOne),
+        "op_hex" => Column::Op(OpStyle::HexFlags),
+        "device" | "disk" | "volume" | "asu" | "device_id" => Column::Device,
+        "host" | "hostname" => Column::Host,
+        "major" => Column::Major,
+        "minor" => Column::Minor,
+        "task" | "pid" | "process" => Column::Task,
+        "name" | "comm" => Column::Name,
+        "sync" => Column::Sync,
+        "lbn" | "lba" | "sector" => Column::Offset(512),
+        "sector256" => Column::Offset(256),
+        "bytes" => Column::Size(1),
+        "sectors" | "nsectors" => Column::Size(512),
+        _ => {
+            let (stem, unit) = name.split_once('_')?;
+            match stem {
+                "time" | "timestamp" | "enqueue" => Column::Time(time_unit(unit)?),
+                "gap" => Column::Gap(time_unit(unit)?),
+                "latency" | "response" | "stop" => Column::Latency(time_unit(unit)?),
+                "wait" | "start" => Column::Wait(time_unit(unit)?),
+                "offset" => Column::Offset(length_unit(unit)?),
+                "size" | "len" | "length" => Column::Size(length_unit(unit)?),
+                _ => return None,
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_read() {
+        let c = Columns::parse("time_ms, op,offset_4k,size_8k,_,latency_100ns,pid").unwrap();
+        assert_eq!(
+            c.list,
+            [
+                Column::Time(1_000_000),
+                Column::Op(OpStyle::Letter),
+                Column::Offset(4096),
+                Column::Size(8192),
+                Column::Skip,
+                Column::Latency(100),
+                Column::Task
+            ]
+        );
+    }
+
+    #[test]
+    fn bad_lists_say_what_is_wrong() {
+        for (text, part) in [
+            ("time_ms,offset_bytes", "op"),
+            ("op,size_bytes", "offset"),
+            ("op,offset_bytes,offset_sectors", "at most once"),
+            ("time_fortnights,op,offset_bytes", "time_fortnights"),
+            ("op,offset_0", "offset_0"),
+            ("", "one of"),
+            ("time_ms,gap_ms,op,lbn", "not both"),
+        ] {
+            let e = Columns::parse(text).unwrap_err().to_string();
+            assert!(e.contains(part), "{text}: {e}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Which format is it? Binary ones by magic; text by letting every parser try the first lines.
+
+use super::blkparse::{Arrival, Blkparse};
+use super::columns::{Column, Columns};
+use super::format::Format;
+use super::iolog::{HEAD2, HEAD3, Iolog};
+use super::record::Event;
+use super::table::{ASSUMED_BYTES, Table, delimiter_of, fields};
+use super::text::{Line, LineParser, header};
+use super::{blktrace, columnar, columns, hp_srt, vscsi};
+
+/// Lines tried.
+const TRIED: usize = 256;
+
+/// What a file was taken for.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) format: Format,
+    /// For [`Format::Columns`]: the columns by the header.
+    pub(crate) columns: Option<Columns>,
+    /// Other formats that read the first lines as well.
+    pub(crate) others: Vec<Format>,
+}
+
+fn found(format: Format) -> Option<Found> {
+    Some(Found { format, columns: None, others: Vec::new() })
+}
+
+/// Lines of the start of a file; a cut last one is left out unless the start is `all` of the file.
+pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {
+    let mut lines: Vec<&[u8]> = start.split(|b| *b == b'\n').collect();
+    if !all {
+        lines.pop();
+    }
+    let trim = |l: &'_ [u8]| l.iter().rposition(|b| !matches!(b, 0 | b'\r')).map_or(0, |p| p + 1);
+    let mut lines: Vec<&[u8]> = lines.into_iter().map(|l| &l[..trim(l)]).collect();
+    lines.retain(|l| !l.iter().all(u8::is_ascii_whitespace));
+    lines
+}
+
+/// Looks at the start of a file.
+pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
+    if start.starts_with(columnar::MAGIC) {
+        return found(Format::Columnar);
+    }
+    if hp_srt::detect(start) {
+        return found(Format::HpSrt);
+    }
+    if blktrace::magic(start).is_some() {
+        return found(Format::Blktrace);
+    }
+    if vscsi::detect(start).is_some() {
+        return found(Format::Vscsi);
+    }
+    if start.starts_with(HEAD2) {
+        return found(Format::Iolog2);
+    }
+    if start.starts_with(HEAD3) {
+        return found(Format::Iolog3);
+    }
+    let lines = first_lines(start, all);
+    let first = lines.iter().find(|l| !l.starts_with(b"#"))?;
+    if header(first)
+        && let Some(columns) = by_header(first)
+    {
+        // A named format's own header is that format.
+        let named = Format::ALL.into_iter().find(|f| f.columns().is_some_and(|c| c.list == columns.list));
+        return Some(match named {
+            Some(format) => Found { format, columns: None, others: Vec::new() },
+            None => Found { format: Format::Columns, columns: Some(columns), others: Vec::new() },
+        });
+    }
+    let lines = &lines[..lines.len().min(TRIED)];
+    let mut fit: Vec<(Format, bool)> = Vec::new();
+    for format in Format::ALL {
+        if let Some(plausible) = fits(format, lines) {
+            fit.push((format, plausible));
+        }
+    }
+    let best = fit.iter().position(|(_, plausible)| *plausible).unwrap_or(0);
+    let format = fit.get(best)?.0;
+    let others = fit.iter().map(|(f, _)| *f).filter(|f| *f != format).collect();
+    Some(Found { format, columns: None, others })
+}
+
+/// Columns by a header line: names that are unknown are skipped.
+fn by_header(line: &[u8]) -> Option<Columns> {
+    let text = std::str::from_utf8(line).ok()?.trim_start_matches('#').trim();
+    let delimiter = [',', ';', '\t', '|'].into_iter().find(|d| text.contains(*d)).unwrap_or(' ');
+    let names = text.split(delimiter).map(|n| n.trim().trim_matches('"')).filter(|n| delimiter != ' ' || !n.is_empty());
+    let known: Vec<&str> = names.map(|n| if columns::known(n) { n } else { "_" }).collect();
+    Columns::parse(&known.join(",")).ok()
+}
+
+/// Does the format read most of the lines? If so: is what it reads plausible for it?
+fn fits(format: Format, lines: &[&[u8]]) -> Option<bool> {
+    let mut parser: Box<dyn LineParser> = match format {
+        Format::Blkparse => Box::new(Blkparse::new(Arrival::Queue, 0)),
+        Format::Iolog2 | Format::Iolog3 => Box::new(Iolog::new(format == Format::Iolog3)),
+        _ => {
+            let layout = format.layout()?;
+            Box::new(Table::new(format.columns()?, layout.delimiter, layout.extra, ASSUMED_BYTES))
+        }
+    };
+    // MQSim counts whole nanoseconds; a point says that it is not MQSim.
+    if format == Format::Mqsim && lines.iter().any(|l| l.contains(&b'.')) {
+        return None;
+    }
+    let (mut good, mut aligned, mut whole_seconds, mut events) = (0, 0, 0, 0);
+    for line in lines {
+        match parser.parse(line) {
+            Line::Event(event) => {
+                good += 1;
+                events += 1;
+                if let Event::Arrive(r) = event {
+                    aligned += usize::from(r.sector % 4096 == 0);
+                    whole_seconds += usize::from(r.time.0 % 1_000_000_000 == 0);
+                }
+            }
+            Line::Ignored | Line::Skip(_) => good += 1,
+            Line::Bad(_) => {}
+        }
+    }
+    // Blkparse files without a single Q or D line in the first lines still show by their shape.
+    let enough = good > 0 && good * 2 > lines.len() && (events > 0 || format == Format::Blkparse);
+    enough.then(|| match format {
+        // Bytes that are no multiple of 512 are sectors.
+        Format::MsrCut => parser.changed().total() == 0,
+        // The Tencent cuts know only seconds and 2 MiB.
+        Format::TencentCut => aligned == events && whole_seconds == events,
+        _ => true,
+    })
+}
+
+/// Delimiter for a column list, by the first line that is no comment and no header.
+pub(crate) fn delimiter(start: &[u8], all: bool, columns: &Columns, prefer: u8) -> Option<u8> {
+    let lines = first_lines(start, all);
+    let mut lines = lines.iter().filter(|l| !l.starts_with(b"#"));
+    let first = lines.next()?;
+    let line = lines.next().filter(|_| header(first)).unwrap_or(first);
+    let want = columns.list.len();
+    // A name may have white space in it, so that fields are no measure.
+    let named = columns.has(|c| *c == Column::Name) && fields(line, b' ') >= want;
+    if named { Some(b' ') } else { delimiter_of(line, want, prefer) }
+}

@@ -1,0 +1,213 @@
+//! The formats by name, and the column lists of those that are delimited text.
+
+use super::columns::Columns;
+use super::error::Error;
+
+/// A trace format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// Text of `blkparse`, default line.
+    Blkparse,
+    /// Binary per-CPU files of `blktrace`.
+    Blktrace,
+    /// MSR Cambridge: 100-ns ticks, host, disk, Read/Write, byte offset, bytes, response time.
+    Msr,
+    /// Five columns of the LinnOS and Heimdall cuts: ms, device, byte offset, bytes, 1 = read.
+    MsrCut,
+    /// `Read,offset` only: order without times and sizes.
+    Order,
+    /// CloudPhysics records as text: µs, op, sector, bytes.
+    CloudPhysics,
+    /// CloudPhysics/VMware vscsi records, version 1 or 2.
+    Vscsi,
+    /// SPC (UMass): ASU, sector, bytes, r/w, seconds.
+    Spc,
+    /// Alibaba block traces: device, R/W, byte offset, bytes, µs.
+    Alibaba,
+    /// Tencent block traces: seconds, sector, sectors, 0 = read, volume.
+    Tencent,
+    /// Seven columns of a LinnOS/Heimdall replay log, offset in 512-byte sectors (its Tencent cuts).
+    TencentCut,
+    /// Seven columns of a LinnOS/Heimdall replay log, offset in bytes.
+    Heimdall,
+    /// MQSim: ns, device, sector, sectors, 1 = read.
+    Mqsim,
+    /// DiskSim ascii: ms, device, block, blocks, hex flags (bit 0 = read).
+    Disksim,
+    /// DiskSim validation: R/W, cache outcome, block, blocks, service µs, µs to the next request.
+    DisksimValid,
+    /// HP SRT 1.x binary.
+    HpSrt,
+    /// HP SRT records as text.
+    HpCsv,
+    /// FIU: ns, pid, process, sector, sectors, R/W, major, minor, MD5.
+    Fiu,
+    /// fio iolog version 2 (with `wait`).
+    Iolog2,
+    /// fio iolog version 3 (µs in front).
+    Iolog3,
+    /// Delimited text by a list of columns.
+    Columns,
+    /// Our own compressed columns.
+    Columnar,
+}
+
+/// How a delimited format is laid out.
+pub(crate) struct Layout {
+    /// Column list, as [`Columns::parse`] reads it.
+    pub(crate) columns: &'static str,
+    /// Between fields; a space stands for any white space.
+    pub(crate) delimiter: u8,
+    /// Further fields may follow.
+    pub(crate) extra: bool,
+    /// Least number of decimals of times when written; `None`: whole numbers.
+    pub(crate) decimals: Option<usize>,
+    /// First line when written.
+    pub(crate) header: Option<&'static str>,
+}
+
+impl Format {
+    /// Every format, in the order in which detection prefers them.
+    pub const ALL: [Format; 22] = [
+        Format::Columnar,
+        Format::Blktrace,
+        Format::HpSrt,
+        Format::Vscsi,
+        Format::Iolog2,
+        Format::Iolog3,
+        Format::Blkparse,
+        Format::Msr,
+        Format::Fiu,
+        Format::DisksimValid,
+        Format::HpCsv,
+        Format::Spc,
+        Format::Alibaba,
+        Format::CloudPhysics,
+        Format::Tencent,
+        Format::TencentCut,
+        Format::Heimdall,
+        Format::MsrCut,
+        Format::Mqsim,
+        Format::Disksim,
+        Format::Order,
+        Format::Columns,
+    ];
+
+    /// Name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Blkparse => "blkparse",
+            Format::Blktrace => "blktrace",
+            Format::Msr => "msr",
+            Format::MsrCut => "msr-cut",
+            Format::Order => "order",
+            Format::CloudPhysics => "cloudphysics",
+            Format::Vscsi => "vscsi",
+            Format::Spc => "spc",
+            Format::Alibaba => "alibaba",
+            Format::Tencent => "tencent",
+            Format::TencentCut => "tencent-cut",
+            Format::Heimdall => "heimdall",
+            Format::Mqsim => "mqsim",
+            Format::Disksim => "disksim",
+            Format::DisksimValid => "disksim-valid",
+            Format::HpSrt => "hp-srt",
+            Format::HpCsv => "hp-csv",
+            Format::Fiu => "fiu",
+            Format::Iolog2 => "iolog2",
+            Format::Iolog3 => "iolog3",
+            Format::Columns => "columns",
+            Format::Columnar => "columnar",
+        }
+    }
+
+    /// The format of that name; `linnos` is another name of `msr-cut`.
+    pub fn parse(name: &str) -> Result<Format, Error> {
+        let name = name.trim().to_ascii_lowercase();
+        let name = if name == "linnos" { "msr-cut" } else { name.as_str() };
+        Format::ALL
+            .into_iter()
+            .find(|f| f.name() == name)
+            .ok_or_else(|| Error::option("format", name, Format::ALL.map(Format::name).join(", ")))
+    }
+
+    /// Can we write it?
+    pub fn writable(self) -> bool {
+        !matches!(self, Format::Blktrace | Format::HpSrt)
+    }
+
+    /// Columns of a delimited format, as [`Columns::parse`] reads them.
+    pub fn column_list(self) -> Option<&'static str> {
+        self.layout().map(|l| l.columns)
+    }
+
+    /// The layout of delimited text.
+    pub(crate) fn layout(self) -> Option<Layout> {
+        let comma = |columns| Layout { columns, delimiter: b',', extra: false, decimals: None, header: None };
+        let space = |columns, decimals| Layout { columns, delimiter: b' ', extra: false, decimals, header: None };
+        Some(match self {
+            Format::Msr => comma("time_100ns,host,device,op_word,offset_bytes,size_bytes,latency_100ns"),
+            Format::MsrCut => space("time_ms,device,offset_bytes,size_bytes,op_read1", Some(3)),
+            Format::Order => comma("op_word,offset_bytes"),
+            Format::CloudPhysics => {
+                Layout { header: Some("time_us,op,lbn,len_bytes"), ..comma("time_us,op,lbn,len_bytes") }
+            }
+            Format::Spc => {
+                Layout { extra: true, decimals: Some(6), ..comma("device,offset_sectors,size_bytes,op_lower,time_s") }
+            }
+            Format::Alibaba => comma("device,op,offset_bytes,size_bytes,time_us"),
+            Format::Tencent => comma("time_s,offset_sectors,size_sectors,op_write1,device"),
+            Format::TencentCut => {
+                Layout { decimals: Some(3), ..comma("time_ms,latency_us,op_read1,size_bytes,offset_sectors,_,_") }
+            }
+            Format::Heimdall => {
+                Layout { decimals: Some(3), ..comma("time_ms,latency_us,op_read1,size_bytes,offset_bytes,_,_") }
+            }
+            Format::Mqsim => space("time_ns,device,offset_sectors,size_sectors,op_read1", None),
+            Format::Disksim => space("time_ms,device,offset_sectors,size_sectors,op_hex", Some(6)),
+            Format::DisksimValid => space("op,_,offset_sectors,size_sectors,latency_us,gap_us", Some(6)),
+            Format::HpCsv => Layout {
+                header: Some("enqueue_us,op,sync,devno_hex,disk,sector256,bytes,start_us,stop_us,qlen"),
+                ..comma("time_us,op,sync,_,device,offset_256,size_bytes,wait_us,latency_us,_")
+            },
+            Format::Fiu => space("time_ns,task,name,offset_sectors,size_sectors,op,major,minor,_", None),
+            _ => return None,
+        })
+    }
+
+    /// Columns of a delimited format.
+    pub(crate) fn columns(self) -> Option<Columns> {
+        self.layout().map(|l| Columns::parse(l.columns).expect("the layouts are parsed by a test"))
+    }
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Format {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Format, Error> {
+        Format::parse(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layout_is_a_column_list_and_every_name_comes_back() {
+        for format in Format::ALL {
+            assert_eq!(Format::parse(format.name()).unwrap(), format);
+            if let Some(layout) = format.layout() {
+                Columns::parse(layout.columns).unwrap();
+            }
+        }
+        assert_eq!(Format::parse("LinnOS").unwrap(), Format::MsrCut);
+        assert!(Format::parse("pcap").unwrap_err().to_string().contains("blkparse"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Counts of values in buckets of bounded relative width, for percentiles of a stream in bounded memory.
+
+/// Values below 2^12 are exact; above, buckets are at most 1/2048 wide.
+const BITS: u32 = 12;
+
+/// A log-linear histogram of 64-bit values. At most 110,000 buckets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Histogram {
+    counts: Vec<u64>,
+    total: u64,
+    least: u64,
+    most: u64,
+    sum: f64,
+}
+
+fn bucket(value: u64) -> usize {
+    let shift = (64 - BITS).saturating_sub(value.leading_zeros());
+    ((shift as usize) << (BITS - 1)) + (value >> shift) as usize
+}
+
+/// Middle of a bucket.
+fn middle(bucket: usize) -> f64 {
+    let half = 1usize << (BITS - 1);
+    if bucket < 2 * half {
+        return bucket as f64;
+    }
+    let shift = bucket / half - 1;
+    let low = ((bucket - shift * half) as u64) << shift;
+    low as f64 + ((1u64 << shift) - 1) as f64 / 2.0
+}
+
+impl Histogram {
+    pub(crate) fn add(&mut self, value: u64) {
+        let at = bucket(value);
+        if at >= self.counts.len() {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += 1;
+        self.least = if self.total == 0 { value } else { self.least.min(value) };
+        self.most = self.most.max(value);
+        self.total += 1;
+        self.sum += value as f64;
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.total
+    }
+
+    pub(crate) fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// `None` of nothing.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        (self.total > 0).then(|| self.sum / self.total as f64)
+    }
+
+    /// Value at share `q` of the sorted values, by linear interpolation between neighbours; `None` of nothing.
+    pub(crate) fn quantile(&self, q: f64) -> Option<f64> {
+        let rank = q * self.total.checked_sub(1)? as f64;
+        let (below, part) = (rank as u64, rank - (rank as u64) as f64);
+        let low = self.at(below);
+        let high = if part > 0.0 { self.at(below + 1) } else { low };
+        Some(low + (high - low) * part)
+    }
+
+    /// The value of a rank from 0.
+    fn at(&self, rank: u64) -> f64 {
+        let mut seen = 0;
+        for (i, n) in self.counts.iter().enumerate() {
+            seen += n;
+            if seen > rank {
+                return middle(i).clamp(self.least as f64, self.most as f64);
+            }
+        }
+        self.most as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn quantiles_are_close_to_those_of_the_sorted_values(mut values in prop::collection::vec((0u32..64, any::<u64>()).prop_map(|(s, v)| v >> s), 1..200), q in 0.0f64..=1.0) {
+            let mut h = Histogram::default();
+            values.iter().for_each(|v| h.add(*v));
+            values.sort_unstable();
+            let rank = q * (values.len() - 1) as f64;
+            let (low, high) = (values[rank.floor() as usize] as f64, values[rank.ceil() as usize] as f64);
+            let want = low + (high - low) * (rank - rank.floor());
+            let got = h.quantile(q).unwrap();
+            prop_assert!((got - want).abs() <= want.max(high) / 2048.0, "{got} for {want}");
+        }
+    }
+
+    #[test]
+    fn small_values_are_exact() {
+        for v in 0..4096 {
+            assert_eq!(middle(bucket(v)), v as f64);
+        }
+        assert_eq!(Histogram::default().quantile(0.5), None);
+    }
+}

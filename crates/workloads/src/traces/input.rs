@@ -1,0 +1,242 @@
+//! A file as bytes: plain, gzip or zstd (found by magic, members and frames may follow one another), with
+//! a window to look ahead in and lines as slices of it.
+
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use super::error::{Error, show};
+
+/// Longest line of a text trace. Longer ones are no trace.
+const LONGEST_LINE: usize = 64 << 10;
+/// Bytes read ahead, and the most that can be peeked at.
+pub(crate) const WINDOW: usize = 256 << 10;
+
+/// A trace file being read.
+pub(crate) struct Input {
+    path: PathBuf,
+    reader: Box<dyn Read + Send>,
+    buf: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Offset of `start` in the unpacked file.
+    offset: u64,
+    eof: bool,
+}
+
+impl Input {
+    /// Opens a file.
+    pub(crate) fn open(path: &Path) -> Result<Input, Error> {
+        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        if file.metadata().map_err(|e| Error::io(path, "open", e))?.is_dir() {
+            return Err(Error::bad(path, "header".into(), "a directory", "a trace file"));
+        }
+        Input::over(path, Box::new(file))
+    }
+
+    /// Reads from `reader`; `path` is its name in messages.
+    pub(crate) fn over(path: &Path, mut reader: Box<dyn Read + Send>) -> Result<Input, Error> {
+        let mut magic = [0u8; 4];
+        let mut have = 0;
+        while have < magic.len() {
+            match reader.read(&mut magic[have..]) {
+                Ok(0) => break,
+                Ok(n) => have += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io(path, "read", e)),
+            }
+        }
+        if have == 0 {
+            return Err(Error::Empty { path: path.to_path_buf() });
+        }
+        let whole = std::io::Cursor::new(magic[..have].to_vec()).chain(reader);
+        let skippable = have == 4 && magic[0] & 0xf0 == 0x50 && magic[1..] == [0x2a, 0x4d, 0x18];
+        let reader: Box<dyn Read + Send> = if magic[..have] == [0x28, 0xb5, 0x2f, 0xfd] || skippable {
+            let buffered = BufReader::with_capacity(WINDOW, whole);
+            Box::new(zstd::stream::read::Decoder::with_buffer(buffered).map_err(|e| Error::io(path, "read", e))?)
+        } else if magic.starts_with(&[0x1f, 0x8b]) {
+            Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(WINDOW, whole)))
+        } else {
+            Box::new(whole)
+        };
+        Ok(Input { path: path.to_path_buf(), reader, buf: vec![0; WINDOW], start: 0, end: 0, offset: 0, eof: false })
+    }
+
+    /// Name of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Offset of the next byte in the unpacked file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Is nothing left?
+    pub(crate) fn at_end(&mut self) -> Result<bool, Error> {
+        Ok(self.peek(1)?.is_empty())
+    }
+
+    /// The next bytes without taking them: `n` of them (at most [`WINDOW`]), or fewer at the end of the file.
+    pub(crate) fn peek(&mut self, n: usize) -> Result<&[u8], Error> {
+        while self.end - self.start < n.min(WINDOW) && !self.eof {
+            self.fill()?;
+        }
+        Ok(&self.buf[self.start..self.end.min(self.start + n)])
+    }
+
+    /// Takes `n` bytes that were peeked at.
+    pub(crate) fn skip(&mut self, n: usize) {
+        let n = n.min(self.end - self.start);
+        self.start += n;
+        self.offset += n as u64;
+    }
+
+    /// Fills `out`; returns how many bytes there were.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        let mut done = 0;
+        while done < out.len() {
+            let some = self.peek(1)?.len();
+            if some == 0 {
+                break;
+            }
+            let n = (self.end - self.start).min(out.len() - done);
+            out[done..done + n].copy_from_slice(&self.buf[self.start..self.start + n]);
+            self.skip(n);
+            done += n;
+        }
+        Ok(done)
+    }
+
+    /// The next line without its end (LF or CRLF); `None` at the end of the file. A tail of NUL bytes is no line.
+    pub(crate) fn line(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
+        let mut searched = 0;
+        let (len, taken) = loop {
+            let have = &self.buf[self.start..self.end];
+            if let Some(at) = newline(&have[searched..]) {
+                break (searched + at, searched + at + 1);
+            }
+            searched = have.len();
+            if self.eof {
+                if searched == 0 {
+                    return Ok(None);
+                }
+                break (searched, searched);
+            }
+            if searched > LONGEST_LINE {
+                if have.iter().any(|b| *b != 0) {
+                    let value = show(have);
+                    return Err(Error::bad(&self.path, format!("line {number}"), value, "a line of at most 64 KiB"));
+                }
+                self.skip(searched);
+                searched = 0;
+            }
+            self.fill()?;
+        };
+        let from = self.start;
+        self.start += taken;
+        self.offset += taken as u64;
+        let mut line = &self.buf[from..from + len];
+        if let [head @ .., b'\r'] = line {
+            line = head;
+        }
+        while let [head @ .., 0] = line {
+            line = head;
+        }
+        Ok(Some(line))
+    }
+
+    /// Reads more behind what is there.
+    fn fill(&mut self) -> Result<(), Error> {
+        if self.start > 0 {
+            self.buf.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        loop {
+            match self.reader.read(&mut self.buf[self.end..]) {
+                Ok(0) => {
+                    self.eof = true;
+                    return Ok(());
+                }
+                Ok(n) => {
+                    self.end += n;
+                    return Ok(());
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io(&self.path, "read", e)),
+            }
+        }
+    }
+}
+
+/// Position of the first line feed. Pieces of 32 bytes are compared at once.
+fn newline(bytes: &[u8]) -> Option<usize> {
+    let without = bytes.chunks_exact(32).take_while(|piece| !piece.iter().fold(false, |is, b| is | (*b == b'\n')));
+    let from = without.count() * 32;
+    bytes[from..].iter().position(|b| *b == b'\n').map(|at| from + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn lines(bytes: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut input = Input::over(Path::new("t"), Box::new(std::io::Cursor::new(bytes))).unwrap();
+        let mut out = Vec::new();
+        while let Some(l) = input.line(out.len() as u64 + 1).unwrap() {
+            out.push(l.to_vec());
+        }
+        out
+    }
+
+    #[test]
+    fn lines_end_with_lf_crlf_nothing_or_nuls() {
+        let want: Vec<Vec<u8>> = vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec()];
+        assert_eq!(lines(b"a\nb\r\nc".to_vec()), want);
+        assert_eq!(lines(b"a\nb\nc\0\0\0\0".to_vec()), want);
+        let mut padded = b"a\nb\nc\n".to_vec();
+        padded.resize(3_000_000, 0);
+        let mut got = lines(padded);
+        got.retain(|l| !l.is_empty());
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn members_and_frames_follow_one_another() {
+        let mut gz = Vec::new();
+        let mut zst = Vec::new();
+        for part in [b"one\n".as_slice(), b"two\n"] {
+            let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            e.write_all(part).unwrap();
+            gz.extend(e.finish().unwrap());
+            zst.extend(zstd::encode_all(part, 1).unwrap());
+        }
+        assert_eq!(lines(gz), [b"one", b"two"]);
+        assert_eq!(lines(zst), [b"one", b"two"]);
+    }
+
+    #[test]
+    fn a_truncated_frame_is_an_error() {
+        let text: Vec<u8> =
+            (0..20_000u32).flat_map(|i| format!("{}\n", i.wrapping_mul(2_654_435_761)).into_bytes()).collect();
+        let mut zst = zstd::encode_all(text.as_slice(), 1).unwrap();
+        zst.truncate(zst.len() / 2);
+        let mut input = Input::over(Path::new("t"), Box::new(std::io::Cursor::new(zst))).unwrap();
+        let error = loop {
+            match input.line(1) {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("no error"),
+                Err(e) => break e,
+            }
+        };
+        assert!(error.to_string().contains("t: cannot read"), "{error}");
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error() {
+        let mut input = Input::over(Path::new("t"), Box::new(std::io::repeat(b'x'))).unwrap();
+        assert!(input.line(1).unwrap_err().to_string().contains("line 1"));
+    }
+}

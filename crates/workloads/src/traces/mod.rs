@@ -1,0 +1,37 @@
+//! Block traces: read them whatever their format, count what is in them, convert and replay them.
+//!
+//! [`open`] finds the format by content, unpacks gzip and zstd, and streams [`Record`]s; [`TraceStat`] counts;
+//! [`TraceWriter`] writes; [`Replay`] turns a trace into a workload.
+
+mod blkparse;
+mod blktrace;
+mod columnar;
+mod columns;
+mod detect;
+mod error;
+mod footprint;
+mod format;
+mod histogram;
+mod hp_srt;
+mod input;
+mod iolog;
+mod number;
+mod reader;
+mod record;
+mod replay;
+mod stat;
+mod table;
+mod text;
+mod vscsi;
+mod window;
+mod write;
+
+pub use blkparse::Arrival;
+pub use columns::{COLUMN_NAMES, Columns};
+pub use error::Error;
+pub use format::Format;
+pub use reader::{Known, Options, SORT_WINDOW, TraceReader, open, open_reader};
+pub use record::{NAMED, Record, Skipped};
+pub use replay::{Fit, LOOK_AHEAD, MOST_TASKS, Pace, Replay, ReplayOptions, ReplayStatus, StatusHandle, Survey};
+pub use stat::{InterArrival, Measured, OverTime, Quantiles, SizeShare, StatBuilder, StatOptions, TraceStat};
+pub use write::{TraceWriter, Written, convert};

@@ -1,0 +1,513 @@
+//! Opening traces and reading their records.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+
+use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
+
+use super::blkparse::{Arrival, Blkparse, action, early_lines, rereadable};
+use super::blktrace::{self, Blktrace};
+use super::columnar::Columnar;
+use super::columns::Columns;
+use super::detect::{self, Found};
+use super::error::{Error, show};
+use super::format::Format;
+use super::hp_srt::HpSrt;
+use super::input::{Input, WINDOW};
+use super::iolog::Iolog;
+use super::record::{Counts, Event, Record, Skipped};
+use super::table::{ASSUMED_BYTES, Table};
+use super::text::{Line, LineParser, MALFORMED, Source, TextSource};
+use super::vscsi::{self, Vscsi};
+use super::window::{Pairer, Sorter};
+
+/// Events that a reader of nearly sorted formats (blkparse, blktrace) holds back to sort them.
+pub const SORT_WINDOW: usize = 1 << 16;
+/// Arrivals that such a reader holds back to find their measured times.
+const PAIR_WINDOW: usize = 1 << 15;
+
+/// How to read a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Take it for this format; `None`: find out.
+    pub format: Option<Format>,
+    /// Columns of delimited text; implies [`Format::Columns`].
+    pub columns: Option<Columns>,
+    /// Event of blkparse and blktrace that counts as arrival; `None`: Q where there are any, else I, D, C.
+    pub arrival: Option<Arrival>,
+    /// Sort within a window of so many events; 0 keeps the order of the file. `None`: [`SORT_WINDOW`] for blkparse
+    /// and blktrace, else 0. A record earlier than one already handed out gets that one's time and is counted.
+    pub sort_window: Option<usize>,
+    /// Bytes of each request where the trace has no sizes; `None`: 4096.
+    pub assume_bytes: Option<u32>,
+}
+
+/// What a trace carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Arrival times. Without them all are 0.
+    pub times: bool,
+    /// Sizes. Without them all are [`Options::assume_bytes`].
+    pub sizes: bool,
+    /// Device numbers. Without them all are 0.
+    pub devices: bool,
+    /// Processes. Without them all are 0.
+    pub tasks: bool,
+}
+
+impl Known {
+    pub(crate) fn bits(self) -> u32 {
+        u32::from(self.times) | u32::from(self.sizes) << 1 | u32::from(self.devices) << 2 | u32::from(self.tasks) << 3
+    }
+
+    fn of_bits(bits: u32) -> Known {
+        Known { times: bits & 1 != 0, sizes: bits & 2 != 0, devices: bits & 4 != 0, tasks: bits & 8 != 0 }
+    }
+
+    fn of_columns(c: &Columns) -> Known {
+        Known { times: c.has_time(), sizes: c.has_size(), devices: c.has_device(), tasks: c.has_task() }
+    }
+}
+
+/// Records of one or several trace files, streamed. Several files are merged by time.
+pub struct TraceReader {
+    paths: Vec<PathBuf>,
+    format: Format,
+    known: Known,
+    notes: Vec<String>,
+    sources: Vec<Box<dyn Source>>,
+    /// With several files: their next events.
+    heads: BinaryHeap<Reverse<(i64, usize)>>,
+    pending: Vec<Option<Event>>,
+    origin: u64,
+    sorter: Option<Sorter>,
+    pairer: Option<Pairer>,
+    /// No more events.
+    drained: bool,
+    /// An iteration ended in an error.
+    failed: bool,
+    /// Raw time of the first record.
+    first: Option<u64>,
+    last: u64,
+    delivered: u64,
+    backwards: u64,
+    skipped: Counts,
+}
+
+/// Opens one trace of one or several files (per-CPU files of blktrace, or parts; all of one format).
+pub fn open<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<TraceReader, Error> {
+    if paths.is_empty() {
+        return Err(Error::option("trace", "", "at least one file"));
+    }
+    let mut inputs = Vec::new();
+    for path in paths {
+        let mut input = Input::open(path.as_ref())?;
+        if input.at_end()? {
+            return Err(Error::Empty { path: path.as_ref().into() });
+        }
+        inputs.push(input);
+    }
+    TraceReader::over(inputs, options)
+}
+
+/// Opens a trace that is read from `reader`; `name` stands for it in messages.
+pub fn open_reader(name: &str, reader: Box<dyn std::io::Read + Send>, options: &Options) -> Result<TraceReader, Error> {
+    let mut input = Input::over(Path::new(name), reader)?;
+    if input.at_end()? {
+        return Err(Error::Empty { path: name.into() });
+    }
+    TraceReader::over(vec![input], options)
+}
+
+impl TraceReader {
+    fn over(mut inputs: Vec<Input>, options: &Options) -> Result<TraceReader, Error> {
+        let paths: Vec<PathBuf> = inputs.iter().map(|i| i.path().to_path_buf()).collect();
+        let mut notes = Vec::new();
+        let mut format = None;
+        let mut columns = options.columns.clone();
+        for input in &mut inputs {
+            let found = identify(input, options)?;
+            if *format.get_or_insert(found.format) != found.format {
+                let other = format.map_or("", Format::name);
+                let expected = format!("all files of one format; the first is {other}");
+                return Err(Error::bad(input.path(), "header".into(), found.format.name(), expected));
+            }
+            if !found.others.is_empty() && notes.is_empty() {
+                let names: Vec<&str> = found.others.iter().map(|f| f.name()).collect();
+                let (took, or) = (found.format, names.join(" or "));
+                notes.push(format!("taken as {took}; it could also be {or} (--format {})", names[0]));
+            }
+            columns = columns.or(found.columns);
+        }
+        let format = format.expect("there is a file");
+        let arrival = match format {
+            Format::Blkparse | Format::Blktrace => Some(pick_arrival(&mut inputs, format, options, &mut notes)?),
+            _ => None,
+        };
+        let mut known = Known { times: true, sizes: true, devices: true, tasks: false };
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        for input in inputs {
+            sources.push(source(input, format, options, columns.as_ref(), arrival, &mut known)?);
+        }
+        if !known.times {
+            notes.push("no times: the order is known, the arrivals are not (open-loop replay is not possible)".into());
+        }
+        if !known.sizes {
+            let bytes = options.assume_bytes.unwrap_or(ASSUMED_BYTES);
+            notes.push(format!("no sizes: each request is taken as {bytes} bytes (--assume-bytes)"));
+        }
+        if format == Format::TencentCut {
+            notes.push("times are whole seconds and offsets are floored to 2 MiB in this source".into());
+        }
+        let sorted = if arrival.is_some() { SORT_WINDOW } else { 0 };
+        let window = options.sort_window.unwrap_or(sorted);
+        let pairing = arrival.is_some_and(|a| a != Arrival::Complete);
+        let mut reader = TraceReader {
+            paths,
+            format,
+            known,
+            notes,
+            pending: sources.iter().map(|_| None).collect(),
+            sources,
+            heads: BinaryHeap::new(),
+            origin: 0,
+            sorter: (window > 0).then(|| Sorter::new(window)),
+            pairer: pairing.then(|| Pairer::new(PAIR_WINDOW)),
+            drained: false,
+            failed: false,
+            first: None,
+            last: 0,
+            delivered: 0,
+            backwards: 0,
+            skipped: Counts::default(),
+        };
+        if reader.sources.len() > 1 {
+            reader.prime()?;
+        }
+        Ok(reader)
+    }
+
+    /// Reads the first event of each file.
+    fn prime(&mut self) -> Result<(), Error> {
+        for i in 0..self.sources.len() {
+            self.pending[i] = self.sources[i].next()?;
+        }
+        let firsts = self.pending.iter().flatten().map(Event::time);
+        self.origin = firsts.min().unwrap_or(0);
+        for (i, event) in self.pending.iter().enumerate() {
+            if let Some(e) = event {
+                self.heads.push(Reverse((e.time().wrapping_sub(self.origin) as i64, i)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event of all files.
+    fn merged(&mut self) -> Result<Option<Event>, Error> {
+        if let [only] = self.sources.as_mut_slice() {
+            return only.next();
+        }
+        let Some(Reverse((_, i))) = self.heads.pop() else { return Ok(None) };
+        let event = self.pending[i].take();
+        self.pending[i] = self.sources[i].next()?;
+        if let Some(e) = &self.pending[i] {
+            self.heads.push(Reverse((e.time().wrapping_sub(self.origin) as i64, i)));
+        }
+        Ok(event)
+    }
+
+    /// The next event, sorted within the window.
+    fn sorted(&mut self) -> Result<Option<Event>, Error> {
+        if self.sorter.is_none() {
+            return self.merged();
+        }
+        loop {
+            if let Some(sorter) = &mut self.sorter
+                && (self.drained || sorter.full())
+            {
+                return Ok(sorter.pop());
+            }
+            match (self.merged()?, &mut self.sorter) {
+                (Some(event), Some(sorter)) => sorter.push(event),
+                _ => self.drained = true,
+            }
+        }
+    }
+
+    /// The next record; `None` at the end.
+    pub fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            if let Some(pairer) = &mut self.pairer
+                && pairer.full()
+                && let Some(record) = pairer.pop()
+            {
+                return Ok(Some(self.deliver(record)));
+            }
+            match (self.sorted()?, &mut self.pairer) {
+                (None, pairer) => {
+                    return match pairer.as_mut().and_then(Pairer::pop) {
+                        Some(record) => Ok(Some(self.deliver(record))),
+                        None => self.end(),
+                    };
+                }
+                (Some(Event::Arrive(mut record)), pairer) => {
+                    if record.op == Op::Flush {
+                        (record.sector, record.sectors) = (0, 0);
+                    } else if record.sectors == 0 {
+                        self.skipped.add("zero length", 1);
+                        continue;
+                    }
+                    if record.sector > u64::MAX / SECTOR_BYTES - u64::from(record.sectors) {
+                        self.skipped.add("address over 64 bits", 1);
+                        continue;
+                    }
+                    match pairer {
+                        Some(pairer) => pairer.arrive(record),
+                        None => return Ok(Some(self.deliver(record))),
+                    }
+                }
+                (Some(Event::Issue(span)), Some(pairer)) => pairer.issue(span),
+                (Some(Event::Complete(span)), Some(pairer)) => pairer.complete(span),
+                (Some(_), None) => {}
+            }
+        }
+    }
+
+    /// Makes a raw time relative to the first record, and never decreasing.
+    fn deliver(&mut self, mut record: Record) -> Record {
+        let first = *self.first.get_or_insert(record.time.0);
+        let time = record.time.0.wrapping_sub(first) as i64;
+        if time < 0 || (time as u64) < self.last {
+            self.backwards += 1;
+        } else {
+            self.last = time as u64;
+        }
+        record.time = Nanos(self.last);
+        self.delivered += 1;
+        record
+    }
+
+    fn end(&mut self) -> Result<Option<Record>, Error> {
+        if self.delivered > 0 {
+            return Ok(None);
+        }
+        let skipped = self.skipped();
+        let reasons: Vec<&str> = skipped.iter().map(|s| s.reason.as_str()).collect();
+        let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
+        Err(Error::NoRecords {
+            path: self.paths[0].clone(),
+            format: self.format.name().into(),
+            skipped: skipped.iter().map(|s| s.count).sum(),
+            why,
+        })
+    }
+
+    /// The files.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// The format that was taken.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What the trace carries.
+    pub fn known(&self) -> Known {
+        self.known
+    }
+
+    /// Names of what the trace lacks: `time`, `size`.
+    pub fn missing(&self) -> Vec<&'static str> {
+        [("time", self.known.times), ("size", self.known.sizes)].iter().filter(|(_, k)| !k).map(|(n, _)| *n).collect()
+    }
+
+    /// What a user should know: the choice among look-alikes, the arrival event, assumptions.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Records left out so far, by reason.
+    pub fn skipped(&self) -> Vec<Skipped> {
+        let mut all = Counts::default();
+        self.sources.iter().for_each(|s| all.merge(&s.skipped()));
+        all.merge(&self.skipped);
+        all.report()
+    }
+
+    /// Records that were changed so far, by reason: times that went backwards, ranges widened to whole sectors.
+    pub fn changed(&self) -> Vec<Skipped> {
+        let mut all = Counts::default();
+        self.sources.iter().for_each(|s| all.merge(&s.changed()));
+        all.add("time before the record in front; moved up to it", self.backwards);
+        all.report()
+    }
+}
+
+impl Iterator for TraceReader {
+    type Item = Result<Record, Error>;
+
+    fn next(&mut self) -> Option<Result<Record, Error>> {
+        if self.failed {
+            return None;
+        }
+        let next = self.next_record().transpose();
+        self.failed = matches!(next, Some(Err(_)));
+        next
+    }
+}
+
+/// Format of a file, by the options or by its content.
+fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
+    let named = match (options.format, &options.columns) {
+        (Some(f), Some(c)) if f != Format::Columns => {
+            return Err(Error::option("columns", c.as_str(), format!("no columns together with format {f}")));
+        }
+        (Some(Format::Columns), None) => None,
+        (_, Some(_)) => Some(Format::Columns),
+        (f, None) => f,
+    };
+    if let Some(format) = named {
+        return Ok(Found { format, columns: None, others: Vec::new() });
+    }
+    let start = input.peek(WINDOW)?;
+    let found = detect::detect(start, start.len() < WINDOW);
+    let line = &start[..start.iter().position(|b| *b == b'\n').unwrap_or(start.len())];
+    let shown = show(line);
+    if options.format == Some(Format::Columns) && found.as_ref().is_none_or(|f| f.columns.is_none()) {
+        return Err(Error::option("format", "columns", "--columns as well, or a header line that names the columns"));
+    }
+    found.ok_or_else(|| Error::Unknown { path: input.path().to_path_buf(), start: shown })
+}
+
+/// The earliest kind of event that the starts of the files have.
+fn pick_arrival(
+    inputs: &mut [Input],
+    format: Format,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<Arrival, Error> {
+    if let Some(arrival) = options.arrival {
+        return Ok(arrival);
+    }
+    let mut there = Vec::new();
+    for input in inputs {
+        let start = input.peek(WINDOW)?;
+        if format == Format::Blktrace {
+            there.extend(blktrace::arrivals(start));
+        } else {
+            let lines = detect::first_lines(start, start.len() < WINDOW);
+            let letters = lines.iter().filter_map(|l| action(l));
+            there.extend(letters.filter_map(|l| Arrival::parse(std::str::from_utf8(l).ok()?).ok()));
+        }
+    }
+    let arrival = there.into_iter().min().unwrap_or(Arrival::Queue);
+    notes.push(format!("arrivals are the {} events (--arrival)", arrival.letter()));
+    Ok(arrival)
+}
+
+/// The reader of one file.
+fn source(
+    mut input: Input,
+    format: Format,
+    options: &Options,
+    columns: Option<&Columns>,
+    arrival: Option<Arrival>,
+    known: &mut Known,
+) -> Result<Box<dyn Source>, Error> {
+    let text = |input, parser: Box<dyn LineParser>| -> Box<dyn Source> {
+        Box::new(TextSource::new(input, parser, format.name()))
+    };
+    Ok(match format {
+        Format::Blkparse => {
+            known.tasks = true;
+            let arrival = arrival.expect("picked for this format");
+            let mut early = Vec::new();
+            if rereadable(input.path()) {
+                early = early_lines(Input::open(input.path())?)?;
+            }
+            let rest = text(input, Box::new(Blkparse::new(arrival, early.len())));
+            if early.is_empty() { rest } else { Box::new(EarlyFirst::new(&early, arrival, rest)) }
+        }
+        Format::Blktrace => {
+            known.tasks = true;
+            Box::new(Blktrace::new(input, arrival.expect("picked for this format")))
+        }
+        Format::Vscsi => {
+            let start = input.peek(WINDOW)?;
+            let Some(version) = vscsi::detect(start) else {
+                let shown = show(&start[..start.len().min(32)]);
+                return Err(Error::bad(input.path(), "header".into(), shown, "vscsi records of version 1 or 2"));
+            };
+            known.devices = false;
+            Box::new(Vscsi::new(input, version))
+        }
+        Format::HpSrt => Box::new(HpSrt::new(input)?),
+        Format::Iolog2 | Format::Iolog3 => text(input, Box::new(Iolog::new(format == Format::Iolog3))),
+        Format::Columnar => {
+            let source = Columnar::new(input)?;
+            *known = Known::of_bits(source.known);
+            Box::new(source)
+        }
+        _ => {
+            let layout = format.layout();
+            let list = columns.cloned().or_else(|| format.columns()).expect("delimited formats have columns");
+            *known = Known::of_columns(&list);
+            let start = input.peek(WINDOW)?;
+            let found =
+                detect::delimiter(start, start.len() < WINDOW, &list, layout.as_ref().map_or(b',', |l| l.delimiter));
+            let Some(delimiter) = found else {
+                let shown = show(start.split(|b| *b == b'\n').next().unwrap_or(&[]));
+                let expected = format!("{} fields: {list}", list.list.len());
+                return Err(Error::bad(input.path(), "line 1".into(), shown, expected));
+            };
+            let extra = layout.is_none_or(|l| l.extra);
+            let assumed = options.assume_bytes.unwrap_or(ASSUMED_BYTES);
+            text(input, Box::new(Table::new(list, delimiter, extra, assumed)))
+        }
+    })
+}
+
+/// Events before time zero, which stand at the end of the file, and then the file.
+struct EarlyFirst {
+    early: std::vec::IntoIter<Event>,
+    skipped: Counts,
+    rest: Box<dyn Source>,
+}
+
+impl EarlyFirst {
+    fn new(lines: &[Vec<u8>], arrival: Arrival, rest: Box<dyn Source>) -> EarlyFirst {
+        let mut parser = Blkparse::new(arrival, 0);
+        let (mut events, mut skipped) = (Vec::new(), Counts::default());
+        for line in lines {
+            match parser.parse(line) {
+                Line::Event(event) => events.push(event),
+                Line::Skip(reason) => skipped.add(reason, 1),
+                Line::Bad(_) => skipped.add(MALFORMED, 1),
+                Line::Ignored => {}
+            }
+        }
+        events.sort_by_key(|e| e.time() as i64);
+        EarlyFirst { early: events.into_iter(), skipped, rest }
+    }
+}
+
+impl Source for EarlyFirst {
+    fn next(&mut self) -> Result<Option<Event>, Error> {
+        match self.early.next() {
+            Some(event) => Ok(Some(event)),
+            None => self.rest.next(),
+        }
+    }
+
+    fn skipped(&self) -> Counts {
+        let mut all = self.rest.skipped();
+        all.merge(&self.skipped);
+        all
+    }
+
+    fn changed(&self) -> Counts {
+        self.rest.changed()
+    }
+}

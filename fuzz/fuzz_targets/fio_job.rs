@@ -1,0 +1,26 @@
+//! The fio job-file reader on arbitrary bytes: a job, or an error that names its line; never a panic, and what it accepts
+//! can be built and asked.
+#![no_main]
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_workloads::fio;
+use dumbwaiter_workloads::generate::BuildContext;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    let environment = |name: &str| (name.len() < 8).then(|| "1m".to_string());
+    match fio::parse(&text, "fuzz.fio", &environment) {
+        Err(error) => assert!(error.line >= 1 && !error.reason.is_empty()),
+        Ok(file) => {
+            for job in file.jobs.iter().take(8) {
+                let context = BuildContext { seed: 1, capacity_sectors: 1 << 24, job: 0, instance: 1 };
+                let Ok(mut workload) = job.spec.build(context) else { continue };
+                for second in 0..16 {
+                    let _ = workload.next(Nanos::from_secs(second));
+                    workload.completed(Nanos::from_secs(second), 0, Nanos(1));
+                }
+            }
+        }
+    }
+});
