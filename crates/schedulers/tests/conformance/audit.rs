@@ -80,9 +80,37 @@ pub(crate) fn conservation(world: &World, plan: &Plan) -> Result<(), String> {
     if let Some(i) = finished.iter().position(|n| *n != 1) {
         return Err(format!("I/O {i} {:?} finished {} times", all[i], finished[i]));
     }
+    balance(world)?;
     stability(world, &all)?;
     coverage(world, &all)?;
     ranges(world)
+}
+
+/// The ledger's counts of merges and splits explain the number of requests that the device finished.
+fn balance(world: &World) -> Result<(), String> {
+    let l = world.layer().ledger();
+    let parents = all_split(world);
+    let made = l.submitted - parents - world.done_without_device().len() as u64 + l.pieces;
+    let gone = l.merged_back + l.merged_front + l.merged_ranges + l.joined;
+    let data = world.all_done().iter().filter(|d| d.issue.io.op != Op::Flush).count() as u64;
+    let dataless = dataless(world);
+    if made == gone + data + dataless {
+        Ok(())
+    } else {
+        Err(format!("{made} requests made, {gone} merged, {data} finished, {dataless} were only a flush"))
+    }
+}
+
+/// I/Os that went to the device in pieces.
+fn all_split(world: &World) -> u64 {
+    let limits = &world.config().limits;
+    let ios = world.all_done().iter().flat_map(|d| &d.ios);
+    ios.filter(|f| limits.fitting(&f.io) < f.io.sectors).count() as u64
+}
+
+/// I/Os that were done with a flush alone.
+fn dataless(world: &World) -> u64 {
+    world.all_done().iter().flat_map(|d| &d.ios).filter(|f| f.io.op == Op::Flush).count() as u64
 }
 
 /// Where the device cannot force a write to its media, forced writes finish with a flush; one flush follows another only
