@@ -13,6 +13,7 @@ mod op;
 mod plug;
 mod request;
 pub mod scheduler;
+mod sorted;
 mod tags;
 mod tenant;
 mod time;
@@ -26,6 +27,7 @@ pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
 pub use scheduler::{
     Context, Event, Merging, Next, Place, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
 };
+pub use sorted::Sorted;
 pub use tags::TagMap;
 pub use tenant::{Task, TaskId, Tenant, TenantId, Tenants};
 pub use time::{Nanos, TickClock};

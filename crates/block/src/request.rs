@@ -49,6 +49,18 @@ impl RequestId {
     }
 }
 
+impl From<u32> for RequestId {
+    fn from(number: u32) -> RequestId {
+        RequestId(number)
+    }
+}
+
+impl From<RequestId> for u32 {
+    fn from(id: RequestId) -> u32 {
+        id.0
+    }
+}
+
 /// A request on its way. `sector` and `sectors` grow as others merge into it; `io` stays what was submitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {

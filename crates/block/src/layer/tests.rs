@@ -122,5 +122,5 @@ fn a_failure_reaches_everybody_in_the_request_and_a_split_whole() {
         done.iter().map(|f| (f.io.sector, f.io.sectors, f.submit.0, f.merged, f.failed)).collect();
     assert_eq!(told, [(0, 8, 1, false, true), (8, 8, 2, true, true), (1000, 40, 3, false, true)]);
     assert!(done.iter().all(|f| (f.insert, f.issue) == (Nanos(5), Nanos(7))));
-    assert_eq!((layer.ledger.failed, layer.ledger.pieces, layer.ledger.merged), (3, 3, 1));
+    assert_eq!((layer.ledger.failed, layer.ledger.pieces, layer.ledger.merged_back), (3, 3, 1));
 }

@@ -1,7 +1,15 @@
 //! What the write-back cache holds: disjoint, merged extents, in order of sector, cylinder and age.
 
 use super::geometry::{Geometry, Place};
-use super::sorted::{NONE, Sorted};
+use dumbwaiter_block::Sorted;
+
+/// No slot.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A slot, or [`NONE`].
+fn slot_of(found: Option<u32>) -> u32 {
+    found.unwrap_or(NONE)
+}
 
 /// Sectors written but not yet on the platter.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +27,9 @@ pub(crate) struct Extent {
 pub(crate) struct Dirty {
     extents: Vec<Extent>,
     free: Vec<u32>,
-    by_lba: Sorted,
+    by_lba: Sorted<u32>,
     /// Only where all compete.
-    by_cylinder: Option<Sorted>,
+    by_cylinder: Option<Sorted<u32>>,
     oldest: u32,
     youngest: u32,
     next_age: u64,
@@ -34,8 +42,8 @@ impl Dirty {
         Dirty {
             extents: Vec::new(),
             free: Vec::new(),
-            by_lba: Sorted::new(),
-            by_cylinder: all.then(Sorted::new),
+            by_lba: Sorted::default(),
+            by_cylinder: all.then(Sorted::default),
             oldest: NONE,
             youngest: NONE,
             next_age: 0,
@@ -57,8 +65,8 @@ impl Dirty {
 
     /// The first extent that ends after `lba`, or [`NONE`].
     fn touching(&self, lba: u64) -> u32 {
-        let before = self.by_lba.before(lba + 1);
-        if before != NONE && self.extent(before).end > lba { before } else { self.by_lba.at_or_after(lba + 1) }
+        let before = slot_of(self.by_lba.last_before(lba + 1));
+        if before != NONE && self.extent(before).end > lba { before } else { slot_of(self.by_lba.first_from(lba + 1)) }
     }
 
     /// Is all of it dirty?
@@ -66,13 +74,13 @@ impl Dirty {
         if self.is_empty() {
             return false;
         }
-        let before = self.by_lba.before(lba + 1);
+        let before = slot_of(self.by_lba.last_before(lba + 1));
         before != NONE && self.extent(before).end >= end
     }
 
     /// The extent that begins at `lba`, or [`NONE`].
     pub(crate) fn starting_at(&self, lba: u64) -> u32 {
-        let slot = if self.is_empty() { NONE } else { self.by_lba.at_or_after(lba) };
+        let slot = if self.is_empty() { NONE } else { slot_of(self.by_lba.first_from(lba)) };
         if slot != NONE && self.extent(slot).lba == lba { slot } else { NONE }
     }
 
@@ -82,7 +90,7 @@ impl Dirty {
         // An extent that ends where this one starts counts as touched.
         let mut slot = self.touching(lba.saturating_sub(1));
         while slot != NONE && self.extent(slot).lba <= end {
-            let next = self.by_lba.next(slot);
+            let next = slot_of(self.by_lba.next(slot));
             let Extent { lba, end, age, .. } = *self.extent(slot);
             (from, to) = (from.min(lba), to.max(end));
             self.sectors -= end - lba;
@@ -120,7 +128,7 @@ impl Dirty {
         }
         let mut slot = self.touching(lba);
         while slot != NONE && self.extent(slot).lba < end {
-            let next = self.by_lba.next(slot);
+            let next = slot_of(self.by_lba.next(slot));
             let Extent { lba: from, end: to, age, .. } = *self.extent(slot);
             self.sectors -= to.min(end) - from.max(lba);
             if from < lba {
@@ -158,8 +166,8 @@ impl Dirty {
         };
         // Outwards from the arm, until even the least cost at that distance is too much.
         let Some(by_cylinder) = &self.by_cylinder else { return NONE };
-        let mut out = by_cylinder.at_or_after(u64::from(here));
-        let mut inward = by_cylinder.before(u64::from(here));
+        let mut out = slot_of(by_cylinder.first_from(u64::from(here)));
+        let mut inward = slot_of(by_cylinder.last_before(u64::from(here)));
         let away = |slot: u32| if slot == NONE { u32::MAX } else { self.extent(slot).place.cylinder.abs_diff(here) };
         loop {
             let (d_out, d_in) = (away(out), away(inward));
@@ -169,10 +177,10 @@ impl Dirty {
             }
             if d_out <= d_in {
                 best = best.min(rank(out));
-                out = by_cylinder.next(out);
+                out = slot_of(by_cylinder.next(out));
             } else {
                 best = best.min(rank(inward));
-                inward = by_cylinder.previous(inward);
+                inward = slot_of(by_cylinder.previous(inward));
             }
         }
     }
@@ -260,10 +268,10 @@ mod tests {
 
     fn lowest(dirty: &Dirty) -> Vec<(u64, u64)> {
         let mut extents = Vec::new();
-        let mut slot = dirty.by_lba.at_or_after(0);
+        let mut slot = slot_of(dirty.by_lba.first_from(0));
         while slot != NONE {
             extents.push((dirty.extent(slot).lba, dirty.extent(slot).end));
-            slot = dirty.by_lba.next(slot);
+            slot = slot_of(dirty.by_lba.next(slot));
         }
         extents
     }

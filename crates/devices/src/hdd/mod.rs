@@ -13,7 +13,6 @@ mod dirty;
 mod geometry;
 mod params;
 mod seek;
-mod sorted;
 
 use std::collections::VecDeque;
 
@@ -21,10 +20,10 @@ use dumbwaiter_block::{Nanos, Op};
 
 use self::buffer::Buffer;
 use self::dirty::Dirty;
+use self::dirty::NONE;
 use self::geometry::{Geometry, Place};
 pub use self::params::{KEYS, Params};
 use self::seek::{Candidates, Seek};
-use self::sorted::NONE;
 use crate::outbox::Outbox;
 use crate::rng::Stage;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};

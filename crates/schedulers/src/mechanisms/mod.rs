@@ -1,4 +1,8 @@
 //! Mechanisms that several schedulers share, each tested alone.
 
 pub mod list;
-pub mod sorted;
+
+/// Order by sector; it lives with the vocabulary because devices use it too.
+pub mod sorted {
+    pub use dumbwaiter_block::Sorted;
+}

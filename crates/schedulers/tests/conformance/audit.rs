@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Io, Op, RequestId, State};
+use dumbwaiter_block::{Flags, Io, Op, RequestId, State};
 use dumbwaiter_testkit::World;
 
 use crate::plan::Plan;
@@ -27,6 +27,8 @@ pub(crate) fn depths(world: &World) {
         let pools = if traits.single_queue { 2 } else { 1 };
         assert!(tagged <= pools * setup.nr_requests, "{tagged} requests hold {} slots", setup.nr_requests);
     }
+    let flushes = world.in_device().filter(|i| i.io.op == Op::Flush).count();
+    assert!(flushes <= 1, "{flushes} flushes in the device");
     for issue in world.in_device() {
         let limits = &config.limits;
         assert!(issue.sectors <= limits.sectors(issue.io.op), "{issue:?} is longer than the device takes");
@@ -78,8 +80,61 @@ pub(crate) fn conservation(world: &World, plan: &Plan) -> Result<(), String> {
     if let Some(i) = finished.iter().position(|n| *n != 1) {
         return Err(format!("I/O {i} {:?} finished {} times", all[i], finished[i]));
     }
+    balance(world)?;
+    stability(world, &all)?;
     coverage(world, &all)?;
     ranges(world)
+}
+
+/// The ledger's counts of merges and splits explain the number of requests that the device finished.
+fn balance(world: &World) -> Result<(), String> {
+    let l = world.layer().ledger();
+    let parents = all_split(world);
+    let made = l.submitted - parents - world.done_without_device().len() as u64 + l.pieces;
+    let gone = l.merged_back + l.merged_front + l.merged_ranges + l.joined;
+    let data = world.all_done().iter().filter(|d| d.issue.io.op != Op::Flush).count() as u64;
+    let dataless = dataless(world);
+    if made == gone + data + dataless {
+        Ok(())
+    } else {
+        Err(format!("{made} requests made, {gone} merged, {data} finished, {dataless} were only a flush"))
+    }
+}
+
+/// I/Os that went to the device in pieces.
+fn all_split(world: &World) -> u64 {
+    let limits = &world.config().limits;
+    let ios = world.all_done().iter().flat_map(|d| &d.ios);
+    ios.filter(|f| limits.fitting(&f.io) < f.io.sectors).count() as u64
+}
+
+/// I/Os that were done with a flush alone.
+fn dataless(world: &World) -> u64 {
+    world.all_done().iter().flat_map(|d| &d.ios).filter(|f| f.io.op == Op::Flush).count() as u64
+}
+
+/// Where the device cannot force a write to its media, forced writes finish with a flush; one flush follows another only
+/// when the first is done, and data that wants a flush before it is issued after one.
+fn stability(world: &World, all: &[&Io]) -> Result<(), String> {
+    let config = world.config();
+    for done in world.all_done() {
+        for f in done.ios.iter().filter(|f| !f.failed) {
+            let flags = all[f.io.cookie as usize].flags;
+            let forced = config.volatile_cache && !config.fua && f.io.op != Op::Flush && flags.has(Flags::FUA);
+            if forced && done.issue.io.op != Op::Flush {
+                return Err(format!("{:?} finished without a flush", f.io));
+            }
+            let first = config.volatile_cache && f.io.op != Op::Flush && flags.has(Flags::PREFLUSH);
+            let flushed = world
+                .all_done()
+                .iter()
+                .any(|d| d.issue.io.op == Op::Flush && d.issue.at >= f.submit && d.at <= f.issue);
+            if first && !flushed {
+                return Err(format!("{:?} was issued without a flush before it", f.io));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Sector by sector and kind by kind, the device was given what was asked for: no more, no less, nothing mixed. Discards

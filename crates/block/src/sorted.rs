@@ -1,16 +1,18 @@
-//! Requests in order of a key (their start sector), oldest first among equals.
+//! Handles in order of a key (requests by their start sector), oldest first among equals.
 //!
-//! A B+ tree whose nodes come from a pool and whose leaves are chained. Each request knows its leaf, so that one can
+//! A B+ tree whose nodes come from a pool and whose leaves are chained. Each entry knows its leaf, so that one can
 //! leave without a search from the root. Nodes that run empty are freed; half-empty ones are not merged, so the height
 //! is that of the largest size lately. All operations are O(log n), and none allocates once the pool has grown.
 
-use dumbwaiter_block::RequestId;
+use std::marker::PhantomData;
+
+use crate::RequestId;
 
 const NIL: u32 = u32::MAX;
 /// Entries of a node.
 const WIDTH: usize = 32;
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Node {
     /// In a leaf the entries' keys; in an inner node a lower bound of each child's keys.
     keys: [u64; WIDTH],
@@ -56,24 +58,25 @@ impl Node {
     }
 }
 
-/// Requests in order of a key.
-#[derive(Clone)]
-pub struct Sorted {
+/// Small reused numbers (requests by default) in order of a key.
+#[derive(Clone, Debug)]
+pub struct Sorted<H = RequestId> {
     nodes: Vec<Node>,
     free: Vec<u32>,
     root: u32,
-    /// Leaf and key of each request, by id.
+    /// Leaf and key of each entry, by number.
     places: Vec<(u32, u64)>,
     len: usize,
+    handle: PhantomData<H>,
 }
 
-impl Default for Sorted {
+impl<H> Default for Sorted<H> {
     fn default() -> Self {
-        Sorted { nodes: vec![Node::EMPTY], free: Vec::new(), root: 0, places: Vec::new(), len: 0 }
+        Sorted { nodes: vec![Node::EMPTY], free: Vec::new(), root: 0, places: Vec::new(), len: 0, handle: PhantomData }
     }
 }
 
-impl Sorted {
+impl<H: Copy + From<u32> + Into<u32>> Sorted<H> {
     /// Requests held.
     pub fn len(&self) -> usize {
         self.len
@@ -85,21 +88,21 @@ impl Sorted {
     }
 
     /// Is this request held?
-    pub fn contains(&self, id: RequestId) -> bool {
-        self.places.get(id.index()).is_some_and(|p| p.0 != NIL)
+    pub fn contains(&self, id: H) -> bool {
+        self.places.get(id.into() as usize).is_some_and(|p| p.0 != NIL)
     }
 
     /// The key under which a held request is sorted.
-    pub fn key(&self, id: RequestId) -> Option<u64> {
-        self.places.get(id.index()).filter(|p| p.0 != NIL).map(|p| p.1)
+    pub fn key(&self, id: H) -> Option<u64> {
+        self.places.get(id.into() as usize).filter(|p| p.0 != NIL).map(|p| p.1)
     }
 
     /// Adds a request behind those of equal key.
-    pub fn insert(&mut self, id: RequestId, key: u64) {
-        if id.index() >= self.places.len() {
-            self.places.resize(id.index() + 1, (NIL, 0));
+    pub fn insert(&mut self, id: H, key: u64) {
+        if id.into() as usize >= self.places.len() {
+            self.places.resize(id.into() as usize + 1, (NIL, 0));
         }
-        debug_assert_eq!(self.places[id.index()].0, NIL, "request {} sorted twice", id.0);
+        debug_assert_eq!(self.places[id.into() as usize].0, NIL, "request {} sorted twice", id.into());
         let mut at = self.root;
         while !self.nodes[at as usize].leaf {
             let node = &self.nodes[at as usize];
@@ -110,15 +113,15 @@ impl Sorted {
         if self.nodes[at as usize].full() {
             (at, i) = self.make_room(at, i, key);
         }
-        self.nodes[at as usize].insert_at(i, key, id.0);
-        self.places[id.index()] = (at, key);
+        self.nodes[at as usize].insert_at(i, key, id.into());
+        self.places[id.into() as usize] = (at, key);
         self.len += 1;
     }
 
     /// Takes a held request out.
-    pub fn remove(&mut self, id: RequestId) {
-        let (leaf, key) = self.places[id.index()];
-        self.places[id.index()].0 = NIL;
+    pub fn remove(&mut self, id: H) {
+        let (leaf, key) = self.places[id.into() as usize];
+        self.places[id.into() as usize].0 = NIL;
         self.len -= 1;
         let i = self.index_in(leaf, key, id);
         let node = &mut self.nodes[leaf as usize];
@@ -128,14 +131,14 @@ impl Sorted {
         }
     }
 
-    fn index_in(&self, leaf: u32, key: u64, id: RequestId) -> usize {
+    fn index_in(&self, leaf: u32, key: u64, id: H) -> usize {
         let node = &self.nodes[leaf as usize];
         let first = node.keys().partition_point(|k| *k < key);
-        first + node.kids[first..usize::from(node.len)].iter().position(|k| *k == id.0).expect("its leaf holds it")
+        first + node.kids[first..usize::from(node.len)].iter().position(|k| *k == id.into()).expect("its leaf holds it")
     }
 
     /// The first request whose key is at least `key`.
-    pub fn first_from(&self, key: u64) -> Option<RequestId> {
+    pub fn first_from(&self, key: u64) -> Option<H> {
         let mut at = self.root;
         while !self.nodes[at as usize].leaf {
             let node = &self.nodes[at as usize];
@@ -148,60 +151,68 @@ impl Sorted {
     }
 
     /// Entry `i` of a leaf, or the first of the next leaf where that is its end.
-    fn entry_at(&self, leaf: u32, i: usize) -> Option<RequestId> {
+    fn entry_at(&self, leaf: u32, i: usize) -> Option<H> {
         let node = &self.nodes[leaf as usize];
         if i < usize::from(node.len) {
-            Some(RequestId(node.kids[i]))
+            Some(H::from(node.kids[i]))
         } else if node.next != NIL {
-            Some(RequestId(self.nodes[node.next as usize].kids[0]))
+            Some(H::from(self.nodes[node.next as usize].kids[0]))
         } else {
             None
         }
     }
 
     /// The request with the smallest key.
-    pub fn first(&self) -> Option<RequestId> {
+    pub fn first(&self) -> Option<H> {
         self.first_from(0)
     }
 
     /// The request with the greatest key, the newest of equals.
-    pub fn last(&self) -> Option<RequestId> {
+    pub fn last(&self) -> Option<H> {
         let mut at = self.root;
         while !self.nodes[at as usize].leaf {
             let node = &self.nodes[at as usize];
             at = node.kids[usize::from(node.len) - 1];
         }
         let node = &self.nodes[at as usize];
-        node.len.checked_sub(1).map(|i| RequestId(node.kids[usize::from(i)]))
+        node.len.checked_sub(1).map(|i| H::from(node.kids[usize::from(i)]))
+    }
+
+    /// The last request whose key is below `key`.
+    pub fn last_before(&self, key: u64) -> Option<H> {
+        match self.first_from(key) {
+            Some(above) => self.previous(above),
+            None => self.last(),
+        }
     }
 
     /// The request behind a held one.
-    pub fn next(&self, id: RequestId) -> Option<RequestId> {
-        let (leaf, key) = self.places[id.index()];
+    pub fn next(&self, id: H) -> Option<H> {
+        let (leaf, key) = self.places[id.into() as usize];
         self.entry_at(leaf, self.index_in(leaf, key, id) + 1)
     }
 
     /// The request before a held one.
-    pub fn previous(&self, id: RequestId) -> Option<RequestId> {
-        let (leaf, key) = self.places[id.index()];
+    pub fn previous(&self, id: H) -> Option<H> {
+        let (leaf, key) = self.places[id.into() as usize];
         let node = &self.nodes[leaf as usize];
         match self.index_in(leaf, key, id) {
             0 if node.previous == NIL => None,
             0 => {
                 let previous = &self.nodes[node.previous as usize];
-                Some(RequestId(previous.kids[usize::from(previous.len) - 1]))
+                Some(H::from(previous.kids[usize::from(previous.len) - 1]))
             }
-            i => Some(RequestId(node.kids[i - 1])),
+            i => Some(H::from(node.kids[i - 1])),
         }
     }
 
     /// A request whose key is exactly `key`: the oldest of them.
-    pub fn at(&self, key: u64) -> Option<RequestId> {
-        self.first_from(key).filter(|id| self.places[id.index()].1 == key)
+    pub fn at(&self, key: u64) -> Option<H> {
+        self.first_from(key).filter(|id| self.places[(*id).into() as usize].1 == key)
     }
 
     /// In order.
-    pub fn iter(&self) -> impl Iterator<Item = RequestId> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = H> + '_ {
         std::iter::successors(self.first(), |id| self.next(*id))
     }
 
