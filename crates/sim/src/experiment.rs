@@ -91,7 +91,7 @@ fn reader_options(spec: &TraceSpec) -> Result<Options, Error> {
         Some(text) => Some(Columns::parse(text)?),
         None => None,
     };
-    Ok(Options { format, columns, ..Options::default() })
+    Ok(Options { format, columns, assume_bytes: spec.options.assume_bytes, ..Options::default() })
 }
 
 fn survey_key(spec: &TraceSpec) -> String {
@@ -288,7 +288,7 @@ fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantI
     for t in &s.tenants {
         let parent = t.parent.as_deref().and_then(|p| ids.get(p).copied());
         tenants.add_tenant(Tenant { weight: t.weight, parent });
-        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: false });
+        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: t.focus });
     }
     (tenants, specs, ids)
 }
