@@ -121,6 +121,8 @@ struct ThreadState {
     /// The next batch comes after a sleep.
     cold: bool,
     done: bool,
+    /// An open loop whose requests are issued late: it had as many outstanding as it may.
+    late: bool,
     first_task: u32,
     tasks: u32,
 }
@@ -144,6 +146,7 @@ pub struct Run<'a> {
     open: bool,
     /// The stage whose threads run.
     stage: Option<u32>,
+    issued_late: u64,
     several_stages: bool,
     control: &'a Control,
     completions: Vec<Completion>,
@@ -164,6 +167,8 @@ pub struct Outcome {
     pub end: Nanos,
     /// I/Os submitted, per tenant.
     pub submitted_by_tenant: Vec<u64>,
+    /// I/Os of open loops that were issued after their time.
+    pub issued_late: u64,
     /// It was ended from outside.
     pub cancelled: bool,
 }
@@ -211,6 +216,7 @@ impl<'a> Run<'a> {
             owed: 0,
             cold: true,
             done: false,
+            late: false,
             tasks: 1,
         };
         let mut run = Run {
@@ -218,6 +224,7 @@ impl<'a> Run<'a> {
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
             stage: None,
+            issued_late: 0,
             device: parts.device,
             host: parts.host,
             recorder: parts.recorder,
@@ -296,6 +303,7 @@ impl<'a> Run<'a> {
             host: self.host,
             end,
             submitted_by_tenant: self.submitted_by_tenant,
+            issued_late: self.issued_late,
             cancelled,
         }
     }
@@ -352,12 +360,20 @@ impl<'a> Run<'a> {
         let now = self.now;
         loop {
             let state = &mut self.threads[thread as usize];
-            if !self.open || state.done || state.outstanding >= state.thread.depth || self.submitted >= self.until.ios {
+            if !self.open || state.done || self.submitted >= self.until.ios {
+                break;
+            }
+            if state.outstanding >= state.thread.depth {
+                state.late = !state.thread.closed;
                 break;
             }
             match state.thread.workload.next(now) {
-                Next::Issue(want) => self.ask(thread, want),
+                Next::Issue(want) => {
+                    self.issued_late += u64::from(state.late);
+                    self.ask(thread, want);
+                }
                 Next::Wait(at) if at < Nanos::MAX => {
+                    state.late = false;
                     self.wake(thread, at.max(Nanos(now.0 + 1)));
                     break;
                 }
