@@ -26,7 +26,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a workload under several schedulers and say which serves it best
-    Compare(Compare),
+    Compare(Box<Compare>),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
     /// List the device models, show one, or hold it against its data sheet

@@ -270,8 +270,14 @@ fn an_open_loop_that_the_device_cannot_follow_stays_bounded_and_says_so() {
     let rows: String = (0..90_000u64).map(|i| format!("{i},R,{},4096\n", i * 7919 % 90_000 * 4096)).collect();
     let trace = file(&dir, "fast.csv", rows.as_bytes());
     let printed = ok(&[
-        "compare", &trace, "--columns", "time_us,op,offset_bytes,size_bytes", "--device", "hdd:st1000dm003",
-        "--schedulers", "none",
+        "compare",
+        &trace,
+        "--columns",
+        "time_us,op,offset_bytes,size_bytes",
+        "--device",
+        "hdd:st1000dm003",
+        "--schedulers",
+        "none",
     ]);
     assert!(printed.contains("issued late"), "{printed}");
 }
