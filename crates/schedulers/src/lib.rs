@@ -5,6 +5,7 @@
 
 pub mod c_look;
 pub mod deadline;
+pub mod headway;
 pub mod kyber;
 pub mod mechanisms;
 pub mod mq_deadline;
