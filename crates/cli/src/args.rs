@@ -134,6 +134,9 @@ pub(crate) struct Reading {
     /// Columns of delimited text, such as time_ms,op,offset_bytes,size_bytes
     #[arg(long, value_name = "NAME,…")]
     pub(crate) columns: Option<String>,
+    /// Event of blkparse and blktrace that counts as arrival; without it Q where there are any, else I
+    #[arg(long, value_name = "Q|I|D|C")]
+    pub(crate) arrival: Option<String>,
     /// Size of each request where the trace tells none (4096 unless given)
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) assume_bytes: Option<u32>,

@@ -190,6 +190,7 @@ fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
                 closed_per_task: args.replay.closed_per_task,
                 limit: None,
                 fit: args.replay.fit.clone(),
+                arrival: args.reading.arrival.clone(),
                 assume_bytes: args.reading.assume_bytes,
             };
             let paths: Vec<String> = args.input.iter().map(|p| p.display().to_string()).collect();

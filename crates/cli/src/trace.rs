@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use dumbwaiter_report::{Align, bars, sparkline, table};
-use dumbwaiter_workloads::traces::{self, Columns, Format, Options, StatOptions, TraceReader, TraceStat};
+use dumbwaiter_workloads::traces::{self, Arrival, Columns, Format, Options, StatOptions, TraceReader, TraceStat};
 
 use crate::args::{Reading, Trace, TraceCommand, TraceConvert, TraceHead, TraceStat as StatArgs};
 use crate::{Ended, output};
@@ -23,6 +23,7 @@ fn options(reading: &Reading) -> Result<Options> {
     Ok(Options {
         format: reading.format.as_deref().map(Format::parse).transpose()?,
         columns: reading.columns.as_deref().map(Columns::parse).transpose()?,
+        arrival: reading.arrival.as_deref().map(Arrival::parse).transpose()?,
         assume_bytes: reading.assume_bytes,
         ..Options::default()
     })

@@ -72,6 +72,9 @@ pub struct TraceOptions {
     /// What happens to requests beyond the end of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<String>,
+    /// Event of blkparse and blktrace that counts as arrival (`Q`, `I`, `D` or `C`); `None`: Q where there are any, else I.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<String>,
     /// Size of each request where the trace tells none; `None` is 4096 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assume_bytes: Option<u32>,
@@ -89,7 +92,7 @@ impl Task {
     }
 }
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "name",
     "count",
     "ioprio",
@@ -104,6 +107,7 @@ const KEYS: [&str; 16] = [
     "depth",
     "closed_per_task",
     "limit",
+    "arrival",
     "fit",
     "assume_bytes",
 ];
@@ -146,7 +150,12 @@ impl Serialize for Task {
             Work::Fio(path) => map.serialize_entry("fio", path)?,
             Work::Trace(TraceSpec { path, options }) => {
                 map.serialize_entry("trace", path)?;
-                let optional = [("format", &options.format), ("columns", &options.columns), ("fit", &options.fit)];
+                let optional = [
+                    ("format", &options.format),
+                    ("columns", &options.columns),
+                    ("arrival", &options.arrival),
+                    ("fit", &options.fit),
+                ];
                 for (key, value) in optional {
                     if let Some(value) = value {
                         map.serialize_entry(key, value)?;
@@ -288,6 +297,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "fio" => fio = Some(map.next_value_seed(Text(same))?),
             "format" => options.format = Some(map.next_value_seed(Text(same))?),
             "columns" => options.columns = Some(map.next_value_seed(Text(same))?),
+            "arrival" => options.arrival = Some(map.next_value_seed(Text(same))?),
             "fit" => options.fit = Some(map.next_value_seed(Text(same))?),
             "speed" => options.speed = Some(map.next_value_seed(Text(speed))?),
             "depth" => options.depth = Some(map.next_value_seed(Text(|t| whole(t, "a depth from 1")))?),
@@ -305,7 +315,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
         }
         if matches!(
             key.as_str(),
-            "format" | "columns" | "fit" | "speed" | "depth" | "closed_per_task" | "limit" | "assume_bytes"
+            "format" | "columns" | "arrival" | "fit" | "speed" | "depth" | "closed_per_task" | "limit" | "assume_bytes"
         ) {
             first_trace_key.get_or_insert(key);
         }

@@ -12,7 +12,7 @@ use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::BuildContext;
 use dumbwaiter_workloads::traces::{
-    self, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, StatusHandle, Survey,
+    self, Arrival, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, StatusHandle, Survey,
 };
 
 use crate::host::{self, Completion, Host};
@@ -91,7 +91,11 @@ fn reader_options(spec: &TraceSpec) -> Result<Options, Error> {
         Some(text) => Some(Columns::parse(text)?),
         None => None,
     };
-    Ok(Options { format, columns, assume_bytes: spec.options.assume_bytes, ..Options::default() })
+    let arrival = match &spec.options.arrival {
+        Some(event) => Some(Arrival::parse(event)?),
+        None => None,
+    };
+    Ok(Options { format, columns, arrival, assume_bytes: spec.options.assume_bytes, ..Options::default() })
 }
 
 fn survey_key(spec: &TraceSpec) -> String {
