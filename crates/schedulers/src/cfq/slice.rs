@@ -20,18 +20,18 @@ impl Cfq {
             return slice;
         }
         let average = self.groups[g as usize].update_average(class);
-        let all = self.set.slice[1] * i64::from(average);
+        let all = self.set.slice[1].saturating_mul(i64::from(average));
         let share = self.share_of_target(g);
         if all <= share {
             return slice;
         }
-        let low = slice.min(2 * self.set.slice_idle * slice / self.set.slice[1].max(1));
-        (mul_div(slice, share, all)).max(low)
+        let low = slice.min(mul_div(2 * self.set.slice_idle, slice, self.set.slice[1]));
+        mul_div(slice, share, all).max(low)
     }
 
     /// A group's part of the target latency.
     pub(super) fn share_of_target(&self, g: u32) -> i64 {
-        (i128::from(self.set.target_latency) * i128::from(self.groups[g as usize].vfraction) / i128::from(WHOLE)) as i64
+        mul_div(self.set.target_latency, self.groups[g as usize].vfraction as i64, WHOLE as i64)
     }
 
     /// Puts a queue in its place on its service tree; `front`: before all others there.
@@ -110,8 +110,8 @@ impl Cfq {
         let mut slice = mul_div(self.share_of_target(g as u32), count(self) as i64, busy);
         if self.serving.kind == super::queue::ASYNC {
             let asyncs = i64::from(group.busy_async());
-            slice = slice.min(mul_div(self.set.target_latency, asyncs, i64::from(self.busy_queues.max(1))));
-            slice = mul_div(slice, self.set.slice[0], self.set.slice[1].max(1));
+            slice = slice.min(mul_div(self.set.target_latency, asyncs, i64::from(self.busy_queues)));
+            slice = mul_div(slice, self.set.slice[0], self.set.slice[1]);
         } else {
             slice = slice.max(2 * self.set.slice_idle);
         }
@@ -216,7 +216,7 @@ impl Cfq {
 
     /// Requests after which an async slice ends.
     pub(super) fn async_requests(&self, level: u8) -> u32 {
-        (2 * self.set.slice_async_rq).saturating_mul(8 - u32::from(level.min(7)))
+        self.set.slice_async_rq.saturating_mul(2).saturating_mul(8 - u32::from(level.min(7)))
     }
 
     /// In 4.20 a request that asks for preference lifts its queue to best effort, level 4 at least.

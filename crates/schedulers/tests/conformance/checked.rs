@@ -1,6 +1,8 @@
 //! A scheduler around a scheduler: it checks the contract from both sides, and now and then goes on with a copy.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_block::{
     Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Traits, Tunable,
@@ -14,11 +16,18 @@ pub(crate) struct Checked {
     /// Let go of and not completed.
     gone: BTreeSet<RequestId>,
     calls: u32,
+    /// Its last answer was to wait.
+    waits: Arc<AtomicBool>,
 }
 
 impl Checked {
     pub(crate) fn new(inner: Box<dyn Scheduler>, setup: Setup) -> Checked {
-        Checked { inner, setup, queued: BTreeSet::new(), gone: BTreeSet::new(), calls: 0 }
+        Checked { inner, setup, queued: BTreeSet::new(), gone: BTreeSet::new(), calls: 0, waits: Arc::default() }
+    }
+
+    /// `waits` will tell whether the last answer was to wait.
+    pub(crate) fn telling(self, waits: Arc<AtomicBool>) -> Checked {
+        Checked { waits, ..self }
     }
 
     /// Something is queued for this hardware queue if and only if the scheduler says so.
@@ -53,6 +62,7 @@ impl Scheduler for Checked {
             self.inner = self.inner.clone_box();
         }
         let next = self.inner.next(hw_queue, ctx);
+        self.waits.store(matches!(next, Next::WaitUntil(_)), Ordering::Relaxed);
         match next {
             Next::Dispatch(id) => {
                 assert!(self.queued.remove(&id), "request {} dispatched, which is not queued", id.0);

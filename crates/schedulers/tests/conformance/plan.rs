@@ -67,6 +67,7 @@ impl Plan {
             hw_queues: self.hw_queues.min(self.cpus),
             nr_requests: self.nr_requests,
             device_depth: self.depth.max(u32::from(self.hw_queues)),
+            rotational: self.draws[0] & 1 == 1,
             ..Setup::default()
         };
         let (volatile_cache, fua) = self.cache;
