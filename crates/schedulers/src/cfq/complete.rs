@@ -69,7 +69,7 @@ impl Cfq {
             if let Some(process) = self.processes.get_mut(request.io.task.0 as usize) {
                 process.think.last_end = now;
             }
-            if now - self.clock.count(request.start) > self.set.fifo_expire[1] {
+            if self.clock.longer_than(self.set.fifo_expire[1], request.start, ctx.now) {
                 self.last_delayed_sync = now;
             }
         }

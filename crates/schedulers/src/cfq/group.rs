@@ -208,7 +208,8 @@ impl Cfq {
     /// Takes up new weights of an active group, and computes its fraction among those active now.
     fn refresh(&mut self, g: u32) {
         let own = &self.groups[g as usize];
-        let mut fraction = WHOLE * u64::from(own.leaf_weight) / own.children_weight.max(1);
+        let part = |of: u64, weight: u32, sum: u64| if u64::from(weight) == sum { of } else { of * u64::from(weight) / sum.max(1) };
+        let mut fraction = part(WHOLE, own.leaf_weight, own.children_weight);
         let mut at = g;
         while self.groups[at as usize].parent != NONE {
             let group = &mut self.groups[at as usize];
@@ -216,7 +217,7 @@ impl Cfq {
             group.weight = weight;
             let above = &mut self.groups[parent as usize];
             above.children_weight = above.children_weight + u64::from(weight) - u64::from(old);
-            fraction = fraction * u64::from(weight) / above.children_weight.max(1);
+            fraction = part(fraction, weight, above.children_weight);
             at = parent;
         }
         self.groups[g as usize].vfraction = fraction.max(1);
@@ -237,6 +238,7 @@ impl Cfq {
         let charge = charge.max(0) as u64;
         // 24 bits: 12 for the fraction and 12 for the fixed point of virtual time.
         let step = match charge.checked_mul(1 << 24) {
+            Some(scaled) if group.vfraction == WHOLE => scaled / WHOLE,
             Some(scaled) => scaled / group.vfraction,
             None => (charge / group.vfraction).saturating_mul(1 << 24),
         };

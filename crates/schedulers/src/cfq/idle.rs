@@ -54,8 +54,7 @@ impl Cfq {
             return;
         }
         if let Some(think) = self.think_of_last_task()
-            && think.valid()
-            && think.mean > queue.slice_end - now
+            && think.big(queue.slice_end - now)
         {
             return;
         }
@@ -79,7 +78,7 @@ impl Cfq {
         if next_is_last || !process.alive || slice_idle == 0 || (!queue.deep && queue.seeky()) {
             queue.idle_window = false;
         } else if process.think.valid() {
-            queue.idle_window = process.think.mean <= slice_idle;
+            queue.idle_window = !process.think.big(slice_idle);
         }
     }
 
@@ -92,7 +91,7 @@ impl Cfq {
             return false;
         }
         let rest = queue.slice_end - now;
-        let thinks_longer = self.think_of_last_task().is_some_and(|t| t.valid() && t.mean > rest);
+        let thinks_longer = self.think_of_last_task().is_some_and(|t| t.big(rest));
         queue.slice_used(now) || thinks_longer || rest <= self.clock.tick
     }
 

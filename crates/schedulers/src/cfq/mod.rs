@@ -142,7 +142,7 @@ pub struct Cfq {
 impl Cfq {
     /// An empty one that follows `version`.
     pub fn new(setup: Setup, version: Version) -> Cfq {
-        let clock = Clock::new(setup.clock, version == Version::K420);
+        let mut clock = Clock::new(setup.clock, version == Version::K420);
         let start = clock.count(Nanos::ZERO);
         Cfq {
             version,
@@ -317,7 +317,8 @@ impl Scheduler for Cfq {
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         match event {
             Event::Timer if self.idle_timer.is_some_and(|t| t <= ctx.now) => {
-                self.idle_timer_fires(self.clock.count(ctx.now));
+                let now = self.clock.count(ctx.now);
+                self.idle_timer_fires(now);
             }
             Event::TaskExited(task) => self.task_ends(task, ctx.now),
             Event::TenantChanged(tenant) => self.reweigh(tenant, ctx),
@@ -367,7 +368,7 @@ impl Scheduler for Cfq {
             self.in_flight[1],
             self.depth.tag,
             self.idle_timer.map_or("off".into(), |t| t.to_string()),
-            self.clock.count(ctx.now)
+            ctx.now
         )
     }
 

@@ -45,7 +45,6 @@ pub(super) struct ThinkTime {
     pub(super) last_end: i64,
     samples: u64,
     total: u64,
-    pub(super) mean: i64,
 }
 
 impl ThinkTime {
@@ -58,7 +57,6 @@ impl ThinkTime {
         let elapsed = (now - self.last_end).clamp(0, 2 * idle) as u64;
         self.samples = (7 * self.samples + 256) / 8;
         self.total = (7 * self.total + 256 * elapsed) / 8;
-        self.mean = ((self.total + 128) / self.samples) as i64;
     }
 
     /// Enough samples?
@@ -66,9 +64,9 @@ impl ThinkTime {
         self.samples > 80
     }
 
-    /// Too long to wait for?
+    /// Is the mean, total by samples and rounded, known and longer than this?
     pub(super) fn big(&self, idle: i64) -> bool {
-        self.valid() && self.mean > idle
+        self.valid() && (idle < 0 || self.total + 128 >= (idle as u64 + 1).saturating_mul(self.samples))
     }
 }
 
@@ -242,11 +240,12 @@ mod tests {
         }
         assert!(t.valid() && !t.big(8), "{t:?}");
         // Samples 32, 60, 84; total 128, 240, 338.
-        assert_eq!((t.samples, t.total, t.mean), (84, 338, 5));
+        assert_eq!((t.samples, t.total), (84, 338));
+        assert!(t.big(4) && !t.big(5), "a mean of 466 by 84");
         for _ in 0..40 {
             t.last_end = 0;
             t.arrival(1000, 8);
         }
-        assert!(t.big(8) && t.mean <= 17);
+        assert!(t.big(8) && !t.big(17));
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Clock {
     pub(super) second: i64,
     /// One tick.
     pub(super) tick: i64,
+    /// The tick counted last, and the nanoseconds at which it began and ended.
+    last: (i64, u64, u64),
 }
 
 /// No span is longer, so that products of two of them and a weight stay in range.
@@ -43,14 +45,32 @@ const LONGEST: i64 = 1 << 44;
 impl Clock {
     pub(super) fn new(ticks: TickClock, fine: bool) -> Clock {
         if fine {
-            Clock { ticks, fine, second: 1_000_000_000, tick: ticks.period.0.max(1) as i64 }
+            Clock { ticks, fine, second: 1_000_000_000, tick: ticks.period.0.max(1) as i64, last: (0, 0, 0) }
         } else {
-            Clock { ticks, fine, second: ticks.per_second().max(1), tick: 1 }
+            Clock { ticks, fine, second: ticks.per_second().max(1), tick: 1, last: (0, 0, 0) }
         }
     }
 
-    pub(super) fn count(&self, at: Nanos) -> i64 {
-        if self.fine { at.0 as i64 } else { self.ticks.ticks(at) }
+    pub(super) fn count(&mut self, at: Nanos) -> i64 {
+        if self.fine {
+            return at.0 as i64;
+        }
+        // Most calls are within the tick of the last.
+        let (tick, began, ended) = self.last;
+        if (began..ended).contains(&at.0) {
+            return tick;
+        }
+        let tick = self.ticks.ticks(at);
+        self.last = (tick, self.ticks.time_of(tick).0, self.ticks.time_of(tick + 1).0);
+        tick
+    }
+
+    /// Is the count now more than `span` beyond what it was at `then`?
+    pub(super) fn longer_than(&self, span: i64, then: Nanos, now: Nanos) -> bool {
+        let nanos = if self.fine { 1 } else { self.ticks.period.0 };
+        // A difference of ticks is never larger than that of the times, which costs less to tell.
+        now.since(then).0 > (span as u64).saturating_mul(nanos)
+            && (self.fine || self.ticks.ticks(now) - self.ticks.ticks(then) > span)
     }
 
     /// When the count becomes `count`.

@@ -25,7 +25,10 @@ impl Cfq {
         if all <= share {
             return slice;
         }
-        let low = slice.min(mul_div(2 * self.set.slice_idle, slice, self.set.slice[1]));
+        let low = match self.set.slice_idle {
+            0 => 0,
+            idle => slice.min(mul_div(2 * idle, slice, self.set.slice[1])),
+        };
         mul_div(slice, share, all).max(low)
     }
 
