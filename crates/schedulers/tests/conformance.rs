@@ -171,7 +171,10 @@ fn work_is_conserved(subject: &str, plan: &Plan) -> Result<(), TestCaseError> {
             world.until(now + Nanos::from_ms(3 + 4));
             let issued = world.all_issued().len();
             let says_so = waits.load(Ordering::Relaxed);
-            prop_assert!(issued > before || says_so, "{subject}: {queued} queued at {now}, room in the device, nothing issued");
+            prop_assert!(
+                issued > before || says_so,
+                "{subject}: {queued} queued at {now}, room in the device, nothing issued"
+            );
         }
     }
     world.release();

@@ -334,5 +334,4 @@ impl Cfq {
             turn.deadline = Some(at + Nanos(window));
         }
     }
-
 }

@@ -236,11 +236,7 @@ impl Cfq {
             return true;
         }
         let same_tree = || self.groups[new.group as usize].trees[usize::from(self.home_of(n))].tree.len();
-        if self.serving_no_idle()
-            && new.kind() == NO_IDLE
-            && active.is_empty()
-            && (fine || same_tree() == 2)
-        {
+        if self.serving_no_idle() && new.kind() == NO_IDLE && active.is_empty() && (fine || same_tree() == 2) {
             return true;
         }
         if preferred && active.prio_pending == 0 || realtime {
@@ -291,11 +287,29 @@ impl Cfq {
             None => None,
         };
         match (cost(x.sector), cost(y.sector)) {
-            (Some(p), Some(r)) if p != r => if p < r { a } else { b },
-            (Some(_), Some(_)) => if x.sector >= y.sector { a } else { b },
+            (Some(p), Some(r)) if p != r => {
+                if p < r {
+                    a
+                } else {
+                    b
+                }
+            }
+            (Some(_), Some(_)) => {
+                if x.sector >= y.sector {
+                    a
+                } else {
+                    b
+                }
+            }
             (Some(_), None) => a,
             (None, Some(_)) => b,
-            (None, None) => if x.sector <= y.sector { a } else { b },
+            (None, None) => {
+                if x.sector <= y.sector {
+                    a
+                } else {
+                    b
+                }
+            }
         }
     }
 

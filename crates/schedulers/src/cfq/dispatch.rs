@@ -136,8 +136,8 @@ impl Cfq {
                 return false;
             }
             let alone_sync = queue.sync && self.busy_sync == 1;
-            let ends_soon =
-                queue.slice_new || now + self.set.slice_idle.saturating_mul(i64::from(queue.in_flight)).min(1 << 60) > queue.slice_end;
+            let ends_soon = queue.slice_new
+                || now + self.set.slice_idle.saturating_mul(i64::from(queue.in_flight)).min(1 << 60) > queue.slice_end;
             if self.busy_queues > 1 && ends_soon && !alone_sync {
                 return false;
             }

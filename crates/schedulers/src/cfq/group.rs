@@ -208,7 +208,9 @@ impl Cfq {
     /// Takes up new weights of an active group, and computes its fraction among those active now.
     fn refresh(&mut self, g: u32) {
         let own = &self.groups[g as usize];
-        let part = |of: u64, weight: u32, sum: u64| if u64::from(weight) == sum { of } else { of * u64::from(weight) / sum.max(1) };
+        let part = |of: u64, weight: u32, sum: u64| {
+            if u64::from(weight) == sum { of } else { of * u64::from(weight) / sum.max(1) }
+        };
         let mut fraction = part(WHOLE, own.leaf_weight, own.children_weight);
         let mut at = g;
         while self.groups[at as usize].parent != NONE {

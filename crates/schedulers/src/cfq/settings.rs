@@ -78,7 +78,7 @@ impl Clock {
         if self.fine { Nanos(count.max(0) as u64) } else { self.ticks.time_of(count) }
     }
 
-    pub(super) fn from_ms(&self, ms: i64) -> i64 {
+    pub(super) fn span_of_ms(&self, ms: i64) -> i64 {
         let ms = ms.max(0) as u64;
         let count = if self.fine { Nanos::from_ms(ms).0.min(LONGEST as u64) as i64 } else { self.ticks.from_ms(ms) };
         count.min(LONGEST)
@@ -157,7 +157,7 @@ impl Settings {
     pub(super) fn set(&mut self, name: &str, value: i128, clock: &Clock) {
         let Some(i) = TUNABLES.iter().position(|t| t.name == name) else { return };
         self.values[i] = value as i64;
-        let (count, span) = (value as u32, clock.from_ms(value as i64));
+        let (count, span) = (value as u32, clock.span_of_ms(value as i64));
         match name {
             "quantum" => self.quantum = count,
             "fifo_expire_sync" => self.fifo_expire[1] = span,

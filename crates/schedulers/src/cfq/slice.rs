@@ -118,7 +118,7 @@ impl Cfq {
         } else {
             slice = slice.max(2 * self.set.slice_idle);
         }
-        let least = if self.version == Version::K420 { self.clock.from_ms(2) } else { 2 };
+        let least = if self.version == Version::K420 { self.clock.span_of_ms(2) } else { 2 };
         self.serving.end = now + slice.max(least);
     }
 
@@ -173,8 +173,11 @@ impl Cfq {
         queue.must_dispatch = false;
         queue.split |= queue.coop && queue.seeky();
         if timed_out {
-            let residual =
-                if self.queues[q as usize].slice_new { self.scaled_slice(q) } else { self.queues[q as usize].slice_end - now };
+            let residual = if self.queues[q as usize].slice_new {
+                self.scaled_slice(q)
+            } else {
+                self.queues[q as usize].slice_end - now
+            };
             self.queues[q as usize].residual = residual;
         }
         if self.queues[q as usize].home == HOMELESS {

@@ -102,7 +102,14 @@ impl Lab {
         Lab::new(make, false, 32, 16, Nanos::ZERO, Nanos::from_us(80))
     }
 
-    fn new(make: impl FnOnce(Setup) -> Cfq, rotational: bool, depth: u32, ways: usize, seek: Nanos, fixed: Nanos) -> Lab {
+    fn new(
+        make: impl FnOnce(Setup) -> Cfq,
+        rotational: bool,
+        depth: u32,
+        ways: usize,
+        seek: Nanos,
+        fixed: Nanos,
+    ) -> Lab {
         let setup = Setup { clock: HZ_1000, rotational, device_depth: depth, ..Setup::default() };
         let mut tenants = Tenants::default();
         tenants.add_tenant(Tenant::default());
@@ -206,7 +213,8 @@ impl Lab {
                 sector
             }
             None => {
-                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                self.random =
+                    self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (self.random >> 34) % 1_000_000 * 256
             }
         };

@@ -26,7 +26,7 @@ fn cfq(rotational: bool, version: Version) -> Cfq {
 fn slices_by_level() {
     for version in [Version::K310, Version::K318, Version::K420] {
         let cfq = cfq(true, version);
-        let ms = |sync, level| cfq.slice_of_level(sync, level) / cfq.clock.from_ms(1);
+        let ms = |sync, level| cfq.slice_of_level(sync, level) / cfq.clock.span_of_ms(1);
         assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|p| ms(true, p)), [180, 160, 140, 120, 100, 80, 60, 40]);
         assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|p| ms(false, p)), [72, 64, 56, 48, 40, 32, 24, 16]);
         assert_eq!([0, 1, 4, 7].map(|p| cfq.async_requests(p)), [32, 28, 16, 4]);

@@ -30,7 +30,9 @@ fn anticipating() -> Lab {
 
 #[test]
 fn time_goes_by_weight() {
-    let mut lab = Lab::disk(|setup| Cfq::new(setup, Version::K318), 1).weights(&[100, 200, 400]);
+    // Without low latency all slices are equally long, and so is what a seek adds to each.
+    let disk = Lab::disk(|setup| Cfq::new(setup, Version::K318), 1).set("low_latency", 0);
+    let mut lab = disk.weights(&[100, 200, 400]);
     for tenant in 0..3 {
         lab.add(Client { sector: Some(u64::from(tenant) << 24), depth: 8, ..random(tenant, 8, 128) });
     }
@@ -65,15 +67,18 @@ fn requests_go_by_weight_where_nothing_idles_and_bytes_by_size() {
 fn one_request_at_a_time_gets_far_less_than_its_share() {
     let run = |lab: Lab| {
         let mut lab = lab.weights(&[100, 100]);
-        lab.add(random(0, 1, 8));
-        lab.add(random(1, 32, 8));
+        for (tenant, depth) in [(0, 1), (1, 32)] {
+            // A task needs a moment to ask again.
+            lab.add(Client { think: Nanos::from_us(20), ..random(tenant, depth, 8) });
+        }
         lab.run(Nanos::from_secs(10));
-        lab.time_shares(SECOND)[0]
+        (lab.shares(SECOND, sectors)[0], lab.time_shares(SECOND)[0])
     };
     let (plain, anticipating) = (run(flash()), run(anticipating()));
-    println!("time of the lone request: cfq {plain:.3}, a-cfq {anticipating:.3}");
-    assert!(plain < 0.3, "{plain}");
-    assert!(anticipating > 1.5 * plain);
+    println!("sectors and time of the lone request: cfq {plain:.3?}, a-cfq {anticipating:.3?}");
+    assert!(plain.0 < 0.1 && plain.1 < 0.3, "{plain:?}");
+    // It is waited for, so it has its slots; what is in the device when a slot ends is no backlog.
+    close(anticipating.1, 0.5, 0.05, "slots");
 }
 
 #[test]
@@ -86,9 +91,9 @@ fn a_group_that_slept_goes_to_the_end_of_the_line() {
     assert!(used > 0);
     lab.run(Nanos::from_ms(5_001));
     assert!(lab.cfq.groups[2].vdisktime >= used, "no credit for the sleep");
-    lab.run(Nanos::from_secs(10));
-    let shares = lab.shares(Nanos::from_secs(6), requests);
-    close(shares[0], 0.5, 0.02, "equal weights");
+    lab.run(Nanos::from_secs(25));
+    let shares = lab.shares(Nanos::from_secs(5), requests);
+    close(shares[0], 0.5, 0.01, "equal weights");
 }
 
 #[test]
@@ -121,8 +126,7 @@ fn nested_fractions_multiply() {
 #[test]
 fn parents_in_a_circle_hang_from_the_root() {
     let mut lab = flash();
-    lab.tenants.tenants =
-        [1, 0].map(|p| Tenant { weight: 100, parent: Some(TenantId(p)) }).to_vec();
+    lab.tenants.tenants = [1, 0].map(|p| Tenant { weight: 100, parent: Some(TenantId(p)) }).to_vec();
     lab.add(random(0, 4, 8));
     lab.add(random(1, 4, 8));
     lab.run(SECOND);
@@ -155,12 +159,8 @@ fn bytes_go_by_weight_whatever_the_size() {
     }
     lab.run(Nanos::from_secs(120));
     let shares = lab.shares(Nanos::from_secs(10), sectors);
-    let pv: f64 = weights
-        .iter()
-        .zip(&shares)
-        .map(|(w, s)| (f64::from(*w) / 100.0 - s / shares[0]).abs())
-        .sum::<f64>()
-        / 4.0;
+    let pv: f64 =
+        weights.iter().zip(&shares).map(|(w, s)| (f64::from(*w) / 100.0 - s / shares[0]).abs()).sum::<f64>() / 4.0;
     println!("a-cfq shares {shares:.4?}, PV {pv:.4}");
     assert!(pv < 0.1, "PV {pv} of {shares:?}");
 }
