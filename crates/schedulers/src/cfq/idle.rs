@@ -114,7 +114,7 @@ impl Cfq {
         }
     }
 
-    /// Nothing idles inside the no-idle workload, but behind its last queue.
+    /// The workload of queues that are not idled for is being served.
     pub(super) fn serving_no_idle(&self) -> bool {
         self.serving.class != IDLE && self.serving.kind == NO_IDLE
     }

@@ -188,7 +188,7 @@ fn virtual_time_is_sectors_by_weight() {
         served[sent.client] += u64::from(sent.sectors);
     }
     for tenant in [0, 1] {
-        let charged = u128::from(before[tenant]) * u128::from(weights[tenant]) >> 24;
+        let charged = (u128::from(before[tenant]) * u128::from(weights[tenant])) >> 24;
         // All but the turn that goes on.
         let missing = u128::from(served[tenant]) - charged;
         assert!(missing < 300 * 3200, "{missing} of {} are not charged", served[tenant]);
