@@ -175,9 +175,7 @@ impl Anticipation {
     fn charge(&mut self, entity: u32, of: u32, sectors: u64, weight: u32) {
         let own = &mut self.entities[entity as usize];
         own.vt = own.vt.saturating_add((sectors << SHIFT) / u64::from(weight.max(1)));
-        let line = &mut self.children[of as usize];
-        self.line.remove(line, entity);
-        self.line.insert(line, entity, (own.vt, own.since));
+        self.line.rekey(&mut self.children[of as usize], entity, (own.vt, own.since));
     }
 
     /// Group `g` has a request again.

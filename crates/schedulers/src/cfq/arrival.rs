@@ -51,12 +51,12 @@ impl Cfq {
         }
         let old = self.queues[q as usize].next;
         let next = self.better(old, id.0, self.head, ctx);
-        if next != old {
-            self.queues[q as usize].next = next;
+        self.queues[q as usize].next = next;
+        let was_seeky = self.queues[q as usize].seeky();
+        self.learn(q, task, request, next, now, ctx);
+        if next != old || was_seeky != self.queues[q as usize].seeky() {
             self.reposition(q);
         }
-
-        self.learn(q, task, request, next, now, ctx);
         if self.active == q {
             if self.queues[q as usize].waiting {
                 if request.sectors > PAGE_SECTORS || self.busy_queues > 1 {

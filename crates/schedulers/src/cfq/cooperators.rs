@@ -30,8 +30,6 @@ impl Cfq {
         let candidate = &self.queues[other as usize];
         let suits = distance(&other) <= CLOSE_SECTORS
             && candidate.group == queue.group
-            && candidate.sync
-            && !candidate.seeky()
             && (candidate.class == REALTIME) == (queue.class == REALTIME);
         suits.then_some(other)
     }
@@ -56,14 +54,14 @@ impl Cfq {
         }
     }
 
-    /// The position tree follows the queue's next request.
+    /// The position tree follows the queue's next request. Only queues that may take over are in it.
     pub(super) fn reposition(&mut self, q: u32) {
         let queue = &mut self.queues[q as usize];
         if queue.position_level != HOMELESS {
             self.by_position.remove(&mut self.positions[usize::from(queue.position_level)], q);
             queue.position_level = HOMELESS;
         }
-        if queue.next != NONE && queue.class != IDLE {
+        if queue.next != NONE && queue.sync && queue.class != IDLE && !queue.seeky() {
             queue.position_level = queue.asked.1;
             let sector = self.by_sector.key(queue.next);
             self.by_position.insert(&mut self.positions[usize::from(queue.position_level)], q, sector);

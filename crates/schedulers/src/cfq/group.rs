@@ -246,8 +246,7 @@ impl Cfq {
         };
         group.vdisktime = group.vdisktime.saturating_add(step);
         let vdisktime = group.vdisktime;
-        self.order.remove(&mut self.line, g);
-        self.order.insert(&mut self.line, g, vdisktime);
+        self.order.rekey(&mut self.line, g, vdisktime);
         self.refresh(g);
         self.note_min_vdisktime();
     }

@@ -162,6 +162,17 @@ impl<K: Copy + Ord + Default> Forest<K> {
         }
     }
 
+    /// Gives a node of `tree` another key; it goes behind those of equal key.
+    pub fn rekey(&mut self, tree: &mut Tree, node: u32, key: K) {
+        let stays = key >= self.node(node).key && self.next(node).is_none_or(|next| self.node(next).key > key);
+        if stays {
+            self.node_mut(node).key = key;
+        } else {
+            self.remove(tree, node);
+            self.insert(tree, node, key);
+        }
+    }
+
     /// The node behind this one in its tree.
     pub fn next(&self, node: u32) -> Option<u32> {
         let right = self.node(node).right;
@@ -262,12 +273,18 @@ mod tests {
     proptest! {
         /// Any insertions and removals in three trees give the order of sorted vectors, ties by age.
         #[test]
-        fn like_sorted_vectors(ops in proptest::collection::vec((0u32..200, 0i64..40, 0usize..3), 0..800)) {
+        fn like_sorted_vectors(ops in proptest::collection::vec((0u32..200, 0i64..40, 0usize..3, any::<bool>()), 0..800)) {
             let mut forest = Forest::<i64>::default();
             let mut trees = [Tree::default(); 3];
             let mut model: Vec<Vec<(i64, usize, u32)>> = vec![Vec::new(); 3];
-            for (sequence, (node, key, tree)) in ops.into_iter().enumerate() {
+            for (sequence, (node, key, tree, rekey)) in ops.into_iter().enumerate() {
                 match model.iter().position(|m| m.iter().any(|e| e.2 == node)) {
+                    Some(t) if rekey => {
+                        model[t].retain(|e| e.2 != node);
+                        model[t].push((key, sequence, node));
+                        model[t].sort();
+                        forest.rekey(&mut trees[t], node, key);
+                    }
                     Some(t) => {
                         model[t].retain(|e| e.2 != node);
                         forest.remove(&mut trees[t], node);
