@@ -3,7 +3,7 @@
 //! It replaces how groups are chosen and charged; inside a tenant everything is CFQ. A tenant keeps the device for a
 //! slot in proportion to its weight. It loses it early when it has nothing queued and nothing in the device for as long
 //! as its mean time between dispatches. Virtual time is sectors by weight, and survives absence; a tenant that returns
-//! is put level with the least of those that wait.
+//! with nothing in the device is put level with the least of those that wait.
 
 use dumbwaiter_block::{Nanos, Tunable};
 
@@ -157,12 +157,13 @@ impl Anticipation {
         }
     }
 
-    /// Puts an entity in line among the backlogged children of `of`; `true` if it is the first of them.
-    fn join(&mut self, entity: u32, of: u32) -> bool {
+    /// Puts an entity in line among the backlogged children of `of`; `true` if it is the first of them. One that was idle
+    /// is put level with the least of them.
+    fn join(&mut self, entity: u32, of: u32, idle: bool) -> bool {
         let line = &mut self.children[of as usize];
         let was_empty = line.is_empty();
         let own = &mut self.entities[entity as usize];
-        if let Some(first) = line.first() {
+        if let Some(first) = line.first().filter(|_| idle) {
             own.vt = own.vt.max(self.line.key(first).0);
         }
         self.sequence += 1;
@@ -184,8 +185,11 @@ impl Anticipation {
         if self.line.contains(2 * g + 1) {
             return;
         }
+        // A tenant with requests in the device was not idle: a turn that ended with all it had in the device costs it
+        // nothing.
+        let idle = groups[g as usize].in_flight == 0;
         let (mut entity, mut of) = (2 * g + 1, g);
-        while self.join(entity, of) && groups[of as usize].parent != NONE {
+        while self.join(entity, of, idle) && groups[of as usize].parent != NONE {
             entity = 2 * of;
             of = groups[of as usize].parent;
         }
