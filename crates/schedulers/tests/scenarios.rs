@@ -42,5 +42,5 @@ fn block_layer() {
 
 #[test]
 fn cfq() {
-    run("cfq.txt", 20);
+    run("cfq.txt", 16);
 }
