@@ -11,7 +11,7 @@ use super::super::queue::{HOMELESS, NONE};
 use super::super::{Cfq, Setup};
 
 /// A task that keeps `depth` requests outstanding.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
     pub(super) tenant: u32,
     pub(super) ioprio: Ioprio,
@@ -162,6 +162,14 @@ impl Lab {
         self.tenants.tenants[tenant as usize].weight = weight;
         let ctx = Context { now: self.now, requests: &self.requests, tenants: &self.tenants, busy: false };
         self.cfq.event(Event::TenantChanged(TenantId(tenant)), &ctx);
+    }
+
+    /// A task ends; what it has asked for is still served.
+    pub(super) fn ends(&mut self, client: usize) {
+        self.clients[client].stop = self.now;
+        let ctx = Context { now: self.now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.cfq.event(Event::TaskExited(TaskId(client as u32)), &ctx);
+        self.serve();
     }
 
     /// From now on a client reads all over.

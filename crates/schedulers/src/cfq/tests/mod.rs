@@ -1,6 +1,7 @@
 //! The examples of the notes, and what follows from the rules, on devices whose service times are known.
 
 mod lab;
+mod mixtures;
 mod sharing;
 mod tenants;
 

@@ -36,7 +36,15 @@ fn time_goes_by_weight() {
     for tenant in 0..3 {
         lab.add(Client { sector: Some(u64::from(tenant) << 24), depth: 8, ..random(tenant, 8, 128) });
     }
-    lab.run(Nanos::from_secs(200));
+    for second in 1..200 {
+        lab.run(Nanos::from_secs(second));
+        let groups = &lab.cfq.groups[1..];
+        let times = groups.iter().map(|g| g.vdisktime);
+        let spread = times.clone().max().unwrap() - times.min().unwrap();
+        let slice = lab.cfq.set.slice[1] as u64;
+        let least = groups.iter().map(|g| g.vfraction).min().unwrap();
+        assert!(second < 3 || spread <= (slice << 24) / least, "a spread of {spread} after {second} s");
+    }
     for (share, weight) in lab.time_shares(Nanos::from_secs(10)).iter().zip([1.0, 2.0, 4.0]) {
         close(share / (weight / 7.0), 1.0, 0.05, "time by weight");
     }
