@@ -5,6 +5,7 @@
 //! device and behind a served disk.
 #![forbid(unsafe_code)]
 
+mod context;
 mod flush;
 pub mod layer;
 mod ledger;
@@ -18,15 +19,14 @@ mod tags;
 mod tenant;
 mod time;
 
+pub use context::Context;
 pub use layer::{BlockLayer, Config, Finished};
 pub use ledger::Ledger;
 pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};
 pub use plug::Plug;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
-pub use scheduler::{
-    Context, Event, Merging, Next, Place, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
-};
+pub use scheduler::{Event, Merging, Next, Place, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable};
 pub use sorted::Sorted;
 pub use tags::TagMap;
 pub use tenant::{Task, TaskId, Tenant, TenantId, Tenants};

@@ -2,8 +2,7 @@
 //!
 //! Linux keeps the same: a hash of end sectors for back merges, and one remembered request that is tried first.
 
-use crate::scheduler::Context;
-use crate::{Flags, Io, Op, Request, RequestId};
+use crate::{Context, Flags, Io, Op, Request, RequestId};
 
 /// Side at which an arrival joins a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,21 +5,7 @@
 //! Only [`Scheduler::insert`], [`Scheduler::next`], [`Scheduler::has_work`] and [`Scheduler::clone_box`] lack a default.
 
 use crate::merge::{Join, MergeIndex};
-use crate::{Io, Nanos, RequestId, Requests, Tenants, TickClock};
-
-/// What a scheduler may look at while it decides.
-#[derive(Clone, Copy)]
-pub struct Context<'a> {
-    /// The time of the call.
-    pub now: Nanos,
-    /// Every request, by id.
-    pub requests: &'a Requests,
-    /// Every task and tenant.
-    pub tenants: &'a Tenants,
-    /// The device has recently refused requests of the hardware queue asked for, or what it refused was sent just now
-    /// (Linux: dispatch_busy > 0, or a dispatch list that was not empty).
-    pub busy: bool,
-}
+use crate::{Context, Io, Nanos, RequestId, TickClock};
 
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a workload under several schedulers and say which serves it best
-    Compare(Compare),
+    Compare(Box<Compare>),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
     /// List the device models, show one, or hold it against its data sheet
@@ -111,7 +111,7 @@ pub(crate) struct Compare {
 #[command(next_help_heading = "Traces")]
 pub(crate) struct Replay {
     /// Replay at so many times the recorded speed
-    #[arg(long, value_name = "FACTOR", conflicts_with = "depth")]
+    #[arg(long, value_name = "FACTOR", conflicts_with_all = ["depth", "closed_per_task"])]
     pub(crate) speed: Option<f64>,
     /// Keep so many I/Os outstanding, whatever the recorded times
     #[arg(long, value_name = "N")]
@@ -134,6 +134,9 @@ pub(crate) struct Reading {
     /// Columns of delimited text, such as time_ms,op,offset_bytes,size_bytes
     #[arg(long, value_name = "NAME,…")]
     pub(crate) columns: Option<String>,
+    /// Size of each request where the trace tells none (4096 unless given)
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) assume_bytes: Option<u32>,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -196,7 +199,7 @@ pub(crate) enum TraceCommand {
 Examples:
   dumbwaiter trace convert in.blkparse.zst out.dwt
   dumbwaiter trace convert in.csv out.csv.zst --to msr
-  dumbwaiter trace convert in.txt out.iolog --columns time_s,op,offset_sectors,size_bytes --to fio-iolog-v3")]
+  dumbwaiter trace convert in.txt out.iolog --columns time_s,op,offset_sectors,size_bytes --to iolog3")]
     Convert(TraceConvert),
     /// Print the first records in a common form
     #[command(after_help = "Example:\n  dumbwaiter trace head disk.vscsi -n 5")]

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use dumbwaiter_block::{
-    Flags, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Setup, State, Tenant, Tenants, scheduler,
+    Context, Flags, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Setup, State, Tenant, Tenants,
 };
 use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
@@ -238,7 +238,7 @@ fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
     for _ in 0..backlog {
         let id = requests.insert(Request::new(Io::default(), now));
         draw(&mut requests, id, &mut drawn, now);
-        let ctx = scheduler::Context { now, requests: &requests, tenants: &tenants, busy: true };
+        let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
         policy.insert(id, Place::Tail, &ctx);
     }
     let mut spare: Vec<RequestId> = (0..GROUP).map(|_| requests.insert(Request::new(Io::default(), now))).collect();
@@ -253,14 +253,14 @@ fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
             let started = Instant::now();
             for id in &mut spare {
                 now += Nanos(1_000);
-                let ctx = scheduler::Context { now, requests: &requests, tenants: &tenants, busy: true };
+                let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
                 policy.insert(*id, Place::Tail, &ctx);
                 let Next::Dispatch(next) = policy.next(0, &ctx) else { return None };
                 policy.complete(next, &ctx);
                 *id = next;
             }
             spent += started.elapsed();
-            let ctx = scheduler::Context { now, requests: &requests, tenants: &tenants, busy: true };
+            let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
             if policy.timer().is_some_and(|t| t <= now) {
                 policy.event(dumbwaiter_block::Event::Timer, &ctx);
             }

@@ -32,13 +32,7 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     for path in [&args.json, &args.html].into_iter().flatten() {
         output::check_writable(path)?;
     }
-    for warning in &warnings {
-        eprintln!("warning: {warning}");
-    }
     let prepared = Prepared::new(&scenario)?;
-    for note in &prepared.notes {
-        eprintln!("note: {note}");
-    }
     let (cells, interrupted) = simulate(args, &scenario, &prepared, &devices, &choices)?;
     if cells.is_empty() {
         bail!("interrupted before the first run was finished");
@@ -57,7 +51,11 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
 
 fn write_all(args: &Compare, document: &Document) -> Result<()> {
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
-    if !to_stdout {
+    if to_stdout {
+        for note in &document.notes {
+            eprintln!("note: {note}");
+        }
+    } else {
         output::print(&compare_text(document, output::style()))?;
     }
     if let Some(path) = &args.json {
@@ -192,6 +190,7 @@ fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
                 closed_per_task: args.replay.closed_per_task,
                 limit: None,
                 fit: args.replay.fit.clone(),
+                assume_bytes: args.reading.assume_bytes,
             };
             let paths: Vec<String> = args.input.iter().map(|p| p.display().to_string()).collect();
             let mut scenario = Scenario::from_trace(&paths, options);

@@ -50,8 +50,19 @@ fn main() -> ExitCode {
         Ok(Ended::Interrupted) => ExitCode::from(130),
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dumbwaiter: {error:#}");
+            eprintln!("dumbwaiter: {}", told_once(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// The error and its causes in one line, each part once: many errors tell their cause themselves.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
 }

@@ -23,6 +23,7 @@ fn options(reading: &Reading) -> Result<Options> {
     Ok(Options {
         format: reading.format.as_deref().map(Format::parse).transpose()?,
         columns: reading.columns.as_deref().map(Columns::parse).transpose()?,
+        assume_bytes: reading.assume_bytes,
         ..Options::default()
     })
 }
@@ -242,9 +243,15 @@ fn head(args: &TraceHead) -> Result<Ended> {
 fn formats() -> Result<Ended> {
     let rows: Vec<Vec<String>> = Format::ALL
         .into_iter()
-        .map(|f| vec![f.name().to_owned(), if f.writable() { "read, write" } else { "read" }.to_owned(), String::new()])
+        .map(|f| {
+            vec![
+                f.name().to_owned(),
+                if f.writable() { "read, written" } else { "read" }.to_owned(),
+                f.about().to_owned(),
+            ]
+        })
         .collect();
-    let header = [("format", Align::Left), ("", Align::Left), ("what it is", Align::Left)];
+    let header = [("format", Align::Left), ("can be", Align::Left), ("what it is", Align::Left)];
     output::print(&table(&header, &rows, output::style()))?;
     Ok(Ended::Done)
 }

@@ -265,6 +265,24 @@ fn records_beyond_the_device_are_counted_and_said() {
 }
 
 #[test]
+fn an_open_loop_that_the_device_cannot_follow_stays_bounded_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String = (0..90_000u64).map(|i| format!("{i},R,{},4096\n", i * 7919 % 90_000 * 4096)).collect();
+    let trace = file(&dir, "fast.csv", rows.as_bytes());
+    let printed = ok(&[
+        "compare",
+        &trace,
+        "--columns",
+        "time_us,op,offset_bytes,size_bytes",
+        "--device",
+        "hdd:st1000dm003",
+        "--schedulers",
+        "none",
+    ]);
+    assert!(printed.contains("issued late"), "{printed}");
+}
+
+#[test]
 fn outputs_that_cannot_be_written_are_refused_before_any_work() {
     refused(&["compare", "--json", "/no-such-folder/a.json"], &["/no-such-folder/a.json"]);
     let dir = tempfile::tempdir().unwrap();

@@ -124,6 +124,8 @@ pub struct Tenant {
     pub parent: Option<String>,
     /// Priority of its tasks, where they state none.
     pub ioprio: Option<Ioprio>,
+    /// Is this one whose latency counts most (an interactive user)? Recommendations look at it.
+    pub focus: bool,
     /// Its tasks.
     pub tasks: Vec<Task>,
 }
@@ -134,7 +136,14 @@ impl Tenant {
 
     /// A tenant without tasks, of the default weight.
     pub fn new(name: impl Into<String>) -> Tenant {
-        Tenant { name: name.into(), weight: Tenant::DEFAULT_WEIGHT, parent: None, ioprio: None, tasks: Vec::new() }
+        Tenant {
+            name: name.into(),
+            weight: Tenant::DEFAULT_WEIGHT,
+            parent: None,
+            ioprio: None,
+            focus: false,
+            tasks: Vec::new(),
+        }
     }
 
     /// The priority of requests of one of its tasks: the task's, its job's, the tenant's, or that of a task at nice 0.

@@ -41,6 +41,8 @@ struct FileTenant {
     parent: Option<String>,
     ioprio: Option<Priority>,
     #[serde(default)]
+    focus: bool,
+    #[serde(default)]
     task: Vec<Entry>,
 }
 
@@ -107,6 +109,7 @@ impl File {
                 weight: file.weight.map_or(Tenant::DEFAULT_WEIGHT, |w| w.0),
                 parent: file.parent,
                 ioprio: file.ioprio.map(|p| p.0),
+                focus: file.focus,
                 ..Tenant::new(file.name)
             };
             for entry in file.task {

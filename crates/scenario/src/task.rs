@@ -72,6 +72,9 @@ pub struct TraceOptions {
     /// What happens to requests beyond the end of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<String>,
+    /// Size of each request where the trace tells none; `None` is 4096 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assume_bytes: Option<u32>,
 }
 
 impl Task {
@@ -86,7 +89,7 @@ impl Task {
     }
 }
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "name",
     "count",
     "ioprio",
@@ -102,6 +105,7 @@ const KEYS: [&str; 15] = [
     "closed_per_task",
     "limit",
     "fit",
+    "assume_bytes",
 ];
 
 /// A task as a file has it: with the name of its tenant.
@@ -150,6 +154,9 @@ impl Serialize for Task {
                 }
                 if let Some(speed) = options.speed {
                     map.serialize_entry("speed", &speed)?;
+                }
+                if let Some(bytes) = options.assume_bytes {
+                    map.serialize_entry("assume_bytes", &bytes)?;
                 }
                 if let Some(depth) = options.depth {
                     map.serialize_entry("depth", &depth)?;
@@ -284,6 +291,9 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "fit" => options.fit = Some(map.next_value_seed(Text(same))?),
             "speed" => options.speed = Some(map.next_value_seed(Text(speed))?),
             "depth" => options.depth = Some(map.next_value_seed(Text(|t| whole(t, "a depth from 1")))?),
+            "assume_bytes" => {
+                options.assume_bytes = Some(map.next_value_seed(Text(|t| whole(t, "a number of bytes from 1")))?);
+            }
             "closed_per_task" => options.closed_per_task = map.next_value_seed(Text(truth))?,
             "limit" => options.limit = Some(map.next_value_seed(Text(|t| whole(t, "a number of requests from 1")))?),
             _ => {
@@ -293,7 +303,10 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
                 continue;
             }
         }
-        if matches!(key.as_str(), "format" | "columns" | "fit" | "speed" | "depth" | "closed_per_task" | "limit") {
+        if matches!(
+            key.as_str(),
+            "format" | "columns" | "fit" | "speed" | "depth" | "closed_per_task" | "limit" | "assume_bytes"
+        ) {
             first_trace_key.get_or_insert(key);
         }
     }
@@ -305,6 +318,11 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
         (Some(_), Some(_), _) => return Err(clash("trace", "fio")),
         (Some(_), None, Some(key)) => return Err(clash("trace", &key)),
         (None, Some(_), Some(key)) => return Err(clash("fio", &key)),
+        (Some(_), None, None) if options.speed.is_some() && (options.depth.is_some() || options.closed_per_task) => {
+            return Err(A::Error::custom(format!(
+                "\"speed\"{of} goes with recorded times, which \"depth\" and \"closed_per_task\" ignore: leave one out"
+            )));
+        }
         (Some(path), None, None) => Work::Trace(TraceSpec { path, options }),
         (None, fio, job_key) => {
             if let Some(key) = first_trace_key {

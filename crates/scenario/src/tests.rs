@@ -47,9 +47,10 @@ fn the_built_in_scenario_is_what_it_says() {
     let scenario = Scenario::builtin();
     assert_eq!(scenario.devices, ["hdd:st1000dm003", "ssd:850pro-256"]);
     assert_eq!(scenario.schedulers.len(), 7);
-    assert_eq!((scenario.duration, scenario.replicates, scenario.seed), (Some(Nanos::from_secs(10)), 3, 1));
+    assert_eq!((scenario.duration, scenario.replicates, scenario.seed), (Some(Nanos::from_secs(15)), 3, 1));
     let names: Vec<&str> = scenario.tenants.iter().map(|t| t.name.as_str()).collect();
-    assert_eq!(names, ["backup", "database", "logger", "interactive"]);
+    assert_eq!(names, ["interactive", "database", "streams", "unpack"]);
+    assert!(scenario.tenants[0].focus && !scenario.tenants[1].focus);
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn tasks_without_a_tenant_share_the_default_one() {
         tenant = "a"
         trace = "web.csv.zst"
         speed = 2
-        depth = 4
+        limit = 4
     "#;
     let scenario = Scenario::from_toml(text, "x").unwrap();
     scenario.validate(&anything, &anything).unwrap();
@@ -93,7 +94,9 @@ fn tasks_without_a_tenant_share_the_default_one() {
     assert_eq!(found, [("a", "x", be(6)), ("a", "z", be(6)), ("default", "y", be(2))]);
     assert_eq!(scenario.duration, Some(Nanos::from_secs(5)));
     let Work::Trace(trace) = &scenario.tenants[0].tasks[1].work else { panic!("not a trace") };
-    assert_eq!((trace.options.speed, trace.options.depth), (Some(2.0), Some(4)));
+    assert_eq!((trace.options.speed, trace.options.limit), (Some(2.0), Some(4)));
+    let both = Scenario::from_toml(&text.replace("limit = 4", "depth = 4"), "x").unwrap_err().to_string();
+    assert!(both.contains("leave one out"), "{both}");
     assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
 }
 

@@ -47,7 +47,7 @@ impl Serialize for Scenario {
 
 impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tenant = serializer.serialize_struct("tenant", 5)?;
+        let mut tenant = serializer.serialize_struct("tenant", 6)?;
         tenant.serialize_field("name", &self.name)?;
         tenant.serialize_field("weight", &self.weight)?;
         match &self.parent {
@@ -57,6 +57,11 @@ impl Serialize for Tenant {
         match self.ioprio {
             Some(ioprio) => tenant.serialize_field("ioprio", &ioprio.to_string())?,
             None => tenant.skip_field("ioprio")?,
+        }
+        if self.focus {
+            tenant.serialize_field("focus", &true)?;
+        } else {
+            tenant.skip_field("focus")?;
         }
         tenant.serialize_field("task", &self.tasks)?;
         tenant.end()

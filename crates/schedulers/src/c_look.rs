@@ -2,7 +2,7 @@
 //! above, service starts again at the lowest. A classical baseline: every request is reached within one sweep plus
 //! what arrives ahead of it meanwhile; of requests that overlap, one a sweep.
 
-use dumbwaiter_block::{Context, Next, Place, RequestId, Scheduler};
+use dumbwaiter_block::{Context, Next, RequestId, Scheduler};
 
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::sorted::Sorted;
@@ -18,16 +18,7 @@ pub struct CLook {
 }
 
 impl Scheduler for CLook {
-    fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
-        match place {
-            Place::Tail => self.sorted.insert(id, ctx.requests[id].sector),
-            Place::Head => self.head.push_front(&mut self.links, id),
-        }
-    }
-
-    fn has_work(&self, _hw_queue: usize) -> bool {
-        !self.sorted.is_empty() || !self.head.is_empty()
-    }
+    crate::one_sorted_queue!();
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
         let chosen = self.head.pop_front(&mut self.links).or_else(|| {
@@ -40,8 +31,6 @@ impl Scheduler for CLook {
             Next::Dispatch(id)
         })
     }
-
-    crate::sorted_merging!();
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())

@@ -6,6 +6,7 @@
 pub mod c_look;
 pub mod cfq;
 pub mod deadline;
+pub mod headway;
 pub mod kyber;
 pub mod mechanisms;
 pub mod mq_deadline;
@@ -16,10 +17,21 @@ pub mod sstf;
 
 pub use registry::{Choice, ChoiceError, Entry, REGISTRY, find};
 
-/// Merging for a scheduler whose queued requests are in one `sorted` tree: front merges by start sector, neighbours by
-/// sector.
-macro_rules! sorted_merging {
+/// The part of a scheduler that keeps everything in one `sorted` tree and at-head requests in `head` (with `links`):
+/// arrivals, merging by sector, neighbours. What remains is which goes next.
+macro_rules! one_sorted_queue {
     () => {
+        fn insert(&mut self, id: RequestId, place: dumbwaiter_block::Place, ctx: &Context<'_>) {
+            match place {
+                dumbwaiter_block::Place::Tail => self.sorted.insert(id, ctx.requests[id].sector),
+                dumbwaiter_block::Place::Head => self.head.push_front(&mut self.links, id),
+            }
+        }
+
+        fn has_work(&self, _hw_queue: usize) -> bool {
+            !self.sorted.is_empty() || !self.head.is_empty()
+        }
+
         fn merge(
             &mut self,
             io: &dumbwaiter_block::Io,
@@ -53,4 +65,4 @@ macro_rules! sorted_merging {
         }
     };
 }
-pub(crate) use sorted_merging;
+pub(crate) use one_sorted_queue;

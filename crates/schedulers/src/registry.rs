@@ -4,7 +4,7 @@ use dumbwaiter_block::{Scheduler, Setup, Tunable, TunableError, set_tunable};
 
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
-use crate::{c_look, kyber, none, noop, sstf};
+use crate::{c_look, headway, kyber, none, noop, sstf};
 
 /// One scheduler.
 pub struct Entry {
@@ -112,6 +112,15 @@ pub const REGISTRY: &[Entry] = &[
         kernels: &[],
         manual: include_str!("c_look.md"),
         make: |_, _| Some(Box::new(c_look::CLook::default())),
+    },
+    Entry {
+        name: "headway",
+        summary: "shares by tenant weight, with the device kept as full as the shares allow",
+        source: "ours",
+        tunables: &[],
+        kernels: &[],
+        manual: include_str!("headway.md"),
+        make: |setup, _| Some(Box::new(headway::Headway::new(setup))),
     },
 ];
 
@@ -264,9 +273,10 @@ mod tests {
     #[test]
     fn errors_say_what_to_do() {
         let say = |text: &str| Choice::parse(text).err().unwrap().to_string();
+        let known: Vec<&str> = REGISTRY.iter().map(|e| e.name).collect();
         assert_eq!(
             say("mq-deadlin"),
-            "unknown scheduler `mq-deadlin`; did you mean `mq-deadline`?; known: none, noop, deadline, mq-deadline, kyber, cfq, a-cfq, sstf, c-look"
+            format!("unknown scheduler `mq-deadlin`; did you mean `mq-deadline`?; known: {}", known.join(", "))
         );
         assert_eq!(
             say("mq-deadline:fifo_bach=3"),

@@ -2,7 +2,7 @@
 //! next; of two equally near the higher. A classical baseline (Denning 1967): good throughput on a disk, and no bound on
 //! how long a far request waits.
 
-use dumbwaiter_block::{Context, Next, Place, RequestId, Scheduler};
+use dumbwaiter_block::{Context, Next, RequestId, Scheduler};
 
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::sorted::Sorted;
@@ -18,16 +18,7 @@ pub struct Sstf {
 }
 
 impl Scheduler for Sstf {
-    fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
-        match place {
-            Place::Tail => self.sorted.insert(id, ctx.requests[id].sector),
-            Place::Head => self.head.push_front(&mut self.links, id),
-        }
-    }
-
-    fn has_work(&self, _hw_queue: usize) -> bool {
-        !self.sorted.is_empty() || !self.head.is_empty()
-    }
+    crate::one_sorted_queue!();
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
         let chosen = self.head.pop_front(&mut self.links).or_else(|| {
@@ -46,8 +37,6 @@ impl Scheduler for Sstf {
             Next::Dispatch(id)
         })
     }
-
-    crate::sorted_merging!();
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())

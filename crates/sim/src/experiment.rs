@@ -91,7 +91,7 @@ fn reader_options(spec: &TraceSpec) -> Result<Options, Error> {
         Some(text) => Some(Columns::parse(text)?),
         None => None,
     };
-    Ok(Options { format, columns, ..Options::default() })
+    Ok(Options { format, columns, assume_bytes: spec.options.assume_bytes, ..Options::default() })
 }
 
 fn survey_key(spec: &TraceSpec) -> String {
@@ -177,7 +177,7 @@ impl<'a> Prepared<'a> {
                     Work::Trace(spec) => {
                         let (replay, depth) = self.replay(spec, facts.capacity_sectors)?;
                         replays.push(replay.status());
-                        let closed = depth < u32::MAX;
+                        let closed = spec.options.depth.is_some() || spec.options.closed_per_task;
                         Thread { workload: Box::new(replay), depth, mode: Mode::Each, closed, ..thread }
                     }
                     Work::Fio(_) => thread,
@@ -214,6 +214,12 @@ impl<'a> Prepared<'a> {
                 }
             }
         }
+        if outcome.issued_late > 0 {
+            let reason = format!(
+                "issued late: the device does not keep up with the recorded times, and {OPEN_LOOP_DEPTH} were outstanding; latencies are lower bounds"
+            );
+            skipped.insert(reason, outcome.issued_late);
+        }
         let cancelled = outcome.cancelled;
         if let Some(what) = outcome.layer.ledger().imbalance() {
             return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
@@ -224,9 +230,9 @@ impl<'a> Prepared<'a> {
     fn replay(&self, spec: &TraceSpec, capacity: u64) -> Result<(Replay, u32), Error> {
         let o = &spec.options;
         let (pace, depth) = match (o.depth, o.closed_per_task) {
-            (depth, true) => (Pace::ClosedPerTask { depth: depth.unwrap_or(1) }, u32::MAX - 1),
+            (depth, true) => (Pace::ClosedPerTask { depth: depth.unwrap_or(1) }, u32::MAX),
             (Some(depth), false) => (Pace::Closed { depth }, depth),
-            (None, false) => (Pace::Open { speed: o.speed.unwrap_or(1.0) }, u32::MAX),
+            (None, false) => (Pace::Open { speed: o.speed.unwrap_or(1.0) }, OPEN_LOOP_DEPTH),
         };
         let options = ReplayOptions { pace, capacity, fit: fit(spec)?, limit: o.limit };
         let reader = traces::open(&[Path::new(&spec.path)], &reader_options(spec)?)?;
@@ -236,6 +242,9 @@ impl<'a> Prepared<'a> {
 
 /// Keeps a device's random numbers apart from those of the workloads.
 const DEVICE_SEED: u64 = 0x6465_7669_6365_0001;
+
+/// I/Os that an open loop may have outstanding; more would only be memory.
+const OPEN_LOOP_DEPTH: u32 = 65_536;
 
 fn fit(spec: &TraceSpec) -> Result<Fit, Error> {
     match spec.options.fit.as_deref() {
@@ -288,7 +297,7 @@ fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantI
     for t in &s.tenants {
         let parent = t.parent.as_deref().and_then(|p| ids.get(p).copied());
         tenants.add_tenant(Tenant { weight: t.weight, parent });
-        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: false });
+        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: t.focus });
     }
     (tenants, specs, ids)
 }

@@ -192,3 +192,23 @@ proptest! {
         prop_assert_eq!(result.ledger.submitted, result.ledger.completed);
     }
 }
+
+#[test]
+fn every_ready_scenario_runs_with_the_devices_and_schedulers_it_names() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let (mut scenario, _) = Scenario::load(&path).unwrap();
+        scenario.duration = Some(dumbwaiter_block::Nanos::from_ms(300));
+        scenario.warmup = dumbwaiter_block::Nanos::ZERO;
+        for device in &scenario.devices {
+            for scheduler in &scenario.schedulers {
+                let result = run_with(&scenario, device, &scheduler.to_string(), 0);
+                assert!(result.completed > 0, "{}: {device}, {scheduler}", path.display());
+            }
+        }
+        seen += 1;
+    }
+    assert!(seen >= 5);
+}

@@ -1,9 +1,10 @@
 //! The way back: statistics, tags, the flush sequence, and who waited for what.
 
+use crate::Context;
 use crate::flush::Sequence;
 use crate::layer::{BlockLayer, Finished, NO_TAG};
 use crate::request::{Request, State};
-use crate::scheduler::{Context, Place};
+use crate::scheduler::Place;
 use crate::{Io, Nanos, Op, RequestId};
 
 impl BlockLayer {

@@ -18,10 +18,11 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use crate::Context;
 use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
 use crate::merge::{Limits, MergeIndex};
-use crate::scheduler::{Context, Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
+use crate::scheduler::{Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
 use crate::tags::TagMap;
 use crate::{Io, Nanos, RequestId, Requests, Tenants};
 

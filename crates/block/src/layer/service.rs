@@ -1,8 +1,9 @@
 //! The way out: dispatch lists, the scheduler's choice, driver tags.
 
+use crate::Context;
 use crate::layer::{BlockLayer, RERUN_DELAY};
 use crate::request::State;
-use crate::scheduler::{Context, Next, Place};
+use crate::scheduler::{Next, Place};
 use crate::{Nanos, Request, RequestId};
 
 impl BlockLayer {

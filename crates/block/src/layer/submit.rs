@@ -1,11 +1,12 @@
 //! The way in: split, merge, tag, plug, insert.
 
+use crate::Context;
 use crate::flush::Sequence;
 use crate::layer::{BlockLayer, Held, NO_TAG};
 use crate::merge::{self, Join, Side};
 use crate::plug::Plug;
 use crate::request::{Request, State};
-use crate::scheduler::{Context, Merging, Place};
+use crate::scheduler::{Merging, Place};
 use crate::{Flags, Io, Nanos, Op, RequestId};
 
 impl BlockLayer {

@@ -65,8 +65,11 @@ impl Dirty {
 
     /// The first extent that ends after `lba`, or [`NONE`].
     fn touching(&self, lba: u64) -> u32 {
-        let before = slot_of(self.by_lba.last_before(lba + 1));
-        if before != NONE && self.extent(before).end > lba { before } else { slot_of(self.by_lba.first_from(lba + 1)) }
+        slot_of(match self.by_lba.last_before(lba + 1) {
+            Some(before) if self.extent(before).end > lba => Some(before),
+            Some(before) => self.by_lba.next(before),
+            None => self.by_lba.first(),
+        })
     }
 
     /// Is all of it dirty?

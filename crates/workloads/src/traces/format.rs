@@ -131,6 +131,34 @@ impl Format {
             .ok_or_else(|| Error::option("format", name, Format::ALL.map(Format::name).join(", ")))
     }
 
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Format::Blkparse => "text of blkparse, its default line",
+            Format::Blktrace => "binary per-CPU files of blktrace",
+            Format::Msr => "MSR Cambridge CSV: 100-ns ticks, host, disk, Read/Write, byte offset, bytes, response time",
+            Format::MsrCut => "five columns of the LinnOS and Heimdall cuts: ms, device, byte offset, bytes, 1 = read",
+            Format::Order => "Read/Write and byte offset only: an order without times and sizes",
+            Format::CloudPhysics => "CloudPhysics records as text: us, op, sector, bytes",
+            Format::Vscsi => "CloudPhysics/VMware vscsi records, version 1 or 2",
+            Format::Spc => "SPC (UMass): ASU, sector, bytes, r/w, seconds",
+            Format::Alibaba => "Alibaba block traces: device, R/W, byte offset, bytes, us",
+            Format::Tencent => "Tencent block traces: seconds, sector, sectors, 0 = read, volume",
+            Format::TencentCut => "seven columns of a LinnOS/Heimdall replay log, offset in sectors",
+            Format::Heimdall => "seven columns of a LinnOS/Heimdall replay log, offset in bytes",
+            Format::Mqsim => "MQSim: ns, device, sector, sectors, 1 = read",
+            Format::Disksim => "DiskSim ascii: ms, device, block, blocks, hex flags (bit 0 = read)",
+            Format::DisksimValid => "DiskSim validation: R/W, cache outcome, block, blocks, service us, us to the next",
+            Format::HpSrt => "HP SRT 1.x binary",
+            Format::HpCsv => "HP SRT records as text",
+            Format::Fiu => "FIU: ns, pid, process, sector, sectors, R/W, major, minor, MD5",
+            Format::Iolog2 => "fio iolog version 2 (with waits)",
+            Format::Iolog3 => "fio iolog version 3 (with times)",
+            Format::Columns => "delimited text by --columns",
+            Format::Columnar => "our own compressed columns (.dwt)",
+        }
+    }
+
     /// Can we write it?
     pub fn writable(self) -> bool {
         !matches!(self, Format::Blktrace | Format::HpSrt)

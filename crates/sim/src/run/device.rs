@@ -1,0 +1,86 @@
+//! Between the block layer and the device: commands out, completions back.
+
+use dumbwaiter_block::{Flags, Nanos, RequestId};
+use dumbwaiter_devices::{Command, Submitted};
+
+use super::Run;
+use super::threads::Mode;
+use crate::events::What;
+
+impl Run<'_> {
+    /// Hands the device what may go now.
+    pub(super) fn serve(&mut self) {
+        let now = self.now;
+        while let Some(id) = self.layer.poll(now) {
+            let request = self.layer.request(id);
+            let command = Command {
+                tag: id.0,
+                op: request.io.op,
+                fua: request.io.flags.any(Flags::FUA),
+                sector: request.sector,
+                sectors: request.sectors,
+                queue: self.layer.hw_queue(id),
+                tenant: request.io.tenant,
+            };
+            if self.device.submit(now, &command) == Submitted::Busy {
+                self.layer.refused(now, id);
+            }
+        }
+        self.layer.finish_idle(&mut self.finished);
+        self.deliver(now);
+        if self.open {
+            self.recorder.depth(now, self.layer.queued(), self.layer.in_device());
+        }
+        if let Some(at) = self.layer.next_timer()
+            && at < self.timer_at
+        {
+            self.timer_at = at.max(Nanos(now.0 + 1));
+            self.events.push(self.timer_at, What::Timer);
+        }
+    }
+
+    pub(super) fn device_done(&mut self, now: Nanos) {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.device.advance(now, &mut completions);
+        for completion in completions.drain(..) {
+            self.layer.complete(completion.at, RequestId(completion.tag), completion.failed, &mut self.finished);
+            self.deliver(completion.at);
+        }
+        self.completions = completions;
+        self.serve();
+    }
+
+    /// Finished I/Os go to the host, which tells the threads.
+    pub(super) fn deliver(&mut self, done: Nanos) {
+        for i in 0..self.finished.len() {
+            let finished = self.finished[i];
+            let slot = finished.io.cookie;
+            let entry = &mut self.slots[slot as usize];
+            entry.insert = finished.insert;
+            entry.issue = finished.issue;
+            entry.device_done = done;
+            let (cpu, op) = (usize::from(entry.io.cpu), entry.io.op);
+            let thread = entry.thread;
+            let state = &mut self.threads[thread as usize];
+            match state.thread.mode {
+                Mode::Each => {
+                    let at = self.host.reply(cpu, done, op);
+                    self.events.push(at, What::Reply(slot));
+                }
+                Mode::Batch => {
+                    let first = state.ready.is_empty();
+                    state.ready.push_back(slot);
+                    if state.asleep {
+                        state.asleep = false;
+                        state.reaping = true;
+                        let at = self.host.wake_batch(cpu, done, op);
+                        self.events.push(at, What::Reap(thread));
+                    } else {
+                        self.host.note_completion(cpu, done, op, first);
+                    }
+                }
+            }
+        }
+        self.finished.clear();
+    }
+}

@@ -1,0 +1,224 @@
+//! One run: threads, block layer, host and device in virtual time.
+
+mod device;
+mod threads;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, Tenants};
+use dumbwaiter_devices::{Completion, Device};
+use dumbwaiter_measure::Recorder;
+
+use crate::events::{Events, What};
+use crate::host::Host;
+
+pub use self::threads::{Mode, Thread};
+use self::threads::{Slot, ThreadState};
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    /// At this time, if ever.
+    pub time: Nanos,
+    /// After this many I/Os, if ever.
+    pub ios: u64,
+}
+
+/// Watched and steered from outside while a run goes on.
+#[derive(Default)]
+pub struct Control {
+    /// Set to end the run early; what is finished counts.
+    pub cancel: AtomicBool,
+    /// Nanoseconds of virtual time simulated so far, all runs together.
+    pub simulated_ns: AtomicU64,
+    /// I/Os finished so far, all runs together.
+    pub finished: AtomicU64,
+}
+
+/// A run under way.
+pub struct Run<'a> {
+    layer: BlockLayer,
+    device: Box<dyn Device>,
+    host: Host,
+    recorder: Recorder,
+    threads: Vec<ThreadState>,
+    events: Events,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    plug: Plug,
+    now: Nanos,
+    timer_at: Nanos,
+    until: Until,
+    submitted: u64,
+    submitted_by_tenant: Vec<u64>,
+    open: bool,
+    /// The stage whose threads run.
+    stage: Option<u32>,
+    issued_late: u64,
+    several_stages: bool,
+    control: &'a Control,
+    completions: Vec<Completion>,
+    finished: Vec<Finished>,
+}
+
+/// What a run leaves behind for its report.
+pub struct Outcome {
+    /// What was measured.
+    pub recorder: Recorder,
+    /// The block layer, drained.
+    pub layer: BlockLayer,
+    /// The device.
+    pub device: Box<dyn Device>,
+    /// The host.
+    pub host: Host,
+    /// When the measured part ended.
+    pub end: Nanos,
+    /// I/Os submitted, per tenant.
+    pub submitted_by_tenant: Vec<u64>,
+    /// I/Os of open loops that were issued after their time.
+    pub issued_late: u64,
+    /// It was ended from outside.
+    pub cancelled: bool,
+}
+
+/// Everything a run is made of.
+pub struct Parts<'a> {
+    /// Settings of the block layer.
+    pub config: Config,
+    /// The scheduler, made with `config.setup`.
+    pub scheduler: Box<dyn Scheduler>,
+    /// Tasks and tenants; every thread's must be in it.
+    pub tenants: Tenants,
+    /// The device.
+    pub device: Box<dyn Device>,
+    /// The host.
+    pub host: Host,
+    /// Listens.
+    pub recorder: Recorder,
+    /// The load.
+    pub threads: Vec<Thread>,
+    /// When it ends.
+    pub until: Until,
+    /// From outside.
+    pub control: &'a Control,
+}
+
+/// Events between two looks at the outside.
+const LOOK_EVERY: u32 = 8192;
+
+impl<'a> Run<'a> {
+    /// Sets everything up; nothing has happened yet.
+    pub fn new(parts: Parts<'a>) -> Run<'a> {
+        let mut run = Run {
+            submitted_by_tenant: vec![0; parts.tenants.tenants.len()],
+            layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
+            several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
+            stage: None,
+            issued_late: 0,
+            device: parts.device,
+            host: parts.host,
+            recorder: parts.recorder,
+            threads: parts.threads.into_iter().map(ThreadState::new).collect(),
+            events: Events::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            plug: Plug::default(),
+            now: Nanos::ZERO,
+            timer_at: Nanos::MAX,
+            until: parts.until,
+            submitted: 0,
+            open: true,
+            control: parts.control,
+            completions: Vec::new(),
+            finished: Vec::new(),
+        };
+        run.start_stage();
+        run
+    }
+
+    /// Runs to the end and lets everything drain; what finishes after the end is not measured.
+    pub fn finish(mut self) -> Outcome {
+        let mut events = 0u32;
+        let mut reported = Nanos::ZERO;
+        let mut counted = 0;
+        let mut end = None;
+        let mut cancelled = false;
+        while let Some(at) = self.next_at() {
+            let idle = self.slots.len() == self.free.len();
+            if self.open && (at > self.until.time || idle && self.submitted >= self.until.ios) {
+                end = Some(if at > self.until.time { self.until.time } else { self.now });
+                self.open = false;
+            }
+            if !self.open && idle {
+                break;
+            }
+            self.step(at);
+            events += 1;
+            if events.is_multiple_of(LOOK_EVERY) {
+                let done = self.recorder.finished();
+                self.control.finished.fetch_add(done - counted, Ordering::Relaxed);
+                counted = done;
+                let until = self.now.min(self.until.time);
+                self.control.simulated_ns.fetch_add(until.since(reported).0, Ordering::Relaxed);
+                reported = until.max(reported);
+                if self.open && self.control.cancel.load(Ordering::Relaxed) {
+                    cancelled = true;
+                    end = Some(self.now);
+                    self.open = false;
+                }
+            }
+        }
+        self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
+        let end = end.unwrap_or(self.now);
+        self.control.simulated_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
+        Outcome {
+            recorder: self.recorder,
+            layer: self.layer,
+            device: self.device,
+            host: self.host,
+            end,
+            submitted_by_tenant: self.submitted_by_tenant,
+            issued_late: self.issued_late,
+            cancelled,
+        }
+    }
+
+    fn next_at(&self) -> Option<Nanos> {
+        match (self.events.next_at(), self.device.next_event()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Everything of one moment that one source announced.
+    fn step(&mut self, at: Nanos) {
+        self.now = at;
+        if self.device.next_event().is_some_and(|t| t <= at) {
+            self.device_done(at);
+        } else if let Some((_, what)) = self.events.pop() {
+            match what {
+                What::Wake(thread) => {
+                    let state = &mut self.threads[thread as usize];
+                    if state.wake_at <= at {
+                        state.wake_at = Nanos::MAX;
+                        self.pump(thread);
+                    }
+                }
+                What::Issue(slot) => self.issue(slot),
+                What::IssueBatch(thread) => self.issue_batch(thread),
+                What::Reply(slot) => {
+                    let thread = self.told(slot);
+                    self.pump(thread);
+                }
+                What::Reap(thread) => self.reap(thread),
+                What::Timer => {
+                    if self.timer_at <= at {
+                        self.timer_at = Nanos::MAX;
+                        self.layer.timer(at);
+                        self.serve();
+                    }
+                }
+            }
+        }
+    }
+}

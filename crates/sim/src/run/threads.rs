@@ -1,0 +1,355 @@
+//! The threads of a run: what they ask for, how they hand it over, and what they are told.
+
+use std::collections::VecDeque;
+
+use dumbwaiter_block::{Io, Ioprio, Nanos, SECTOR_BYTES, TaskId, TenantId};
+use dumbwaiter_measure::Completed;
+use dumbwaiter_workloads::{Next, Want, Workload};
+
+use super::Run;
+use crate::events::What;
+
+/// How a thread hands its I/Os over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each by itself: a synchronous thread, or a trace whose requests come from many.
+    Each,
+    /// A ring: what completed together is followed up together, in one system call.
+    Batch,
+}
+
+/// One thread of I/O.
+pub struct Thread {
+    /// What it does.
+    pub workload: Box<dyn Workload>,
+    /// The tenant that is charged.
+    pub tenant: TenantId,
+    /// Its task; a workload with several tasks gets new ones behind all that are known.
+    pub task: TaskId,
+    /// Priority of its I/Os unless they carry their own.
+    pub ioprio: Ioprio,
+    /// I/Os it may have outstanding.
+    pub depth: u32,
+    /// How it hands them over.
+    pub mode: Mode,
+    /// CPU it runs on.
+    pub cpu: u16,
+    /// Does it pause between I/Os as an application does (its own arrival times otherwise)?
+    pub closed: bool,
+    /// It starts when all threads of lower stages have ended.
+    pub stage: u32,
+}
+
+impl Thread {
+    /// A thread that does nothing, to be filled in.
+    pub fn idle() -> Thread {
+        Thread {
+            workload: Box::new(Nothing),
+            tenant: TenantId(0),
+            task: TaskId(0),
+            ioprio: Ioprio::DEFAULT,
+            depth: 1,
+            mode: Mode::Each,
+            cpu: 0,
+            closed: true,
+            stage: 0,
+        }
+    }
+}
+
+struct Nothing;
+
+impl Workload for Nothing {
+    fn next(&mut self, _now: Nanos) -> Next {
+        Next::Done
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Slot {
+    pub(super) submit: Nanos,
+    pub(super) insert: Nanos,
+    pub(super) issue: Nanos,
+    pub(super) device_done: Nanos,
+    pub(super) io: Io,
+    pub(super) thread: u32,
+    pub(super) task: u16,
+}
+
+pub(super) struct ThreadState {
+    pub(super) thread: Thread,
+    pub(super) outstanding: u32,
+    /// Slots that wait for the next batch.
+    pub(super) prepared: VecDeque<u32>,
+    /// Of these, those in the batch under way.
+    pub(super) issuing: u32,
+    /// Slots whose completion has not been taken.
+    pub(super) ready: VecDeque<u32>,
+    /// Sleeps until something completes.
+    pub(super) asleep: bool,
+    /// A `Reap` is announced.
+    pub(super) reaping: bool,
+    /// When the next `Wake` comes.
+    pub(super) wake_at: Nanos,
+    /// CPU time of completions that the next batch starts with.
+    pub(super) owed: u64,
+    /// The next batch comes after a sleep.
+    pub(super) cold: bool,
+    pub(super) done: bool,
+    /// An open loop whose requests are issued late: it had as many outstanding as it may.
+    pub(super) late: bool,
+    pub(super) first_task: u32,
+    pub(super) tasks: u32,
+}
+
+impl ThreadState {
+    pub(super) fn new(thread: Thread) -> ThreadState {
+        ThreadState {
+            first_task: thread.task.0,
+            thread,
+            outstanding: 0,
+            prepared: VecDeque::new(),
+            issuing: 0,
+            ready: VecDeque::new(),
+            asleep: true,
+            reaping: false,
+            wake_at: Nanos::MAX,
+            owed: 0,
+            cold: true,
+            done: false,
+            late: false,
+            tasks: 1,
+        }
+    }
+}
+
+/// A batch of more than this many I/Os is plugged (Linux: io_submit, io_uring).
+const PLUG_OVER: u32 = 2;
+
+impl Run<'_> {
+    /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
+    pub(super) fn start_stage(&mut self) {
+        let live = |t: &&ThreadState| !t.done || t.outstanding > 0;
+        let Some(stage) = self.threads.iter().filter(live).map(|t| t.thread.stage).min() else { return };
+        if self.stage == Some(stage) {
+            return;
+        }
+        self.stage = Some(stage);
+        for thread in 0..self.threads.len() as u32 {
+            if self.threads[thread as usize].thread.stage == stage {
+                self.wake(thread, self.now);
+            }
+        }
+    }
+
+    pub(super) fn wake(&mut self, thread: u32, at: Nanos) {
+        let state = &mut self.threads[thread as usize];
+        if at < state.wake_at {
+            state.wake_at = at;
+            self.events.push(at, What::Wake(thread));
+        }
+    }
+
+    /// Lets a thread ask for as much as it may have outstanding.
+    pub(super) fn pump(&mut self, thread: u32) {
+        let now = self.now;
+        loop {
+            let state = &mut self.threads[thread as usize];
+            if !self.open || state.done || self.submitted >= self.until.ios {
+                break;
+            }
+            if state.outstanding >= state.thread.depth {
+                state.late = !state.thread.closed;
+                break;
+            }
+            match state.thread.workload.next(now) {
+                Next::Issue(want) => {
+                    self.issued_late += u64::from(state.late);
+                    self.ask(thread, want);
+                }
+                Next::Wait(at) if at < Nanos::MAX => {
+                    state.late = false;
+                    self.wake(thread, at.max(Nanos(now.0 + 1)));
+                    break;
+                }
+                Next::Wait(_) | Next::Done => {
+                    state.done = true;
+                    break;
+                }
+                Next::Blocked => break,
+            }
+        }
+        self.submit_prepared(thread);
+        let state = &self.threads[thread as usize];
+        if self.several_stages && state.done && state.outstanding == 0 {
+            self.start_stage();
+        }
+    }
+
+    /// The thread wants an I/O: it takes a slot and, by itself or with a batch, the CPU.
+    pub(super) fn ask(&mut self, thread: u32, want: Want) {
+        let now = self.now;
+        let state = &mut self.threads[thread as usize];
+        self.submitted += 1;
+        self.submitted_by_tenant[state.thread.tenant.0 as usize] += 1;
+        state.outstanding += 1;
+        let cpus = self.host.cpus();
+        let (task, cpu) = if want.task == 0 {
+            (state.thread.task, state.thread.cpu)
+        } else {
+            let task = self.task_of(thread, want.task);
+            (task, (usize::from(want.task) % cpus) as u16)
+        };
+        let state = &self.threads[thread as usize];
+        let io = Io {
+            op: want.op,
+            flags: want.flags,
+            ioprio: want.ioprio.unwrap_or(state.thread.ioprio),
+            sector: want.sector,
+            sectors: want.sectors,
+            task,
+            tenant: state.thread.tenant,
+            cpu,
+            stream: want.stream,
+            cookie: 0,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(Slot::default());
+                self.slots.len() as u32 - 1
+            }
+        };
+        let mode = state.thread.mode;
+        let closed = state.thread.closed;
+        self.slots[slot as usize] =
+            Slot { submit: now, io: Io { cookie: slot, ..io }, thread, task: want.task, ..Slot::default() };
+        match mode {
+            Mode::Each => {
+                let (called, arrives) = self.host.submit(usize::from(cpu), now, io.op, io.sectors, closed);
+                if closed {
+                    self.slots[slot as usize].submit = called;
+                }
+                self.events.push(arrives, What::Issue(slot));
+            }
+            Mode::Batch => self.threads[thread as usize].prepared.push_back(slot),
+        }
+    }
+
+    /// Tasks of a workload with several: the first is the thread's own, the others are added as they appear.
+    pub(super) fn task_of(&mut self, thread: u32, number: u16) -> TaskId {
+        let state = &mut self.threads[thread as usize];
+        if state.tasks == 1 {
+            state.first_task = self.layer.tenants().tasks.len() as u32;
+        }
+        while state.tasks <= u32::from(number) {
+            self.layer.tenants_mut().add_task(state.thread.tenant, state.thread.ioprio);
+            state.tasks += 1;
+        }
+        TaskId(state.first_task + u32::from(number) - 1)
+    }
+
+    /// A ring's thread that is not in the middle of a batch starts one.
+    pub(super) fn submit_prepared(&mut self, thread: u32) {
+        let state = &mut self.threads[thread as usize];
+        if state.prepared.is_empty() || state.issuing > 0 || state.reaping {
+            return;
+        }
+        state.issuing = state.prepared.len() as u32;
+        let (more, cold) = (std::mem::take(&mut state.owed), std::mem::take(&mut state.cold));
+        state.asleep = false;
+        let slots = &self.slots;
+        let ops = state.prepared.iter().map(|slot| slots[*slot as usize].io.op);
+        let cpu = usize::from(state.thread.cpu);
+        let (called, arrives) = self.host.submit_batch(cpu, self.now, more, cold, ops);
+        if state.thread.closed {
+            for slot in &state.prepared {
+                self.slots[*slot as usize].submit = called;
+            }
+        }
+        self.events.push(arrives, What::IssueBatch(thread));
+    }
+
+    pub(super) fn issue(&mut self, slot: u32) {
+        let io = self.slots[slot as usize].io;
+        self.layer.submit(self.now, io, None);
+        self.host.sleep(usize::from(io.cpu), self.now);
+        self.serve();
+    }
+
+    pub(super) fn issue_batch(&mut self, thread: u32) {
+        let state = &mut self.threads[thread as usize];
+        let count = std::mem::take(&mut state.issuing);
+        let plugged = count > PLUG_OVER;
+        for _ in 0..count {
+            let slot = state.prepared.pop_front().expect("a batch holds what was prepared");
+            let io = self.slots[slot as usize].io;
+            self.layer.submit(self.now, io, plugged.then_some(&mut self.plug));
+        }
+        if plugged {
+            self.layer.unplug(self.now, &mut self.plug);
+        }
+        self.serve();
+        // The thread goes on: more to submit, completions to take, or sleep.
+        let state = &mut self.threads[thread as usize];
+        if !state.ready.is_empty() {
+            self.look(thread);
+        } else if !state.prepared.is_empty() {
+            self.submit_prepared(thread);
+        } else {
+            state.asleep = true;
+            state.cold = true;
+            let cpu = usize::from(state.thread.cpu);
+            self.host.sleep(cpu, self.now);
+        }
+    }
+
+    pub(super) fn look(&mut self, thread: u32) {
+        let state = &mut self.threads[thread as usize];
+        state.reaping = true;
+        let at = self.host.look(usize::from(state.thread.cpu), self.now);
+        self.events.push(at, What::Reap(thread));
+    }
+
+    pub(super) fn reap(&mut self, thread: u32) {
+        let mut taken = 0;
+        while let Some(slot) = self.threads[thread as usize].ready.pop_front() {
+            self.told(slot);
+            taken += 1;
+        }
+        let warm = self.host.profile.cpl_warm;
+        let state = &mut self.threads[thread as usize];
+        state.reaping = false;
+        state.owed += warm * (taken - 1u64.min(taken));
+        self.pump(thread);
+        let state = &mut self.threads[thread as usize];
+        if state.issuing == 0 && state.prepared.is_empty() {
+            state.asleep = true;
+            state.cold = true;
+        }
+    }
+
+    /// The application knows of a completion: it is measured, and the slot is free.
+    pub(super) fn told(&mut self, slot: u32) -> u32 {
+        let entry = self.slots[slot as usize];
+        self.free.push(slot);
+        let state = &mut self.threads[entry.thread as usize];
+        state.outstanding -= 1;
+        if self.open {
+            let io = &entry.io;
+            self.recorder.record(&Completed {
+                op: io.op,
+                task: io.task,
+                tenant: io.tenant,
+                bytes: u64::from(io.sectors) * SECTOR_BYTES,
+                submit: entry.submit,
+                insert: entry.insert,
+                issue: entry.issue,
+                device_done: entry.device_done,
+                complete: self.now,
+            });
+        }
+        state.thread.workload.completed(self.now, entry.task, self.now.since(entry.submit));
+        entry.thread
+    }
+}
