@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod c_look;
+pub mod cfq;
 pub mod deadline;
 pub mod headway;
 pub mod kyber;

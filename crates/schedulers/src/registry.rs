@@ -2,6 +2,7 @@
 
 use dumbwaiter_block::{Scheduler, Setup, Tunable, TunableError, set_tunable};
 
+use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
 use crate::{c_look, headway, kyber, none, noop, sstf};
 
@@ -15,11 +16,12 @@ pub struct Entry {
     pub source: &'static str,
     /// Its settings.
     pub tunables: &'static [Tunable],
-    /// Linux releases whose behaviour differs, newest first, if any can be chosen with `kernel=`.
+    /// Linux releases whose behaviour differs, the default first, if any can be chosen with `kernel=`.
     pub kernels: &'static [&'static str],
     /// Its manual, in Markdown.
     pub manual: &'static str,
-    make: fn(Setup, Kernel) -> Box<dyn Scheduler>,
+    /// Of this release, if it is known; the default for the empty text.
+    make: fn(Setup, &str) -> Option<Box<dyn Scheduler>>,
 }
 
 /// Schedulers in the order in which they are listed.
@@ -31,7 +33,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: &[],
         kernels: &[],
         manual: include_str!("none.md"),
-        make: |setup, _| Box::new(none::None::new(setup)),
+        make: |setup, _| Some(Box::new(none::None::new(setup))),
     },
     Entry {
         name: "noop",
@@ -40,7 +42,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: &[],
         kernels: &[],
         manual: include_str!("noop.md"),
-        make: |_, _| Box::new(noop::Noop::default()),
+        make: |_, _| Some(Box::new(noop::Noop::default())),
     },
     Entry {
         name: "deadline",
@@ -49,7 +51,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: mq_deadline::LEGACY_TUNABLES,
         kernels: &[],
         manual: include_str!("deadline.md"),
-        make: |setup, _| Box::new(crate::deadline::deadline(setup)),
+        make: |setup, _| Some(Box::new(crate::deadline::deadline(setup))),
     },
     Entry {
         name: "mq-deadline",
@@ -58,7 +60,10 @@ pub const REGISTRY: &[Entry] = &[
         tunables: mq_deadline::TUNABLES,
         kernels: &["6.18", "6.5", "6.1", "5.15", "5.13"],
         manual: include_str!("mq_deadline.md"),
-        make: |setup, kernel| Box::new(MqDeadline::new(setup, kernel)),
+        make: |setup, release| {
+            let kernel = if release.is_empty() { Kernel::V6_18 } else { Kernel::parse(release)? };
+            Some(Box::new(MqDeadline::new(setup, kernel)))
+        },
     },
     Entry {
         name: "kyber",
@@ -67,7 +72,28 @@ pub const REGISTRY: &[Entry] = &[
         tunables: kyber::TUNABLES,
         kernels: &[],
         manual: include_str!("kyber.md"),
-        make: |setup, _| Box::new(kyber::Kyber::new(setup)),
+        make: |setup, _| Some(Box::new(kyber::Kyber::new(setup))),
+    },
+    Entry {
+        name: "cfq",
+        summary: "time slices for every task by priority, nested weighted tenants, idling for the next request",
+        source: "Linux 3.10 to 4.20",
+        tunables: cfq::TUNABLES,
+        kernels: &["3.18", "4.20", "3.10"],
+        manual: include_str!("cfq.md"),
+        make: |setup, release| {
+            let version = if release.is_empty() { Version::K318 } else { Version::parse(release)? };
+            Some(Box::new(Cfq::new(setup, version)))
+        },
+    },
+    Entry {
+        name: "a-cfq",
+        summary: "cfq with tenants shared by sectors and waited for, for flash",
+        source: "A+CFQ (2020), on Linux 3.18",
+        tunables: cfq::A_CFQ_TUNABLES,
+        kernels: &[],
+        manual: include_str!("a_cfq.md"),
+        make: |setup, _| Some(Box::new(Cfq::anticipating(setup))),
     },
     Entry {
         name: "sstf",
@@ -76,7 +102,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: &[],
         kernels: &[],
         manual: include_str!("sstf.md"),
-        make: |_, _| Box::new(sstf::Sstf::default()),
+        make: |_, _| Some(Box::new(sstf::Sstf::default())),
     },
     Entry {
         name: "c-look",
@@ -85,7 +111,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: &[],
         kernels: &[],
         manual: include_str!("c_look.md"),
-        make: |_, _| Box::new(c_look::CLook::default()),
+        make: |_, _| Some(Box::new(c_look::CLook::default())),
     },
     Entry {
         name: "headway",
@@ -94,7 +120,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: &[],
         kernels: &[],
         manual: include_str!("headway.md"),
-        make: |setup, _| Box::new(headway::Headway::new(setup)),
+        make: |setup, _| Some(Box::new(headway::Headway::new(setup))),
     },
 ];
 
@@ -102,7 +128,8 @@ pub const REGISTRY: &[Entry] = &[
 #[derive(Clone)]
 pub struct Choice {
     entry: &'static Entry,
-    kernel: Kernel,
+    /// As it was asked for; empty for the default.
+    kernel: String,
     values: Vec<(&'static str, i128)>,
     /// As it was asked for.
     label: String,
@@ -159,7 +186,7 @@ impl Choice {
     pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let entry = find(name.trim()).ok_or_else(|| unknown(name.trim()))?;
-        let mut choice = Choice { entry, kernel: Kernel::V6_18, values: Vec::new(), label: text.trim().to_owned() };
+        let mut choice = Choice { entry, kernel: String::new(), values: Vec::new(), label: text.trim().to_owned() };
         for setting in settings.split(',').map(str::trim).filter(|s| !s.is_empty()) {
             let malformed = || ChoiceError::Malformed { scheduler: entry.name.into(), text: setting.into() };
             let (key, value) = setting.split_once('=').ok_or_else(malformed)?;
@@ -172,11 +199,14 @@ impl Choice {
     pub fn with(&mut self, key: &str, value: &str) -> Result<(), ChoiceError> {
         let scheduler = || self.entry.name.to_owned();
         if key == "kernel" && !self.entry.kernels.is_empty() {
-            self.kernel = Kernel::parse(value).ok_or_else(|| ChoiceError::Kernel {
-                scheduler: scheduler(),
-                release: value.into(),
-                known: format!("a Linux release; behaviour differs at {}", self.entry.kernels.join(", ")),
-            })?;
+            if value.is_empty() || (self.entry.make)(Setup::default(), value).is_none() {
+                return Err(ChoiceError::Kernel {
+                    scheduler: scheduler(),
+                    release: value.into(),
+                    known: format!("a Linux release; behaviour differs at {}", self.entry.kernels.join(", ")),
+                });
+            }
+            self.kernel = value.into();
             return Ok(());
         }
         let number: i128 = value
@@ -192,7 +222,7 @@ impl Choice {
 
     /// A new scheduler.
     pub fn build(&self, setup: Setup) -> Box<dyn Scheduler> {
-        let mut scheduler = (self.entry.make)(setup, self.kernel);
+        let mut scheduler = (self.entry.make)(setup, &self.kernel).expect("the release was known when it was chosen");
         for (name, value) in &self.values {
             scheduler.set(name, *value);
         }

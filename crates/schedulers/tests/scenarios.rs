@@ -39,3 +39,8 @@ fn noop() {
 fn block_layer() {
     run("block_layer.txt", 70);
 }
+
+#[test]
+fn cfq() {
+    run("cfq.txt", 16);
+}

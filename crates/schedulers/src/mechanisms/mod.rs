@@ -1,5 +1,6 @@
 //! Mechanisms that several schedulers share, each tested alone.
 
+pub mod forest;
 pub mod list;
 
 /// Order by sector; it lives with the vocabulary because devices use it too.

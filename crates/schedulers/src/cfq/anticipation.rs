@@ -1,0 +1,339 @@
+//! A+CFQ: tenants in order of sectors served by weight, and waiting for a tenant that will soon ask again.
+//!
+//! It replaces how groups are chosen and charged; inside a tenant everything is CFQ. A tenant keeps the device for a
+//! slot in proportion to its weight. It loses it early when it has nothing queued and nothing in the device for as long
+//! as its mean time between dispatches. Virtual time is sectors by weight, and survives absence; a tenant that returns
+//! with nothing in the device is put level with the least of those that wait.
+
+use dumbwaiter_block::{Nanos, Tunable};
+
+use super::Cfq;
+use super::group::Group;
+use super::queue::NONE;
+use crate::mechanisms::forest::{Forest, Tree};
+
+/// Settings beside those of CFQ.
+pub(super) const TUNABLES: [Tunable; 4] = [
+    Tunable {
+        name: "anticipation_cap",
+        unit: "us",
+        min: -1,
+        max: u32::MAX as i128,
+        default: 8000,
+        help: "longest wait for a tenant's next request; 0 never waits, -1 is no limit",
+    },
+    Tunable {
+        name: "anticipation_initial",
+        unit: "us",
+        min: 0,
+        max: u32::MAX as i128,
+        default: 1000,
+        help: "wait for a tenant's next request before three intervals are known; 8000 on a disk with a moving arm",
+    },
+    Tunable {
+        name: "anticipation_factor",
+        unit: "percent",
+        min: 0,
+        max: 10_000,
+        default: 100,
+        help: "wait this part of the mean time between dispatches",
+    },
+    Tunable {
+        name: "slot_sectors",
+        unit: "sectors",
+        min: 0,
+        max: u32::MAX as i128,
+        default: 0,
+        help: "a slot is this many sectors for each unit of weight; 0: a part of target_latency",
+    },
+];
+
+/// Intervals after which the mean counts.
+const ENOUGH: u32 = 3;
+/// Fixed point of virtual time.
+const SHIFT: u32 = 24;
+
+/// A tenant in service.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    group: u32,
+    end: i64,
+    sectors: u64,
+    last_dispatch: Option<Nanos>,
+    /// It has nothing queued and nothing in the device; until then its next request is waited for.
+    deadline: Option<Nanos>,
+}
+
+/// Mean time between two dispatches of a tenant in one turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Habit {
+    mean: u64,
+    samples: u32,
+}
+
+/// One child of a group: at 2g group g among its siblings, at 2g + 1 the queues of g itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entity {
+    vt: u64,
+    /// When it became backlogged: who did first goes first among equals.
+    since: u64,
+}
+
+/// State and settings.
+#[derive(Clone, Debug)]
+pub(super) struct Anticipation {
+    entities: Vec<Entity>,
+    /// Backlogged children by group.
+    children: Vec<Tree>,
+    line: Forest<(u64, u64)>,
+    sequence: u64,
+    turn: Option<Turn>,
+    habits: Vec<Habit>,
+    values: [i64; TUNABLES.len()],
+}
+
+impl Anticipation {
+    pub(super) fn new(rotational: bool) -> Anticipation {
+        let mut values = TUNABLES.map(|t| t.default as i64);
+        if rotational {
+            values[1] = 8000;
+        }
+        Anticipation {
+            entities: Vec::new(),
+            children: Vec::new(),
+            line: Forest::default(),
+            sequence: 0,
+            turn: None,
+            habits: Vec::new(),
+            values,
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<i128> {
+        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.values[i]))
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: i128) {
+        if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
+            self.values[i] = value as i64;
+        }
+    }
+
+    /// The tenant in service, or the backlogged one that has had the least.
+    pub(super) fn choose(&self) -> Option<u32> {
+        if let Some(turn) = &self.turn {
+            return Some(turn.group);
+        }
+        let mut at = 0;
+        loop {
+            let first = self.children.get(at as usize)?.first()?;
+            if first % 2 == 1 {
+                return Some(at);
+            }
+            at = first / 2;
+        }
+    }
+
+    pub(super) fn serves(&self, g: u32) -> bool {
+        self.turn.is_some_and(|t| t.group == g)
+    }
+
+    /// How long the device waits for a tenant's next request.
+    fn window(&self, g: u32) -> u64 {
+        let [cap, initial, factor, _] = self.values;
+        let mean = match self.habits.get(g as usize) {
+            Some(habit) if habit.samples >= ENOUGH => habit.mean,
+            _ => initial as u64 * 1000,
+        };
+        let wait = (u128::from(mean) * factor as u128 / 100).min(u128::from(u64::MAX / 4)) as u64;
+        if cap < 0 { wait } else { wait.min(cap as u64 * 1000) }
+    }
+
+    fn reserve(&mut self, groups: usize) {
+        if self.children.len() < groups {
+            self.children.resize(groups, Tree::default());
+            self.habits.resize(groups, Habit::default());
+            self.entities.resize(2 * groups, Entity::default());
+        }
+    }
+
+    /// Puts an entity in line among the backlogged children of `of`; `true` if it is the first of them. One that was idle
+    /// is put level with the least of them.
+    fn join(&mut self, entity: u32, of: u32, idle: bool) -> bool {
+        let line = &mut self.children[of as usize];
+        let was_empty = line.is_empty();
+        let own = &mut self.entities[entity as usize];
+        if let Some(first) = line.first().filter(|_| idle) {
+            own.vt = own.vt.max(self.line.key(first).0);
+        }
+        self.sequence += 1;
+        own.since = self.sequence;
+        self.line.insert(line, entity, (own.vt, own.since));
+        was_empty
+    }
+
+    /// Charges an entity that is in line among the children of `of`.
+    fn charge(&mut self, entity: u32, of: u32, sectors: u64, weight: u32) {
+        let own = &mut self.entities[entity as usize];
+        own.vt = own.vt.saturating_add((sectors << SHIFT) / u64::from(weight.max(1)));
+        self.line.rekey(&mut self.children[of as usize], entity, (own.vt, own.since));
+    }
+
+    /// Group `g` has a request again.
+    fn backlog(&mut self, g: u32, groups: &[Group]) {
+        self.reserve(groups.len());
+        if self.line.contains(2 * g + 1) {
+            return;
+        }
+        // A tenant with requests in the device was not idle: a turn that ended with all it had in the device costs it
+        // nothing.
+        let idle = groups[g as usize].in_flight == 0;
+        let (mut entity, mut of) = (2 * g + 1, g);
+        while self.join(entity, of, idle) && groups[of as usize].parent != NONE {
+            entity = 2 * of;
+            of = groups[of as usize].parent;
+        }
+    }
+
+    /// Group `g` has no request left, and is not in service.
+    fn drain(&mut self, g: u32, groups: &[Group]) {
+        let (mut entity, mut of) = (2 * g + 1, g);
+        loop {
+            self.line.remove(&mut self.children[of as usize], entity);
+            if !self.children[of as usize].is_empty() || groups[of as usize].parent == NONE {
+                return;
+            }
+            entity = 2 * of;
+            of = groups[of as usize].parent;
+        }
+    }
+
+    /// The turn is over: what was served is charged on every level.
+    fn end_turn(&mut self, groups: &[Group]) {
+        let Some(turn) = self.turn.take() else { return };
+        let g = turn.group;
+        let (mut entity, mut of, mut weight) = (2 * g + 1, g, groups[g as usize].leaf_weight);
+        loop {
+            self.charge(entity, of, turn.sectors, weight);
+            let above = groups[of as usize].parent;
+            if above == NONE {
+                break;
+            }
+            (entity, weight, of) = (2 * of, groups[of as usize].weight(), above);
+        }
+        if groups[g as usize].queued == 0 {
+            self.drain(g, groups);
+        }
+    }
+
+    /// Virtual time of a tenant among its siblings.
+    #[cfg(test)]
+    pub(super) fn vt(&self, g: u32) -> u64 {
+        self.entities[2 * g as usize].vt
+    }
+}
+
+impl Cfq {
+    /// A queue of the serving group begins its slice: unless its tenant is in service, the tenant's slot begins.
+    pub(super) fn begin_turn(&mut self, now: i64) {
+        let g = self.serving.group;
+        if self.anticipation.as_ref().is_none_or(|a| a.turn.is_some()) {
+            return;
+        }
+        let slot = self.share_of_target(g).max(2 * self.clock.tick);
+        if let Some(a) = &mut self.anticipation {
+            a.turn = Some(Turn { group: g, end: now + slot, sectors: 0, last_dispatch: None, deadline: None });
+        }
+    }
+
+    pub(super) fn end_turn(&mut self) {
+        if let Some(a) = &mut self.anticipation {
+            a.end_turn(&self.groups);
+        }
+    }
+
+    /// Whether the tenant in service keeps the device although it has nothing to send, and until when. A tenant whose
+    /// slot is used up, or that was waited for in vain, loses it here.
+    pub(super) fn hold_turn(&mut self, now: i64, at: Nanos) -> Option<Nanos> {
+        let a = self.anticipation.as_ref()?;
+        let turn = a.turn?;
+        let group = &self.groups[turn.group as usize];
+        let slot_sectors = a.values[3] as u64;
+        let used_up = match slot_sectors {
+            0 => now >= turn.end,
+            n => turn.sectors >= n.saturating_mul(u64::from(group.weight())),
+        };
+        if !used_up {
+            if group.queued > 0 {
+                return None;
+            }
+            if group.in_flight > 0 {
+                let end = if slot_sectors == 0 { self.clock.time_of(turn.end) } else { Nanos::MAX };
+                return Some(end.max(Nanos(at.0 + 1)));
+            }
+            if let Some(deadline) = turn.deadline
+                && at < deadline
+            {
+                return Some(deadline);
+            }
+        }
+        self.expire(used_up, now);
+        self.end_turn();
+        None
+    }
+
+    /// A request of group `g` arrived.
+    pub(super) fn tenant_asks(&mut self, g: u32) {
+        if let Some(a) = &mut self.anticipation {
+            if let Some(turn) = &mut a.turn
+                && turn.group == g
+            {
+                turn.deadline = None;
+            }
+            a.backlog(g, &self.groups);
+        }
+    }
+
+    /// A request left group `g` without being served.
+    pub(super) fn tenant_lost_one(&mut self, g: u32) {
+        if let Some(a) = &mut self.anticipation
+            && self.groups[g as usize].queued == 0
+            && !a.serves(g)
+        {
+            a.drain(g, &self.groups);
+        }
+    }
+
+    /// The tenant in service sends a request.
+    pub(super) fn tenant_sends(&mut self, sectors: u32, at: Nanos) {
+        let Some(a) = &mut self.anticipation else { return };
+        let Some(turn) = &mut a.turn else { return };
+        turn.sectors += u64::from(sectors);
+        turn.deadline = None;
+        if let Some(last) = turn.last_dispatch.replace(at) {
+            let habit = &mut a.habits[turn.group as usize];
+            let interval = at.since(last).0;
+            habit.mean = match habit.samples {
+                0 => interval,
+                _ if interval >= habit.mean => habit.mean + (interval - habit.mean) / 8,
+                _ => habit.mean - (habit.mean - interval) / 8,
+            };
+            habit.samples = habit.samples.saturating_add(1);
+        }
+    }
+
+    /// A request of group `g` is done. A tenant that has now nothing anywhere is waited for, if it waited itself.
+    pub(super) fn tenant_done(&mut self, g: u32, sync: bool, at: Nanos) {
+        let group = &self.groups[g as usize];
+        let Some(a) = &mut self.anticipation else { return };
+        let window = a.window(g);
+        if sync
+            && group.queued == 0
+            && group.in_flight == 0
+            && let Some(turn) = &mut a.turn
+            && turn.group == g
+        {
+            turn.deadline = Some(at + Nanos(window));
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Tenants as weighted groups: who is active, what fraction is whose, and whose turn it is.
+//!
+//! Group 0 is the root. A group's own queues are one more child of it, with a leaf weight. All active groups are in one
+//! order of virtual time, which runs faster for a small fraction. A group that was away goes to the end of the line.
+
+use dumbwaiter_block::{Context, TenantId};
+
+use super::queue::{BEST_EFFORT, IDLE, NONE, REALTIME, TREES, ThinkTime};
+use super::{Cfq, Version};
+use crate::mechanisms::forest::Tree;
+
+/// Fixed point of fractions: 12 bits.
+pub(super) const WHOLE: u64 = 1 << 12;
+/// Weight of a group's own queues among its nested groups.
+const LEAF_WEIGHT: u32 = 100;
+/// The same for the root.
+const ROOT_LEAF_WEIGHT: u32 = 200;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServiceTree {
+    pub(super) tree: Tree,
+    pub(super) think: ThinkTime,
+}
+
+/// What is left of a workload's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Saved {
+    pub(super) rest: i64,
+    pub(super) class: u8,
+    pub(super) kind: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) parent: u32,
+    weight: u32,
+    /// To be used from when it is sorted again.
+    pub(super) wanted_weight: u32,
+    pub(super) leaf_weight: u32,
+    /// Weights of the children that are active, its own queues included.
+    children_weight: u64,
+    /// How many those are.
+    active_children: u32,
+    pub(super) vfraction: u64,
+    pub(super) vdisktime: u64,
+    /// Queues on its trees.
+    pub(super) queues: u32,
+    pub(super) in_flight: u32,
+    /// Requests in its queues.
+    pub(super) queued: u32,
+    pub(super) think: ThinkTime,
+    /// Average of busy queues, per class.
+    average: [u32; 3],
+    pub(super) saved: Saved,
+    pub(super) trees: [ServiceTree; TREES],
+    /// Async queues by class and level; the last is the idle class's.
+    pub(super) asyncs: [u32; 17],
+}
+
+impl Group {
+    pub(super) fn new(parent: u32, weight: u32, leaf_weight: u32, now: i64) -> Group {
+        let think = ThinkTime::new(now);
+        Group {
+            parent,
+            weight,
+            wanted_weight: weight,
+            leaf_weight,
+            children_weight: 0,
+            active_children: 0,
+            vfraction: WHOLE,
+            vdisktime: 0,
+            queues: 0,
+            in_flight: 0,
+            queued: 0,
+            think,
+            average: [0; 3],
+            saved: Saved::default(),
+            trees: [ServiceTree { tree: Tree::default(), think }; TREES],
+            asyncs: [NONE; 17],
+        }
+    }
+
+    pub(super) fn root(now: i64) -> Group {
+        Group::new(NONE, ROOT_LEAF_WEIGHT, ROOT_LEAF_WEIGHT, now)
+    }
+
+    pub(super) fn weight(&self) -> u32 {
+        self.weight
+    }
+
+    /// Queues of a class on its trees.
+    pub(super) fn busy(&self, class: u8) -> u32 {
+        let trees = match class {
+            REALTIME => &self.trees[0..3],
+            BEST_EFFORT => &self.trees[3..6],
+            _ => &self.trees[6..],
+        };
+        trees.iter().map(|t| t.tree.len() as u32).sum()
+    }
+
+    /// Async queues on its trees, the idle class aside.
+    pub(super) fn busy_async(&self) -> u32 {
+        (self.trees[0].tree.len() + self.trees[3].tree.len()) as u32
+    }
+
+    pub(super) fn average(&self, class: u8) -> u32 {
+        self.average[usize::from(class)]
+    }
+
+    /// The average of busy queues takes a quarter of what it is now, rather more of a larger number.
+    pub(super) fn update_average(&mut self, class: u8) -> u32 {
+        let busy = self.busy(class);
+        let average = &mut self.average[usize::from(class)];
+        *average = (3 * (*average).max(busy) + (*average).min(busy) + 2) / 4;
+        *average
+    }
+}
+
+impl Cfq {
+    /// The group of a tenant. A tenant that is alone is the whole system: the root.
+    pub(super) fn group_of(&mut self, tenant: TenantId, ctx: &Context<'_>) -> u32 {
+        let index = tenant.0 as usize;
+        match self.tenants.get(index) {
+            Some(group) if *group != NONE => *group,
+            _ => self.make_group(index, ctx),
+        }
+    }
+
+    #[cold]
+    fn make_group(&mut self, index: usize, ctx: &Context<'_>) -> u32 {
+        let all = &ctx.tenants.tenants;
+        if index >= self.tenants.len() {
+            self.tenants.resize(index.max(all.len().saturating_sub(1)) + 1, NONE);
+        }
+        if all.len() <= 1 {
+            self.tenants[index] = 0;
+            return 0;
+        }
+        let tenant = all.get(index).copied().unwrap_or_default();
+        // A chain of parents that does not end is cut: the group hangs from the root.
+        let mut above = tenant.parent;
+        for _ in 0..all.len() {
+            above = above.and_then(|t| all.get(t.0 as usize)?.parent);
+        }
+        let parent = match tenant.parent {
+            Some(parent) if above.is_none() => self.group_of(parent, ctx),
+            _ => 0,
+        };
+        let group = self.groups.len() as u32;
+        let now = self.clock.count(ctx.now);
+        self.groups.push(Group::new(parent, tenant.weight.max(1), LEAF_WEIGHT, now));
+        self.tenants[index] = group;
+        group
+    }
+
+    /// A tenant's weight changed: it counts from when the group is sorted again.
+    pub(super) fn reweigh(&mut self, tenant: TenantId, ctx: &Context<'_>) {
+        let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
+        if group != NONE && group != 0 {
+            let weight = ctx.tenants.tenants.get(tenant.0 as usize).map_or(1, |t| t.weight);
+            self.groups[group as usize].wanted_weight = weight.max(1);
+        }
+    }
+
+    /// Group `g` gets its first queue.
+    pub(super) fn activate_group(&mut self, g: u32) {
+        let leaf = u64::from(self.groups[g as usize].leaf_weight);
+        let mut at = g;
+        let mut weight = leaf;
+        loop {
+            let group = &mut self.groups[at as usize];
+            group.children_weight += weight;
+            group.active_children += 1;
+            if group.active_children > 1 || group.parent == NONE {
+                break;
+            }
+            group.weight = group.wanted_weight;
+            weight = u64::from(group.weight);
+            at = group.parent;
+        }
+        self.refresh(g);
+        let from = match self.line.last() {
+            Some(last) => self.groups[last as usize].vdisktime.saturating_add(self.new_group_delay()),
+            None => self.min_vdisktime,
+        };
+        self.groups[g as usize].vdisktime = from;
+        self.order.insert(&mut self.line, g, from);
+    }
+
+    /// Group `g` lost its last queue; what it had used is forgotten.
+    pub(super) fn deactivate_group(&mut self, g: u32) {
+        self.order.remove(&mut self.line, g);
+        self.groups[g as usize].saved.rest = 0;
+        let mut at = g;
+        let mut weight = u64::from(self.groups[g as usize].leaf_weight);
+        loop {
+            let group = &mut self.groups[at as usize];
+            group.children_weight -= weight;
+            group.active_children -= 1;
+            if group.active_children > 0 || group.parent == NONE {
+                return;
+            }
+            weight = u64::from(group.weight);
+            at = group.parent;
+        }
+    }
+
+    /// Takes up new weights of an active group, and computes its fraction among those active now.
+    fn refresh(&mut self, g: u32) {
+        let own = &self.groups[g as usize];
+        let part = |of: u64, weight: u32, sum: u64| {
+            if u64::from(weight) == sum { of } else { of * u64::from(weight) / sum.max(1) }
+        };
+        let mut fraction = part(WHOLE, own.leaf_weight, own.children_weight);
+        let mut at = g;
+        while self.groups[at as usize].parent != NONE {
+            let group = &mut self.groups[at as usize];
+            let (old, weight, parent) = (group.weight, group.wanted_weight, group.parent);
+            group.weight = weight;
+            let above = &mut self.groups[parent as usize];
+            above.children_weight = above.children_weight + u64::from(weight) - u64::from(old);
+            fraction = part(fraction, weight, above.children_weight);
+            at = parent;
+        }
+        self.groups[g as usize].vfraction = fraction.max(1);
+    }
+
+    /// By how much a group that becomes active goes behind the last: next to nothing.
+    fn new_group_delay(&self) -> u64 {
+        match self.version {
+            Version::K310 | Version::K318 => self.clock.second as u64 / 5,
+            Version::K420 if self.counts_requests() => 1,
+            Version::K420 => 200_000_000,
+        }
+    }
+
+    /// Charges an active group and sorts it again.
+    pub(super) fn charge_group(&mut self, g: u32, charge: i64) {
+        let group = &mut self.groups[g as usize];
+        let charge = charge.max(0) as u64;
+        // 24 bits: 12 for the fraction and 12 for the fixed point of virtual time.
+        let step = match charge.checked_mul(1 << 24) {
+            Some(scaled) if group.vfraction == WHOLE => scaled / WHOLE,
+            Some(scaled) => scaled / group.vfraction,
+            None => (charge / group.vfraction).saturating_mul(1 << 24),
+        };
+        group.vdisktime = group.vdisktime.saturating_add(step);
+        let vdisktime = group.vdisktime;
+        self.order.rekey(&mut self.line, g, vdisktime);
+        self.refresh(g);
+        self.note_min_vdisktime();
+    }
+
+    fn note_min_vdisktime(&mut self) {
+        if let Some(first) = self.line.first() {
+            self.min_vdisktime = self.min_vdisktime.max(self.groups[first as usize].vdisktime);
+        }
+    }
+
+    /// The group that has used least, whose workload goes on where it was left.
+    pub(super) fn choose_group(&mut self, now: i64) -> Option<u32> {
+        self.note_min_vdisktime();
+        let g = match &self.anticipation {
+            Some(anticipation) => anticipation.choose()?,
+            None => self.line.first()?,
+        };
+        self.serving.group = g;
+        let saved = self.groups[g as usize].saved;
+        if saved.rest > 0 {
+            (self.serving.class, self.serving.kind) = (saved.class, saved.kind);
+            self.serving.end = now + saved.rest;
+        } else {
+            self.serving.end = now - 1;
+        }
+        Some(g)
+    }
+
+    /// Is group `below` nested in `above`?
+    pub(super) fn descends(&self, below: u32, above: u32) -> bool {
+        let mut at = self.groups[below as usize].parent;
+        while at != NONE && at != above {
+            at = self.groups[at as usize].parent;
+        }
+        at == above
+    }
+
+    /// The async queue's place in its group's table.
+    pub(super) fn async_place(&self, group: u32, asked: (u8, u8)) -> (u32, usize) {
+        let group = if self.version == Version::K420 { group } else { 0 };
+        let place = if asked.0 == IDLE { 16 } else { usize::from(asked.0) * 8 + usize::from(asked.1) };
+        (group, place)
+    }
+}

@@ -1,0 +1,97 @@
+//! What CFQ and A+CFQ give to levels and weights, on the models of real devices.
+
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::Scenario;
+use dumbwaiter_schedulers::Choice;
+use dumbwaiter_sim::{Control, Prepared};
+
+fn run(toml: &str, device: &str, scheduler: &str) -> RunResult {
+    let scenario = Scenario::from_toml(toml, "test").unwrap();
+    let model = dumbwaiter_devices::load(device).unwrap();
+    let choice = Choice::parse(scheduler).unwrap();
+    Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().result
+}
+
+/// Parts of the bandwidth, task by task.
+fn shares(result: &RunResult) -> Vec<f64> {
+    let all: f64 = result.tasks.iter().map(|t| t.mb_per_s).sum();
+    result.tasks.iter().map(|t| t.mb_per_s / all).collect()
+}
+
+/// Sequential readers side by side on the outer tracks, so that all read at one speed.
+fn readers(levels: &[u8], duration: &str) -> String {
+    let mut toml = format!("duration = \"{duration}\"\n");
+    for (i, level) in levels.iter().enumerate() {
+        toml += &format!(
+            "[[task]]\nname = \"r{i}\"\nrw = \"read\"\nbs = \"128k\"\nioengine = \"psync\"\nioprio = \"be/{level}\"\noffset = \"{}GiB\"\nsize = \"8GiB\"\n",
+            8 * i
+        );
+    }
+    toml
+}
+
+/// Three of one level share a disk equally; the best level beside the worst has four and a half times as much.
+#[test]
+fn levels_on_a_disk() {
+    let equal = run(&readers(&[4, 4, 4], "60s"), "hdd:st1000dm003", "cfq");
+    println!("equal: {:.3?}", shares(&equal));
+    for share in shares(&equal) {
+        assert!((share - 1.0 / 3.0).abs() < 0.01, "{share}");
+    }
+    let two = run(&readers(&[0, 7], "60s"), "hdd:st1000dm003", "cfq:low_latency=0");
+    println!("0 and 7: {:.3?}", shares(&two));
+    assert!((shares(&two)[0] - 180.0 / 220.0).abs() < 0.02, "{:?}", shares(&two));
+    let eight = run(&readers(&[0, 1, 2, 3, 4, 5, 6, 7], "200s"), "hdd:st1000dm003", "cfq:low_latency=0");
+    println!("eight: {:.4?}", shares(&eight));
+    assert!(shares(&eight).windows(2).all(|w| w[0] > w[1]), "{:?}", shares(&eight));
+}
+
+const TENANTS: &str = r#"
+duration = "60s"
+warmup = "1s"
+[[tenant]]
+name = "vm-1"
+weight = 100
+[[tenant.task]]
+name = "small"
+rw = "randread"
+bs = "4k"
+iodepth = 16
+[[tenant]]
+name = "vm-2"
+weight = 200
+[[tenant.task]]
+name = "mixed"
+rw = "randread"
+bs = "4k/50:64k/50"
+iodepth = 16
+[[tenant]]
+name = "vm-4"
+weight = 400
+[[tenant.task]]
+name = "large"
+rw = "randread"
+bs = "256k"
+iodepth = 16
+[[tenant]]
+name = "vm-5"
+weight = 500
+[[tenant.task]]
+name = "middle"
+rw = "randread"
+bs = "16k"
+iodepth = 16
+"#;
+
+#[test]
+fn a_cfq_is_proportional_on_flash_where_cfq_is_not() {
+    let pv = |scheduler| {
+        let result = run(TENANTS, "ssd:850pro-256", scheduler);
+        let f = &result.fairness;
+        println!("{scheduler}: PV {:.3}, of shares {:.4}, {:.0} MB/s", f.pv, f.pv_share, result.mb_per_s);
+        f.pv
+    };
+    let (plain, fine, anticipating) = (pv("cfq"), pv("cfq:kernel=4.20"), pv("a-cfq"));
+    assert!(anticipating < 0.15, "{anticipating}");
+    assert!(anticipating <= plain / 2.0 && anticipating <= fine / 2.0, "{anticipating} against {plain}, {fine}");
+}
