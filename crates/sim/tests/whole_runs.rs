@@ -164,6 +164,14 @@ fn processor_time_adds_up_and_a_scheduler_costs_some() {
     assert!(bfq_like.cpu.scheduler_s > 0.0 && bfq_like.cpu.us_per_io > none.cpu.us_per_io);
 }
 
+#[test]
+fn a_timer_behind_the_last_request_does_not_lengthen_the_run() {
+    let toml = "[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\nio_size = \"1m\"\nsize = \"1g\"\n";
+    let seconds = |scheduler| run(toml, "ull:optane-900p", scheduler).duration_s;
+    let (none, kyber) = (seconds("none"), seconds("kyber"));
+    assert!(none > 0.0 && kyber < 1.5 * none, "none {none} s, kyber {kyber} s");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 

@@ -54,6 +54,8 @@ pub struct Run<'a> {
     open: bool,
     /// The stage whose threads run.
     stage: Option<u32>,
+    /// Threads that may still ask for something.
+    live: usize,
     issued_late: u64,
     several_stages: bool,
     control: &'a Control,
@@ -114,6 +116,7 @@ impl<'a> Run<'a> {
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
             stage: None,
+            live: parts.threads.len(),
             issued_late: 0,
             device: parts.device,
             host: parts.host,
@@ -145,8 +148,10 @@ impl<'a> Run<'a> {
         let mut cancelled = false;
         while let Some(at) = self.next_at() {
             let idle = self.slots.len() == self.free.len();
-            if self.open && (at > self.until.time || idle && self.submitted >= self.until.ios) {
-                end = Some(if at > self.until.time { self.until.time } else { self.now });
+            // What the scheduler's timer and the device do behind the last I/O is no part of the run.
+            let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
+            if self.open && (at > self.until.time || over) {
+                end = Some(if over { self.now } else { self.until.time });
                 self.open = false;
             }
             if !self.open && idle {
