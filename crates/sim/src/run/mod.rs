@@ -6,7 +6,7 @@ mod threads;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, Tenants};
-use dumbwaiter_devices::{Completion, Device};
+use dumbwaiter_devices::{Completion, Counters, Device};
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{Events, What};
@@ -69,9 +69,9 @@ pub struct Outcome {
     pub recorder: Recorder,
     /// The block layer, drained.
     pub layer: BlockLayer,
-    /// The device.
-    pub device: Box<dyn Device>,
-    /// The host.
+    /// What the device counted until the measured part ended.
+    pub counters: Counters,
+    /// The host as it was then.
     pub host: Host,
     /// When the measured part ended.
     pub end: Nanos,
@@ -144,6 +144,7 @@ impl<'a> Run<'a> {
         let mut events = 0u32;
         let mut reported = Nanos::ZERO;
         let mut counted = 0;
+        // When it was, and what the host and the device had done by then: draining is no part of the run.
         let mut end = None;
         let mut cancelled = false;
         while let Some(at) = self.next_at() {
@@ -151,8 +152,7 @@ impl<'a> Run<'a> {
             // What the scheduler's timer and the device do behind the last I/O is no part of the run.
             let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
             if self.open && (at > self.until.time || over) {
-                end = Some(if over { self.now } else { self.until.time });
-                self.open = false;
+                end = Some(self.close(if over { self.now } else { self.until.time }));
             }
             if !self.open && idle {
                 break;
@@ -168,24 +168,28 @@ impl<'a> Run<'a> {
                 reported = until.max(reported);
                 if self.open && self.control.cancel.load(Ordering::Relaxed) {
                     cancelled = true;
-                    end = Some(self.now);
-                    self.open = false;
+                    end = Some(self.close(self.now));
                 }
             }
         }
         self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
-        let end = end.unwrap_or(self.now);
+        let (end, host, counters) = end.unwrap_or_else(|| self.close(self.now));
         self.control.simulated_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
         Outcome {
             recorder: self.recorder,
             layer: self.layer,
-            device: self.device,
-            host: self.host,
+            counters,
+            host,
             end,
             submitted_by_tenant: self.submitted_by_tenant,
             issued_late: self.issued_late,
             cancelled,
         }
+    }
+
+    fn close(&mut self, end: Nanos) -> (Nanos, Host, Counters) {
+        self.open = false;
+        (end, self.host.clone(), self.device.counters())
     }
 
     fn next_at(&self) -> Option<Nanos> {
