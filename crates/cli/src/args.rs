@@ -106,6 +106,23 @@ pub(crate) struct Compare {
     pub(crate) reading: Reading,
 }
 
+impl Compare {
+    /// The first option given that only a trace can use.
+    pub(crate) fn of_traces(&self) -> Option<&'static str> {
+        let (replay, reading) = (&self.replay, &self.reading);
+        let given = [
+            (replay.speed.is_some(), "--speed"),
+            (replay.depth.is_some(), "--depth"),
+            (replay.closed_per_task, "--closed-per-task"),
+            (replay.fit.is_some(), "--fit"),
+            (reading.format.is_some(), "--format"),
+            (reading.columns.is_some(), "--columns"),
+            (reading.assume_bytes.is_some(), "--assume-bytes"),
+        ];
+        given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
+    }
+}
+
 /// How a trace is replayed.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Traces")]

@@ -37,9 +37,16 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     if cells.is_empty() {
         bail!("interrupted before the first run was finished");
     }
+    let (cells, unused): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(|c| c.result.requests > 0);
+    let unused = unused_notes(&unused);
+    if cells.is_empty() {
+        bail!("{}; expected some: choose a device on which they fit, or see --fit", unused.join("; "));
+    }
+    let skipped = skipped_notes(&cells);
     let mut notes = warnings;
     notes.extend(prepared.notes.iter().cloned());
-    notes.extend(skipped_notes(&cells));
+    notes.extend(skipped);
+    notes.extend(unused);
     if interrupted {
         let planned = devices.len() * choices.len() * scenario.replicates as usize;
         notes.push(format!("interrupted: {} of {planned} runs finished", cells.len()));
@@ -108,6 +115,20 @@ fn skipped_notes(cells: &[Cell]) -> Vec<String> {
     notes.collect()
 }
 
+/// Devices that no request could use: nothing is to be said of their schedulers.
+fn unused_notes(cells: &[Cell]) -> Vec<String> {
+    let mut by_device: BTreeMap<&str, &Cell> = BTreeMap::new();
+    for cell in cells {
+        by_device.entry(&cell.result.device).or_insert(cell);
+    }
+    let told = |cell: &Cell| {
+        let reasons =
+            cell.skipped.iter().map(|(reason, count)| format!("{} records: {reason}", output::grouped(*count)));
+        reasons.collect::<Vec<_>>().join(", ")
+    };
+    by_device.iter().map(|(device, cell)| format!("{device}: no request reached it ({})", told(cell))).collect()
+}
+
 /// Runs every cell, in parallel, and collects the finished ones in the order of the matrix.
 fn simulate(
     args: &Compare,
@@ -173,7 +194,13 @@ fn choices_of(scenario: &Scenario) -> Result<Vec<Choice>> {
 }
 
 fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
-    let (mut scenario, warnings) = match input::kind_of_all(&args.input)? {
+    let kind = input::kind_of_all(&args.input)?;
+    if kind != Some(Kind::Trace)
+        && let Some(option) = args.of_traces()
+    {
+        bail!("{option}: is for traces; give a trace, or leave it out");
+    }
+    let (mut scenario, warnings) = match kind {
         None => (Scenario::builtin(), Vec::new()),
         Some(Kind::Scenario) => Scenario::load(&args.input[0])?,
         Some(Kind::FioJob) => {

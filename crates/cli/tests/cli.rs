@@ -155,6 +155,7 @@ fn scenarios_that_cannot_be_are_refused_with_line_key_and_value() {
     case(("weight = 100", "weight = 0"), &["weight", "0"]);
     case(("iodepth = 4", "iodepth = 0"), &["iodepth", "0"]);
     case(("replicates = 2", "replicates = 0"), &["replicates"]);
+    case(("replicates = 2", "replicates = 100000000"), &["replicates", "100000000", "10000"]);
     case(("name = \"two\"", "name = \"one\""), &["one"]);
     case(("[[tenant]]", "[[tenant"), &["bad.toml"]);
 }
@@ -262,6 +263,28 @@ fn records_beyond_the_device_are_counted_and_said() {
     ]);
     let printed = text(&out.stdout);
     assert!(out.status.success() && printed.contains("50 records"), "{printed}{}", text(&out.stderr));
+}
+
+#[test]
+fn a_device_that_no_record_reaches_is_not_recommended_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String = (0..100u64).map(|i| format!("{i},R,{},4096\n", 500_000_000_000 + i * 4096)).collect();
+    let trace = file(&dir, "far.csv", rows.as_bytes());
+    let columns = "time_ms,op,offset_bytes,size_bytes";
+    let args = |devices| ["compare", &trace, "--columns", columns, "--schedulers", "none", "--device", devices];
+    refused(&args("ssd:850pro-256"), &["ssd:850pro-256", "no request", "100 records: beyond the device", "--fit"]);
+    let printed = ok(&args("ssd:850pro-256,null:0us"));
+    assert!(printed.contains("On null:0us, use none") && !printed.contains("On ssd:850pro-256"), "{printed}");
+    assert!(printed.contains("note: ssd:850pro-256: no request reached it"), "{printed}");
+}
+
+#[test]
+fn options_that_only_a_trace_can_use_are_refused_without_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = file(&dir, "small.toml", SMALL.as_bytes());
+    refused(&["compare", "--speed", "2"], &["--speed", "trace"]);
+    refused(&["compare", &scenario, "--depth", "4"], &["--depth", "trace"]);
+    refused(&["compare", &scenario, "--fit", "scale"], &["--fit", "trace"]);
 }
 
 #[test]

@@ -8,6 +8,9 @@ use crate::{Error, Scenario, Work};
 /// Says whether a name is known, and if not, why and what is.
 pub type Known<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
+/// More runs of one combination than this are a slip, and every one of them is kept until the end.
+const MOST_REPLICATES: u32 = 10_000;
+
 impl Scenario {
     /// Checks the scenario. `known_scheduler` gets each scheduler as text with its tunables, `known_device` each device.
     pub fn validate(&self, known_scheduler: Known<'_>, known_device: Known<'_>) -> Result<(), Error> {
@@ -38,6 +41,10 @@ impl Scenario {
             if value == Some(0) {
                 return fail(key, "0 is not a number from 1");
             }
+        }
+        if self.replicates > MOST_REPLICATES {
+            let reason = format!("{} is not a number from 1 to {MOST_REPLICATES}", self.replicates);
+            return Err(Error::invalid("replicates", reason));
         }
         if !(1..=10_000).contains(&self.host.hz) {
             return Err(Error::invalid(

@@ -34,10 +34,15 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Reads a Linux release such as `5.15`, `6.12` or `6.18.2`.
+    /// Reads a Linux release such as `5.15`, `6.12`, `6.18.2` or `6.1.0-18-amd64`.
     pub fn parse(release: &str) -> Option<Kernel> {
-        let mut numbers = release.split(['.', '-']).map_while(|n| n.parse::<u32>().ok());
-        let (major, minor, patch) = (numbers.next()?, numbers.next().unwrap_or(0), numbers.next());
+        let mut parts = release.split('-').next()?.split('.');
+        let mut number = || parts.next().map(|n| n.parse::<u32>().ok());
+        let (major, minor, patch) = (number()??, number()??, number());
+        let patch = match patch {
+            Some(patch) => Some(patch?),
+            None => None,
+        };
         Some(match (major, minor) {
             (0..=3, _) => return None,
             (4, _) | (5, 0..=13) => Kernel::V5_13,

@@ -271,6 +271,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_release_that_is_none_is_refused_not_guessed() {
+        for release in ["6", "6.banana", "6.1.x", "banana", "", "3.10", "6.", "-5.15"] {
+            assert!(Choice::parse(&format!("mq-deadline:kernel={release}")).is_err(), "{release}");
+        }
+        for release in ["5.15", "6.1.0-18-amd64", "6.18.44-fc-v595", "6.12"] {
+            assert!(Choice::parse(&format!("mq-deadline:kernel={release}")).is_ok(), "{release}");
+        }
+    }
+
+    #[test]
     fn errors_say_what_to_do() {
         let say = |text: &str| Choice::parse(text).err().unwrap().to_string();
         let known: Vec<&str> = REGISTRY.iter().map(|e| e.name).collect();

@@ -308,7 +308,7 @@ fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantI
 
 fn result(model: &DeviceModel, choice: &Choice, replicate: u32, seed: u64, outcome: crate::Outcome) -> RunResult {
     let ledger = *outcome.layer.ledger();
-    let counters = outcome.device.counters();
+    let counters = outcome.counters;
     let spent = outcome.host.spent();
     let device_counters = [
         ("cache_hits", counters.cache_hits as f64),

@@ -187,6 +187,7 @@ pub struct Spent {
 }
 
 /// The CPUs of a run. Work is booked in the order in which it is asked for.
+#[derive(Clone)]
 pub struct Host {
     /// Segments.
     pub profile: Profile,

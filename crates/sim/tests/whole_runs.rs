@@ -164,6 +164,24 @@ fn processor_time_adds_up_and_a_scheduler_costs_some() {
     assert!(bfq_like.cpu.scheduler_s > 0.0 && bfq_like.cpu.us_per_io > none.cpu.us_per_io);
 }
 
+#[test]
+fn what_drains_behind_the_end_is_charged_to_nobody() {
+    let toml = "duration = \"200ms\"\nnr_requests = 1000\n[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1000\n";
+    let r = run(toml, "hdd:st1000dm003", "none");
+    assert!(r.ledger.completed > 10 * r.completed, "much is left: {:?}", r.ledger);
+    let busy = r.device_counters["media_busy_s"];
+    assert!(busy > 0.1 && busy < 0.3, "the arm was busy for {busy} s of 0.2 s");
+    assert!(r.cpu.irq_s < 2e-5 * r.completed as f64, "20 us an interrupt at most: {:?}", r.cpu);
+}
+
+#[test]
+fn a_timer_behind_the_last_request_does_not_lengthen_the_run() {
+    let toml = "[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\nio_size = \"1m\"\nsize = \"1g\"\n";
+    let seconds = |scheduler| run(toml, "ull:optane-900p", scheduler).duration_s;
+    let (none, kyber) = (seconds("none"), seconds("kyber"));
+    assert!(none > 0.0 && kyber < 1.5 * none, "none {none} s, kyber {kyber} s");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 

@@ -70,6 +70,7 @@ impl BlockLayer {
         let mut at = id;
         loop {
             let request = self.requests.remove(at);
+            self.carried -= u64::from(at != id);
             self.report(&request, &survivor, at != id, failed, out);
             match request.merged.some() {
                 Some(next) => at = next,
@@ -89,6 +90,7 @@ impl BlockLayer {
             whole.issue = issue;
             if whole.pieces == 0 {
                 let whole = self.requests.remove(parent);
+                self.carried -= 1;
                 self.report(&whole, &whole.clone(), false, whole.sealed, out);
             }
             return;

@@ -134,6 +134,8 @@ pub struct BlockLayer {
     /// Flushes with nothing to flush: they complete with the next call of `complete_idle`.
     done_at_once: Vec<RequestId>,
     rerun_at: Option<Nanos>,
+    /// I/Os of the slab that wait nowhere themselves: they are part of another request, or travel in pieces.
+    carried: u64,
 }
 
 impl BlockLayer {
@@ -161,6 +163,7 @@ impl BlockLayer {
             ledger: Ledger::default(),
             done_at_once: Vec::new(),
             rerun_at: None,
+            carried: 0,
             config,
         }
     }
@@ -202,9 +205,9 @@ impl BlockLayer {
         self.run_all();
     }
 
-    /// Requests that wait outside the device: for a tag, in the scheduler or on a dispatch list.
+    /// Requests that wait outside the device: for a tag, in the scheduler or on a dispatch list. What merged counts once.
     pub fn queued(&self) -> u64 {
-        self.requests.len() as u64 - self.in_device()
+        self.requests.len() as u64 - self.carried - self.in_device()
     }
 
     /// Requests in the device.

@@ -38,6 +38,7 @@ impl BlockLayer {
     fn submit_split(&mut self, now: Nanos, io: Io, sequence: Sequence, mut plug: Option<&mut Plug>) {
         let parent = self.allocate(now, io);
         self.requests[parent].state = State::Held;
+        self.carried += 1;
         // One more than there are, so that the parent cannot finish while pieces are being made.
         self.requests[parent].pieces = 1;
         let mut rest = io;
@@ -274,6 +275,7 @@ impl BlockLayer {
             request.sector = io.sector;
         }
         let id = self.allocate(now, *io);
+        self.carried += 1;
         self.requests[id].state = State::Merged;
         self.requests[id].parent = parent;
         self.requests[id].merged = self.requests[join.into].merged;
@@ -370,6 +372,7 @@ impl BlockLayer {
         self.requests[tail].merged = self.requests[survivor].merged;
         self.requests[survivor].merged = next;
         self.requests[next].state = State::Merged;
+        self.carried += 1;
         self.ledger.joined += 1;
         true
     }

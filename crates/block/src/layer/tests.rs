@@ -64,6 +64,27 @@ fn the_busy_average_rises_to_four_in_three_refusals_and_falls_to_nothing() {
 }
 
 #[test]
+fn what_merged_or_was_split_is_not_counted_as_waiting_beside_its_request() {
+    let setup = crate::Setup { device_depth: 1, ..crate::Setup::default() };
+    let mut layer = layer(false, Config { setup, ..Config::default() });
+    let (now, mut out) = (Nanos::ZERO, Vec::new());
+    let first = {
+        layer.submit(now, read(0), None);
+        layer.poll(now).unwrap()
+    };
+    layer.submit(now, read(800), None);
+    layer.submit(now, read(808), None);
+    assert_eq!((layer.queued(), layer.in_device()), (1, 1), "two I/Os in one request");
+    layer.submit(now, Io { sectors: 6000, ..read(100_000) }, None);
+    assert_eq!((layer.queued(), layer.in_device()), (4, 1), "and one in three pieces");
+    layer.complete(now, first, false, &mut out);
+    while let Some(id) = layer.poll(now) {
+        layer.complete(now, id, false, &mut out);
+    }
+    assert_eq!((out.len(), layer.queued(), layer.in_device()), (4, 0, 0));
+}
+
+#[test]
 fn tags_are_given_back_wherever_a_request_ends() {
     for direct in [false, true] {
         let mut layer = layer(direct, Config { volatile_cache: true, ..Config::default() });

@@ -6,7 +6,7 @@ mod threads;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, Tenants};
-use dumbwaiter_devices::{Completion, Device};
+use dumbwaiter_devices::{Completion, Counters, Device};
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{Events, What};
@@ -54,6 +54,8 @@ pub struct Run<'a> {
     open: bool,
     /// The stage whose threads run.
     stage: Option<u32>,
+    /// Threads that may still ask for something.
+    live: usize,
     issued_late: u64,
     several_stages: bool,
     control: &'a Control,
@@ -67,9 +69,9 @@ pub struct Outcome {
     pub recorder: Recorder,
     /// The block layer, drained.
     pub layer: BlockLayer,
-    /// The device.
-    pub device: Box<dyn Device>,
-    /// The host.
+    /// What the device counted until the measured part ended.
+    pub counters: Counters,
+    /// The host as it was then.
     pub host: Host,
     /// When the measured part ended.
     pub end: Nanos,
@@ -114,6 +116,7 @@ impl<'a> Run<'a> {
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
             stage: None,
+            live: parts.threads.len(),
             issued_late: 0,
             device: parts.device,
             host: parts.host,
@@ -141,13 +144,15 @@ impl<'a> Run<'a> {
         let mut events = 0u32;
         let mut reported = Nanos::ZERO;
         let mut counted = 0;
+        // When it was, and what the host and the device had done by then: draining is no part of the run.
         let mut end = None;
         let mut cancelled = false;
         while let Some(at) = self.next_at() {
             let idle = self.slots.len() == self.free.len();
-            if self.open && (at > self.until.time || idle && self.submitted >= self.until.ios) {
-                end = Some(if at > self.until.time { self.until.time } else { self.now });
-                self.open = false;
+            // What the scheduler's timer and the device do behind the last I/O is no part of the run.
+            let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
+            if self.open && (at > self.until.time || over) {
+                end = Some(self.close(if over { self.now } else { self.until.time }));
             }
             if !self.open && idle {
                 break;
@@ -163,24 +168,28 @@ impl<'a> Run<'a> {
                 reported = until.max(reported);
                 if self.open && self.control.cancel.load(Ordering::Relaxed) {
                     cancelled = true;
-                    end = Some(self.now);
-                    self.open = false;
+                    end = Some(self.close(self.now));
                 }
             }
         }
         self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
-        let end = end.unwrap_or(self.now);
+        let (end, host, counters) = end.unwrap_or_else(|| self.close(self.now));
         self.control.simulated_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
         Outcome {
             recorder: self.recorder,
             layer: self.layer,
-            device: self.device,
-            host: self.host,
+            counters,
+            host,
             end,
             submitted_by_tenant: self.submitted_by_tenant,
             issued_late: self.issued_late,
             cancelled,
         }
+    }
+
+    fn close(&mut self, end: Nanos) -> (Nanos, Host, Counters) {
+        self.open = false;
+        (end, self.host.clone(), self.device.counters())
     }
 
     fn next_at(&self) -> Option<Nanos> {

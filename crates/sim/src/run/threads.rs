@@ -174,6 +174,7 @@ impl Run<'_> {
                 }
                 Next::Wait(_) | Next::Done => {
                     state.done = true;
+                    self.live -= 1;
                     break;
                 }
                 Next::Blocked => break,

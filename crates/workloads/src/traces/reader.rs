@@ -403,7 +403,7 @@ fn pick_arrival(
         }
     }
     let arrival = there.into_iter().min().unwrap_or(Arrival::Queue);
-    notes.push(format!("arrivals are the {} events (--arrival)", arrival.letter()));
+    notes.push(format!("arrivals are the {} events", arrival.letter()));
     Ok(arrival)
 }
 
