@@ -35,6 +35,9 @@ fn every_recording_is_followed() {
     let mut failures = Vec::new();
     for path in paths {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if std::env::var("ONLY").is_ok_and(|only| !name.contains(&only)) {
+            continue;
+        }
         let recording = Recording::open(&path).unwrap();
         if find(&recording.scheduler).is_none() {
             continue;
@@ -47,7 +50,7 @@ fn every_recording_is_followed() {
             choice.with(key, value).unwrap();
         }
         let make = |setup| choice.build(setup);
-        let found = call_by_call(&recording, &make, Some(1));
+        let found = call_by_call(&recording, &make, std::env::var("NTH").ok().and_then(|n| n.parse().ok()).or(Some(1)));
         let order = free_running(&recording, &make);
         let kernel = kernel_order(&recording);
         assert_eq!(order.len(), kernel.len(), "{name}: free running dispatched another number of requests");

@@ -3,7 +3,7 @@
 use dumbwaiter_block::{Scheduler, Setup, Tunable, TunableError, set_tunable};
 
 use crate::mq_deadline::{self, Kernel, MqDeadline};
-use crate::{c_look, kyber, none, noop, sstf};
+use crate::{bfq, c_look, kyber, none, noop, sstf};
 
 /// One scheduler.
 pub struct Entry {
@@ -68,6 +68,15 @@ pub const REGISTRY: &[Entry] = &[
         kernels: &[],
         manual: include_str!("kyber.md"),
         make: |setup, _| Box::new(kyber::Kyber::new(setup)),
+    },
+    Entry {
+        name: "bfq",
+        summary: "a queue a process, served by budget in shares by weight; idles and raises for low latency",
+        source: "Linux 5.x to 6.18; Valente, Avanzini 2015",
+        tunables: bfq::TUNABLES,
+        kernels: &[],
+        manual: include_str!("bfq.md"),
+        make: |setup, _| Box::new(bfq::Bfq::new(setup)),
     },
     Entry {
         name: "sstf",
@@ -236,7 +245,7 @@ mod tests {
         let say = |text: &str| Choice::parse(text).err().unwrap().to_string();
         assert_eq!(
             say("mq-deadlin"),
-            "unknown scheduler `mq-deadlin`; did you mean `mq-deadline`?; known: none, noop, deadline, mq-deadline, kyber, sstf, c-look"
+            "unknown scheduler `mq-deadlin`; did you mean `mq-deadline`?; known: none, noop, deadline, mq-deadline, kyber, bfq, sstf, c-look"
         );
         assert_eq!(
             say("mq-deadline:fifo_bach=3"),
