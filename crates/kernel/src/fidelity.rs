@@ -236,6 +236,15 @@ fn setup_of(recording: &Recording) -> Setup {
     Setup { hw_queues, ..recording.setup }
 }
 
+/// A scheduler as the recorder attached it: to flash, which may have been declared rotational afterwards.
+fn attach(make: &dyn Fn(Setup) -> Box<dyn Scheduler>, world: &World) -> Box<dyn Scheduler> {
+    let mut scheduler = make(Setup { rotational: false, ..world.setup });
+    if world.setup.rotational {
+        scheduler.event(Event::RotationalChanged(true), &world.context(Nanos::ZERO));
+    }
+    scheduler
+}
+
 /// Replays call by call. `explain` is the number of the difference (from 1) to describe.
 pub fn call_by_call(
     recording: &Recording,
@@ -244,8 +253,8 @@ pub fn call_by_call(
 ) -> CallByCall {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
-    let mut scheduler = make(setup);
     let mut world = World::new(setup);
+    let mut scheduler = attach(make, &world);
     let mut found = CallByCall::default();
     for (i, row) in recording.rows.iter().enumerate() {
         world.fire_timer(&mut *scheduler, row.at);
@@ -375,9 +384,11 @@ fn explanation(
 pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Scheduler>) -> Vec<u32> {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
+    let world = World::new(setup);
+    let scheduler = attach(make, &world);
     let mut run = FreeRun {
-        scheduler: make(setup),
-        world: World::new(setup),
+        scheduler,
+        world,
         order: Vec::new(),
         place_of: BTreeMap::new(),
         kernel: 0,

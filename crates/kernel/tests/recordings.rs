@@ -53,7 +53,9 @@ fn every_recording_is_followed() {
         let found = call_by_call(&recording, &make, std::env::var("NTH").ok().and_then(|n| n.parse().ok()).or(Some(1)));
         let order = free_running(&recording, &make);
         let kernel = kernel_order(&recording);
-        assert_eq!(order.len(), kernel.len(), "{name}: free running dispatched another number of requests");
+        if order.len() != kernel.len() {
+            failures.push(format!("{name}: free running dispatched {} of {} requests", order.len(), kernel.len()));
+        }
         let order = compare(&kernel, &order).unwrap();
         println!(
             "{name}: {} calls, {:.4} % agree, {} differ; free running {:.4} identical, kendall {:.6}",

@@ -80,6 +80,7 @@ impl Bfq {
         }
         self.hw_tag = i8::from(self.max_in_driver > QUEUEING);
         self.max_in_driver = 0;
+        self.nonrot_queueing = !self.rotational && self.hw_tag == 1;
         self.hw_tag_samples = 0;
     }
 

@@ -9,11 +9,6 @@ const SEEKY_IDLE_NS: u64 = 2_000_000;
 const RAISED_IDLE_NS: u64 = 20_000_000;
 
 impl Bfq {
-    /// Flash that queues commands: idling never helps its throughput.
-    pub(super) fn nonrot_queueing(&self) -> bool {
-        !self.rotational && self.hw_tag != 0
-    }
-
     /// Are the queues' claims unequal, so that each must get its slot for itself?
     pub(super) fn asymmetric(&self, q: Option<QueueId>) -> bool {
         let smallest = q.and_then(|q| self.queues[q as usize].counted);

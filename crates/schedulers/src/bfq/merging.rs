@@ -34,7 +34,7 @@ impl Bfq {
         if let Some(found) = self.stable_cooperator(q, task, now) {
             return found;
         }
-        if self.nonrot_queueing() || self.too_late(q, now) {
+        if self.nonrot_queueing || self.too_late(q, now) {
             return None;
         }
         let scheduled = self.queues[q as usize].merge_into;
@@ -71,10 +71,19 @@ impl Bfq {
         let found = if self.idling_boosts(q) { None } else { self.schedule_merge(q, candidate) };
         self.queues[candidate as usize].held -= 1;
         self.free_if_unused(candidate);
-        if found.is_some() {
-            self.processes[task as usize].stably_merged = true;
+        if let Some(into) = found {
+            self.mark_stable(task, into);
         }
         Some(found)
+    }
+
+    /// Neither `task` nor the owner of the queue it joins will split.
+    fn mark_stable(&mut self, task: u32, into: QueueId) {
+        self.processes[task as usize].stably_merged = true;
+        let owner = self.queues[into as usize].task;
+        if let Some(process) = self.processes.get_mut(owner as usize) {
+            process.stably_merged = true;
+        }
     }
 
     fn too_late(&self, q: QueueId, now: Now) -> bool {
@@ -283,9 +292,9 @@ impl Bfq {
         if queue.created > self.queues[last as usize].created + self.clock.from_ms(BURST_MS) {
             return q;
         }
-        if self.nonrot_queueing() {
+        if self.nonrot_queueing {
             if let Some(into) = self.schedule_merge(q, last) {
-                self.processes[task as usize].stably_merged = true;
+                self.mark_stable(task, into);
                 self.merge_queues(task, q, into, now);
                 return into;
             }
@@ -309,7 +318,7 @@ impl Bfq {
 
     /// Keeps the tree by position in step with a queue's next request.
     pub(super) fn move_position(&mut self, q: QueueId) {
-        let flash = self.nonrot_queueing();
+        let flash = self.nonrot_queueing;
         let queue = &mut self.queues[q as usize];
         let tree = &mut self.groups[queue.group as usize].positions;
         if std::mem::take(&mut queue.by_position) {

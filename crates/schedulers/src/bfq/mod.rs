@@ -88,6 +88,10 @@ impl Entry {
 pub struct Bfq {
     clock: TickClock,
     rotational: bool,
+    /// What it was at the start: estimates of the peak rate begin there.
+    rotational_at_start: bool,
+    /// Flash that queues commands: idling never helps its throughput.
+    nonrot_queueing: bool,
     rules: Rules,
     values: Values,
     engine: ServiceTree,
@@ -142,6 +146,8 @@ impl Bfq {
         Bfq {
             clock: setup.clock,
             rotational: setup.rotational,
+            rotational_at_start: setup.rotational,
+            nonrot_queueing: !setup.rotational,
             rules: Rules::MAINLINE,
             values: Values::new(&setup.clock, Mechanisms::MAINLINE),
             engine: ServiceTree::new(EngineRules::MAINLINE, hz),
@@ -578,6 +584,7 @@ impl Scheduler for Bfq {
                     self.engine.set_weight(entity, own.weight.clamp(1, 1000));
                 }
             }
+            Event::RotationalChanged(rotational) => self.rotational = rotational,
             Event::DepthChanged(_) => {}
         }
     }

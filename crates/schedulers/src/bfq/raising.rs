@@ -14,7 +14,7 @@ impl Bfq {
     /// How long an interactive raise lasts on this device, in ticks.
     pub(super) fn raise_ticks(&self) -> i64 {
         let hz = self.clock.per_second() as u64;
-        let (rate, ms) = if self.rotational { (14_000, 7000) } else { (33_000, 2500) };
+        let (rate, ms) = if self.rotational_at_start { (14_000, 7000) } else { (33_000, 2500) };
         let ticks = (rate * (ms * hz / 1000) / self.peak.rate.max(1)) as i64;
         ticks.clamp(self.clock.from_ms(3000), self.clock.from_ms(25_000))
     }
