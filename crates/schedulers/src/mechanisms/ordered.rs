@@ -218,6 +218,26 @@ impl Forest {
         }
     }
 
+    /// An id whose low is not later than `bound`, found as the kernel searches: downwards, leftwards while something
+    /// eligible is there, and never rightwards once something eligible was passed. Not always the first.
+    pub fn early_eligible(&self, tree: &Tree, bound: u64) -> Option<u32> {
+        let (mut at, mut passed) = (tree.root, NIL);
+        while at != NIL {
+            let link = self.at(at);
+            if !later(link.low, bound) {
+                passed = at;
+            }
+            if link.left != NIL && !later(self.at(link.left).min, bound) {
+                at = link.left;
+            } else if passed != NIL {
+                break;
+            } else {
+                at = link.right;
+            }
+        }
+        some(passed)
+    }
+
     /// In order.
     pub fn iter(&self, tree: &Tree) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(self.first(tree), |id| self.next(*id))

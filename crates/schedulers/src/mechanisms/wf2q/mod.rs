@@ -66,6 +66,8 @@ struct Node {
 pub struct Rules {
     /// Keep a cached candidate that need not be the best (Linux mainline), instead of a search at each change.
     pub cached_next: bool,
+    /// Take the earliest finish of all eligible; otherwise as the kernel's search does, one that need not be it.
+    pub exact_search: bool,
     /// A group in service that is repositioned in mid-slot pays for the same service again at its next requeue.
     pub group_double_charge: bool,
     /// The idle class is looked at every 200 ms.
@@ -74,9 +76,9 @@ pub struct Rules {
 
 impl Rules {
     /// As Linux 6.12 does it.
-    pub const MAINLINE: Rules = Rules { cached_next: true, group_double_charge: true, idle_class_look_in: true };
+    pub const MAINLINE: Rules = Rules { cached_next: true, exact_search: false, group_double_charge: true, idle_class_look_in: true };
     /// As the theory has it.
-    pub const IDEAL: Rules = Rules { cached_next: false, group_double_charge: false, idle_class_look_in: false };
+    pub const IDEAL: Rules = Rules { cached_next: false, exact_search: true, group_double_charge: false, idle_class_look_in: false };
 }
 
 /// Entities, nested; who is served, and what each is due.

@@ -109,6 +109,11 @@ impl ServiceTree {
             self.prune(node, class);
         }
         let active = self.nodes[node.index()].sets[class].active;
-        self.forest.first_eligible(&active, reference).map(EntityId)
+        let found = if self.rules.exact_search {
+            self.forest.first_eligible(&active, reference)
+        } else {
+            self.forest.early_eligible(&active, reference)
+        };
+        found.map(EntityId)
     }
 }
