@@ -29,6 +29,9 @@ pub struct Difference {
     pub ours: Option<u32>,
 }
 
+/// A recording does not tell when a process ends; fio's do about this long after their last I/O.
+const EXIT_DELAY: Nanos = Nanos::from_us(1500);
+
 /// What a call-by-call replay found.
 #[derive(Clone, Debug, Default)]
 pub struct CallByCall {
@@ -91,12 +94,20 @@ struct World {
     numbers: Vec<u32>,
     tasks: BTreeMap<i32, TaskId>,
     setup: Setup,
+    /// When each process ends, the first to end last.
+    exits: Vec<(Nanos, i32)>,
     /// Requests held back by a process's plug, where the scheduler does no inserting of its own (`none`).
     plugged: BTreeMap<i32, Vec<u32>>,
 }
 
 impl World {
-    fn new(setup: Setup) -> World {
+    fn new(setup: Setup, rows: &[Row]) -> World {
+        let mut last = BTreeMap::new();
+        for row in rows {
+            last.insert(row.pid, row.at + EXIT_DELAY);
+        }
+        let mut exits: Vec<(Nanos, i32)> = last.into_iter().map(|(pid, at)| (at, pid)).collect();
+        exits.sort_unstable_by(|a, b| b.cmp(a));
         let mut tenants = Tenants::default();
         tenants.add_tenant(Tenant::default());
         World {
@@ -106,6 +117,7 @@ impl World {
             numbers: Vec::new(),
             tasks: BTreeMap::new(),
             setup,
+            exits,
             plugged: BTreeMap::new(),
         }
     }
@@ -150,7 +162,13 @@ impl World {
         }
     }
 
-    fn fire_timer(&self, scheduler: &mut dyn Scheduler, now: Nanos) {
+    /// What happens by itself until `now`: processes end, timers fire.
+    fn pass_time(&mut self, scheduler: &mut dyn Scheduler, now: Nanos) {
+        while let Some((_, pid)) = self.exits.pop_if(|(at, _)| *at <= now) {
+            if let Some(task) = self.tasks.get(&pid) {
+                scheduler.event(Event::TaskExited(*task), &self.context(now));
+            }
+        }
         if scheduler.timer().is_some_and(|t| t <= now) {
             scheduler.event(Event::Timer, &self.context(now));
         }
@@ -253,11 +271,11 @@ pub fn call_by_call(
 ) -> CallByCall {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
-    let mut world = World::new(setup);
+    let mut world = World::new(setup, &recording.rows);
     let mut scheduler = attach(make, &world);
     let mut found = CallByCall::default();
     for (i, row) in recording.rows.iter().enumerate() {
-        world.fire_timer(&mut *scheduler, row.at);
+        world.pass_time(&mut *scheduler, row.at);
         let asked = match row.what {
             What::Dispatch => Some(Some(row.req)),
             What::DispatchNone => Some(None),
@@ -384,7 +402,7 @@ fn explanation(
 pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Scheduler>) -> Vec<u32> {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
-    let world = World::new(setup);
+    let world = World::new(setup, &recording.rows);
     let scheduler = attach(make, &world);
     let mut run = FreeRun {
         scheduler,
@@ -396,7 +414,7 @@ pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Sched
         completed: Vec::new(),
     };
     for row in &recording.rows {
-        run.world.fire_timer(&mut *run.scheduler, row.at);
+        run.world.pass_time(&mut *run.scheduler, row.at);
         if direct {
             run.world.direct_arrivals(&mut *run.scheduler, row);
             if row.what == What::Issue && run.world.plugged.values().any(|held| held.contains(&row.req)) {

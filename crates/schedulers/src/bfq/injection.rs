@@ -23,7 +23,6 @@ pub(super) struct Sampling {
 
 impl Sampling {
     pub(super) fn forget(&mut self) {
-        self.awaited = false;
         self.request = None;
     }
 }
@@ -50,6 +49,7 @@ impl Bfq {
     }
 
     pub(super) fn reset_injection(&mut self, q: QueueId, now: Now) {
+        self.sampling.forget();
         let queue = &mut self.queues[q as usize];
         queue.injection.base = 0;
         queue.injection.limit = u32::from(!queue.short_think);
