@@ -52,8 +52,13 @@ impl Bfq {
         if id.index() >= self.entries.len() {
             self.entries.resize(id.index() + 1, super::Entry::NEW);
         }
-        self.entries[id.index()] =
-            super::Entry { task, sectors: request.sectors, sync, meta: io.flags.any(dumbwaiter_block::Flags::META), ..super::Entry::NEW };
+        self.entries[id.index()] = super::Entry {
+            task,
+            sectors: request.sectors,
+            sync,
+            meta: io.flags.any(dumbwaiter_block::Flags::META),
+            ..super::Entry::NEW
+        };
         while task as usize >= self.processes.len() {
             self.processes.push(Process::NEW);
         }
@@ -259,7 +264,10 @@ impl Bfq {
         }
         let short = queue.processes > 0 && !queue.think.longer_than(slice_idle / 2);
         let changed = std::mem::replace(&mut queue.short_think, short) != short;
-        if changed && queue.injection.base == 0 && (!short || now.tick > queue.injection.lowered_at + self.clock.from_ms(100)) {
+        if changed
+            && queue.injection.base == 0
+            && (!short || now.tick > queue.injection.lowered_at + self.clock.from_ms(100))
+        {
             self.reset_injection(q, now);
         }
     }
@@ -366,13 +374,9 @@ impl Bfq {
         let raisable = self.values.on.raising && queue.sync && (queue.task != NONE || (queue.coop && stably));
         let deserves = low_latency && (queue.raise.coeff > 1 || (raisable && (interactive || soft_rt)));
         let entity = self.engine.entity(queue.entity);
-        let recovers =
-            self.values.on.hole_recovery && queue.waiting_no_idle && in_time && entity.left() > 0;
-        let budget = if recovers {
-            entity.left().min(queue.max_budget)
-        } else {
-            queue.max_budget.max(self.cost(q, queue.next))
-        };
+        let recovers = self.values.on.hole_recovery && queue.waiting_no_idle && in_time && entity.left() > 0;
+        let budget =
+            if recovers { entity.left().min(queue.max_budget) } else { queue.max_budget.max(self.cost(q, queue.next)) };
         let id = queue.entity;
         self.engine.set_budget(id, budget);
         self.engine.set_used(id, 0);

@@ -36,7 +36,11 @@ impl Bfq {
         self.last_completion = now.at.0;
         self.last_completed = if self.queues[q as usize].coop { NONE } else { q };
         let queue = &self.queues[q as usize];
-        if queue.softrt_update && queue.in_flight == 0 && queue.is_empty() && queue.raise.coeff != self.rules.raise_coeff {
+        if queue.softrt_update
+            && queue.in_flight == 0
+            && queue.is_empty()
+            && queue.raise.coeff != self.rules.raise_coeff
+        {
             self.queues[q as usize].soft_rt_next_start = self.soft_rt_start(q, now);
         }
         let mut again = self.in_driver == 0;

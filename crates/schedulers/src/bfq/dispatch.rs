@@ -199,11 +199,29 @@ impl Bfq {
             _ => None,
         };
         match (distance(s), distance(t)) {
-            (Some(d), Some(e)) if d != e => if d < e { a } else { b },
-            (Some(_), Some(_)) => if s >= t { a } else { b },
+            (Some(d), Some(e)) if d != e => {
+                if d < e {
+                    a
+                } else {
+                    b
+                }
+            }
+            (Some(_), Some(_)) => {
+                if s >= t {
+                    a
+                } else {
+                    b
+                }
+            }
             (Some(_), None) => a,
             (None, Some(_)) => b,
-            (None, None) => if s <= t { a } else { b },
+            (None, None) => {
+                if s <= t {
+                    a
+                } else {
+                    b
+                }
+            }
         }
     }
 

@@ -40,10 +40,6 @@ impl Bfq {
 
     /// Ends the slot of the queue in service. `compensate`: the time idled for it does not count as slow.
     pub(super) fn expire(&mut self, q: QueueId, reason: Reason, compensate: bool, now: Now) {
-        if self.trace {
-            let entity = self.engine.entity(self.queues[q as usize].entity);
-            eprintln!("{} expire task {} reason {:?} service {} budget {} weight {}", now.at.0, self.queues[q as usize].task, reason, entity.used, entity.budget, entity.weight);
-        }
         let (slow, ms) = self.slowness(q, compensate, now);
         let entity = self.queues[q as usize].entity;
         if self.queues[q as usize].raise.coeff == 1 {

@@ -12,7 +12,8 @@ impl Bfq {
     /// Are the queues' claims unequal, so that each must get its slot for itself?
     pub(super) fn asymmetric(&self, q: Option<QueueId>) -> bool {
         let smallest = q.and_then(|q| self.queues[q as usize].counted);
-        let varied = self.weight_counts.len() > 1 && (smallest.is_none() || smallest != self.weight_counts.first().map(|w| w.0));
+        let varied =
+            self.weight_counts.len() > 1 && (smallest.is_none() || smallest != self.weight_counts.first().map(|w| w.0));
         let classes = self.busy.iter().filter(|b| **b > 0).count();
         varied || classes > 1 || self.groups_pending > 1
     }

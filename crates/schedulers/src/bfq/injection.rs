@@ -120,7 +120,9 @@ impl Bfq {
             queue.next != NONE
                 && (any || queue.raise.coeff > 1)
                 && self.cost(*c, queue.next) <= self.engine.entity(queue.entity).left()
-                && !(!self.rotational && self.entries[queue.next as usize].sectors >= LARGE_SECTORS && self.in_driver >= 1)
+                && !(!self.rotational
+                    && self.entries[queue.next as usize].sectors >= LARGE_SECTORS
+                    && self.in_driver >= 1)
         });
         self.sampling.injected |= found.is_some();
         found

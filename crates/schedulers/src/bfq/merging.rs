@@ -235,7 +235,9 @@ impl Bfq {
 
     /// Gives a queue after a split what its process had before the merge.
     pub(super) fn resume(&mut self, q: QueueId, task: u32, now: Now) {
-        let over = |bfq: &Bfq, raise: &Raise| now.tick > raise.start_or_end + raise.max_time || bfq.queues[q as usize].large_burst;
+        let over = |bfq: &Bfq, raise: &Raise| {
+            now.tick > raise.start_or_end + raise.max_time || bfq.queues[q as usize].large_burst
+        };
         let Some(saved) = self.processes[task as usize].saved.take() else {
             self.queues[q as usize].split = now.tick;
             return;

@@ -79,8 +79,16 @@ struct Entry {
 }
 
 impl Entry {
-    const NEW: Entry =
-        Entry { queue: NONE, task: 0, sectors: 0, deadline: Nanos::ZERO, sync: false, meta: false, at_head: false, queued: false };
+    const NEW: Entry = Entry {
+        queue: NONE,
+        task: 0,
+        sectors: 0,
+        deadline: Nanos::ZERO,
+        sync: false,
+        meta: false,
+        at_head: false,
+        queued: false,
+    };
 }
 
 /// See the module.
@@ -136,7 +144,6 @@ pub struct Bfq {
     burst: Burst,
     sampling: Sampling,
     last_seen: Now,
-    trace: bool,
 }
 
 impl Bfq {
@@ -185,7 +192,6 @@ impl Bfq {
             burst: Burst::default(),
             sampling: Sampling::default(),
             last_seen: Now::default(),
-            trace: std::env::var_os("BFQ_TRACE").is_some(),
         }
     }
 
@@ -344,7 +350,13 @@ impl Bfq {
 
     fn free_if_unused(&mut self, q: QueueId) {
         let queue = &self.queues[q as usize];
-        if !queue.live || queue.processes > 0 || queue.allocated > 0 || queue.held > 0 || queue.busy || self.in_service == Some(q) {
+        if !queue.live
+            || queue.processes > 0
+            || queue.allocated > 0
+            || queue.held > 0
+            || queue.busy
+            || self.in_service == Some(q)
+        {
             return;
         }
         let (entity, group, merge_into) = (queue.entity, queue.group as usize, queue.merge_into);
@@ -380,7 +392,10 @@ impl Bfq {
             if self.queues[q as usize].task == task {
                 self.queues[q as usize].task = NONE;
             }
-            if self.in_service == Some(q) && self.queues[q as usize].is_empty() && self.queues[q as usize].processes == 1 {
+            if self.in_service == Some(q)
+                && self.queues[q as usize].is_empty()
+                && self.queues[q as usize].processes == 1
+            {
                 self.expire(q, expiry::Reason::NoMoreRequests, false, now);
             }
             self.release(q, now);
@@ -578,7 +593,8 @@ impl Scheduler for Bfq {
             }
             Event::TenantChanged(tenant) => {
                 let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
-                if let (Some(group), Some(own)) = (self.groups.get(group as usize), ctx.tenants.tenants.get(tenant.0 as usize))
+                if let (Some(group), Some(own)) =
+                    (self.groups.get(group as usize), ctx.tenants.tenants.get(tenant.0 as usize))
                     && let Some(entity) = group.entity
                 {
                     self.engine.set_weight(entity, own.weight.clamp(1, 1000));

@@ -120,14 +120,10 @@ pub(super) struct Queue {
     pub(super) coop: bool,
     pub(super) split_wanted: bool,
     pub(super) softrt_update: bool,
-    /// Slow and seeky at its last time-out (v7r8).
-    pub(super) constantly_seeky: bool,
 
     pub(super) think: ThinkTime,
     pub(super) seek_bits: u32,
     pub(super) last_pos: u64,
-    /// Mean seek distance (generations before mainline): samples, total, mean in sectors.
-    pub(super) seeks: (u64, u64, u64),
     pub(super) raise: Raise,
     pub(super) soft_rt_next_start: i64,
     pub(super) last_backlogged: i64,
@@ -147,8 +143,6 @@ pub(super) struct Queue {
     pub(super) idle_sum: u64,
     /// Merge scheduled into this one.
     pub(super) merge_into: QueueId,
-    /// Consecutive arrivals in time (v7r8).
-    pub(super) in_time: u32,
     /// Its weight in the counters.
     pub(super) counted: Option<u64>,
     pub(super) pending: bool,
@@ -189,11 +183,9 @@ impl Queue {
             coop: false,
             split_wanted: false,
             softrt_update: false,
-            constantly_seeky: false,
             think: ThinkTime::at(now.0 + 1),
             seek_bits: 1,
             last_pos: 0,
-            seeks: (0, 0, 0),
             raise: Raise::NO,
             soft_rt_next_start: tick,
             last_backlogged: 0,
@@ -211,7 +203,6 @@ impl Queue {
             window_start: now.0,
             idle_sum: 0,
             merge_into: NONE,
-            in_time: 0,
             counted: None,
             pending: false,
             by_position: false,

@@ -32,7 +32,14 @@ impl PeakRate {
     }
 
     /// A request of `sectors` goes out; answers whether the estimate changed.
-    pub(super) fn dispatched(&mut self, now: u64, sectors: u32, driver_busy: bool, last_completion: u64, near: bool) -> bool {
+    pub(super) fn dispatched(
+        &mut self,
+        now: u64,
+        sectors: u32,
+        driver_busy: bool,
+        last_completion: u64,
+        near: bool,
+    ) -> bool {
         let mut changed = false;
         if self.samples == 0 {
             self.restart(now, Some(sectors));

@@ -36,7 +36,14 @@ pub(super) struct Values {
     pub(super) on: Mechanisms,
 }
 
-const fn tunable(name: &'static str, unit: &'static str, min: i128, max: i128, default: i128, help: &'static str) -> Tunable {
+const fn tunable(
+    name: &'static str,
+    unit: &'static str,
+    min: i128,
+    max: i128,
+    default: i128,
+    help: &'static str,
+) -> Tunable {
     Tunable { name, unit, min, max, default, help }
 }
 
@@ -53,7 +60,14 @@ pub const TUNABLES: &[Tunable] = &[
     tunable("fifo_expire_async", "ms", 0, INT, 250, "an async request's deadline, looked at once in a slot"),
     tunable("fifo_expire_sync", "ms", 0, INT, 125, "a sync request's deadline, looked at once in a slot"),
     tunable("low_latency", "bool", 0, 1, 1, "raise the weight of interactive and soft real-time queues"),
-    tunable("max_budget", "sectors", 0, INT, 0, "largest budget of a slot; 0: what the peak rate moves in timeout_sync"),
+    tunable(
+        "max_budget",
+        "sectors",
+        0,
+        INT,
+        0,
+        "largest budget of a slot; 0: what the peak rate moves in timeout_sync",
+    ),
     tunable("slice_idle", "ms", 0, INT, 8, "how long the device is kept idle for a queue; 0: never"),
     tunable("slice_idle_us", "us", 0, u32::MAX as i128, 8000, "slice_idle in microseconds"),
     tunable("strict_guarantees", "bool", 0, 1, 0, "one request in the device at a time, and always idle"),

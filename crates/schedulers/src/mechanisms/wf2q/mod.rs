@@ -30,7 +30,11 @@ const IDLE_CLASS_PERIOD_MS: u64 = 200;
 
 /// `service` sectors in virtual time, for a weight.
 pub(crate) fn span(service: u64, weight: u64) -> u64 {
-    if service < 1 << 42 { (service << 22) / weight.max(1) } else { ((u128::from(service) << 22) / u128::from(weight.max(1))) as u64 }
+    if service < 1 << 42 {
+        (service << 22) / weight.max(1)
+    } else {
+        ((u128::from(service) << 22) / u128::from(weight.max(1))) as u64
+    }
 }
 
 /// One class of one node.
@@ -76,9 +80,11 @@ pub struct Rules {
 
 impl Rules {
     /// As Linux 6.12 does it.
-    pub const MAINLINE: Rules = Rules { cached_next: true, exact_search: false, group_double_charge: true, idle_class_look_in: true };
+    pub const MAINLINE: Rules =
+        Rules { cached_next: true, exact_search: false, group_double_charge: true, idle_class_look_in: true };
     /// As the theory has it.
-    pub const IDEAL: Rules = Rules { cached_next: false, exact_search: true, group_double_charge: false, idle_class_look_in: false };
+    pub const IDEAL: Rules =
+        Rules { cached_next: false, exact_search: true, group_double_charge: false, idle_class_look_in: false };
 }
 
 /// Entities, nested; who is served, and what each is due.

@@ -7,11 +7,7 @@ impl ServiceTree {
     pub fn select(&mut self) -> Option<EntityId> {
         let mut node = NodeId::ROOT;
         let leaf = loop {
-            let next = if self.rules.cached_next {
-                self.nodes[node.index()].next
-            } else {
-                self.search(node, false)
-            };
+            let next = if self.rules.cached_next { self.nodes[node.index()].next } else { self.search(node, false) };
             let id = next?;
             self.nodes[node.index()].serving = Some(id);
             let inside = self.entities[id.index()].inside;
