@@ -40,6 +40,8 @@ pub enum Event {
     TenantChanged(crate::TenantId),
     /// The number of requests the scheduler may hold changed.
     DepthChanged(u32),
+    /// Somebody said whether the device has a moving arm (Linux: queue/rotational was written).
+    RotationalChanged(bool),
 }
 
 /// How arrivals may join queued requests.

@@ -29,6 +29,31 @@ pub struct Difference {
     pub ours: Option<u32>,
 }
 
+/// A recording does not tell when a process ends; fio's do about this long after their last I/O.
+const EXIT_DELAY: Nanos = Nanos::from_us(1500);
+
+/// A slot that ends within this time of an insertion or a completion ended because of it.
+const ACT_DELAY: Nanos = Nanos::from_us(12);
+
+/// From the start of a slot to its row, and from the row of its end to when its length is taken, together. The recordings
+/// were made with probes that cost about this.
+const PROBE_DELAY: Nanos = Nanos(5_500);
+
+/// The rows with the times at which the scheduler acted: it ends a slot a little after the row that made it do so, and
+/// what it charges depends on when. (The replay of merges and completions goes by the rows' order, not their times.)
+fn acting(rows: &[Row]) -> Vec<Row> {
+    let mut rows = rows.to_vec();
+    for i in 1..rows.len() {
+        if rows[i].what == What::Expired
+            && matches!(rows[i - 1].what, What::Insert | What::Complete)
+            && rows[i].at.since(rows[i - 1].at) < ACT_DELAY
+        {
+            rows[i - 1].at = rows[i].at + PROBE_DELAY;
+        }
+    }
+    rows
+}
+
 /// What a call-by-call replay found.
 #[derive(Clone, Debug, Default)]
 pub struct CallByCall {
@@ -91,12 +116,20 @@ struct World {
     numbers: Vec<u32>,
     tasks: BTreeMap<i32, TaskId>,
     setup: Setup,
+    /// When each process ends, the first to end last.
+    exits: Vec<(Nanos, i32)>,
     /// Requests held back by a process's plug, where the scheduler does no inserting of its own (`none`).
     plugged: BTreeMap<i32, Vec<u32>>,
 }
 
 impl World {
-    fn new(setup: Setup) -> World {
+    fn new(setup: Setup, rows: &[Row]) -> World {
+        let mut last = BTreeMap::new();
+        for row in rows {
+            last.insert(row.pid, row.at + EXIT_DELAY);
+        }
+        let mut exits: Vec<(Nanos, i32)> = last.into_iter().map(|(pid, at)| (at, pid)).collect();
+        exits.sort_unstable_by(|a, b| b.cmp(a));
         let mut tenants = Tenants::default();
         tenants.add_tenant(Tenant::default());
         World {
@@ -106,6 +139,7 @@ impl World {
             numbers: Vec::new(),
             tasks: BTreeMap::new(),
             setup,
+            exits,
             plugged: BTreeMap::new(),
         }
     }
@@ -150,7 +184,13 @@ impl World {
         }
     }
 
-    fn fire_timer(&self, scheduler: &mut dyn Scheduler, now: Nanos) {
+    /// What happens by itself until `now`: processes end, timers fire.
+    fn pass_time(&mut self, scheduler: &mut dyn Scheduler, now: Nanos) {
+        while let Some((_, pid)) = self.exits.pop_if(|(at, _)| *at <= now) {
+            if let Some(task) = self.tasks.get(&pid) {
+                scheduler.event(Event::TaskExited(*task), &self.context(now));
+            }
+        }
         if scheduler.timer().is_some_and(|t| t <= now) {
             scheduler.event(Event::Timer, &self.context(now));
         }
@@ -236,6 +276,15 @@ fn setup_of(recording: &Recording) -> Setup {
     Setup { hw_queues, ..recording.setup }
 }
 
+/// A scheduler as the recorder attached it: to flash, which may have been declared rotational afterwards.
+fn attach(make: &dyn Fn(Setup) -> Box<dyn Scheduler>, world: &World) -> Box<dyn Scheduler> {
+    let mut scheduler = make(Setup { rotational: false, ..world.setup });
+    if world.setup.rotational {
+        scheduler.event(Event::RotationalChanged(true), &world.context(Nanos::ZERO));
+    }
+    scheduler
+}
+
 /// Replays call by call. `explain` is the number of the difference (from 1) to describe.
 pub fn call_by_call(
     recording: &Recording,
@@ -244,11 +293,11 @@ pub fn call_by_call(
 ) -> CallByCall {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
-    let mut scheduler = make(setup);
-    let mut world = World::new(setup);
+    let mut world = World::new(setup, &recording.rows);
+    let mut scheduler = attach(make, &world);
     let mut found = CallByCall::default();
-    for (i, row) in recording.rows.iter().enumerate() {
-        world.fire_timer(&mut *scheduler, row.at);
+    for (i, row) in acting(&recording.rows).iter().enumerate() {
+        world.pass_time(&mut *scheduler, row.at);
         let asked = match row.what {
             What::Dispatch => Some(Some(row.req)),
             What::DispatchNone => Some(None),
@@ -375,17 +424,19 @@ fn explanation(
 pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Scheduler>) -> Vec<u32> {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
+    let world = World::new(setup, &recording.rows);
+    let scheduler = attach(make, &world);
     let mut run = FreeRun {
-        scheduler: make(setup),
-        world: World::new(setup),
+        scheduler,
+        world,
         order: Vec::new(),
         place_of: BTreeMap::new(),
         kernel: 0,
         issued: Vec::new(),
         completed: Vec::new(),
     };
-    for row in &recording.rows {
-        run.world.fire_timer(&mut *run.scheduler, row.at);
+    for row in &acting(&recording.rows) {
+        run.world.pass_time(&mut *run.scheduler, row.at);
         if direct {
             run.world.direct_arrivals(&mut *run.scheduler, row);
             if row.what == What::Issue && run.world.plugged.values().any(|held| held.contains(&row.req)) {

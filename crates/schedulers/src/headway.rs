@@ -287,6 +287,8 @@ impl Scheduler for Headway {
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         match event {
             Event::TenantChanged(_) => self.learn_shares(ctx),
+            // Queued requests stay where they are: both orders are served.
+            Event::RotationalChanged(rotational) => self.rotational = rotational,
             Event::DepthChanged(_) | Event::Timer | Event::TaskExited(_) | Event::TaskChanged(_) => {}
         }
     }

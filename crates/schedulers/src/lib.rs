@@ -3,6 +3,7 @@
 //! A scheduler implements [`dumbwaiter_block::Scheduler`] and is one line in [`registry::REGISTRY`].
 #![forbid(unsafe_code)]
 
+pub mod bfq;
 pub mod c_look;
 pub mod cfq;
 pub mod deadline;

@@ -34,9 +34,9 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Reads a Linux release such as `5.15`, `6.12`, `6.18.2` or `6.1.0-18-amd64`.
+    /// Reads a Linux release such as `5.15`, `6.12`, `6.18.2`, `6.1.0-18-amd64` or `6.12.117+deb12-cloud-amd64`.
     pub fn parse(release: &str) -> Option<Kernel> {
-        let mut parts = release.split('-').next()?.split('.');
+        let mut parts = release.split(['-', '+', '~', '_']).next()?.split('.');
         let mut number = || parts.next().map(|n| n.parse::<u32>().ok());
         let (major, minor, patch) = (number()??, number()??, number());
         let patch = match patch {

@@ -4,7 +4,7 @@ use dumbwaiter_block::{Scheduler, Setup, Tunable, TunableError, set_tunable};
 
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
-use crate::{c_look, headway, kyber, none, noop, sstf};
+use crate::{bfq, c_look, headway, kyber, none, noop, sstf};
 
 /// One scheduler.
 pub struct Entry {
@@ -94,6 +94,15 @@ pub const REGISTRY: &[Entry] = &[
         kernels: &[],
         manual: include_str!("a_cfq.md"),
         make: |setup, _| Some(Box::new(Cfq::anticipating(setup))),
+    },
+    Entry {
+        name: "bfq",
+        summary: "a queue a process, served by budget in shares by weight; idles and raises for low latency",
+        source: "Linux 5.x to 6.18; Valente, Avanzini 2015",
+        tunables: bfq::TUNABLES,
+        kernels: &[],
+        manual: include_str!("bfq.md"),
+        make: |setup, _| Some(Box::new(bfq::Bfq::new(setup))),
     },
     Entry {
         name: "sstf",
@@ -298,6 +307,7 @@ mod tests {
         );
         assert!(say("kyber:read_lat_nsec=fast").contains("expected name=integer"));
         assert!(say("mq-deadline:kernel=two").contains("kernel `two` is not known"));
+        assert!(Choice::parse("mq-deadline:kernel=6.12.117+deb12-cloud-amd64").is_ok());
         assert!(say("none:x=1").contains("this scheduler has none"));
     }
 

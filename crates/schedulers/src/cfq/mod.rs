@@ -323,7 +323,7 @@ impl Scheduler for Cfq {
             Event::TaskExited(task) => self.task_ends(task, ctx.now),
             Event::TenantChanged(tenant) => self.reweigh(tenant, ctx),
             // A task's new priority comes with its next request.
-            Event::Timer | Event::TaskChanged(_) | Event::DepthChanged(_) => {}
+            Event::Timer | Event::TaskChanged(_) | Event::DepthChanged(_) | Event::RotationalChanged(_) => {}
         }
     }
 

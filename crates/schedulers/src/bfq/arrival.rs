@@ -1,0 +1,438 @@
+//! A request arrives: which queue it belongs to, what it tells about that queue, and whether the queue in service goes.
+
+use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId};
+
+use super::expiry::Reason;
+use super::queue::{Group, NONE, Process, Queue, QueueId};
+use super::{Bfq, Now};
+use crate::mechanisms::wf2q::{Class, EntityId, NodeId};
+
+/// A request of fewer sectors, alone, does not end the wait for more.
+const SMALL_SECTORS: u32 = 32;
+const IO_BOUND_WINDOW_NS: u64 = 200_000_000;
+
+impl Bfq {
+    /// A request enters at the tail.
+    pub(super) fn arrive(&mut self, id: RequestId, ctx: &Context<'_>, now: Now) {
+        let mut q = self.queue_of(id, ctx, now);
+        let request = &ctx.requests[id];
+        let task = request.io.task.0;
+        if self.queues[q as usize].sync {
+            q = self.redirect(q, task, request.sector, now);
+        }
+        self.own(id, q);
+        self.note_think_time(q, now);
+        self.note_position(q, request.sector, request.sectors, now);
+        self.add(id, q, request.sector, now);
+        let queue = &mut self.queues[q as usize];
+        let entry = &mut self.entries[id.index()];
+        let sync = usize::from(entry.sync);
+        entry.deadline = now.at + Nanos(self.values.fifo_expire[sync]);
+        queue.fifo.push_back(&mut self.links, id);
+        queue.last_pos = request.end();
+        if self.in_service == Some(q) && queue.waiting {
+            let small = queue.queued[sync] == 1 && request.sectors < SMALL_SECTORS;
+            let timed_out = self.timed_out(q, now);
+            if small && !timed_out && self.idling_boosts(q) {
+                return;
+            }
+            self.stop_waiting(q);
+            if timed_out {
+                self.expire(q, Reason::BudgetTimeout, false, now);
+            }
+        }
+    }
+
+    /// Finds or makes the queue of a request.
+    pub(super) fn queue_of(&mut self, id: RequestId, ctx: &Context<'_>, now: Now) -> QueueId {
+        let request = &ctx.requests[id];
+        let io = request.io;
+        let task = io.task.0;
+        let sync = request.sync();
+        if id.index() >= self.entries.len() {
+            self.entries.resize(id.index() + 1, super::Entry::NEW);
+        }
+        self.entries[id.index()] = super::Entry {
+            task,
+            sectors: request.sectors,
+            sync,
+            meta: io.flags.any(dumbwaiter_block::Flags::META),
+            ..super::Entry::NEW
+        };
+        while task as usize >= self.processes.len() {
+            self.processes.push(Process::NEW);
+        }
+        let own = ctx.tenants.tasks.get(task as usize).map_or(Ioprio::DEFAULT, |t| t.ioprio);
+        let prio = if io.ioprio.class() == IoClass::None { own } else { io.ioprio };
+        let (class, level) = priority(prio);
+        let group = self.group_of(io.tenant.0, ctx);
+        if !sync {
+            let q = self.async_queue(group, class, level, now);
+            self.processes[task as usize].async_queue = q;
+            return q;
+        }
+        let mut q = self.processes[task as usize].queue;
+        if q != NONE && self.queues[q as usize].group != group {
+            q = self.change_group(task, q, group, now);
+        }
+        let changed = self.processes[task as usize].prio.replace((class, level)) != Some((class, level));
+        let mut split = false;
+        if q != NONE && changed {
+            self.set_priority(q, class, level);
+        }
+        if q != NONE {
+            let queue = &self.queues[q as usize];
+            if queue.coop && queue.split_wanted && !self.processes[task as usize].stably_merged {
+                split = true;
+                q = self.split(task, now).unwrap_or(NONE);
+            }
+        }
+        if q == NONE {
+            q = self.create(task, group, class, level, now);
+            if !split {
+                q = self.stable_merge(q, task, now);
+            }
+        }
+        if self.queues[q as usize].processes == 1 {
+            self.queues[q as usize].task = task;
+            if split {
+                self.resume(q, task, now);
+            }
+        }
+        if self.queues[q as usize].just_created {
+            self.join_burst(q, now);
+        }
+        q
+    }
+
+    /// Counts a request to its queue and process.
+    pub(super) fn own(&mut self, id: RequestId, q: QueueId) {
+        let entry = &mut self.entries[id.index()];
+        entry.queue = q;
+        self.processes[entry.task as usize].requests += 1;
+        self.allocate(q, 1);
+    }
+
+    fn create(&mut self, task: u32, group: u32, class: Class, level: u8, now: Now) -> QueueId {
+        let q = self.new_queue(group, true, class, level, now);
+        let queue = &mut self.queues[q as usize];
+        queue.task = task;
+        queue.processes = 1;
+        self.processes[task as usize].queue = q;
+        q
+    }
+
+    fn new_queue(&mut self, group: u32, sync: bool, class: Class, level: u8, now: Now) -> QueueId {
+        let node = self.groups[group as usize].node;
+        let q = self.free_queues.pop().unwrap_or(self.queues.len() as QueueId);
+        let entity = self.engine.add_leaf(node, q, self.weight_of(level), class);
+        let mut queue = Queue::new(entity, group, sync, now.at, now.tick);
+        queue.level = level;
+        queue.short_think = sync && class != Class::Idle;
+        let reference = if self.settled() { self.max_budget } else { super::DEFAULT_MAX_BUDGET };
+        queue.max_budget = reference * 2 / 3;
+        queue.injection.limit = u32::from(!queue.short_think);
+        if q as usize == self.queues.len() {
+            self.queues.push(queue);
+        } else {
+            self.queues[q as usize] = queue;
+        }
+        q
+    }
+
+    fn async_queue(&mut self, group: u32, class: Class, level: u8, now: Now) -> QueueId {
+        let slot = match class {
+            Class::Realtime => usize::from(level),
+            Class::BestEffort => 8 + usize::from(level),
+            Class::Idle => 16,
+        };
+        let q = self.groups[group as usize].async_queues[slot];
+        if q != NONE {
+            return q;
+        }
+        let q = self.new_queue(group, false, class, level, now);
+        self.queues[q as usize].held = 1;
+        self.groups[group as usize].async_queues[slot] = q;
+        q
+    }
+
+    fn weight_of(&self, level: u8) -> u32 {
+        (8 - u32::from(level.min(7))) * self.rules.weight_per_level
+    }
+
+    /// A queue's priority changed; the engine follows at its next stamp.
+    pub(super) fn set_priority(&mut self, q: QueueId, class: Class, level: u8) {
+        let weight = self.weight_of(level);
+        let queue = &mut self.queues[q as usize];
+        queue.level = level;
+        let entity = self.engine.entity(queue.entity);
+        if entity.wanted_weight != weight {
+            self.engine.set_weight(queue.entity, weight);
+        }
+        if self.engine.entity(queue.entity).wanted_class != class {
+            self.engine.set_class(queue.entity, class);
+        }
+    }
+
+    /// The group of a tenant; the only tenant there is has no group around it.
+    pub(super) fn group_of(&mut self, tenant: u32, ctx: &Context<'_>) -> u32 {
+        while tenant as usize >= self.tenants.len() {
+            self.tenants.push(NONE);
+        }
+        let known = self.tenants[tenant as usize];
+        if known != NONE {
+            return known;
+        }
+        let tenants = &ctx.tenants.tenants;
+        let (node, entity, parent) = match tenants.get(tenant as usize) {
+            Some(own) if tenants.len() > 1 => {
+                let parent = own.parent.filter(|p| p.0 != tenant).map(|p| self.group_of(p.0, ctx));
+                let above = parent.map_or(NodeId::ROOT, |p| self.groups[p as usize].node);
+                let (entity, inside) = self.engine.add_group(above, NONE, own.weight.clamp(1, 1000));
+                (inside, Some(entity), parent)
+            }
+            _ => (NodeId::ROOT, None, None),
+        };
+        let group = self.groups.len() as u32;
+        self.groups.push(Group {
+            node,
+            entity,
+            parent,
+            allocated: 0,
+            async_queues: [NONE; 17],
+            last_created: NONE,
+            pending: 0,
+            positions: Default::default(),
+        });
+        self.tenants[tenant as usize] = group;
+        group
+    }
+
+    /// The process issues for another tenant now: it takes its queue along, or leaves a shared one.
+    fn change_group(&mut self, task: u32, q: QueueId, group: u32, now: Now) -> QueueId {
+        if self.queues[q as usize].coop || self.queues[q as usize].merge_into != NONE {
+            self.processes[task as usize].queue = NONE;
+            self.processes[task as usize].saved = None;
+            self.release(q, now);
+            return NONE;
+        }
+        if self.in_service == Some(q) {
+            self.expire(q, Reason::Preempted, false, now);
+        }
+        let busy = self.queues[q as usize].busy;
+        if busy {
+            self.idle_out_of_service(q, now);
+        }
+        let pending = self.queues[q as usize].pending;
+        self.set_pending(q, false);
+        if self.queues[q as usize].by_position {
+            let queue = &mut self.queues[q as usize];
+            queue.by_position = false;
+            self.positions.remove(&mut self.groups[queue.group as usize].positions, q);
+        }
+        let old = self.queues[q as usize].group as usize;
+        if self.groups[old].last_created == q {
+            self.groups[old].last_created = NONE;
+        }
+        let node = self.groups[group as usize].node;
+        self.engine.move_leaf(self.queues[q as usize].entity, node);
+        self.queues[q as usize].group = group;
+        if busy && !self.queues[q as usize].is_empty() {
+            let queue = &self.queues[q as usize];
+            let budget = queue.max_budget.max(self.cost(q, queue.next));
+            self.engine.set_budget(queue.entity, budget);
+            self.engine.set_used(queue.entity, 0);
+            self.make_busy(q, now);
+        }
+        if pending {
+            self.set_pending(q, true);
+        }
+        self.move_position(q);
+        q
+    }
+
+    fn note_think_time(&mut self, q: QueueId, now: Now) {
+        let slice_idle = self.values.slice_idle;
+        let queue = &mut self.queues[q as usize];
+        if queue.in_flight == 0 && !queue.busy {
+            queue.think.sample(now.at.0, slice_idle);
+        }
+        let idle_class = self.class_of(q) == Class::Idle;
+        let queue = &mut self.queues[q as usize];
+        if !queue.sync || idle_class || slice_idle == 0 || now.tick <= queue.split + self.clock.from_ms(2000) {
+            return;
+        }
+        let short = queue.processes > 0 && !queue.think.longer_than(slice_idle / 2);
+        let changed = std::mem::replace(&mut queue.short_think, short) != short;
+        if changed
+            && queue.injection.base == 0
+            && (!short || now.tick > queue.injection.lowered_at + self.clock.from_ms(100))
+        {
+            self.reset_injection(q, now);
+        }
+    }
+
+    fn note_position(&mut self, q: QueueId, sector: u64, sectors: u32, now: Now) {
+        let far = self.far(self.queues[q as usize].last_pos, sector, sectors);
+        let queue = &mut self.queues[q as usize];
+        queue.seek_bits = queue.seek_bits << 1 | u32::from(far);
+        if queue.raise.coeff > 1 && queue.raise.soft_rt && queue.totally_seeky() {
+            if self.interrupted_is_over(q, now) {
+                self.end_raise(q, now);
+            } else {
+                self.back_to_interactive(q);
+            }
+        }
+    }
+
+    fn note_io_bound(&mut self, q: QueueId, now: Now) {
+        let queue = &mut self.queues[q as usize];
+        let window = now.at.0.saturating_sub(queue.window_start);
+        if queue.is_empty() && queue.in_flight == 0 {
+            queue.idle_sum += now.at.0.saturating_sub(queue.think.last_completion);
+        }
+        if queue.just_created {
+            return;
+        }
+        queue.io_bound = queue.idle_sum * 5 <= window;
+        if window > IO_BOUND_WINDOW_NS {
+            queue.window_start = now.at.0 - window / 2;
+            queue.idle_sum /= 2;
+        }
+    }
+
+    /// Puts the request into the queue's order, and the queue to work.
+    fn add(&mut self, id: RequestId, q: QueueId, sector: u64, now: Now) {
+        let entry = self.entries[id.index()];
+        self.queues[q as usize].queued[usize::from(entry.sync)] += 1;
+        self.queued += 1;
+        if self.queues[q as usize].sync {
+            if self.processes[entry.task as usize].requests <= 1 {
+                self.sample_on_arrival(q, now);
+            }
+            self.note_io_bound(q, now);
+        }
+        let queue = &mut self.queues[q as usize];
+        self.sorted.insert(&mut queue.sorted, id.0, sector, 0);
+        self.entries[id.index()].queued = true;
+        let before = queue.next;
+        let next = self.better(before, id.0, self.head_pos);
+        self.queues[q as usize].next = next;
+        if next != before {
+            self.move_position(q);
+        }
+        let old_coeff = self.queues[q as usize].raise.coeff;
+        let mut interactive = false;
+        if !self.queues[q as usize].busy {
+            interactive = self.wake(q, now);
+        } else {
+            let queue = &self.queues[q as usize];
+            let spacing = self.clock.from_ms(500);
+            if self.values.low_latency
+                && self.values.on.async_raising
+                && old_coeff == 1
+                && !entry.sync
+                && now.tick > queue.raise.start_or_end + spacing
+            {
+                self.raise_async(q);
+            }
+            if next != before {
+                self.fit_budget(q);
+            }
+        }
+        let raise = &mut self.queues[q as usize].raise;
+        if self.values.low_latency && (old_coeff == 1 || raise.coeff == 1 || interactive) {
+            raise.start_or_end = now.tick;
+        }
+    }
+
+    /// The head of a waiting queue changed: so may its budget.
+    pub(super) fn fit_budget(&mut self, q: QueueId) {
+        let queue = &self.queues[q as usize];
+        if queue.next == NONE || self.in_service == Some(q) {
+            return;
+        }
+        let entity = self.engine.entity(queue.entity);
+        let budget = queue.max_budget.max(self.cost(q, queue.next)).max(entity.used);
+        if entity.budget != budget {
+            let entity = queue.entity;
+            self.engine.set_budget(entity, budget);
+            self.engine.at_tick(self.last_seen.tick);
+            self.engine.reposition(entity);
+            self.recount();
+        }
+    }
+
+    /// A queue becomes busy. Answers whether its arrival looks interactive.
+    fn wake(&mut self, q: QueueId, now: Now) -> bool {
+        let low_latency = self.values.low_latency;
+        let idle_long = self.idle_long(q, now, 2000);
+        let queue = &self.queues[q as usize];
+        let in_time = now.at.0 <= queue.think.last_completion.saturating_add(3 * self.values.slice_idle);
+        let (interactive, soft_rt) = self.judge_arrival(q, now);
+        let stably = self.processes.get(queue.task as usize).is_none_or(|p| p.stably_merged);
+        let raisable = self.values.on.raising && queue.sync && (queue.task != NONE || (queue.coop && stably));
+        let deserves = low_latency && (queue.raise.coeff > 1 || (raisable && (interactive || soft_rt)));
+        let entity = self.engine.entity(queue.entity);
+        let recovers = self.values.on.hole_recovery && queue.waiting_no_idle && in_time && entity.left() > 0;
+        let budget =
+            if recovers { entity.left().min(queue.max_budget) } else { queue.max_budget.max(self.cost(q, queue.next)) };
+        let id = queue.entity;
+        self.engine.set_budget(id, budget);
+        self.engine.set_used(id, 0);
+        self.queues[q as usize].waiting_no_idle = recovers;
+        if !self.queues[q as usize].just_created && self.idle_long(q, now, 10_000) && idle_long {
+            self.leave_burst(q);
+        }
+        self.queues[q as usize].just_created = false;
+        if low_latency && now.tick > self.queues[q as usize].split + self.clock.from_ms(2000) {
+            self.raise_on_arrival(q, now, deserves, interactive, soft_rt);
+        }
+        let queue = &mut self.queues[q as usize];
+        queue.last_backlogged = now.tick;
+        queue.served_since_backlogged = 0;
+        queue.softrt_update = false;
+        self.make_busy(q, now);
+        if let Some(serving) = self.in_service
+            && self.engine.next_at_root() != self.engine.serving_at_root()
+            && self.values.on.preemption
+            && self.preempts(q, serving, recovers)
+        {
+            self.expire(serving, Reason::Preempted, false, now);
+        }
+        interactive
+    }
+
+    fn preempts(&self, q: QueueId, serving: QueueId, recovers: bool) -> bool {
+        let (mine, other) = (&self.queues[q as usize], &self.queues[serving as usize]);
+        (recovers && mine.raise.coeff >= other.raise.coeff)
+            || self.outranks(mine.entity, other.entity)
+            || !self.deserves_idling(serving)
+    }
+
+    /// Higher class, or larger weight where the two paths part.
+    fn outranks(&self, a: EntityId, b: EntityId) -> bool {
+        let (x, y) = (self.engine.entity(a), self.engine.entity(b));
+        if x.class != y.class {
+            return x.class < y.class || x.weight > y.weight;
+        }
+        if x.node == y.node {
+            return x.weight > y.weight;
+        }
+        let weight = |id: EntityId| {
+            let parent = self.engine.parent(id);
+            self.engine.entity(parent.unwrap_or(id)).weight
+        };
+        weight(a) > weight(b)
+    }
+}
+
+/// Class and level (0 to 7) of a priority; nothing said is best effort, level 4.
+pub(super) fn priority(prio: Ioprio) -> (Class, u8) {
+    match prio.class() {
+        IoClass::Realtime => (Class::Realtime, prio.level().min(7)),
+        IoClass::BestEffort => (Class::BestEffort, prio.level().min(7)),
+        IoClass::Idle => (Class::Idle, 7),
+        IoClass::None => (Class::BestEffort, 4),
+    }
+}

@@ -1,0 +1,86 @@
+//! Large bursts of queue creations: those of many processes started at once are not raised.
+
+use super::queue::QueueId;
+use super::{Bfq, Now};
+
+const SPACING_MS: u64 = 180;
+const LARGE: usize = 8;
+
+/// The burst going on.
+#[derive(Clone, Debug)]
+pub(super) struct Burst {
+    list: Vec<QueueId>,
+    size: usize,
+    large: bool,
+    last: i64,
+    group: u32,
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        Burst { list: Vec::with_capacity(16), size: 0, large: false, last: super::queue::LONG_AGO, group: u32::MAX }
+    }
+}
+
+impl Bfq {
+    /// A queue was created.
+    pub(super) fn join_burst(&mut self, q: QueueId, now: Now) {
+        if !self.values.on.bursts || (self.burst.size == 0 && self.busy_total() > 0) {
+            return;
+        }
+        let queue = &self.queues[q as usize];
+        if queue.in_burst_list || queue.large_burst || now.tick <= queue.split + self.clock.from_ms(10) {
+            return;
+        }
+        let group = queue.group;
+        let apart = now.tick > self.burst.last + self.clock.from_ms(SPACING_MS);
+        self.burst.last = now.tick;
+        if apart || group != self.burst.group {
+            self.clear_burst();
+            self.burst.large = false;
+            self.burst.group = group;
+            if self.busy_total() == 0 {
+                self.list_in_burst(q);
+                self.burst.size = 1;
+            }
+        } else if self.burst.large {
+            self.queues[q as usize].large_burst = true;
+        } else {
+            self.burst.size += 1;
+            if self.burst.size == LARGE {
+                self.burst.large = true;
+                self.queues[q as usize].large_burst = true;
+                for i in 0..self.burst.list.len() {
+                    let member = self.burst.list[i];
+                    self.queues[member as usize].large_burst = true;
+                }
+                let size = self.burst.size;
+                self.clear_burst();
+                self.burst.size = size;
+            } else {
+                self.list_in_burst(q);
+            }
+        }
+    }
+
+    fn list_in_burst(&mut self, q: QueueId) {
+        self.queues[q as usize].in_burst_list = true;
+        self.burst.list.push(q);
+    }
+
+    fn clear_burst(&mut self) {
+        while let Some(q) = self.burst.list.pop() {
+            self.queues[q as usize].in_burst_list = false;
+        }
+        self.burst.size = 0;
+    }
+
+    /// The queue is no longer part of a burst.
+    pub(super) fn leave_burst(&mut self, q: QueueId) {
+        let queue = &mut self.queues[q as usize];
+        queue.large_burst = false;
+        if std::mem::take(&mut queue.in_burst_list) {
+            self.burst.list.retain(|m| *m != q);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A request completes, and the idle timer.
+
+use dumbwaiter_block::RequestId;
+
+use super::expiry::Reason;
+use super::queue::{NONE, QueueId};
+use super::rate::{MIN_THINK_NS, RATE_SHIFT};
+use super::{Bfq, Now};
+
+/// More requests than this in the device show that it queues them.
+const QUEUEING: u32 = 3;
+const SAMPLES: u32 = 32;
+
+impl Bfq {
+    pub(super) fn finish(&mut self, id: RequestId, now: Now) -> bool {
+        let entry = self.entries[id.index()];
+        let q = entry.queue;
+        self.sample_on_completion(q, id, now);
+        self.note_queueing(q);
+        self.in_driver -= 1;
+        let queue = &mut self.queues[q as usize];
+        queue.in_flight -= 1;
+        queue.think.last_completion = now.at.0;
+        if queue.in_flight == 0 && !queue.busy {
+            queue.budget_deadline = now.tick;
+            self.set_pending(q, false);
+            self.uncount(q);
+        }
+        let gap_us = now.at.0.saturating_sub(self.last_completion) / 1000;
+        if gap_us > MIN_THINK_NS / 1000
+            && (u64::from(self.peak.largest) << RATE_SHIFT) / gap_us < 1 << (RATE_SHIFT - 10)
+            && self.peak.close(now.at.0, self.last_completion, None)
+        {
+            self.retune();
+        }
+        self.last_completion = now.at.0;
+        self.last_completed = if self.queues[q as usize].coop { NONE } else { q };
+        let queue = &self.queues[q as usize];
+        if queue.softrt_update
+            && queue.in_flight == 0
+            && queue.is_empty()
+            && queue.raise.coeff != self.rules.raise_coeff
+        {
+            self.queues[q as usize].soft_rt_next_start = self.soft_rt_start(q, now);
+        }
+        let mut again = self.in_driver == 0;
+        if self.in_service == Some(q) {
+            if self.must_idle(q) {
+                if self.queues[q as usize].in_flight == 0 {
+                    self.arm_idle_timer(q, now);
+                }
+                again = false;
+            } else if self.may_expire_for_time(q, now) {
+                self.expire(q, Reason::BudgetTimeout, false, now);
+            } else if self.queues[q as usize].is_empty()
+                && (self.queues[q as usize].in_flight == 0 || !self.deserves_idling(q))
+            {
+                self.expire(q, Reason::NoMoreRequests, false, now);
+            }
+        }
+        self.entries[id.index()].queue = NONE;
+        self.processes[entry.task as usize].requests -= 1;
+        self.allocate(q, -1);
+        self.free_if_unused(q);
+        again || self.values.strict_guarantees
+    }
+
+    /// Does the device queue commands?
+    fn note_queueing(&mut self, _q: QueueId) {
+        self.max_in_driver = self.max_in_driver.max(self.in_driver);
+        if self.hw_tag == 1 || self.in_driver + self.queued <= QUEUEING {
+            return;
+        }
+        if let Some(serving) = self.in_service {
+            let queue = &self.queues[serving as usize];
+            let held = queue.in_flight + queue.queued[0] + queue.queued[1];
+            if queue.short_think && held < QUEUEING && self.in_driver < QUEUEING {
+                return;
+            }
+        }
+        self.hw_tag_samples += 1;
+        if self.hw_tag_samples <= SAMPLES {
+            return;
+        }
+        self.hw_tag = i8::from(self.max_in_driver > QUEUEING);
+        self.max_in_driver = 0;
+        self.nonrot_queueing = !self.rotational && self.hw_tag == 1;
+        self.hw_tag_samples = 0;
+    }
+
+    /// The idle timer fired.
+    pub(super) fn idled_out(&mut self, now: Now) {
+        self.idle_until = None;
+        let Some(q) = self.in_service else { return };
+        self.queues[q as usize].waiting = false;
+        if self.timed_out(q, now) {
+            self.expire(q, Reason::BudgetTimeout, true, now);
+        } else if self.queues[q as usize].is_empty() {
+            self.expire(q, Reason::TooIdle, true, now);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Which request goes next.
+
+use dumbwaiter_block::{Context, Next, RequestId};
+
+use super::expiry::Reason;
+use super::queue::{NONE, QueueId};
+use super::{Bfq, Now};
+use crate::mechanisms::wf2q::Class;
+
+/// What the choice of a queue led to.
+enum Choice {
+    Serve(QueueId),
+    Idle,
+    Nothing,
+}
+
+impl Bfq {
+    pub(super) fn choose(&mut self, ctx: &Context<'_>, now: Now) -> Next {
+        if let Some(id) = self.head.pop_front(&mut self.links) {
+            self.queued_head -= 1;
+            self.send(id);
+            return Next::Dispatch(id);
+        }
+        if self.busy_total() == 0 {
+            return Next::Empty;
+        }
+        if self.values.strict_guarantees && self.in_driver > 0 {
+            return Next::WaitUntil(dumbwaiter_block::Nanos::MAX);
+        }
+        match self.select(now) {
+            Choice::Serve(q) => {
+                let id = RequestId(self.queues[q as usize].next);
+                self.serve(q, id, ctx, now);
+                Next::Dispatch(id)
+            }
+            Choice::Idle => Next::WaitUntil(self.idle_until.unwrap_or(dumbwaiter_block::Nanos::MAX)),
+            Choice::Nothing => Next::Empty,
+        }
+    }
+
+    fn select(&mut self, now: Now) -> Choice {
+        if let Some(q) = self.in_service
+            && self.may_expire_for_time(q, now)
+            && !self.must_idle(q)
+        {
+            self.expire(q, Reason::BudgetTimeout, false, now);
+        }
+        loop {
+            let q = match self.in_service {
+                Some(q) => q,
+                None => match self.next_slot(now) {
+                    Some(q) => q,
+                    None => return Choice::Nothing,
+                },
+            };
+            let queue = &self.queues[q as usize];
+            if queue.next != NONE {
+                if self.cost(q, queue.next) > self.engine.entity(queue.entity).left() {
+                    self.expire(q, Reason::BudgetExhausted, false, now);
+                    continue;
+                }
+                if queue.waiting {
+                    self.stop_waiting(q);
+                }
+                return Choice::Serve(q);
+            }
+            if queue.waiting || (queue.in_flight > 0 && self.deserves_idling(q)) {
+                return self.injected(q).map_or(Choice::Idle, Choice::Serve);
+            }
+            self.expire(q, Reason::NoMoreRequests, false, now);
+        }
+    }
+
+    /// Asks the engine for the next queue.
+    fn next_slot(&mut self, now: Now) -> Option<QueueId> {
+        self.engine.at_tick(now.tick);
+        let entity = self.engine.select()?;
+        let q = self.engine.entity(entity).owner;
+        self.begin_slot(q, now);
+        Some(q)
+    }
+
+    fn begin_slot(&mut self, q: QueueId, now: Now) {
+        self.queues[q as usize].fifo_checked = false;
+        self.budgets_assigned = (self.budgets_assigned * 7 + 256) / 8;
+        self.shift_soft_rt(q, now);
+        let queue = &mut self.queues[q as usize];
+        let entity = self.engine.entity(queue.entity);
+        let stretch = if queue.raise.soft_rt { 1 } else { entity.weight / u64::from(entity.base_weight.max(1)) };
+        queue.budget_deadline = now.tick + self.values.timeout * stretch as i64;
+        self.slot_start = now.at;
+        self.slot_last_pos = 0;
+        self.in_service = Some(q);
+    }
+
+    /// Sends a queued request of a queue, in service or injected.
+    pub(super) fn serve(&mut self, q: QueueId, id: RequestId, ctx: &Context<'_>, now: Now) {
+        let cost = self.cost(q, id.0);
+        self.account(q, cost);
+        let serving = self.in_service == Some(q);
+        if serving {
+            self.sample_on_dispatch(id);
+        }
+        let request = &ctx.requests[id];
+        let near = !self.far(self.head_pos, request.sector, request.sectors);
+        if self.peak.dispatched(now.at.0, request.sectors, self.in_driver > 0, self.last_completion, near) {
+            self.retune();
+        }
+        self.head_pos = request.end();
+        if serving {
+            self.slot_last_pos = self.head_pos;
+        }
+        self.queues[q as usize].in_flight += 1;
+        self.detach(q, id, request.sector, now);
+        if serving {
+            self.update_raise(q, now);
+            if self.class_of(q) == Class::Idle && self.busy_total() > 1 {
+                self.expire(q, Reason::BudgetExhausted, false, now);
+            }
+        }
+        self.in_driver += 1;
+    }
+
+    /// A request that bypasses the order.
+    fn send(&mut self, id: RequestId) {
+        let q = self.entries[id.index()].queue;
+        self.queues[q as usize].in_flight += 1;
+        self.in_driver += 1;
+    }
+
+    /// Takes a request out of its queue.
+    pub(super) fn detach(&mut self, q: QueueId, id: RequestId, sector: u64, now: Now) {
+        let was_next = self.queues[q as usize].next == id.0;
+        if was_next {
+            let next = self.next_after(q, id, sector, now);
+            self.queues[q as usize].next = next;
+        }
+        let sync = usize::from(self.entries[id.index()].sync);
+        let queue = &mut self.queues[q as usize];
+        queue.queued[sync] -= 1;
+        self.queued -= 1;
+        self.sorted.remove(&mut queue.sorted, id.0);
+        self.entries[id.index()].queued = false;
+        queue.fifo.remove(&mut self.links, id);
+        if was_next {
+            self.fit_budget(q);
+            self.move_position(q);
+        }
+        let queue = &self.queues[q as usize];
+        if queue.is_empty() && queue.busy && self.in_service != Some(q) {
+            self.idle_out_of_service(q, now);
+        }
+    }
+
+    /// A queue that is not in service ran empty.
+    pub(super) fn idle_out_of_service(&mut self, q: QueueId, now: Now) {
+        self.not_busy(q);
+        let entity = self.queues[q as usize].entity;
+        self.engine.at_tick(now.tick);
+        self.engine.deactivate(entity, true);
+        self.engine.set_budget(entity, 0);
+        self.engine.set_used(entity, 0);
+    }
+
+    /// The queue's next request once `id` is gone.
+    fn next_after(&mut self, q: QueueId, id: RequestId, sector: u64, now: Now) -> u32 {
+        let queue = &mut self.queues[q as usize];
+        if !std::mem::replace(&mut queue.fifo_checked, true)
+            && let Some(oldest) = queue.fifo.front()
+            && oldest != id
+            && self.entries[oldest.index()].deadline <= now.at
+        {
+            return oldest.0;
+        }
+        let queue = &self.queues[q as usize];
+        let next = self.sorted.next(id.0).or_else(|| self.sorted.first(&queue.sorted)).filter(|n| *n != id.0);
+        let previous = self.sorted.previous(id.0);
+        self.better(next.unwrap_or(NONE), previous.unwrap_or(NONE), sector)
+    }
+
+    /// The better of two requests for a head at `head`: sync, then metadata, then position, with limited seeks back.
+    pub(super) fn better(&self, a: u32, b: u32, head: u64) -> u32 {
+        if a == NONE || b == NONE || a == b {
+            return if a == NONE { b } else { a };
+        }
+        let (x, y) = (&self.entries[a as usize], &self.entries[b as usize]);
+        if x.sync != y.sync {
+            return if x.sync { a } else { b };
+        }
+        if x.meta != y.meta {
+            return if x.meta { a } else { b };
+        }
+        let (s, t) = (self.sorted.key(a), self.sorted.key(b));
+        let back = self.values.back_seek_max * 2;
+        let penalty = self.values.back_seek_penalty;
+        let distance = |p: u64| match p {
+            p if p >= head => Some(p - head),
+            p if p + back >= head => Some((head - p).saturating_mul(penalty)),
+            _ => None,
+        };
+        match (distance(s), distance(t)) {
+            (Some(d), Some(e)) if d != e => {
+                if d < e {
+                    a
+                } else {
+                    b
+                }
+            }
+            (Some(_), Some(_)) => {
+                if s >= t {
+                    a
+                } else {
+                    b
+                }
+            }
+            (Some(_), None) => a,
+            (None, Some(_)) => b,
+            (None, None) => {
+                if s <= t {
+                    a
+                } else {
+                    b
+                }
+            }
+        }
+    }
+
+    /// For replays: this request goes, whatever the policy says.
+    pub(super) fn force(&mut self, id: RequestId, ctx: &Context<'_>, now: Now) {
+        let q = self.entries[id.index()].queue;
+        if self.entries[id.index()].at_head {
+            self.head.remove(&mut self.links, id);
+            self.queued_head -= 1;
+            return self.send(id);
+        }
+        match self.in_service {
+            Some(serving) if serving == q => {}
+            Some(serving)
+                if self.queues[serving as usize].is_empty()
+                    && (self.queues[serving as usize].waiting || self.queues[serving as usize].in_flight > 0) =>
+            {
+                return self.serve(q, id, ctx, now);
+            }
+            other => {
+                if let Some(serving) = other {
+                    let reason = if self.queues[serving as usize].is_empty() {
+                        Reason::NoMoreRequests
+                    } else if self.timed_out(serving, now) {
+                        Reason::BudgetTimeout
+                    } else {
+                        Reason::BudgetExhausted
+                    };
+                    self.expire(serving, reason, false, now);
+                }
+                let entity = self.queues[q as usize].entity;
+                self.engine.at_tick(now.tick);
+                self.engine.select_this(entity);
+                self.begin_slot(q, now);
+            }
+        }
+        self.stop_waiting(q);
+        self.serve(q, id, ctx, now);
+    }
+}

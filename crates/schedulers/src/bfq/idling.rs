@@ -1,0 +1,80 @@
+//! When the device is kept idle for a queue: because it raises throughput, or because shares are at stake.
+
+use super::queue::QueueId;
+use super::{Bfq, Now};
+
+/// Seeky queues are waited for no longer than this, ns.
+const SEEKY_IDLE_NS: u64 = 2_000_000;
+/// Raised queues at least this, ns.
+const RAISED_IDLE_NS: u64 = 20_000_000;
+
+impl Bfq {
+    /// Are the queues' claims unequal, so that each must get its slot for itself?
+    pub(super) fn asymmetric(&self, q: Option<QueueId>) -> bool {
+        let smallest = q.and_then(|q| self.queues[q as usize].counted);
+        let varied =
+            self.weight_counts.len() > 1 && (smallest.is_none() || smallest != self.weight_counts.first().map(|w| w.0));
+        let classes = self.busy.iter().filter(|b| **b > 0).count();
+        varied || classes > 1 || self.groups_pending > 1
+    }
+
+    /// Would idling for it raise throughput, and harm no raised queue?
+    pub(super) fn idling_boosts(&self, q: QueueId) -> bool {
+        let queue = &self.queues[q as usize];
+        let arm_without_queueing = self.rotational && self.hw_tag == 0;
+        let sequential = !queue.seeky_bits() && queue.io_bound && queue.short_think;
+        let boosts = arm_without_queueing || ((self.rotational || self.hw_tag == 0) && sequential);
+        boosts && self.raised_busy == 0
+    }
+
+    /// Is idling for it needed to keep the shares?
+    pub(super) fn idling_needed(&self, q: QueueId) -> bool {
+        let queue = &self.queues[q as usize];
+        let busy = self.busy_total();
+        if busy == 0 {
+            return false;
+        }
+        let raised = queue.raise.coeff > 1 && (self.raised_busy < busy || self.in_driver >= queue.in_flight + 4);
+        raised || self.asymmetric(Some(q)) || busy == 1
+    }
+
+    /// Does it deserve idling when it runs empty?
+    pub(super) fn deserves_idling(&self, q: QueueId) -> bool {
+        let queue = &self.queues[q as usize];
+        if queue.processes == 0 && queue.sync {
+            return false;
+        }
+        if self.values.strict_guarantees {
+            return true;
+        }
+        if self.values.slice_idle == 0 || !queue.sync || self.class_of(q) == crate::mechanisms::wf2q::Class::Idle {
+            return false;
+        }
+        self.idling_boosts(q) || self.idling_needed(q)
+    }
+
+    /// Empty, and to be waited for.
+    pub(super) fn must_idle(&self, q: QueueId) -> bool {
+        self.queues[q as usize].is_empty() && self.deserves_idling(q)
+    }
+
+    /// Starts the idle timer for the queue in service.
+    pub(super) fn arm_idle_timer(&mut self, q: QueueId, now: Now) {
+        let queue = &self.queues[q as usize];
+        let mut length = self.values.slice_idle;
+        if queue.seeky_bits() && queue.raise.coeff == 1 && !self.asymmetric(Some(q)) {
+            length = length.min(SEEKY_IDLE_NS);
+        } else if queue.raise.coeff > 1 {
+            length = length.max(RAISED_IDLE_NS);
+        }
+        self.queues[q as usize].waiting = true;
+        self.idle_since = now.at;
+        self.idle_until = Some(now.at + dumbwaiter_block::Nanos(length));
+    }
+
+    /// The queue is no longer waited for.
+    pub(super) fn stop_waiting(&mut self, q: QueueId) {
+        self.queues[q as usize].waiting = false;
+        self.idle_until = None;
+    }
+}

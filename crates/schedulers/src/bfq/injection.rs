@@ -1,0 +1,215 @@
+//! Injection: while a queue is waited for, others are served in small doses, as many as do it no measurable harm.
+//! Wakers: a queue whose completions make another queue go on is served while that one is waited for.
+
+use dumbwaiter_block::RequestId;
+
+use super::queue::{NONE, QueueId};
+use super::{Bfq, Now};
+
+/// Heads of this many sectors are not injected into a busy flash device.
+const LARGE_SECTORS: u32 = 64;
+const WAKER_NS: u64 = 4_000_000;
+
+/// The request being timed to learn what injection costs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sampling {
+    /// The next request of the queue in service is the one.
+    awaited: bool,
+    request: Option<RequestId>,
+    since: u64,
+    /// Something was injected meanwhile.
+    injected: bool,
+}
+
+impl Sampling {
+    pub(super) fn forget(&mut self) {
+        self.request = None;
+    }
+}
+
+impl Bfq {
+    /// The first pending request of a process came.
+    pub(super) fn sample_on_arrival(&mut self, q: QueueId, now: Now) {
+        self.detect_waker(q, now);
+        if now.tick >= self.queues[q as usize].injection.lowered_at + self.clock.from_ms(1000) {
+            self.reset_injection(q, now);
+        }
+        let injection = self.queues[q as usize].injection;
+        let idle = self.in_driver == 0;
+        if self.in_service == Some(q)
+            && (idle || (injection.base > 0 && self.sampling.injected))
+            && now.tick >= injection.lowered_at + self.clock.from_ms(10)
+        {
+            self.sampling.since = now.at.0;
+            self.sampling.awaited = true;
+            if idle {
+                self.sampling.injected = false;
+            }
+        }
+    }
+
+    pub(super) fn reset_injection(&mut self, q: QueueId, now: Now) {
+        self.sampling.forget();
+        let queue = &mut self.queues[q as usize];
+        queue.injection.base = 0;
+        queue.injection.limit = u32::from(!queue.short_think);
+        queue.injection.lowered_at = now.tick;
+    }
+
+    /// The queue in service sends a request.
+    pub(super) fn sample_on_dispatch(&mut self, id: RequestId) {
+        if std::mem::take(&mut self.sampling.awaited) {
+            self.sampling.request = Some(id);
+        }
+    }
+
+    /// A request completed; before it is counted out.
+    pub(super) fn sample_on_completion(&mut self, q: QueueId, id: RequestId, now: Now) {
+        if self.sampling.request != Some(id) {
+            return;
+        }
+        let time = now.at.0.saturating_sub(self.sampling.since);
+        let injection = &mut self.queues[q as usize].injection;
+        let old = injection.limit;
+        if injection.base > 0 && self.sampling.injected {
+            let threshold = injection.base * 3 / 2;
+            if time >= threshold && old > 0 {
+                injection.limit -= 1;
+                injection.lowered_at = now.tick;
+            } else if time < threshold && old <= self.max_in_driver {
+                injection.limit += 1;
+            }
+        }
+        let alone = self.in_driver == 1;
+        if (injection.base == 0 && alone) || time < injection.base {
+            if injection.base == 0 {
+                injection.limit = old.max(1);
+            }
+            injection.base = time;
+        } else if !self.sampling.injected && alone {
+            injection.base = time;
+        }
+        self.sampling.request = None;
+        self.sampling.injected = false;
+    }
+
+    /// Whom to serve while the queue in service is waited for.
+    pub(super) fn injected(&mut self, q: QueueId) -> Option<QueueId> {
+        if !self.values.on.injection {
+            return None;
+        }
+        let queue = &self.queues[q as usize];
+        let (raised, short_think, task) = (queue.raise.coeff > 1, queue.short_think, queue.task);
+        if self.values.on.wakers {
+            let own = self.processes.get(task as usize).map_or(NONE, |p| p.async_queue);
+            let related = [own, queue.waker, queue.woken];
+            if let Some(found) = related.into_iter().find(|r| *r != NONE && self.fits(*r, *r == own, task)) {
+                return Some(found);
+            }
+        }
+        if self.idling_boosts(q) || (raised && self.raised_busy <= 1 && short_think) {
+            return None;
+        }
+        let limit = self.queues[q as usize].injection.limit;
+        if self.in_driver >= limit {
+            return None;
+        }
+        let any = !raised || !short_think;
+        let found = self.engine.active_leaves().map(|e| self.engine.entity(e).owner).find(|c| {
+            let queue = &self.queues[*c as usize];
+            queue.next != NONE
+                && (any || queue.raise.coeff > 1)
+                && self.cost(*c, queue.next) <= self.engine.entity(queue.entity).left()
+                && !(!self.rotational
+                    && self.entries[queue.next as usize].sectors >= LARGE_SECTORS
+                    && self.in_driver >= 1)
+        });
+        self.sampling.injected |= found.is_some();
+        found
+    }
+
+    /// Has this queue a request that fits its budget? `own`: of that task only.
+    fn fits(&self, q: QueueId, own: bool, task: u32) -> bool {
+        let queue = &self.queues[q as usize];
+        queue.busy
+            && self.in_service != Some(q)
+            && queue.next != NONE
+            && (!own || self.entries[queue.next as usize].task == task)
+            && self.cost(q, queue.next) <= self.engine.entity(queue.entity).left()
+    }
+
+    fn detect_waker(&mut self, q: QueueId, now: Now) {
+        let last = self.last_completed;
+        let queue = &self.queues[q as usize];
+        if !self.values.on.wakers
+            || last == NONE
+            || last == q
+            || queue.short_think
+            || now.at.0.saturating_sub(self.last_completion) >= WAKER_NS
+        {
+            return;
+        }
+        let window = 128 * self.values.slice_idle;
+        let queue = &mut self.queues[q as usize];
+        if last != queue.tentative_waker || now.at.0 > queue.waker_since.saturating_add(window) {
+            queue.tentative_waker = last;
+            queue.waker_detections = 1;
+            queue.waker_since = now.at.0;
+        } else {
+            queue.waker_detections += 1;
+        }
+        if queue.waker_detections == 3 {
+            queue.tentative_waker = NONE;
+            self.set_waker(q, last);
+        }
+    }
+
+    /// Makes `waker` the waker of `q`, which becomes its most recently woken.
+    pub(super) fn set_waker(&mut self, q: QueueId, waker: QueueId) {
+        self.drop_waker(q);
+        self.queues[q as usize].waker = waker;
+        self.queues[q as usize].woken_next = std::mem::replace(&mut self.queues[waker as usize].woken, q);
+    }
+
+    /// `q` became busy: it is the most recently woken of its waker.
+    pub(super) fn woke(&mut self, q: QueueId) {
+        let waker = self.queues[q as usize].waker;
+        if waker != NONE && self.queues[waker as usize].woken != q {
+            self.set_waker(q, waker);
+        }
+    }
+
+    fn drop_waker(&mut self, q: QueueId) {
+        let waker = std::mem::replace(&mut self.queues[q as usize].waker, NONE);
+        if waker == NONE {
+            return;
+        }
+        let after = std::mem::replace(&mut self.queues[q as usize].woken_next, NONE);
+        let mut at = self.queues[waker as usize].woken;
+        if at == q {
+            self.queues[waker as usize].woken = after;
+            return;
+        }
+        while at != NONE {
+            let next = self.queues[at as usize].woken_next;
+            if next == q {
+                self.queues[at as usize].woken_next = after;
+            }
+            at = next;
+        }
+    }
+
+    /// The queue goes: nobody refers to it any more.
+    pub(super) fn forget_relations(&mut self, q: QueueId) {
+        self.drop_waker(q);
+        let mut at = std::mem::replace(&mut self.queues[q as usize].woken, NONE);
+        while at != NONE {
+            let queue = &mut self.queues[at as usize];
+            queue.waker = NONE;
+            at = std::mem::replace(&mut queue.woken_next, NONE);
+        }
+        if self.last_completed == q {
+            self.last_completed = NONE;
+        }
+    }
+}

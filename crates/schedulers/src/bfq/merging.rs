@@ -1,0 +1,335 @@
+//! Early queue merge: processes that read next to each other share one queue, so that their requests go out in order;
+//! split when what they share turns random. Queues created together on flash are merged for good.
+
+use super::queue::{Injection, LONG_AGO, NONE, QueueId, Raise, ThinkTime};
+use super::{Bfq, Now};
+
+/// Positions this near are close, sectors.
+const CLOSE: u64 = 8192;
+/// Queues merge only within this time from their first request, ms.
+const MERGE_MS: u64 = 100;
+const BURST_MS: u64 = 180;
+const STABLE_MS: u64 = 600;
+
+/// State of a process's queue before it was merged.
+#[derive(Clone, Debug)]
+pub(super) struct Saved {
+    think: ThinkTime,
+    short_think: bool,
+    io_bound: bool,
+    window_start: u64,
+    idle_sum: u64,
+    large_burst: bool,
+    injection: Injection,
+    raise: Raise,
+    soft_rt_next_start: i64,
+}
+
+impl Bfq {
+    /// The queue that the request (or arrival) at `sector` of `q` should join, if any.
+    pub(super) fn cooperator(&mut self, q: QueueId, task: u32, sector: u64, now: Now) -> Option<QueueId> {
+        if !self.values.on.merging || !self.queues[q as usize].sync {
+            return None;
+        }
+        if let Some(found) = self.stable_cooperator(q, task, now) {
+            return found;
+        }
+        if self.nonrot_queueing || self.too_late(q, now) {
+            return None;
+        }
+        let scheduled = self.queues[q as usize].merge_into;
+        if scheduled != NONE {
+            return Some(scheduled);
+        }
+        if self.busy_total() == 1 {
+            return None;
+        }
+        if let Some(serving) = self.in_service
+            && serving != q
+            && self.slot_last_pos.abs_diff(sector) <= CLOSE
+            && self.may_cooperate(q, serving, now)
+            && let Some(found) = self.schedule_merge(q, serving)
+        {
+            return Some(found);
+        }
+        let near = self.close_queue(self.queues[q as usize].group, sector).filter(|c| *c != q)?;
+        if self.may_cooperate(q, near, now) { self.schedule_merge(q, near) } else { None }
+    }
+
+    /// `Some` where a scheduled stable merge decides.
+    fn stable_cooperator(&mut self, q: QueueId, task: u32, now: Now) -> Option<Option<QueueId>> {
+        let candidate = self.processes[task as usize].stable_candidate;
+        if candidate == NONE {
+            return None;
+        }
+        let queue = &self.queues[q as usize];
+        let stable = self.clock.from_ms(STABLE_MS);
+        if queue.just_created || now.tick <= queue.split + stable || now.tick <= queue.created + stable {
+            return None;
+        }
+        self.processes[task as usize].stable_candidate = NONE;
+        let found = if self.idling_boosts(q) { None } else { self.schedule_merge(q, candidate) };
+        self.queues[candidate as usize].held -= 1;
+        self.free_if_unused(candidate);
+        if let Some(into) = found {
+            self.mark_stable(task, into);
+        }
+        Some(found)
+    }
+
+    /// Neither `task` nor the owner of the queue it joins will split.
+    fn mark_stable(&mut self, task: u32, into: QueueId) {
+        self.processes[task as usize].stably_merged = true;
+        let owner = self.queues[into as usize].task;
+        if let Some(process) = self.processes.get_mut(owner as usize) {
+            process.stably_merged = true;
+        }
+    }
+
+    fn too_late(&self, q: QueueId, now: Now) -> bool {
+        let queue = &self.queues[q as usize];
+        queue.served_since_backlogged > 0 && now.tick > queue.first_io + self.clock.from_ms(MERGE_MS)
+    }
+
+    fn may_cooperate(&self, q: QueueId, with: QueueId, now: Now) -> bool {
+        let (a, b) = (&self.queues[q as usize], &self.queues[with as usize]);
+        let idle = crate::mechanisms::wf2q::Class::Idle;
+        let (class_a, class_b) = (self.class_of(q), self.class_of(with));
+        a.group == b.group
+            && !self.too_late(with, now)
+            && class_a == class_b
+            && class_a != idle
+            && !a.seeky_bits()
+            && !b.seeky_bits()
+            && a.sync
+            && b.sync
+    }
+
+    /// The queue whose next request is nearest to `sector`, as far as a look left and right of it tells.
+    fn close_queue(&self, group: u32, sector: u64) -> Option<QueueId> {
+        let tree = &self.groups[group as usize].positions;
+        let after = self.positions.first_from(tree, sector);
+        let before = match after {
+            Some(q) if self.positions.key(q) == sector => return Some(q),
+            Some(q) => self.positions.previous(q),
+            None => self.positions.last(tree),
+        };
+        [after, before].into_iter().flatten().find(|q| self.positions.key(*q).abs_diff(sector) <= CLOSE)
+    }
+
+    fn schedule_merge(&mut self, q: QueueId, into: QueueId) -> Option<QueueId> {
+        let mut into = into;
+        if self.queues[into as usize].processes == 0 {
+            return None;
+        }
+        while self.queues[into as usize].merge_into != NONE {
+            into = self.queues[into as usize].merge_into;
+            if into == q {
+                return None;
+            }
+        }
+        let (a, b) = (&self.queues[q as usize], &self.queues[into as usize]);
+        if into == q || a.processes == 0 || b.processes == 0 || a.group != b.group {
+            return None;
+        }
+        self.queues[q as usize].merge_into = into;
+        self.queues[into as usize].held += 1;
+        Some(into)
+    }
+
+    /// `task` uses `into` from now on.
+    pub(super) fn merge_queues(&mut self, task: u32, q: QueueId, into: QueueId, now: Now) {
+        self.save(q);
+        self.save(into);
+        let old = &self.queues[q as usize];
+        let (io_bound, waker, raise) = (old.io_bound, old.waker, old.raise);
+        self.queues[q as usize].io_bound = false;
+        let target = &mut self.queues[into as usize];
+        target.io_bound |= io_bound;
+        if waker != NONE && target.waker == NONE && waker != into {
+            self.set_waker(into, waker);
+        }
+        let target = &mut self.queues[into as usize];
+        if target.raise.coeff == 1 && raise.coeff > 1 {
+            target.raise = raise;
+            if target.busy {
+                self.raised_busy += 1;
+            }
+            self.raise_changed(into);
+        }
+        if raise.coeff > 1 {
+            self.queues[q as usize].raise.coeff = 1;
+            if self.queues[q as usize].busy {
+                self.raised_busy -= 1;
+            }
+            self.raise_changed(q);
+        }
+        let target = &mut self.queues[into as usize];
+        target.coop = true;
+        target.task = NONE;
+        target.processes += 1;
+        self.queues[q as usize].task = NONE;
+        let group = self.queues[q as usize].group as usize;
+        if self.groups[group].last_created == q {
+            self.groups[group].last_created = into;
+        }
+        self.processes[task as usize].queue = into;
+        self.release(q, now);
+    }
+
+    /// A process lets go of a queue.
+    pub(super) fn release(&mut self, q: QueueId, now: Now) {
+        self.queues[q as usize].processes -= 1;
+        let queue = &self.queues[q as usize];
+        if queue.processes == 0 && queue.busy && queue.is_empty() && self.in_service != Some(q) {
+            self.idle_out_of_service(q, now);
+        }
+        self.free_if_unused(q);
+    }
+
+    fn save(&mut self, q: QueueId) {
+        let raise_ticks = self.raise_ticks();
+        let coeff = self.rules.raise_coeff;
+        let queue = &self.queues[q as usize];
+        if queue.task == NONE {
+            return;
+        }
+        let mut raise = queue.raise;
+        if queue.just_created && self.values.low_latency && !queue.large_burst {
+            raise = Raise {
+                coeff,
+                max_time: raise_ticks,
+                soft_rt: false,
+                start_or_end: self.last_seen.tick,
+                interactive_start: LONG_AGO,
+                served: 0,
+            };
+        }
+        self.processes[queue.task as usize].saved = Some(Saved {
+            think: queue.think,
+            short_think: queue.short_think,
+            io_bound: queue.io_bound,
+            window_start: queue.window_start,
+            idle_sum: queue.idle_sum,
+            large_burst: queue.large_burst,
+            injection: queue.injection,
+            raise,
+            soft_rt_next_start: queue.soft_rt_next_start,
+        });
+    }
+
+    /// Does the process leave the queue it shares? Answers the queue if it is alone in it and reclaims it.
+    pub(super) fn split(&mut self, task: u32, now: Now) -> Option<QueueId> {
+        let q = self.processes[task as usize].queue;
+        let queue = &mut self.queues[q as usize];
+        if queue.processes == 1 {
+            queue.coop = false;
+            queue.split_wanted = false;
+            queue.task = task;
+            return Some(q);
+        }
+        self.processes[task as usize].queue = NONE;
+        self.release(q, now);
+        None
+    }
+
+    /// Gives a queue after a split what its process had before the merge.
+    pub(super) fn resume(&mut self, q: QueueId, task: u32, now: Now) {
+        let over = |bfq: &Bfq, raise: &Raise| {
+            now.tick > raise.start_or_end + raise.max_time || bfq.queues[q as usize].large_burst
+        };
+        let Some(saved) = self.processes[task as usize].saved.take() else {
+            self.queues[q as usize].split = now.tick;
+            return;
+        };
+        let queue = &mut self.queues[q as usize];
+        let was_raised = queue.raise.coeff > 1;
+        queue.short_think = saved.short_think;
+        queue.io_bound = saved.io_bound;
+        queue.window_start = saved.window_start;
+        queue.idle_sum = saved.idle_sum;
+        queue.injection = saved.injection;
+        queue.think = saved.think;
+        queue.large_burst |= saved.large_burst;
+        queue.raise = saved.raise;
+        queue.soft_rt_next_start = saved.soft_rt_next_start;
+        queue.split = now.tick;
+        let raise = saved.raise;
+        if raise.coeff > 1 && over(self, &raise) {
+            if raise.soft_rt && !self.queues[q as usize].large_burst && !self.interrupted_is_over(q, now) {
+                self.back_to_interactive(q);
+            } else {
+                self.queues[q as usize].raise.coeff = 1;
+            }
+        }
+        self.raise_changed(q);
+        let queue = &self.queues[q as usize];
+        if queue.busy {
+            match (was_raised, queue.raise.coeff > 1) {
+                (false, true) => self.raised_busy += 1,
+                (true, false) => self.raised_busy -= 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// A sync queue was created: merge it with the one created before it, now or later?
+    pub(super) fn stable_merge(&mut self, q: QueueId, task: u32, now: Now) -> QueueId {
+        if !self.values.on.merging || !self.values.on.stable_merge {
+            return q;
+        }
+        let queue = &self.queues[q as usize];
+        let group = queue.group as usize;
+        let last = self.groups[group].last_created;
+        let fits = last != NONE && {
+            let other = &self.queues[last as usize];
+            queue.created <= other.created + self.clock.from_ms(STABLE_MS)
+                && queue.level == other.level
+                && self.wanted_class(q) == self.wanted_class(last)
+        };
+        if !fits {
+            self.groups[group].last_created = q;
+            return q;
+        }
+        if queue.created > self.queues[last as usize].created + self.clock.from_ms(BURST_MS) {
+            return q;
+        }
+        if self.nonrot_queueing {
+            if let Some(into) = self.schedule_merge(q, last) {
+                self.mark_stable(task, into);
+                self.merge_queues(task, q, into, now);
+                return into;
+            }
+        } else {
+            self.processes[task as usize].stable_candidate = last;
+            self.queues[last as usize].held += 1;
+        }
+        q
+    }
+
+    /// Redirects a request's process to a cooperating queue; answers the queue to use.
+    pub(super) fn redirect(&mut self, q: QueueId, task: u32, sector: u64, now: Now) -> QueueId {
+        match self.cooperator(q, task, sector, now) {
+            Some(into) => {
+                self.merge_queues(task, q, into, now);
+                into
+            }
+            None => q,
+        }
+    }
+
+    /// Keeps the tree by position in step with a queue's next request.
+    pub(super) fn move_position(&mut self, q: QueueId) {
+        let flash = self.nonrot_queueing;
+        let queue = &mut self.queues[q as usize];
+        let tree = &mut self.groups[queue.group as usize].positions;
+        if std::mem::take(&mut queue.by_position) {
+            self.positions.remove(tree, q);
+        }
+        if queue.next != NONE && queue.sync && self.values.on.merging && !flash {
+            let key = self.sorted.key(queue.next);
+            self.positions.insert(tree, q, key, 0);
+            queue.by_position = true;
+        }
+    }
+}

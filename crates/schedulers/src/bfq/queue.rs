@@ -1,0 +1,271 @@
+//! State of a queue, of a process, and of a group.
+
+use dumbwaiter_block::Nanos;
+
+use super::merging::Saved;
+use crate::mechanisms::list::List;
+use crate::mechanisms::ordered::Tree;
+use crate::mechanisms::wf2q::{Class, EntityId, NodeId};
+
+/// Index of a [`Queue`].
+pub(super) type QueueId = u32;
+/// No queue.
+pub(super) const NONE: QueueId = u32::MAX;
+/// A tick before everything.
+pub(super) const LONG_AGO: i64 = i64::MIN / 4;
+
+/// How long a process takes to think between requests; a decaying mean.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ThinkTime {
+    pub(super) last_completion: u64,
+    samples: u64,
+    total: u64,
+    mean: u64,
+}
+
+impl ThinkTime {
+    pub(super) fn at(last_completion: u64) -> ThinkTime {
+        ThinkTime { last_completion, ..ThinkTime::default() }
+    }
+
+    /// A request came `now`; longer thoughts than two idle slices count as such.
+    pub(super) fn sample(&mut self, now: u64, slice_idle: u64) {
+        let thought = now.saturating_sub(self.last_completion).min(2 * slice_idle);
+        self.samples = (7 * self.samples + 256) / 8;
+        self.total = (7 * self.total + 256 * thought) / 8;
+        self.mean = (self.total + 128) / self.samples.max(1);
+    }
+
+    /// Does it surely think longer than this?
+    pub(super) fn longer_than(&self, limit: u64) -> bool {
+        self.samples > 80 && self.mean > limit
+    }
+
+    /// The mean in ns, once there are enough samples.
+    pub(super) fn mean(&self) -> Option<u64> {
+        (self.samples > 80).then_some(self.mean)
+    }
+}
+
+/// Weight raising of a queue. Times in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raise {
+    /// 1: not raised.
+    pub(super) coeff: u32,
+    /// When the raise started, or the last one ended.
+    pub(super) start_or_end: i64,
+    pub(super) max_time: i64,
+    /// The raise is for soft real-time, not for interactivity.
+    pub(super) soft_rt: bool,
+    /// When the interactive raise had started that a soft real-time one interrupted.
+    pub(super) interactive_start: i64,
+    /// Sectors served since the raise began.
+    pub(super) served: u64,
+}
+
+impl Raise {
+    pub(super) const NO: Raise =
+        Raise { coeff: 1, start_or_end: LONG_AGO, max_time: 0, soft_rt: false, interactive_start: LONG_AGO, served: 0 };
+}
+
+/// How much others may be served while a queue is idled for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Injection {
+    /// Service time without injection, ns; 0: not known.
+    pub(super) base: u64,
+    /// Requests allowed in the driver.
+    pub(super) limit: u32,
+    /// Tick at which the limit was last lowered or reset.
+    pub(super) lowered_at: i64,
+}
+
+/// Requests of one process (or of several merged, or of all writeback of one priority).
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub(super) entity: EntityId,
+    pub(super) group: u32,
+    pub(super) sync: bool,
+    /// Processes attached.
+    pub(super) processes: u32,
+    /// The one process it belongs to, unless shared.
+    pub(super) task: u32,
+    /// Last priority level seen.
+    pub(super) level: u8,
+    /// Requests it holds, queued or in flight: it cannot be freed before.
+    pub(super) allocated: u32,
+    /// References other than processes and requests: of its group, of merges scheduled.
+    pub(super) held: u32,
+
+    pub(super) sorted: Tree,
+    pub(super) fifo: List,
+    pub(super) next: u32,
+    /// Queued requests, async and sync.
+    pub(super) queued: [u32; 2],
+    pub(super) in_flight: u32,
+    pub(super) max_budget: u64,
+    /// Tick at which the slot times out; when out of service, since when it is inactive.
+    pub(super) budget_deadline: i64,
+
+    pub(super) busy: bool,
+    /// The class under which it is counted as busy.
+    pub(super) busy_class: u8,
+    pub(super) just_created: bool,
+    pub(super) waiting: bool,
+    pub(super) waiting_no_idle: bool,
+    pub(super) fifo_checked: bool,
+    pub(super) short_think: bool,
+    pub(super) io_bound: bool,
+    pub(super) large_burst: bool,
+    pub(super) in_burst_list: bool,
+    pub(super) coop: bool,
+    pub(super) split_wanted: bool,
+    pub(super) softrt_update: bool,
+
+    pub(super) think: ThinkTime,
+    pub(super) seek_bits: u32,
+    pub(super) last_pos: u64,
+    pub(super) raise: Raise,
+    pub(super) soft_rt_next_start: i64,
+    pub(super) last_backlogged: i64,
+    pub(super) served_since_backlogged: u64,
+    pub(super) first_io: i64,
+    pub(super) created: i64,
+    pub(super) split: i64,
+    pub(super) injection: Injection,
+    pub(super) waker: QueueId,
+    pub(super) tentative_waker: QueueId,
+    pub(super) waker_detections: u32,
+    pub(super) waker_since: u64,
+    /// The queues it wakes, most recent first, as a list through `woken_next`.
+    pub(super) woken: QueueId,
+    pub(super) woken_next: QueueId,
+    pub(super) window_start: u64,
+    pub(super) idle_sum: u64,
+    /// Merge scheduled into this one.
+    pub(super) merge_into: QueueId,
+    /// Its weight in the counters.
+    pub(super) counted: Option<u64>,
+    pub(super) pending: bool,
+    /// It is in its group's tree by position.
+    pub(super) by_position: bool,
+    pub(super) live: bool,
+}
+
+impl Queue {
+    /// A queue made at `now` (ns; tick `tick`).
+    pub(super) fn new(entity: EntityId, group: u32, sync: bool, now: Nanos, tick: i64) -> Queue {
+        Queue {
+            entity,
+            group,
+            sync,
+            processes: 0,
+            task: NONE,
+            level: 4,
+            allocated: 0,
+            held: 0,
+            sorted: Tree::default(),
+            fifo: List::default(),
+            next: NONE,
+            queued: [0; 2],
+            in_flight: 0,
+            max_budget: 0,
+            budget_deadline: LONG_AGO,
+            busy: false,
+            busy_class: 0,
+            just_created: true,
+            waiting: false,
+            waiting_no_idle: false,
+            fifo_checked: false,
+            short_think: sync,
+            io_bound: true,
+            large_burst: false,
+            in_burst_list: false,
+            coop: false,
+            split_wanted: false,
+            softrt_update: false,
+            think: ThinkTime::at(now.0 + 1),
+            seek_bits: 1,
+            last_pos: 0,
+            raise: Raise::NO,
+            soft_rt_next_start: tick,
+            last_backlogged: 0,
+            served_since_backlogged: 0,
+            first_io: 0,
+            created: tick,
+            split: LONG_AGO,
+            injection: Injection { base: 0, limit: 0, lowered_at: tick },
+            waker: NONE,
+            tentative_waker: NONE,
+            waker_detections: 0,
+            waker_since: 0,
+            woken: NONE,
+            woken_next: NONE,
+            window_start: now.0,
+            idle_sum: 0,
+            merge_into: NONE,
+            counted: None,
+            pending: false,
+            by_position: false,
+            live: true,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    pub(super) fn seeky_bits(&self) -> bool {
+        self.seek_bits.count_ones() > 19
+    }
+
+    pub(super) fn totally_seeky(&self) -> bool {
+        self.seek_bits == u32::MAX
+    }
+}
+
+/// What is kept per process.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    /// Its sync queue.
+    pub(super) queue: QueueId,
+    /// The async queue it used last.
+    pub(super) async_queue: QueueId,
+    /// Its requests that have not completed.
+    pub(super) requests: u32,
+    /// State of the queue it had before a merge.
+    pub(super) saved: Option<Saved>,
+    /// Merge with this one when it has lived long enough.
+    pub(super) stable_candidate: QueueId,
+    pub(super) stably_merged: bool,
+    /// Class and level of its last request.
+    pub(super) prio: Option<(Class, u8)>,
+}
+
+impl Process {
+    pub(super) const NEW: Process = Process {
+        queue: NONE,
+        async_queue: NONE,
+        requests: 0,
+        saved: None,
+        stable_candidate: NONE,
+        stably_merged: false,
+        prio: None,
+    };
+}
+
+/// A tenant's part.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) node: NodeId,
+    pub(super) entity: Option<EntityId>,
+    pub(super) parent: Option<u32>,
+    /// Requests its queues hold, and those of the groups in it.
+    pub(super) allocated: u32,
+    /// Async queues: eight levels of RT, eight of BE, one of IDLE.
+    pub(super) async_queues: [QueueId; 17],
+    pub(super) last_created: QueueId,
+    /// Queues that are busy or have requests in flight.
+    pub(super) pending: u32,
+    /// Queues by the position of their next request.
+    pub(super) positions: Tree,
+}

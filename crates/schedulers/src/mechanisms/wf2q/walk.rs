@@ -1,0 +1,294 @@
+//! Moves of entities between trees, along the path from a leaf to the root.
+
+use super::entity::Place;
+use super::{EntityId, NodeId, ServiceTree, later, span};
+
+impl ServiceTree {
+    /// Charges `sectors` to a leaf (in service, or served out of turn) and to the groups it is in.
+    pub fn charge(&mut self, leaf: EntityId, sectors: u64) {
+        let mut at = Some(leaf);
+        while let Some(id) = at {
+            self.entities[id.index()].used += sectors;
+            let set = self.set_of_mut(id);
+            set.v = set.v.wrapping_add(span(sectors, set.weights));
+            let entity = &self.entities[id.index()];
+            let (node, class) = (entity.node, entity.class as usize);
+            self.prune(node, class);
+            at = self.nodes[node.index()].group;
+        }
+    }
+
+    /// A leaf that was neither active nor in service has something to do. `back_shift`: as if it had not left.
+    pub fn activate(&mut self, leaf: EntityId, back_shift: bool) {
+        self.rise(leaf, back_shift, false);
+    }
+
+    /// The budget of an active leaf that is not in service changed.
+    pub fn reposition(&mut self, leaf: EntityId) {
+        self.rise(leaf, false, false);
+    }
+
+    /// A leaf that is not in service has nothing to do any more.
+    pub fn deactivate(&mut self, leaf: EntityId, remember: bool) {
+        self.sink(leaf, remember, false);
+    }
+
+    /// Ends the slot of the leaf in service. `stays`: it has more to do (or keeps its place although it has not).
+    pub fn expire(&mut self, leaf: EntityId, stays: bool) {
+        if stays {
+            self.rise(leaf, false, true);
+        } else {
+            self.sink(leaf, true, true);
+        }
+        let mut at = Some(leaf);
+        while let Some(id) = at {
+            let node = self.entities[id.index()].node.index();
+            self.nodes[node].serving = None;
+            at = self.nodes[node].group;
+            if let Some(group) = at {
+                self.entities[group.index()].used = 0;
+            }
+        }
+    }
+
+    /// (Re)places a leaf and its groups on active trees.
+    fn rise(&mut self, leaf: EntityId, back_shift: bool, expiring: bool) {
+        let mut at = Some(leaf);
+        while let Some(id) = at {
+            let node = self.entities[id.index()].node;
+            if self.in_service(id) || self.is_active(id) {
+                self.requeue(id, expiring || id == leaf);
+            } else {
+                self.stamp(id, back_shift);
+            }
+            if !self.refresh(node, Some(id), expiring) && !expiring {
+                return;
+            }
+            at = self.nodes[node.index()].group;
+        }
+    }
+
+    fn sink(&mut self, leaf: EntityId, remember: bool, expiring: bool) {
+        let (mut at, mut remember) = (Some(leaf), remember);
+        while let Some(id) = at {
+            if !self.leave(id, remember) {
+                return;
+            }
+            let node = self.entities[id.index()].node;
+            if self.nodes[node.index()].next == Some(id) {
+                self.refresh(node, None, expiring);
+            }
+            at = self.nodes[node.index()].group;
+            if self.nodes[node.index()].next.is_some() || self.nodes[node.index()].serving.is_some() {
+                break;
+            }
+            remember = true;
+        }
+        while let Some(id) = at {
+            self.requeue(id, expiring);
+            let node = self.entities[id.index()].node;
+            if !self.refresh(node, Some(id), expiring) && !expiring {
+                return;
+            }
+            at = self.nodes[node.index()].group;
+        }
+    }
+
+    /// Stamps and places an entity that was not active.
+    fn stamp(&mut self, id: EntityId, back_shift: bool) {
+        let v = self.set_of(id).v;
+        let entity = &self.entities[id.index()];
+        let back_shift = back_shift && later(v, entity.finish);
+        let floor = if back_shift { entity.finish } else { v };
+        if entity.place == Place::Idle {
+            self.leave_idle(id);
+            let entity = &mut self.entities[id.index()];
+            entity.start = if later(floor, entity.finish) { floor } else { entity.finish };
+        } else {
+            let weight = entity.weight;
+            self.set_of_mut(id).weights += weight;
+            let entity = &mut self.entities[id.index()];
+            entity.start = floor;
+            entity.known = true;
+        }
+        self.place(id, back_shift);
+    }
+
+    /// Places again an entity that is in service or active. `ends`: its slot, if it has one, is over.
+    fn requeue(&mut self, id: EntityId, ends: bool) {
+        if self.in_service(id) {
+            let entity = &mut self.entities[id.index()];
+            if ends || self.rules.group_double_charge {
+                entity.finish = entity.start.wrapping_add(span(entity.used, entity.weight));
+                entity.start = entity.finish;
+            }
+        }
+        if self.is_active(id) {
+            self.leave_active(id);
+        }
+        self.place(id, false);
+    }
+
+    /// Applies changes, computes the finish and inserts into the active tree.
+    fn place(&mut self, id: EntityId, back_shift: bool) {
+        self.apply(id, true);
+        let v = self.set_of(id).v;
+        let entity = &mut self.entities[id.index()];
+        entity.finish = entity.start.wrapping_add(span(entity.budget, entity.weight));
+        if back_shift && later(v, entity.finish) {
+            let mut gap = v.wrapping_sub(entity.finish);
+            if entity.inside.is_none() {
+                gap /= u64::from(entity.raise.max(1));
+            }
+            entity.start = entity.start.wrapping_add(gap);
+            entity.finish = entity.finish.wrapping_add(gap);
+        }
+        entity.place = Place::Active;
+        let (key, low, node, class) = (entity.finish, entity.start, entity.node, entity.class as usize);
+        let node = &mut self.nodes[node.index()];
+        node.active += 1;
+        self.forest.insert(&mut node.sets[class].active, id.0, key, low);
+        if self.entities[id.index()].inside.is_none() {
+            self.list(id);
+        }
+    }
+
+    pub(super) fn leave_active(&mut self, id: EntityId) {
+        let entity = &mut self.entities[id.index()];
+        entity.place = Place::Nowhere;
+        let node = &mut self.nodes[entity.node.index()];
+        node.active -= 1;
+        self.forest.remove(&mut node.sets[entity.class as usize].active, id.0);
+        if entity.inside.is_none() {
+            self.unlist(id);
+        }
+    }
+
+    /// Off its tree with actual service; onto the idle tree if its finish is yet to come. False if it was unknown.
+    fn leave(&mut self, id: EntityId, remember: bool) -> bool {
+        if !self.entities[id.index()].known {
+            return false;
+        }
+        let serving = self.in_service(id);
+        let entity = &mut self.entities[id.index()];
+        entity.finish = entity.start.wrapping_add(span(entity.used, entity.weight));
+        if serving {
+            let node = entity.node.index();
+            self.nodes[node].serving = None;
+        } else {
+            entity.used = 0;
+        }
+        match self.entities[id.index()].place {
+            Place::Active => self.leave_active(id),
+            Place::Idle => self.leave_idle(id),
+            Place::Nowhere => {}
+        }
+        let finish = self.entities[id.index()].finish;
+        if remember && later(finish, self.set_of(id).v) {
+            self.enter_idle(id);
+        } else {
+            self.forget(id);
+        }
+        true
+    }
+
+    pub(super) fn forget(&mut self, id: EntityId) {
+        let weight = self.entities[id.index()].weight;
+        self.set_of_mut(id).weights -= weight;
+        self.entities[id.index()].known = false;
+    }
+
+    fn enter_idle(&mut self, id: EntityId) {
+        let entity = &mut self.entities[id.index()];
+        entity.place = Place::Idle;
+        let finish = entity.finish;
+        let set = &mut self.nodes[entity.node.index()].sets[entity.class as usize];
+        self.forest.insert(&mut set.idle, id.0, finish, finish);
+        if set.idle_first.is_none_or(|f| later(self.forest.key(f.0), finish)) {
+            set.idle_first = Some(id);
+        }
+        if set.idle_last.is_none_or(|l| !later(self.forest.key(l.0), finish)) {
+            set.idle_last = Some(id);
+        }
+    }
+
+    pub(super) fn leave_idle(&mut self, id: EntityId) {
+        let entity = &mut self.entities[id.index()];
+        entity.place = Place::Nowhere;
+        let set = &mut self.nodes[entity.node.index()].sets[entity.class as usize];
+        if set.idle_first == Some(id) {
+            set.idle_first = self.forest.next(id.0).map(EntityId);
+        }
+        if set.idle_last == Some(id) {
+            set.idle_last = self.forest.previous(id.0).map(EntityId);
+        }
+        self.forest.remove(&mut set.idle, id.0);
+    }
+
+    /// Forgets one entity whose finish has passed; with nothing active time jumps to the last finish.
+    pub(super) fn prune(&mut self, node: NodeId, class: usize) {
+        let set = &mut self.nodes[node.index()].sets[class];
+        let (Some(first), Some(last)) = (set.idle_first, set.idle_last) else { return };
+        let last = self.forest.key(last.0);
+        if set.active.is_empty() && !later(last, set.v) {
+            set.v = last;
+        }
+        if !later(self.forest.key(first.0), set.v) {
+            self.leave_idle(first);
+            self.forget(first);
+        }
+    }
+
+    /// Applies changes of weight, raise and (if `with_class`) class that are waiting. The entity is known, and on no
+    /// tree unless only its weight may change.
+    fn apply(&mut self, id: EntityId, with_class: bool) {
+        let entity = &mut self.entities[id.index()];
+        if !entity.dirty {
+            return;
+        }
+        let (before, old_class) = (entity.weight, entity.class as usize);
+        entity.base_weight = entity.wanted_weight.clamp(1, 1000);
+        if with_class {
+            entity.class = entity.wanted_class;
+        }
+        entity.dirty = entity.class != entity.wanted_class;
+        entity.weight = u64::from(entity.base_weight) * u64::from(entity.raise.max(1));
+        let (weight, class, leaf) = (entity.weight, entity.class as usize, entity.inside.is_none());
+        let sets = &mut self.nodes[entity.node.index()].sets;
+        sets[old_class].weights -= before;
+        sets[class].weights += weight;
+        if class != old_class {
+            entity.start = sets[class].v;
+        }
+        if weight != before && leaf {
+            self.reweighed.push((id, before));
+        }
+    }
+
+    /// Applies a changed raise at once, to a leaf in service or elsewhere known.
+    pub fn apply_raise(&mut self, id: EntityId) {
+        if self.entities[id.index()].known {
+            self.apply(id, false);
+        }
+    }
+
+    fn list(&mut self, id: EntityId) {
+        let older = self.newest.replace(id);
+        self.entities[id.index()].older = older;
+        self.entities[id.index()].newer = None;
+        if let Some(older) = older {
+            self.entities[older.index()].newer = Some(id);
+        }
+    }
+
+    fn unlist(&mut self, id: EntityId) {
+        let (older, newer) = (self.entities[id.index()].older, self.entities[id.index()].newer);
+        match newer {
+            Some(newer) => self.entities[newer.index()].older = older,
+            None => self.newest = older,
+        }
+        if let Some(older) = older {
+            self.entities[older.index()].newer = newer;
+        }
+    }
+}
