@@ -40,7 +40,7 @@ const ACT_DELAY: Nanos = Nanos::from_us(12);
 const PROBE_DELAY: Nanos = Nanos(5_500);
 
 /// A call made because of a completion returns later than this after it.
-const INTERRUPTED: Nanos = Nanos::from_us(7);
+const INTERRUPTED: Nanos = Nanos::from_us(8);
 
 /// The rows with the times at which the scheduler acted: it ends a slot a little after the row that made it do so, and
 /// what it charges depends on when. (The replay of merges and completions goes by the rows' order, not their times.)
@@ -58,6 +58,7 @@ fn acting(rows: &[Row]) -> Vec<Row> {
             && rows[i].what == What::DispatchNone
             && rows[i - 1].what == What::Complete
             && matches!(rows[i - 2].what, What::Insert | What::Expired)
+            && rows[i - 1].at.since(rows[i - 2].at) < ACT_DELAY
             && rows[i].at.since(rows[i - 1].at) < INTERRUPTED
         {
             rows[i].at = rows[i - 1].at;
