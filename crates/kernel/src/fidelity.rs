@@ -39,6 +39,9 @@ const ACT_DELAY: Nanos = Nanos::from_us(12);
 /// were made with probes that cost about this.
 const PROBE_DELAY: Nanos = Nanos(5_500);
 
+/// A call made because of a completion returns later than this after it.
+const INTERRUPTED: Nanos = Nanos::from_us(8);
+
 /// The rows with the times at which the scheduler acted: it ends a slot a little after the row that made it do so, and
 /// what it charges depends on when. (The replay of merges and completions goes by the rows' order, not their times.)
 fn acting(rows: &[Row]) -> Vec<Row> {
@@ -49,6 +52,17 @@ fn acting(rows: &[Row]) -> Vec<Row> {
             && rows[i].at.since(rows[i - 1].at) < ACT_DELAY
         {
             rows[i - 1].at = rows[i].at + PROBE_DELAY;
+        }
+        // A call that returns nothing is timed at its return; a completion may have interrupted it on its way there.
+        if i > 1
+            && rows[i].what == What::DispatchNone
+            && rows[i - 1].what == What::Complete
+            && matches!(rows[i - 2].what, What::Insert | What::Expired)
+            && rows[i - 1].at.since(rows[i - 2].at) < ACT_DELAY
+            && rows[i].at.since(rows[i - 1].at) < INTERRUPTED
+        {
+            rows[i].at = rows[i - 1].at;
+            rows.swap(i - 1, i);
         }
     }
     rows

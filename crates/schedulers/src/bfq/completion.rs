@@ -3,7 +3,7 @@
 use dumbwaiter_block::RequestId;
 
 use super::expiry::Reason;
-use super::queue::{NONE, QueueId};
+use super::queue::NONE;
 use super::rate::{MIN_THINK_NS, RATE_SHIFT};
 use super::{Bfq, Now};
 
@@ -16,7 +16,7 @@ impl Bfq {
         let entry = self.entries[id.index()];
         let q = entry.queue;
         self.sample_on_completion(q, id, now);
-        self.note_queueing(q);
+        self.note_queueing();
         self.in_driver -= 1;
         let queue = &mut self.queues[q as usize];
         queue.in_flight -= 1;
@@ -66,7 +66,7 @@ impl Bfq {
     }
 
     /// Does the device queue commands?
-    fn note_queueing(&mut self, _q: QueueId) {
+    fn note_queueing(&mut self) {
         self.max_in_driver = self.max_in_driver.max(self.in_driver);
         if self.hw_tag == 1 || self.in_driver + self.queued <= QUEUEING {
             return;

@@ -492,7 +492,7 @@ impl Scheduler for Bfq {
     }
 
     fn merged(&mut self, join: Join, ctx: &Context<'_>) {
-        let now = self.at(ctx.now);
+        self.at(ctx.now);
         let id = join.into;
         let request = &ctx.requests[id];
         self.entries[id.index()].sectors = request.sectors;
@@ -515,7 +515,6 @@ impl Scheduler for Bfq {
             self.fit_budget(q);
             self.move_position(q);
         }
-        let _ = now;
     }
 
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {

@@ -50,7 +50,7 @@ impl PeakRate {
             let sequential = (driver_busy || now.saturating_sub(last_completion) < MIN_THINK_NS) && near;
             self.sequential += u32::from(sequential);
             self.sectors += u64::from(sectors);
-            self.largest = if self.samples % MIN_SAMPLES == 0 { sectors } else { self.largest.max(sectors) };
+            self.largest = if self.samples.is_multiple_of(MIN_SAMPLES) { sectors } else { self.largest.max(sectors) };
             self.length = now - self.first_dispatch;
             if self.length >= INTERVAL_NS {
                 changed = self.close(now, last_completion, Some(sectors));

@@ -415,6 +415,9 @@ mod tests {
                 prop_assert_eq!(forest.iter(&tree).collect::<Vec<_>>(), model.iter().map(|m| m.1).collect::<Vec<_>>());
                 let eligible = model.iter().find(|m| m.2 <= bound).map(|m| m.1);
                 prop_assert_eq!(forest.first_eligible(&tree, ORIGIN.wrapping_add(bound)), eligible);
+                let early = forest.early_eligible(&tree, ORIGIN.wrapping_add(bound));
+                prop_assert_eq!(early.is_some(), eligible.is_some());
+                prop_assert!(early.is_none_or(|id| !later(forest.low(id), ORIGIN.wrapping_add(bound))));
                 prop_assert_eq!(forest.first_from(&tree, ORIGIN.wrapping_add(bound)), model.iter().find(|m| m.0 >= bound).map(|m| m.1));
                 prop_assert_eq!(forest.last(&tree), model.last().map(|m| m.1));
                 for pair in model.windows(2) {
