@@ -117,6 +117,7 @@ impl Compare {
             (replay.fit.is_some(), "--fit"),
             (reading.format.is_some(), "--format"),
             (reading.columns.is_some(), "--columns"),
+            (reading.arrival.is_some(), "--arrival"),
             (reading.assume_bytes.is_some(), "--assume-bytes"),
         ];
         given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)

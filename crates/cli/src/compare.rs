@@ -12,6 +12,7 @@ use dumbwaiter_report::{Document, compare_text, write_html, write_parquet};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec, TraceOptions};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_sim::{Cell, Control, Prepared};
+use dumbwaiter_workloads::traces::{self, Format};
 use dumbwaiter_workloads::units;
 use rayon::prelude::*;
 
@@ -32,6 +33,9 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     for path in [&args.json, &args.html].into_iter().flatten() {
         output::check_writable(path)?;
     }
+    if let Some(dir) = &args.parquet {
+        output::check_folder(dir)?;
+    }
     let prepared = Prepared::new(&scenario)?;
     let (cells, interrupted) = simulate(args, &scenario, &prepared, &devices, &choices)?;
     if cells.is_empty() {
@@ -42,8 +46,10 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     if cells.is_empty() {
         bail!("{}; expected some: choose a device on which they fit, or see --fit", unused.join("; "));
     }
-    let skipped = skipped_notes(&cells);
+    let mut skipped = skipped_notes(&cells);
+    skipped.extend(starved_notes(&cells));
     let mut notes = warnings;
+    notes.extend(shallow_notes(&scenario, &devices));
     notes.extend(prepared.notes.iter().cloned());
     notes.extend(skipped);
     notes.extend(unused);
@@ -129,6 +135,32 @@ fn unused_notes(cells: &[Cell]) -> Vec<String> {
     by_device.iter().map(|(device, cell)| format!("{device}: no request reached it ({})", told(cell))).collect()
 }
 
+/// Schedulers that left an I/O waiting for longer than any that they finished: its latency is in no figure.
+fn starved_notes(cells: &[Cell]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for cell in cells {
+        let run = &cell.result;
+        let place = format!("{}, {}: ", run.device, run.scheduler);
+        let longest = run.latency_us.max.max(0.0);
+        if cell.oldest.as_us_f64() > longest && !notes.iter().any(|n| n.starts_with(&place)) {
+            let (count, oldest) = (run.ledger.outstanding, cell.oldest);
+            notes.push(format!(
+                "{place}{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"
+            ));
+        }
+    }
+    notes
+}
+
+/// Devices that hold fewer commands than the scenario would give them.
+fn shallow_notes(scenario: &Scenario, devices: &[DeviceModel]) -> Vec<String> {
+    let wanted = scenario.queue_depth.unwrap_or(0);
+    let shallow = devices.iter().filter(|d| d.facts().depth < wanted);
+    shallow
+        .map(|d| format!("{} holds {} commands: a queue depth of {wanted} is cut to that", d.name(), d.facts().depth))
+        .collect()
+}
+
 /// Runs every cell, in parallel, and collects the finished ones in the order of the matrix.
 fn simulate(
     args: &Compare,
@@ -209,6 +241,10 @@ fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
             Scenario::from_fio(&text, &path, &|name| std::env::var(name).ok())?
         }
         Some(Kind::Trace) => {
+            // The files of a blktrace capture, one a CPU, are one trace; others are traces of their own.
+            let one_capture = args.input.len() > 1 && all_blktrace(&args.input);
+            let mut paths: Vec<String> = args.input.iter().map(|p| p.display().to_string()).collect();
+            let parts = if one_capture { paths.split_off(1) } else { Vec::new() };
             let options = TraceOptions {
                 format: args.reading.format.clone(),
                 columns: args.reading.columns.clone(),
@@ -219,8 +255,8 @@ fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
                 fit: args.replay.fit.clone(),
                 arrival: args.reading.arrival.clone(),
                 assume_bytes: args.reading.assume_bytes,
+                parts,
             };
-            let paths: Vec<String> = args.input.iter().map(|p| p.display().to_string()).collect();
             let mut scenario = Scenario::from_trace(&paths, options);
             scenario.replicates = 1;
             (scenario, Vec::new())
@@ -231,6 +267,14 @@ fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
     let known_device = |name: &str| dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string());
     scenario.validate(&known_scheduler, &known_device)?;
     Ok((scenario, warnings))
+}
+
+fn all_blktrace(paths: &[std::path::PathBuf]) -> bool {
+    let is_blktrace = |path| {
+        let opened = traces::open(&[path], &traces::Options::default());
+        opened.is_ok_and(|reader| reader.format() == Format::Blktrace)
+    };
+    paths.iter().all(is_blktrace)
 }
 
 /// Flags win over the file.

@@ -61,6 +61,17 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a folder for output that cannot be made or written, before long work starts.
+pub(crate) fn check_folder(dir: &Path) -> Result<()> {
+    if dir.is_dir() {
+        return check_writable(&dir.join("runs.parquet"));
+    }
+    if dir.exists() {
+        bail!("cannot write to {}: it is a file; expected a folder", dir.display());
+    }
+    check_writable(dir)
+}
+
 /// How tables look on this terminal.
 pub(crate) fn style() -> Style {
     let terminal = std::io::stdout().is_terminal();

@@ -72,6 +72,9 @@ pub struct TraceOptions {
     /// What happens to requests beyond the end of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<String>,
+    /// Further files of the same trace, merged by time: the other CPUs' of a blktrace capture.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
     /// Event of blkparse and blktrace that counts as arrival (`Q`, `I`, `D` or `C`); `None`: Q where there are any, else I.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
@@ -92,7 +95,7 @@ impl Task {
     }
 }
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "name",
     "count",
     "ioprio",
@@ -107,6 +110,7 @@ const KEYS: [&str; 17] = [
     "depth",
     "closed_per_task",
     "limit",
+    "parts",
     "arrival",
     "fit",
     "assume_bytes",
@@ -163,6 +167,9 @@ impl Serialize for Task {
                 }
                 if let Some(speed) = options.speed {
                     map.serialize_entry("speed", &speed)?;
+                }
+                if !options.parts.is_empty() {
+                    map.serialize_entry("parts", &options.parts)?;
                 }
                 if let Some(bytes) = options.assume_bytes {
                     map.serialize_entry("assume_bytes", &bytes)?;
@@ -297,6 +304,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "fio" => fio = Some(map.next_value_seed(Text(same))?),
             "format" => options.format = Some(map.next_value_seed(Text(same))?),
             "columns" => options.columns = Some(map.next_value_seed(Text(same))?),
+            "parts" => options.parts = map.next_value()?,
             "arrival" => options.arrival = Some(map.next_value_seed(Text(same))?),
             "fit" => options.fit = Some(map.next_value_seed(Text(same))?),
             "speed" => options.speed = Some(map.next_value_seed(Text(speed))?),
@@ -315,7 +323,16 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
         }
         if matches!(
             key.as_str(),
-            "format" | "columns" | "arrival" | "fit" | "speed" | "depth" | "closed_per_task" | "limit" | "assume_bytes"
+            "format"
+                | "columns"
+                | "parts"
+                | "arrival"
+                | "fit"
+                | "speed"
+                | "depth"
+                | "closed_per_task"
+                | "limit"
+                | "assume_bytes"
         ) {
             first_trace_key.get_or_insert(key);
         }

@@ -78,6 +78,8 @@ pub struct Cell {
     pub result: RunResult,
     /// Records of traces that were left out or changed, by reason.
     pub skipped: BTreeMap<String, u64>,
+    /// How long the oldest I/O that was under way at the end had been waiting. No latency counts it.
+    pub oldest: Nanos,
     /// Ended from outside.
     pub cancelled: bool,
 }
@@ -98,8 +100,13 @@ fn reader_options(spec: &TraceSpec) -> Result<Options, Error> {
     Ok(Options { format, columns, arrival, assume_bytes: spec.options.assume_bytes, ..Options::default() })
 }
 
+/// All files of a trace.
+fn files(spec: &TraceSpec) -> Vec<&Path> {
+    std::iter::once(&spec.path).chain(&spec.options.parts).map(Path::new).collect()
+}
+
 fn survey_key(spec: &TraceSpec) -> String {
-    format!("{}\n{:?}", spec.path, (&spec.options.format, &spec.options.columns, spec.options.limit))
+    format!("{}\n{:?}", spec.path, spec.options)
 }
 
 impl<'a> Prepared<'a> {
@@ -113,7 +120,7 @@ impl<'a> Prepared<'a> {
                 fit(spec)?;
                 let key = survey_key(spec);
                 if !prepared.surveys.contains_key(&key) {
-                    let mut reader = traces::open(&[Path::new(&spec.path)], &reader_options(spec)?)?;
+                    let mut reader = traces::open(&files(spec), &reader_options(spec)?)?;
                     let survey = Survey::of(&mut reader, spec.options.limit)?;
                     prepared.notes.extend(reader.notes().iter().map(|n| format!("{}: {n}", spec.path)));
                     prepared.surveys.insert(key, survey);
@@ -224,11 +231,11 @@ impl<'a> Prepared<'a> {
             );
             skipped.insert(reason, outcome.issued_late);
         }
-        let cancelled = outcome.cancelled;
+        let (cancelled, oldest) = (outcome.cancelled, outcome.oldest);
         if let Some(what) = outcome.layer.ledger().imbalance() {
             return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
         }
-        Ok(Cell { result: result(model, choice, replicate, seed, outcome), skipped, cancelled })
+        Ok(Cell { result: result(model, choice, replicate, seed, outcome), skipped, oldest, cancelled })
     }
 
     fn replay(&self, spec: &TraceSpec, capacity: u64) -> Result<(Replay, u32), Error> {
@@ -239,7 +246,7 @@ impl<'a> Prepared<'a> {
             (None, false) => (Pace::Open { speed: o.speed.unwrap_or(1.0) }, OPEN_LOOP_DEPTH),
         };
         let options = ReplayOptions { pace, capacity, fit: fit(spec)?, limit: o.limit };
-        let reader = traces::open(&[Path::new(&spec.path)], &reader_options(spec)?)?;
+        let reader = traces::open(&files(spec), &reader_options(spec)?)?;
         Ok((Replay::new(reader, &options, self.surveys.get(&survey_key(spec)))?, depth))
     }
 }
@@ -337,7 +344,7 @@ fn result(model: &DeviceModel, choice: &Choice, replicate: u32, seed: u64, outco
             submitted: ledger.submitted,
             completed: ledger.completed,
             failed: ledger.failed,
-            outstanding: ledger.submitted - ledger.completed,
+            outstanding: outcome.outstanding,
         },
         cpu: CpuFacts {
             busy: outcome.host.busy().map(Nanos).collect(),

@@ -79,8 +79,21 @@ pub struct Outcome {
     pub submitted_by_tenant: Vec<u64>,
     /// I/Os of open loops that were issued after their time.
     pub issued_late: u64,
+    /// I/Os under way when the measured part ended; their latencies are not counted.
+    pub outstanding: u64,
+    /// How long the oldest of them had been waiting.
+    pub oldest: Nanos,
     /// It was ended from outside.
     pub cancelled: bool,
+}
+
+/// How things stood when the measured part ended.
+struct Closed {
+    end: Nanos,
+    host: Host,
+    counters: Counters,
+    outstanding: u64,
+    oldest: Nanos,
 }
 
 /// Everything a run is made of.
@@ -173,7 +186,7 @@ impl<'a> Run<'a> {
             }
         }
         self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
-        let (end, host, counters) = end.unwrap_or_else(|| self.close(self.now));
+        let Closed { end, host, counters, outstanding, oldest } = end.unwrap_or_else(|| self.close(self.now));
         self.control.simulated_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
         Outcome {
             recorder: self.recorder,
@@ -183,13 +196,26 @@ impl<'a> Run<'a> {
             end,
             submitted_by_tenant: self.submitted_by_tenant,
             issued_late: self.issued_late,
+            outstanding,
+            oldest,
             cancelled,
         }
     }
 
-    fn close(&mut self, end: Nanos) -> (Nanos, Host, Counters) {
+    fn close(&mut self, end: Nanos) -> Closed {
         self.open = false;
-        (end, self.host.clone(), self.device.counters())
+        let mut waiting = vec![true; self.slots.len()];
+        for slot in &self.free {
+            waiting[*slot as usize] = false;
+        }
+        let since = self.slots.iter().zip(&waiting).filter(|(_, waits)| **waits).map(|(slot, _)| slot.submit).min();
+        Closed {
+            end,
+            host: self.host.clone(),
+            counters: self.device.counters(),
+            outstanding: (self.slots.len() - self.free.len()) as u64,
+            oldest: since.map_or(Nanos::ZERO, |since| end.since(since)),
+        }
     }
 
     fn next_at(&self) -> Option<Nanos> {
