@@ -135,14 +135,14 @@ fn unused_notes(cells: &[Cell]) -> Vec<String> {
     by_device.iter().map(|(device, cell)| format!("{device}: no request reached it ({})", told(cell))).collect()
 }
 
-/// Schedulers that left an I/O waiting for longer than any that they finished: its latency is in no figure.
+/// Schedulers that left an I/O waiting for twice as long as any that they finished: its latency is in no figure.
 fn starved_notes(cells: &[Cell]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for cell in cells {
         let run = &cell.result;
         let place = format!("{}, {}: ", run.device, run.scheduler);
         let longest = run.latency_us.max.max(0.0);
-        if cell.oldest.as_us_f64() > longest && !notes.iter().any(|n| n.starts_with(&place)) {
+        if cell.oldest.as_us_f64() > 2.0 * longest && !notes.iter().any(|n| n.starts_with(&place)) {
             let (count, oldest) = (run.ledger.outstanding, cell.oldest);
             notes.push(format!(
                 "{place}{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"
