@@ -8,7 +8,7 @@
 //!
 //! Bound: between two tenants with a backlog, served sectors over weight differ by at most one largest request of each,
 //! plus what is in the device. Where it loses: it does not know tasks within a tenant (in order of arrival, or of sector
-//! on a disk), and a tenant with a high weight that thinks longer than [`PATIENCE`] does not get its share.
+//! on a disk), and a tenant with a high weight that thinks longer than our patience does not get its share.
 
 use dumbwaiter_block::{Context, Event, Nanos, Next, Place, RequestId, Scheduler, Setup, TenantId};
 

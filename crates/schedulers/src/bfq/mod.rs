@@ -1,12 +1,12 @@
 //! `bfq`: one queue a process, each served for a budget of sectors, in shares by weight.
 //!
-//! A request joins the queue of its process ([`arrival`]). The queue in service sends its requests in sector order
-//! ([`dispatch`]) until its budget or its time is used up or it runs dry; then [`expiry`] charges it and sets its next
+//! A request joins the queue of its process (`arrival`). The queue in service sends its requests in sector order
+//! (`dispatch`) until its budget or its time is used up or it runs dry; then `expiry` charges it and sets its next
 //! budget, and B-WF2Q+ ([`crate::mechanisms::wf2q`]) says who follows. A queue that runs dry may be waited for
-//! ([`idling`]): the device is kept idle so that a process that reads on keeps its slot; meanwhile others are served in
-//! small doses ([`injection`]). Queues of what seems interactive or soft real-time weigh more for a while ([`raising`]),
-//! unless many start at once ([`bursts`]). Processes that read next to each other share a queue ([`merging`]).
-//! [`rate`] measures how much a slot can move; [`completion`] learns about the device and the processes.
+//! (`idling`): the device is kept idle so that a process that reads on keeps its slot; meanwhile others are served in
+//! small doses (`injection`). Queues of what seems interactive or soft real-time weigh more for a while (`raising`),
+//! unless many start at once (`bursts`). Processes that read next to each other share a queue (`merging`).
+//! `rate` measures how much a slot can move; `completion` learns about the device and the processes.
 //!
 //! Source: Valente, Avanzini 2015 (the generations' story); Linux 6.12 and 6.18 for what is followed.
 

@@ -7,16 +7,16 @@
 //! better priority level. When a queue runs empty in its slice the device may be left idle for a moment, because its task
 //! will soon ask for what is next to it on the disk.
 //!
-//! - [`settings`]: versions, clock, tunables
-//! - [`queue`]: a queue and what is measured of it
-//! - [`group`]: tenants as groups
-//! - [`arrival`]: a request's way into a queue; preemption
-//! - [`dispatch`]: which queue, may it, which request
-//! - [`slice`]: lengths, order and ends of slices
-//! - [`idle`]: waiting for the next request
-//! - [`cooperators`]: queues that become one
-//! - [`complete`]: what a completion sets off
-//! - [`anticipation`]: what A+CFQ does instead
+//! - `settings`: versions, clock, tunables
+//! - `queue`: a queue and what is measured of it
+//! - `group`: tenants as groups
+//! - `arrival`: a request's way into a queue; preemption
+//! - `dispatch`: which queue, may it, which request
+//! - `slice`: lengths, order and ends of slices
+//! - `idle`: waiting for the next request
+//! - `cooperators`: queues that become one
+//! - `complete`: what a completion sets off
+//! - `anticipation`: what A+CFQ does instead
 //!
 //! Source: Linux 3.10, 3.18 and 4.20; the A+CFQ paper ("I/O Schedulers for Proportionality and Stability on Flash-Based
 //! SSDs in Multi-Tenant Environments", 2020).
