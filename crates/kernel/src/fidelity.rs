@@ -32,42 +32,6 @@ pub struct Difference {
 /// A recording does not tell when a process ends; fio's do about this long after their last I/O.
 const EXIT_DELAY: Nanos = Nanos::from_us(1500);
 
-/// A slot that ends within this time of an insertion or a completion ended because of it.
-const ACT_DELAY: Nanos = Nanos::from_us(12);
-
-/// From the start of a slot to its row, and from the row of its end to when its length is taken, together. The recordings
-/// were made with probes that cost about this.
-const PROBE_DELAY: Nanos = Nanos(5_500);
-
-/// A call made because of a completion returns later than this after it.
-const INTERRUPTED: Nanos = Nanos::from_us(8);
-
-/// The rows with the times at which the scheduler acted: it ends a slot a little after the row that made it do so, and
-/// what it charges depends on when. (The replay of merges and completions goes by the rows' order, not their times.)
-fn acting(rows: &[Row]) -> Vec<Row> {
-    let mut rows = rows.to_vec();
-    for i in 1..rows.len() {
-        if rows[i].what == What::Expired
-            && matches!(rows[i - 1].what, What::Insert | What::Complete)
-            && rows[i].at.since(rows[i - 1].at) < ACT_DELAY
-        {
-            rows[i - 1].at = rows[i].at + PROBE_DELAY;
-        }
-        // A call that returns nothing is timed at its return; a completion may have interrupted it on its way there.
-        if i > 1
-            && rows[i].what == What::DispatchNone
-            && rows[i - 1].what == What::Complete
-            && matches!(rows[i - 2].what, What::Insert | What::Expired)
-            && rows[i - 1].at.since(rows[i - 2].at) < ACT_DELAY
-            && rows[i].at.since(rows[i - 1].at) < INTERRUPTED
-        {
-            rows[i].at = rows[i - 1].at;
-            rows.swap(i - 1, i);
-        }
-    }
-    rows
-}
-
 /// What a call-by-call replay found.
 #[derive(Clone, Debug, Default)]
 pub struct CallByCall {
@@ -310,7 +274,7 @@ pub fn call_by_call(
     let mut world = World::new(setup, &recording.rows);
     let mut scheduler = attach(make, &world);
     let mut found = CallByCall::default();
-    for (i, row) in acting(&recording.rows).iter().enumerate() {
+    for (i, row) in recording.rows.iter().enumerate() {
         world.pass_time(&mut *scheduler, row.at);
         let asked = match row.what {
             What::Dispatch => Some(Some(row.req)),
@@ -449,7 +413,7 @@ pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Sched
         issued: Vec::new(),
         completed: Vec::new(),
     };
-    for row in &acting(&recording.rows) {
+    for row in &recording.rows {
         run.world.pass_time(&mut *run.scheduler, row.at);
         if direct {
             run.world.direct_arrivals(&mut *run.scheduler, row);

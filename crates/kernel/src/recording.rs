@@ -68,8 +68,6 @@ pub enum What {
     Complete,
     /// The driver gave a request back.
     Requeue,
-    /// BFQ ended a slot.
-    Expired,
     /// Something that a replay does not need.
     Other,
 }
@@ -257,7 +255,6 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
             let other = other.and_then(|n| n.parse().ok());
             What::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", fields[6]))?)
         }
-        "bfq_expire" => What::Expired,
         "rq_insert" => What::Insert,
         "dispatch" => What::Dispatch,
         "dispatch_none" => What::DispatchNone,
