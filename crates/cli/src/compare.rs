@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     skipped.extend(starved_notes(&cells));
     let mut notes = warnings;
     notes.extend(shallow_notes(&scenario, &devices));
-    notes.extend(prepared.notes.iter().cloned());
+    notes.extend(prepared.notes().iter().cloned());
     notes.extend(skipped);
     notes.extend(unused);
     if interrupted {

@@ -3,7 +3,7 @@
 use crate::Completed;
 use crate::fairness::{fairness, ideal_shares};
 use crate::histogram::{Coarse, Fine};
-use crate::result::{Cdfs, Cpu, Ledger, Merges, OpStats, Phases, RunResult, TaskStats, TenantStats};
+use crate::result::{Cdfs, Cpu, Energy, Ledger, Merges, OpStats, Phases, RunResult, TaskStats, TenantStats};
 use crate::series::Timeline;
 use crate::tally::{CoarseTally, FineTally, Moments};
 use dumbwaiter_block::{Nanos, Op, TenantId};
@@ -64,6 +64,12 @@ pub struct CpuFacts {
     pub irq: Nanos,
     /// Polling for completions.
     pub poll: Nanos,
+    /// Outside the kernel.
+    pub usr: Nanos,
+    /// In the kernel.
+    pub sys: Nanos,
+    /// Context switches, where they were counted.
+    pub switches: Option<u64>,
 }
 
 /// What the driver of a run knows at its end and the recorder does not.
@@ -77,6 +83,12 @@ pub struct RunFacts {
     pub variant: String,
     /// How completions were found.
     pub completion: String,
+    /// Where it ran: `sim` or `real`.
+    pub world: String,
+    /// Whose block layer scheduled: `sim`, `engine` or `kernel`.
+    pub via: String,
+    /// Energy over the measured time, J, and where the figure comes from; `None` without meter and model.
+    pub energy: Option<(f64, String)>,
     /// Number of the replicate, from 0.
     pub replicate: u32,
     /// Seed of the run.
@@ -222,11 +234,19 @@ impl Recorder {
         let ideal: Vec<f64> = tenants.iter().map(|t| t.ideal_share).collect();
         let moved: Vec<u64> = self.tenants.iter().map(|t| t.bytes).collect();
         let (tasks, tasks_omitted) = self.task_stats(rate);
+        let energy = facts.energy.map(|(joules, source)| Energy {
+            joules,
+            source,
+            j_per_mio: joules / all.moments.count as f64 * 1e6,
+            bytes_per_j: all.bytes as f64 / joules,
+        });
         RunResult {
             device: facts.device,
             scheduler: facts.scheduler,
             variant: facts.variant,
             completion: facts.completion,
+            world: facts.world,
+            via: facts.via,
             replicate: facts.replicate,
             seed: facts.seed,
             requests: facts.ledger.submitted,
@@ -245,6 +265,7 @@ impl Recorder {
             fairness: fairness(&ideal, &moved),
             bandwidth: self.timeline.bandwidth(end, None),
             cpu: cpu(&facts.cpu, self.finished),
+            energy,
             series: self.timeline.series(end, &names),
             depth: self.timeline.depths(),
             latency_nested_us: self.timeline.nested(|q| all.histogram.percentile_us(q).min(all.latency().max)),
@@ -313,7 +334,13 @@ fn cpu(facts: &CpuFacts, finished: u64) -> Cpu {
     let span = facts.span.as_secs_f64();
     Cpu {
         busy_s,
+        usr_s: facts.usr.as_secs_f64(),
+        sys_s: facts.sys.as_secs_f64(),
         us_per_io: if finished > 0 { busy_s * 1e6 / finished as f64 } else { f64::NAN },
+        ctx_per_io: match facts.switches {
+            Some(switches) if finished > 0 => switches as f64 / finished as f64,
+            _ => f64::NAN,
+        },
         submit_s: facts.submit.as_secs_f64(),
         scheduler_s: facts.scheduler.as_secs_f64(),
         irq_s: facts.irq.as_secs_f64(),

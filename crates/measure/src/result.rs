@@ -14,6 +14,10 @@ fn nans<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<f64>, D::Error> {
     Ok(Vec::<Option<f64>>::deserialize(d)?.into_iter().map(|v| v.unwrap_or(f64::NAN)).collect())
 }
 
+fn not_known() -> f64 {
+    f64::NAN
+}
+
 /// Latency figures in microseconds; NaN (`null`) where nothing was counted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latency {
@@ -142,9 +146,18 @@ pub struct Fairness {
 pub struct Cpu {
     /// All CPUs together, s.
     pub busy_s: f64,
+    /// Outside the kernel: applications and, on a real device, our own block layer, s.
+    #[serde(default)]
+    pub usr_s: f64,
+    /// In the kernel, s. In a simulation everything but the time between I/Os counts here.
+    #[serde(default)]
+    pub sys_s: f64,
     /// Processor time per finished I/O, us; NaN without any.
     #[serde(deserialize_with = "nan")]
     pub us_per_io: f64,
+    /// Context switches per finished I/O; NaN where they are not known.
+    #[serde(default = "not_known", deserialize_with = "nan")]
+    pub ctx_per_io: f64,
     /// Submission path without the scheduler, s.
     pub submit_s: f64,
     /// Inside the scheduler, s.
@@ -155,6 +168,21 @@ pub struct Cpu {
     pub poll_s: f64,
     /// Busy fraction of each CPU, 0 to 1.
     pub utilisation: Vec<f64>,
+}
+
+/// Energy over the measured time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Energy {
+    /// What was drawn, J.
+    pub joules: f64,
+    /// Where the figure comes from: the name of a meter, or `model` with its name.
+    pub source: String,
+    /// Joules per million I/Os; NaN without any I/O.
+    #[serde(deserialize_with = "nan")]
+    pub j_per_mio: f64,
+    /// Bytes moved per joule.
+    #[serde(deserialize_with = "nan")]
+    pub bytes_per_j: f64,
 }
 
 /// Parts of the way of a request. Percentiles to 1 %.
@@ -322,9 +350,15 @@ pub struct RunResult {
     /// Whatever else is varied, for example `queue-depth=8`; empty where nothing is.
     #[serde(default)]
     pub variant: String,
-    /// How completions were found, for example `interrupt`.
+    /// How completions were found: `interrupt`, `poll`, `hybrid`.
     #[serde(default)]
     pub completion: String,
+    /// Where it ran: `sim` or `real`.
+    #[serde(default)]
+    pub world: String,
+    /// Whose block layer scheduled: `sim`, `engine` or `kernel`.
+    #[serde(default)]
+    pub via: String,
     /// Number of the replicate, from 0.
     pub replicate: u32,
     /// Seed of the run.
@@ -361,6 +395,9 @@ pub struct RunResult {
     pub bandwidth: Bandwidth,
     /// Processor time.
     pub cpu: Cpu,
+    /// Energy; `null` where there is neither a meter nor a model.
+    #[serde(default)]
+    pub energy: Option<Energy>,
     /// Over time.
     pub series: Series,
     /// Queue depths.

@@ -10,4 +10,4 @@ mod run;
 pub mod validate;
 
 pub use experiment::{Cell, Error, Prepared, default_nr_requests, host_profile};
-pub use run::{Control, Mode, Outcome, Parts, Run, Thread, Until};
+pub use run::{Control, Outcome, Parts, Run, Until};

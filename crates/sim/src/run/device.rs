@@ -2,9 +2,9 @@
 
 use dumbwaiter_block::{Flags, Nanos, RequestId};
 use dumbwaiter_devices::{Command, Submitted};
+use dumbwaiter_load::Mode;
 
 use super::Run;
-use super::threads::Mode;
 use crate::events::What;
 
 impl Run<'_> {

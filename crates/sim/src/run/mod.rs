@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, Tenants};
 use dumbwaiter_devices::{Completion, Counters, Device};
+use dumbwaiter_load::Thread;
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{Events, What};
 use crate::host::Host;
 
-pub use self::threads::{Mode, Thread};
 use self::threads::{Slot, ThreadState};
 
 /// When a run ends.

@@ -1,0 +1,201 @@
+//! A scenario's tenants and tasks as threads of I/O: what the simulator and the engine on a real device have in common.
+//!
+//! [`Prepared`] reads what has to be known of the traces once; [`Prepared::load`] makes the threads of one run.
+#![forbid(unsafe_code)]
+
+mod thread;
+mod trace;
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Nanos, Tenant, TenantId, Tenants};
+use dumbwaiter_measure::{TaskSpec, TenantSpec};
+use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
+use dumbwaiter_workloads::generate::BuildContext;
+use dumbwaiter_workloads::traces::{self, Replay, StatusHandle, Survey};
+
+pub use self::thread::{Mode, Thread};
+use self::trace::OPEN_LOOP_DEPTH;
+
+/// Why a scenario has no threads.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A task's job does not fit the device, or contradicts itself.
+    #[error("task `{task}`: {cause}")]
+    Job {
+        /// The task.
+        task: String,
+        /// What is wrong.
+        cause: dumbwaiter_workloads::generate::BuildError,
+    },
+    /// A trace cannot be read.
+    #[error("{0}")]
+    Trace(std::sync::Arc<traces::Error>),
+    /// A setting of a trace that is not known.
+    #[error("{key}: `{value}` is not known; expected {expected}")]
+    Setting {
+        /// The key.
+        key: &'static str,
+        /// What was found.
+        value: String,
+        /// What can be used.
+        expected: String,
+    },
+}
+
+impl From<traces::Error> for Error {
+    fn from(error: traces::Error) -> Error {
+        Error::Trace(error.into())
+    }
+}
+
+/// A scenario with what has to be known of its traces, read once for all runs.
+pub struct Prepared<'a> {
+    scenario: &'a Scenario,
+    surveys: BTreeMap<String, Survey>,
+    /// Remarks on the traces, for people.
+    pub notes: Vec<String>,
+}
+
+/// The load of one run.
+pub struct Load {
+    /// Tasks and tenants, as the schedulers know them.
+    pub tenants: Tenants,
+    /// Tenants as results name them, by [`TenantId`].
+    pub tenant_specs: Vec<TenantSpec>,
+    /// Tasks as results name them, by [`dumbwaiter_block::TaskId`].
+    pub task_specs: Vec<TaskSpec>,
+    /// Who does the I/O.
+    pub threads: Vec<Thread>,
+    /// What the replays had to leave out, known at the end of the run.
+    pub replays: Replays,
+}
+
+impl<'a> Prepared<'a> {
+    /// Reads what has to be known before the first run.
+    pub fn new(scenario: &'a Scenario) -> Result<Prepared<'a>, Error> {
+        let mut prepared = Prepared { scenario, surveys: BTreeMap::new(), notes: Vec::new() };
+        for (_, task) in scenario.tasks() {
+            if let Work::Trace(spec) = &task.work {
+                trace::fit(spec)?;
+                let key = trace::survey_key(spec);
+                if !prepared.surveys.contains_key(&key) {
+                    let mut reader = trace::open(spec)?;
+                    let survey = Survey::of(&mut reader, spec.options.limit)?;
+                    prepared.notes.extend(reader.notes().iter().map(|n| format!("{}: {n}", spec.path)));
+                    prepared.surveys.insert(key, survey);
+                }
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// The scenario.
+    pub fn scenario(&self) -> &'a Scenario {
+        self.scenario
+    }
+
+    /// Time of one run, as far as it can be told beforehand.
+    pub fn expected(&self) -> Option<Nanos> {
+        let s = self.scenario;
+        s.duration.map(|d| d + s.warmup).or_else(|| {
+            let mut longest = Some(Nanos::ZERO);
+            for (_, task) in s.tasks() {
+                let end = match &task.work {
+                    Work::Trace(spec) if spec.options.depth.is_none() && !spec.options.closed_per_task => {
+                        let last = self.surveys.get(&trace::survey_key(spec))?.last;
+                        Nanos((last.0 as f64 / spec.options.speed.unwrap_or(1.0)) as u64)
+                    }
+                    Work::Job(job) => job.longest()?,
+                    _ => return None,
+                };
+                longest = longest.map(|l| l.max(end));
+            }
+            longest
+        })
+    }
+
+    /// The load of one run on a device of `capacity_sectors` and a host of `cpus`.
+    pub fn load(&self, seed: u64, capacity_sectors: u64, cpus: u16) -> Result<Load, Error> {
+        let s = self.scenario;
+        let (mut tenants, tenant_specs, ids) = tenants_of(s);
+        let mut task_specs = Vec::new();
+        let mut threads = Vec::new();
+        let mut replays = Replays::default();
+        for (number, (tenant, task)) in s.tasks().enumerate() {
+            let id = ids[tenant.name.as_str()];
+            let ioprio = tenant.ioprio_of(task);
+            for instance in 0..task.count {
+                let name = if task.count > 1 { format!("{}.{instance}", task.name) } else { task.name.clone() };
+                let task_id = tenants.add_task(id, ioprio);
+                task_specs.push(TaskSpec { name, tenant: id });
+                let cpu = task.cpu_of(instance).map_or(threads.len() as u16 % cpus, |c| c % cpus);
+                let thread = Thread { tenant: id, task: task_id, ioprio, cpu, stage: task.stage, ..Thread::idle() };
+                threads.push(match &task.work {
+                    Work::Job(job) => {
+                        let context = BuildContext { seed, capacity_sectors, job: number as u32, instance };
+                        let workload =
+                            job.build(context).map_err(|cause| Error::Job { task: task.name.clone(), cause })?;
+                        let depth = job.depth();
+                        let mode = if depth > 1 { Mode::Batch } else { Mode::Each };
+                        Thread { workload, depth, mode, closed: true, ..thread }
+                    }
+                    Work::Trace(spec) => {
+                        let (replay, depth) = self.replay(spec, capacity_sectors)?;
+                        replays.0.push(replay.status());
+                        let closed = spec.options.depth.is_some() || spec.options.closed_per_task;
+                        Thread { workload: Box::new(replay), depth, mode: Mode::Each, closed, ..thread }
+                    }
+                    Work::Fio(_) => thread,
+                });
+            }
+        }
+        Ok(Load { tenants, tenant_specs, task_specs, threads, replays })
+    }
+
+    fn replay(&self, spec: &TraceSpec, capacity: u64) -> Result<(Replay, u32), Error> {
+        trace::replay(spec, capacity, self.surveys.get(&trace::survey_key(spec)))
+    }
+}
+
+/// What the replays of a run report at its end.
+#[derive(Default)]
+pub struct Replays(Vec<StatusHandle>);
+
+impl Replays {
+    /// Records that were left out or changed, by reason, or why a replay broke off. `issued_late` are I/Os of open loops that
+    /// had to wait for earlier ones.
+    pub fn finish(self, issued_late: u64) -> Result<BTreeMap<String, u64>, Error> {
+        let mut skipped = BTreeMap::new();
+        for status in self.0 {
+            if let Ok(status) = status.lock() {
+                if let Some(error) = status.error.clone() {
+                    return Err(Error::Trace(error));
+                }
+                for s in status.skipped.iter().chain(&status.changed) {
+                    *skipped.entry(s.reason.to_string()).or_insert(0) += s.count;
+                }
+            }
+        }
+        if issued_late > 0 {
+            let reason = format!(
+                "issued late: the device does not keep up with the recorded times, and {OPEN_LOOP_DEPTH} were outstanding; latencies are lower bounds"
+            );
+            skipped.insert(reason, issued_late);
+        }
+        Ok(skipped)
+    }
+}
+
+fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantId>) {
+    let ids: BTreeMap<&str, TenantId> =
+        s.tenants.iter().enumerate().map(|(i, t)| (t.name.as_str(), TenantId(i as u32))).collect();
+    let mut tenants = Tenants::default();
+    let mut specs = Vec::new();
+    for t in &s.tenants {
+        let parent = t.parent.as_deref().and_then(|p| ids.get(p).copied());
+        tenants.add_tenant(Tenant { weight: t.weight, parent });
+        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: t.focus });
+    }
+    (tenants, specs, ids)
+}

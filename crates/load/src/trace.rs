@@ -1,0 +1,63 @@
+//! A scenario's words on a trace, as the trace readers want them.
+
+use std::path::Path;
+
+use dumbwaiter_scenario::TraceSpec;
+use dumbwaiter_workloads::traces::{
+    self, Arrival, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, Survey, TraceReader,
+};
+
+use crate::Error;
+
+/// I/Os that an open loop may have outstanding; more would only be memory.
+pub(crate) const OPEN_LOOP_DEPTH: u32 = 65_536;
+
+fn reader_options(spec: &TraceSpec) -> Result<Options, Error> {
+    let format = match &spec.options.format {
+        Some(name) => Some(name.parse::<Format>()?),
+        None => None,
+    };
+    let columns = match &spec.options.columns {
+        Some(text) => Some(Columns::parse(text)?),
+        None => None,
+    };
+    let arrival = match &spec.options.arrival {
+        Some(event) => Some(Arrival::parse(event)?),
+        None => None,
+    };
+    Ok(Options { format, columns, arrival, assume_bytes: spec.options.assume_bytes, ..Options::default() })
+}
+
+/// All files of a trace.
+fn files(spec: &TraceSpec) -> Vec<&Path> {
+    std::iter::once(&spec.path).chain(&spec.options.parts).map(Path::new).collect()
+}
+
+pub(crate) fn survey_key(spec: &TraceSpec) -> String {
+    format!("{}\n{:?}", spec.path, spec.options)
+}
+
+pub(crate) fn fit(spec: &TraceSpec) -> Result<Fit, Error> {
+    match spec.options.fit.as_deref() {
+        None | Some("skip") => Ok(Fit::Skip),
+        Some("wrap") => Ok(Fit::Wrap),
+        Some("scale") => Ok(Fit::Scale),
+        Some(other) => Err(Error::Setting { key: "fit", value: other.into(), expected: "skip, wrap or scale".into() }),
+    }
+}
+
+pub(crate) fn open(spec: &TraceSpec) -> Result<TraceReader, Error> {
+    Ok(traces::open(&files(spec), &reader_options(spec)?)?)
+}
+
+/// The replay and how many I/Os it may have outstanding.
+pub(crate) fn replay(spec: &TraceSpec, capacity: u64, survey: Option<&Survey>) -> Result<(Replay, u32), Error> {
+    let o = &spec.options;
+    let (pace, depth) = match (o.depth, o.closed_per_task) {
+        (depth, true) => (Pace::ClosedPerTask { depth: depth.unwrap_or(1) }, u32::MAX),
+        (Some(depth), false) => (Pace::Closed { depth }, depth),
+        (None, false) => (Pace::Open { speed: o.speed.unwrap_or(1.0) }, OPEN_LOOP_DEPTH),
+    };
+    let options = ReplayOptions { pace, capacity, fit: fit(spec)?, limit: o.limit };
+    Ok((Replay::new(open(spec)?, &options, survey)?, depth))
+}
