@@ -103,7 +103,7 @@ mod tests {
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
         insta::assert_snapshot!(keys(&v), @r"goal notes ranking recommendation runs scenario schema title versions");
         let run = &v["runs"][0];
-        insta::assert_snapshot!(keys(run), @r"bandwidth completed completion cpu depth device device_counters duration_s errors fairness iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series tasks tasks_omitted tenants variant write");
+        insta::assert_snapshot!(keys(run), @r"bandwidth completed completion cpu depth device device_counters duration_s energy errors fairness iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series tasks tasks_omitted tenants variant via world write");
         let parts = ["latency_us", "read", "fairness", "cpu", "series"];
         let parts = parts.map(|part| format!("{part}: {}", keys(&run[part]))).join("\n");
         insta::assert_snapshot!(parts, @r"
