@@ -12,6 +12,7 @@
 mod complete;
 mod service;
 mod submit;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crate::merge::{Limits, MergeIndex};
 use crate::scheduler::{Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
 use crate::tags::TagMap;
 use crate::{Io, Nanos, RequestId, Requests, Tenants};
+use waiting::Line;
 
 /// How often an unwilling scheduler is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
 const RERUN_DELAY: Nanos = Nanos::from_ms(3);
@@ -125,7 +127,7 @@ pub struct BlockLayer {
     tags: [TagMap; 2],
     /// Waiting for a tag, oldest first: a line for those that may take any and one for those that are limited; or one
     /// per pool; or one per hardware queue where driver tags are taken at once.
-    waiting: Vec<VecDeque<(u64, RequestId)>>,
+    waiting: Vec<Line>,
     waited: u64,
     hw: Vec<HwQueue>,
     runnable: VecDeque<u16>,
@@ -155,7 +157,7 @@ impl BlockLayer {
             tenants,
             held: Vec::new(),
             index: MergeIndex::new(config.limits),
-            waiting: vec![VecDeque::new(); lines],
+            waiting: vec![Line::default(); lines],
             waited: 0,
             hw: (0..queues).map(|_| HwQueue { tags: per_queue, ..HwQueue::default() }).collect(),
             runnable: VecDeque::new(),

@@ -76,14 +76,15 @@ impl BlockLayer {
         self.requests[id].sequence = sequence;
         self.requests[id].sealed = sequence != Sequence::NONE;
         let line = self.line_of(id);
-        let behind = !self.waiting[line].is_empty();
+        let task = io.task.0;
+        let behind = self.waiting[line].holds(task);
         if behind || !self.take_tag(id) {
             // Sleeping for a tag lets the plug go first.
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);
             }
             self.waited += 1;
-            self.waiting[line].push_back((self.waited, id));
+            self.waiting[line].push(self.waited, task, id);
             return;
         }
         self.admit(now, id, plug);
@@ -114,6 +115,16 @@ impl BlockLayer {
         }
     }
 
+    /// Is there a tag at all?
+    fn tag_free(&self, hw: usize) -> bool {
+        if self.traits.direct {
+            self.hw[hw].tags_used < self.hw[hw].tags
+        } else {
+            let pools = if self.traits.single_queue { 2 } else { 1 };
+            self.tags[..pools].iter().any(|pool| pool.used() < pool.depth())
+        }
+    }
+
     /// The pool that a request's scheduler tag is of.
     pub(super) fn pool_of(&self, id: RequestId) -> usize {
         usize::from(self.traits.single_queue && !self.requests[id].sync())
@@ -133,15 +144,14 @@ impl BlockLayer {
     /// A tag was freed, under `none` one of hardware queue `hw`: lets those who wait in, oldest first.
     pub(super) fn admit_waiting(&mut self, now: Nanos, hw: usize) {
         let (first, second) = if self.traits.direct { (hw, hw) } else { (0, 1) };
-        loop {
-            let age = |line: usize| self.waiting[line].front().map_or(u64::MAX, |w| w.0);
+        while self.tag_free(hw) {
+            let age = |line: usize| self.waiting[line].oldest().unwrap_or(u64::MAX);
             let order = if age(second) < age(first) { [second, first] } else { [first, second] };
             let admitted = order.into_iter().find_map(|line| {
-                let (_, id) = *self.waiting[line].front()?;
-                self.take_tag(id).then(|| {
-                    self.waiting[line].pop_front();
-                    id
-                })
+                let mut waiting = std::mem::take(&mut self.waiting[line]);
+                let id = waiting.take(|id| self.take_tag(id));
+                self.waiting[line] = waiting;
+                id
             });
             match admitted {
                 Some(id) => self.admit(now, id, None),
