@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Trace(Trace),
     /// Hold our schedulers against recordings of the kernel's
     Fidelity(Fidelity),
+    /// Run published experiments again and hold them against the papers' figures
+    Reproduce(Reproduce),
     /// Measure the simulator's and the schedulers' own speed
     Bench(Bench),
     /// Print a completion script for a shell
@@ -287,6 +289,30 @@ pub(crate) struct Fidelity {
     /// Recordings replayed at the same time
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter reproduce list
+  dumbwaiter reproduce poll-2022:table-1
+  dumbwaiter reproduce ull-2023 poll-2022 --quick --html papers.html")]
+pub(crate) struct Reproduce {
+    /// `list`, or papers; `:FIGURE` behind a name takes one figure or table of it
+    #[arg(required = true, value_name = "list|NAME[:FIGURE]")]
+    pub(crate) what: Vec<String>,
+    /// Shorter runs and fewer replicates: for a first look
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Runs simulated at the same time; results do not depend on it
+    #[arg(long, short, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Write every row and series as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the tables and figures, one file that works offline
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

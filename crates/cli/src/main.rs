@@ -12,6 +12,7 @@ mod fidelity;
 mod input;
 mod output;
 mod progress;
+mod reproduce;
 mod schedulers;
 mod shell;
 mod trace;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

@@ -20,6 +20,6 @@ pub use columns::write_parquet;
 pub use compare::compare_text;
 pub use document::{Document, SCHEMA};
 pub use file::{Error, write_atomically};
-pub use html::{html, write_html};
+pub use html::{Grid, Page, PageSection, Plot, PlotLine, html, write_html};
 pub use table::{Align, Style, table};
 pub use text_plot::{bars, sparkline};

@@ -1,7 +1,10 @@
 //! The report: one HTML file that needs nothing else, not even a network.
 
 mod figures;
+mod page;
 mod palette;
+
+pub use page::{Grid, Page, PageSection, Plot, PlotLine};
 
 use crate::compare::columns;
 use crate::document::Document;

@@ -20,21 +20,24 @@ pub(super) struct Look {
     pub(super) marker: &'static str,
 }
 
-/// The look of every scheduler of a document, in order of appearance. Colours, dashes and markers turn
-/// over at different counts, so 35 schedulers look different.
+/// The look of number `i`. Colours, dashes and markers turn over at different counts, so 35 look different.
+pub(super) fn look(i: usize, name: &str) -> Look {
+    let (dash, dash_svg) = DASHES[i % DASHES.len()];
+    Look {
+        scheduler: name.to_string(),
+        colour: COLOURS[i % COLOURS.len()],
+        dash,
+        dash_svg,
+        marker: MARKERS[i % MARKERS.len()],
+    }
+}
+
+/// The look of every scheduler of a document, in order of appearance.
 pub(super) fn looks(document: &Document) -> Vec<Look> {
     let mut looks: Vec<Look> = Vec::new();
     for run in &document.runs {
         if looks.iter().all(|l| l.scheduler != run.scheduler) {
-            let i = looks.len();
-            let (dash, dash_svg) = DASHES[i % DASHES.len()];
-            looks.push(Look {
-                scheduler: run.scheduler.clone(),
-                colour: COLOURS[i % COLOURS.len()],
-                dash,
-                dash_svg,
-                marker: MARKERS[i % MARKERS.len()],
-            });
+            looks.push(look(looks.len(), &run.scheduler));
         }
     }
     looks

@@ -1,0 +1,224 @@
+//! `reproduce`: published experiments, run again on the models.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use dumbwaiter_report::{Align, Grid, Page, PageSection, table};
+use dumbwaiter_reproduce::{Effort, Error, Figure, FigureResult, PAPERS, Paper, Progress, Row, find};
+use dumbwaiter_sim::Control;
+use serde_json::json;
+
+use crate::args::Reproduce;
+use crate::{Ended, output, progress};
+
+type Finished = (&'static Paper, &'static Figure, FigureResult);
+
+/// Runs what is asked for, prints tables and writes files.
+pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
+    if args.what.iter().any(|w| w == "list") {
+        if args.what.len() > 1 {
+            bail!("list stands alone; expected `list`, or names of papers");
+        }
+        output::print(&list())?;
+        return Ok(Ended::Done);
+    }
+    let mut wanted: Vec<(&'static Paper, &'static Figure)> = Vec::new();
+    for what in &args.what {
+        for (paper, figure) in find(what)? {
+            if !wanted.iter().any(|(p, f)| p.name == paper.name && f.name == figure.name) {
+                wanted.push((paper, figure));
+            }
+        }
+    }
+    for path in [&args.json, &args.html].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    let jobs = match args.jobs {
+        Some(0) => bail!("--jobs 0: expected at least 1"),
+        Some(jobs) => jobs,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let control = Arc::new(Control::default());
+    progress::cancel_on_signal(&control)?;
+    let effort = Effort { quick: args.quick, jobs, control: &control };
+    let mut finished: Vec<Finished> = Vec::new();
+    for (paper, figure) in wanted {
+        match watched(&effort, paper, figure) {
+            Ok(result) => finished.push((paper, figure, result)),
+            Err(Error::Cancelled) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    write_all(args, &finished)?;
+    Ok(if control.cancel.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Done })
+}
+
+/// A line on stderr says how far it is: rewritten on a terminal, else one every ten seconds.
+fn watched(effort: &Effort<'_>, paper: &Paper, figure: &Figure) -> Result<FigureResult, Error> {
+    let terminal = std::io::stderr().is_terminal();
+    let every = if terminal { Duration::from_millis(200) } else { Duration::from_secs(10) };
+    let mut last = Instant::now();
+    let result = (figure.run)(effort, &mut |Progress { done, of }| {
+        if last.elapsed() >= every {
+            last = Instant::now();
+            let text = format!("{}:{}: {done} of {of} runs", paper.name, figure.name);
+            if terminal { eprint!("\r\x1b[K{text}") } else { eprintln!("{text}") }
+        }
+    });
+    if terminal {
+        eprint!("\r\x1b[K");
+        let _ = std::io::stderr().flush();
+    }
+    result
+}
+
+fn list() -> String {
+    let rows: Vec<Vec<String>> = PAPERS
+        .iter()
+        .flat_map(|p| {
+            let title = vec![p.name.to_owned(), p.title.to_owned()];
+            std::iter::once(title)
+                .chain(p.figures.iter().map(|f| vec![format!("  {}:{}", p.name, f.name), f.title.to_owned()]))
+        })
+        .collect();
+    table(&[("name", Align::Left), ("what it shows", Align::Left)], &rows, output::style())
+}
+
+fn write_all(args: &Reproduce, finished: &[Finished]) -> Result<()> {
+    let results = as_json(args.quick, finished);
+    match &args.json {
+        Some(path) if output::is_stdout(path) => output::write_json(path, &results)?,
+        Some(path) => {
+            output::print(&text(finished))?;
+            output::write_json(path, &results)?;
+            eprintln!("JSON written to {}", path.display());
+        }
+        None => output::print(&text(finished))?,
+    }
+    if let Some(path) = &args.html {
+        page(finished).write(&results, path)?;
+        eprintln!("page written to {}", path.display());
+    }
+    Ok(())
+}
+
+fn as_json(quick: bool, finished: &[Finished]) -> serde_json::Value {
+    let rows: Vec<&Row> = finished.iter().flat_map(|(_, _, result)| &result.rows).collect();
+    let mut papers: Vec<serde_json::Value> = Vec::new();
+    for (paper, _, _) in finished {
+        if papers.iter().all(|p| p["name"] != paper.name) {
+            papers.push(json!({"name": paper.name, "title": paper.title, "calibration": paper.calibration}));
+        }
+    }
+    let figure = |(paper, figure, result): &Finished| {
+        json!({
+            "paper": paper.name, "figure": figure.name, "title": figure.title,
+            "notes": result.notes, "plots": result.plots, "tables": result.tables,
+        })
+    };
+    let figures: Vec<serde_json::Value> = finished.iter().map(figure).collect();
+    json!({
+        "schema": "dumbwaiter-reproduce/1", "version": env!("CARGO_PKG_VERSION"), "quick": quick,
+        "papers": papers, "rows": rows, "figures": figures,
+    })
+}
+
+const COLUMNS: [(&str, Align); 6] = [
+    ("metric", Align::Left),
+    ("case", Align::Left),
+    ("paper", Align::Right),
+    ("ours", Align::Right),
+    ("ordering", Align::Left),
+    ("tolerance", Align::Left),
+];
+
+/// Cells of a row, in the order of [`COLUMNS`].
+fn cells(row: &Row) -> Vec<String> {
+    let with_unit = |value: f64| format!("{} {}", number(value), row.unit).trim_end().to_owned();
+    let ordering = match row.ordering_holds {
+        Some(true) => "holds",
+        Some(false) => "DOES NOT HOLD",
+        None => "",
+    };
+    let tolerance = match row.within_tolerance {
+        Some(true) if row.calibrated => "within (fitted to it)",
+        Some(true) => "within",
+        Some(false) if row.calibrated => "MISSED (fitted to it)",
+        Some(false) => "MISSED",
+        None => "the paper gives no number",
+    };
+    let paper = row.paper_value.map_or("–".to_owned(), with_unit);
+    vec![row.metric.clone(), row.case.clone(), paper, with_unit(row.ours), ordering.to_owned(), tolerance.to_owned()]
+}
+
+/// Four significant digits; whole thousands apart.
+fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    if value.abs() >= 10_000.0 {
+        let sign = if value < 0.0 { "-" } else { "" };
+        return format!("{sign}{}", output::grouped(value.abs().round() as u64));
+    }
+    let digits = if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 4) as usize };
+    format!("{value:.digits$}")
+}
+
+/// How many rows hold, in a sentence.
+fn summary(rows: &[Row]) -> String {
+    let count = |of: &dyn Fn(&Row) -> bool| rows.iter().filter(|r| of(r)).count();
+    let orderings = count(&|r| r.ordering_holds.is_some());
+    let values = count(&|r| r.within_tolerance.is_some());
+    format!(
+        "{} of {orderings} orderings hold, {} of {values} values within tolerance ({} of these fitted).",
+        count(&|r| r.ordering_holds == Some(true)),
+        count(&|r| r.within_tolerance == Some(true)),
+        count(&|r| r.within_tolerance == Some(true) && r.calibrated),
+    )
+}
+
+fn text(finished: &[Finished]) -> String {
+    let mut text = String::new();
+    let mut paper_before = "";
+    for (paper, figure, result) in finished {
+        if paper.name != paper_before {
+            text += &format!("{}\nfitted: {}\n\n", paper.title, paper.calibration);
+            paper_before = paper.name;
+        }
+        text += &format!("{}:{}: {}\n", paper.name, figure.name, figure.title);
+        let rows: Vec<Vec<String>> = result.rows.iter().map(cells).collect();
+        text += &table(&COLUMNS, &rows, output::style());
+        for grid in &result.tables {
+            let header: Vec<(&str, Align)> = grid.header.iter().map(|h| (h.as_str(), Align::Right)).collect();
+            text += &format!("\n{}\n{}", grid.title, table(&header, &grid.rows, output::style()));
+        }
+        text += &format!("{}\n", summary(&result.rows));
+        for note in &result.notes {
+            text += &format!("note: {note}\n");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn page(finished: &[Finished]) -> Page {
+    let section = |(paper, figure, result): &Finished| {
+        let mut notes = vec![paper.title.to_owned(), format!("Fitted: {}", paper.calibration), summary(&result.rows)];
+        notes.extend(result.notes.iter().cloned());
+        let rows = Grid {
+            title: String::new(),
+            header: COLUMNS.iter().map(|c| c.0.to_owned()).collect(),
+            rows: result.rows.iter().map(cells).collect(),
+        };
+        PageSection {
+            title: format!("{}: {}", paper.name, figure.title),
+            notes,
+            tables: std::iter::once(rows).chain(result.tables.iter().cloned()).collect(),
+            plots: result.plots.clone(),
+        }
+    };
+    Page { title: "Published experiments on the models".to_owned(), sections: finished.iter().map(section).collect() }
+}

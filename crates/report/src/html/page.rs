@@ -1,0 +1,185 @@
+//! A page of tables and plots that come from no single comparison.
+
+use super::palette::look;
+use super::{in_script, plotly_script};
+use crate::file::{Error, write_atomically};
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value as Shown, context};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+
+/// A page.
+#[derive(Clone, Debug, Serialize)]
+pub struct Page {
+    /// Its title.
+    pub title: String,
+    /// Its parts, from top to bottom.
+    pub sections: Vec<PageSection>,
+}
+
+/// One part of a page.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PageSection {
+    /// Its heading.
+    pub title: String,
+    /// Paragraphs below the heading.
+    pub notes: Vec<String>,
+    /// Tables.
+    pub tables: Vec<Grid>,
+    /// Plots; the same name of a line has the same look in all of a section's.
+    pub plots: Vec<Plot>,
+}
+
+/// A table of text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Grid {
+    /// What it shows.
+    pub title: String,
+    /// One cell per column.
+    pub header: Vec<String>,
+    /// Cells; the first of a row is its name.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Lines over the same axis. Values that are not finite are left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Plot {
+    /// What it shows.
+    pub title: String,
+    /// What stands below the horizontal axis, on which every value of `x` has the same room.
+    pub x: String,
+    /// What stands beside the vertical axis, with its unit.
+    pub y: String,
+    /// The lines.
+    pub lines: Vec<PlotLine>,
+}
+
+/// One line of a plot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PlotLine {
+    /// Its name.
+    pub name: String,
+    /// Where on the horizontal axis, such as a number of threads.
+    pub x: Vec<f64>,
+    /// How high.
+    pub y: Vec<f64>,
+}
+
+#[derive(Serialize)]
+struct Swatch {
+    name: String,
+    colour: &'static str,
+    dash: &'static str,
+}
+
+#[derive(Serialize)]
+struct PlotView {
+    id: String,
+    title: String,
+}
+
+#[derive(Serialize)]
+struct SectionView<'a> {
+    title: &'a str,
+    notes: &'a [String],
+    tables: &'a [Grid],
+    legend: Vec<Swatch>,
+    plots: Vec<PlotView>,
+}
+
+impl Page {
+    /// The page as one HTML file that needs nothing else. `results` are offered for download as JSON.
+    pub fn html(&self, results: &Value) -> String {
+        let mut specs = serde_json::Map::new();
+        let sections: Vec<SectionView> =
+            self.sections.iter().enumerate().map(|(i, s)| section(s, i, &mut specs)).collect();
+        let mut environment = Environment::new();
+        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        environment
+            .add_template("page.html", include_str!("../../templates/page.html"))
+            .and_then(|()| {
+                environment.get_template("page.html")?.render(context! {
+                    title => &self.title,
+                    sections => Shown::from(Serde(&sections)),
+                    style => Shown::from_safe_string(include_str!("../../templates/report.css").to_string()),
+                    script => Shown::from_safe_string(include_str!("../../templates/report.js").to_string()),
+                    plotly => Shown::from_safe_string(plotly_script()),
+                    specs => Shown::from_safe_string(in_script(&Value::Object(specs).to_string())),
+                    results => Shown::from_safe_string(in_script(&results.to_string())),
+                })
+            })
+            .expect("the template is part of the program and its context is complete")
+    }
+
+    /// Writes the page to a file, whole or not at all.
+    pub fn write(&self, results: &Value, path: &Path) -> Result<(), Error> {
+        write_atomically(path, |out| out.write_all(self.html(results).as_bytes()))
+    }
+}
+
+fn section<'a>(of: &'a PageSection, number: usize, specs: &mut serde_json::Map<String, Value>) -> SectionView<'a> {
+    let mut names: Vec<&str> = Vec::new();
+    for line in of.plots.iter().flat_map(|p| &p.lines) {
+        if !names.contains(&line.name.as_str()) {
+            names.push(&line.name);
+        }
+    }
+    let looks: Vec<_> = names.iter().enumerate().map(|(i, name)| look(i, name)).collect();
+    let mut plots = Vec::new();
+    for (i, plot) in of.plots.iter().enumerate() {
+        let id = format!("plot-{number}-{i}");
+        let data: Vec<Value> = plot
+            .lines
+            .iter()
+            .filter_map(|line| {
+                let look = looks.iter().find(|l| l.scheduler == line.name)?;
+                Some(json!({
+                    "type": "scatter", "mode": "lines+markers", "name": line.name,
+                    "x": line.x.iter().map(|x| x.to_string()).collect::<Vec<_>>(), "y": line.y,
+                    "line": {"color": look.colour, "dash": look.dash, "width": 2},
+                    "marker": {"symbol": look.marker, "size": 7}, "hovertemplate": "%{x}: %{y:.5g}",
+                }))
+            })
+            .collect();
+        let layout = json!({
+            "xaxis": {"title": {"text": plot.x}, "type": "category"},
+            "yaxis": {"title": {"text": plot.y}, "rangemode": "tozero"},
+        });
+        specs.insert(id.clone(), json!({"data": data, "layout": layout}));
+        plots.push(PlotView { id, title: plot.title.clone() });
+    }
+    let swatch = |l: &super::palette::Look| Swatch { name: l.scheduler.clone(), colour: l.colour, dash: l.dash_svg };
+    SectionView {
+        title: &of.title,
+        notes: &of.notes,
+        tables: &of.tables,
+        legend: looks.iter().map(swatch).collect(),
+        plots,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_holds_its_tables_and_plots_and_escapes_names() {
+        let line = PlotLine { name: "</script><b>".into(), x: vec![1.0, 2.0], y: vec![3.5, f64::NAN] };
+        let page = Page {
+            title: "a < b".into(),
+            sections: vec![PageSection {
+                title: "one".into(),
+                notes: vec!["said".into()],
+                tables: vec![Grid { title: "t".into(), header: vec!["h".into()], rows: vec![vec!["cell".into()]] }],
+                plots: vec![Plot { title: "p".into(), x: "threads".into(), y: "K IOPS".into(), lines: vec![line] }],
+            }],
+        };
+        let html = page.html(&json!({"rows": ["<end>"]}));
+        for part in ["a &lt; b", ">cell<", "plot-0-0", "K IOPS", "said"] {
+            assert!(html.contains(part), "{part}");
+        }
+        assert!(!html.contains("</script><b>") && !html.contains("<end>"));
+    }
+}

@@ -1,0 +1,115 @@
+//! Published experiments, run again on the models and held against what the papers print.
+//!
+//! A paper is a list of figures; a figure is a function that simulates and answers rows: the paper's value beside ours, and
+//! whether orderings and tolerances hold. A miss is a row like any other. Where a paper's text gives no number, none is
+//! made up from its plots.
+#![forbid(unsafe_code)]
+
+mod effort;
+mod row;
+
+use dumbwaiter_report::{Grid, Plot};
+use serde::Serialize;
+
+pub use effort::{Case, Effort, Progress};
+pub use row::Row;
+
+/// A paper that can be run again.
+pub struct Paper {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Authors, title, venue and year as far as they are known.
+    pub title: &'static str,
+    /// Which constants of the models were fitted to which of its figures; the others are predicted.
+    pub calibration: &'static str,
+    /// Its figures and tables.
+    pub figures: &'static [Figure],
+}
+
+/// Runs a figure with an effort and tells how far it is.
+pub type Run = fn(&Effort<'_>, &mut dyn FnMut(Progress)) -> Result<FigureResult, Error>;
+
+/// A figure or table of a paper.
+pub struct Figure {
+    /// Its name behind the paper's, such as `table-1`.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Runs it.
+    pub run: Run,
+}
+
+/// What came out of a figure.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FigureResult {
+    /// Paper beside ours.
+    pub rows: Vec<Row>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    /// Series to draw the figure again.
+    pub plots: Vec<Plot>,
+    /// Tables that are not of rows, such as a map of winners.
+    pub tables: Vec<Grid>,
+}
+
+/// Why a figure could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A run was refused or broke off.
+    #[error(transparent)]
+    Run(#[from] dumbwaiter_sim::Error),
+    /// A case that is none.
+    #[error("{0}")]
+    Case(String),
+    /// A name that is not in the registry.
+    #[error("`{name}` is not known; expected one of {expected}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        expected: String,
+    },
+    /// Ended from outside.
+    #[error("interrupted")]
+    Cancelled,
+}
+
+/// Every paper, in the order of the list.
+pub const PAPERS: &[Paper] = &[];
+
+/// The figures that `NAME` or `NAME:FIGURE` asks for, with their paper.
+pub fn find(what: &str) -> Result<Vec<(&'static Paper, &'static Figure)>, Error> {
+    let (name, figure) = what.split_once(':').map_or((what, None), |(name, figure)| (name, Some(figure)));
+    let list = |names: Vec<&str>| names.join(", ");
+    let Some(paper) = PAPERS.iter().find(|p| p.name == name) else {
+        let expected = list(PAPERS.iter().map(|p| p.name).collect());
+        return Err(Error::Unknown { name: name.to_owned(), expected });
+    };
+    let Some(figure) = figure else { return Ok(paper.figures.iter().map(|f| (paper, f)).collect()) };
+    match paper.figures.iter().find(|f| f.name == figure) {
+        Some(found) => Ok(vec![(paper, found)]),
+        None => {
+            let expected = list(paper.figures.iter().map(|f| f.name).collect());
+            Err(Error::Unknown { name: what.to_owned(), expected: format!("{expected} of {name}") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_unknown_ones_are_answered_with_the_known() {
+        for (i, paper) in PAPERS.iter().enumerate() {
+            assert!(PAPERS[..i].iter().all(|p| p.name != paper.name), "{}", paper.name);
+            for (i, figure) in paper.figures.iter().enumerate() {
+                assert!(paper.figures[..i].iter().all(|f| f.name != figure.name), "{}", figure.name);
+                assert_eq!(find(&format!("{}:{}", paper.name, figure.name)).map(|f| f.len()).ok(), Some(1));
+            }
+            let Err(error) = find(&format!("{}:no-such", paper.name)) else { panic!("a figure of no name") };
+            assert!(error.to_string().contains(paper.figures[0].name), "{error}");
+        }
+        assert!(matches!(find("no-such"), Err(Error::Unknown { .. })));
+    }
+}

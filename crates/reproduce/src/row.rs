@@ -1,0 +1,75 @@
+//! One line of a reproduction: the paper beside ours.
+
+use serde::Serialize;
+
+/// A value of a paper, or a statement about an order, beside what the models give. The names of the fields are those of
+/// the JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Name of the paper.
+    pub paper: String,
+    /// Name of the figure or table.
+    pub figure: String,
+    /// What is measured.
+    pub metric: String,
+    /// Under which conditions.
+    pub case: String,
+    /// What the paper prints; `None`: its text gives no number.
+    pub paper_value: Option<f64>,
+    /// What the models give.
+    pub ours: f64,
+    /// Unit of both.
+    pub unit: String,
+    /// Does the order hold that the paper states? `None`: it states none of this row.
+    pub ordering_holds: Option<bool>,
+    /// Is ours as near to the paper's value as a reproduction must be? `None` without a value.
+    pub within_tolerance: Option<bool>,
+    /// Was a constant of the models fitted to this very value? Agreement is no evidence then.
+    pub calibrated: bool,
+}
+
+impl Row {
+    /// A row without a value of the paper's.
+    pub fn new(paper: &str, figure: &str, metric: &str, case: impl Into<String>, ours: f64, unit: &str) -> Row {
+        Row {
+            paper: paper.to_owned(),
+            figure: figure.to_owned(),
+            metric: metric.to_owned(),
+            case: case.into(),
+            paper_value: None,
+            ours,
+            unit: unit.to_owned(),
+            ordering_holds: None,
+            within_tolerance: None,
+            calibrated: false,
+        }
+    }
+
+    /// With the paper's value and how far off ours may be, relative (0.03 is 3 %).
+    pub fn value(self, paper_value: f64, tolerance: f64) -> Row {
+        let near = (self.ours - paper_value).abs() <= tolerance * paper_value.abs();
+        Row { paper_value: Some(paper_value), within_tolerance: Some(near), ..self }
+    }
+
+    /// With the answer whether the stated order holds.
+    pub fn ordering(self, holds: bool) -> Row {
+        Row { ordering_holds: Some(holds), ..self }
+    }
+
+    /// A constant was fitted to this value.
+    pub fn calibrated(self) -> Row {
+        Row { calibrated: true, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tolerance_is_of_the_papers_value() {
+        let row = |ours| Row::new("p", "f", "m", "c", ours, "us").value(10.0, 0.03).within_tolerance;
+        assert_eq!([row(10.3), row(9.7), row(10.31), row(9.69)], [Some(true), Some(true), Some(false), Some(false)]);
+        assert_eq!(Row::new("p", "f", "m", "c", f64::NAN, "us").value(1.0, 0.5).within_tolerance, Some(false));
+    }
+}
