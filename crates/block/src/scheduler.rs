@@ -66,8 +66,8 @@ pub struct Traits {
     /// How arrivals may join queued requests.
     pub merging: Merging,
     /// The single-queue block layer of Linux up to 4.20 is around it: requests of one plug arrive sorted by sector, an
-    /// arrival may join any request of its plug, and requests that somebody waits for and all others have
-    /// `nr_requests` slots each.
+    /// arrival may join any request of its plug, and each tenant's requests that somebody waits for have `nr_requests`
+    /// slots, and all others together as many.
     pub single_queue: bool,
 }
 
@@ -204,7 +204,15 @@ pub trait Scheduler: Send {
     /// Which queued request may this arrival join? The block layer has still to check sizes and flags of the
     /// request named. The default asks the shared index for one that ends where the arrival starts.
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
-        index.lookup(io, ctx)
+        index.lookup(io, ctx).filter(|join| self.allow_merge(join.into, io, ctx))
+    }
+
+    /// May `io` become part of this queued request, which the block layer found by itself: when a plug's requests are
+    /// inserted, or where it looks no further than the request that merged last? A policy that holds requests of one
+    /// tenant in several queues says no across them. (What [`Scheduler::merge`] answers is not asked about again.)
+    fn allow_merge(&self, queued: RequestId, io: &Io, ctx: &Context<'_>) -> bool {
+        let _ = (queued, io, ctx);
+        true
     }
 
     /// A queued request grew: `ctx.requests` shows its new extent.

@@ -61,6 +61,9 @@ impl BlockLayer {
         if tag != NO_TAG {
             let pool = self.pool_of(id);
             self.tags[pool].put(tag);
+            if self.traits.single_queue && self.waiting[pool].oldest().is_some() {
+                self.freed.push(pool);
+            }
         }
     }
 

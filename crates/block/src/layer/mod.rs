@@ -123,8 +123,12 @@ pub struct BlockLayer {
     tenants: Tenants,
     held: Vec<Held>,
     index: MergeIndex,
-    /// Scheduler tags. The single-queue layer has a pool for those that somebody waits for and one for the others.
-    tags: [TagMap; 2],
+    /// Scheduler tags: one pool. The single-queue layer has one for requests that nobody waits for, and one for each
+    /// tenant's others, so that a tenant whose turn is far off does not keep the slots of one whose turn it is (Linux
+    /// 3.6 on: queue-sysfs, `nr_requests`; write-back is the root's).
+    tags: Vec<TagMap>,
+    /// Pools of the single-queue layer to which something was given back while somebody waited.
+    freed: Vec<usize>,
     /// Waiting for a tag, oldest first: a line for those that may take any and one for those that are limited; or one
     /// per pool; or one per hardware queue where driver tags are taken at once.
     waiting: Vec<Line>,
@@ -148,10 +152,10 @@ impl BlockLayer {
         let per_queue = (setup.device_depth / u32::from(queues)).max(1);
         let traits = scheduler.traits();
         let lines = if traits.direct { usize::from(queues) } else { 2 };
-        let pools = if traits.single_queue { [setup.nr_requests; 2] } else { [setup.nr_requests, 0] };
         BlockLayer {
             traits,
-            tags: pools.map(|depth| TagMap::new(depth.max(1))),
+            tags: vec![TagMap::new(setup.nr_requests.max(1))],
+            freed: Vec::new(),
             scheduler,
             requests: Requests::default(),
             tenants,

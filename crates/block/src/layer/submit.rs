@@ -2,11 +2,13 @@
 
 use crate::Context;
 use crate::flush::Sequence;
+use crate::layer::waiting::Line;
 use crate::layer::{BlockLayer, Held, NO_TAG};
 use crate::merge::{self, Join, Side};
 use crate::plug::Plug;
 use crate::request::{Request, State};
 use crate::scheduler::{Merging, Place};
+use crate::tags::TagMap;
 use crate::{Flags, Io, Nanos, Op, RequestId};
 
 impl BlockLayer {
@@ -76,6 +78,9 @@ impl BlockLayer {
         self.requests[id].sequence = sequence;
         self.requests[id].sealed = sequence != Sequence::NONE;
         let line = self.line_of(id);
+        if self.traits.single_queue && line >= self.tags.len() {
+            self.add_pools(line);
+        }
         let task = io.task.0;
         let behind = self.waiting[line].holds(task);
         if behind || !self.take_tag(id) {
@@ -106,7 +111,8 @@ impl BlockLayer {
             return self.held[id.index()].driver_tag;
         }
         let limit = self.limit_of(&self.requests[id].io);
-        match self.tags[self.pool_of(id)].take(limit) {
+        let pool = self.pool_of(id);
+        match self.tags[pool].take(limit) {
             Some(tag) => {
                 self.held[id.index()].tag = tag;
                 true
@@ -120,14 +126,20 @@ impl BlockLayer {
         if self.traits.direct {
             self.hw[hw].tags_used < self.hw[hw].tags
         } else {
-            let pools = if self.traits.single_queue { 2 } else { 1 };
-            self.tags[..pools].iter().any(|pool| pool.used() < pool.depth())
+            self.tags[0].used() < self.tags[0].depth()
         }
     }
 
     /// The pool that a request's scheduler tag is of.
     pub(super) fn pool_of(&self, id: RequestId) -> usize {
-        usize::from(self.traits.single_queue && !self.requests[id].sync())
+        let request = &self.requests[id];
+        if self.traits.single_queue && request.sync() { 1 + request.io.tenant.0 as usize } else { 0 }
+    }
+
+    #[cold]
+    fn add_pools(&mut self, last: usize) {
+        self.tags.resize(last + 1, TagMap::new(self.config.setup.nr_requests.max(1)));
+        self.waiting.resize(self.tags.len().max(self.waiting.len()), Line::default());
     }
 
     /// The line in which a request waits for its tag.
@@ -141,18 +153,29 @@ impl BlockLayer {
         }
     }
 
+    /// The oldest of a line that may have a tag now, with it.
+    fn take_waiting(&mut self, line: usize) -> Option<RequestId> {
+        let mut waiting = std::mem::take(&mut self.waiting[line]);
+        let id = waiting.take(|id| self.take_tag(id));
+        self.waiting[line] = waiting;
+        id
+    }
+
     /// A tag was freed, under `none` one of hardware queue `hw`: lets those who wait in, oldest first.
     pub(super) fn admit_waiting(&mut self, now: Nanos, hw: usize) {
+        if self.traits.single_queue {
+            while let Some(pool) = self.freed.pop() {
+                while let Some(id) = self.take_waiting(pool) {
+                    self.admit(now, id, None);
+                }
+            }
+            return;
+        }
         let (first, second) = if self.traits.direct { (hw, hw) } else { (0, 1) };
         while self.tag_free(hw) {
             let age = |line: usize| self.waiting[line].oldest().unwrap_or(u64::MAX);
             let order = if age(second) < age(first) { [second, first] } else { [first, second] };
-            let admitted = order.into_iter().find_map(|line| {
-                let mut waiting = std::mem::take(&mut self.waiting[line]);
-                let id = waiting.take(|id| self.take_tag(id));
-                self.waiting[line] = waiting;
-                id
-            });
+            let admitted = order.into_iter().find_map(|line| self.take_waiting(line));
             match admitted {
                 Some(id) => self.admit(now, id, None),
                 None => return,
@@ -255,7 +278,9 @@ impl BlockLayer {
         let found = match self.traits.merging {
             Merging::None => None,
             Merging::Own => self.scheduler.merge(io, &self.index, &ctx),
-            Merging::Index if self.config.nomerges == 1 => self.index.lookup_cache(io, &ctx),
+            Merging::Index if self.config.nomerges == 1 => {
+                self.index.lookup_cache(io, &ctx).filter(|join| self.scheduler.allow_merge(join.into, io, &ctx))
+            }
             Merging::Index => self.scheduler.merge(io, &self.index, &ctx),
         };
         let Some(join) = found else { return false };
@@ -323,7 +348,8 @@ impl BlockLayer {
             return false;
         }
         let cached = self.index.cached().filter(|c| self.requests[*c].end() == self.requests[id].sector);
-        if let Some(survivor) = cached
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        if let Some(survivor) = cached.filter(|c| self.scheduler.allow_merge(*c, &self.requests[id].io, &ctx))
             && self.absorb(survivor, id)
         {
             self.append_on_insert(now, survivor, id);
@@ -337,7 +363,8 @@ impl BlockLayer {
         loop {
             let probe = Io { sector: self.requests[current].sector, ..self.requests[current].io };
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-            let Some(survivor) = self.index.ending_at(&probe, &ctx).filter(|s| *s != current) else { break };
+            let found = self.index.ending_at(&probe, &ctx).filter(|s| *s != current);
+            let Some(survivor) = found.filter(|s| self.scheduler.allow_merge(*s, &probe, &ctx)) else { break };
             if !self.absorb(survivor, current) {
                 break;
             }

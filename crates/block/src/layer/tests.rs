@@ -145,3 +145,56 @@ fn a_failure_reaches_everybody_in_the_request_and_a_split_whole() {
     assert!(done.iter().all(|f| (f.insert, f.issue) == (Nanos(5), Nanos(7))));
     assert_eq!((layer.ledger.failed, layer.ledger.pieces, layer.ledger.merged_back), (3, 3, 1));
 }
+
+/// The single-queue layer has slots for each tenant.
+#[test]
+fn a_tenants_slots_are_its_own_and_none_is_lost_when_requests_join() {
+    #[derive(Clone, Default)]
+    struct Single(Queue);
+    impl Scheduler for Single {
+        fn traits(&self) -> Traits {
+            Traits { single_queue: true, ..Traits::default() }
+        }
+        fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
+            self.0.insert(id, place, ctx);
+        }
+        fn has_work(&self, hw_queue: usize) -> bool {
+            self.0.has_work(hw_queue)
+        }
+        fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next {
+            self.0.next(hw_queue, ctx)
+        }
+        fn absorbed(&mut self, _survivor: RequestId, absorbed: RequestId, _ctx: &Context<'_>) {
+            self.0.list.retain(|id| *id != absorbed);
+        }
+        fn clone_box(&self) -> Box<dyn Scheduler> {
+            Box::new(self.clone())
+        }
+    }
+    let setup = crate::Setup { nr_requests: 2, ..Default::default() };
+    let config = Config { setup, ..Config::default() };
+    let mut layer = BlockLayer::new(config, Box::new(Single::default()), Tenants::default());
+    let now = Nanos::ZERO;
+    let write =
+        |sector, sync: bool| Io { op: Op::Write, flags: if sync { Flags::SYNC } else { Flags::NONE }, ..read(sector) };
+    let other = |sector| Io { tenant: crate::TenantId(7), ..read(sector) };
+    // A write that somebody waits for joins one that nobody waits for: its slot is of another pool than the survivor's.
+    let (mut first, mut second) = (Plug::default(), Plug::default());
+    layer.submit(now, write(0, false), Some(&mut first));
+    layer.submit(now, write(8, true), Some(&mut second));
+    layer.submit(now, write(100, true), None);
+    layer.submit(now, read(1000), None);
+    layer.submit(now, other(2000), None);
+    assert_eq!(layer.ledger().inserted, 2, "the first tenant's read has no slot, the other's has");
+    layer.unplug(now, &mut first);
+    layer.unplug(now, &mut second);
+    assert_eq!(layer.ledger().joined, 1);
+    let mut done = Vec::new();
+    while let Some(id) = layer.poll(now) {
+        layer.complete(now, id, false, &mut done);
+    }
+    let mut sectors: Vec<u64> = done.iter().map(|f| f.io.sector).collect();
+    sectors.sort_unstable();
+    assert_eq!(sectors, [0, 8, 100, 1000, 2000]);
+    assert!(layer.requests().is_empty());
+}

@@ -57,6 +57,7 @@ const SHIFT: u32 = 24;
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     group: u32,
+    start: i64,
     end: i64,
     sectors: u64,
     last_dispatch: Option<Nanos>,
@@ -240,9 +241,25 @@ impl Cfq {
         if self.anticipation.as_ref().is_none_or(|a| a.turn.is_some()) {
             return;
         }
-        let slot = self.share_of_target(g).max(2 * self.clock.tick);
+        let end = now + self.slot_of(g);
         if let Some(a) = &mut self.anticipation {
-            a.turn = Some(Turn { group: g, end: now + slot, sectors: 0, last_dispatch: None, deadline: None });
+            a.turn = Some(Turn { group: g, start: now, end, sectors: 0, last_dispatch: None, deadline: None });
+        }
+    }
+
+    /// A tenant's part of the target latency.
+    fn slot_of(&self, g: u32) -> i64 {
+        self.share_of_target(g).max(2 * self.clock.tick)
+    }
+
+    /// One more tenant is backlogged: the part of the one in service is smaller now, else one that was alone for a
+    /// moment would keep the device for all the target latency.
+    pub(super) fn shorten_turn(&mut self) {
+        let Some(Turn { group, start, .. }) = self.anticipation.as_ref().and_then(|a| a.turn) else { return };
+        self.refresh(group);
+        let end = start + self.slot_of(group);
+        if let Some(turn) = self.anticipation.as_mut().and_then(|a| a.turn.as_mut()) {
+            turn.end = turn.end.min(end);
         }
     }
 

@@ -185,6 +185,7 @@ impl Cfq {
         };
         self.groups[g as usize].vdisktime = from;
         self.order.insert(&mut self.line, g, from);
+        self.shorten_turn();
     }
 
     /// Group `g` lost its last queue; what it had used is forgotten.
@@ -206,7 +207,7 @@ impl Cfq {
     }
 
     /// Takes up new weights of an active group, and computes its fraction among those active now.
-    fn refresh(&mut self, g: u32) {
+    pub(super) fn refresh(&mut self, g: u32) {
         let own = &self.groups[g as usize];
         let part = |of: u64, weight: u32, sum: u64| {
             if u64::from(weight) == sum { of } else { of * u64::from(weight) / sum.max(1) }

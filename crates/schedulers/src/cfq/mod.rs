@@ -256,17 +256,21 @@ impl Scheduler for Cfq {
     }
 
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
-        let q = self.queue_of(io)?;
         if let Some(join) = index.lookup(io, ctx)
-            && self.queued(join.into)
-            && self.entries[join.into.index()].queue == q
+            && self.allow_merge(join.into, io, ctx)
         {
             return Some(join);
         }
+        let q = self.queue_of(io)?;
         let end = io.sector + u64::from(io.sectors);
         let into = self.by_sector.first_from(&self.queues[q as usize].requests, end)?;
         let into = RequestId(into).some().filter(|r| self.by_sector.key(r.0) == end)?;
         dumbwaiter_block::merge::compatible(&ctx.requests[into], io).then_some(Join { into, side: Side::Front })
+    }
+
+    /// Only within a queue, so never what somebody waits for with what nobody does.
+    fn allow_merge(&self, queued: RequestId, io: &Io, _ctx: &Context<'_>) -> bool {
+        self.queued(queued) && self.queue_of(io) == Some(self.entries[queued.index()].queue)
     }
 
     fn merged(&mut self, join: Join, ctx: &Context<'_>) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Flags, Io, Op, RequestId, State};
+use dumbwaiter_block::{Flags, Io, Op, RequestId, State, TenantId};
 use dumbwaiter_testkit::World;
 
 use crate::plan::Plan;
@@ -19,13 +19,18 @@ pub(crate) fn depths(world: &World) {
     let traits = world.layer().scheduler().traits();
     if !traits.direct {
         let requests = world.layer().requests();
+        // The single-queue layer has slots for each tenant, and for requests that nobody waits for.
+        let mut pools = BTreeMap::<Option<TenantId>, u32>::new();
         let tagged = (0..requests.capacity() as u32)
             .map(|i| &requests[RequestId(i)])
             .filter(|r| r.io.op != Op::Flush)
-            .filter(|r| matches!(r.state, State::Plugged | State::Queued | State::Dispatched | State::Issued))
-            .count() as u32;
-        let pools = if traits.single_queue { 2 } else { 1 };
-        assert!(tagged <= pools * setup.nr_requests, "{tagged} requests hold {} slots", setup.nr_requests);
+            .filter(|r| matches!(r.state, State::Plugged | State::Queued | State::Dispatched | State::Issued));
+        for request in tagged {
+            *pools.entry((traits.single_queue && request.sync()).then_some(request.io.tenant)).or_default() += 1;
+        }
+        for (pool, tagged) in pools {
+            assert!(tagged <= setup.nr_requests, "{tagged} requests of {pool:?} hold {} slots", setup.nr_requests);
+        }
     }
     let flushes = world.in_device().filter(|i| i.io.op == Op::Flush).count();
     assert!(flushes <= 1, "{flushes} flushes in the device");

@@ -104,6 +104,11 @@ impl Scheduler for Checked {
         Some(join)
     }
 
+    fn allow_merge(&self, queued: RequestId, io: &Io, ctx: &Context<'_>) -> bool {
+        assert!(self.queued.contains(&queued), "asked about request {}, which is not queued", queued.0);
+        self.inner.allow_merge(queued, io, ctx)
+    }
+
     fn merged(&mut self, join: Join, ctx: &Context<'_>) {
         self.inner.merged(join, ctx);
     }
