@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod fifo;
+mod loop_device;
 pub mod notation;
 pub mod scenario;
 mod world;
 
 pub use fifo::Fifo;
+pub use loop_device::LoopDevice;
 pub use world::{Done, Issue, World};

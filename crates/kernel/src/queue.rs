@@ -1,0 +1,283 @@
+//! A disk's queue: the attributes in `/sys/block/NAME/queue`, and a guard that puts them back.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{read, read_some, write};
+use crate::target::disk_of;
+use crate::undo::{Action, Guard};
+use crate::{Error, Roots};
+
+/// The queue of a whole disk.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    name: String,
+    /// `/sys/block/NAME`.
+    disk: PathBuf,
+}
+
+/// Names that a scheduler had before the kernel's multi-queue block layer.
+const GONE: [(&str, &str); 3] = [("noop", "none"), ("deadline", "mq-deadline"), ("cfq", "bfq")];
+
+impl Queue {
+    /// The queue of the disk that `path` is or is a partition of; `None` for a regular file.
+    pub fn of(path: &Path) -> Result<Option<Queue>, Error> {
+        Ok(disk_of(path, &Roots::default())?.map(|disk| Queue::at(&disk)))
+    }
+
+    /// The queue of the disk whose folder in sysfs is given (`/sys/block/sda`).
+    pub fn at(disk: &Path) -> Queue {
+        let name = disk.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        Queue { name, disk: disk.into() }
+    }
+
+    /// Name of the disk, such as `sda`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn file(&self, attribute: &str) -> PathBuf {
+        self.disk.join("queue").join(attribute)
+    }
+
+    /// Value of an attribute as the kernel tells it; those of the scheduler are named `iosched/...`.
+    pub fn get(&self, attribute: &str) -> Result<String, Error> {
+        self.known(attribute)?;
+        read(&self.file(attribute))
+    }
+
+    fn known(&self, attribute: &str) -> Result<(), Error> {
+        let plain = attribute.strip_prefix("iosched/").unwrap_or(attribute);
+        let sane = !plain.is_empty() && !plain.contains('/') && !plain.starts_with('.');
+        if sane && self.file(attribute).is_file() {
+            return Ok(());
+        }
+        let all: Vec<String> = self.attributes().into_keys().collect();
+        let all = all.join(", ");
+        Err(Error::Refused(format!("{} has no queue attribute \"{attribute}\"; it has {all}", self.name)))
+    }
+
+    /// Every attribute that can be read, `iosched/...` included.
+    pub fn attributes(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        for (folder, prefix) in [("", ""), ("iosched", "iosched/")] {
+            for file in std::fs::read_dir(self.file(folder)).into_iter().flatten().flatten() {
+                let path = file.path();
+                if path.is_file()
+                    && let (Some(name), Some(value)) = (file.file_name().to_str(), read_some(&path))
+                {
+                    found.insert(format!("{prefix}{name}"), value);
+                }
+            }
+        }
+        found
+    }
+
+    /// The scheduler in use, and all that can be chosen (those in modules not yet loaded are missing).
+    pub fn schedulers(&self) -> Result<(String, Vec<String>), Error> {
+        let text = self.get("scheduler")?;
+        let current = chosen(&text);
+        let all = text.split_whitespace().map(|w| w.trim_matches(['[', ']']).to_owned()).collect();
+        Ok((current, all))
+    }
+
+    /// What is there now and can be written.
+    fn snapshot(&self) -> Snapshot {
+        let writable = |name: &str| {
+            let mode = std::fs::metadata(self.file(name)).map(|m| m.permissions().mode());
+            mode.is_ok_and(|m| m & 0o222 != 0)
+        };
+        let mut values: Vec<(String, String)> =
+            self.attributes().into_iter().filter(|(name, _)| name != "scheduler" && writable(name)).collect();
+        // nr_requests resets async_depth; the scheduler's own come last.
+        values.sort_by_key(|(name, _)| (name.starts_with("iosched/"), name != "nr_requests"));
+        Snapshot {
+            disk: self.disk.clone(),
+            sequence: read_some(&self.disk.join("diskseq")),
+            scheduler: self.schedulers().map(|(current, _)| current).ok(),
+            values,
+        }
+    }
+}
+
+/// The word in brackets; all of the text where there is none.
+fn chosen(text: &str) -> String {
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(text, |(word, _)| word).to_owned()
+}
+
+/// A queue's values at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Snapshot {
+    disk: PathBuf,
+    /// The kernel gives each disk another number, even under the same name.
+    sequence: Option<String>,
+    scheduler: Option<String>,
+    values: Vec<(String, String)>,
+}
+
+impl Snapshot {
+    pub(crate) fn name(&self) -> String {
+        Queue::at(&self.disk).name
+    }
+
+    /// Writes back whatever differs: the scheduler, then what it reset. Says what still differs.
+    pub(crate) fn restore(&self) -> Vec<String> {
+        let queue = Queue::at(&self.disk);
+        if !queue.file("").is_dir() || read_some(&self.disk.join("diskseq")) != self.sequence {
+            // The disk went away, and its settings with it.
+            return Vec::new();
+        }
+        let mut problems = Vec::new();
+        if let Some(scheduler) = &self.scheduler
+            && queue.schedulers().map(|(current, _)| current).ok().as_ref() != Some(scheduler)
+            && let Err(e) = write(&queue.file("scheduler"), scheduler)
+        {
+            problems.push(e.to_string());
+        }
+        // Twice, because an attribute may have reset one that was written before it.
+        for last in [false, true] {
+            for (name, value) in &self.values {
+                let file = queue.file(name);
+                if read_some(&file).as_ref() == Some(value) {
+                    continue;
+                }
+                if let Err(e) = write(&file, value)
+                    && last
+                {
+                    problems.push(e.to_string());
+                }
+            }
+        }
+        for (name, value) in &self.values {
+            let now = read_some(&queue.file(name));
+            if now.as_ref() != Some(value) {
+                problems.push(format!("{name} was {value} and is {}", now.as_deref().unwrap_or("gone")));
+            }
+        }
+        problems
+    }
+}
+
+/// Changes a queue's attributes and puts every one back when dropped, on a signal, or after a crash (see [`crate::undo`]).
+#[derive(Debug)]
+pub struct Settings {
+    queue: Queue,
+    guard: Guard,
+}
+
+impl Settings {
+    /// Notes every value of the queue, before anything is changed.
+    pub fn new(queue: &Queue) -> Result<Settings, Error> {
+        let guard = Guard::of(Action::Queue(queue.snapshot()), || Ok(()))?;
+        Ok(Settings { queue: queue.clone(), guard })
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Sets an attribute and returns the value that is in force then, which the kernel may have rounded. Set `scheduler`
+    /// first: it resets `nr_requests` and all of `iosched/...`.
+    pub fn set(&mut self, attribute: &str, value: &str) -> Result<String, Error> {
+        self.guard.change(|| {
+            self.queue.known(attribute)?;
+            write(&self.queue.file(attribute), value).map_err(|e| self.explain(attribute, value, e))?;
+            let now = read(&self.queue.file(attribute))?;
+            if attribute == "scheduler" {
+                let now = chosen(&now);
+                if now != value {
+                    let name = &self.queue.name;
+                    return Err(Error::Refused(format!("{name}: asked for scheduler {value}, the kernel uses {now}")));
+                }
+                return Ok(now);
+            }
+            Ok(now)
+        })
+    }
+
+    fn explain(&self, attribute: &str, value: &str, error: Error) -> Error {
+        if attribute != "scheduler" {
+            return error;
+        }
+        let all = self.queue.schedulers().map(|(_, all)| all.join(", ")).unwrap_or_default();
+        let hint = GONE.iter().find(|(old, _)| *old == value);
+        let hint = hint.map(|(_, new)| format!("; its successor is {new}")).unwrap_or_default();
+        Error::Refused(format!("{}: no scheduler \"{value}\" in this kernel, it has {all}{hint}", self.queue.name))
+    }
+
+    /// Puts everything back now, and says what could not be. Can be called again; changes after it are put back too.
+    pub fn restore(&mut self) -> Vec<String> {
+        self.guard.restore()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(dir: &Path) -> PathBuf {
+        let disk = dir.join("sda");
+        std::fs::create_dir_all(disk.join("queue/iosched")).unwrap();
+        for (name, value) in [
+            ("diskseq", "7"),
+            ("queue/scheduler", "none [mq-deadline] kyber"),
+            ("queue/nr_requests", "256"),
+            ("queue/nomerges", "0"),
+            ("queue/logical_block_size", "512"),
+            ("queue/iosched/fifo_batch", "16"),
+        ] {
+            std::fs::write(disk.join(name), format!("{value}\n")).unwrap();
+        }
+        let read_only = PermissionsExt::from_mode(0o444);
+        std::fs::set_permissions(disk.join("queue/logical_block_size"), read_only).unwrap();
+        disk
+    }
+
+    #[test]
+    fn values_come_back_after_a_drop_and_read_only_ones_are_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::at(&disk(dir.path()));
+        let mut settings = Settings::new(&queue).unwrap();
+        // A plain file does not truncate itself: what is written is as long as what was there.
+        assert_eq!(settings.set("nr_requests", "128").unwrap(), "128");
+        assert_eq!(settings.set("iosched/fifo_batch", "32").unwrap(), "32");
+        assert_eq!(queue.get("nr_requests").unwrap(), "128");
+        assert_eq!(settings.restore(), Vec::<String>::new());
+        assert_eq!(queue.get("nr_requests").unwrap(), "256");
+        settings.set("nomerges", "2").unwrap();
+        drop(settings);
+        assert_eq!(queue.get("nomerges").unwrap(), "0");
+        assert_eq!(queue.get("iosched/fifo_batch").unwrap(), "16");
+        assert_eq!(queue.get("logical_block_size").unwrap(), "512");
+    }
+
+    #[test]
+    fn another_disk_under_the_same_name_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = disk(dir.path());
+        let queue = Queue::at(&path);
+        let mut settings = Settings::new(&queue).unwrap();
+        settings.set("nomerges", "1").unwrap();
+        std::fs::write(path.join("diskseq"), "8\n").unwrap();
+        drop(settings);
+        assert_eq!(queue.get("nomerges").unwrap(), "1");
+    }
+
+    #[test]
+    fn unknown_attributes_are_named_with_those_that_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::at(&disk(dir.path()));
+        let mut settings = Settings::new(&queue).unwrap();
+        for bad in ["nonsense", "../diskseq", "iosched/../nomerges", "", "iosched"] {
+            let said = settings.set(bad, "1").unwrap_err().to_string();
+            assert!(said.contains("nr_requests") && said.contains("iosched/fifo_batch"), "{bad}: {said}");
+        }
+        assert_eq!(queue.schedulers().unwrap().0, "mq-deadline");
+        assert_eq!(queue.schedulers().unwrap().1, ["none", "mq-deadline", "kyber"]);
+    }
+}

@@ -1,0 +1,62 @@
+//! Loop devices for tests that need a real block device.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A loop device on a file of zeros; both are gone after the drop.
+#[derive(Debug)]
+pub struct LoopDevice {
+    file: PathBuf,
+    path: PathBuf,
+}
+
+impl LoopDevice {
+    /// Makes one of `bytes` on a file in `dir` (`/dev/shm` for memory). `None` after a line `skipped: ...` on stderr,
+    /// where the user is not root or the system has no loop devices.
+    pub fn new(dir: &Path, bytes: u64) -> Option<LoopDevice> {
+        static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let file = dir.join(format!("dumbwaiter-test-{}-{number}", std::process::id()));
+        let attach = || -> std::io::Result<PathBuf> {
+            std::fs::File::create(&file)?.set_len(bytes)?;
+            let out = Command::new("losetup").args(["--find", "--show"]).arg(&file).output()?;
+            if !out.status.success() {
+                return Err(std::io::Error::other(String::from_utf8_lossy(&out.stderr).trim().to_owned()));
+            }
+            Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()))
+        };
+        match attach() {
+            Ok(path) => Some(LoopDevice { file, path }),
+            Err(e) => {
+                eprintln!("skipped: no loop device (root is needed): {e}");
+                let _ = std::fs::remove_file(&file);
+                None
+            }
+        }
+    }
+
+    /// The device, such as `/dev/loop0`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file below it.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Its folder in sysfs.
+    pub fn sysfs(&self) -> PathBuf {
+        Path::new("/sys/block").join(self.path.file_name().unwrap_or_default())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let done = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        if !done.is_ok_and(|s| s.success()) {
+            eprintln!("{} could not be detached", self.path.display());
+        }
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
