@@ -1,49 +1,137 @@
-//! `headway`: proportional shares by weight without exclusive service, ours.
+//! `headway`: proportional shares by weight without exclusive service, and quick starts; ours.
 //!
-//! Tenants are served by start-time fair queueing in sectors: the backlogged tenant with the smallest virtual time goes
-//! next, and its time advances by what it moved over its weight. Nobody owns the device: requests of all tenants are in
-//! it together, as deep as shares allow. A tenant that cannot keep a backlog (few requests at a time) falls behind its
-//! share because the others fill the device; then, and only then, the depth that all share shrinks, and at the bottom the
-//! device waits for that tenant's next request. When nobody is behind, the depth grows back.
+//! Tenants, nested ones and the tasks in them are served by start-time fair queueing: at each level the one with the smallest
+//! virtual time goes next, and its time advances by what it used over its weight: sectors on flash, device time on a disk.
+//! Nobody owns the device: requests of all are in it together, as deep as shares allow. Three things bend that rule:
 //!
-//! Bound: between two tenants with a backlog, served sectors over weight differ by at most one largest request of each,
-//! plus what is in the device. Where it loses: it does not know tasks within a tenant (in order of arrival, or of sector
-//! on a disk), and a tenant with a high weight that thinks longer than our patience does not get its share.
+//! - **Depth.** A tenant that cannot keep a backlog (few requests at a time) falls behind its share because the others fill
+//!   the device. Then, and only then, the depth that all share shrinks, and at the bottom the device waits for that tenant's
+//!   next request. When nobody is behind, the depth grows back.
+//! - **Holds.** For a short while the device may be one task's: on a disk a task's that reads on in one place, since two such
+//!   streams side by side are all seeks; anywhere a fresh task's, which starts or had been quiet for seconds. While a hold
+//!   lasts, the device waits a little for the holder's next request.
+//! - **Fresh tasks** weigh thirty times as much within their tenant until they have moved a program's worth of data.
+//!
+//! On flash, reads and writes go in batches, since a device that turns between them does less of both.
+//!
+//! Bound: between two siblings with a backlog, service over weight differs by at most one largest request of each, plus what is
+//! in the device, plus one hold. Where it loses: a tenant with a high weight that thinks longer than our patience does not get
+//! its share, and a crowd of tasks that are all fresh gains nothing by it.
 
-use dumbwaiter_block::{Context, Event, Nanos, Next, Place, RequestId, Scheduler, Setup, TenantId};
+use dumbwaiter_block::{
+    Context, Dir, Event, Flags, IoClass, Ioprio, Nanos, Next, Place, RequestId, Scheduler, Setup, Tunable,
+};
 
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::sorted::Sorted;
+use crate::mechanisms::ordered::{Forest, Tree, later};
 
 /// Fractions of the whole are counted in this many parts.
 const WHOLE: u64 = 1 << 24;
-/// Virtual time of one sector for a tenant that has everything.
-const SECTOR: u64 = 1 << 8;
-/// Sectors that a tenant may catch up after its queue was empty for a moment.
-const CREDIT_SECTORS: u64 = 4096;
+/// Weight of a task of the middle priority, and of a tenant where nothing is said.
+const WEIGHT: u64 = 100;
+/// Virtual time of a sector at [`WEIGHT`], on flash.
+const SECTOR: u64 = 1 << 16;
+/// Virtual time of a nanosecond at [`WEIGHT`], on disks.
+const NANOSECOND: u64 = 1 << 4;
+/// What may be caught up after a queue was empty for a moment: 2 MiB on flash, 50 ms on a disk.
+const CREDIT: [u64; 2] = [4096 * SECTOR, 50_000_000 * NANOSECOND];
 /// Completions between two looks at the shares, or one for each tenant if those are more.
 const WINDOW: u32 = 32;
-/// How long the device waits for a tenant that is behind, on flash and on a disk.
-const PATIENCE: [Nanos; 2] = [Nanos::from_us(500), Nanos::from_ms(8)];
 /// A tenant is behind that got less than this of what the best served got, in percent.
 const BEHIND_PERCENT: u64 = 97;
 /// A tenant wants more if it had something outstanding for so much of the time, in percent.
 const HUNGRY_PERCENT: u64 = 75;
+/// How far, in virtual time, a batch may reach past whose turn it is: 256 KiB at [`WEIGHT`]...
+const SLACK: u64 = 512 * SECTOR;
+/// ...and past how many.
+const CANDIDATES: u32 = 4;
+/// How much more a fresh task weighs.
+const FRESH_WEIGHT: u64 = 30;
+/// A task is fresh until it has moved so many sectors (64 MiB)...
+const FRESH_SECTORS: u64 = 131_072;
+/// ...or for so long...
+const FRESH_TIME: Nanos = Nanos::from_secs(15);
+/// ...and again after being quiet for so long.
+const QUIET: Nanos = Nanos::from_secs(2);
+/// One with more outstanding is a machine's work, not a person's.
+const FRESH_OUTSTANDING: u32 = 4;
+/// A disk's task with so many requests waiting may hold it.
+const SWEEP: u32 = 8;
+/// Until when a full device is left alone; its completions end that sooner.
+const FULL: Nanos = Nanos::from_ms(100);
+/// Sectors between two requests that still count as one place.
+const NEAR: u64 = 2048;
 
+/// Somebody who gets service: the whole, a tenant, a task, or a tenant's writeback.
+#[derive(Clone)]
+struct Entity {
+    /// Whose part it is.
+    parent: u32,
+    /// Virtual time at which its next request starts, among its siblings.
+    time: u64,
+    weight: u64,
+    /// Waits among its siblings.
+    queued: bool,
+    /// Those in it that wait, by time.
+    ready: Tree,
+    /// Time of the last of those that was served in its turn.
+    clock: u64,
+    known: bool,
+}
+
+impl Default for Entity {
+    fn default() -> Self {
+        Entity { parent: ROOT, time: 0, weight: WEIGHT, queued: false, ready: Tree::default(), clock: 0, known: false }
+    }
+}
+
+/// What a task, or a tenant's writeback, has waiting.
 #[derive(Clone, Default)]
 struct Flow {
-    /// In order of arrival (flash), and at-head requests.
-    fifo: List,
+    /// At the head of everything, then reads and writes in order of arrival (flash).
+    head: List,
+    lists: [List; 2],
     /// By sector (disks).
-    sorted: Sorted,
-    /// Where the last request of this tenant ended.
+    sorted: Tree,
+    waiting: u32,
+    outstanding: u32,
+    in_device: u32,
+    /// Of them, those that somebody waits for.
+    waited_for: u32,
+    /// Where its last request ended, and how often the last ones began near there, of 8.
     position: u64,
-    /// Virtual time at which its next request starts.
-    time: u64,
+    near: u8,
+    /// Device time of one request, on a disk.
+    estimate: u64,
+    last_seen: Nanos,
+    fresh_since: Nanos,
+    /// Sectors for which it stays fresh.
+    fresh: u64,
+}
+
+impl Flow {
+    fn streams(&self) -> bool {
+        self.near.count_ones() >= 4
+    }
+}
+
+/// Where a request waits.
+#[derive(Clone, Copy, Default)]
+enum At {
+    #[default]
+    Head,
+    List(Dir),
+    Sorted,
+}
+
+/// A tenant's part of the last window.
+#[derive(Clone, Default)]
+struct Account {
     /// Part of the whole that its weight entitles it to.
     share: u64,
     in_device: u32,
-    /// Sectors since the last look.
+    waiting: u32,
+    /// Used since the last look.
     served: u64,
     /// Requests it has here and in the device.
     outstanding: u32,
@@ -53,35 +141,124 @@ struct Flow {
     busy: Nanos,
     /// It got less than its share at the last look though it nearly always had something outstanding.
     behind: bool,
-    /// When it last had a request completed.
     last_seen: Nanos,
 }
 
-impl Flow {
-    fn waits(&self) -> bool {
-        !self.fifo.is_empty() || !self.sorted.is_empty()
+/// Whose the device is for a while.
+#[derive(Clone, Copy)]
+struct Hold {
+    /// A flow's or, if it is to get its share, a tenant's entity.
+    who: u32,
+    /// It is over at the latest then.
+    ends: Nanos,
+    /// It is over then, unless the holder has something.
+    idle_until: Nanos,
+}
+
+const ROOT: u32 = 0;
+
+fn tenant_entity(tenant: u32) -> u32 {
+    1 + 3 * tenant
+}
+
+fn task_entity(task: u32) -> u32 {
+    2 + 3 * task
+}
+
+fn writeback_entity(tenant: u32) -> u32 {
+    3 + 3 * tenant
+}
+
+/// Weight of a task among those of its tenant.
+fn weight_of(ioprio: Ioprio) -> u64 {
+    match ioprio.class() {
+        IoClass::Realtime => 16 * WEIGHT,
+        IoClass::Idle => WEIGHT / 16,
+        _ => (8 - u64::from(ioprio.level())) * WEIGHT / 4,
     }
 }
+
+/// Its settings.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "slice_us",
+        unit: "us",
+        min: 0,
+        max: 1_000_000,
+        default: 100_000,
+        help: "longest hold of one task; 0 is no holds",
+    },
+    Tunable {
+        name: "patience_us",
+        unit: "us",
+        min: 0,
+        max: 100_000,
+        default: 8_000,
+        help: "how long a disk waits for the next request of who holds it",
+    },
+    Tunable {
+        name: "flash_patience_us",
+        unit: "us",
+        min: 0,
+        max: 100_000,
+        default: 500,
+        help: "how long flash waits for the next request of who holds it or is behind",
+    },
+    Tunable {
+        name: "batch",
+        unit: "requests",
+        min: 1,
+        max: 1024,
+        default: 64,
+        help: "reads or writes in a row on flash, where both wait",
+    },
+    Tunable {
+        name: "low_latency",
+        unit: "0 or 1",
+        min: 0,
+        max: 1,
+        default: 1,
+        help: "prefer fresh tasks within their tenant",
+    },
+    Tunable {
+        name: "follow_shares",
+        unit: "0 or 1",
+        min: 0,
+        max: 1,
+        default: 1,
+        help: "let the depth shrink while a tenant is behind its share",
+    },
+];
 
 /// See the module's text.
 #[derive(Clone)]
 pub struct Headway {
+    settings: [u64; TUNABLES.len()],
+    entities: Vec<Entity>,
     flows: Vec<Flow>,
-    /// Backlogged tenants by the virtual time of their next request.
-    ready: Sorted<u32>,
+    accounts: Vec<Account>,
+    /// By [`RequestId`]: whose it is, and where it waits.
+    slots: Vec<(u32, At)>,
+    /// The `ready` trees.
+    ready: Forest,
+    /// The `sorted` trees.
+    sorted: Forest,
     links: Links,
     rotational: bool,
     max_depth: u32,
     depth: u32,
     in_device: u32,
-    waiting: usize,
-    /// Start of the last request dispatched.
-    time: u64,
+    waiting: u32,
+    hold: Option<Hold>,
+    /// Direction of the batch under way, and its length.
+    turn: Dir,
+    batch: u64,
     completions: u32,
     looked_at: Nanos,
-    /// Nothing is sent before this, unless it is this tenant's.
-    idle: Option<(TenantId, Nanos)>,
+    last_completion: Nanos,
     shares_known: bool,
+    /// Sum of the shares of tenants that had something outstanding in the last window.
+    active: u64,
 }
 
 impl Headway {
@@ -89,116 +266,378 @@ impl Headway {
     pub fn new(setup: Setup) -> Headway {
         let max_depth = setup.device_depth.max(1);
         Headway {
-            flows: Vec::new(),
-            ready: Sorted::default(),
+            settings: std::array::from_fn(|i| TUNABLES[i].default as u64),
+            entities: vec![Entity { known: true, ..Entity::default() }],
+            flows: vec![Flow::default()],
+            accounts: Vec::new(),
+            slots: Vec::new(),
+            ready: Forest::default(),
+            sorted: Forest::default(),
             links: Links::default(),
             rotational: setup.rotational,
             max_depth,
             depth: max_depth,
             in_device: 0,
             waiting: 0,
-            time: 0,
+            hold: None,
+            turn: Dir::Read,
+            batch: 0,
             completions: 0,
             looked_at: Nanos::ZERO,
-            idle: None,
+            last_completion: Nanos::ZERO,
             shares_known: false,
+            active: 0,
         }
     }
 
-    fn patience(&self) -> Nanos {
-        PATIENCE[usize::from(self.rotational)]
+    fn slice(&self) -> Nanos {
+        Nanos::from_us(self.settings[0])
     }
 
-    /// Each tenant's part of the whole: its weight among its siblings, times the part of what it is nested in.
+    fn patience(&self) -> Nanos {
+        Nanos::from_us(self.settings[if self.rotational { 1 } else { 2 }])
+    }
+
+    /// Each tenant's place and weight, and its part of the whole: its weight among its siblings, times the part of what it is
+    /// nested in.
     fn learn_shares(&mut self, ctx: &Context<'_>) {
         let tenants = &ctx.tenants.tenants;
-        self.flows.resize_with(tenants.len().max(self.flows.len()), Flow::default);
+        self.accounts.resize_with(tenants.len().max(self.accounts.len()), Account::default);
         // One level under the next: a tenant is made after the one it is nested in, or is reached by a later round.
         for _ in 0..tenants.len() {
             let mut changed = false;
             for (i, tenant) in tenants.iter().enumerate() {
                 let siblings: u64 =
                     tenants.iter().filter(|t| t.parent == tenant.parent).map(|t| u64::from(t.weight)).sum();
-                let above = tenant.parent.map_or(WHOLE, |p| self.flows[p.0 as usize].share);
+                let above = tenant.parent.map_or(WHOLE, |p| self.accounts[p.0 as usize].share);
                 let share = (above * u64::from(tenant.weight) / siblings.max(1)).max(1);
-                changed |= std::mem::replace(&mut self.flows[i].share, share) != share;
+                changed |= std::mem::replace(&mut self.accounts[i].share, share) != share;
             }
             if !changed {
                 break;
             }
         }
+        for (i, tenant) in tenants.iter().enumerate() {
+            let id = tenant_entity(i as u32);
+            self.make(id);
+            let entity = &mut self.entities[id as usize];
+            entity.weight = u64::from(tenant.weight.max(1));
+            entity.parent = tenant.parent.map_or(ROOT, |p| tenant_entity(p.0));
+        }
         self.shares_known = true;
     }
 
-    fn enter(&mut self, tenant: u32, away: bool) {
-        let flow = &mut self.flows[tenant as usize];
-        // Whoever was away starts now; whoever only ran dry may catch up a little.
-        let credit = if away { 0 } else { CREDIT_SECTORS * SECTOR * WHOLE / flow.share.max(1) };
-        flow.time = flow.time.max(self.time.saturating_sub(credit));
-        self.ready.insert(tenant, flow.time);
+    fn make(&mut self, id: u32) {
+        let len = self.entities.len().max(id as usize + 1);
+        self.entities.resize_with(len, Entity::default);
+        self.flows.resize_with(len, Flow::default);
+        self.entities[id as usize].known = true;
     }
 
-    fn pick(&mut self, tenant: u32) -> Option<RequestId> {
-        let flow = &mut self.flows[tenant as usize];
-        flow.fifo.pop_front(&mut self.links).or_else(|| {
-            let id = flow.sorted.first_from(flow.position).or_else(|| flow.sorted.first())?;
-            flow.sorted.remove(id);
-            Some(id)
-        })
+    /// The flow of a request, made if it is new.
+    fn flow_of(&mut self, id: RequestId, ctx: &Context<'_>) -> u32 {
+        let request = &ctx.requests[id];
+        let tenant = request.io.tenant.0;
+        if !self.shares_known || tenant as usize >= self.accounts.len() {
+            self.learn_shares(ctx);
+            self.accounts.resize_with(self.accounts.len().max(tenant as usize + 1), Account::default);
+            self.make(tenant_entity(tenant));
+        }
+        let flow = flow_entity(request);
+        if self.entities.get(flow as usize).is_none_or(|e| !e.known) {
+            self.make(flow);
+            self.flows[flow as usize].fresh_since = ctx.now;
+            self.flows[flow as usize].fresh = if request.sync() { FRESH_SECTORS } else { 0 };
+        }
+        let entity = &mut self.entities[flow as usize];
+        // Whoever has something waiting stays where that is.
+        if !entity.queued {
+            entity.parent = tenant_entity(tenant);
+        }
+        flow
+    }
+
+    fn is_fresh(&self, flow: u32, now: Nanos) -> bool {
+        let f = &self.flows[flow as usize];
+        self.settings[4] != 0
+            && f.fresh > 0
+            && f.waited_for <= FRESH_OUTSTANDING
+            && now.since(f.fresh_since) <= FRESH_TIME
+    }
+
+    /// Puts an entity that got something, and all above it, among those that wait.
+    fn enter(&mut self, flow: u32, away: bool) {
+        let mut id = flow;
+        while id != ROOT && !self.entities[id as usize].queued {
+            let parent = self.entities[id as usize].parent;
+            // Whoever was away starts now; whoever only ran dry may catch up a little.
+            let credit = if away { 0 } else { CREDIT[usize::from(self.rotational)] };
+            let entity = &self.entities[id as usize];
+            let floor = self.entities[parent as usize].clock.wrapping_sub(credit * WEIGHT / entity.weight);
+            let time = if later(floor, entity.time) { floor } else { entity.time };
+            self.place(id, parent, time);
+            id = parent;
+        }
+    }
+
+    fn place(&mut self, id: u32, parent: u32, time: u64) {
+        let entity = &mut self.entities[id as usize];
+        (entity.time, entity.queued) = (time, true);
+        self.ready.insert(&mut self.entities[parent as usize].ready, id, time, 0);
+    }
+
+    fn unplace(&mut self, id: u32) {
+        let parent = self.entities[id as usize].parent;
+        self.entities[id as usize].queued = false;
+        self.ready.remove(&mut self.entities[parent as usize].ready, id);
+    }
+
+    /// A flow, and all above it, used so much (or, corrected, less). `in_turn` if it was the first of all.
+    fn charge(&mut self, flow: u32, used: i64, weight: u64, in_turn: bool) {
+        let mut id = flow;
+        let mut waits = self.flows[flow as usize].waiting > 0;
+        let mut weight = weight;
+        while id != ROOT {
+            let entity = &self.entities[id as usize];
+            let (parent, time, queued) = (entity.parent, entity.time, entity.queued);
+            if in_turn {
+                let above = &mut self.entities[parent as usize];
+                if later(time, above.clock) {
+                    above.clock = time;
+                }
+            }
+            let time = time.wrapping_add((used * WEIGHT as i64 / weight as i64) as u64);
+            self.entities[id as usize].time = time;
+            let next = if queued { self.ready.next(id) } else { None };
+            let stays = queued && waits && used >= 0;
+            if stays && next.is_none_or(|n| later(self.entities[n as usize].time, time)) {
+                self.ready.rekey(id, time);
+            } else {
+                if queued {
+                    self.unplace(id);
+                }
+                if waits {
+                    self.place(id, parent, time);
+                }
+            }
+            id = parent;
+            waits = !self.entities[id as usize].ready.is_empty();
+            weight = self.entities[id as usize].weight;
+        }
+    }
+
+    /// A depth that follows a tenant's share leaves less room for batches too.
+    fn scaled(&self, whole: u64) -> u64 {
+        whole * u64::from(self.depth) / u64::from(self.max_depth)
+    }
+
+    /// The flow whose turn it is; or one that is nearly as early and has what the batch under way is made of.
+    fn first(&self) -> Option<u32> {
+        let mut at = self.ready.first(&self.entities[ROOT as usize].ready);
+        let first = self.first_in(at?)?;
+        if self.rotational {
+            return Some(first);
+        }
+        let bound = self.entities[at? as usize].time.wrapping_add(self.scaled(SLACK));
+        for _ in 0..CANDIDATES {
+            let Some(sibling) = at.filter(|s| !later(self.entities[*s as usize].time, bound)) else { break };
+            if let Some(flow) = self.first_in(sibling)
+                && !self.flows[flow as usize].lists[self.turn as usize].is_empty()
+            {
+                return Some(flow);
+            }
+            at = self.ready.next(sibling);
+        }
+        Some(first)
+    }
+
+    /// The flow in `who` whose turn it is.
+    fn first_in(&self, who: u32) -> Option<u32> {
+        let mut id = who;
+        while let Some(below) = self.ready.first(&self.entities[id as usize].ready) {
+            id = below;
+        }
+        (self.flows[id as usize].waiting > 0).then_some(id)
+    }
+
+    /// A flow's next request.
+    fn pick(&mut self, flow: u32) -> Option<RequestId> {
+        let f = &mut self.flows[flow as usize];
+        if let Some(id) = f.head.pop_front(&mut self.links) {
+            return Some(id);
+        }
+        if !f.sorted.is_empty() {
+            let id = self.sorted.first_from(&f.sorted, f.position).or_else(|| self.sorted.first(&f.sorted))?;
+            self.sorted.remove(&mut f.sorted, id);
+            return Some(RequestId::from(id));
+        }
+        self.batch += 1;
+        // Who has nothing of the kind whose turn it is goes on with the other.
+        let turn = if f.lists[self.turn as usize].is_empty() { other(self.turn) } else { self.turn };
+        f.lists[turn as usize].pop_front(&mut self.links)
+    }
+
+    /// Takes a request out of where it waits; answers whose it was.
+    fn remove(&mut self, id: RequestId) -> u32 {
+        let (flow, at) = self.slots[id.index()];
+        let f = &mut self.flows[flow as usize];
+        match at {
+            At::Head => f.head.remove(&mut self.links, id),
+            At::List(dir) => f.lists[dir as usize].remove(&mut self.links, id),
+            At::Sorted => self.sorted.remove(&mut f.sorted, id.into()),
+        }
+        flow
+    }
+
+    /// One request less waits in a flow.
+    fn leave(&mut self, flow: u32) {
+        self.flows[flow as usize].waiting -= 1;
+        self.waiting -= 1;
+        if self.flows[flow as usize].waiting == 0 {
+            self.charge(flow, 0, WEIGHT, false);
+        }
+    }
+
+    /// A flow's request, which waits no more, goes to the device.
+    fn sent(&mut self, flow: u32, id: RequestId, in_turn: bool, ctx: &Context<'_>) {
+        let fresh = self.is_fresh(flow, ctx.now);
+        let request = &ctx.requests[id];
+        let f = &mut self.flows[flow as usize];
+        f.near = f.near << 1 | u8::from(request.sector.abs_diff(f.position) <= NEAR);
+        f.position = request.end();
+        f.waiting -= 1;
+        f.in_device += 1;
+        f.fresh = f.fresh.saturating_sub(u64::from(request.sectors));
+        let used = if self.rotational { f.estimate * NANOSECOND } else { u64::from(request.sectors.max(1)) * SECTOR };
+        let wants_hold = if self.rotational { fresh || f.streams() || f.waiting >= SWEEP } else { fresh };
+        if self.hold.is_some_and(|h| h.who % 3 == 1) {
+            self.hold = None;
+        } else if in_turn && wants_hold && self.settings[0] > 0 {
+            self.hold = Some(Hold { who: flow, ends: ctx.now + self.slice(), idle_until: ctx.now });
+        }
+        let weight = self.entities[flow as usize].weight * if fresh { FRESH_WEIGHT } else { 1 };
+        self.in_device += 1;
+        self.waiting -= 1;
+        let account = &mut self.accounts[request.io.tenant.0 as usize];
+        account.in_device += 1;
+        account.waiting -= 1;
+        self.charge(flow, used as i64, weight, in_turn);
     }
 
     /// Compares what the tenants got, and moves the depth.
     fn look(&mut self, now: Nanos) {
         let span = now.since(self.looked_at).0;
         self.looked_at = now;
-        let got = |flow: &Flow| flow.served * WHOLE / flow.share.max(1);
-        let most = self.flows.iter().map(got).max().unwrap_or(0);
+        let got = |a: &Account| u128::from(a.served) * u128::from(WHOLE) / u128::from(a.share.max(1));
+        let most = self.accounts.iter().map(got).max().unwrap_or(0);
         let mut anyone = false;
-        for flow in &mut self.flows {
-            if flow.outstanding > 0 {
-                flow.busy += now.since(flow.busy_since);
-                flow.busy_since = now;
+        self.active = 0;
+        for account in &mut self.accounts {
+            if account.outstanding > 0 {
+                account.busy += now.since(account.busy_since);
+                account.busy_since = now;
+            }
+            if account.busy > Nanos::ZERO {
+                self.active += account.share;
             }
             // A backlog of its own says that the order of service will see to it.
-            let hungry = flow.busy.0 * 100 >= span * HUNGRY_PERCENT && !flow.waits();
-            flow.behind = hungry && got(flow) * 100 < most * BEHIND_PERCENT;
-            anyone |= flow.behind;
-            flow.served = 0;
-            flow.busy = Nanos::ZERO;
+            let hungry = account.busy.0 * 100 >= span * HUNGRY_PERCENT && account.waiting == 0;
+            account.behind = hungry && got(account) * 100 < most * u128::from(BEHIND_PERCENT);
+            anyone |= account.behind;
+            account.served = 0;
+            account.busy = Nanos::ZERO;
         }
         let grown = (self.depth + 1).min(self.max_depth);
-        self.depth = if anyone { (self.depth * 3 / 4).max(1) } else { grown };
+        self.depth = if anyone && self.settings[5] != 0 { (self.depth * 3 / 4).max(1) } else { grown };
     }
+
+    /// Must the device be kept for its holder? Answers until when; ends a hold that is over.
+    fn held_until(&mut self, now: Nanos) -> Option<Nanos> {
+        let hold = self.hold?;
+        let (waiting, in_device) = self.state_of(hold.who);
+        if waiting > 0 {
+            return None;
+        }
+        let until = if in_device > 0 { hold.ends } else { hold.idle_until.min(hold.ends) };
+        if now < until {
+            return Some(until);
+        }
+        self.hold = None;
+        None
+    }
+
+    fn state_of(&self, who: u32) -> (u32, u32) {
+        if who % 3 == 1 {
+            let account = &self.accounts[(who / 3) as usize];
+            (account.waiting, account.in_device)
+        } else {
+            let flow = &self.flows[who as usize];
+            (flow.waiting, flow.in_device)
+        }
+    }
+}
+
+fn other(dir: Dir) -> Dir {
+    if dir == Dir::Read { Dir::Write } else { Dir::Read }
+}
+
+/// Is it more than read-ahead?
+fn waited_for(request: &dumbwaiter_block::Request) -> bool {
+    !request.io.flags.any(Flags::RAHEAD)
+}
+
+/// Reads and awaited writes are their task's, all other writes their tenant's.
+fn flow_entity(request: &dumbwaiter_block::Request) -> u32 {
+    if request.sync() { task_entity(request.io.task.0) } else { writeback_entity(request.io.tenant.0) }
 }
 
 impl Scheduler for Headway {
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
-        let io = &ctx.requests[id].io;
-        let tenant = io.tenant.0;
-        if !self.shares_known || tenant as usize >= self.flows.len() {
-            self.learn_shares(ctx);
-            self.flows.resize_with(self.flows.len().max(tenant as usize + 1), Flow::default);
-        }
+        let flow = self.flow_of(id, ctx);
+        let request = &ctx.requests[id];
         let patience = self.patience();
-        let flow = &mut self.flows[tenant as usize];
-        let away = flow.outstanding == 0 && ctx.now.since(flow.last_seen) > patience;
-        let dry = !flow.waits();
-        if flow.outstanding == 0 {
-            flow.busy_since = ctx.now;
+        let account = &mut self.accounts[request.io.tenant.0 as usize];
+        let away = account.outstanding == 0 && ctx.now.since(account.last_seen) > patience;
+        if account.outstanding == 0 {
+            account.busy_since = ctx.now;
         }
-        flow.outstanding += 1;
-        match place {
-            Place::Head => flow.fifo.push_front(&mut self.links, id),
-            Place::Tail if self.rotational => flow.sorted.insert(id, ctx.requests[id].sector),
-            Place::Tail => flow.fifo.push_back(&mut self.links, id),
+        account.outstanding += 1;
+        account.waiting += 1;
+        let f = &mut self.flows[flow as usize];
+        if f.outstanding == 0 && request.sync() && ctx.now.since(f.last_seen) >= QUIET {
+            (f.fresh, f.fresh_since) = (FRESH_SECTORS, ctx.now);
         }
-        if dry {
-            self.enter(tenant, away);
+        f.outstanding += 1;
+        f.waiting += 1;
+        f.waited_for += u32::from(waited_for(request));
+        let at = match place {
+            Place::Head => At::Head,
+            Place::Tail if self.rotational => At::Sorted,
+            Place::Tail => At::List(request.io.op.dir()),
+        };
+        match at {
+            At::Head => f.head.push_front(&mut self.links, id),
+            At::List(dir) => f.lists[dir as usize].push_back(&mut self.links, id),
+            At::Sorted => self.sorted.insert(&mut f.sorted, id.into(), request.sector, 0),
         }
-        if self.idle.is_some_and(|(waited, _)| waited.0 == tenant) {
-            self.idle = None;
-        }
+        let len = self.slots.len().max(id.index() + 1);
+        self.slots.resize(len, Default::default());
+        self.slots[id.index()] = (flow, at);
         self.waiting += 1;
+        if f.waiting == 1 {
+            self.entities[flow as usize].weight = weight_of(request.io.ioprio);
+            self.enter(flow, away);
+            // A fresh task need not sit out the hold of one that is not.
+            if let Some(hold) = self.hold
+                && hold.who != flow
+                && self.is_fresh(flow, ctx.now)
+                && hold.who % 3 != 1
+                && !self.is_fresh(hold.who, ctx.now)
+                && self.first() == Some(flow)
+            {
+                self.hold = None;
+            }
+        }
     }
 
     fn has_work(&self, _hw_queue: usize) -> bool {
@@ -206,50 +645,78 @@ impl Scheduler for Headway {
     }
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
-        if let Some((_, until)) = self.idle {
-            if ctx.now < until {
-                return Next::WaitUntil(until);
-            }
-            self.idle = None;
+        if let Some(hold) = self.hold
+            && ctx.now >= hold.ends
+        {
+            self.hold = None;
         }
-        if self.in_device >= self.depth {
-            return Next::WaitUntil(ctx.now + self.patience());
+        if let Some(until) = self.held_until(ctx.now) {
+            return Next::WaitUntil(until);
         }
-        let Some(tenant) = self.ready.first() else { return Next::Empty };
-        let Some(id) = self.pick(tenant) else { return Next::Empty };
-        self.ready.remove(tenant);
-        let request = &ctx.requests[id];
-        let flow = &mut self.flows[tenant as usize];
-        self.time = self.time.max(flow.time);
-        flow.position = request.end();
-        flow.time += u64::from(request.sectors.max(1)) * SECTOR * WHOLE / flow.share.max(1);
-        flow.in_device += 1;
-        self.in_device += 1;
-        self.waiting -= 1;
-        if flow.waits() {
-            self.ready.insert(tenant, flow.time);
+        if self.in_device >= self.depth && self.hold.is_none() || self.in_device >= self.max_depth {
+            // Only a completion makes room.
+            return Next::WaitUntil(ctx.now + FULL);
         }
+        if self.batch >= self.scaled(self.settings[3]) {
+            (self.turn, self.batch) = (other(self.turn), 0);
+        }
+        let (flow, in_turn) = match self.hold.and_then(|h| self.first_in(h.who)) {
+            Some(flow) => (flow, false),
+            None => match self.first() {
+                Some(flow) => (flow, true),
+                None => return Next::Empty,
+            },
+        };
+        let Some(id) = self.pick(flow) else { return Next::Empty };
+        self.sent(flow, id, in_turn, ctx);
         Next::Dispatch(id)
     }
 
     fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
         let request = &ctx.requests[id];
-        let tenant = request.io.tenant;
+        let (flow, _) = self.slots[id.index()];
         let patience = self.patience();
-        let flow = &mut self.flows[tenant.0 as usize];
-        flow.in_device -= 1;
-        flow.served += u64::from(request.sectors);
-        flow.last_seen = ctx.now;
-        flow.outstanding -= 1;
-        if flow.outstanding == 0 {
-            flow.busy += ctx.now.since(flow.busy_since);
+        let since = if self.hold.is_some_and(|h| h.who == flow) {
+            self.last_completion
+        } else {
+            self.last_completion.max(request.issue)
+        };
+        let took = ctx.now.since(since).0;
+        self.last_completion = ctx.now;
+        let f = &mut self.flows[flow as usize];
+        f.in_device -= 1;
+        f.outstanding -= 1;
+        f.waited_for -= u32::from(waited_for(request));
+        f.last_seen = ctx.now;
+        let used = if self.rotational { took * NANOSECOND } else { u64::from(request.sectors) * SECTOR };
+        if self.rotational {
+            let guessed = f.estimate;
+            f.estimate = (7 * guessed + took) / 8;
+            let correction = (took as i64 - guessed as i64) * NANOSECOND as i64;
+            let weight = self.entities[flow as usize].weight;
+            let weight = weight * if self.is_fresh(flow, ctx.now) { FRESH_WEIGHT } else { 1 };
+            self.charge(flow, correction, weight, false);
+        }
+        let tenant = request.io.tenant.0;
+        let account = &mut self.accounts[tenant as usize];
+        account.in_device -= 1;
+        account.served += used >> 8;
+        account.last_seen = ctx.now;
+        account.outstanding -= 1;
+        if account.outstanding == 0 {
+            account.busy += ctx.now.since(account.busy_since);
         }
         self.in_device -= 1;
-        if flow.behind && self.depth <= 2 && !flow.waits() && flow.in_device == 0 {
-            self.idle = Some((tenant, ctx.now + patience));
+        if let Some(hold) = &mut self.hold {
+            if hold.who == flow || hold.who == tenant_entity(tenant) {
+                hold.idle_until = ctx.now + patience;
+            }
+        } else if account.behind && self.depth <= 2 && account.waiting == 0 && account.in_device == 0 {
+            let idle_until = ctx.now + patience;
+            self.hold = Some(Hold { who: tenant_entity(tenant), ends: idle_until, idle_until });
         }
         self.completions += 1;
-        if self.completions >= WINDOW.max(self.flows.len() as u32) {
+        if self.completions >= WINDOW.max(self.accounts.len() as u32) {
             self.completions = 0;
             self.look(ctx.now);
         }
@@ -257,31 +724,49 @@ impl Scheduler for Headway {
     }
 
     fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
-        let flow = &mut self.flows[ctx.requests[id].io.tenant.0 as usize];
+        let request = &ctx.requests[id];
+        let flow = &mut self.flows[self.slots[id.index()].0 as usize];
         flow.in_device -= 1;
         flow.outstanding -= 1;
+        flow.waited_for -= u32::from(waited_for(request));
+        let account = &mut self.accounts[request.io.tenant.0 as usize];
+        account.in_device -= 1;
+        account.outstanding -= 1;
         self.in_device -= 1;
     }
 
     fn merged(&mut self, join: dumbwaiter_block::Join, ctx: &Context<'_>) {
-        let request = &ctx.requests[join.into];
-        let sorted = &mut self.flows[request.io.tenant.0 as usize].sorted;
-        if join.side == dumbwaiter_block::Side::Front && sorted.contains(join.into) {
-            sorted.remove(join.into);
-            sorted.insert(join.into, request.sector);
+        let (flow, at) = self.slots[join.into.index()];
+        if let (dumbwaiter_block::Side::Front, At::Sorted) = (join.side, at) {
+            let tree = &mut self.flows[flow as usize].sorted;
+            self.sorted.remove(tree, join.into.into());
+            self.sorted.insert(tree, join.into.into(), ctx.requests[join.into].sector, 0);
+        }
+    }
+
+    fn limit(&self, io: &dumbwaiter_block::Io, nr_requests: u32) -> u32 {
+        // Half of the places stay free of what nobody waits for.
+        if io.op != dumbwaiter_block::Op::Read && !io.flags.any(Flags::SYNC.with(Flags::FUA)) {
+            return (nr_requests / 2).max(1);
+        }
+        // When places are scarce, each tenant has as many as its share: without any it could not use its turn.
+        let scarce = (self.waiting + self.in_device) * 4 > nr_requests * 3;
+        let account = self.accounts.get(io.tenant.0 as usize);
+        match account.filter(|_| scarce && self.settings[5] != 0) {
+            Some(a) if u64::from(a.outstanding) * self.active.max(a.share) > u64::from(nr_requests) * a.share => 1,
+            _ => nr_requests,
         }
     }
 
     fn absorbed(&mut self, _survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
-        let tenant = ctx.requests[absorbed].io.tenant.0;
-        let flow = &mut self.flows[tenant as usize];
-        if flow.sorted.contains(absorbed) {
-            flow.sorted.remove(absorbed);
-        } else {
-            flow.fifo.remove(&mut self.links, absorbed);
-        }
-        flow.outstanding -= 1;
-        self.waiting -= 1;
+        let flow = self.remove(absorbed);
+        let account = &mut self.accounts[ctx.requests[absorbed].io.tenant.0 as usize];
+        account.waiting -= 1;
+        account.outstanding -= 1;
+        let f = &mut self.flows[flow as usize];
+        f.outstanding -= 1;
+        f.waited_for -= u32::from(waited_for(&ctx.requests[absorbed]));
+        self.leave(flow);
     }
 
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
@@ -289,17 +774,60 @@ impl Scheduler for Headway {
             Event::TenantChanged(_) => self.learn_shares(ctx),
             // Queued requests stay where they are: both orders are served.
             Event::RotationalChanged(rotational) => self.rotational = rotational,
-            Event::DepthChanged(_) | Event::Timer | Event::TaskExited(_) | Event::TaskChanged(_) => {}
+            Event::TaskExited(task) => {
+                // Nobody is to be waited for, and its number may come back as another task.
+                let flow = task_entity(task.0);
+                if self.hold.is_some_and(|h| h.who == flow) {
+                    self.hold = None;
+                }
+                if let Some(f) = self.flows.get_mut(flow as usize) {
+                    (f.fresh, f.fresh_since) = (FRESH_SECTORS, ctx.now);
+                }
+            }
+            Event::DepthChanged(_) | Event::Timer | Event::TaskChanged(_) => {}
         }
     }
 
+    fn tunables(&self) -> &'static [Tunable] {
+        TUNABLES
+    }
+
+    fn get(&self, name: &str) -> Option<i128> {
+        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.settings[i]))
+    }
+
+    fn set(&mut self, name: &str, value: i128) {
+        if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
+            self.settings[i] = value as u64;
+        }
+    }
+
+    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
+        let flow = self.remove(id);
+        self.sent(flow, id, false, ctx);
+    }
+
     fn describe(&self, _ctx: &Context<'_>) -> String {
-        let flows: Vec<String> = self
-            .flows
+        let accounts: Vec<String> = self
+            .accounts
             .iter()
-            .map(|f| format!("time {} share {} in device {} behind {}", f.time, f.share, f.in_device, f.behind))
+            .enumerate()
+            .map(|(i, a)| {
+                let time = self.entities[tenant_entity(i as u32) as usize].time;
+                format!(
+                    "time {time} share {} in device {} waiting {} behind {}",
+                    a.share, a.in_device, a.waiting, a.behind
+                )
+            })
             .collect();
-        format!("depth {} of {}, {} in device\n{}\n", self.depth, self.max_depth, self.in_device, flows.join("\n"))
+        let hold = self.hold.map_or("nobody".to_owned(), |h| format!("{} until {}", h.who, h.ends));
+        format!(
+            "depth {} of {}, {} in device, held by {hold}\n{}\n",
+            self.depth,
+            self.max_depth,
+            self.in_device,
+            accounts.join("\n")
+        )
     }
 
     fn clone_box(&self) -> Box<dyn Scheduler> {

@@ -124,9 +124,9 @@ pub const REGISTRY: &[Entry] = &[
     },
     Entry {
         name: "headway",
-        summary: "shares by tenant weight, with the device kept as full as the shares allow",
+        summary: "shares by tenant weight with the device kept full, and quick starts",
         source: "ours",
-        tunables: &[],
+        tunables: headway::TUNABLES,
         kernels: &[],
         manual: include_str!("headway.md"),
         make: |setup, _| Some(Box::new(headway::Headway::new(setup))),
