@@ -107,9 +107,13 @@ fn schedulers_are_texts_or_tables() {
     let texts: Vec<String> = scenario.schedulers.iter().map(|s| s.to_string()).collect();
     assert_eq!(texts, ["kyber", "mq-deadline:fifo_batch=8,read_expire=100", "bfq:low_latency=0"]);
     assert_eq!(SchedulerSpec::parse_list(&texts.join(",")).unwrap(), scenario.schedulers);
+    let list = "bfq:v7r8,low_latency=0,mq-deadline:5.15,none";
+    let specs = SchedulerSpec::parse_list(list).unwrap();
+    assert_eq!((specs.len(), &*specs[0].variant, &*specs[1].variant), (3, "v7r8", "5.15"));
+    assert_eq!(specs.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(","), list);
     assert_eq!(
-        SchedulerSpec::parse("mq-deadline:fifo_batch").unwrap_err(),
-        r#""fifo_batch" in "mq-deadline:fifo_batch" is not a tunable such as fifo_batch=8"#
+        SchedulerSpec::parse("mq-deadline:fifo_batch=8,read_expire").unwrap_err(),
+        r#""read_expire" in "mq-deadline:fifo_batch=8,read_expire" is not a tunable such as fifo_batch=8"#
     );
     assert!(SchedulerSpec::parse("").is_err() && SchedulerSpec::parse(":a=1").is_err());
     assert!(SchedulerSpec::parse("a:b=1,b=2").is_err());
