@@ -45,6 +45,7 @@ const SIM_CASES: &[(&str, &str, u32, &str, u64)] = &[
     ("ssd:850pro-256", "mq-deadline", 32, "randread", 2_000_000),
     ("ssd:850pro-256", "mq-deadline", 32, "randrw", 2_000_000),
     ("ssd:850pro-256", "kyber", 32, "randread", 2_000_000),
+    ("ssd:850pro-256", "bfq", 32, "randread", 2_000_000),
     ("hdd:st1000dm003", "none", 1, "randread", 2_000_000),
     ("hdd:st1000dm003", "mq-deadline", 32, "randread", 1_000_000),
     ("hdd:st1000dm003", "mq-deadline", 64, "randrw", 1_000_000),
@@ -155,7 +156,7 @@ struct SchedulerRow {
 
 const BACKLOGS: [u32; 3] = [1, 64, 4096];
 /// Tasks among which the backlog is divided.
-const QUEUES: [u32; 2] = [1, 64];
+const QUEUES: [u32; 3] = [1, 64, 10_000];
 const ROUNDS: usize = 9;
 /// Requests between two looks at the clock.
 const GROUP: usize = 64;
@@ -255,9 +256,18 @@ fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
                 now += Nanos(1_000);
                 let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
                 policy.insert(*id, Place::Tail, &ctx);
-                let Next::Dispatch(next) = policy.next(0, &ctx) else { return None };
-                policy.complete(next, &ctx);
-                *id = next;
+                *id = loop {
+                    let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
+                    match policy.next(0, &ctx) {
+                        Next::Dispatch(next) => {
+                            policy.complete(next, &ctx);
+                            break next;
+                        }
+                        // It idles for somebody; nobody comes.
+                        Next::WaitUntil(at) if at < Nanos::MAX => now = now.max(at),
+                        _ => return None,
+                    }
+                };
             }
             spent += started.elapsed();
             let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };

@@ -1,13 +1,18 @@
 //! The block layer's calls.
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, Side, Tunable,
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, Side, Traits, Tunable,
 };
 
 use super::queue::NONE;
-use super::{Bfq, arrival, settings};
+use super::{Bfq, Generation, arrival, settings};
 
 impl Scheduler for Bfq {
+    fn traits(&self) -> Traits {
+        // Those before mainline are schedulers of the single-queue block layer.
+        Traits { single_queue: !self.is(Generation::Mainline), ..Traits::default() }
+    }
+
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         let now = self.at(ctx.now);
         match place {
