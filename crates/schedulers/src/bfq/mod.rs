@@ -27,6 +27,9 @@ mod rate;
 mod scheduler;
 mod settings;
 
+#[cfg(test)]
+mod tests;
+
 use dumbwaiter_block::{Nanos, Setup, TickClock};
 
 pub use generation::Generation;
