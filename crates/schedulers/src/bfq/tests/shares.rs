@@ -111,7 +111,8 @@ fn a_fixed_budget_bounds_every_slot() {
 #[test]
 fn async_requests_are_charged_more() {
     for (generation, factor) in [(Generation::V1, 11.0), (Generation::V7r8, 11.0), (Generation::Mainline, 3.0)] {
-        let mut lab = lab(generation, 1).set("timeout_sync", 100_000).set("strict_guarantees", 1);
+        let mut lab =
+            lab(generation, 1).set("timeout_sync", 100_000).set("max_budget", 4096).set("strict_guarantees", 1);
         lab.add(Client { depth: 4, ..reader(0, level(4)) });
         lab.add(Client { op: Op::Write, depth: 16, ..reader(1, level(4)) });
         lab.run(Nanos::from_secs(400));
