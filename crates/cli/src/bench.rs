@@ -45,6 +45,7 @@ const SIM_CASES: &[(&str, &str, u32, &str, u64)] = &[
     ("ssd:850pro-256", "mq-deadline", 32, "randread", 2_000_000),
     ("ssd:850pro-256", "mq-deadline", 32, "randrw", 2_000_000),
     ("ssd:850pro-256", "kyber", 32, "randread", 2_000_000),
+    ("ssd:850pro-256", "bfq", 32, "randread", 2_000_000),
     ("hdd:st1000dm003", "none", 1, "randread", 2_000_000),
     ("hdd:st1000dm003", "mq-deadline", 32, "randread", 1_000_000),
     ("hdd:st1000dm003", "mq-deadline", 64, "randrw", 1_000_000),
@@ -155,7 +156,7 @@ struct SchedulerRow {
 
 const BACKLOGS: [u32; 3] = [1, 64, 4096];
 /// Tasks among which the backlog is divided.
-const QUEUES: [u32; 2] = [1, 64];
+const QUEUES: [u32; 3] = [1, 64, 10_000];
 const ROUNDS: usize = 9;
 /// Requests between two looks at the clock.
 const GROUP: usize = 64;
@@ -255,10 +256,18 @@ fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
                 now += Nanos(1_000);
                 let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
                 policy.insert(*id, Place::Tail, &ctx);
-                let next = dispatched(&mut *policy, &mut now, &requests, &tenants)?;
-                let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
-                policy.complete(next, &ctx);
-                *id = next;
+                *id = loop {
+                    let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
+                    match policy.next(0, &ctx) {
+                        Next::Dispatch(next) => {
+                            policy.complete(next, &ctx);
+                            break next;
+                        }
+                        // It idles for somebody; nobody comes.
+                        Next::WaitUntil(at) if at < Nanos::MAX => now = now.max(at),
+                        _ => return None,
+                    }
+                };
             }
             spent += started.elapsed();
             let ctx = Context { now, requests: &requests, tenants: &tenants, busy: true };
@@ -269,21 +278,4 @@ fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
         rounds.push(spent.as_nanos() as f64 / (GROUPS_PER_ROUND * GROUP) as f64);
     }
     Some(median(rounds))
-}
-
-/// What is dispatched next; while the policy idles on purpose, time goes on.
-fn dispatched(
-    policy: &mut dyn dumbwaiter_block::Scheduler,
-    now: &mut Nanos,
-    requests: &Requests,
-    tenants: &Tenants,
-) -> Option<RequestId> {
-    for _ in 0..8 {
-        match policy.next(0, &Context { now: *now, requests, tenants, busy: true }) {
-            Next::Dispatch(id) => return Some(id),
-            Next::WaitUntil(until) => *now = until.max(*now),
-            Next::Empty => return None,
-        }
-    }
-    None
 }

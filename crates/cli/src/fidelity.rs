@@ -62,7 +62,7 @@ fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {
         return Ok(Scored { json, scheduler, agreement: None, explanation: None });
     }
     let mut choice = Choice::parse(&scheduler)?;
-    if !choice.entry().kernels.is_empty() {
+    if !choice.entry().kernels().is_empty() {
         choice.with("kernel", &recording.kernel)?;
     }
     for (name, value) in &recording.iosched {

@@ -64,10 +64,16 @@ fn settings(entry: &Entry) -> String {
         ];
         text += &format!("\n{}", table(&header, &rows, output::style()));
     }
-    if !entry.kernels.is_empty() {
+    let names = entry.variants.names;
+    if !entry.kernels().is_empty() {
         text += &format!(
             "\nkernel=RELEASE follows another Linux release; the order of dispatch changed at {}.\n",
-            entry.kernels.join(", ")
+            names.join(", ")
+        );
+    } else if let Some(default) = names.first() {
+        text += &format!(
+            "\ngeneration=NAME, or the NAME alone, follows another generation: {}; {default} unless asked. Defaults above are its.\n",
+            names.join(", ")
         );
     }
     text
@@ -81,7 +87,8 @@ fn as_json(entry: &Entry) -> Value {
         "name": entry.name,
         "summary": entry.summary,
         "source": entry.source,
-        "kernels": entry.kernels,
+        "kernels": entry.kernels(),
+        "variants": entry.variants.names,
         "tunables": entry.tunables.iter().map(|t| json!({
             "name": t.name, "unit": t.unit, "min": number(t.min), "max": number(t.max),
             "default": number(t.default), "help": t.help,

@@ -43,7 +43,7 @@ fn every_recording_is_followed() {
             continue;
         }
         let mut choice = Choice::parse(&recording.scheduler).unwrap();
-        if !choice.entry().kernels.is_empty() {
+        if !choice.entry().kernels().is_empty() {
             choice.with("kernel", &recording.kernel).unwrap();
         }
         for (key, value) in &recording.iosched {

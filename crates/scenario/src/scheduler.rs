@@ -12,6 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct SchedulerSpec {
     /// Its name.
     pub name: String,
+    /// A version of it, such as `v7r8` of bfq or `5.15` of mq-deadline; empty for its default.
+    pub variant: String,
     /// Values by tunable, under the names and in the units of sysfs.
     pub tunables: BTreeMap<String, String>,
 }
@@ -19,10 +21,10 @@ pub struct SchedulerSpec {
 impl SchedulerSpec {
     /// The scheduler with its defaults.
     pub fn named(name: &str) -> SchedulerSpec {
-        SchedulerSpec { name: name.to_string(), tunables: BTreeMap::new() }
+        SchedulerSpec { name: name.to_string(), variant: String::new(), tunables: BTreeMap::new() }
     }
 
-    /// Reads `mq-deadline` or `mq-deadline:fifo_batch=8,read_expire=100`.
+    /// Reads `mq-deadline` or `mq-deadline:fifo_batch=8,read_expire=100`; a bare word right behind the colon is a version.
     pub fn parse(text: &str) -> Result<SchedulerSpec, String> {
         let (name, tunables) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let name = name.trim();
@@ -32,7 +34,11 @@ impl SchedulerSpec {
             ));
         }
         let mut spec = SchedulerSpec::named(name);
-        for pair in tunables.into_iter().flat_map(|t| t.split(',')) {
+        for (i, pair) in tunables.into_iter().flat_map(|t| t.split(',')).enumerate() {
+            if i == 0 && !pair.contains('=') && !pair.trim().is_empty() {
+                spec.variant = pair.trim().to_string();
+                continue;
+            }
             let (key, value) = match pair.split_once('=').map(|(k, v)| (k.trim(), v.trim())) {
                 Some((key, value)) if !key.is_empty() && !value.is_empty() => (key, value),
                 _ => return Err(format!("{pair:?} in {text:?} is not a tunable such as fifo_batch=8")),
@@ -63,8 +69,10 @@ impl SchedulerSpec {
 impl fmt::Display for SchedulerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
-        for (i, (key, value)) in self.tunables.iter().enumerate() {
-            write!(f, "{}{key}={value}", if i == 0 { ':' } else { ',' })?;
+        let variant = Some(self.variant.clone()).filter(|v| !v.is_empty());
+        let settings = self.tunables.iter().map(|(key, value)| format!("{key}={value}"));
+        for (i, setting) in variant.into_iter().chain(settings).enumerate() {
+            write!(f, "{}{setting}", if i == 0 { ':' } else { ',' })?;
         }
         Ok(())
     }

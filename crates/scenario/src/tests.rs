@@ -107,9 +107,13 @@ fn schedulers_are_texts_or_tables() {
     let texts: Vec<String> = scenario.schedulers.iter().map(|s| s.to_string()).collect();
     assert_eq!(texts, ["kyber", "mq-deadline:fifo_batch=8,read_expire=100", "bfq:low_latency=0"]);
     assert_eq!(SchedulerSpec::parse_list(&texts.join(",")).unwrap(), scenario.schedulers);
+    let list = "bfq:v7r8,low_latency=0,mq-deadline:5.15,none";
+    let specs = SchedulerSpec::parse_list(list).unwrap();
+    assert_eq!((specs.len(), &*specs[0].variant, &*specs[1].variant), (3, "v7r8", "5.15"));
+    assert_eq!(specs.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(","), list);
     assert_eq!(
-        SchedulerSpec::parse("mq-deadline:fifo_batch").unwrap_err(),
-        r#""fifo_batch" in "mq-deadline:fifo_batch" is not a tunable such as fifo_batch=8"#
+        SchedulerSpec::parse("mq-deadline:fifo_batch=8,read_expire").unwrap_err(),
+        r#""read_expire" in "mq-deadline:fifo_batch=8,read_expire" is not a tunable such as fifo_batch=8"#
     );
     assert!(SchedulerSpec::parse("").is_err() && SchedulerSpec::parse(":a=1").is_err());
     assert!(SchedulerSpec::parse("a:b=1,b=2").is_err());
@@ -149,7 +153,7 @@ fn errors_show_the_line() {
         "expected the number of a processor, from 0, or a list of them",
     );
     shows("[host]\ncpu = 3\n", 2, "expected one of `cpus`, `profile`, `hw_queues`, `hz`");
-    shows("schedulers = [\"a:b\"]", 1, r#""b" in "a:b" is not a tunable such as fifo_batch=8"#);
+    shows("schedulers = [\"a:c=1,b\"]", 1, r#""b" in "a:c=1,b" is not a tunable such as fifo_batch=8"#);
     shows(
         "[[task]]\nname = \"a\"\ntrace = \"t\"\nrw = \"read\"\n",
         1,

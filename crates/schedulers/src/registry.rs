@@ -2,6 +2,7 @@
 
 use dumbwaiter_block::{Scheduler, Setup, Tunable, TunableError, set_tunable};
 
+use crate::bfq::Generation;
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
 use crate::{bfq, c_look, headway, kyber, none, noop, sstf};
@@ -16,12 +17,46 @@ pub struct Entry {
     pub source: &'static str,
     /// Its settings.
     pub tunables: &'static [Tunable],
-    /// Linux releases whose behaviour differs, the default first, if any can be chosen with `kernel=`.
-    pub kernels: &'static [&'static str],
+    /// Versions of which one can be chosen, if it has any.
+    pub variants: Variants,
     /// Its manual, in Markdown.
     pub manual: &'static str,
-    /// Of this release, if it is known; the default for the empty text.
+    /// Of this variant, if it is known; the default for the empty text.
     make: fn(Setup, &str) -> Option<Box<dyn Scheduler>>,
+}
+
+/// Versions of a scheduler; one is chosen with `key=name`, or with the bare name as the first setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variants {
+    /// The setting that chooses.
+    pub key: &'static str,
+    /// Those that differ, the default first.
+    pub names: &'static [&'static str],
+}
+
+impl Variants {
+    const NONE: Variants = Variants { key: "", names: &[] };
+
+    const fn kernels(names: &'static [&'static str]) -> Variants {
+        Variants { key: "kernel", names }
+    }
+
+    const fn generations(names: &'static [&'static str]) -> Variants {
+        Variants { key: "generation", names }
+    }
+
+    /// What can be asked for, in words.
+    pub fn known(&self) -> String {
+        let names = self.names.join(", ");
+        if self.key == "kernel" { format!("a Linux release; behaviour differs at {names}") } else { names }
+    }
+}
+
+impl Entry {
+    /// Linux releases whose behaviour differs, the default first; empty if none can be chosen.
+    pub fn kernels(&self) -> &'static [&'static str] {
+        if self.variants.key == "kernel" { self.variants.names } else { &[] }
+    }
 }
 
 /// Schedulers in the order in which they are listed.
@@ -31,7 +66,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "no policy: straight to the device, per-CPU queues for what it refuses",
         source: "Linux 6.18 (blk-mq)",
         tunables: &[],
-        kernels: &[],
+        variants: Variants::NONE,
         manual: include_str!("none.md"),
         make: |setup, _| Some(Box::new(none::None::new(setup))),
     },
@@ -40,7 +75,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "first in, first out, with merging and sorted plugs",
         source: "Linux up to 4.20",
         tunables: &[],
-        kernels: &[],
+        variants: Variants::NONE,
         manual: include_str!("noop.md"),
         make: |_, _| Some(Box::new(noop::Noop::default())),
     },
@@ -49,7 +84,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "batches in sector order with soft deadlines, single queue",
         source: "Linux up to 4.20",
         tunables: mq_deadline::LEGACY_TUNABLES,
-        kernels: &[],
+        variants: Variants::NONE,
         manual: include_str!("deadline.md"),
         make: |setup, _| Some(Box::new(crate::deadline::deadline(setup))),
     },
@@ -58,7 +93,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "batches in sector order with soft deadlines and three priority classes",
         source: "Linux 4.11 to 6.18",
         tunables: mq_deadline::TUNABLES,
-        kernels: &["6.18", "6.5", "6.1", "5.15", "5.13"],
+        variants: Variants::kernels(&["6.18", "6.5", "6.1", "5.15", "5.13"]),
         manual: include_str!("mq_deadline.md"),
         make: |setup, release| {
             let kernel = if release.is_empty() { Kernel::V6_18 } else { Kernel::parse(release)? };
@@ -70,7 +105,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "reads before writes by tokens per kind, steered by latency targets",
         source: "Linux 4.20 to 6.18",
         tunables: kyber::TUNABLES,
-        kernels: &[],
+        variants: Variants::NONE,
         manual: include_str!("kyber.md"),
         make: |setup, _| Some(Box::new(kyber::Kyber::new(setup))),
     },
@@ -79,7 +114,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "time slices for every task by priority, nested weighted tenants, idling for the next request",
         source: "Linux 3.10 to 4.20",
         tunables: cfq::TUNABLES,
-        kernels: &["3.18", "4.20", "3.10"],
+        variants: Variants::kernels(&["3.18", "4.20", "3.10"]),
         manual: include_str!("cfq.md"),
         make: |setup, release| {
             let version = if release.is_empty() { Version::K318 } else { Version::parse(release)? };
@@ -91,7 +126,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "cfq with tenants shared by sectors and waited for, for flash",
         source: "A+CFQ (2020), on Linux 3.18",
         tunables: cfq::A_CFQ_TUNABLES,
-        kernels: &[],
+        variants: Variants::NONE,
         manual: include_str!("a_cfq.md"),
         make: |setup, _| Some(Box::new(Cfq::anticipating(setup))),
     },
@@ -99,17 +134,26 @@ pub const REGISTRY: &[Entry] = &[
         name: "bfq",
         summary: "a queue a process, served by budget in shares by weight; idles and raises for low latency",
         source: "Linux 5.x to 6.18; Valente, Avanzini 2015",
-        tunables: bfq::TUNABLES,
-        kernels: &[],
+        tunables: bfq::tunables(Generation::Mainline, false),
+        variants: Variants::generations(Generation::NAMES),
         manual: include_str!("bfq.md"),
-        make: |setup, _| Some(Box::new(bfq::Bfq::new(setup))),
+        make: |setup, name| Some(Box::new(bfq::Bfq::new(setup, generation(name, Generation::Mainline)?))),
+    },
+    Entry {
+        name: "h-bfq",
+        summary: "bfq with budgets that carry over what was not used, and short slots for who exhausts them",
+        source: "H+BFQ (2020), on BFQ v7r8",
+        tunables: bfq::tunables(Generation::V7r8, true),
+        variants: Variants::generations(&["v7r8", "mainline", "v1", "original"]),
+        manual: include_str!("h_bfq.md"),
+        make: |setup, name| Some(Box::new(bfq::Bfq::with_history(setup, generation(name, Generation::V7r8)?))),
     },
     Entry {
         name: "sstf",
         summary: "the nearest request first; fast on a disk, and unfair",
         source: "Denning 1967",
         tunables: &[],
-        kernels: &[],
+        variants: Variants::NONE,
         manual: include_str!("sstf.md"),
         make: |_, _| Some(Box::new(sstf::Sstf::default())),
     },
@@ -118,7 +162,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "upwards through the sectors, then again from the lowest",
         source: "Merten 1970",
         tunables: &[],
-        kernels: &[],
+        variants: Variants::NONE,
         manual: include_str!("c_look.md"),
         make: |_, _| Some(Box::new(c_look::CLook::default())),
     },
@@ -127,7 +171,7 @@ pub const REGISTRY: &[Entry] = &[
         summary: "shares by tenant weight with the device kept full, and quick starts",
         source: "ours",
         tunables: headway::TUNABLES,
-        kernels: &[],
+        variants: Variants::NONE,
         manual: include_str!("headway.md"),
         make: |setup, _| Some(Box::new(headway::Headway::new(setup))),
     },
@@ -138,7 +182,7 @@ pub const REGISTRY: &[Entry] = &[
 pub struct Choice {
     entry: &'static Entry,
     /// As it was asked for; empty for the default.
-    kernel: String,
+    variant: String,
     values: Vec<(&'static str, i128)>,
     /// As it was asked for.
     label: String,
@@ -165,13 +209,15 @@ pub enum ChoiceError {
         /// What was found.
         text: String,
     },
-    /// A Linux release that is not known for this scheduler.
-    #[error("scheduler `{scheduler}`: kernel `{release}` is not known; expected {known}")]
-    Kernel {
+    /// A version that is not known for this scheduler.
+    #[error("scheduler `{scheduler}`: {key} `{name}` is not known; expected {known}")]
+    Variant {
         /// The scheduler.
         scheduler: String,
+        /// What kind of version it has.
+        key: &'static str,
         /// What was asked for.
-        release: String,
+        name: String,
         /// What can be asked for.
         known: String,
     },
@@ -191,15 +237,20 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 impl Choice {
-    /// Reads `name` or `name:setting=value,…`; `kernel=5.15` is a setting of those that have behaviour versions.
+    /// Reads `name` or `name:setting=value,…`. `kernel=5.15` or `generation=v7r8` is a setting of those that have
+    /// versions; the bare `5.15` or `v7r8` as the first setting is the same.
     pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let entry = find(name.trim()).ok_or_else(|| unknown(name.trim()))?;
-        let mut choice = Choice { entry, kernel: String::new(), values: Vec::new(), label: text.trim().to_owned() };
-        for setting in settings.split(',').map(str::trim).filter(|s| !s.is_empty()) {
+        let mut choice = Choice { entry, variant: String::new(), values: Vec::new(), label: text.trim().to_owned() };
+        for (i, setting) in settings.split(',').map(str::trim).filter(|s| !s.is_empty()).enumerate() {
             let malformed = || ChoiceError::Malformed { scheduler: entry.name.into(), text: setting.into() };
-            let (key, value) = setting.split_once('=').ok_or_else(malformed)?;
-            choice.with(key.trim(), value.trim())?;
+            let key = entry.variants.key;
+            match setting.split_once('=') {
+                Some((key, value)) => choice.with(key.trim(), value.trim())?,
+                None if i == 0 && !key.is_empty() => choice.with(key, setting)?,
+                None => return Err(malformed()),
+            }
         }
         Ok(choice)
     }
@@ -207,15 +258,13 @@ impl Choice {
     /// Adds one setting, given as text.
     pub fn with(&mut self, key: &str, value: &str) -> Result<(), ChoiceError> {
         let scheduler = || self.entry.name.to_owned();
-        if key == "kernel" && !self.entry.kernels.is_empty() {
+        let variants = &self.entry.variants;
+        if key == variants.key && !variants.names.is_empty() {
             if value.is_empty() || (self.entry.make)(Setup::default(), value).is_none() {
-                return Err(ChoiceError::Kernel {
-                    scheduler: scheduler(),
-                    release: value.into(),
-                    known: format!("a Linux release; behaviour differs at {}", self.entry.kernels.join(", ")),
-                });
+                let (key, known) = (variants.key, variants.known());
+                return Err(ChoiceError::Variant { scheduler: scheduler(), key, name: value.into(), known });
             }
-            self.kernel = value.into();
+            self.variant = value.into();
             return Ok(());
         }
         let number: i128 = value
@@ -231,7 +280,7 @@ impl Choice {
 
     /// A new scheduler.
     pub fn build(&self, setup: Setup) -> Box<dyn Scheduler> {
-        let mut scheduler = (self.entry.make)(setup, &self.kernel).expect("the release was known when it was chosen");
+        let mut scheduler = (self.entry.make)(setup, &self.variant).expect("the variant was known when it was chosen");
         for (name, value) in &self.values {
             scheduler.set(name, *value);
         }
@@ -247,6 +296,10 @@ impl Choice {
     pub fn label(&self) -> &str {
         &self.label
     }
+}
+
+fn generation(name: &str, default: Generation) -> Option<Generation> {
+    if name.is_empty() { Some(default) } else { Generation::parse(name) }
 }
 
 fn unknown(name: &str) -> ChoiceError {

@@ -29,7 +29,7 @@ fn subjects() -> Vec<String> {
     REGISTRY
         .iter()
         .flat_map(|e| {
-            let kernels = e.kernels.iter().skip(1).map(|k| format!("{}:kernel={k}", e.name));
+            let kernels = e.kernels().iter().skip(1).map(|k| format!("{}:kernel={k}", e.name));
             std::iter::once(e.name.to_owned()).chain(kernels)
         })
         .collect()

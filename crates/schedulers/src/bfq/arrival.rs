@@ -3,13 +3,15 @@
 use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId};
 
 use super::expiry::Reason;
-use super::queue::{Group, NONE, Process, Queue, QueueId};
-use super::{Bfq, Now};
+use super::queue::{Group, NONE, Process, Queue, QueueId, SeekMean};
+use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::{Class, EntityId, NodeId};
 
 /// A request of fewer sectors, alone, does not end the wait for more.
 const SMALL_SECTORS: u32 = 32;
 const IO_BOUND_WINDOW_NS: u64 = 200_000_000;
+/// So many prompt arrivals in a row make a queue I/O-bound (before mainline).
+const PROMPT: u32 = 120;
 
 impl Bfq {
     /// A request enters at the tail.
@@ -33,7 +35,8 @@ impl Bfq {
         if self.in_service == Some(q) && queue.waiting {
             let small = queue.queued[sync] == 1 && request.sectors < SMALL_SECTORS;
             let timed_out = self.timed_out(q, now);
-            if small && !timed_out && self.idling_boosts(q) {
+            let wait_on = self.values.on.small_requests && small && !timed_out;
+            if wait_on && (!self.is(Generation::Mainline) || self.idling_boosts(q)) {
                 return;
             }
             self.stop_waiting(q);
@@ -99,7 +102,7 @@ impl Bfq {
                 self.resume(q, task, now);
             }
         }
-        if self.queues[q as usize].just_created {
+        if self.queues[q as usize].just_created && self.is(Generation::Mainline) {
             self.join_burst(q, now);
         }
         q
@@ -129,8 +132,9 @@ impl Bfq {
         let mut queue = Queue::new(entity, group, sync, now.at, now.tick);
         queue.level = level;
         queue.short_think = sync && class != Class::Idle;
-        let reference = if self.settled() { self.max_budget } else { super::DEFAULT_MAX_BUDGET };
-        queue.max_budget = reference * 2 / 3;
+        queue.max_budget = self.first_budget();
+        queue.idle_flag = sync && class != Class::Idle;
+        queue.seek_mean = (!self.is(Generation::Mainline)).then(SeekMean::default);
         queue.injection.limit = u32::from(!queue.short_think);
         if q as usize == self.queues.len() {
             self.queues.push(queue);
@@ -188,7 +192,8 @@ impl Bfq {
             Some(own) if tenants.len() > 1 => {
                 let parent = own.parent.filter(|p| p.0 != tenant).map(|p| self.group_of(p.0, ctx));
                 let above = parent.map_or(NodeId::ROOT, |p| self.groups[p as usize].node);
-                let (entity, inside) = self.engine.add_group(above, NONE, own.weight.clamp(1, 1000));
+                let weight = self.group_weight(own.weight);
+                let (entity, inside) = self.engine.add_group(above, NONE, weight);
                 (inside, Some(entity), parent)
             }
             _ => (NodeId::ROOT, None, None),
@@ -201,11 +206,19 @@ impl Bfq {
             allocated: 0,
             async_queues: [NONE; 17],
             last_created: NONE,
+            weight: tenants.get(tenant as usize).map_or(100, |own| own.weight),
             pending: 0,
+            active_children: 0,
+            counted: None,
             positions: Default::default(),
         });
         self.tenants[tenant as usize] = group;
         group
+    }
+
+    /// A tenant's weight in the engine.
+    pub(super) fn group_weight(&self, configured: u32) -> u32 {
+        if self.values.on.group_weights { configured.clamp(1, 1000) } else { self.rules.default_weight }
     }
 
     /// The process issues for another tenant now: it takes its queue along, or leaves a shared one.
@@ -258,6 +271,7 @@ impl Bfq {
             queue.think.sample(now.at.0, slice_idle);
         }
         let idle_class = self.class_of(q) == Class::Idle;
+        self.note_idle_flag(q, idle_class);
         let queue = &mut self.queues[q as usize];
         if !queue.sync || idle_class || slice_idle == 0 || now.tick <= queue.split + self.clock.from_ms(2000) {
             return;
@@ -272,10 +286,34 @@ impl Bfq {
         }
     }
 
+    /// Is it a queue to be waited for, as its thoughts and seeks go?
+    fn note_idle_flag(&mut self, q: QueueId, idle_class: bool) {
+        let queue = &self.queues[q as usize];
+        let (slice_idle, seeky) = (self.values.slice_idle, queue.seeky());
+        let undecided = self.is(Generation::V1) && seeky && !self.used_much(q);
+        if !queue.sync || idle_class || undecided {
+            return;
+        }
+        let queue = &mut self.queues[q as usize];
+        if queue.processes == 0 || slice_idle == 0 || (self.hw_tag != 0 && seeky) {
+            queue.idle_flag = false;
+        } else if let Some(mean) = queue.think.mean() {
+            queue.idle_flag = mean <= slice_idle;
+        }
+    }
+
     fn note_position(&mut self, q: QueueId, sector: u64, sectors: u32, now: Now) {
         let far = self.far(self.queues[q as usize].last_pos, sector, sectors);
         let queue = &mut self.queues[q as usize];
         queue.seek_bits = queue.seek_bits << 1 | u32::from(far);
+        let from = if queue.last_pos == 0 { sector } else { queue.last_pos };
+        if let Some(mean) = &mut queue.seek_mean {
+            mean.sample(from.abs_diff(sector));
+        }
+        if queue.constantly_seeky && !queue.seeky() {
+            self.set_constantly_seeky(q, false);
+        }
+        let queue = &self.queues[q as usize];
         if queue.raise.coeff > 1 && queue.raise.soft_rt && queue.totally_seeky() {
             if self.interrupted_is_over(q, now) {
                 self.end_raise(q, now);
@@ -286,7 +324,17 @@ impl Bfq {
     }
 
     fn note_io_bound(&mut self, q: QueueId, now: Now) {
+        let slice_idle = self.values.slice_idle;
+        let mainline = self.is(Generation::Mainline);
         let queue = &mut self.queues[q as usize];
+        if !mainline {
+            if queue.is_empty() {
+                let soon = now.at.0 <= queue.think.last_completion.saturating_add(slice_idle);
+                queue.prompt = if soon { queue.prompt + 1 } else { 0 };
+                queue.io_bound |= queue.prompt >= PROMPT;
+            }
+            return;
+        }
         let window = now.at.0.saturating_sub(queue.window_start);
         if queue.is_empty() && queue.in_flight == 0 {
             queue.idle_sum += now.at.0.saturating_sub(queue.think.last_completion);
@@ -341,7 +389,8 @@ impl Bfq {
             }
         }
         let raise = &mut self.queues[q as usize].raise;
-        if self.values.low_latency && (old_coeff == 1 || raise.coeff == 1 || interactive) {
+        let stamped = self.values.low_latency && !self.values.on.linear_raise;
+        if stamped && (old_coeff == 1 || raise.coeff == 1 || interactive) {
             raise.start_or_end = now.tick;
         }
     }
@@ -384,8 +433,16 @@ impl Bfq {
         if !self.queues[q as usize].just_created && self.idle_long(q, now, 10_000) && idle_long {
             self.leave_burst(q);
         }
+        if !self.is(Generation::Mainline) && self.queues[q as usize].sync {
+            if idle_long {
+                self.leave_burst(q);
+            }
+            self.join_burst(q, now);
+        }
         self.queues[q as usize].just_created = false;
-        if low_latency && now.tick > self.queues[q as usize].split + self.clock.from_ms(2000) {
+        if self.values.on.linear_raise {
+            self.raise_linearly(q, now);
+        } else if low_latency && now.tick > self.queues[q as usize].split + self.clock.from_ms(2000) {
             self.raise_on_arrival(q, now, deserves, interactive, soft_rt);
         }
         let queue = &mut self.queues[q as usize];

@@ -3,9 +3,6 @@
 use super::queue::QueueId;
 use super::{Bfq, Now};
 
-const SPACING_MS: u64 = 180;
-const LARGE: usize = 8;
-
 /// The burst going on.
 #[derive(Clone, Debug)]
 pub(super) struct Burst {
@@ -23,7 +20,7 @@ impl Default for Burst {
 }
 
 impl Bfq {
-    /// A queue was created.
+    /// A queue was created; before mainline also: a queue became busy.
     pub(super) fn join_burst(&mut self, q: QueueId, now: Now) {
         if !self.values.on.bursts || (self.burst.size == 0 && self.busy_total() > 0) {
             return;
@@ -33,7 +30,7 @@ impl Bfq {
             return;
         }
         let group = queue.group;
-        let apart = now.tick > self.burst.last + self.clock.from_ms(SPACING_MS);
+        let apart = now.tick > self.burst.last + self.clock.from_ms(self.rules.burst_ms);
         self.burst.last = now.tick;
         if apart || group != self.burst.group {
             self.clear_burst();
@@ -47,7 +44,7 @@ impl Bfq {
             self.queues[q as usize].large_burst = true;
         } else {
             self.burst.size += 1;
-            if self.burst.size == LARGE {
+            if self.burst.size == self.rules.burst_size {
                 self.burst.large = true;
                 self.queues[q as usize].large_burst = true;
                 for i in 0..self.burst.list.len() {

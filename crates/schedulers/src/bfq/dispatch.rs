@@ -3,8 +3,9 @@
 use dumbwaiter_block::{Context, Next, RequestId};
 
 use super::expiry::Reason;
+use super::generation::ALONE;
 use super::queue::{NONE, QueueId};
-use super::{Bfq, Now};
+use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::Class;
 
 /// What the choice of a queue led to.
@@ -53,8 +54,12 @@ impl Bfq {
                     None => return Choice::Nothing,
                 },
             };
+            self.look_at_oldest(q, now);
             let queue = &self.queues[q as usize];
             if queue.next != NONE {
+                if self.outstanding_enough(q) {
+                    return Choice::Idle;
+                }
                 if self.cost(q, queue.next) > self.engine.entity(queue.entity).left() {
                     self.expire(q, Reason::BudgetExhausted, false, now);
                     continue;
@@ -71,6 +76,29 @@ impl Bfq {
         }
     }
 
+    /// Before mainline: once in a slot the oldest request goes first if it is late.
+    fn look_at_oldest(&mut self, q: QueueId, now: Now) {
+        let queue = &mut self.queues[q as usize];
+        if self.rules.generation == Generation::Mainline || std::mem::replace(&mut queue.fifo_checked, true) {
+            return;
+        }
+        if let Some(oldest) = queue.fifo.front()
+            && self.entries[oldest.index()].deadline <= now.at
+            && queue.next != oldest.0
+        {
+            queue.next = oldest.0;
+            self.move_position(q);
+        }
+    }
+
+    /// Has the queue in service as many requests in the device as it may?
+    fn outstanding_enough(&self, q: QueueId) -> bool {
+        let queue = &self.queues[q as usize];
+        let quantum = if queue.sync { self.rules.sync_quantum } else { self.rules.async_quantum };
+        let limit = if self.busy_total() == 1 { quantum * ALONE } else { quantum };
+        queue.in_flight >= limit || (!queue.sync && !self.is(Generation::V7r8) && self.sync_in_driver > 0)
+    }
+
     /// Asks the engine for the next queue.
     fn next_slot(&mut self, now: Now) -> Option<QueueId> {
         self.engine.at_tick(now.tick);
@@ -85,12 +113,29 @@ impl Bfq {
         self.budgets_assigned = (self.budgets_assigned * 7 + 256) / 8;
         self.shift_soft_rt(q, now);
         let queue = &mut self.queues[q as usize];
-        let entity = self.engine.entity(queue.entity);
-        let stretch = if queue.raise.soft_rt { 1 } else { entity.weight / u64::from(entity.base_weight.max(1)) };
-        queue.budget_deadline = now.tick + self.values.timeout * stretch as i64;
-        self.slot_start = now.at;
+        queue.slots += 1;
+        self.slot_requests = 0;
+        self.slot_unstarted = self.rules.generation < Generation::Mainline;
+        self.start_slot_clock(q, now);
+        if self.slot_unstarted {
+            self.queues[q as usize].budget_deadline = i64::MAX / 4;
+        }
         self.slot_last_pos = 0;
         self.in_service = Some(q);
+    }
+
+    pub(super) fn start_slot_clock(&mut self, q: QueueId, now: Now) {
+        let queue = &mut self.queues[q as usize];
+        let entity = self.engine.entity(queue.entity);
+        let mainline_soft_rt = queue.raise.soft_rt && self.rules.generation == Generation::Mainline;
+        let stretched = self.values.on.raised_timeout && !mainline_soft_rt;
+        let stretch = if stretched { entity.weight / u64::from(entity.base_weight.max(1)) } else { 1 };
+        let timeout = match self.rules.timeout_async_ms {
+            Some(ms) if !queue.sync => self.clock.from_ms(ms),
+            _ => self.values.timeout,
+        };
+        queue.budget_deadline = now.tick + timeout * stretch as i64;
+        self.slot_start = now.at;
     }
 
     /// Sends a queued request of a queue, in service or injected.
@@ -103,7 +148,9 @@ impl Bfq {
         }
         let request = &ctx.requests[id];
         let near = !self.far(self.head_pos, request.sector, request.sectors);
-        if self.peak.dispatched(now.at.0, request.sectors, self.in_driver > 0, self.last_completion, near) {
+        if self.is(Generation::Mainline)
+            && self.peak.dispatched(now.at.0, request.sectors, self.in_driver > 0, self.last_completion, near)
+        {
             self.retune();
         }
         self.head_pos = request.end();
@@ -114,18 +161,27 @@ impl Bfq {
         self.detach(q, id, request.sector, now);
         if serving {
             self.update_raise(q, now);
-            if self.class_of(q) == Class::Idle && self.busy_total() > 1 {
+            self.slot_requests += 1;
+            let queue = &self.queues[q as usize];
+            let round_over =
+                !queue.sync && !self.is(Generation::V7r8) && self.slot_requests >= self.rules.async_quantum;
+            if (round_over || self.class_of(q) == Class::Idle) && self.busy_total() > 1 {
                 self.expire(q, Reason::BudgetExhausted, false, now);
             }
         }
+        self.count_in_driver(id);
+    }
+
+    fn count_in_driver(&mut self, id: RequestId) {
         self.in_driver += 1;
+        self.sync_in_driver += u32::from(self.entries[id.index()].sync);
     }
 
     /// A request that bypasses the order.
     fn send(&mut self, id: RequestId) {
         let q = self.entries[id.index()].queue;
         self.queues[q as usize].in_flight += 1;
-        self.in_driver += 1;
+        self.count_in_driver(id);
     }
 
     /// Takes a request out of its queue.
@@ -164,8 +220,10 @@ impl Bfq {
 
     /// The queue's next request once `id` is gone.
     fn next_after(&mut self, q: QueueId, id: RequestId, sector: u64, now: Now) -> u32 {
+        let mainline = self.is(Generation::Mainline);
         let queue = &mut self.queues[q as usize];
-        if !std::mem::replace(&mut queue.fifo_checked, true)
+        if mainline
+            && !std::mem::replace(&mut queue.fifo_checked, true)
             && let Some(oldest) = queue.fifo.front()
             && oldest != id
             && self.entries[oldest.index()].deadline <= now.at

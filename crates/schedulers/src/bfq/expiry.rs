@@ -1,7 +1,8 @@
 //! The end of a slot: what is charged, what budget comes next, and what the queue keeps.
 
 use super::queue::QueueId;
-use super::{Bfq, Now};
+use super::{Bfq, Generation, Now};
+use crate::mechanisms::wf2q::EntityId;
 
 /// Why a slot ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,19 +14,7 @@ pub(super) enum Reason {
     Preempted,
 }
 
-/// Slots after which the reference budget is the measured one.
-const SETTLED: u32 = 194;
-
 impl Bfq {
-    pub(super) fn settled(&self) -> bool {
-        self.budgets_assigned >= SETTLED
-    }
-
-    /// The reference budget ÷ 32.
-    pub(super) fn min_budget(&self) -> u64 {
-        (if self.settled() { self.max_budget } else { super::DEFAULT_MAX_BUDGET }) / 32
-    }
-
     /// Ticks are counted: has the slot's time run out?
     pub(super) fn timed_out(&self, q: QueueId, now: Now) -> bool {
         now.tick >= self.queues[q as usize].budget_deadline
@@ -35,36 +24,39 @@ impl Bfq {
     pub(super) fn may_expire_for_time(&self, q: QueueId, now: Now) -> bool {
         let queue = &self.queues[q as usize];
         let entity = self.engine.entity(queue.entity);
-        (!queue.waiting || entity.left() >= entity.budget / 3) && self.timed_out(q, now)
+        (!self.is(Generation::V1) || !queue.waiting || entity.left() >= entity.budget / 3) && self.timed_out(q, now)
     }
 
     /// Ends the slot of the queue in service. `compensate`: the time idled for it does not count as slow.
     pub(super) fn expire(&mut self, q: QueueId, reason: Reason, compensate: bool, now: Now) {
-        let (slow, ms) = self.slowness(q, compensate, now);
         let entity = self.queues[q as usize].entity;
-        if self.queues[q as usize].raise.coeff == 1 {
-            let state = self.engine.entity(entity);
-            if slow || (reason == Reason::BudgetTimeout && state.left() >= state.budget / 3) {
-                self.charge_time(q, ms);
-            }
-        }
+        let served = self.engine.entity(entity).used;
+        let reason = self.charge_slot(q, reason, compensate, now);
         let empty = self.queues[q as usize].is_empty();
-        if self.values.low_latency && self.queues[q as usize].raise.coeff == 1 {
+        if self.values.low_latency && !self.values.on.linear_raise && self.queues[q as usize].raise.coeff == 1 {
             self.queues[q as usize].raise.start_or_end = now.tick;
         }
         if self.values.low_latency && self.values.on.soft_rt && empty {
             if self.queues[q as usize].in_flight == 0 {
                 self.queues[q as usize].soft_rt_next_start = self.soft_rt_start(q, now);
             } else {
-                self.queues[q as usize].softrt_update = true;
+                let queue = &mut self.queues[q as usize];
+                queue.softrt_update = true;
+                if self.rules.generation < Generation::Mainline {
+                    queue.soft_rt_next_start = super::raising::NEVER;
+                }
             }
         }
         self.sampling.forget();
-        self.next_budget(q, reason);
+        self.learn_from_slot(q, reason, served);
+        self.next_budget(q, reason, served);
         let stays = !empty || (reason == Reason::Preempted && self.idling_needed(q));
         let queue = &mut self.queues[q as usize];
-        if queue.coop && queue.seeky_bits() {
+        if queue.coop && queue.seeky() {
             queue.split_wanted = true;
+        }
+        if std::mem::take(&mut self.slot_unstarted) {
+            queue.budget_deadline = now.tick;
         }
         if !stays {
             if queue.in_flight == 0 {
@@ -86,20 +78,67 @@ impl Bfq {
         self.free_if_unused(q);
     }
 
-    /// Was the slot slow, and how long was it, in ms?
-    fn slowness(&self, q: QueueId, compensate: bool, now: Now) -> (bool, u64) {
+    /// Charges what the slot took beyond its sectors; answers the reason, which may turn out to be the time.
+    fn charge_slot(&mut self, q: QueueId, reason: Reason, compensate: bool, now: Now) -> Reason {
+        let queue = &self.queues[q as usize];
+        let (raised, sync) = (queue.raise.coeff > 1, queue.sync);
+        let end = if compensate { self.idle_since } else { now.at };
+        let us = end.since(self.slot_start).0 / 1000;
+        let (slow, ms) = self.slowness(q, us);
+        let rate_is_slow =
+            !self.is(Generation::Mainline) && sync && !self.slot_unstarted && self.note_slot_rate(q, us, reason);
+        let state = self.engine.entity(queue_entity(self, q));
+        let late = reason == Reason::BudgetTimeout && state.left() >= state.budget / 3;
+        if self.values.on.time_charge {
+            if !raised && (slow || late) {
+                self.charge_time(q, ms);
+            }
+            return reason;
+        }
+        let slow = if self.is(Generation::Mainline) { slow } else { rate_is_slow };
+        let (reason, full) = match self.rules.generation {
+            Generation::Original => {
+                let idle_and_slow = slow && reason == Reason::TooIdle;
+                let reason = if idle_and_slow { Reason::BudgetTimeout } else { reason };
+                (reason, !sync || reason == Reason::BudgetTimeout)
+            }
+            Generation::V1 => (reason, slow || late),
+            _ => (reason, !raised && (slow || late)),
+        };
+        if full {
+            self.account(q, self.engine.entity(queue_entity(self, q)).left());
+        }
+        reason
+    }
+
+    /// Was the slot slow, as mainline sees it, and how long was it, in ms?
+    fn slowness(&self, q: QueueId, us: u64) -> (bool, u64) {
         let queue = &self.queues[q as usize];
         if !queue.sync {
             return (false, 0);
         }
-        let end = if compensate { self.idle_since } else { now.at };
-        let us = end.since(self.slot_start).0 / 1000;
-        let seeky = queue.seeky_bits();
+        let seeky = queue.seeky();
         if us < 1000 {
             return (seeky, if self.rotational { 8 } else { 2 });
         }
         let slow = if us > 20_000 { self.engine.entity(queue.entity).used < self.max_budget / 2 } else { seeky };
         (slow, us / 1000)
+    }
+
+    /// What v7r8 concludes from how a slot ended.
+    fn learn_from_slot(&mut self, q: QueueId, reason: Reason, served: u64) {
+        if self.is(Generation::Mainline) {
+            return;
+        }
+        let queue = &mut self.queues[q as usize];
+        let seeky = queue.seeky();
+        if reason == Reason::TooIdle && served * 5 <= self.engine.entity(queue.entity).budget {
+            queue.io_bound = false;
+            queue.prompt = 0;
+        }
+        if reason == Reason::BudgetTimeout && seeky {
+            self.set_constantly_seeky(q, true);
+        }
     }
 
     /// Charges a queue for the time it held the device.
@@ -113,35 +152,8 @@ impl Bfq {
         }
         self.account(q, total - used);
     }
+}
 
-    /// The budget of the next slot, from how this one ended.
-    fn next_budget(&mut self, q: QueueId, reason: Reason) {
-        let (min, max) = (self.min_budget(), self.max_budget);
-        let queue = &self.queues[q as usize];
-        let old = queue.max_budget;
-        let raised = queue.raise.coeff > 1;
-        let used = self.engine.entity(queue.entity).used;
-        let budget = if !queue.sync {
-            max
-        } else if raised {
-            2 * min
-        } else {
-            match reason {
-                Reason::TooIdle if queue.in_flight > 0 => (2 * old).min(max),
-                Reason::TooIdle if old > 5 * min => old - 4 * min,
-                Reason::TooIdle => min,
-                Reason::BudgetTimeout => (2 * old).min(max),
-                Reason::BudgetExhausted => (4 * old).min(max),
-                Reason::NoMoreRequests => used.max(min),
-                Reason::Preempted => return,
-            }
-        };
-        let budget = if self.settled() && self.values.max_budget == 0 { budget.min(max) } else { budget };
-        self.queues[q as usize].max_budget = budget;
-        let next = self.queues[q as usize].next;
-        if next != super::queue::NONE {
-            let cost = self.cost(q, next);
-            self.engine.set_budget(self.queues[q as usize].entity, budget.max(cost));
-        }
-    }
+fn queue_entity(bfq: &Bfq, q: QueueId) -> EntityId {
+    bfq.queues[q as usize].entity
 }

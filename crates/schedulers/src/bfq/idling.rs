@@ -1,16 +1,22 @@
 //! When the device is kept idle for a queue: because it raises throughput, or because shares are at stake.
 
 use super::queue::QueueId;
-use super::{Bfq, Now};
+use super::{Bfq, Generation, Now};
+use crate::mechanisms::wf2q::Class;
 
 /// Seeky queues are waited for no longer than this, ns.
 const SEEKY_IDLE_NS: u64 = 2_000_000;
+/// Raised queues so many times longer (before mainline).
+const RAISED_IDLE_FACTOR: u64 = 3;
 /// Raised queues at least this, ns.
 const RAISED_IDLE_NS: u64 = 20_000_000;
 
 impl Bfq {
     /// Are the queues' claims unequal, so that each must get its slot for itself?
     pub(super) fn asymmetric(&self, q: Option<QueueId>) -> bool {
+        if !self.is(Generation::Mainline) {
+            return self.weight_counts.len() > 1 || self.group_weights.len() > 1 || self.crowded_groups > 0;
+        }
         let smallest = q.and_then(|q| self.queues[q as usize].counted);
         let varied =
             self.weight_counts.len() > 1 && (smallest.is_none() || smallest != self.weight_counts.first().map(|w| w.0));
@@ -22,7 +28,7 @@ impl Bfq {
     pub(super) fn idling_boosts(&self, q: QueueId) -> bool {
         let queue = &self.queues[q as usize];
         let arm_without_queueing = self.rotational && self.hw_tag == 0;
-        let sequential = !queue.seeky_bits() && queue.io_bound && queue.short_think;
+        let sequential = !queue.seeky() && queue.io_bound && queue.short_think;
         let boosts = arm_without_queueing || ((self.rotational || self.hw_tag == 0) && sequential);
         boosts && self.raised_busy == 0
     }
@@ -47,10 +53,28 @@ impl Bfq {
         if self.values.strict_guarantees {
             return true;
         }
-        if self.values.slice_idle == 0 || !queue.sync || self.class_of(q) == crate::mechanisms::wf2q::Class::Idle {
+        if self.values.slice_idle == 0 || !queue.sync || self.class_of(q) == Class::Idle {
             return false;
         }
-        self.idling_boosts(q) || self.idling_needed(q)
+        if !self.values.on.symmetry {
+            queue.idle_flag
+        } else if self.is(Generation::Mainline) {
+            self.idling_boosts(q) || self.idling_needed(q)
+        } else {
+            self.must_not_expire(q)
+        }
+    }
+
+    /// v7r8's account of whether a queue is worth idling.
+    fn must_not_expire(&self, q: QueueId) -> bool {
+        let queue = &self.queues[q as usize];
+        let queueing = self.hw_tag != 0;
+        if queue.large_burst && queueing && (!self.rotational || queue.constantly_seeky) {
+            return false;
+        }
+        let all_seeky = self.pending_seeky == self.pending;
+        let useless = queueing && (self.raised_busy > 0 || !self.rotational || (queue.constantly_seeky && all_seeky));
+        queue.raise.coeff > 1 || self.asymmetric(Some(q)) || (queue.io_bound && queue.idle_flag && !useless)
     }
 
     /// Empty, and to be waited for.
@@ -61,12 +85,23 @@ impl Bfq {
     /// Starts the idle timer for the queue in service.
     pub(super) fn arm_idle_timer(&mut self, q: QueueId, now: Now) {
         let queue = &self.queues[q as usize];
-        let mut length = self.values.slice_idle;
-        if queue.seeky_bits() && queue.raise.coeff == 1 && !self.asymmetric(Some(q)) {
-            length = length.min(SEEKY_IDLE_NS);
-        } else if queue.raise.coeff > 1 {
-            length = length.max(RAISED_IDLE_NS);
-        }
+        let (slice_idle, seeky) = (self.values.slice_idle, queue.seeky());
+        let plain = queue.raise.coeff == 1 && !self.asymmetric(Some(q));
+        let brief = match self.rules.generation {
+            Generation::Original => seeky,
+            Generation::V1 => seeky && self.used_much(q),
+            Generation::V7r8 => plain && (queue.constantly_seeky || (seeky && self.used_much(q))),
+            Generation::Mainline => plain && seeky,
+        };
+        let length = if brief {
+            slice_idle.min(SEEKY_IDLE_NS)
+        } else if queue.raise.coeff == 1 || !self.values.on.raised_idle {
+            slice_idle
+        } else if self.is(Generation::Mainline) {
+            slice_idle.max(RAISED_IDLE_NS)
+        } else {
+            RAISED_IDLE_FACTOR * slice_idle
+        };
         self.queues[q as usize].waiting = true;
         self.idle_since = now.at;
         self.idle_until = Some(now.at + dumbwaiter_block::Nanos(length));

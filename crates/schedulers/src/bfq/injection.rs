@@ -10,6 +10,9 @@ use super::{Bfq, Now};
 const LARGE_SECTORS: u32 = 64;
 const WAKER_NS: u64 = 4_000_000;
 
+/// Queues looked at for one to inject, the most recently activated first.
+const CANDIDATES: usize = 64;
+
 /// The request being timed to learn what injection costs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sampling {
@@ -115,7 +118,7 @@ impl Bfq {
             return None;
         }
         let any = !raised || !short_think;
-        let found = self.engine.active_leaves().map(|e| self.engine.entity(e).owner).find(|c| {
+        let found = self.engine.active_leaves().take(CANDIDATES).map(|e| self.engine.entity(e).owner).find(|c| {
             let queue = &self.queues[*c as usize];
             queue.next != NONE
                 && (any || queue.raise.coeff > 1)
@@ -168,7 +171,11 @@ impl Bfq {
     pub(super) fn set_waker(&mut self, q: QueueId, waker: QueueId) {
         self.drop_waker(q);
         self.queues[q as usize].waker = waker;
-        self.queues[q as usize].woken_next = std::mem::replace(&mut self.queues[waker as usize].woken, q);
+        let next = std::mem::replace(&mut self.queues[waker as usize].woken, q);
+        self.queues[q as usize].woken_next = next;
+        if next != NONE {
+            self.queues[next as usize].woken_previous = q;
+        }
     }
 
     /// `q` became busy: it is the most recently woken of its waker.
@@ -180,22 +187,19 @@ impl Bfq {
     }
 
     fn drop_waker(&mut self, q: QueueId) {
-        let waker = std::mem::replace(&mut self.queues[q as usize].waker, NONE);
+        let queue = &mut self.queues[q as usize];
+        let waker = std::mem::replace(&mut queue.waker, NONE);
         if waker == NONE {
             return;
         }
-        let after = std::mem::replace(&mut self.queues[q as usize].woken_next, NONE);
-        let mut at = self.queues[waker as usize].woken;
-        if at == q {
-            self.queues[waker as usize].woken = after;
-            return;
+        let next = std::mem::replace(&mut queue.woken_next, NONE);
+        let previous = std::mem::replace(&mut queue.woken_previous, NONE);
+        match previous {
+            NONE => self.queues[waker as usize].woken = next,
+            _ => self.queues[previous as usize].woken_next = next,
         }
-        while at != NONE {
-            let next = self.queues[at as usize].woken_next;
-            if next == q {
-                self.queues[at as usize].woken_next = after;
-            }
-            at = next;
+        if next != NONE {
+            self.queues[next as usize].woken_previous = previous;
         }
     }
 
@@ -206,6 +210,7 @@ impl Bfq {
         while at != NONE {
             let queue = &mut self.queues[at as usize];
             queue.waker = NONE;
+            queue.woken_previous = NONE;
             at = std::mem::replace(&mut queue.woken_next, NONE);
         }
         if self.last_completed == q {

@@ -2,7 +2,7 @@
 //! split when what they share turns random. Queues created together on flash are merged for good.
 
 use super::queue::{Injection, LONG_AGO, NONE, QueueId, Raise, ThinkTime};
-use super::{Bfq, Now};
+use super::{Bfq, Generation, Now};
 
 /// Positions this near are close, sectors.
 const CLOSE: u64 = 8192;
@@ -88,7 +88,9 @@ impl Bfq {
 
     fn too_late(&self, q: QueueId, now: Now) -> bool {
         let queue = &self.queues[q as usize];
-        queue.served_since_backlogged > 0 && now.tick > queue.first_io + self.clock.from_ms(MERGE_MS)
+        self.is(Generation::Mainline)
+            && queue.served_since_backlogged > 0
+            && now.tick > queue.first_io + self.clock.from_ms(MERGE_MS)
     }
 
     fn may_cooperate(&self, q: QueueId, with: QueueId, now: Now) -> bool {
@@ -99,8 +101,8 @@ impl Bfq {
             && !self.too_late(with, now)
             && class_a == class_b
             && class_a != idle
-            && !a.seeky_bits()
-            && !b.seeky_bits()
+            && !a.seeky()
+            && !b.seeky()
             && a.sync
             && b.sync
     }
@@ -189,7 +191,7 @@ impl Bfq {
 
     fn save(&mut self, q: QueueId) {
         let raise_ticks = self.raise_ticks();
-        let coeff = self.rules.raise_coeff;
+        let coeff = self.values.raise_coeff;
         let queue = &self.queues[q as usize];
         if queue.task == NONE {
             return;

@@ -47,6 +47,30 @@ impl ThinkTime {
     }
 }
 
+/// How far a process's requests are apart; a decaying mean (before mainline).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SeekMean {
+    samples: u64,
+    total: u64,
+    mean: u64,
+}
+
+impl SeekMean {
+    /// Mean distance from which on a queue is seeky, sectors.
+    const SEEKY: u64 = 8192;
+
+    pub(super) fn sample(&mut self, distance: u64) {
+        let limit = 4 * self.mean + if self.samples <= 60 { 1 << 21 } else { 1 << 17 };
+        self.samples = (7 * self.samples + 256) / 8;
+        self.total = (7 * self.total + 256 * distance.min(limit)) / 8;
+        self.mean = (self.total + 128) / self.samples;
+    }
+
+    fn seeky(&self) -> bool {
+        self.samples > 80 && self.mean > SeekMean::SEEKY
+    }
+}
+
 /// Weight raising of a queue. Times in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise {
@@ -123,6 +147,15 @@ pub(super) struct Queue {
 
     pub(super) think: ThinkTime,
     pub(super) seek_bits: u32,
+    /// Says whether it is seeky in place of the bits.
+    pub(super) seek_mean: Option<SeekMean>,
+    pub(super) constantly_seeky: bool,
+    /// Thinks little enough to be waited for.
+    pub(super) idle_flag: bool,
+    /// Arrivals in a row that came soon, each when the queue was empty.
+    pub(super) prompt: u32,
+    /// Slots it had.
+    pub(super) slots: u32,
     pub(super) last_pos: u64,
     pub(super) raise: Raise,
     pub(super) soft_rt_next_start: i64,
@@ -139,6 +172,7 @@ pub(super) struct Queue {
     /// The queues it wakes, most recent first, as a list through `woken_next`.
     pub(super) woken: QueueId,
     pub(super) woken_next: QueueId,
+    pub(super) woken_previous: QueueId,
     pub(super) window_start: u64,
     pub(super) idle_sum: u64,
     /// Merge scheduled into this one.
@@ -185,6 +219,11 @@ impl Queue {
             softrt_update: false,
             think: ThinkTime::at(now.0 + 1),
             seek_bits: 1,
+            seek_mean: None,
+            constantly_seeky: false,
+            idle_flag: sync,
+            prompt: 0,
+            slots: 0,
             last_pos: 0,
             raise: Raise::NO,
             soft_rt_next_start: tick,
@@ -200,6 +239,7 @@ impl Queue {
             waker_since: 0,
             woken: NONE,
             woken_next: NONE,
+            woken_previous: NONE,
             window_start: now.0,
             idle_sum: 0,
             merge_into: NONE,
@@ -214,12 +254,12 @@ impl Queue {
         self.sorted.is_empty()
     }
 
-    pub(super) fn seeky_bits(&self) -> bool {
-        self.seek_bits.count_ones() > 19
+    pub(super) fn seeky(&self) -> bool {
+        self.seek_mean.map_or(self.seek_bits.count_ones() > 19, |mean| mean.seeky())
     }
 
     pub(super) fn totally_seeky(&self) -> bool {
-        self.seek_bits == u32::MAX
+        self.seek_mean.map_or(self.seek_bits == u32::MAX, |_| self.constantly_seeky)
     }
 }
 
@@ -264,8 +304,13 @@ pub(super) struct Group {
     /// Async queues: eight levels of RT, eight of BE, one of IDLE.
     pub(super) async_queues: [QueueId; 17],
     pub(super) last_created: QueueId,
-    /// Queues that are busy or have requests in flight.
+    /// Configured weight.
+    pub(super) weight: u32,
+    /// Queues that are busy or have requests in flight, and groups in it that have such.
     pub(super) pending: u32,
+    pub(super) active_children: u32,
+    /// Its weight in the counters.
+    pub(super) counted: Option<u64>,
     /// Queues by the position of their next request.
     pub(super) positions: Tree,
 }

@@ -1,19 +1,28 @@
 //! Weight raising: interactive and soft real-time queues get many times their weight for a while.
 
 use super::queue::{QueueId, Raise};
-use super::{Bfq, Now};
+use super::{Bfq, Generation, Now};
 
-const SOFT_RT_FACTOR: u32 = 100;
+/// A tick that does not come.
+pub(super) const NEVER: i64 = i64::MAX / 4;
 const SOFT_RT_MS: u64 = 300;
 /// Sectors per second that a soft real-time queue may need.
 const SOFT_RT_RATE: u64 = 7000;
-/// Sectors after which an interactive raise ends.
-const INTERACTIVE_SECTORS: u64 = 120_000;
+/// A linear raise ends after this and comes back after that.
+const LINEAR_MS: u64 = 6000;
+const LINEAR_SPACING_MS: u64 = 20_000;
+/// Reference rates, sectors per µs × 2¹⁶, and durations of v7r8's raises, fast devices and slow: rotational, then flash.
+const REFERENCES: [[(u64, u64); 2]; 2] = [[(17_415, 5500), (1536, 2600)], [(34_791, 2000), (10_752, 1000)]];
 
 impl Bfq {
     /// How long an interactive raise lasts on this device, in ticks.
     pub(super) fn raise_ticks(&self) -> i64 {
         let hz = self.clock.per_second() as u64;
+        if !self.is(Generation::Mainline) {
+            let [fast, slow] = REFERENCES[usize::from(!self.rotational_at_start)];
+            let (rate, ms) = if self.peak.rate > u64::midpoint(fast.0, slow.0) { fast } else { slow };
+            return (rate * (ms * hz / 1000) / self.peak.rate.max(1)) as i64;
+        }
         let (rate, ms) = if self.rotational_at_start { (14_000, 7000) } else { (33_000, 2500) };
         let ticks = (rate * (ms * hz / 1000) / self.peak.rate.max(1)) as i64;
         ticks.clamp(self.clock.from_ms(3000), self.clock.from_ms(25_000))
@@ -26,7 +35,8 @@ impl Bfq {
     /// Is this an arrival of something interactive, of something soft real-time?
     pub(super) fn judge_arrival(&self, q: QueueId, now: Now) -> (bool, bool) {
         let queue = &self.queues[q as usize];
-        let default_weight = self.engine.entity(queue.entity).wanted_weight == self.rules.default_weight;
+        let default_weight = !self.values.on.raise_default_only
+            || self.engine.entity(queue.entity).wanted_weight == self.rules.default_weight;
         let in_burst = queue.large_burst;
         let interactive = !in_burst && self.idle_long(q, now, 2000) && default_weight;
         let soft_rt = self.values.on.soft_rt
@@ -48,8 +58,10 @@ impl Bfq {
     pub(super) fn raise_on_arrival(&mut self, q: QueueId, now: Now, deserves: bool, interactive: bool, soft_rt: bool) {
         let duration = self.raise_ticks();
         let soft_ticks = self.soft_rt_ticks();
-        let min_budget = self.min_budget();
-        let coeff = self.rules.raise_coeff;
+        let min_budget = self.min_budget(q);
+        let coeff = self.values.raise_coeff;
+        let soft_coeff = coeff * self.rules.soft_rt_factor;
+        let mainline = self.is(Generation::Mainline);
         let queue = &mut self.queues[q as usize];
         let raise = &mut queue.raise;
         let old = raise.coeff;
@@ -59,7 +71,7 @@ impl Bfq {
                 (raise.coeff, raise.max_time, raise.soft_rt) = (coeff, duration, false);
             } else {
                 raise.interactive_start = super::queue::LONG_AGO;
-                (raise.coeff, raise.max_time, raise.soft_rt) = (coeff * SOFT_RT_FACTOR, soft_ticks, true);
+                (raise.coeff, raise.max_time, raise.soft_rt) = (soft_coeff, soft_ticks, true);
             }
             let budget = self.engine.entity(queue.entity).budget.min(2 * min_budget);
             self.engine.set_budget(queue.entity, budget);
@@ -68,12 +80,20 @@ impl Bfq {
                 (raise.coeff, raise.max_time, raise.soft_rt) = (coeff, duration, false);
             } else if queue.large_burst {
                 raise.coeff = 1;
+            } else if soft_rt && !mainline {
+                // Only what would extend the period renews it.
+                if now.tick + soft_ticks > raise.start_or_end + raise.max_time {
+                    (raise.max_time, raise.soft_rt, raise.start_or_end) = (soft_ticks, true, now.tick);
+                }
             } else if soft_rt {
                 if !raise.soft_rt {
                     raise.interactive_start = raise.start_or_end;
-                    (raise.coeff, raise.max_time, raise.soft_rt) = (coeff * SOFT_RT_FACTOR, soft_ticks, true);
+                    (raise.coeff, raise.max_time, raise.soft_rt) = (soft_coeff, soft_ticks, true);
                 }
                 raise.start_or_end = now.tick;
+            } else if raise.soft_rt && !mainline {
+                // It came too early for what it claimed to be.
+                (raise.coeff, raise.soft_rt) = (1, false);
             }
         }
         if self.queues[q as usize].raise.coeff != old {
@@ -81,11 +101,43 @@ impl Bfq {
         }
     }
 
+    /// At idle→busy, where a raise falls with the service: all of it again, if the last was long ago.
+    pub(super) fn raise_linearly(&mut self, q: QueueId, now: Now) {
+        let spacing = self.clock.from_ms(LINEAR_SPACING_MS);
+        let queue = &mut self.queues[q as usize];
+        let due = queue.raise.coeff == 1 && now.tick >= queue.raise.start_or_end + spacing;
+        if self.values.low_latency && self.values.on.raising && queue.sync && due {
+            queue.raise = Raise { coeff: self.values.raise_coeff, start_or_end: now.tick, served: 0, ..Raise::NO };
+            self.raise_changed(q);
+        }
+    }
+
+    /// What is left of a linear raise after a dispatch.
+    fn lower_raise(&mut self, q: QueueId, now: Now) {
+        let whole = self.values.raise_sectors.max(1);
+        let most = self.values.raise_coeff;
+        let raise = &mut self.queues[q as usize].raise;
+        let over = now.tick > raise.start_or_end + self.clock.from_ms(LINEAR_MS);
+        let left = if over { 0 } else { whole.saturating_sub(raise.served) };
+        let coeff = 1 + (u64::from(most.max(1) - 1) * left / whole) as u32;
+        if coeff == raise.coeff {
+            return;
+        }
+        raise.coeff = coeff;
+        if coeff == 1 && self.queues[q as usize].busy {
+            self.raised_busy -= 1;
+        }
+        self.raise_changed(q);
+    }
+
     /// A busy async queue is raised as if interactive.
     pub(super) fn raise_async(&mut self, q: QueueId) {
+        if self.values.raise_coeff == 1 {
+            return;
+        }
         let duration = self.raise_ticks();
         let raise = &mut self.queues[q as usize].raise;
-        (raise.coeff, raise.max_time, raise.soft_rt) = (self.rules.raise_coeff, duration, false);
+        (raise.coeff, raise.max_time, raise.soft_rt) = (self.values.raise_coeff, duration, false);
         self.raised_busy += 1;
         self.raise_changed(q);
     }
@@ -113,7 +165,7 @@ impl Bfq {
     pub(super) fn back_to_interactive(&mut self, q: QueueId) {
         let duration = self.raise_ticks();
         let raise = &mut self.queues[q as usize].raise;
-        (raise.coeff, raise.max_time, raise.soft_rt) = (self.rules.raise_coeff, duration, false);
+        (raise.coeff, raise.max_time, raise.soft_rt) = (self.values.raise_coeff, duration, false);
         raise.start_or_end = raise.interactive_start;
         self.raise_changed(q);
     }
@@ -127,7 +179,9 @@ impl Bfq {
     pub(super) fn update_raise(&mut self, q: QueueId, now: Now) {
         let queue = &self.queues[q as usize];
         let raise = queue.raise;
-        if raise.coeff > 1 {
+        if raise.coeff > 1 && self.values.on.linear_raise {
+            self.lower_raise(q, now);
+        } else if raise.coeff > 1 {
             if queue.large_burst {
                 self.end_raise(q, now);
             } else if now.tick > raise.start_or_end + raise.max_time {
@@ -138,7 +192,8 @@ impl Bfq {
                 }
             }
             let raise = self.queues[q as usize].raise;
-            if raise.coeff > 1 && !raise.soft_rt && raise.served > INTERACTIVE_SECTORS {
+            let cap = self.values.raise_sectors;
+            if raise.coeff > 1 && !raise.soft_rt && cap > 0 && raise.served > cap {
                 self.end_raise(q, now);
             }
         }
@@ -156,7 +211,8 @@ impl Bfq {
         let hz = self.clock.per_second() as u64;
         let served = (hz * queue.served_since_backlogged / SOFT_RT_RATE) as i64;
         let idle = (self.values.slice_idle / self.clock.period.0.max(1)) as i64;
-        queue.soft_rt_next_start.max(queue.last_backlogged + served).max(now.tick + idle + 4)
+        let earliest = if queue.soft_rt_next_start == NEVER { i64::MIN } else { queue.soft_rt_next_start };
+        earliest.max(queue.last_backlogged + served).max(now.tick + idle + 4)
     }
 
     /// Raised waiting out of service does not count as raised time.

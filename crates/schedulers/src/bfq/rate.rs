@@ -1,9 +1,14 @@
 //! Peak rate of the device, and the budget that one slot's time allows at it.
 
-use super::Bfq;
+use super::expiry::Reason;
+use super::queue::QueueId;
+use super::{Bfq, DEFAULT_MAX_BUDGET, Generation};
 
 /// Rates are sectors per µs × 2¹⁶.
 pub(super) const RATE_SHIFT: u32 = 16;
+/// Before mainline: shorter slots tell nothing of the peak, and shorter ones nothing at all, µs.
+const MIN_PEAK_US: u64 = 20_000;
+const MIN_SLOT_US: u64 = 100;
 const MIN_SAMPLES: u32 = 32;
 const MIN_INTERVAL_NS: u64 = 300_000_000;
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -26,9 +31,16 @@ pub(super) struct PeakRate {
 }
 
 impl PeakRate {
-    /// The estimate before the first measurement, from a reference rate.
-    pub(super) fn new(reference: u64) -> PeakRate {
-        PeakRate { rate: reference * 2 / 3, ..PeakRate::default() }
+    /// The estimate before the first measurement.
+    pub(super) fn of(generation: Generation, rotational: bool) -> PeakRate {
+        let rate = match (generation, rotational) {
+            (Generation::Original | Generation::V1, _) => 0,
+            (Generation::V7r8, true) => 17_415,
+            (Generation::V7r8, false) => 34_791,
+            (Generation::Mainline, true) => 14_000 * 2 / 3,
+            (Generation::Mainline, false) => 33_000 * 2 / 3,
+        };
+        PeakRate { rate, ..PeakRate::default() }
     }
 
     /// A request of `sectors` goes out; answers whether the estimate changed.
@@ -93,15 +105,54 @@ impl PeakRate {
 }
 
 impl Bfq {
-    /// The largest budget: what the peak rate moves in one time-out.
+    /// The largest budget: what the peak rate moves in one time-out (of the first generation three quarters of it).
     pub(super) fn calculated_max_budget(&self) -> u64 {
-        (self.peak.rate * 1000 * self.timeout_ms()) >> RATE_SHIFT
+        let budget = (self.peak.rate * 1000 * self.timeout_ms()) >> RATE_SHIFT;
+        if self.is(Generation::V1) { budget } else { budget * 3 / 4 }
     }
 
     /// The estimate changed, or what is made of it.
     pub(super) fn retune(&mut self) {
         if self.values.max_budget == 0 {
-            self.max_budget = self.calculated_max_budget();
+            let measured = self.is(Generation::Mainline) || self.peak.samples >= MIN_SAMPLES;
+            self.max_budget = if measured { self.calculated_max_budget() } else { DEFAULT_MAX_BUDGET };
+        }
+    }
+
+    /// Before mainline: a sync slot of `us` ended. Answers whether it was slow, as that is coded or as it is documented.
+    pub(super) fn note_slot_rate(&mut self, q: QueueId, us: u64, reason: Reason) -> bool {
+        if us < MIN_SLOT_US {
+            return false;
+        }
+        let queue = &self.queues[q as usize];
+        let seeky = queue.seeky();
+        let entity = self.engine.entity(queue.entity);
+        let (used, budget) = (entity.used, entity.budget);
+        let rate = (used << RATE_SHIFT) / us;
+        if us >= MIN_PEAK_US {
+            let higher = rate > self.peak.rate;
+            let changed = match self.rules.generation {
+                Generation::Original => higher,
+                _ => higher || (!seeky && reason == Reason::BudgetTimeout),
+            };
+            if changed {
+                self.peak.rate = match self.rules.generation {
+                    Generation::Original => rate,
+                    _ => self.peak.rate * 7 / 8 + rate / 8,
+                };
+            }
+            self.peak.samples = (self.peak.samples + 1).min(MIN_SAMPLES);
+            if self.peak.samples == MIN_SAMPLES {
+                self.retune();
+            }
+        }
+        let expected = (rate * 1000 * self.timeout_ms()) >> RATE_SHIFT;
+        // 4/3 of the budget is what the whole slot should be good for where only budgets of some size are judged.
+        let (fraction, least) = if self.is(Generation::V1) { (4, self.reference(Some(q)) / 8) } else { (3, 0) };
+        if self.values.on.slow_as_documented {
+            budget > least && expected * fraction < budget * 3
+        } else {
+            budget > least && expected * 3 > budget * fraction
         }
     }
 }

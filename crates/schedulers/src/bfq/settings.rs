@@ -2,20 +2,67 @@
 
 use dumbwaiter_block::{TickClock, Tunable};
 
-/// Which mechanisms are at work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mechanisms {
-    pub(super) raising: bool,
-    pub(super) soft_rt: bool,
-    pub(super) bursts: bool,
-    pub(super) async_raising: bool,
-    pub(super) merging: bool,
-    pub(super) stable_merge: bool,
-    pub(super) injection: bool,
-    pub(super) wakers: bool,
-    pub(super) preemption: bool,
-    pub(super) hole_recovery: bool,
-    pub(super) depth_limits: bool,
+use super::generation::Generation;
+
+macro_rules! mechanisms {
+    ($($name:ident $original:literal $v1:literal $v7r8:literal $mainline:literal $help:literal;)*) => {
+        /// Which mechanisms are at work.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) struct Mechanisms {
+            $(pub(super) $name: bool,)*
+        }
+
+        impl Mechanisms {
+            pub(super) const fn of(generation: Generation) -> Mechanisms {
+                match generation {
+                    Generation::Original => Mechanisms { $($name: $original == 1,)* },
+                    Generation::V1 => Mechanisms { $($name: $v1 == 1,)* },
+                    Generation::V7r8 => Mechanisms { $($name: $v7r8 == 1,)* },
+                    Generation::Mainline => Mechanisms { $($name: $mainline == 1,)* },
+                }
+            }
+
+            fn field(&mut self, name: &str) -> Option<&mut bool> {
+                Some(match name {
+                    $(stringify!($name) => &mut self.$name,)*
+                    _ => return None,
+                })
+            }
+
+            const fn switches(self) -> [Tunable; SWITCHES] {
+                [$(tunable(stringify!($name), "bool", 0, 1, self.$name as i128, concat!("mechanism: ", $help)),)*]
+            }
+        }
+
+        const SWITCHES: usize = [$($original),*].len();
+    };
+}
+
+// Which generations have it: original, v1, v7r8, mainline.
+mechanisms! {
+    raising 0 1 1 1 "raise interactive queues";
+    linear_raise 0 1 0 0 "a raise falls with what was served, and comes back after 20 s; otherwise it is constant for a time";
+    raise_default_only 0 0 0 1 "raise only queues of the default weight";
+    raised_timeout 0 1 1 1 "slots of raised queues last as much longer as they weigh more";
+    raised_idle 0 0 1 1 "wait longer for raised queues";
+    soft_rt 0 0 1 1 "raise soft real-time queues";
+    bursts 0 0 1 1 "do not raise queues created in large bursts";
+    async_raising 0 0 1 1 "raise busy async queues now and then";
+    merging 0 0 1 1 "merge queues of processes that read next to each other";
+    stable_merge 0 0 0 1 "merge queues created together";
+    injection 0 0 0 1 "serve others in small doses while idling";
+    wakers 0 0 0 1 "serve the queue that the awaited one waits for";
+    preemption 0 0 0 1 "end a slot early for a queue that deserves it more";
+    hole_recovery 0 0 0 1 "a queue that comes back soon keeps its budget and stamps";
+    depth_limits 0 0 0 1 "limit the slots of async requests and of queues above their share";
+    small_requests 0 0 1 1 "one small request does not end the wait for more";
+    symmetry 0 0 1 1 "do not idle for shares where all queues are alike, nor for throughput on devices that queue";
+    budget_doubling 0 1 1 1 "budgets are doubled and quartered; otherwise steps of fixed size";
+    time_charge 0 0 0 1 "slow slots are charged for their time; otherwise the whole budget";
+    slow_as_documented 0 0 0 0 "without time_charge: slow is what cannot use its budget in time; otherwise, as the code has it, what can";
+    group_weights 0 1 1 1 "tenants weigh what is configured; otherwise all the same";
+    group_double_charge 0 0 0 1 "a group that changes in mid-slot pays twice for what it was served";
+    idle_look_in 0 0 1 1 "the idle class is served every 200 ms";
 }
 
 /// Values of the settings.
@@ -33,7 +80,27 @@ pub(super) struct Values {
     pub(super) strict_guarantees: bool,
     /// Ticks.
     pub(super) timeout: i64,
+    pub(super) raise_coeff: u32,
+    /// Sectors after which an interactive raise ends; 0: no such end.
+    pub(super) raise_sectors: u64,
+    pub(super) async_charge: u64,
     pub(super) on: Mechanisms,
+    pub(super) history: Option<History>,
+}
+
+/// History-based budgets (H+BFQ).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct History {
+    /// Sectors.
+    pub(super) default_budget: u64,
+    /// Tenants that count; 0: those active.
+    pub(super) tenants: u64,
+    /// Sectors after exhaustion; 0: the default budget ÷ tenants.
+    pub(super) exhausted_budget: u64,
+}
+
+impl History {
+    const NEW: History = History { default_budget: super::DEFAULT_MAX_BUDGET, tenants: 0, exhausted_budget: 0 };
 }
 
 const fn tunable(
@@ -49,87 +116,173 @@ const fn tunable(
 
 const INT: i128 = i32::MAX as i128;
 
-const fn switch(name: &'static str, help: &'static str) -> Tunable {
-    tunable(name, "bool", 0, 1, 1, help)
+/// The kernel's settings, then those of single mechanisms, then the switches.
+const fn settings(generation: Generation, max_budget: u64) -> [Tunable; 13 + SWITCHES] {
+    let constants = Constants::of(generation);
+    let first = [
+        tunable(
+            "back_seek_max",
+            "KiB",
+            0,
+            INT,
+            16384,
+            "how far back a request may lie and still be compared by distance",
+        ),
+        tunable(
+            "back_seek_penalty",
+            "factor",
+            1,
+            INT,
+            2,
+            "what a distance backwards counts, compared with one forwards",
+        ),
+        tunable("fifo_expire_async", "ms", 0, INT, 250, "an async request's deadline, looked at once in a slot"),
+        tunable("fifo_expire_sync", "ms", 0, INT, 125, "a sync request's deadline, looked at once in a slot"),
+        tunable(
+            "low_latency",
+            "bool",
+            0,
+            1,
+            constants.low_latency as i128,
+            "raise the weight of interactive and soft real-time queues",
+        ),
+        tunable(
+            "max_budget",
+            "sectors",
+            0,
+            INT,
+            max_budget as i128,
+            "largest budget of a slot; 0: what the peak rate moves in timeout_sync",
+        ),
+        tunable("slice_idle", "ms", 0, INT, 8, "how long the device is kept idle for a queue; 0: never"),
+        tunable("slice_idle_us", "us", 0, u32::MAX as i128, 8000, "slice_idle in microseconds"),
+        tunable("strict_guarantees", "bool", 0, 1, 0, "one request in the device at a time, and always idle"),
+        tunable("timeout_sync", "ms", 1, INT, 124, "longest slot, in ticks of 4 ms"),
+        tunable(
+            "raise_coeff",
+            "factor",
+            1,
+            1000,
+            constants.raise_coeff as i128,
+            "what the weight of interactive queues is multiplied by",
+        ),
+        tunable(
+            "raise_sectors",
+            "sectors",
+            0,
+            INT,
+            constants.raise_sectors as i128,
+            "service after which a raise ends; 0: by time alone",
+        ),
+        tunable(
+            "async_charge",
+            "factor",
+            1,
+            100,
+            constants.async_charge as i128,
+            "what a sector of an async request counts",
+        ),
+    ];
+    join(first, Mechanisms::of(generation).switches())
 }
 
-/// Settings: the kernel's, then the switches.
-pub const TUNABLES: &[Tunable] = &[
-    tunable("back_seek_max", "KiB", 0, INT, 16384, "how far back a request may lie and still be compared by distance"),
-    tunable("back_seek_penalty", "factor", 1, INT, 2, "what a distance backwards counts, compared with one forwards"),
-    tunable("fifo_expire_async", "ms", 0, INT, 250, "an async request's deadline, looked at once in a slot"),
-    tunable("fifo_expire_sync", "ms", 0, INT, 125, "a sync request's deadline, looked at once in a slot"),
-    tunable("low_latency", "bool", 0, 1, 1, "raise the weight of interactive and soft real-time queues"),
+const fn join<const A: usize, const B: usize, const C: usize>(a: [Tunable; A], b: [Tunable; B]) -> [Tunable; C] {
+    let mut all = [tunable("", "", 0, 0, 0, ""); C];
+    let mut i = 0;
+    while i < A + B {
+        all[i] = if i < A { a[i] } else { b[i - A] };
+        i += 1;
+    }
+    all
+}
+
+const HISTORY: [Tunable; 3] = [
     tunable(
-        "max_budget",
+        "default_budget",
+        "sectors",
+        1,
+        INT,
+        super::DEFAULT_MAX_BUDGET as i128,
+        "a queue's budget at first, and after it used up most of it without exhausting it",
+    ),
+    tunable(
+        "history_tenants",
+        "tenants",
+        0,
+        INT,
+        0,
+        "tenants among which the default budget is divided for a queue that exhausts its budget; 0: those active",
+    ),
+    tunable(
+        "exhausted_budget",
         "sectors",
         0,
         INT,
         0,
-        "largest budget of a slot; 0: what the peak rate moves in timeout_sync",
+        "budget after exhaustion; 0: default_budget ÷ tenants, at least default_budget ÷ 32",
     ),
-    tunable("slice_idle", "ms", 0, INT, 8, "how long the device is kept idle for a queue; 0: never"),
-    tunable("slice_idle_us", "us", 0, u32::MAX as i128, 8000, "slice_idle in microseconds"),
-    tunable("strict_guarantees", "bool", 0, 1, 0, "one request in the device at a time, and always idle"),
-    tunable("timeout_sync", "ms", 1, INT, 124, "longest slot, in ticks of 4 ms"),
-    switch("raising", "mechanism: raise interactive queues"),
-    switch("soft_rt", "mechanism: raise soft real-time queues"),
-    switch("bursts", "mechanism: do not raise queues created in large bursts"),
-    switch("async_raising", "mechanism: raise busy async queues now and then"),
-    switch("merging", "mechanism: merge queues of processes that read next to each other"),
-    switch("stable_merge", "mechanism: merge queues created together"),
-    switch("injection", "mechanism: serve others in small doses while idling"),
-    switch("wakers", "mechanism: serve the queue that the awaited one waits for"),
-    switch("preemption", "mechanism: end a slot early for a queue that deserves it more"),
-    switch("hole_recovery", "mechanism: a queue that comes back soon keeps its budget and stamps"),
-    switch("depth_limits", "mechanism: limit the slots of async requests and of queues above their share"),
 ];
 
-impl Mechanisms {
-    pub(super) const MAINLINE: Mechanisms = Mechanisms {
-        raising: true,
-        soft_rt: true,
-        bursts: true,
-        async_raising: true,
-        merging: true,
-        stable_merge: true,
-        injection: true,
-        wakers: true,
-        preemption: true,
-        hole_recovery: true,
-        depth_limits: true,
-    };
+macro_rules! lists {
+    ($($generation:ident $plain:ident $history:ident;)*) => {
+        $(
+            static $plain: [Tunable; 13 + SWITCHES] = settings(Generation::$generation, 0);
+            static $history: [Tunable; 16 + SWITCHES] = join(HISTORY, settings(Generation::$generation, super::DEFAULT_MAX_BUDGET));
+        )*
 
-    fn field(&mut self, name: &str) -> Option<&mut bool> {
-        Some(match name {
-            "raising" => &mut self.raising,
-            "soft_rt" => &mut self.soft_rt,
-            "bursts" => &mut self.bursts,
-            "async_raising" => &mut self.async_raising,
-            "merging" => &mut self.merging,
-            "stable_merge" => &mut self.stable_merge,
-            "injection" => &mut self.injection,
-            "wakers" => &mut self.wakers,
-            "preemption" => &mut self.preemption,
-            "hole_recovery" => &mut self.hole_recovery,
-            "depth_limits" => &mut self.depth_limits,
-            _ => return None,
-        })
+        /// The settings, with a generation's defaults.
+        pub const fn tunables(generation: Generation, history: bool) -> &'static [Tunable] {
+            match (generation, history) {
+                $((Generation::$generation, false) => &$plain, (Generation::$generation, true) => &$history,)*
+            }
+        }
+    };
+}
+
+lists! {
+    Original ORIGINAL H_ORIGINAL;
+    V1 V1 H_V1;
+    V7r8 V7R8 H_V7R8;
+    Mainline MAINLINE H_MAINLINE;
+}
+
+/// Defaults of what is neither a switch nor the same everywhere.
+struct Constants {
+    low_latency: bool,
+    raise_coeff: u32,
+    raise_sectors: u64,
+    async_charge: u64,
+}
+
+impl Constants {
+    const fn of(generation: Generation) -> Constants {
+        let (low_latency, raise_coeff, raise_sectors, async_charge) = match generation {
+            Generation::Original => (false, 1, 0, 1),
+            Generation::V1 => (true, 11, 49_152, 11),
+            Generation::V7r8 => (true, 20, 0, 11),
+            Generation::Mainline => (true, 30, 120_000, 3),
+        };
+        Constants { low_latency, raise_coeff, raise_sectors, async_charge }
     }
 }
 
 impl Values {
-    pub(super) fn new(clock: &TickClock, on: Mechanisms) -> Values {
+    pub(super) fn new(clock: &TickClock, generation: Generation, history: bool) -> Values {
+        let constants = Constants::of(generation);
         Values {
             back_seek_max: 16384,
             back_seek_penalty: 2,
             fifo_expire: [250_000_000, 125_000_000],
-            low_latency: true,
-            max_budget: 0,
+            low_latency: constants.low_latency,
+            max_budget: if history { super::DEFAULT_MAX_BUDGET } else { 0 },
             slice_idle: 8_000_000,
             strict_guarantees: false,
             timeout: (clock.per_second() / 8).max(1),
-            on,
+            raise_coeff: constants.raise_coeff,
+            raise_sectors: constants.raise_sectors,
+            async_charge: constants.async_charge,
+            on: Mechanisms::of(generation),
+            history: history.then_some(History::NEW),
         }
     }
 
@@ -145,12 +298,26 @@ impl Values {
             "slice_idle_us" => i128::from(self.slice_idle / 1000),
             "strict_guarantees" => i128::from(self.strict_guarantees),
             "timeout_sync" => i128::from(self.timeout) * i128::from(clock.period.0) / 1_000_000,
+            "raise_coeff" => i128::from(self.raise_coeff),
+            "raise_sectors" => i128::from(self.raise_sectors),
+            "async_charge" => i128::from(self.async_charge),
+            "default_budget" => i128::from(self.history?.default_budget),
+            "history_tenants" => i128::from(self.history?.tenants),
+            "exhausted_budget" => i128::from(self.history?.exhausted_budget),
             _ => i128::from(*self.on.clone().field(name)?),
         })
     }
 
     pub(super) fn set(&mut self, name: &str, value: i128, clock: &TickClock) {
         let number = value.clamp(0, i128::from(u64::MAX)) as u64;
+        if let Some(history) = &mut self.history {
+            match name {
+                "default_budget" => history.default_budget = number,
+                "history_tenants" => history.tenants = number,
+                "exhausted_budget" => history.exhausted_budget = number,
+                _ => {}
+            }
+        }
         match name {
             "back_seek_max" => self.back_seek_max = number,
             "back_seek_penalty" => self.back_seek_penalty = number,
@@ -167,6 +334,9 @@ impl Values {
                 self.strict_guarantees = number != 0;
             }
             "timeout_sync" => self.timeout = clock.from_ms(number.max(1)),
+            "raise_coeff" => self.raise_coeff = number as u32,
+            "raise_sectors" => self.raise_sectors = number,
+            "async_charge" => self.async_charge = number,
             _ => {
                 if let Some(field) = self.on.field(name) {
                     *field = number != 0;

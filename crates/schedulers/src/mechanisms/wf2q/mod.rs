@@ -76,15 +76,27 @@ pub struct Rules {
     pub group_double_charge: bool,
     /// The idle class is looked at every 200 ms.
     pub idle_class_look_in: bool,
+    /// Only when a leaf is selected, and the period starts anew only when one of the idle class was found.
+    pub look_in_at_selection: bool,
 }
 
 impl Rules {
     /// As Linux 6.12 does it.
-    pub const MAINLINE: Rules =
-        Rules { cached_next: true, exact_search: false, group_double_charge: true, idle_class_look_in: true };
+    pub const MAINLINE: Rules = Rules {
+        cached_next: true,
+        exact_search: false,
+        group_double_charge: true,
+        idle_class_look_in: true,
+        look_in_at_selection: false,
+    };
     /// As the theory has it.
-    pub const IDEAL: Rules =
-        Rules { cached_next: false, exact_search: true, group_double_charge: false, idle_class_look_in: false };
+    pub const IDEAL: Rules = Rules {
+        cached_next: false,
+        exact_search: true,
+        group_double_charge: false,
+        idle_class_look_in: false,
+        look_in_at_selection: false,
+    };
 }
 
 /// Entities, nested; who is served, and what each is due.
@@ -126,6 +138,11 @@ impl ServiceTree {
         let mut tree = ServiceTree::new(rules, 250);
         tree.nodes[0] = Node::new(None, v);
         tree
+    }
+
+    /// How it departs from the ideal, to be changed.
+    pub fn rules_mut(&mut self) -> &mut Rules {
+        &mut self.rules
     }
 
     /// Tells the time, in ticks; only the look at the idle class depends on it.

@@ -7,7 +7,8 @@ impl ServiceTree {
     pub fn select(&mut self) -> Option<EntityId> {
         let mut node = NodeId::ROOT;
         let leaf = loop {
-            let next = if self.rules.cached_next { self.nodes[node.index()].next } else { self.search(node, false) };
+            let next =
+                if self.rules.cached_next { self.nodes[node.index()].next } else { self.search(node, false, true) };
             let id = next?;
             self.nodes[node.index()].serving = Some(id);
             let inside = self.entities[id.index()].inside;
@@ -57,7 +58,7 @@ impl ServiceTree {
             None => true,
             Some(next) => self.rules.cached_next && self.precedes(*id, next),
         });
-        let next = unsearched.or_else(|| self.search(node, expiring));
+        let next = unsearched.or_else(|| self.search(node, expiring, false));
         self.nodes[node.index()].next = next;
         let Some(next) = next else { return false };
         let shrunk = self.copy_budget(node, next);
@@ -79,15 +80,16 @@ impl ServiceTree {
     }
 
     /// The child due earliest among the eligible ones of the first class that has any.
-    fn search(&mut self, node: NodeId, expiring: bool) -> Option<EntityId> {
+    fn search(&mut self, node: NodeId, expiring: bool, selecting: bool) -> Option<EntityId> {
         let mut classes = 0..Class::ALL.len();
-        if self.rules.idle_class_look_in {
+        if self.rules.idle_class_look_in && (selecting || !self.rules.look_in_at_selection) {
             let (tick, period) = (self.tick, self.look_in_ticks);
             let at = &mut self.nodes[node.index()];
             let mark = at.idle_mark.get_or_insert(tick);
-            if tick > *mark + period {
+            let any = !at.sets[Class::Idle as usize].active.is_empty();
+            if tick > *mark + period && (any || !self.rules.look_in_at_selection) {
                 *mark = tick;
-                if !at.sets[Class::Idle as usize].active.is_empty() {
+                if any {
                     classes.start = Class::Idle as usize;
                 }
             }

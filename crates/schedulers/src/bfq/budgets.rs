@@ -1,0 +1,150 @@
+//! Budgets: how many sectors a queue may use in its next slot.
+
+use super::expiry::Reason;
+use super::queue::{NONE, QueueId};
+use super::settings::History;
+use super::{Bfq, DEFAULT_MAX_BUDGET, Generation};
+
+/// `budgets_assigned` after so many slots of the device that the reference budget is the measured one.
+const SETTLED: u32 = 194;
+/// The same in the original generation: slots of one queue.
+const SETTLED_SLOTS: u32 = 11;
+/// Steps of additive budgets, sectors.
+const LESS: u64 = 128;
+const MORE: u64 = 1024;
+
+impl Bfq {
+    fn settled(&self, q: Option<QueueId>) -> bool {
+        if self.is(Generation::V1) {
+            self.budgets_assigned >= SETTLED
+        } else {
+            q.is_some_and(|q| self.queues[q as usize].slots >= SETTLED_SLOTS)
+        }
+    }
+
+    /// The largest budget as far as it is known.
+    pub(super) fn reference(&self, q: Option<QueueId>) -> u64 {
+        if self.settled(q) { self.max_budget } else { DEFAULT_MAX_BUDGET }
+    }
+
+    /// The smallest budget.
+    pub(super) fn min_budget(&self, q: QueueId) -> u64 {
+        self.reference(Some(q)) / if self.values.on.budget_doubling { 32 } else { 2 }
+    }
+
+    /// The budget of a new queue.
+    pub(super) fn first_budget(&self) -> u64 {
+        let reference = self.reference(None);
+        match self.values.history {
+            Some(history) => self.history_default(history),
+            None if self.values.on.budget_doubling => reference * 2 / 3,
+            None => reference - reference / 4,
+        }
+    }
+
+    /// Has it used so much of its slot that its seeks count?
+    pub(super) fn used_much(&self, q: QueueId) -> bool {
+        self.engine.entity(self.queues[q as usize].entity).used > self.reference(Some(q)) / 8
+    }
+
+    /// The budget of the next slot, from how this one ended and the sectors it was served.
+    pub(super) fn next_budget(&mut self, q: QueueId, reason: Reason, served: u64) {
+        let queue = &self.queues[q as usize];
+        let raised = queue.raise.coeff > 1;
+        let budget = match self.values.history {
+            Some(history) if !raised => {
+                let tenants = if history.tenants > 0 { history.tenants } else { u64::from(self.groups_pending.max(1)) };
+                let (default, exhausted) = (self.history_default(history), history.exhausted_budget);
+                Some(history_budget(default, tenants, exhausted, queue.max_budget, served, reason))
+            }
+            _ => self.feedback(q, raised, reason),
+        };
+        let Some(budget) = budget else { return };
+        self.queues[q as usize].max_budget = budget;
+        let next = self.queues[q as usize].next;
+        if next != NONE {
+            let cost = self.cost(q, next);
+            self.engine.set_budget(self.queues[q as usize].entity, budget.max(cost));
+        }
+    }
+
+    /// A fixed largest budget is the default; the measured one takes its place if that is asked for.
+    fn history_default(&self, history: History) -> u64 {
+        if self.values.max_budget == 0 { self.max_budget } else { history.default_budget }
+    }
+
+    fn feedback(&self, q: QueueId, raised: bool, reason: Reason) -> Option<u64> {
+        let (min, max) = (self.min_budget(q), self.max_budget);
+        let queue = &self.queues[q as usize];
+        let (old, used) = (queue.max_budget, self.engine.entity(queue.entity).used);
+        let budget = if !queue.sync {
+            max
+        } else if raised {
+            2 * min
+        } else if !self.values.on.budget_doubling {
+            let reference = self.reference(Some(q));
+            match reason {
+                Reason::TooIdle => old.saturating_sub(LESS).max(min),
+                Reason::BudgetTimeout => reference - reference / 4,
+                Reason::BudgetExhausted => (old + MORE).min(max),
+                Reason::NoMoreRequests => old,
+                Reason::Preempted => return None,
+            }
+        } else {
+            match reason {
+                Reason::TooIdle if queue.in_flight > 0 => (2 * old).min(max),
+                Reason::TooIdle if old > 5 * min => old - 4 * min,
+                Reason::TooIdle => min,
+                Reason::BudgetTimeout => (2 * old).min(max),
+                Reason::BudgetExhausted => (4 * old).min(max),
+                Reason::NoMoreRequests if self.is(Generation::Mainline) => used.max(min),
+                Reason::NoMoreRequests => old,
+                Reason::Preempted => return None,
+            }
+        };
+        let clip = self.settled(Some(q)) && self.values.max_budget == 0;
+        Some(if clip { budget.min(max) } else { budget })
+    }
+}
+
+/// The budget after a slot by its history: what is left of the old one is carried over, unless little is left, and who
+/// exhausts it gets an equal part of the default. At least 1 sector. (H+BFQ, Algorithm 2.)
+fn history_budget(default: u64, tenants: u64, exhausted: u64, old: u64, served: u64, reason: Reason) -> u64 {
+    let min = default / 32;
+    let left = old.saturating_sub(served);
+    let budget = match reason {
+        Reason::BudgetExhausted if exhausted > 0 => exhausted,
+        Reason::BudgetExhausted => (default / tenants.max(1)).max(min),
+        Reason::Preempted => left,
+        _ if left <= min => default,
+        _ => left,
+    };
+    budget.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// default, tenants, constant, old, served, reason → next.
+    #[test]
+    fn budgets_by_history() {
+        const D: u64 = 16384;
+        for idle in [Reason::TooIdle, Reason::NoMoreRequests, Reason::BudgetTimeout] {
+            for tenants in [1, 4, 40] {
+                assert_eq!(history_budget(D, tenants, 0, D, 4096, idle), 12288, "the rest is carried over");
+                assert_eq!(history_budget(D, tenants, 0, 1000, 488, idle), D, "512 left is the minimum: afresh");
+                assert_eq!(history_budget(D, tenants, 0, 1000, 487, idle), 513);
+                assert_eq!(history_budget(D, tenants, 0, 1000, 5000, idle), D, "more served than it had");
+            }
+        }
+        for (tenants, next) in [(1, D), (4, 4096), (40, 512), (1000, 512)] {
+            for (old, served) in [(D, D), (512, 512), (4096, 4000)] {
+                assert_eq!(history_budget(D, tenants, 0, old, served, Reason::BudgetExhausted), next);
+            }
+        }
+        assert_eq!(history_budget(D, 4, 128, D, D, Reason::BudgetExhausted), 128, "a constant as asked");
+        assert_eq!(history_budget(D, 4, 0, D, 16000, Reason::Preempted), 384, "no completed round");
+        assert_eq!(history_budget(D, 4, 0, D, D, Reason::Preempted), 1);
+    }
+}

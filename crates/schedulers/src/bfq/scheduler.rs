@@ -1,0 +1,291 @@
+//! The block layer's calls.
+
+use dumbwaiter_block::{
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, Side, Traits, Tunable,
+};
+
+use super::queue::NONE;
+use super::{Bfq, Generation, arrival, settings};
+
+impl Scheduler for Bfq {
+    fn traits(&self) -> Traits {
+        // Those before mainline are schedulers of the single-queue block layer.
+        Traits { single_queue: !self.is(Generation::Mainline), ..Traits::default() }
+    }
+
+    fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
+        let now = self.at(ctx.now);
+        match place {
+            Place::Tail => self.arrive(id, ctx, now),
+            Place::Head => {
+                let q = self.queue_of(id, ctx, now);
+                self.own(id, q);
+                self.entries[id.index()].at_head = true;
+                self.head.push_front(&mut self.links, id);
+                self.queued_head += 1;
+            }
+        }
+    }
+
+    fn has_work(&self, _hw_queue: usize) -> bool {
+        self.queued_head + self.queued > 0
+    }
+
+    fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
+        let now = self.at(ctx.now);
+        if self.idle_until.is_some_and(|t| t <= now.at) {
+            self.idled_out(now);
+        }
+        self.choose(ctx, now)
+    }
+
+    fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        let now = self.at(ctx.now);
+        if self.entries.get(id.index()).is_none_or(|e| e.queue == NONE) {
+            return false;
+        }
+        self.finish(id, now)
+    }
+
+    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.complete(id, ctx);
+    }
+
+    fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
+        let join = index.lookup(io, ctx).or_else(|| {
+            let process = self.processes.get(io.task.0 as usize)?;
+            let sync = io.op == Op::Read || io.flags.any(dumbwaiter_block::Flags::SYNC);
+            let q = if sync { process.queue } else { process.async_queue };
+            let queue = self.queues.get(q as usize).filter(|queue| queue.live)?;
+            let end = io.sector + u64::from(io.sectors);
+            let into = self.sorted.first_from(&queue.sorted, end).filter(|id| self.sorted.key(*id) == end)?;
+            let into = RequestId(into);
+            dumbwaiter_block::merge::compatible(&ctx.requests[into], io).then_some(Join { into, side: Side::Front })
+        })?;
+        self.may_join(io, join.into, ctx).then_some(join)
+    }
+
+    fn merged(&mut self, join: Join, ctx: &Context<'_>) {
+        self.at(ctx.now);
+        let id = join.into;
+        let request = &ctx.requests[id];
+        self.entries[id.index()].sectors = request.sectors;
+        if self.entries[id.index()].at_head || join.side != Side::Front {
+            return;
+        }
+        let q = self.entries[id.index()].queue;
+        let overtakes = self.sorted.previous(id.0).is_some_and(|p| self.sorted.key(p) > request.sector);
+        if !overtakes {
+            self.sorted.rekey(id.0, request.sector);
+            return;
+        }
+        let queue = &mut self.queues[q as usize];
+        self.sorted.remove(&mut queue.sorted, id.0);
+        self.sorted.insert(&mut queue.sorted, id.0, request.sector, 0);
+        let before = queue.next;
+        let next = self.better(before, id.0, self.head_pos);
+        self.queues[q as usize].next = next;
+        if next != before {
+            self.fit_budget(q);
+            self.move_position(q);
+        }
+    }
+
+    fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
+        let now = self.at(ctx.now);
+        self.entries[survivor.index()].sectors = ctx.requests[survivor].sectors;
+        let (mine, other) = (self.entries[survivor.index()], self.entries[absorbed.index()]);
+        if other.at_head {
+            self.head.remove(&mut self.links, absorbed);
+            self.queued_head -= 1;
+        } else {
+            if mine.queue == other.queue && !mine.at_head && other.deadline < mine.deadline {
+                self.entries[survivor.index()].deadline = other.deadline;
+                let fifo = &mut self.queues[mine.queue as usize].fifo;
+                fifo.remove(&mut self.links, survivor);
+                fifo.insert_before(&mut self.links, survivor, absorbed);
+            }
+            if mine.queue == other.queue && !mine.at_head && self.queues[other.queue as usize].next == absorbed.0 {
+                self.queues[other.queue as usize].next = survivor.0;
+                self.move_position(other.queue);
+            }
+            let sector = self.sorted.key(absorbed.0);
+            self.detach(other.queue, absorbed, sector, now);
+        }
+        self.entries[absorbed.index()].queue = NONE;
+        self.processes[other.task as usize].requests -= 1;
+        self.allocate(other.queue, -1);
+        self.free_if_unused(other.queue);
+    }
+
+    fn former(&self, id: RequestId) -> Option<RequestId> {
+        self.sorted_at(id).then(|| self.sorted.previous(id.0))?.map(RequestId)
+    }
+
+    fn latter(&self, id: RequestId) -> Option<RequestId> {
+        self.sorted_at(id).then(|| self.sorted.next(id.0))?.map(RequestId)
+    }
+
+    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
+        let sync = io.op == Op::Read || io.flags.any(dumbwaiter_block::Flags::SYNC);
+        if !self.values.on.depth_limits {
+            return nr_requests;
+        }
+        let sixteenths = match (sync, io.op == Op::Read, self.raised_busy > 0) {
+            (true, true, _) => 16,
+            (true, false, false) => 12,
+            (true, false, true) => 6,
+            (false, _, false) => 8,
+            (false, _, true) => 3,
+        };
+        let limit = (nr_requests * sixteenths / 16).max(1);
+        if self.over_share(io, sync, limit) { 1 } else { limit }
+    }
+
+    fn event(&mut self, event: Event, ctx: &Context<'_>) {
+        match event {
+            Event::Timer => {
+                if let Some(due) = self.idle_until.filter(|t| *t <= ctx.now) {
+                    let now = self.at(due);
+                    self.idled_out(now);
+                    self.at(ctx.now);
+                }
+            }
+            Event::TaskExited(task) => {
+                let now = self.at(ctx.now);
+                self.task_exited(task.0, now);
+            }
+            Event::TaskChanged(task) => {
+                let q = self.processes.get(task.0 as usize).map_or(NONE, |p| p.queue);
+                if q != NONE
+                    && let Some(own) = ctx.tenants.tasks.get(task.0 as usize)
+                {
+                    let (class, level) = arrival::priority(own.ioprio);
+                    self.set_priority(q, class, level);
+                }
+            }
+            Event::TenantChanged(tenant) => {
+                let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
+                if let (Some(known), Some(own)) =
+                    (self.groups.get(group as usize), ctx.tenants.tenants.get(tenant.0 as usize))
+                    && let Some(entity) = known.entity
+                {
+                    self.groups[group as usize].weight = own.weight;
+                    self.engine.set_weight(entity, self.group_weight(own.weight));
+                }
+            }
+            Event::RotationalChanged(rotational) => self.rotational = rotational,
+            Event::DepthChanged(_) => {}
+        }
+    }
+
+    fn timer(&self) -> Option<Nanos> {
+        self.idle_until
+    }
+
+    fn tunables(&self) -> &'static [Tunable] {
+        settings::tunables(self.rules.generation, self.values.history.is_some())
+    }
+
+    fn get(&self, name: &str) -> Option<i128> {
+        self.values.get(name, &self.clock)
+    }
+
+    fn set(&mut self, name: &str, value: i128) {
+        let low_latency = self.values.low_latency;
+        if self.get(name) == Some(value) {
+            return;
+        }
+        self.values.set(name, value, &self.clock);
+        if low_latency && !self.values.low_latency {
+            self.end_all_raises();
+        }
+        match name {
+            "max_budget" if self.values.max_budget > 0 => self.max_budget = self.values.max_budget,
+            "max_budget" => self.retune(),
+            "timeout_sync" if self.values.max_budget == 0 => self.retune(),
+            "group_double_charge" => self.engine.rules_mut().group_double_charge = value != 0,
+            "idle_look_in" => self.engine.rules_mut().idle_class_look_in = value != 0,
+            "group_weights" => {
+                for i in 0..self.groups.len() {
+                    if let Some(entity) = self.groups[i].entity {
+                        let weight = self.group_weight(self.groups[i].weight);
+                        self.engine.set_weight(entity, weight);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
+        let now = self.at(ctx.now);
+        self.force(id, ctx, now);
+    }
+
+    fn describe(&self, ctx: &Context<'_>) -> String {
+        let mut text = format!(
+            "tick {}: in service {:?}, waiting until {:?}, {} queued, {} in the driver, hw_tag {}, max budget {}, peak rate {}\n",
+            self.clock.ticks(ctx.now),
+            self.in_service,
+            self.idle_until.map(|t| t.0),
+            self.queued,
+            self.in_driver,
+            self.hw_tag,
+            self.max_budget,
+            self.peak.rate
+        );
+        for (q, queue) in self.queues.iter().enumerate().filter(|(_, q)| q.live) {
+            let entity = self.engine.entity(queue.entity);
+            text += &format!(
+                "queue {q}: task {} {} {:?} weight {} queued {:?} in flight {} S {} F {} V {} used {} of {} (max {}) busy {} waiting {} short_think {} io_bound {} seeky {} coop {} mean think {:?} injection {:?} raise {:?} deadline tick {} next {}\n",
+                queue.task as i32,
+                if queue.sync { "sync" } else { "async" },
+                entity.class,
+                entity.weight,
+                queue.queued,
+                queue.in_flight,
+                entity.start,
+                entity.finish,
+                self.engine.virtual_time(queue.entity),
+                entity.used,
+                entity.budget,
+                queue.max_budget,
+                queue.busy,
+                queue.waiting,
+                queue.short_think,
+                queue.io_bound,
+                queue.seek_bits.count_ones(),
+                queue.coop,
+                queue.think.mean(),
+                queue.injection,
+                queue.raise,
+                queue.budget_deadline,
+                queue.next as i32
+            );
+        }
+        text
+    }
+
+    fn clone_box(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}
+
+impl Bfq {
+    /// Is it queued in sector order?
+    fn sorted_at(&self, id: RequestId) -> bool {
+        self.entries.get(id.index()).is_some_and(|e| e.queue != NONE && !e.at_head && e.queued)
+    }
+
+    /// Only I/O of a request's own queue may join it.
+    fn may_join(&self, io: &Io, into: RequestId, ctx: &Context<'_>) -> bool {
+        let sync = io.op == Op::Read || io.flags.any(dumbwaiter_block::Flags::SYNC);
+        if sync && !ctx.requests[into].sync() {
+            return false;
+        }
+        let Some(process) = self.processes.get(io.task.0 as usize) else { return false };
+        let q = if sync { process.queue } else { process.async_queue };
+        self.entries.get(into.index()).is_some_and(|e| e.queue == q && q != NONE)
+    }
+}
