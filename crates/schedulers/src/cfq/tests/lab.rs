@@ -287,7 +287,7 @@ impl Lab {
         while self.held < self.depth && self.cfq.has_work(0) {
             let ctx = Context { now: self.now, requests: &self.requests, tenants: &self.tenants, busy: false };
             if self.force > 0
-                && self.sent.len() % self.force == 0
+                && self.sent.len().is_multiple_of(self.force)
                 && let Some(id) = self.any_queued()
             {
                 self.cfq.take(id, 0, &ctx);

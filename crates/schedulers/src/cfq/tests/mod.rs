@@ -4,6 +4,7 @@ mod lab;
 mod mixtures;
 mod sharing;
 mod tenants;
+mod timeline;
 
 use dumbwaiter_block::{IoClass, Ioprio, Nanos, Scheduler, Setup, set_tunable};
 
