@@ -95,3 +95,28 @@ fn a_cfq_is_proportional_on_flash_where_cfq_is_not() {
     assert!(anticipating < 0.15, "{anticipating}");
     assert!(anticipating <= plain / 2.0 && anticipating <= fine / 2.0, "{anticipating} against {plain}, {fine}");
 }
+
+/// The paper's weights, each tenant with one load of three kinds: bytes follow weights. The slots that a request pool
+/// shared by all would deny to the heavier are theirs.
+#[test]
+fn bytes_follow_weights_under_any_load() {
+    let random = [("randrw", "4k", 32); 4];
+    let sequential = [("read", "64k", 32); 4];
+    let mixed = [("randread", "4k", 8), ("read", "64k", 16), ("randread", "256k", 4), ("randread", "16k", 32)];
+    for loads in [random, sequential, mixed] {
+        let mut toml = "duration = \"12s\"\nwarmup = \"2s\"\n".to_string();
+        for (i, (weight, (rw, bs, depth))) in [100, 200, 400, 500].iter().zip(loads).enumerate() {
+            toml += &format!(
+                "[[tenant]]\nname = \"t{i}\"\nweight = {weight}\n[[tenant.task]]\nname = \"load\"\nrw = \"{rw}\"\nbs = \"{bs}\"\niodepth = {depth}\noffset = \"{}%\"\nsize = \"25%\"\n",
+                25 * i
+            );
+        }
+        let result = run(&toml, "ssd:sata-mlc", "a-cfq");
+        let shares = shares(&result);
+        println!("{loads:?}: {shares:.4?}, PV {:.4}", result.fairness.pv);
+        // A slot more or less is 300 ms x weight by sum of 10 s: 3 % of each share.
+        for (share, weight) in shares.iter().zip([1.0, 2.0, 4.0, 5.0]) {
+            assert!((share * 12.0 / weight - 1.0).abs() < 0.04, "{loads:?}: {shares:?}");
+        }
+    }
+}

@@ -232,6 +232,12 @@ impl Anticipation {
     pub(super) fn vt(&self, g: u32) -> u64 {
         self.entities[2 * g as usize].vt
     }
+
+    /// The tenant in service, and the sectors of its turn so far.
+    #[cfg(test)]
+    pub(super) fn turn_sectors(&self) -> Option<(u32, u64)> {
+        self.turn.map(|t| (t.group, t.sectors))
+    }
 }
 
 impl Cfq {
@@ -256,6 +262,10 @@ impl Cfq {
     /// moment would keep the device for all the target latency.
     pub(super) fn shorten_turn(&mut self) {
         let Some(Turn { group, start, .. }) = self.anticipation.as_ref().and_then(|a| a.turn) else { return };
+        // One that has nothing queued counts for nothing yet; it comes by here when it asks again.
+        if self.groups[group as usize].queues == 0 {
+            return;
+        }
         self.refresh(group);
         let end = start + self.slot_of(group);
         if let Some(turn) = self.anticipation.as_mut().and_then(|a| a.turn.as_mut()) {

@@ -222,6 +222,10 @@ impl Cfq {
         if active.class == REALTIME && new.class != REALTIME {
             return false;
         }
+        if self.anticipation.is_some() && new.group != active.group {
+            // A slot is its tenant's alone; write-back is a tenant too.
+            return false;
+        }
         if new.sync && !active.sync && !(fine && active.must_dispatch) {
             return true;
         }

@@ -161,6 +161,23 @@ impl Cfq {
         queue.fifo.front().filter(|id| now >= self.entries[id.index()].deadline)
     }
 
+    /// Sends this queued request, as if the policy had chosen it.
+    pub(super) fn force(&mut self, id: RequestId, ctx: &Context<'_>) {
+        let now = self.clock.count(ctx.now);
+        let q = self.entries[id.index()].queue;
+        if q != self.active {
+            self.expire(false, now);
+            let queue = &self.queues[q as usize];
+            let (group, class, kind) = (queue.group, queue.class, queue.kind());
+            if self.anticipation.as_ref().is_some_and(|a| !a.serves(group)) {
+                self.end_turn();
+            }
+            self.serve_workload(group, class, kind, now);
+            self.activate(q, now);
+        }
+        self.send(q, id, now, ctx);
+    }
+
     fn send(&mut self, q: u32, id: RequestId, now: i64, ctx: &Context<'_>) {
         let request = &ctx.requests[id];
         self.take_out(q, id, ctx);

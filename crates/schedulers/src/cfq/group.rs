@@ -11,10 +11,6 @@ use crate::mechanisms::forest::Tree;
 
 /// Fixed point of fractions: 12 bits.
 pub(super) const WHOLE: u64 = 1 << 12;
-/// Weight of a group's own queues among its nested groups.
-const LEAF_WEIGHT: u32 = 100;
-/// The same for the root.
-const ROOT_LEAF_WEIGHT: u32 = 200;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServiceTree {
@@ -36,6 +32,7 @@ pub(super) struct Group {
     weight: u32,
     /// To be used from when it is sorted again.
     pub(super) wanted_weight: u32,
+    /// Weight of its own queues among its nested groups, as it counts now.
     pub(super) leaf_weight: u32,
     /// Weights of the children that are active, its own queues included.
     children_weight: u64,
@@ -58,13 +55,13 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn new(parent: u32, weight: u32, leaf_weight: u32, now: i64) -> Group {
+    pub(super) fn new(parent: u32, weight: u32, now: i64) -> Group {
         let think = ThinkTime::new(now);
         Group {
             parent,
             weight,
             wanted_weight: weight,
-            leaf_weight,
+            leaf_weight: 0,
             children_weight: 0,
             active_children: 0,
             vfraction: WHOLE,
@@ -81,7 +78,7 @@ impl Group {
     }
 
     pub(super) fn root(now: i64) -> Group {
-        Group::new(NONE, ROOT_LEAF_WEIGHT, ROOT_LEAF_WEIGHT, now)
+        Group::new(NONE, 1, now)
     }
 
     pub(super) fn weight(&self) -> u32 {
@@ -148,7 +145,7 @@ impl Cfq {
         };
         let group = self.groups.len() as u32;
         let now = self.clock.count(ctx.now);
-        self.groups.push(Group::new(parent, tenant.weight.max(1), LEAF_WEIGHT, now));
+        self.groups.push(Group::new(parent, tenant.weight.max(1), now));
         self.tenants[index] = group;
         group
     }
@@ -164,9 +161,10 @@ impl Cfq {
 
     /// Group `g` gets its first queue.
     pub(super) fn activate_group(&mut self, g: u32) {
-        let leaf = u64::from(self.groups[g as usize].leaf_weight);
+        let leaf = self.set.leaf_weight[usize::from(g == 0)];
+        self.groups[g as usize].leaf_weight = leaf;
         let mut at = g;
-        let mut weight = leaf;
+        let mut weight = u64::from(leaf);
         loop {
             let group = &mut self.groups[at as usize];
             group.children_weight += weight;
@@ -208,7 +206,10 @@ impl Cfq {
 
     /// Takes up new weights of an active group, and computes its fraction among those active now.
     pub(super) fn refresh(&mut self, g: u32) {
-        let own = &self.groups[g as usize];
+        let leaf = self.set.leaf_weight[usize::from(g == 0)];
+        let own = &mut self.groups[g as usize];
+        own.children_weight = own.children_weight + u64::from(leaf) - u64::from(own.leaf_weight);
+        own.leaf_weight = leaf;
         let part = |of: u64, weight: u32, sum: u64| {
             if u64::from(weight) == sum { of } else { of * u64::from(weight) / sum.max(1) }
         };

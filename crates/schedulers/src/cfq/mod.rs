@@ -350,6 +350,14 @@ impl Scheduler for Cfq {
         }
     }
 
+    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
+        if self.queued(id) {
+            self.force(id, ctx);
+        } else {
+            self.first.remove(&mut self.links, id);
+        }
+    }
+
     fn describe(&self, ctx: &Context<'_>) -> String {
         let active = match self.queues.get(self.active as usize) {
             Some(q) => format!(

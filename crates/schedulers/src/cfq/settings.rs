@@ -78,6 +78,13 @@ impl Clock {
         if self.fine { Nanos(count.max(0) as u64) } else { self.ticks.time_of(count) }
     }
 
+    /// Ticks round up, as the kernel's do.
+    pub(super) fn span_of_us(&self, us: i64) -> i64 {
+        let nanos = (us.max(0) as u64).saturating_mul(1000);
+        let count = if self.fine { nanos } else { nanos.div_ceil(self.ticks.period.0.max(1)) };
+        count.min(LONGEST as u64) as i64
+    }
+
     pub(super) fn span_of_ms(&self, ms: i64) -> i64 {
         let ms = ms.max(0) as u64;
         let count = if self.fine { Nanos::from_ms(ms).0.min(LONGEST as u64) as i64 } else { self.ticks.from_ms(ms) };
@@ -105,7 +112,31 @@ pub const TUNABLES: &[Tunable] = &[
     tunable("group_idle", "ms", 0, 8, "wait for a tenant's next request"),
     Tunable { name: "low_latency", unit: "bool", min: 0, max: 1, default: 1, help: "scale slices to target_latency" },
     tunable("target_latency", "ms", 1, 300, "what one round of all queues should take"),
+    micros("slice_sync_us", 1, 100_000, "slice_sync in microseconds; ticks, up to 4.7, round up"),
+    micros("slice_async_us", 1, 40_000, "slice_async in microseconds"),
+    micros("slice_idle_us", 0, 0, "slice_idle in microseconds"),
+    micros("group_idle_us", 0, 8000, "group_idle in microseconds"),
+    micros("target_latency_us", 1, 300_000, "target_latency in microseconds"),
+    weight("leaf_weight", 100, "weight of a tenant's own tasks beside the tenants nested in it"),
+    weight("root_leaf_weight", 200, "weight of the root's own tasks, and of write-back up to 4.7, beside the tenants"),
 ];
+
+const fn micros(name: &'static str, min: i128, default: i128, help: &'static str) -> Tunable {
+    Tunable { name, unit: "us", min, max: MOST * 1000, default, help }
+}
+
+const fn weight(name: &'static str, default: i128, help: &'static str) -> Tunable {
+    Tunable { name, unit: "weight", min: 1, max: 10_000, default, help }
+}
+
+/// The same setting in milliseconds and in microseconds.
+fn twin(name: &str) -> Option<(usize, bool)> {
+    let (other, fine) = match name.strip_suffix("_us") {
+        Some(coarse) => (TUNABLES.iter().position(|t| t.name == coarse), true),
+        None => (TUNABLES.iter().position(|t| t.name.strip_suffix("_us") == Some(name)), false),
+    };
+    Some((other?, fine))
+}
 
 /// Settings in the units of the clock.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +153,8 @@ pub(super) struct Settings {
     pub(super) group_idle: i64,
     pub(super) low_latency: bool,
     pub(super) target_latency: i64,
+    /// Of a tenant's own tasks, of the root's.
+    pub(super) leaf_weight: [u32; 2],
     /// As they were set.
     values: [i64; TUNABLES.len()],
 }
@@ -132,7 +165,11 @@ impl Settings {
         let idles = setup.rotational || version == Version::K310;
         let mut values = [0; TUNABLES.len()];
         for (value, tunable) in values.iter_mut().zip(TUNABLES) {
-            *value = if tunable.name == "slice_idle" && idles { 8 } else { tunable.default as i64 };
+            *value = match tunable.name {
+                "slice_idle" if idles => 8,
+                "slice_idle_us" if idles => 8000,
+                _ => tunable.default as i64,
+            };
         }
         let part = |of: i64, divisor: i64| (of * clock.second / divisor).max(1);
         Settings {
@@ -146,6 +183,7 @@ impl Settings {
             group_idle: part(1, 125),
             low_latency: true,
             target_latency: part(3, 10),
+            leaf_weight: [100, 200],
             values,
         }
     }
@@ -157,19 +195,28 @@ impl Settings {
     pub(super) fn set(&mut self, name: &str, value: i128, clock: &Clock) {
         let Some(i) = TUNABLES.iter().position(|t| t.name == name) else { return };
         self.values[i] = value as i64;
-        let (count, span) = (value as u32, clock.span_of_ms(value as i64));
+        let count = value as u32;
+        let mut span = clock.span_of_ms(value as i64);
+        if let Some((twin, fine)) = twin(name) {
+            self.values[twin] = if fine { value as i64 / 1000 } else { value as i64 * 1000 };
+            if fine {
+                span = clock.span_of_us(value as i64);
+            }
+        }
         match name {
             "quantum" => self.quantum = count,
             "fifo_expire_sync" => self.fifo_expire[1] = span,
             "fifo_expire_async" => self.fifo_expire[0] = span,
             "back_seek_max" => self.back_seek_sectors = u64::from(count) * 2,
             "back_seek_penalty" => self.back_seek_penalty = u64::from(count),
-            "slice_sync" => self.slice[1] = span,
-            "slice_async" => self.slice[0] = span,
+            "slice_sync" | "slice_sync_us" => self.slice[1] = span,
+            "slice_async" | "slice_async_us" => self.slice[0] = span,
             "slice_async_rq" => self.slice_async_rq = count,
-            "slice_idle" => self.slice_idle = span,
-            "group_idle" => self.group_idle = span,
+            "slice_idle" | "slice_idle_us" => self.slice_idle = span,
+            "group_idle" | "group_idle_us" => self.group_idle = span,
             "low_latency" => self.low_latency = value != 0,
+            "leaf_weight" => self.leaf_weight[0] = count,
+            "root_leaf_weight" => self.leaf_weight[1] = count,
             _ => self.target_latency = span,
         }
     }

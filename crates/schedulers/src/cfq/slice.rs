@@ -2,7 +2,7 @@
 
 use super::group::WHOLE;
 use super::queue::{BEST_EFFORT, HOMELESS, IDLE, NONE, SYNC};
-use super::{Cfq, Version};
+use super::{Cfq, Serving, Version};
 
 impl Cfq {
     /// A fifth of the base slice more or less per level.
@@ -96,7 +96,7 @@ impl Cfq {
         let class = (0..IDLE).find(|c| self.groups[g].busy(*c) > 0).unwrap_or(IDLE);
         self.serving.class = class;
         if class == IDLE {
-            self.serving.end = now + self.clock.tick;
+            self.serving.end = now + self.workload_slice();
             return;
         }
         let count = |cfq: &Cfq| cfq.groups[g].trees[usize::from(class * 3 + cfq.serving.kind)].tree.len();
@@ -108,18 +108,36 @@ impl Cfq {
             Some((self.service.key(first), kind))
         });
         self.serving.kind = firsts.min().map_or(super::queue::NO_IDLE, |(_, kind)| kind);
-        let group = &self.groups[g];
+        self.serving.end = now + self.workload_slice();
+    }
+
+    /// How long the workload to serve next may be served.
+    fn workload_slice(&self) -> i64 {
+        let Serving { group, class, kind, .. } = self.serving;
+        if class == IDLE {
+            return self.clock.tick;
+        }
+        let group = &self.groups[group as usize];
+        let count = group.trees[usize::from(class * 3 + kind)].tree.len();
         let busy = i64::from(group.average(class).max(group.busy(class)).max(1));
-        let mut slice = mul_div(self.share_of_target(g as u32), count(self) as i64, busy);
-        if self.serving.kind == super::queue::ASYNC {
+        let mut slice = mul_div(self.share_of_target(self.serving.group), count as i64, busy);
+        if kind == super::queue::ASYNC {
             let asyncs = i64::from(group.busy_async());
             slice = slice.min(mul_div(self.set.target_latency, asyncs, i64::from(self.busy_queues)));
             slice = mul_div(slice, self.set.slice[0], self.set.slice[1]);
         } else {
             slice = slice.max(2 * self.set.slice_idle);
         }
-        let least = if self.version == Version::K420 { self.clock.span_of_ms(2) } else { 2 };
-        self.serving.end = now + slice.max(least);
+        slice.max(if self.version == Version::K420 { self.clock.span_of_ms(2) } else { 2 })
+    }
+
+    /// The workload to serve next is this one, whose turn it need not be.
+    pub(super) fn serve_workload(&mut self, group: u32, class: u8, kind: u8, now: i64) {
+        let serving = &self.serving;
+        if (serving.group, serving.class, serving.kind) != (group, class, kind) {
+            self.serving = Serving { group, class, kind, end: now };
+            self.serving.end += self.workload_slice();
+        }
     }
 
     /// The queue to serve next, of the group and workload to serve next.

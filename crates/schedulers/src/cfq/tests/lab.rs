@@ -87,6 +87,11 @@ pub(super) struct Lab {
     random: u64,
     asked_at: Nanos,
     pub(super) check: bool,
+    /// Every so many dispatches are not the scheduler's choice; 0: none.
+    pub(super) force: usize,
+    /// Virtual times of groups when last looked at, if they were active.
+    vdisktimes: Vec<Option<u64>>,
+    min_vdisktime: u64,
 }
 
 pub(super) const HZ_1000: TickClock = TickClock { period: Nanos::from_ms(1), step_at: Nanos::ZERO };
@@ -95,6 +100,12 @@ impl Lab {
     /// A disk of 100 MB/s that seeks in 5 ms and takes one request at a time, or of `depth`.
     pub(super) fn disk(make: impl FnOnce(Setup) -> Cfq, depth: u32) -> Lab {
         Lab::new(make, true, depth, 1, Nanos::from_ms(5), Nanos::ZERO)
+    }
+
+    /// The same, seeking in this time.
+    pub(super) fn seeking(mut self, seek: Nanos) -> Lab {
+        self.seek = seek;
+        self
     }
 
     /// Flash: 16 ways of 80 us and 100 MB/s each, 32 requests.
@@ -134,6 +145,9 @@ impl Lab {
             random: 0x9e37_79b9_7f4a_7c15,
             asked_at: Nanos::MAX,
             check: true,
+            force: 0,
+            vdisktimes: Vec::new(),
+            min_vdisktime: 0,
         }
     }
 
@@ -205,9 +219,39 @@ impl Lab {
             }
             if self.check {
                 check(&self.cfq);
+                self.check_times();
             }
         }
         self.now = until;
+    }
+
+    /// Virtual times go on while a group is active, and the least of them always.
+    fn check_times(&mut self) {
+        assert!(self.cfq.min_vdisktime >= self.min_vdisktime);
+        self.min_vdisktime = self.cfq.min_vdisktime;
+        self.vdisktimes.resize(self.cfq.groups.len(), None);
+        for (before, group) in self.vdisktimes.iter_mut().zip(&self.cfq.groups) {
+            let now = (group.queues > 0).then_some(group.vdisktime);
+            assert!(before.is_none() || now.is_none() || now >= *before, "{before:?} {now:?}");
+            *before = now;
+        }
+    }
+
+    /// A wait has a reason: the idle timer, a tenant's slot or its next request; or something is in the device.
+    fn check_wait(&self, until: Nanos) {
+        assert!(until > self.now);
+        if until == Nanos::MAX {
+            assert!(self.held > 0, "waits for a completion and nothing is in the device: {}", self.state());
+        } else if self.cfq.anticipation.is_none() {
+            let active = &self.cfq.queues[self.cfq.active as usize];
+            assert!(self.cfq.idle_timer == Some(until) && active.is_empty() && active.waiting, "{}", self.state());
+        }
+    }
+
+    /// A queued request, not the one that the scheduler would choose.
+    fn any_queued(&self) -> Option<RequestId> {
+        let n = self.requests.capacity() as u32;
+        (0..n).map(|i| RequestId((i + self.sent.len() as u32) % n)).find(|id| self.cfq.queued(*id))
     }
 
     fn submit(&mut self, n: usize) {
@@ -242,15 +286,21 @@ impl Lab {
     fn serve(&mut self) {
         while self.held < self.depth && self.cfq.has_work(0) {
             let ctx = Context { now: self.now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            if self.force > 0
+                && self.sent.len().is_multiple_of(self.force)
+                && let Some(id) = self.any_queued()
+            {
+                self.cfq.take(id, 0, &ctx);
+                self.take(id);
+                continue;
+            }
             match self.cfq.next(0, &ctx) {
                 Next::Dispatch(id) => self.take(id),
                 Next::WaitUntil(at) => {
-                    assert!(at > self.now);
+                    self.check_wait(at);
                     if at != Nanos::MAX && at < self.asked_at {
                         self.asked_at = at;
                         self.plan(at, Happens::Ask);
-                    } else if at == Nanos::MAX {
-                        assert!(self.held > 0, "waits for a completion and nothing is in the device: {}", self.state());
                     }
                     break;
                 }
@@ -319,7 +369,19 @@ impl Lab {
     }
 }
 
-/// Counts agree with what they count, and fractions are parts of a whole.
+/// Fractions, computed anew, are parts of a whole; none is less than one part of 4096.
+pub(super) fn check_fractions(cfq: &Cfq) {
+    let mut cfq = cfq.clone();
+    let active: Vec<u32> = cfq.order.iter(&cfq.line).collect();
+    active.iter().for_each(|g| cfq.refresh(*g));
+    // The first were computed before the others took up new weights.
+    active.iter().for_each(|g| cfq.refresh(*g));
+    let fractions = active.iter().map(|g| cfq.groups[*g as usize].vfraction);
+    let least = fractions.clone().filter(|f| *f == 1).count() as u64;
+    assert!(fractions.sum::<u64>() <= 4096 + least);
+}
+
+/// Counts agree with what they count, and trees are in order.
 pub(super) fn check(cfq: &Cfq) {
     let on_trees: usize = cfq.groups.iter().flat_map(|g| &g.trees).map(|t| t.tree.len()).sum();
     assert_eq!(on_trees, cfq.busy_queues as usize);
@@ -336,8 +398,12 @@ pub(super) fn check(cfq: &Cfq) {
         assert_eq!(q.requests.len(), q.fifo.len());
     }
     for g in &cfq.groups {
+        for tree in &g.trees {
+            assert!(cfq.service.iter(&tree.tree).is_sorted_by_key(|q| cfq.service.key(q)));
+        }
         assert_eq!(g.queues as usize, g.trees.iter().map(|t| t.tree.len()).sum::<usize>());
     }
     assert_eq!(cfq.groups.iter().filter(|g| g.queues > 0).count(), cfq.line.len());
+    assert!(cfq.order.iter(&cfq.line).is_sorted_by_key(|g| cfq.groups[g as usize].vdisktime));
     assert!(cfq.groups.iter().map(|g| g.in_flight).sum::<u32>() == cfq.in_flight[0] + cfq.in_flight[1]);
 }

@@ -4,7 +4,7 @@ use dumbwaiter_block::{Flags, IoClass, Ioprio, Nanos, Op, Tenant, TenantId};
 use proptest::prelude::*;
 
 use super::super::{Cfq, Version};
-use super::lab::{Client, Lab};
+use super::lab::{Client, Lab, check_fractions};
 
 fn client() -> impl Strategy<Value = Client> {
     let what = (0u32..4, 0u8..4, 0u8..8, 0u8..4, prop_oneof![Just(8u32), Just(128), 1u32..2000]);
@@ -41,6 +41,7 @@ proptest! {
         depth in 1u32..33,
         settings in (0i128..20, 0i128..20, 1i128..12, 0i128..2),
         exits in proptest::collection::vec((0usize..9, 1u64..3000), 0..3),
+        force in prop_oneof![3 => Just(0usize), 1 => 1usize..9],
     ) {
         let make = |setup| match kind {
             0 => Cfq::new(setup, Version::K310),
@@ -59,6 +60,7 @@ proptest! {
                 Tenant { weight: weights[i as usize], parent: (parent < i).then_some(TenantId(parent)) }
             })
             .collect();
+        lab.force = force;
         let n = clients.len();
         for client in clients {
             lab.add(client);
@@ -67,7 +69,10 @@ proptest! {
         exits.sort_by_key(|e| e.1);
         for (task, ms) in exits {
             lab.run(Nanos::from_ms(ms));
+            check_fractions(&lab.cfq);
             lab.reweigh(task as u32 % 4, 1 + task as u32 * 100);
+            let leaf = ["leaf_weight", "root_leaf_weight"][task % 2];
+            dumbwaiter_block::set_tunable(&mut lab.cfq, leaf, 1 + i128::from(ms)).unwrap();
             lab.ends(task % n);
         }
         // All have stopped after 3.5 s; what they asked for is served in some time.

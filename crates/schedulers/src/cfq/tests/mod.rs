@@ -4,8 +4,9 @@ mod lab;
 mod mixtures;
 mod sharing;
 mod tenants;
+mod timeline;
 
-use dumbwaiter_block::{IoClass, Ioprio, Nanos, Setup};
+use dumbwaiter_block::{IoClass, Ioprio, Nanos, Scheduler, Setup, set_tunable};
 
 use super::queue::{BEST_EFFORT, Queue, SYNC};
 use super::{Cfq, Version};
@@ -70,4 +71,23 @@ fn ticks_are_kept_between_steps() {
     let mut cfq = Cfq::new(Setup::default(), Version::K318);
     let ticks = [0u64, 3_999_999, 4_000_000, 4_000_001, 3, 8_000_000].map(|t| cfq.clock.count(Nanos(t)));
     assert_eq!(ticks, [0, 0, 1, 1, 0, 2]);
+}
+
+#[test]
+fn a_setting_and_its_twin_in_microseconds_are_one() {
+    for (version, half) in [(Version::K318, 1), (Version::K420, 500_000)] {
+        let mut cfq = cfq(true, version);
+        assert_eq!((cfq.get("slice_idle"), cfq.get("slice_idle_us")), (Some(8), Some(8000)));
+        for name in ["slice_sync", "slice_async", "slice_idle", "group_idle", "target_latency"] {
+            let twin = format!("{name}_us");
+            set_tunable(&mut cfq, name, 7).unwrap();
+            assert_eq!(cfq.get(&twin), Some(7000), "{twin}");
+            set_tunable(&mut cfq, &twin, 12_345).unwrap();
+            assert_eq!((cfq.get(name), cfq.get(&twin)), (Some(12), Some(12_345)), "{name}");
+            set_tunable(&mut cfq, &twin, 500).unwrap();
+        }
+        let set = &cfq.set;
+        // Half a millisecond: ticks of a millisecond round up.
+        assert_eq!([set.slice[1], set.slice[0], set.slice_idle, set.group_idle, set.target_latency], [half; 5]);
+    }
 }
