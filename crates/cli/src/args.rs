@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Fidelity(Fidelity),
     /// Run published experiments again and hold them against the papers' figures
     Reproduce(Reproduce),
+    /// Record the I/O of a block device: as a trace, or with what its scheduler was told and answered
+    Record(Record),
     /// Measure the simulator's and the schedulers' own speed
     Bench(Bench),
     /// Print a completion script for a shell
@@ -313,6 +315,39 @@ pub(crate) struct Reproduce {
     /// Write the tables and figures, one file that works offline
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter record /dev/nvme0n1 -o load.dwt --for 60s
+  dumbwaiter record /dev/sda -o load.blkparse.zst
+  dumbwaiter record /dev/sda -o load.csv.zst --dispatch --for 10s
+  dumbwaiter fidelity load.csv.zst
+
+Needs root and tracefs. Nothing on the device is read or written. It ends after --for, or by Ctrl-C (and exits with 130).
+For --dispatch, start it before the load: requests that are on their way already cannot be followed.")]
+pub(crate) struct Record {
+    /// The block device
+    pub(crate) device: PathBuf,
+    /// The file to write; the ending of a trace's name decides its format (see `dumbwaiter trace formats`)
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Record for `dumbwaiter fidelity`: NAME.csv or NAME.csv.zst, with NAME.json beside
+    #[arg(long)]
+    pub(crate) dispatch: bool,
+    /// How long, such as 10s; without it, until Ctrl-C
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) length: Option<String>,
+    /// The kernel's buffer for each CPU
+    #[arg(long, value_name = "KIB", default_value_t = 16384, value_parser = clap::value_parser!(u64).range(4..=1_048_576))]
+    pub(crate) buffer_kb: u64,
+    /// End when so much memory is full of events
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    pub(crate) memory_mb: u64,
+    /// Write the summary as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -313,6 +313,6 @@ fn apply(args: &Compare, scenario: &mut Scenario) -> Result<()> {
     Ok(())
 }
 
-fn time(flag: &str, text: &str) -> Result<Nanos> {
+pub(crate) fn time(flag: &str, text: &str) -> Result<Nanos> {
     units::time(text, units::BareTime::Seconds).map_err(|e| anyhow!("{flag}: {e}"))
 }

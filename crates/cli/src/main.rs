@@ -12,6 +12,7 @@ mod fidelity;
 mod input;
 mod output;
 mod progress;
+mod record;
 mod reproduce;
 mod schedulers;
 mod shell;
@@ -35,6 +36,9 @@ pub(crate) enum Ended {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    for line in dumbwaiter_kernel::undo::leftovers() {
+        eprintln!("dumbwaiter: {line}");
+    }
     let ended = match args.command {
         Command::Compare(args) => compare::run(&args),
         Command::Schedulers(args) => schedulers::run(&args),
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Record(args) => record::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

@@ -199,7 +199,7 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
 }
 
 /// The format that the ending of a file's name stands for.
-fn format_of_name(path: &std::path::Path) -> Option<Format> {
+pub(crate) fn format_of_name(path: &std::path::Path) -> Option<Format> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);
     let ending = stem.rsplit_once('.')?.1;

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{read, read_some, write};
-use crate::undo::{Action, Guard};
+use crate::undo::{Action, Guard, remove_when_free};
 use crate::{Error, Roots};
 
 /// Which cgroups.
@@ -208,18 +208,7 @@ pub(crate) fn remove(dir: &Path, home: &Path) -> Result<(), Error> {
     for member in read_some(&dir.join(file)).unwrap_or_default().lines() {
         let _ = write(&home.join(file), member);
     }
-    // A member that is just ending keeps the group for a moment.
-    let mut last = Ok(());
-    for _ in 0..50 {
-        last = std::fs::remove_dir(dir);
-        match &last {
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
-            _ => break,
-        }
-    }
-    last.map_err(|e| Error::file("remove the cgroup", dir, e))
+    remove_when_free(dir).map_err(|e| Error::file("remove the cgroup", dir, e))
 }
 
 #[cfg(test)]

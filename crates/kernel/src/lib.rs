@@ -10,6 +10,7 @@ mod error;
 pub mod fidelity;
 pub mod ioprio;
 pub mod queue;
+pub mod record;
 pub mod recording;
 mod roots;
 pub mod target;

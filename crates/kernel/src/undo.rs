@@ -56,7 +56,20 @@ impl Action {
 
 fn remove_instance(dir: &Path) -> Result<(), Error> {
     // What is enabled in an instance goes with it.
-    std::fs::remove_dir(dir).map_err(|e| Error::file("remove", dir, e))
+    remove_when_free(dir).map_err(|e| Error::file("remove", dir, e))
+}
+
+/// Removes a folder that somebody may be using for a moment still.
+pub(crate) fn remove_when_free(dir: &Path) -> std::io::Result<()> {
+    let mut tries = 0..50;
+    loop {
+        match std::fs::remove_dir(dir) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && tries.next().is_some() => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            done => return done,
+        }
+    }
 }
 
 struct Entry {

@@ -1,0 +1,84 @@
+//! `dumbwaiter record`: the block layer's events of a device, as a trace or as a dispatch recording.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use dumbwaiter_kernel::record::{Method, Options, Summary, record};
+use dumbwaiter_kernel::target::Target;
+use dumbwaiter_kernel::undo;
+use serde_json::json;
+
+use crate::args::Record;
+use crate::output::{self, grouped};
+use crate::{Ended, compare, trace};
+
+pub(crate) fn run(args: &Record) -> Result<Ended> {
+    let target = Target::of(&args.device)?;
+    let format = match trace::format_of_name(&args.output) {
+        Some(format) if format.writable() => format,
+        _ if args.dispatch => Options::default().format,
+        _ => bail!(
+            "{}: the ending of the name tells no format that can be written; expected one such as .dwt or .blkparse.zst",
+            args.output.display()
+        ),
+    };
+    let length = match &args.length {
+        Some(text) => Some(Duration::from_nanos(compare::time("--for", text)?.0)),
+        None => None,
+    };
+    output::check_writable(&args.output)?;
+    let options = Options {
+        output: args.output.clone(),
+        format,
+        dispatch: args.dispatch,
+        length,
+        buffer_kb: args.buffer_kb,
+        most_bytes: args.memory_mb << 20,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    undo::on_signals(Some(Arc::clone(&stop)))?;
+    let until = args.length.as_ref().map_or("until Ctrl-C".to_owned(), |l| format!("for {l}"));
+    eprintln!("recording {} {until}", args.device.display());
+    let summary = record(&target, &options, &stop).context("nothing was recorded")?;
+    tell(&summary);
+    if let Some(path) = &args.json {
+        output::write_json(path, &json_of(&summary))?;
+    }
+    Ok(if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Done })
+}
+
+fn tell(s: &Summary) {
+    let what = if s.method.is_some() { "rows" } else { "I/Os" };
+    let files: Vec<String> = s.files.iter().map(|f| f.display().to_string()).collect();
+    eprintln!(
+        "{} {what} and {} requests in {:.1} s, {} events lost: {}",
+        grouped(s.records),
+        grouped(s.requests),
+        s.seconds,
+        grouped(s.lost),
+        files.join(", ")
+    );
+    for note in &s.notes {
+        eprintln!("note: {note}");
+    }
+}
+
+fn json_of(s: &Summary) -> serde_json::Value {
+    json!({
+        "files": s.files,
+        "seconds": s.seconds,
+        "events": s.events,
+        "records": s.records,
+        "requests": s.requests,
+        "lost_events": s.lost,
+        "unmatched_rows": s.unmatched,
+        "unfinished_requests": s.unfinished,
+        "dispatches": s.method.map(|m| match m {
+            Method::Probes => "probes",
+            Method::Issues => "inferred from issues",
+        }),
+        "notes": s.notes,
+    })
+}

@@ -1,0 +1,363 @@
+//! Events into rows: each is tied to the request it concerns, by position and state, because the kernel's events name
+//! no request.
+
+use std::collections::BTreeMap;
+
+use super::event::{Event, Kind, text};
+
+/// One row of a dispatch recording.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Nanoseconds since the first event.
+    pub(crate) at: u64,
+    pub(crate) event: &'static str,
+    /// The request, 0 for none.
+    pub(crate) req: u32,
+    pub(crate) sector: Option<u64>,
+    pub(crate) bytes: Option<i64>,
+    pub(crate) op: String,
+    pub(crate) flags: String,
+    pub(crate) pid: Option<i32>,
+    pub(crate) ioprio: Option<u16>,
+    pub(crate) cpu: u16,
+}
+
+/// Rows and what did not fit.
+#[derive(Default)]
+pub(crate) struct Built {
+    pub(crate) rows: Vec<Row>,
+    /// Events whose request is unknown.
+    pub(crate) unmatched: u64,
+    /// Requests without an end.
+    pub(crate) unfinished: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Inserted,
+    Dispatched,
+    Issued,
+    Requeued,
+}
+
+struct Request {
+    number: u32,
+    sector: u64,
+    bytes: u64,
+    op: String,
+    flags: String,
+    pid: i32,
+    ioprio: Option<u16>,
+    state: State,
+}
+
+impl Request {
+    fn end(&self) -> u64 {
+        self.sector + self.bytes / dumbwaiter_block::SECTOR_BYTES
+    }
+}
+
+/// Requests on their way, by where they begin and end. Within a place, in order of arrival.
+#[derive(Default)]
+struct Live {
+    requests: BTreeMap<u32, Request>,
+    starts: BTreeMap<(u64, String), Vec<u32>>,
+    ends: BTreeMap<(u64, String), Vec<u32>>,
+}
+
+impl Live {
+    fn add(&mut self, request: Request) {
+        self.starts.entry((request.sector, request.op.clone())).or_default().push(request.number);
+        self.ends.entry((request.end(), request.op.clone())).or_default().push(request.number);
+        self.requests.insert(request.number, request);
+    }
+
+    fn take(&mut self, number: u32) -> Option<Request> {
+        let request = self.requests.remove(&number)?;
+        let drop_from = |map: &mut BTreeMap<(u64, String), Vec<u32>>, key: (u64, String)| {
+            if let Some(all) = map.get_mut(&key) {
+                all.retain(|n| *n != number);
+                if all.is_empty() {
+                    map.remove(&key);
+                }
+            }
+        };
+        drop_from(&mut self.starts, (request.sector, request.op.clone()));
+        drop_from(&mut self.ends, (request.end(), request.op.clone()));
+        Some(request)
+    }
+
+    fn among(&self, numbers: Option<&Vec<u32>>, states: &[State], not: Option<u32>) -> Option<u32> {
+        let numbers = numbers?;
+        let is = |n: &u32, state: State| self.requests.get(n).is_some_and(|r| r.state == state);
+        states.iter().find_map(|s| numbers.iter().copied().find(|n| is(n, *s) && Some(*n) != not))
+    }
+
+    fn starting(&self, sector: u64, op: &str, states: &[State]) -> Option<u32> {
+        self.among(self.starts.get(&(sector, op.to_owned())), states, None)
+    }
+
+    fn ending(&self, sector: u64, op: &str, states: &[State], not: Option<u32>) -> Option<u32> {
+        self.among(self.ends.get(&(sector, op.to_owned())), states, not)
+    }
+
+    fn state(&mut self, number: Option<u32>, state: State) {
+        if let Some(request) = number.and_then(|n| self.requests.get_mut(&n)) {
+            request.state = state;
+        }
+    }
+}
+
+/// The kernel's letters: operation and the rest. A leading F is a flush that goes before.
+fn operation(rwbs: &str) -> (String, String) {
+    let (first, rest) = rwbs.split_at(rwbs.len().min(1));
+    match first {
+        "F" if rwbs != "FF" => {
+            let (op, marks) = rest.split_at(rest.len().min(1));
+            (if op.is_empty() { "F" } else { op }.into(), format!("F{marks}"))
+        }
+        first => (first.into(), rest.into()),
+    }
+}
+
+/// The operation in a request's flags, in the kernel's letters.
+fn operation_of(opf: u64) -> &'static str {
+    match opf & 0xff {
+        0 => "R",
+        1 | 9 => "W",
+        2 => "F",
+        3 | 5 => "D",
+        _ => "?",
+    }
+}
+
+/// Rows of a recording, in the order of the events.
+pub(crate) fn rows(events: &[Event]) -> Built {
+    use State::{Dispatched, Inserted, Issued, New, Requeued};
+    let mut live = Live::default();
+    let mut built = Built::default();
+    let mut count = 0;
+    let first = events.first().map_or(0, |e| e.at);
+    for e in events {
+        let letters = text(&e.rwbs);
+        let mut row = Row {
+            at: e.at - first,
+            event: e.kind.row(),
+            req: 0,
+            sector: None,
+            bytes: None,
+            op: String::new(),
+            flags: String::new(),
+            pid: Some(e.pid),
+            ioprio: None,
+            cpu: e.cpu,
+        };
+        let mut request = None;
+        match e.kind {
+            Kind::Choice => continue,
+            Kind::Plug => {}
+            Kind::Unplug if e.number == 0 => continue,
+            Kind::Unplug => row.bytes = Some(e.number),
+            Kind::BfqExpire => {
+                let [reason, service, budget, weight, raised] = e.expiry;
+                row.flags = format!("reason={reason} service={service} budget={budget} weight={weight} wr={raised}");
+            }
+            Kind::KyberAdjust => (row.op, row.bytes) = (letters.into(), Some(e.number)),
+            Kind::KyberThrottled => row.op = letters.into(),
+            Kind::Dispatch if e.rq == 0 => {
+                row.event = "dispatch_none";
+                row.pid = None;
+            }
+            Kind::Dispatch => {
+                row.op = operation_of(e.opf).into();
+                (row.sector, row.bytes) = (Some(e.sector), Some(e.bytes as i64));
+                request = live.starting(e.sector, &row.op, &[Inserted, Requeued, New]);
+                live.state(request, Dispatched);
+                match request.and_then(|n| live.requests.get(&n)) {
+                    Some(known) => row.flags.clone_from(&known.flags),
+                    None => built.unmatched += 1,
+                }
+            }
+            _ => {
+                let (op, flags) = operation(letters);
+                (row.sector, row.bytes) = (Some(e.sector), Some(e.bytes as i64));
+                request = match e.kind {
+                    Kind::Allocated => {
+                        count += 1;
+                        live.add(Request {
+                            number: count,
+                            sector: e.sector,
+                            bytes: e.bytes,
+                            op: op.clone(),
+                            flags: flags.clone(),
+                            pid: e.pid,
+                            ioprio: None,
+                            state: New,
+                        });
+                        Some(count)
+                    }
+                    Kind::BackMerge => {
+                        let found = live.ending(e.sector, &op, &[Inserted, New], None);
+                        grow(&mut live, found, |r| r.bytes += e.bytes)
+                    }
+                    Kind::FrontMerge => {
+                        let end = e.sector + e.bytes / dumbwaiter_block::SECTOR_BYTES;
+                        let found = live.starting(end, &op, &[Inserted, New]);
+                        grow(&mut live, found, |r| (r.sector, r.bytes) = (e.sector, r.bytes + e.bytes))
+                    }
+                    // The event tells the request that another one absorbs.
+                    Kind::Merge => {
+                        let gone = live.starting(e.sector, &op, &[Inserted, New]);
+                        let into = gone.and_then(|g| live.ending(e.sector, &op, &[Inserted, New], Some(g)));
+                        let absorbed = into.and(gone).and_then(|g| live.take(g));
+                        absorbed.and_then(|absorbed| {
+                            row.flags = format!("absorbs={}", absorbed.number);
+                            grow(&mut live, into, |r| r.bytes += absorbed.bytes)
+                        })
+                    }
+                    Kind::Insert => {
+                        let found = live.starting(e.sector, &op, &[New, Requeued, Dispatched, Issued]);
+                        live.state(found, Inserted);
+                        found
+                    }
+                    Kind::Issue => {
+                        let found = live.starting(e.sector, &op, &[Dispatched, New, Inserted, Requeued]);
+                        live.state(found, Issued);
+                        found
+                    }
+                    Kind::Requeue => {
+                        let found = live.starting(e.sector, &op, &[Issued]);
+                        live.state(found, Requeued);
+                        found
+                    }
+                    Kind::Complete => live.starting(e.sector, &op, &[Issued]),
+                    _ => None,
+                };
+                if row.flags.is_empty() {
+                    row.flags = flags;
+                }
+                row.op = op;
+                if e.kind == Kind::Complete && e.number != 0 {
+                    row.flags += &format!(" error={}", e.number);
+                }
+                let tells_priority = matches!(e.kind, Kind::Insert | Kind::Issue | Kind::Complete | Kind::Requeue);
+                if tells_priority {
+                    row.ioprio = Some(e.ioprio);
+                    if let Some(known) = request.and_then(|n| live.requests.get_mut(&n)) {
+                        known.ioprio = Some(e.ioprio);
+                    }
+                }
+                if request.is_none() && !matches!(e.kind, Kind::Bio | Kind::Split) {
+                    built.unmatched += 1;
+                }
+            }
+        }
+        if let Some(known) = request.and_then(|n| live.requests.get(&n)) {
+            row.req = known.number;
+            row.pid = Some(known.pid);
+            row.ioprio = known.ioprio;
+        }
+        if e.kind == Kind::Complete
+            && let Some(number) = request
+        {
+            live.take(number);
+        }
+        built.rows.push(row);
+    }
+    built.unfinished = live.requests.len() as u64;
+    built
+}
+
+fn grow(live: &mut Live, number: Option<u32>, change: impl FnOnce(&mut Request)) -> Option<u32> {
+    let mut request = live.take(number?)?;
+    change(&mut request);
+    live.add(request);
+    number
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An event at a time, with letters, sector and KiB.
+    pub(crate) fn event(at: u64, kind: Kind, rwbs: &str, sector: u64, kib: u64) -> Event {
+        let mut letters = [0; 16];
+        letters[..rwbs.len()].copy_from_slice(rwbs.as_bytes());
+        Event {
+            at,
+            kind,
+            cpu: 0,
+            pid: 10,
+            dev: 0,
+            sector,
+            bytes: kib << 10,
+            ioprio: 2 << 13 | 4,
+            rwbs: letters,
+            comm: [0; 16],
+            number: 0,
+            rq: 0,
+            opf: 0,
+            jiffies: 0,
+            expiry: [0; 5],
+        }
+    }
+
+    fn told(built: &Built) -> Vec<(&'static str, u32, i64)> {
+        built.rows.iter().map(|r| (r.event, r.req, r.bytes.unwrap_or(-1))).collect()
+    }
+
+    #[test]
+    fn a_request_keeps_its_number_from_birth_to_end() {
+        let mut dispatch = event(14, Kind::Dispatch, "", 8, 8);
+        dispatch.rq = 0xffff;
+        let built = rows(&[
+            event(10, Kind::Bio, "R", 8, 4),
+            event(11, Kind::Allocated, "R", 8, 4),
+            event(12, Kind::Insert, "R", 8, 4),
+            event(13, Kind::BackMerge, "R", 16, 4),
+            dispatch,
+            event(15, Kind::Dispatch, "", 0, 0),
+            event(16, Kind::Issue, "R", 8, 8),
+            event(17, Kind::Complete, "R", 8, 8),
+        ]);
+        let expected = [
+            ("bio_queue", 0, 4096),
+            ("getrq", 1, 4096),
+            ("rq_insert", 1, 4096),
+            ("bio_backmerge", 1, 4096),
+            ("dispatch", 1, 8192),
+            ("dispatch_none", 0, -1),
+            ("rq_issue", 1, 8192),
+            ("rq_complete", 1, 8192),
+        ];
+        assert_eq!(told(&built), expected);
+        assert_eq!((built.unmatched, built.unfinished, built.rows[7].at), (0, 0, 7));
+    }
+
+    #[test]
+    fn front_merges_and_absorptions_change_where_a_request_is() {
+        let built = rows(&[
+            event(0, Kind::Allocated, "WS", 100, 4),
+            event(1, Kind::Insert, "WS", 100, 4),
+            event(2, Kind::Allocated, "WS", 116, 4),
+            event(3, Kind::Insert, "WS", 116, 4),
+            // Fills the hole: behind the first, which then absorbs the second.
+            event(4, Kind::BackMerge, "WS", 108, 4),
+            event(5, Kind::Merge, "WS", 116, 4),
+            event(6, Kind::FrontMerge, "WS", 92, 4),
+            event(7, Kind::Issue, "WS", 92, 16),
+            event(8, Kind::Complete, "WS", 92, 16),
+        ]);
+        assert_eq!((built.unmatched, built.unfinished), (0, 0));
+        assert_eq!(built.rows[5].flags, "absorbs=2");
+        assert!(built.rows[4..].iter().all(|r| r.req == 1));
+    }
+
+    #[test]
+    fn strangers_are_counted() {
+        let built = rows(&[event(0, Kind::Complete, "R", 5, 4), event(1, Kind::Allocated, "FWFS", 0, 4)]);
+        assert_eq!((built.unmatched, built.unfinished), (1, 1));
+        assert_eq!((built.rows[1].op.as_str(), built.rows[1].flags.as_str()), ("W", "FFS"));
+    }
+}

@@ -1,0 +1,147 @@
+//! Recordings of the running kernel on a loop device (root, tracefs), and what our schedulers make of them.
+
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dumbwaiter_kernel::fidelity::call_by_call;
+use dumbwaiter_kernel::queue::{Queue, Settings};
+use dumbwaiter_kernel::record::{Method, Options, Summary, record};
+use dumbwaiter_kernel::recording::{Recording, What};
+use dumbwaiter_kernel::target::Target;
+use dumbwaiter_schedulers::Choice;
+use dumbwaiter_testkit::LoopDevice;
+use dumbwaiter_workloads::traces;
+
+const MIB: u64 = 1 << 20;
+/// One trace instance a process.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A loop device with few tags, so that requests wait in the scheduler.
+fn shallow(scheduler: &str) -> Option<(LoopDevice, Settings)> {
+    if !Path::new("/sys/kernel/tracing/instances").is_dir() {
+        eprintln!("skipped: no tracefs, or not root");
+        return None;
+    }
+    let device = LoopDevice::new(Path::new("/dev/shm"), 64 * MIB)?;
+    let queue = Queue::of(device.path()).unwrap().unwrap();
+    let mut settings = Settings::new(&queue).unwrap();
+    settings.set("scheduler", "none").unwrap();
+    settings.set("nr_requests", "4").unwrap();
+    settings.set("scheduler", scheduler).unwrap();
+    Some((device, settings))
+}
+
+/// Memory as direct I/O wants it.
+#[repr(align(4096))]
+struct Block([u8; 4096]);
+
+/// Threads that read and write at random places, each one I/O at a time.
+fn load(path: &Path, threads: u64, each: u64) {
+    std::thread::scope(|scope| {
+        for t in 0..threads {
+            scope.spawn(move || {
+                let mut open = std::fs::OpenOptions::new();
+                let file = open.read(true).write(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+                let mut block = Box::new(Block([t as u8; 4096]));
+                let mut state = t.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+                for _ in 0..each {
+                    // xorshift
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    let at = state % (64 * MIB / 4096) * 4096;
+                    if t % 4 == 3 {
+                        file.write_all_at(&block.0, at).unwrap();
+                    } else {
+                        file.read_exact_at(&mut block.0, at).unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn recorded(device: &LoopDevice, options: &Options, work: impl FnOnce()) -> Summary {
+    let target = Target::of(device.path()).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| record(&target, options, &stop));
+        let instance = format!("/sys/kernel/tracing/instances/dumbwaiter-{}/tracing_on", std::process::id());
+        while std::fs::read_to_string(&instance).is_ok_and(|t| t.trim() == "1") == recorder.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        work();
+        stop.store(true, Ordering::Relaxed);
+        recorder.join().unwrap().unwrap()
+    })
+}
+
+fn no_instance_is_left() {
+    let instance = format!("/sys/kernel/tracing/instances/dumbwaiter-{}", std::process::id());
+    assert!(!Path::new(&instance).exists());
+}
+
+#[test]
+fn a_trace_holds_every_io_with_its_times() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let Some((device, _settings)) = shallow("mq-deadline") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("load.dwt");
+    let options = Options { output: output.clone(), ..Options::default() };
+    let summary = recorded(&device, &options, || load(device.path(), 8, 50));
+    println!("{summary:?}");
+    no_instance_is_left();
+    assert_eq!(summary.lost, 0);
+    let mut reader = traces::open(&[output.as_path()], &traces::Options::default()).unwrap();
+    let (mut reads, mut writes, mut measured) = (0, 0, 0);
+    while let Some(r) = reader.next_record().unwrap() {
+        if r.sectors == 8 {
+            reads += u64::from(r.op == dumbwaiter_block::Op::Read);
+            writes += u64::from(r.op == dumbwaiter_block::Op::Write);
+            measured += u64::from(r.latency.is_some());
+        }
+    }
+    // Opening and closing a device may read a little more.
+    assert!(reads >= 300 && writes == 100, "{reads} reads, {writes} writes");
+    assert!(measured >= 390, "{measured} of 400 with times");
+}
+
+/// Records a load under a scheduler and returns the agreement of ours.
+fn agreement(scheduler: &str) -> Option<(Summary, f64)> {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let (device, _settings) = shallow(scheduler)?;
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("load.csv.zst");
+    let options = Options { output: output.clone(), dispatch: true, ..Options::default() };
+    let summary = recorded(&device, &options, || load(device.path(), 24, 100));
+    no_instance_is_left();
+    assert_eq!((summary.lost, summary.unmatched, summary.unfinished), (0, 0, 0), "{summary:?}");
+    // Neighbours may have been merged.
+    assert!((2300..=2400).contains(&summary.requests), "{summary:?}");
+    let recording = Recording::open(&output).unwrap();
+    assert_eq!(recording.scheduler, scheduler);
+    let dispatches = recording.rows.iter().filter(|r| r.what == What::Dispatch).count() as u64;
+    assert_eq!(dispatches, summary.requests);
+    let choice = Choice::parse(scheduler).unwrap();
+    let found = call_by_call(&recording, &|setup| choice.build(setup), None);
+    println!("{scheduler}: {} of {} calls agree, {summary:?}", found.same + found.none_same, found.calls());
+    Some((summary, found.agreement()))
+}
+
+#[test]
+fn mq_deadline_agrees_with_a_recording_of_the_running_kernel() {
+    let Some((summary, agreement)) = agreement("mq-deadline") else { return };
+    if summary.method == Some(Method::Probes) {
+        assert!(agreement > 0.99, "{agreement}");
+    }
+}
+
+#[test]
+fn kyber_and_bfq_can_be_recorded() {
+    for scheduler in ["kyber", "bfq"] {
+        let Some((_, agreement)) = agreement(scheduler) else { return };
+        println!("{scheduler}: {agreement}");
+    }
+}
