@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use dumbwaiter_block::{
     Context, Flags, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Setup, State, Tenant, Tenants,
 };
@@ -20,7 +20,13 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
+    if !matches!(args.what, BenchWhat::Engine)
+        && let Some(option) = args.engine.given()
+    {
+        bail!("{option}: is for `bench engine`; leave it out");
+    }
     match args.what {
+        BenchWhat::Engine => crate::bench_engine::run(args),
         BenchWhat::Sim => sim(args),
         BenchWhat::Schedulers => schedulers(args),
     }
@@ -130,7 +136,7 @@ fn wanted(args: &Bench) -> Result<Vec<Choice>> {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

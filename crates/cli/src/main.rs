@@ -6,6 +6,7 @@
 
 mod args;
 mod bench;
+mod bench_engine;
 mod compare;
 mod devices;
 mod fidelity;

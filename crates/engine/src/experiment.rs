@@ -1,0 +1,209 @@
+//! One cell of an experiment on a real target: a scheduler, a seed, a result.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::{CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult};
+use dumbwaiter_scenario::{Scenario, Work};
+use dumbwaiter_schedulers::Choice;
+use dumbwaiter_workloads::generate::Mix;
+
+use crate::options::Completion;
+use crate::run::{Control, Outcome, Parts, Run, Until};
+use crate::verify::{Verified, Verifier, fresh_stamp};
+use crate::{Error, Target};
+
+/// Depth where neither the scenario nor the device says one.
+const DEPTH: u32 = 128;
+/// Deepest.
+const DEPTH_MAX: u32 = 4096;
+/// Memory for buffers, at most.
+const BUFFERS_BYTES: u64 = 256 << 20;
+
+/// A run's result, and what else is to be told of it.
+pub struct Cell {
+    /// The result: world `real`, via `engine`. Failed I/Os are counted as errors and are in no latency.
+    pub result: RunResult,
+    /// Records of traces that were left out or changed, and I/Os rounded out to blocks, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// How long the oldest I/O that was under way at the end had been waiting. No latency counts it.
+    pub oldest: Nanos,
+    /// Ended from outside.
+    pub cancelled: bool,
+    /// The first I/O that failed, in words. The run ended with it unless it was told to go on.
+    pub failure: Option<String>,
+    /// Failed requests, by error.
+    pub failures: BTreeMap<String, u64>,
+    /// What verifying found, where it was asked for; the final pass included.
+    pub verified: Option<Verified>,
+    /// Remarks on this run, for people.
+    pub notes: Vec<String>,
+}
+
+/// Does the scenario, as far as can be told beforehand, write? Names the first task that does. Traces are only found out
+/// about in the run, before their first write reaches the target.
+pub fn writes(scenario: &Scenario) -> Option<String> {
+    let writer = |work: &Work| matches!(work, Work::Job(job) if job.rw.mix != Mix::Read);
+    scenario.tasks().find(|(_, task)| writer(&task.work)).map(|(_, task)| task.name.clone())
+}
+
+/// Runs one scheduler on `target` under the load of `prepared`, with seed number `replicate`.
+///
+/// Takes as long as the scenario says. Rings and buffers are made and given back within. What the scenario says of the host
+/// (CPUs, cost profile, hardware queues) is for simulations and is not used.
+pub fn run(
+    prepared: &Prepared<'_>,
+    target: &Target,
+    choice: &Choice,
+    completion: Completion,
+    replicate: u32,
+    control: &Control,
+) -> Result<Cell, Error> {
+    let s = prepared.scenario();
+    let options = target.options();
+    if let Some(task) = writes(s).filter(|_| !options.allow_writes) {
+        return Err(Error::WritesNotAllowed { task, op: dumbwaiter_block::Op::Write, path: target.path().to_owned() });
+    }
+    let seed = s.seed.wrapping_add(u64::from(replicate));
+    let way = target.check(completion)?;
+    let config = config(s, target);
+    let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
+    let recorder = Recorder::new(RecorderConfig {
+        warmup: s.warmup,
+        interval: s.series,
+        tenants: load.tenant_specs,
+        tasks: load.task_specs.clone(),
+    });
+    let verifier = match &options.verify {
+        Some(verify) => Some(Verifier::new(target, verify.journal.as_deref(), fresh_stamp(seed))?),
+        None => None,
+    };
+    let run = Run::new(Parts {
+        target,
+        way,
+        config,
+        scheduler: choice.build(config.setup),
+        tenants: load.tenants,
+        task_specs: load.task_specs,
+        threads: load.threads,
+        recorder,
+        verifier,
+        until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
+        seed,
+        control,
+    })?;
+    let mut outcome = run.finish().map_err(|error| named(error, choice))?;
+    if let Some(what) = outcome.layer.ledger().imbalance() {
+        let target = target.path().display().to_string();
+        return Err(Error::NotConserved { target, scheduler: choice.label().into(), what });
+    }
+    let mut skipped = load.replays.finish(outcome.issued_late)?;
+    if outcome.rounded > 0 {
+        let reason = format!("rounded out to blocks of {} bytes", target.facts().logical_block);
+        skipped.insert(reason, outcome.rounded);
+    }
+    let verified = match &mut outcome.verifier {
+        Some(verifier) => {
+            verifier.final_pass(target)?;
+            Some(verifier.found.clone())
+        }
+        None => None,
+    };
+    let mut notes = std::mem::take(&mut outcome.notes);
+    if completion != Completion::Interrupt {
+        notes.push(format!("completion {completion}: {}", way.describe()));
+    }
+    Ok(Cell {
+        skipped,
+        oldest: outcome.closed.oldest,
+        cancelled: outcome.cancelled,
+        failure: outcome.failure.take(),
+        failures: std::mem::take(&mut outcome.failures),
+        verified,
+        notes,
+        result: result(target, choice, completion, replicate, seed, outcome),
+    })
+}
+
+fn named(error: Error, choice: &Choice) -> Error {
+    match error {
+        Error::Stalled { target, waiting, .. } => {
+            Error::Stalled { target, scheduler: choice.label().into(), waiting }
+        }
+        other => other,
+    }
+}
+
+/// Linux's `nr_requests` for a device that can hold `depth` requests.
+fn default_nr_requests(depth: u32) -> u32 {
+    2 * depth.clamp(1, 128)
+}
+
+fn config(s: &Scenario, target: &Target) -> Config {
+    let facts = target.facts();
+    let most = facts.depth.unwrap_or(DEPTH_MAX).clamp(1, DEPTH_MAX);
+    let depth = s.queue_depth.unwrap_or(facts.depth.unwrap_or(DEPTH)).clamp(1, most);
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16);
+    let clock = TickClock { period: Nanos(1_000_000_000 / u64::from(s.host.hz.max(1))), step_at: Nanos::ZERO };
+    let nr_requests = s.nr_requests.unwrap_or_else(|| default_nr_requests(depth));
+    let affordable = BUFFERS_BYTES / u64::from(depth) / u64::from(facts.logical_block) * u64::from(facts.logical_block);
+    let block = u64::from(facts.logical_block);
+    let max_bytes = u64::from(facts.max_request_bytes).min(affordable) / block * block;
+    let max_sectors = (max_bytes / dumbwaiter_block::SECTOR_BYTES) as u32;
+    Config {
+        setup: Setup { clock, cpus, hw_queues: 1, nr_requests, device_depth: depth, rotational: facts.rotational },
+        limits: Limits { max_sectors, ..Limits::default() },
+        nomerges: s.nomerges,
+        volatile_cache: facts.write_back,
+        fua: facts.fua,
+    }
+}
+
+fn result(
+    target: &Target,
+    choice: &Choice,
+    completion: Completion,
+    replicate: u32,
+    seed: u64,
+    outcome: Outcome,
+) -> RunResult {
+    let ledger = *outcome.layer.ledger();
+    let closed = outcome.closed;
+    let usage = closed.usage;
+    let facts = RunFacts {
+        device: target.path().display().to_string(),
+        scheduler: choice.label().into(),
+        variant: String::new(),
+        completion: completion.to_string(),
+        world: "real".into(),
+        via: "engine".into(),
+        energy: None,
+        replicate,
+        seed,
+        submitted_by_tenant: outcome.submitted_by_tenant,
+        merges: Merges {
+            back: ledger.merged_back,
+            front: ledger.merged_front,
+            discard: ledger.merged_ranges,
+            requests: ledger.joined,
+        },
+        ledger: Ledger {
+            submitted: ledger.submitted,
+            completed: ledger.completed,
+            failed: ledger.failed,
+            outstanding: closed.outstanding,
+        },
+        cpu: CpuFacts {
+            busy: vec![usage.usr + usage.sys],
+            span: closed.end,
+            usr: usage.usr,
+            sys: usage.sys,
+            switches: Some(usage.switches),
+            ..CpuFacts::default()
+        },
+        scheduler_counters: BTreeMap::new(),
+        device_counters: BTreeMap::from([("ring_waits".to_owned(), outcome.enters as f64)]),
+    };
+    outcome.recorder.finish(closed.end, facts)
+}

@@ -1,0 +1,132 @@
+//! How a target is used.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use dumbwaiter_block::Nanos;
+
+/// How a target is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Past the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// May the load write, discard and zero? That destroys what is on the target.
+    pub allow_writes: bool,
+    /// Check that what is read is what was written; see [`crate::verify`].
+    pub verify: Option<Verify>,
+    /// A kernel thread takes submissions from the ring (`IORING_SETUP_SQPOLL`), so that submitting needs no system call.
+    pub sqpoll: bool,
+    /// May an I/O that is not whole logical blocks be rounded out to them? Otherwise it ends the run.
+    pub round_out: bool,
+    /// Go on after a failed I/O; otherwise the first one ends the run, with what was finished.
+    pub keep_going: bool,
+    /// Completions may wait a little to be taken together; see [`Batching`].
+    pub batching: Batching,
+    /// Largest request that merging may make, bytes; the device's own limit if that is less.
+    pub max_request_bytes: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            direct: true,
+            allow_writes: false,
+            verify: None,
+            sqpoll: false,
+            round_out: false,
+            keep_going: false,
+            batching: Batching::default(),
+            max_request_bytes: 1280 * 1024,
+        }
+    }
+}
+
+/// What `--verify` needs.
+#[derive(Clone, Debug, Default)]
+pub struct Verify {
+    /// Every acknowledged write is noted in this file, for [`crate::verify::check`] after a crash of the program.
+    pub journal: Option<PathBuf>,
+}
+
+/// How long a completion may wait for others, so that one wake-up serves all of them.
+///
+/// The engine sleeps until an eighth of what the device holds is done, but never longer than an eighth of its mean service
+/// time, nor than this limit. So it adds at most that to a latency, and nothing at a depth below 16. Only with interrupts, and from Linux 6.12 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// Never wait longer than this; 0 wakes up for every completion.
+    pub longest: Nanos,
+}
+
+impl Default for Batching {
+    fn default() -> Batching {
+        Batching { longest: Nanos::from_us(50) }
+    }
+}
+
+/// How completions are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Completion {
+    /// The device interrupts; the engine sleeps meanwhile.
+    #[default]
+    Interrupt,
+    /// The kernel polls the device (`IORING_SETUP_IOPOLL`); the CPU is busy meanwhile.
+    Poll,
+    /// Sleeps for a part of the expected time, then polls.
+    Hybrid(Sleep),
+}
+
+/// How long hybrid polling sleeps first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sleep {
+    /// As the kernel does (`IORING_SETUP_HYBRID_IOPOLL`, Linux 6.13) where it and the device can; else as `Learned`.
+    #[default]
+    Auto,
+    /// Half of the mean service time of requests of that size and direction, ours.
+    Learned,
+    /// A fixed time, ours.
+    Fixed(Nanos),
+}
+
+impl Completion {
+    /// Reads `interrupt`, `poll`, `hybrid`, `hybrid-learned` or `hybrid-20us`.
+    pub fn parse(text: &str) -> Option<Completion> {
+        Some(match text {
+            "interrupt" | "irq" => Completion::Interrupt,
+            "poll" => Completion::Poll,
+            "hybrid" => Completion::Hybrid(Sleep::Auto),
+            "hybrid-learned" => Completion::Hybrid(Sleep::Learned),
+            other => {
+                let us = other.strip_prefix("hybrid-")?.strip_suffix("us")?.parse().ok().filter(|us| *us <= 1_000_000)?;
+                Completion::Hybrid(Sleep::Fixed(Nanos::from_us(us)))
+            }
+        })
+    }
+}
+
+impl fmt::Display for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Completion::Interrupt => f.write_str("interrupt"),
+            Completion::Poll => f.write_str("poll"),
+            Completion::Hybrid(Sleep::Auto) => f.write_str("hybrid"),
+            Completion::Hybrid(Sleep::Learned) => f.write_str("hybrid-learned"),
+            Completion::Hybrid(Sleep::Fixed(time)) => write!(f, "hybrid-{}us", time.0 / 1_000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completion_names_round_trip() {
+        for name in ["interrupt", "poll", "hybrid", "hybrid-learned", "hybrid-20us"] {
+            assert_eq!(Completion::parse(name).unwrap().to_string(), name);
+        }
+        for wrong in ["", "polling", "hybrid-", "hybrid-us", "hybrid--3us", "hybrid-99999999999us"] {
+            assert_eq!(Completion::parse(wrong), None, "{wrong}");
+        }
+    }
+}

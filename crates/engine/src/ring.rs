@@ -1,0 +1,285 @@
+//! One io_uring: set-up with what the kernel has, registered file and buffers, and one system call that submits and waits.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use dumbwaiter_block::Nanos;
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, Parameters, squeue};
+
+use crate::arena::Arena;
+
+const IOPOLL: u32 = 1;
+const SQPOLL: u32 = 1 << 1;
+const CLAMP: u32 = 1 << 4;
+const COOP_TASKRUN: u32 = 1 << 8;
+const SINGLE_ISSUER: u32 = 1 << 12;
+const DEFER_TASKRUN: u32 = 1 << 13;
+/// Linux 6.13; the `io-uring` crate has no setter for it.
+const HYBRID_IOPOLL: u32 = 1 << 17;
+
+const REGISTER_RING_FDS: u32 = 20;
+
+/// Idle time after which the kernel's submission thread sleeps, ms.
+const SQPOLL_IDLE_MS: u32 = 50;
+
+/// `struct io_uring_params` of `linux/io_uring.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct RawParameters {
+    sq_entries: u32,
+    cq_entries: u32,
+    flags: u32,
+    sq_thread_cpu: u32,
+    sq_thread_idle: u32,
+    features: u32,
+    wq_fd: u32,
+    resv: [u32; 3],
+    sq_off: [u64; 5],
+    cq_off: [u64; 5],
+}
+
+/// Who finds completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// Interrupts.
+    Interrupt,
+    /// The kernel polls.
+    Poll,
+    /// The kernel sleeps and polls.
+    HybridPoll,
+}
+
+/// A ring of one thread.
+pub(crate) struct Ring {
+    ring: IoUring,
+    /// As registered with the kernel, which saves it a look-up per call; or the descriptor itself.
+    enter: RawFd,
+    flags: EnterFlags,
+    sqpoll: bool,
+    polled: bool,
+    /// Entries pushed and not yet handed over.
+    pending: u32,
+    min_timeout: bool,
+    ext_arg: bool,
+}
+
+fn setup(entries: u32, flags: u32) -> io::Result<IoUring> {
+    let mut p = RawParameters { flags: flags | CLAMP, sq_thread_idle: SQPOLL_IDLE_MS, ..RawParameters::default() };
+    // SAFETY: `p` has the layout of the kernel's structure and lives over the call.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut p) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `Parameters` is a transparent wrapper over the kernel's structure, which the kernel has just filled in for this
+    // descriptor; the descriptor is ours.
+    unsafe { IoUring::from_fd(fd as RawFd, std::mem::transmute::<RawParameters, Parameters>(p)) }
+}
+
+impl Ring {
+    /// A ring for this thread, with the best that this kernel has.
+    pub(crate) fn new(entries: u32, finding: Finding, sqpoll: bool) -> io::Result<Ring> {
+        let polled = match finding {
+            Finding::Interrupt => 0,
+            Finding::Poll => IOPOLL,
+            Finding::HybridPoll => IOPOLL | HYBRID_IOPOLL,
+        };
+        // Best first: completions run when we ask (6.1), cooperatively (5.19), whenever (before).
+        let ways: &[u32] = if sqpoll {
+            &[SQPOLL | SINGLE_ISSUER, SQPOLL]
+        } else {
+            &[SINGLE_ISSUER | DEFER_TASKRUN | COOP_TASKRUN, COOP_TASKRUN, 0]
+        };
+        let mut result = Err(io::Error::from_raw_os_error(libc::EINVAL));
+        for way in ways {
+            result = setup(entries, way | polled);
+            match &result {
+                Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
+                _ => break,
+            }
+        }
+        let ring = result?;
+        let fd = ring.as_raw_fd();
+        let mut flags = EnterFlags::empty();
+        let enter = match register_ring(fd) {
+            Some(index) => {
+                flags |= EnterFlags::REGISTERED_RING;
+                index
+            }
+            None => fd,
+        };
+        Ok(Ring {
+            enter,
+            flags,
+            sqpoll,
+            polled: finding != Finding::Interrupt,
+            pending: 0,
+            min_timeout: ring.params().is_feature_min_timeout(),
+            ext_arg: ring.params().is_feature_ext_arg(),
+            ring,
+        })
+    }
+
+    /// Registers the file as number 0. After that only [`io_uring::types::Fixed`] entries.
+    pub(crate) fn register_file(&self, fd: RawFd) -> io::Result<()> {
+        self.ring.submitter().register_files(&[fd])
+    }
+
+    /// Registers the buffers as number 0.
+    pub(crate) fn register_buffers(&self, arena: &Arena) -> io::Result<()> {
+        let whole = libc::iovec { iov_base: arena.start().cast(), iov_len: arena.len() };
+        // SAFETY: the arena outlives the ring's use: whoever holds both drops the ring first or drains it.
+        unsafe { self.ring.submitter().register_buffers(&[whole]) }
+    }
+
+    /// Can it wait for several completions, but not longer than a time?
+    pub(crate) fn waits_for_several(&self) -> bool {
+        self.min_timeout && !self.polled
+    }
+
+    /// Does the kernel poll for completions?
+    pub(crate) fn polled(&self) -> bool {
+        self.polled
+    }
+
+    /// Queues an entry; hands over what is queued if there is no room.
+    ///
+    /// # Safety
+    /// The buffer that it names must live, and not be touched, until its completion was reaped.
+    pub(crate) unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        loop {
+            // SAFETY: by the caller's promise.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                self.pending += 1;
+                return Ok(());
+            }
+            self.enter(0, None, 0)?;
+        }
+    }
+
+    /// Entries queued and not yet handed over.
+    pub(crate) fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// Hands over what is queued and waits until `want` completions can be reaped: not longer than `timeout`, and after
+    /// `min_wait_us` for one only. Returns early at a signal.
+    pub(crate) fn enter(&mut self, want: u32, timeout: Option<Nanos>, min_wait_us: u32) -> io::Result<()> {
+        let mut flags = self.flags | EnterFlags::GETEVENTS;
+        let mut submit = self.pending;
+        if self.sqpoll {
+            submit = 0;
+            self.pending = 0;
+            if self.ring.submission().need_wakeup() {
+                flags |= EnterFlags::SQ_WAKEUP;
+            } else if want == 0 && !self.polled {
+                return Ok(());
+            }
+        }
+        let spec = timeout.map(|t| Timespec::new().sec(t.0 / 1_000_000_000).nsec((t.0 % 1_000_000_000) as u32));
+        let mut args = SubmitArgs::new();
+        if let Some(spec) = &spec {
+            args = args.timespec(spec);
+        }
+        if min_wait_us > 0 {
+            args = args.min_wait_usec(min_wait_us);
+        }
+        let extended = self.ext_arg && (spec.is_some() || min_wait_us > 0);
+        let (arg, size) = if extended {
+            flags |= EnterFlags::EXT_ARG;
+            ((&raw const args).cast::<libc::c_void>(), size_of_val(&args))
+        } else {
+            (std::ptr::null(), 0)
+        };
+        // SAFETY: the descriptor is ours, and the arguments live over the call.
+        let took = unsafe {
+            libc::syscall(libc::SYS_io_uring_enter, self.enter, submit, want, flags.bits(), arg, size)
+        };
+        if took >= 0 {
+            self.pending -= (took as u32).min(self.pending);
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // Out of time, a signal, or nothing can be submitted before something is reaped. What was handed over is known
+            // from the ring.
+            Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {
+                self.pending = self.ring.submission().len() as u32;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Takes every completion that is there.
+    pub(crate) fn reap(&mut self, mut each: impl FnMut(u64, i32)) {
+        for entry in self.ring.completion() {
+            each(entry.user_data(), entry.result());
+        }
+    }
+
+    /// Is there anything to reap?
+    pub(crate) fn ready(&mut self) -> bool {
+        !self.ring.completion().is_empty()
+    }
+}
+
+fn register_ring(fd: RawFd) -> Option<RawFd> {
+    /// `struct io_uring_rsrc_update`.
+    #[repr(C)]
+    struct Update {
+        offset: u32,
+        resv: u32,
+        data: u64,
+    }
+    let mut update = Update { offset: u32::MAX, resv: 0, data: fd as u64 };
+    // SAFETY: one update, which lives over the call.
+    let done = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, REGISTER_RING_FDS, &raw mut update, 1) };
+    (done == 1).then_some(update.offset as RawFd)
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.enter != self.ring.as_raw_fd() {
+            #[repr(C)]
+            struct Update {
+                offset: u32,
+                resv: u32,
+                data: u64,
+            }
+            const UNREGISTER_RING_FDS: u32 = 21;
+            let update = Update { offset: self.enter as u32, resv: 0, data: 0 };
+            // SAFETY: one update, which lives over the call; a failure leaves a slot taken until the thread ends.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_io_uring_register,
+                    self.ring.as_raw_fd(),
+                    UNREGISTER_RING_FDS,
+                    &raw const update,
+                    1,
+                );
+            }
+        }
+    }
+}
+
+/// What a kernel that gives no ring means, in a line.
+pub(crate) fn why_no_ring(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => {
+            "io_uring is not there: the kernel is older than 5.1 or built without it, or a container's seccomp profile hides it (for Docker: --security-opt seccomp=unconfined)".into()
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+            match disabled.trim() {
+                "1" => "io_uring is only for root and the group of kernel.io_uring_group here: run as root, or `sysctl kernel.io_uring_disabled=0`".into(),
+                "2" => "io_uring is switched off here: `sysctl kernel.io_uring_disabled=0` as root allows it".into(),
+                _ => "io_uring is forbidden here, as by a container's seccomp profile (for Docker: --security-opt seccomp=unconfined) or a security module".into(),
+            }
+        }
+        Some(libc::ENOMEM) => "io_uring gets no memory: raise the limit of locked memory (`ulimit -l`)".into(),
+        Some(libc::EMFILE | libc::ENFILE) => "io_uring gets no file descriptor: raise the limit (`ulimit -n`)".into(),
+        _ => format!("io_uring cannot be set up: {error}"),
+    }
+}

@@ -1,0 +1,282 @@
+//! The threads of a run: what they ask for, how they hand it over, and what they are told.
+
+use std::cmp::Reverse;
+
+use dumbwaiter_block::{Io, Nanos, Op, SECTOR_BYTES, TaskId};
+use dumbwaiter_load::{Mode, Thread};
+use dumbwaiter_measure::Completed;
+use dumbwaiter_workloads::{Next, Want};
+
+use super::Run;
+use crate::Error;
+
+/// An I/O that its thread waits for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Slot {
+    pub(super) submit: Nanos,
+    thread: u32,
+    task: u16,
+}
+
+pub(super) struct ThreadState {
+    thread: Thread,
+    outstanding: u32,
+    /// When it asks again by itself.
+    wake_at: Nanos,
+    /// Up to when an open loop has been asked.
+    asked: Nanos,
+    /// It is in the list of those that may have more to ask.
+    ready: bool,
+    done: bool,
+    /// An open loop whose requests are issued late: it had as many outstanding as it may.
+    late: bool,
+    first_task: u32,
+    tasks: u32,
+}
+
+impl ThreadState {
+    pub(super) fn new(thread: Thread) -> ThreadState {
+        ThreadState {
+            first_task: thread.task.0,
+            thread,
+            outstanding: 0,
+            wake_at: Nanos::MAX,
+            asked: Nanos::ZERO,
+            ready: false,
+            done: false,
+            late: false,
+            tasks: 1,
+        }
+    }
+}
+
+/// A batch of more than this many I/Os is plugged (Linux: io_submit, io_uring).
+const PLUG_OVER: u32 = 2;
+
+impl Run<'_> {
+    /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
+    pub(super) fn start_stage(&mut self) {
+        let live = |t: &&ThreadState| !t.done || t.outstanding > 0;
+        let Some(stage) = self.threads.iter().filter(live).map(|t| t.thread.stage).min() else { return };
+        if self.stage == Some(stage) {
+            return;
+        }
+        self.stage = Some(stage);
+        for thread in 0..self.threads.len() as u32 {
+            if self.threads[thread as usize].thread.stage == stage {
+                self.threads[thread as usize].asked = self.now;
+                self.make_ready(thread);
+            }
+        }
+    }
+
+    fn make_ready(&mut self, thread: u32) {
+        let state = &mut self.threads[thread as usize];
+        if !std::mem::replace(&mut state.ready, true) {
+            self.ready.push(thread);
+        }
+    }
+
+    /// Threads whose time has come may ask.
+    pub(super) fn wake_due(&mut self) {
+        while let Some(Reverse((at, thread))) = self.wakes.peek().copied() {
+            if at > self.now {
+                return;
+            }
+            self.wakes.pop();
+            let state = &mut self.threads[thread as usize];
+            if state.wake_at == at {
+                state.wake_at = Nanos::MAX;
+                self.make_ready(thread);
+            }
+        }
+    }
+
+    /// When the next thread wants to ask.
+    pub(super) fn next_wake(&mut self) -> Option<Nanos> {
+        while let Some(Reverse((at, thread))) = self.wakes.peek().copied() {
+            if self.threads[thread as usize].wake_at == at {
+                return Some(at);
+            }
+            self.wakes.pop();
+        }
+        None
+    }
+
+    /// Lets all ask that may.
+    pub(super) fn pump_ready(&mut self) -> Result<(), Error> {
+        // What becomes ready meanwhile (a stage that starts) is asked too.
+        let mut i = 0;
+        while i < self.ready.len() {
+            let thread = self.ready[i];
+            self.threads[thread as usize].ready = false;
+            self.pump(thread)?;
+            i += 1;
+        }
+        self.ready.clear();
+        Ok(())
+    }
+
+    /// Lets a thread ask for as much as it may have outstanding.
+    fn pump(&mut self, thread: u32) -> Result<(), Error> {
+        let now = self.now;
+        let state = &self.threads[thread as usize];
+        let plugged = state.thread.mode == Mode::Batch && state.thread.depth - state.outstanding > PLUG_OVER;
+        loop {
+            let state = &mut self.threads[thread as usize];
+            if !self.open || state.done || self.submitted >= self.until.ios {
+                break;
+            }
+            if state.outstanding >= state.thread.depth {
+                state.late = !state.thread.closed;
+                break;
+            }
+            // An open loop is asked as of the time it named: what it then issues was due at that time, and its latency
+            // counts from there, however late we are.
+            let at = if state.thread.closed || state.late { now } else { state.asked.min(now) };
+            match state.thread.workload.next(at) {
+                Next::Issue(want) => {
+                    self.issued_late += u64::from(state.late);
+                    self.ask(thread, want, at, plugged)?;
+                }
+                Next::Wait(due) if due < Nanos::MAX => {
+                    let due = due.max(at + Nanos(1));
+                    state.late = false;
+                    state.asked = due;
+                    if due <= now {
+                        continue;
+                    }
+                    if due < state.wake_at {
+                        state.wake_at = due;
+                        self.wakes.push(Reverse((due, thread)));
+                    }
+                    break;
+                }
+                Next::Wait(_) | Next::Done => {
+                    state.done = true;
+                    self.live -= 1;
+                    break;
+                }
+                Next::Blocked => break,
+            }
+        }
+        if !self.plug.is_empty() {
+            self.layer.unplug(now, &mut self.plug);
+        }
+        let state = &self.threads[thread as usize];
+        if self.several_stages && state.done && state.outstanding == 0 {
+            self.start_stage();
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, thread: u32, want: Want, submit: Nanos, plugged: bool) -> Result<(), Error> {
+        let want = self.permitted(thread, want)?;
+        let state = &mut self.threads[thread as usize];
+        self.submitted += 1;
+        self.submitted_by_tenant[state.thread.tenant.0 as usize] += 1;
+        state.outstanding += 1;
+        let task = if want.task == 0 { state.thread.task } else { self.task_of(thread, want.task) };
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(Slot::default());
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.slots[slot as usize] = Slot { submit, thread, task: want.task };
+        let state = &self.threads[thread as usize];
+        let io = Io {
+            op: want.op,
+            flags: want.flags,
+            ioprio: want.ioprio.unwrap_or(state.thread.ioprio),
+            sector: want.sector,
+            sectors: want.sectors,
+            task,
+            tenant: state.thread.tenant,
+            cpu: state.thread.cpu,
+            stream: want.stream,
+            cookie: slot,
+        };
+        self.layer.submit(self.now, io, plugged.then_some(&mut self.plug));
+        Ok(())
+    }
+
+    /// What the thread wants, if the target may be asked for it; in whole blocks.
+    fn permitted(&mut self, thread: u32, want: Want) -> Result<Want, Error> {
+        let options = self.target.options();
+        if !options.allow_writes && !matches!(want.op, Op::Read | Op::Flush) {
+            return Err(Error::WritesNotAllowed {
+                task: self.task_name(thread),
+                op: want.op,
+                path: self.target.path().to_owned(),
+            });
+        }
+        let block = u64::from(self.target.facts().logical_block) / SECTOR_BYTES;
+        let end = want.sector + u64::from(want.sectors);
+        if want.sector.is_multiple_of(block) && end.is_multiple_of(block) {
+            return Ok(want);
+        }
+        if !options.round_out {
+            return Err(Error::Unaligned {
+                task: self.task_name(thread),
+                op: want.op,
+                bytes: u64::from(want.sectors) * SECTOR_BYTES,
+                at: want.sector * SECTOR_BYTES,
+                block: block * SECTOR_BYTES,
+                path: self.target.path().to_owned(),
+            });
+        }
+        self.rounded += 1;
+        let sector = want.sector / block * block;
+        let end = end.next_multiple_of(block).min(self.target.sectors());
+        Ok(Want { sector, sectors: (end - sector) as u32, ..want })
+    }
+
+    fn task_name(&self, thread: u32) -> String {
+        let task = self.threads[thread as usize].thread.task.0 as usize;
+        self.task_specs.get(task).map_or_else(String::new, |spec| spec.name.clone())
+    }
+
+    /// Tasks of a workload with several: the first is the thread's own, the others are added as they appear.
+    fn task_of(&mut self, thread: u32, number: u16) -> TaskId {
+        let state = &mut self.threads[thread as usize];
+        if state.tasks == 1 {
+            state.first_task = self.layer.tenants().tasks.len() as u32;
+        }
+        while state.tasks <= u32::from(number) {
+            self.layer.tenants_mut().add_task(state.thread.tenant, state.thread.ioprio);
+            state.tasks += 1;
+        }
+        TaskId(state.first_task + u32::from(number) - 1)
+    }
+
+    /// Finished I/Os are measured, and their threads told.
+    pub(super) fn deliver(&mut self) {
+        let now = self.now;
+        for i in 0..self.finished.len() {
+            let finished = self.finished[i];
+            let io = &finished.io;
+            let slot = self.slots[io.cookie as usize];
+            self.free.push(io.cookie);
+            if self.open && !finished.failed {
+                self.recorder.record(&Completed {
+                    op: io.op,
+                    task: io.task,
+                    tenant: io.tenant,
+                    bytes: u64::from(io.sectors) * SECTOR_BYTES,
+                    submit: slot.submit,
+                    insert: finished.insert,
+                    issue: finished.issue,
+                    device_done: now,
+                    complete: now,
+                });
+            }
+            let state = &mut self.threads[slot.thread as usize];
+            state.outstanding -= 1;
+            state.thread.workload.completed(now, slot.task, now.since(slot.submit));
+            self.make_ready(slot.thread);
+        }
+        self.finished.clear();
+    }
+}

@@ -1,0 +1,322 @@
+//! A file or block device to run on: opened with care, and asked beforehand what it can do.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use dumbwaiter_block::SECTOR_BYTES;
+use io_uring::{opcode, types};
+
+use crate::arena::Arena;
+use crate::options::{Completion, Options, Sleep};
+use crate::ring::{Finding, Ring, why_no_ring};
+use crate::{Error, verify};
+
+/// What kind of thing a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A block device.
+    Device,
+}
+
+/// What is known of a target.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// File or device.
+    pub kind: Kind,
+    /// Whole logical blocks of it, bytes.
+    pub bytes: u64,
+    /// The unit of positions and lengths, bytes.
+    pub logical_block: u32,
+    /// Has it, or the device below the file, a moving arm? `false` where nobody knows.
+    pub rotational: bool,
+    /// Is a flush worth sending? A file's always is.
+    pub write_back: bool,
+    /// Does it take single writes through its cache?
+    pub fua: bool,
+    /// Largest request that its driver takes, bytes.
+    pub max_request_bytes: u32,
+    /// Requests that its kernel queue holds; `None` for a file.
+    pub depth: Option<u32>,
+    /// The kernel's scheduler over it, which works below ours; empty for a file.
+    pub kernel_scheduler: String,
+    /// Its model, as it says itself; empty where it does not.
+    pub model: String,
+    /// Past the page cache.
+    pub direct: bool,
+}
+
+/// An opened file or block device.
+pub struct Target {
+    path: PathBuf,
+    file: File,
+    facts: Facts,
+    options: Options,
+    notes: Vec<String>,
+}
+
+impl Target {
+    /// Opens `path`, for reading only unless writes are allowed (then a device in use is refused), and finds out what it is.
+    pub fn open(path: &Path, options: &Options) -> Result<Target, Error> {
+        let refuse = |reason: String| Error::Open { path: path.to_owned(), reason };
+        let probe = std::fs::metadata(path).map_err(|e| refuse(why_not_opened(&e, options)))?;
+        let kind = match probe.file_type() {
+            t if t.is_file() => Kind::File,
+            t if t.is_block_device() => Kind::Device,
+            t if t.is_dir() => return Err(refuse("is a folder; expected a file or a block device".into())),
+            _ => return Err(refuse("is neither a file nor a block device".into())),
+        };
+        if options.verify.is_some() && !options.allow_writes {
+            return Err(refuse("verifying checks what was written, so writing must be allowed too".into()));
+        }
+        let mut notes = Vec::new();
+        let (file, direct) = open_file(path, kind, options).map_err(|e| refuse(why_not_opened(&e, options)))?;
+        if options.direct && !direct {
+            notes.push(
+                "the file system does not do direct I/O: through the page cache, so figures are those of memory".into(),
+            );
+        }
+        let whole = size_of(&file).map_err(|e| refuse(format!("its size cannot be told: {e}")))?;
+        let queue = queue_of(&probe, kind);
+        let number = |name: &str| sysfs(queue.as_deref(), name).and_then(|text| text.parse::<u64>().ok());
+        let logical_block = match kind {
+            Kind::Device => number("queue/logical_block_size").unwrap_or(SECTOR_BYTES),
+            Kind::File if direct => direct_alignment(&file).unwrap_or(SECTOR_BYTES),
+            Kind::File => SECTOR_BYTES,
+        };
+        let logical_block = logical_block.max(SECTOR_BYTES);
+        let bytes = whole / logical_block * logical_block;
+        if bytes == 0 {
+            return Err(refuse(format!("has {whole} bytes; expected at least one block of {logical_block}")));
+        }
+        if bytes != whole {
+            notes.push(format!(
+                "its last {} bytes are no whole block of {logical_block} and are not used",
+                whole - bytes
+            ));
+        }
+        if kind == Kind::File {
+            notes.extend(holes(&file, &probe, whole));
+        }
+        let driver_max = number("queue/max_sectors_kb").filter(|_| kind == Kind::Device).map(|kb| kb.saturating_mul(1024));
+        let facts = Facts {
+            kind,
+            bytes,
+            logical_block: logical_block as u32,
+            rotational: number("queue/rotational") == Some(1),
+            write_back: kind == Kind::File
+                || sysfs(queue.as_deref(), "queue/write_cache").is_some_and(|text| text == "write back"),
+            fua: kind == Kind::File || number("queue/fua") == Some(1),
+            max_request_bytes: driver_max
+                .unwrap_or(u64::from(options.max_request_bytes))
+                .min(u64::from(options.max_request_bytes))
+                .max(logical_block) as u32,
+            depth: number("queue/nr_requests").filter(|_| kind == Kind::Device).map(|n| n as u32),
+            kernel_scheduler: match kind {
+                Kind::File => String::new(),
+                Kind::Device => chosen(&sysfs(queue.as_deref(), "queue/scheduler").unwrap_or_default()),
+            },
+            model: sysfs(queue.as_deref(), "device/model").unwrap_or_default(),
+            direct,
+        };
+        if !matches!(facts.kernel_scheduler.as_str(), "" | "none") {
+            notes.push(format!(
+                "the kernel's {} schedules below ours: write none to its queue/scheduler, or the two are measured together",
+                facts.kernel_scheduler
+            ));
+        }
+        // Says now, not in mid-run, that there is no ring.
+        Ring::new(8, Finding::Interrupt, false).map_err(|e| Error::NoRing(why_no_ring(&e)))?;
+        if let Some(path) = options.verify.as_ref().and_then(|v| v.journal.as_ref()) {
+            verify::check_journal_path(path)?;
+        }
+        Ok(Target { path: path.to_owned(), file, facts, options: options.clone(), notes })
+    }
+
+    /// What is known of it.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Remarks for people: what could not be had, and what makes figures doubtful.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// How it is used.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// As it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its size in sectors.
+    pub fn sectors(&self) -> u64 {
+        self.facts.bytes / SECTOR_BYTES
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Can completions be found in this way here? Reads one block to know it. Answers with how they will be found: hybrid
+    /// polling of our own takes the kernel's place where that is not possible.
+    pub fn check(&self, completion: Completion) -> Result<Way, Error> {
+        let refuse = |reason: &str| Error::Completion {
+            path: self.path.clone(),
+            completion: completion.to_string(),
+            reason: reason.to_owned(),
+        };
+        const NO_POLLED_QUEUES: &str = "its driver has no queues to poll (NVMe: load the nvme module with poll_queues=2; virtio-blk: with num_poll_queues; loop devices have none); `interrupt` and `hybrid-learned` work";
+        const NO_POLLED_FILES: &str = "polling needs direct I/O, on a block device or a file system that supports it (ext4, xfs); `interrupt` and `hybrid-learned` work";
+        let why = if self.facts.kind == Kind::Device { NO_POLLED_QUEUES } else { NO_POLLED_FILES };
+        match completion {
+            Completion::Interrupt => Ok(Way { finding: Finding::Interrupt, own: None }),
+            Completion::Poll => match self.reads_with(Finding::Poll) {
+                Ok(()) => Ok(Way { finding: Finding::Poll, own: None }),
+                Err(_) => Err(refuse(why)),
+            },
+            Completion::Hybrid(sleep) => {
+                if sleep == Sleep::Auto && self.reads_with(Finding::HybridPoll).is_ok() {
+                    return Ok(Way { finding: Finding::HybridPoll, own: None });
+                }
+                let polled = self.reads_with(Finding::Poll).is_ok();
+                let finding = if polled { Finding::Poll } else { Finding::Interrupt };
+                Ok(Way { finding, own: Some(sleep) })
+            }
+        }
+    }
+
+    /// Reads the first block through a ring of this kind.
+    fn reads_with(&self, finding: Finding) -> io::Result<()> {
+        let mut arena = Arena::new(1, self.facts.logical_block as usize)?;
+        let slot = arena.take().ok_or(io::ErrorKind::OutOfMemory)?;
+        let address = arena.address(slot);
+        let mut ring = Ring::new(8, finding, false)?;
+        ring.register_file(self.file.as_raw_fd())?;
+        let entry = opcode::Read::new(types::Fixed(0), address, self.facts.logical_block).build();
+        // SAFETY: the arena lives until the completion is here.
+        unsafe { ring.push(&entry)? };
+        let mut result = None;
+        while result.is_none() {
+            ring.enter(1, None, 0)?;
+            ring.reap(|_, res| result = Some(res));
+        }
+        match result {
+            Some(res) if res < 0 => Err(io::Error::from_raw_os_error(-res)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How completions will be found.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    pub(crate) finding: Finding,
+    /// Sleeps of our own before each look.
+    pub(crate) own: Option<Sleep>,
+}
+
+impl Way {
+    /// In words, for results and people.
+    pub fn describe(&self) -> &'static str {
+        match (self.finding, self.own.is_some()) {
+            (Finding::Interrupt, false) => "interrupts",
+            (Finding::Poll, false) => "the kernel polls",
+            (Finding::HybridPoll, _) => "the kernel sleeps, then polls",
+            (Finding::Poll, true) => "we sleep, then the kernel polls",
+            (Finding::Interrupt, true) => "we sleep, then look for the interrupt's completion without sleeping",
+        }
+    }
+}
+
+fn open_file(path: &Path, kind: Kind, options: &Options) -> io::Result<(File, bool)> {
+    let open = |direct: bool| {
+        let mut flags = libc::O_CLOEXEC;
+        if direct {
+            flags |= libc::O_DIRECT;
+        }
+        if options.allow_writes && kind == Kind::Device {
+            // The kernel refuses a device that is mounted or part of another.
+            flags |= libc::O_EXCL;
+        }
+        OpenOptions::new().read(true).write(options.allow_writes).custom_flags(flags).open(path)
+    };
+    match open(options.direct) {
+        Ok(file) => Ok((file, options.direct)),
+        Err(e) if options.direct && e.raw_os_error() == Some(libc::EINVAL) => Ok((open(false)?, false)),
+        Err(e) => Err(e),
+    }
+}
+
+fn why_not_opened(error: &io::Error, options: &Options) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => "there is no such file or device".into(),
+        Some(libc::EACCES | libc::EPERM) => {
+            "no permission; run as root, or as a member of the group that owns it (for devices often `disk`)".into()
+        }
+        Some(libc::EBUSY) => "is in use (mounted, swap, or part of an array or volume): nothing writes to it".into(),
+        Some(libc::EROFS) if options.allow_writes => "is read-only; leave out the permission to write".into(),
+        Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => "there is no device behind it, or no medium in it".into(),
+        _ => error.to_string(),
+    }
+}
+
+fn size_of(mut file: &File) -> io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    file.seek(SeekFrom::End(0))
+}
+
+/// The sysfs folder of the device, or of the one that a file lies on. A partition's queue is its parent's.
+fn queue_of(meta: &std::fs::Metadata, kind: Kind) -> Option<PathBuf> {
+    let device = if kind == Kind::Device { meta.rdev() } else { meta.dev() };
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let folder = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    if folder.join("queue").is_dir() {
+        return Some(folder);
+    }
+    folder.parent().filter(|parent| parent.join("queue").is_dir()).map(Path::to_owned)
+}
+
+fn sysfs(folder: Option<&Path>, name: &str) -> Option<String> {
+    Some(std::fs::read_to_string(folder?.join(name)).ok()?.trim().to_owned())
+}
+
+/// The name in brackets.
+fn chosen(list: &str) -> String {
+    let inside = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(list, |(name, _)| name).to_owned()
+}
+
+/// What the file system wants positions of direct I/O to be multiples of (Linux 6.1).
+fn direct_alignment(file: &File) -> Option<u64> {
+    // SAFETY: a plain structure for the kernel to fill in.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, the path is empty and ended, and `stat` lives over the call.
+    let done = unsafe {
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &raw mut stat)
+    };
+    let known = done == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0 && stat.stx_dio_offset_align > 0;
+    known.then_some(u64::from(stat.stx_dio_offset_align))
+}
+
+/// A file with holes: reading those asks no device.
+fn holes(file: &File, meta: &std::fs::Metadata, whole: u64) -> Option<String> {
+    // SAFETY: a plain call on an open descriptor.
+    let hole = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_HOLE) };
+    if hole < 0 || hole as u64 >= whole {
+        return None;
+    }
+    let percent = (meta.blocks() * 512 * 100 / whole).min(99);
+    Some(format!(
+        "has holes ({percent} % of it is allocated): reads of holes touch no medium, and are faster than any device; fill it first"
+    ))
+}

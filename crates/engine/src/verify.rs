@@ -1,0 +1,393 @@
+//! Is what is read what was written? Data that accounts for itself, and a journal that outlives the program.
+//!
+//! Every logical block that is written carries its number, the generation of its write (a count over the run), the stamp of
+//! the run and a checksum. For each block is known the oldest generation that it may hold: that of the last
+//! acknowledged write, or, where writes of one block overlapped in time, the first of those. A block that is read while a
+//! write of it is under way is not judged.
+//!
+//! These generations stand in a table of 8 bytes a block, which can be a file ([`crate::options::Verify::journal`]): it is mapped, so
+//! that every entry survives the program's death (`kill -9`), not the machine's. [`check`] then reads every
+//! block of the table again. A write that was never acknowledged may be there or not.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::arena::Arena;
+use crate::{Error, Target};
+
+const MAGIC: u64 = 0x4457_424c_4f43_4b31;
+const JOURNAL_MAGIC: u64 = 0x4457_4a4f_5552_4e31;
+/// Before the table: magic, block bytes, stamp, blocks.
+const HEADER_BYTES: usize = 4096;
+/// Blocks whose state is allocated together.
+const PAGE: usize = 4096;
+/// Bytes read at once by a pass over everything.
+const PASS_BYTES: usize = 1 << 20;
+
+/// What checking found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Blocks read and judged.
+    pub checked: u64,
+    /// Blocks that were read while a write of them was under way: not judged.
+    pub unsettled: u64,
+    /// Blocks that hold older data than an acknowledged write, or none of ours.
+    pub lost: u64,
+    /// Blocks whose data is not what their checksum says.
+    pub torn: u64,
+    /// Blocks with the data of another block.
+    pub misplaced: u64,
+    /// Blocks that could not be read.
+    pub unreadable: u64,
+    /// The first thing found wrong.
+    pub first: Option<String>,
+}
+
+impl Verified {
+    /// Is all well?
+    pub fn clean(&self) -> bool {
+        self.lost + self.torn + self.misplaced + self.unreadable == 0
+    }
+
+    fn wrong(&mut self, what: String) {
+        if self.first.is_none() {
+            self.first = Some(what);
+        }
+    }
+
+    fn judge(&mut self, data: &[u8], block: u64, stamp: u64, floor: u64) {
+        self.checked += 1;
+        let word = |i: usize| word_of(data, i);
+        let at = block * data.len() as u64;
+        if word(0) != MAGIC || word(3) != stamp {
+            self.lost += 1;
+            self.wrong(format!("block at byte {at}: not what this run wrote, though the write was acknowledged"));
+        } else if word(4) != checksum(data) {
+            self.torn += 1;
+            self.wrong(format!("block at byte {at}: torn, its checksum is wrong"));
+        } else if word(1) != block {
+            self.misplaced += 1;
+            self.wrong(format!("block at byte {at}: holds the data of the block at byte {}", word(1) * data.len() as u64));
+        } else if word(2) < floor {
+            self.lost += 1;
+            self.wrong(format!(
+                "block at byte {at}: holds write {}, though write {floor} was acknowledged",
+                word(2)
+            ));
+        }
+    }
+}
+
+fn word_of(data: &[u8], i: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&data[i * 8..i * 8 + 8]);
+    u64::from_le_bytes(bytes)
+}
+
+/// Of everything but the checksum itself, word 4.
+fn checksum(data: &[u8]) -> u64 {
+    let mut hash = 0x9e37_79b9_7f4a_7c15u64;
+    for i in (0..data.len() / 8).filter(|i| *i != 4) {
+        hash = (hash ^ word_of(data, i)).wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(29);
+    }
+    hash
+}
+
+/// Fills a block with what accounts for itself.
+fn stamp_block(data: &mut [u8], block: u64, generation: u64, stamp: u64) {
+    let mut state = stamp ^ block.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ generation.rotate_left(32) | 1;
+    for chunk in data.as_chunks_mut::<8>().0 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *chunk = state.to_le_bytes();
+    }
+    for (i, word) in [MAGIC, block, generation, stamp].into_iter().enumerate() {
+        data[i * 8..i * 8 + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    let sum = checksum(data);
+    data[32..40].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// The oldest generation that each block may hold; 0 where nothing is known.
+struct Floors {
+    map: *mut u8,
+    len: usize,
+    blocks: u64,
+}
+
+// SAFETY: the mapping belongs to this value; entries are atomic.
+unsafe impl Send for Floors {}
+
+impl Floors {
+    fn map(blocks: u64, file: Option<&File>, write: bool) -> std::io::Result<Floors> {
+        let len = HEADER_BYTES + blocks as usize * 8;
+        let (flags, fd) = match file {
+            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        };
+        let access = if write { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: a new mapping, of a file that is at least so long, or of nothing.
+        let map = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, 0) };
+        if map == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(Floors { map: map.cast(), len, blocks })
+    }
+
+    fn word(&self, i: usize) -> &AtomicU64 {
+        debug_assert!((i + 1) * 8 <= self.len);
+        // SAFETY: within the mapping, aligned, and only ever used as atomics.
+        unsafe { &*self.map.cast::<AtomicU64>().add(i) }
+    }
+
+    fn floor(&self, block: u64) -> &AtomicU64 {
+        self.word(HEADER_BYTES / 8 + block as usize)
+    }
+}
+
+impl Drop for Floors {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody holds a reference into it.
+        unsafe { libc::munmap(self.map.cast(), self.len) };
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// Oldest generation of the writes that overlap now, 0 if one of them leaves unknown data.
+    oldest: u64,
+    /// When a write of it last began or ended.
+    touched: u64,
+    under_way: u32,
+}
+
+/// Watches a run.
+pub(crate) struct Verifier {
+    block_bytes: u64,
+    stamp: u64,
+    generation: u64,
+    clock: u64,
+    floors: Floors,
+    states: Vec<Option<Box<[State]>>>,
+    pub(crate) found: Verified,
+}
+
+/// Refuses a journal that cannot be made.
+pub(crate) fn check_journal_path(path: &Path) -> Result<(), Error> {
+    let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    made.map(|_| ()).map_err(|e| journal_error(path, &e))
+}
+
+fn journal_error(path: &Path, e: &std::io::Error) -> Error {
+    Error::Journal { path: path.to_owned(), reason: e.to_string() }
+}
+
+impl Verifier {
+    /// For a run of `stamp`, which no other run has.
+    pub(crate) fn new(target: &Target, journal: Option<&Path>, stamp: u64) -> Result<Verifier, Error> {
+        let block_bytes = u64::from(target.facts().logical_block);
+        let blocks = target.facts().bytes / block_bytes;
+        let nowhere = Path::new("table of written blocks");
+        let floors = match journal {
+            None => Floors::map(blocks, None, true).map_err(|e| journal_error(nowhere, &e))?,
+            Some(path) => {
+                let make = || {
+                    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+                    file.set_len(HEADER_BYTES as u64 + blocks * 8)?;
+                    Floors::map(blocks, Some(&file), true)
+                };
+                make().map_err(|e| journal_error(path, &e))?
+            }
+        };
+        for (i, word) in [block_bytes, stamp, blocks, JOURNAL_MAGIC].into_iter().enumerate() {
+            floors.word(i).store(word, Ordering::Release);
+        }
+        let pages = (blocks as usize).div_ceil(PAGE);
+        Ok(Verifier {
+            block_bytes,
+            stamp,
+            generation: 0,
+            clock: 0,
+            floors,
+            states: (0..pages).map(|_| None).collect(),
+            found: Verified::default(),
+        })
+    }
+
+    fn state(&mut self, block: u64) -> &mut State {
+        let page = &mut self.states[block as usize / PAGE];
+        let page = page.get_or_insert_with(|| vec![State::default(); PAGE].into_boxed_slice());
+        &mut page[block as usize % PAGE]
+    }
+
+    fn blocks(&self, at: u64, bytes: u64) -> std::ops::Range<u64> {
+        at / self.block_bytes..(at + bytes).div_ceil(self.block_bytes)
+    }
+
+    /// A time that [`Verifier::read`] is told again.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock
+    }
+
+    /// A write goes out: fills its data.
+    pub(crate) fn write_begins(&mut self, at: u64, data: &mut [u8]) {
+        self.generation += 1;
+        let generation = self.generation;
+        let (stamp, block_bytes) = (self.stamp, self.block_bytes as usize);
+        for (chunk, block) in data.chunks_mut(block_bytes).zip(at / self.block_bytes..) {
+            stamp_block(chunk, block, generation, stamp);
+            self.begins(block, generation);
+        }
+    }
+
+    /// Something goes out that leaves unknown data.
+    pub(crate) fn erase_begins(&mut self, at: u64, bytes: u64) {
+        for block in self.blocks(at, bytes) {
+            self.floors.floor(block).store(0, Ordering::Relaxed);
+            self.begins(block, 0);
+        }
+    }
+
+    fn begins(&mut self, block: u64, generation: u64) {
+        self.clock += 1;
+        let clock = self.clock;
+        let state = self.state(block);
+        state.oldest = if state.under_way == 0 { generation } else { state.oldest.min(generation) };
+        state.under_way += 1;
+        state.touched = clock;
+    }
+
+    /// It is acknowledged, or failed: then nobody knows what is there.
+    pub(crate) fn change_ends(&mut self, at: u64, bytes: u64, failed: bool) {
+        for block in self.blocks(at, bytes) {
+            self.clock += 1;
+            let clock = self.clock;
+            let state = self.state(block);
+            if failed {
+                state.oldest = 0;
+            }
+            state.touched = clock;
+            state.under_way -= 1;
+            if state.under_way == 0 {
+                let floor = state.oldest;
+                self.floors.floor(block).store(floor, Ordering::Release);
+            }
+        }
+    }
+
+    /// A read that began at `since` brought this.
+    pub(crate) fn read(&mut self, at: u64, data: &[u8], since: u64) {
+        for (chunk, block) in data.chunks(self.block_bytes as usize).zip(at / self.block_bytes..) {
+            let floor = self.floors.floor(block).load(Ordering::Relaxed);
+            let Some(page) = &self.states[block as usize / PAGE] else { continue };
+            let state = page[block as usize % PAGE];
+            if state.under_way > 0 || state.touched > since {
+                self.found.unsettled += 1;
+            } else if floor > 0 {
+                self.found.judge(chunk, block, self.stamp, floor);
+            }
+        }
+    }
+
+    /// Reads everything that was written once more.
+    pub(crate) fn final_pass(&mut self, target: &Target) -> Result<(), Error> {
+        let mut found = std::mem::take(&mut self.found);
+        let done = pass(target, &self.floors, self.block_bytes, self.stamp, &mut found);
+        self.found = found;
+        done
+    }
+}
+
+fn pass(target: &Target, floors: &Floors, block: u64, stamp: u64, found: &mut Verified) -> Result<(), Error> {
+    let ring = |source| Error::Ring { what: "no memory to read back", source };
+    let mut arena = Arena::new(1, PASS_BYTES).map_err(ring)?;
+    let slot = arena.take().unwrap_or(0);
+    let most = (PASS_BYTES as u64 / block).max(1);
+    let mut next = 0;
+    while next < floors.blocks {
+        if floors.floor(next).load(Ordering::Acquire) == 0 {
+            next += 1;
+            continue;
+        }
+        let known = |b: &u64| floors.floor(*b).load(Ordering::Acquire) > 0;
+        let end = next + (next..(next + most).min(floors.blocks)).take_while(known).count() as u64;
+        let data = arena.bytes(slot, ((end - next) * block) as usize);
+        match target.file().read_exact_at(data, next * block) {
+            Ok(()) => {
+                for (chunk, b) in data.chunks(block as usize).zip(next..) {
+                    found.judge(chunk, b, stamp, floors.floor(b).load(Ordering::Acquire));
+                }
+            }
+            Err(e) => {
+                found.unreadable += end - next;
+                found.wrong(format!("{} bytes at byte {} cannot be read: {e}", (end - next) * block, next * block));
+            }
+        }
+        next = end;
+    }
+    Ok(())
+}
+
+/// After a run, finished or killed: does every block still hold at least the last write that the journal says was acknowledged?
+pub fn check(target: &Target, journal: &Path) -> Result<Verified, Error> {
+    let refuse = |reason: String| Error::Journal { path: journal.to_owned(), reason };
+    let file = File::open(journal).map_err(|e| journal_error(journal, &e))?;
+    let len = file.metadata().map_err(|e| journal_error(journal, &e))?.len();
+    let mut header = [0; 32];
+    file.read_exact_at(&mut header, 0).map_err(|_| refuse("is no journal of writes: too short".into()))?;
+    let [block, stamp, blocks, magic] = [0, 1, 2, 3].map(|i| word_of(&header, i));
+    if magic != JOURNAL_MAGIC || !block.is_power_of_two() || len != HEADER_BYTES as u64 + blocks.saturating_mul(8) {
+        return Err(refuse("is no journal of writes, or was cut off".into()));
+    }
+    if blocks.saturating_mul(block) > target.facts().bytes || block < 512 || block % u64::from(target.facts().logical_block) != 0 {
+        return Err(refuse(format!(
+            "belongs to a target of {} bytes in blocks of {block}, and {} has {} in blocks of {}",
+            blocks.saturating_mul(block),
+            target.path().display(),
+            target.facts().bytes,
+            target.facts().logical_block
+        )));
+    }
+    let floors = Floors::map(blocks, Some(&file), false).map_err(|e| journal_error(journal, &e))?;
+    let mut found = Verified::default();
+    pass(target, &floors, block, stamp, &mut found)?;
+    Ok(found)
+}
+
+/// A number that no other run of this program has.
+pub(crate) fn fresh_stamp(seed: u64) -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    seed.rotate_left(40) ^ since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 48)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_damage_is_told_apart() {
+        let mut good = vec![0; 512];
+        stamp_block(&mut good, 7, 3, 99);
+        let judge = |data: &[u8], block, floor| {
+            let mut found = Verified::default();
+            found.judge(data, block, 99, floor);
+            assert_eq!(found.checked, 1);
+            [found.lost, found.torn, found.misplaced]
+        };
+        assert_eq!(judge(&good, 7, 3), [0, 0, 0]);
+        assert_eq!(judge(&good, 7, 2), [0, 0, 0], "a newer write that was not acknowledged may be there");
+        assert_eq!(judge(&good, 7, 4), [1, 0, 0]);
+        assert_eq!(judge(&good, 8, 3), [0, 0, 1]);
+        assert_eq!(judge(&[0; 512], 7, 3), [1, 0, 0]);
+        for byte in [8, 100, 511] {
+            let mut torn = good.clone();
+            torn[byte] ^= 1;
+            assert_eq!(judge(&torn, 7, 3), [0, 1, 0], "byte {byte}");
+        }
+    }
+}
