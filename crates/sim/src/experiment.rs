@@ -102,6 +102,7 @@ impl<'a> Prepared<'a> {
             host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(self.completion),
             recorder,
             threads: load.threads,
+            changes: load.changes,
             until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
             control,
         });

@@ -1,13 +1,14 @@
 //! One run: threads, block layer, host and device in virtual time.
 
 mod device;
+mod life;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, Tenants};
 use dumbwaiter_devices::{Completion, Counters, Device};
-use dumbwaiter_load::Thread;
+use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{Events, What};
@@ -58,6 +59,7 @@ pub struct Run<'a> {
     live: usize,
     issued_late: u64,
     several_stages: bool,
+    changes: Vec<(Nanos, Change)>,
     control: &'a Control,
     completions: Vec<Completion>,
     finished: Vec<Finished>,
@@ -112,6 +114,8 @@ pub struct Parts<'a> {
     pub recorder: Recorder,
     /// The load.
     pub threads: Vec<Thread>,
+    /// What becomes different, by time.
+    pub changes: Vec<(Nanos, Change)>,
     /// When it ends.
     pub until: Until,
     /// From outside.
@@ -144,10 +148,14 @@ impl<'a> Run<'a> {
             until: parts.until,
             submitted: 0,
             open: true,
+            changes: parts.changes,
             control: parts.control,
             completions: Vec::new(),
             finished: Vec::new(),
         };
+        for (number, (at, _)) in run.changes.iter().enumerate() {
+            run.events.push(*at, What::Change(number as u32));
+        }
         run.start_stage();
         run
     }
@@ -246,6 +254,7 @@ impl<'a> Run<'a> {
                     self.pump(thread);
                 }
                 What::Reap(thread) => self.reap(thread),
+                What::Change(number) => self.change(number),
                 What::Timer => {
                     if self.timer_at <= at {
                         self.timer_at = Nanos::MAX;
