@@ -3,6 +3,7 @@
 //! [`Prepared`] reads what has to be known of the traces once; [`Prepared::load`] makes the threads of one run.
 #![forbid(unsafe_code)]
 
+mod application;
 mod change;
 mod thread;
 mod trace;
@@ -15,6 +16,7 @@ use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
 use dumbwaiter_workloads::generate::BuildContext;
 use dumbwaiter_workloads::traces::{self, Replay, StatusHandle, Survey};
 
+pub use self::application::application;
 pub use self::change::Change;
 pub use self::thread::{Mode, Thread};
 use self::trace::OPEN_LOOP_DEPTH;
@@ -139,7 +141,15 @@ impl<'a> Prepared<'a> {
                 let task_id = tenants.add_task(id, ioprio);
                 task_specs.push(TaskSpec { name, tenant: id });
                 let cpu = task.cpu_of(instance).map_or(threads.len() as u16 % cpus, |c| c % cpus);
-                let thread = Thread { tenant: id, task: task_id, ioprio, cpu, stage: task.stage, start: task.start, ..Thread::idle() };
+                let thread = Thread {
+                    tenant: id,
+                    task: task_id,
+                    ioprio,
+                    cpu,
+                    stage: task.stage,
+                    start: task.start,
+                    ..Thread::idle()
+                };
                 change::of_task(&mut changes, task, threads.len() as u32, |name| ids[name]);
                 threads.push(match &task.work {
                     Work::Job(job) => {

@@ -6,6 +6,7 @@
 //! Nothing here reads a clock, and equal input gives equal output bit for bit.
 #![forbid(unsafe_code)]
 
+mod application;
 mod criterion;
 mod fairness;
 mod histogram;
@@ -20,6 +21,7 @@ mod text;
 
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 
+pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use criterion::{Focus, Goal, Metric};
 pub use fairness::{ideal_shares, jain, pv};
 pub use ranking::{Cell, Ranking, Row, rank};

@@ -16,6 +16,7 @@ impl Run<'_> {
                 let state = &mut self.threads[thread as usize];
                 if !state.done {
                     state.done = true;
+                    state.thread.workload.stopped();
                     self.live -= 1;
                 }
                 self.may_exit(thread);
@@ -30,6 +31,7 @@ impl Run<'_> {
             }
             Change::Weight { tenant, weight } => {
                 self.layer.tenants_mut().tenants[tenant.0 as usize].weight = weight;
+                self.recorder.weight(self.now, tenant, weight);
                 self.layer.event(self.now, Event::TenantChanged(tenant));
                 self.serve();
             }

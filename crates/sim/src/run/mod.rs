@@ -6,7 +6,7 @@ mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, Tenants};
+use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, TaskId, Tenants};
 use dumbwaiter_devices::{Completion, Counters, Device};
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
@@ -87,6 +87,8 @@ pub struct Outcome {
     pub oldest: Nanos,
     /// It was ended from outside.
     pub cancelled: bool,
+    /// What came of the applications by then, by their first tasks.
+    pub applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
 }
 
 /// How things stood when the measured part ended.
@@ -96,6 +98,7 @@ struct Closed {
     counters: Counters,
     outstanding: u64,
     oldest: Nanos,
+    applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
 }
 
 /// Everything a run is made of.
@@ -194,7 +197,8 @@ impl<'a> Run<'a> {
             }
         }
         self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
-        let Closed { end, host, counters, outstanding, oldest } = end.unwrap_or_else(|| self.close(self.now));
+        let Closed { end, host, counters, outstanding, oldest, applications } =
+            end.unwrap_or_else(|| self.close(self.now));
         self.control.simulated_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
         Outcome {
             recorder: self.recorder,
@@ -207,6 +211,7 @@ impl<'a> Run<'a> {
             outstanding,
             oldest,
             cancelled,
+            applications,
         }
     }
 
@@ -216,6 +221,7 @@ impl<'a> Run<'a> {
         for slot in &self.free {
             waiting[*slot as usize] = false;
         }
+        let outcome = |t: &ThreadState| t.thread.workload.outcome(end).map(|outcome| (t.thread.task, outcome));
         let since = self.slots.iter().zip(&waiting).filter(|(_, waits)| **waits).map(|(slot, _)| slot.submit).min();
         Closed {
             end,
@@ -223,6 +229,7 @@ impl<'a> Run<'a> {
             counters: self.device.counters(),
             outstanding: (self.slots.len() - self.free.len()) as u64,
             oldest: since.map_or(Nanos::ZERO, |since| end.since(since)),
+            applications: self.threads.iter().filter_map(outcome).collect(),
         }
     }
 
