@@ -379,7 +379,8 @@ impl KernelScheduler {
 
     fn set(&self, scheduler: &str) -> Result<Restored> {
         let write = |name: &str| {
-            std::fs::write(&self.file, name).with_context(|| format!("{}: cannot be set to {name}", self.file.display()))
+            std::fs::write(&self.file, name)
+                .with_context(|| format!("{}: cannot be set to {name}", self.file.display()))
         };
         let before = chosen(&std::fs::read_to_string(&self.file)?).to_owned();
         write(scheduler)?;

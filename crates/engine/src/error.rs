@@ -78,7 +78,9 @@ pub enum Error {
         reason: String,
     },
     /// Requests wait in the scheduler, nothing is under way, and no time is set at which anything would happen.
-    #[error("{target}, {scheduler}: {waiting} requests wait and none is sent. This is a defect; please report the scenario and seed")]
+    #[error(
+        "{target}, {scheduler}: {waiting} requests wait and none is sent. This is a defect; please report the scenario and seed"
+    )]
     Stalled {
         /// The target.
         target: String,
@@ -88,7 +90,9 @@ pub enum Error {
         waiting: u64,
     },
     /// Requests were lost or invented: a defect of ours.
-    #[error("{target}, {scheduler}: requests are not conserved: {what}. This is a defect; please report the scenario and seed")]
+    #[error(
+        "{target}, {scheduler}: requests are not conserved: {what}. This is a defect; please report the scenario and seed"
+    )]
     NotConserved {
         /// The target.
         target: String,

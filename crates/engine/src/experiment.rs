@@ -128,9 +128,7 @@ pub fn run(
 
 fn named(error: Error, choice: &Choice) -> Error {
     match error {
-        Error::Stalled { target, waiting, .. } => {
-            Error::Stalled { target, scheduler: choice.label().into(), waiting }
-        }
+        Error::Stalled { target, waiting, .. } => Error::Stalled { target, scheduler: choice.label().into(), waiting },
         other => other,
     }
 }

@@ -97,7 +97,8 @@ impl Completion {
             "hybrid" => Completion::Hybrid(Sleep::Auto),
             "hybrid-learned" => Completion::Hybrid(Sleep::Learned),
             other => {
-                let us = other.strip_prefix("hybrid-")?.strip_suffix("us")?.parse().ok().filter(|us| *us <= 1_000_000)?;
+                let us =
+                    other.strip_prefix("hybrid-")?.strip_suffix("us")?.parse().ok().filter(|us| *us <= 1_000_000)?;
                 Completion::Hybrid(Sleep::Fixed(Nanos::from_us(us)))
             }
         })

@@ -193,9 +193,8 @@ impl Ring {
             (std::ptr::null(), 0)
         };
         // SAFETY: the descriptor is ours, and the arguments live over the call.
-        let took = unsafe {
-            libc::syscall(libc::SYS_io_uring_enter, self.enter, submit, want, flags.bits(), arg, size)
-        };
+        let took =
+            unsafe { libc::syscall(libc::SYS_io_uring_enter, self.enter, submit, want, flags.bits(), arg, size) };
         if took >= 0 {
             self.pending -= (took as u32).min(self.pending);
             return Ok(());

@@ -103,7 +103,8 @@ impl Target {
         if kind == Kind::File {
             notes.extend(holes(&file, &probe, whole));
         }
-        let driver_max = number("queue/max_sectors_kb").filter(|_| kind == Kind::Device).map(|kb| kb.saturating_mul(1024));
+        let driver_max =
+            number("queue/max_sectors_kb").filter(|_| kind == Kind::Device).map(|kb| kb.saturating_mul(1024));
         let facts = Facts {
             kind,
             bytes,

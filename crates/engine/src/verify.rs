@@ -71,13 +71,13 @@ impl Verified {
             self.wrong(format!("block at byte {at}: torn, its checksum is wrong"));
         } else if word(1) != block {
             self.misplaced += 1;
-            self.wrong(format!("block at byte {at}: holds the data of the block at byte {}", word(1) * data.len() as u64));
+            self.wrong(format!(
+                "block at byte {at}: holds the data of the block at byte {}",
+                word(1) * data.len() as u64
+            ));
         } else if word(2) < floor {
             self.lost += 1;
-            self.wrong(format!(
-                "block at byte {at}: holds write {}, though write {floor} was acknowledged",
-                word(2)
-            ));
+            self.wrong(format!("block at byte {at}: holds write {}, though write {floor} was acknowledged", word(2)));
         }
     }
 }
@@ -344,7 +344,10 @@ pub fn check(target: &Target, journal: &Path) -> Result<Verified, Error> {
     if magic != JOURNAL_MAGIC || !block.is_power_of_two() || len != HEADER_BYTES as u64 + blocks.saturating_mul(8) {
         return Err(refuse("is no journal of writes, or was cut off".into()));
     }
-    if blocks.saturating_mul(block) > target.facts().bytes || block < 512 || block % u64::from(target.facts().logical_block) != 0 {
+    if blocks.saturating_mul(block) > target.facts().bytes
+        || block < 512
+        || block % u64::from(target.facts().logical_block) != 0
+    {
         return Err(refuse(format!(
             "belongs to a target of {} bytes in blocks of {block}, and {} has {} in blocks of {}",
             blocks.saturating_mul(block),

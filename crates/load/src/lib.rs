@@ -3,6 +3,8 @@
 //! [`Prepared`] reads what has to be known of the traces once; [`Prepared::load`] makes the threads of one run.
 #![forbid(unsafe_code)]
 
+mod application;
+mod change;
 mod thread;
 mod trace;
 
@@ -14,6 +16,8 @@ use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
 use dumbwaiter_workloads::generate::BuildContext;
 use dumbwaiter_workloads::traces::{self, Replay, StatusHandle, Survey};
 
+pub use self::application::application;
+pub use self::change::Change;
 pub use self::thread::{Mode, Thread};
 use self::trace::OPEN_LOOP_DEPTH;
 
@@ -67,6 +71,8 @@ pub struct Load {
     pub task_specs: Vec<TaskSpec>,
     /// Who does the I/O.
     pub threads: Vec<Thread>,
+    /// What becomes different, by time.
+    pub changes: Vec<(Nanos, Change)>,
     /// What the replays had to leave out, known at the end of the run.
     pub replays: Replays,
 }
@@ -102,6 +108,7 @@ impl<'a> Prepared<'a> {
             let mut longest = Some(Nanos::ZERO);
             for (_, task) in s.tasks() {
                 let end = match &task.work {
+                    _ if task.stop.is_some() => task.stop?,
                     Work::Trace(spec) if spec.options.depth.is_none() && !spec.options.closed_per_task => {
                         let last = self.surveys.get(&trace::survey_key(spec))?.last;
                         Nanos((last.0 as f64 / spec.options.speed.unwrap_or(1.0)) as u64)
@@ -109,7 +116,7 @@ impl<'a> Prepared<'a> {
                     Work::Job(job) => job.longest()?,
                     _ => return None,
                 };
-                longest = longest.map(|l| l.max(end));
+                longest = longest.map(|l| l.max(task.start.max(end)));
             }
             longest
         })
@@ -122,6 +129,10 @@ impl<'a> Prepared<'a> {
         let mut task_specs = Vec::new();
         let mut threads = Vec::new();
         let mut replays = Replays::default();
+        let mut changes = Vec::new();
+        for tenant in &s.tenants {
+            change::of_tenant(&mut changes, tenant, ids[tenant.name.as_str()]);
+        }
         for (number, (tenant, task)) in s.tasks().enumerate() {
             let id = ids[tenant.name.as_str()];
             let ioprio = tenant.ioprio_of(task);
@@ -130,7 +141,16 @@ impl<'a> Prepared<'a> {
                 let task_id = tenants.add_task(id, ioprio);
                 task_specs.push(TaskSpec { name, tenant: id });
                 let cpu = task.cpu_of(instance).map_or(threads.len() as u16 % cpus, |c| c % cpus);
-                let thread = Thread { tenant: id, task: task_id, ioprio, cpu, stage: task.stage, ..Thread::idle() };
+                let thread = Thread {
+                    tenant: id,
+                    task: task_id,
+                    ioprio,
+                    cpu,
+                    stage: task.stage,
+                    start: task.start,
+                    ..Thread::idle()
+                };
+                change::of_task(&mut changes, task, threads.len() as u32, |name| ids[name]);
                 threads.push(match &task.work {
                     Work::Job(job) => {
                         let context = BuildContext { seed, capacity_sectors, job: number as u32, instance };
@@ -150,7 +170,8 @@ impl<'a> Prepared<'a> {
                 });
             }
         }
-        Ok(Load { tenants, tenant_specs, task_specs, threads, replays })
+        changes.sort_by_key(|(at, _)| *at);
+        Ok(Load { tenants, tenant_specs, task_specs, threads, changes, replays })
     }
 
     fn replay(&self, spec: &TraceSpec, capacity: u64) -> Result<(Replay, u32), Error> {

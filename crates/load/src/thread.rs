@@ -32,6 +32,8 @@ pub struct Thread {
     pub closed: bool,
     /// It starts when all threads of lower stages have ended.
     pub stage: u32,
+    /// It asks for nothing before this time.
+    pub start: Nanos,
 }
 
 impl Thread {
@@ -47,6 +49,7 @@ impl Thread {
             cpu: 0,
             closed: true,
             stage: 0,
+            start: Nanos::ZERO,
         }
     }
 }

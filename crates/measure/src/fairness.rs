@@ -72,6 +72,12 @@ pub fn jain(weights: &[f64], bandwidths: &[f64]) -> f64 {
     if x.len() < 2 || squares <= 0.0 { f64::NAN } else { sum * sum / (x.len() as f64 * squares) }
 }
 
+/// Did one that is entitled to less move more? Those whose ideal share is 0 do not count.
+pub(crate) fn reversed(ideal: &[f64], bytes: &[u64]) -> bool {
+    let taking_part = || ideal.iter().zip(bytes).filter(|(w, _)| **w > 0.0);
+    taking_part().any(|(w, b)| taking_part().any(|(heavier, less)| w < heavier && b > less))
+}
+
 /// The figures of one run, from bytes moved. Tenants whose ideal share is 0 do not count.
 pub(crate) fn fairness(ideal: &[f64], bytes: &[u64]) -> Fairness {
     let taking_part = || ideal.iter().zip(bytes).filter(|(w, _)| **w > 0.0);
@@ -83,7 +89,7 @@ pub(crate) fn fairness(ideal: &[f64], bytes: &[u64]) -> Fairness {
     } else {
         weights.iter().zip(&moved).map(|(w, b)| (w - b / total).abs()).sum::<f64>() / weights.len() as f64
     };
-    Fairness { pv: pv(&weights, &moved), pv_share, jain: jain(&weights, &moved) }
+    Fairness { pv: pv(&weights, &moved), pv_share, jain: jain(&weights, &moved), reversals_s: f64::NAN }
 }
 
 #[cfg(test)]
@@ -107,6 +113,13 @@ mod tests {
     fn the_reference_is_the_smallest_weight_wherever_it_stands() {
         let got = pv(&[4.0, 1.0, 2.0], &[44.0, 10.0, 18.0]);
         assert!((got - 0.2).abs() < 1e-12, "{got}");
+    }
+
+    #[test]
+    fn whoever_is_lighter_and_moves_more_reverses() {
+        assert!(reversed(&[0.2, 0.8], &[3, 2]));
+        assert!(!reversed(&[0.2, 0.8], &[2, 2]) && !reversed(&[0.5, 0.5], &[9, 1]));
+        assert!(!reversed(&[0.0, 1.0], &[9, 1]), "who asks for nothing does not count");
     }
 
     #[test]

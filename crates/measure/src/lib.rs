@@ -7,6 +7,7 @@
 //! which read the clocks and counters of the machine.
 #![deny(unsafe_code)]
 
+mod application;
 mod criterion;
 mod fairness;
 mod histogram;
@@ -22,6 +23,7 @@ mod text;
 
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 
+pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use criterion::{Focus, Goal, Metric};
 pub use fairness::{ideal_shares, jain, pv};
 pub use ranking::{Cell, Ranking, Row, rank};

@@ -1,9 +1,12 @@
 //! Listens to one run and turns it into a [`RunResult`].
 
+use crate::ApplicationStats;
 use crate::Completed;
-use crate::fairness::{fairness, ideal_shares};
+use crate::fairness::{fairness, ideal_shares, pv, reversed};
 use crate::histogram::{Coarse, Fine};
-use crate::result::{Cdfs, Cpu, Energy, Ledger, Merges, OpStats, Phases, RunResult, TaskStats, TenantStats};
+use crate::result::{
+    Cdfs, Cpu, Energy, Fairness, Ledger, Merges, OpStats, Phases, RunResult, Series, TaskStats, TenantStats,
+};
 use crate::series::Timeline;
 use crate::tally::{CoarseTally, FineTally, Moments};
 use dumbwaiter_block::{Nanos, Op, TenantId};
@@ -102,6 +105,8 @@ pub struct RunFacts {
     pub ledger: Ledger,
     /// Processor time.
     pub cpu: CpuFacts,
+    /// How applications fared.
+    pub applications: Vec<ApplicationStats>,
     /// Counters of the scheduler.
     pub scheduler_counters: BTreeMap<String, f64>,
     /// Counters of the device.
@@ -127,6 +132,10 @@ pub struct Recorder {
     device: CoarseTally,
     timeline: Timeline,
     last: Nanos,
+    /// Requests finished by tenant, warm-up included, and when the last was.
+    finished_by_tenant: Vec<(u64, Nanos)>,
+    /// Weights that tenants got in the course of the run: when, who, how much.
+    weights: Vec<(Nanos, usize, u32)>,
 }
 
 impl Recorder {
@@ -155,6 +164,8 @@ impl Recorder {
             device: CoarseTally::new(),
             timeline: Timeline::new(config.warmup, config.interval, tenant_specs.len()),
             last: Nanos::ZERO,
+            finished_by_tenant: vec![(0, Nanos::ZERO); tenant_specs.len()],
+            weights: Vec::new(),
             tenant_specs,
             task_specs: config.tasks,
         }
@@ -168,6 +179,8 @@ impl Recorder {
     pub fn record(&mut self, done: &Completed) {
         self.finished += 1;
         self.last = self.last.max(done.complete);
+        let (finished, at) = &mut self.finished_by_tenant[done.tenant.0 as usize];
+        (*finished, *at) = (*finished + 1, done.complete);
         if done.submit < self.warmup {
             return;
         }
@@ -191,7 +204,7 @@ impl Recorder {
         let (queued, served) = (done.issue.since(done.insert).0, done.device_done.since(done.issue).0);
         self.queue.add(queued, Coarse::place(queued), 0);
         self.device.add(served, Coarse::place(served), 0);
-        self.timeline.record(done.complete, done.tenant, bytes, coarse);
+        self.timeline.record(done.submit, done.complete, done.tenant, bytes, coarse);
     }
 
     /// From `now` on the scheduler and the device hold this many requests. Call it at every change.
@@ -199,6 +212,11 @@ impl Recorder {
     pub fn depth(&mut self, now: Nanos, scheduler: u64, device: u64) {
         self.last = self.last.max(now);
         self.timeline.depth(now, scheduler, device);
+    }
+
+    /// From `now` on a tenant has this weight. Times should not go backwards.
+    pub fn weight(&mut self, now: Nanos, tenant: TenantId, weight: u32) {
+        self.weights.push((now, tenant.0 as usize, weight));
     }
 
     /// Requests finished so far, warm-up included.
@@ -218,6 +236,12 @@ impl Recorder {
     pub fn finish(mut self, end: Nanos, facts: RunFacts) -> RunResult {
         let end = end.max(self.last);
         self.timeline.finish(end);
+        for (tenant, submitted) in facts.submitted_by_tenant.iter().enumerate().take(self.tenant_specs.len()) {
+            let (finished, at) = self.finished_by_tenant[tenant];
+            if *submitted > finished {
+                self.timeline.wanted(at, TenantId(tenant as u32));
+            }
+        }
         let duration_s = end.since(self.warmup).as_secs_f64();
         let rate = |amount: f64| if duration_s > 0.0 { amount / duration_s } else { 0.0 };
         let op = |t: &FineTally| OpStats {
@@ -233,6 +257,7 @@ impl Recorder {
         let tenants = self.tenant_stats(end, all.bytes, rate, &facts.submitted_by_tenant);
         let ideal: Vec<f64> = tenants.iter().map(|t| t.ideal_share).collect();
         let moved: Vec<u64> = self.tenants.iter().map(|t| t.bytes).collect();
+        let (interval_pv, reversals_s) = self.fairness_over_time(end);
         let (tasks, tasks_omitted) = self.task_stats(rate);
         let energy = facts.energy.map(|(joules, source)| Energy {
             joules,
@@ -262,11 +287,12 @@ impl Recorder {
             tenants,
             tasks,
             tasks_omitted,
-            fairness: fairness(&ideal, &moved),
+            applications: facts.applications,
+            fairness: Fairness { reversals_s, ..fairness(&ideal, &moved) },
             bandwidth: self.timeline.bandwidth(end, None),
             cpu: cpu(&facts.cpu, self.finished),
             energy,
-            series: self.timeline.series(end, &names),
+            series: Series { pv: interval_pv, ..self.timeline.series(end, &names) },
             depth: self.timeline.depths(),
             latency_nested_us: self.timeline.nested(|q| all.histogram.percentile_us(q).min(all.latency().max)),
             latency_cdf: Cdfs { all: all.cdf(), read: self.read.cdf(), write: self.write.cdf() },
@@ -278,6 +304,51 @@ impl Recorder {
         }
     }
 
+    /// Tenants with the weights that they had at a time.
+    fn specs_at(&self, at: Nanos) -> Vec<TenantSpec> {
+        let mut specs = self.tenant_specs.clone();
+        for (_, tenant, weight) in self.weights.iter().filter(|(since, ..)| *since <= at) {
+            specs[*tenant].weight = *weight;
+        }
+        specs
+    }
+
+    /// Ideal shares; where weights changed, their mean over the measured time.
+    fn ideal_over_time(&self, end: Nanos, takes_part: &[bool]) -> Vec<f64> {
+        let mut bounds = vec![self.warmup];
+        bounds.extend(self.weights.iter().map(|(at, ..)| *at).filter(|at| *at > self.warmup && *at < end));
+        if bounds.len() == 1 {
+            return ideal_shares(&self.specs_at(self.warmup), takes_part);
+        }
+        bounds.push(end);
+        let mut mean = vec![0.0; takes_part.len()];
+        for span in bounds.windows(2) {
+            let part = span[1].since(span[0]).as_secs_f64() / end.since(self.warmup).as_secs_f64();
+            let ideal = ideal_shares(&self.specs_at(span[0]), takes_part);
+            mean.iter_mut().zip(ideal).for_each(|(m, i)| *m += part * i);
+        }
+        mean
+    }
+
+    /// Proportionality variation of each interval, and the time of those in which a lighter tenant moved more than a
+    /// heavier one. NaN with fewer than two tenants.
+    fn fairness_over_time(&self, end: Nanos) -> (Vec<f64>, f64) {
+        let mut reversals_s = 0.0;
+        let pv_of = |(start, length, bytes, wants): (Nanos, f64, &[u64], &[bool])| {
+            let middle = start + Nanos::from_secs_f64(length / 2.0);
+            let ideal = ideal_shares(&self.specs_at(middle), wants);
+            if reversed(&ideal, bytes) {
+                reversals_s += length;
+            }
+            let taking_part = || ideal.iter().zip(bytes).filter(|(share, _)| **share > 0.0);
+            let shares: Vec<f64> = taking_part().map(|(share, _)| *share).collect();
+            let moved: Vec<f64> = taking_part().map(|(_, bytes)| *bytes as f64).collect();
+            pv(&shares, &moved)
+        };
+        let each = self.timeline.slots(end).map(pv_of).collect();
+        (each, if self.tenant_specs.len() < 2 { f64::NAN } else { reversals_s })
+    }
+
     fn tenant_stats(&self, end: Nanos, total: u64, rate: impl Fn(f64) -> f64, submitted: &[u64]) -> Vec<TenantStats> {
         let specs = &self.tenant_specs;
         let is_parent = |i: usize| specs.iter().any(|t| t.parent.is_some_and(|p| p.0 as usize == i));
@@ -287,7 +358,7 @@ impl Recorder {
                 None => self.tenants[i].moments.count > 0 || !is_parent(i),
             })
             .collect();
-        let ideal = ideal_shares(specs, &takes_part);
+        let ideal = self.ideal_over_time(end, &takes_part);
         let one = |(i, spec): (usize, &TenantSpec)| {
             let tally = &self.tenants[i];
             TenantStats {
@@ -430,6 +501,29 @@ mod tests {
         assert!(idle.tenants[2].latency_us.mean.is_nan());
         let starved = run(vec![1, 1, 9]);
         assert!(starved.fairness.jain < 0.7 && starved.fairness.pv > 0.3, "{:?}", starved.fairness);
+    }
+
+    #[test]
+    fn fairness_follows_weights_and_who_is_there() {
+        let ms = Nanos::from_ms;
+        let mut r = recorder(&[100, 300, 100], Nanos::ZERO);
+        r.record(&done(Op::Read, 0, 1000, Nanos::ZERO));
+        r.record(&done(Op::Read, 1, 3000, Nanos::ZERO));
+        r.weight(ms(1), TenantId(1), 50);
+        r.record(&done(Op::Read, 0, 1000, ms(1)));
+        r.record(&done(Op::Read, 1, 3000, ms(1)));
+        r.record(&done(Op::Read, 1, 3000, ms(2)));
+        // The third asks from 2 ms on and is never answered; the first is gone.
+        let facts = RunFacts { submitted_by_tenant: vec![2, 3, 1], ..RunFacts::default() };
+        r.finished_by_tenant[2].1 = ms(2);
+        let out = r.finish(ms(3), facts);
+        // 1 : 3 as due; 100 : 50 and 1 : 3 got, with the second as the measure |2 - 1/3| / 2; 50 : 100 and all : none.
+        let expected = [0.0, 5.0 / 6.0, 1.0];
+        assert!(out.series.pv.iter().zip(expected).all(|(pv, e)| (pv - e).abs() < 1e-12), "{:?}", out.series.pv);
+        assert_eq!(out.fairness.reversals_s, 0.002, "the second is the lightest from 1 ms on");
+        // Of 100, 300, 100 for 1 ms and 100, 50, 100 for 2 ms.
+        let expected = (0.6 + 2.0 * 0.2) / 3.0;
+        assert!((out.tenants[1].ideal_share - expected).abs() < 1e-12, "{}", out.tenants[1].ideal_share);
     }
 
     #[test]

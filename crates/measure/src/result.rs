@@ -2,11 +2,12 @@
 //! project's JSON reference: latencies in microseconds, MB = 10^6 bytes, `null` where a figure is
 //! undefined (NaN here), for example the p99 of reads where nothing was read.
 
+use crate::application::ApplicationStats;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// Reads `null` as NaN; serde_json writes NaN as `null`.
-fn nan<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+pub(crate) fn nan<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(d)?.unwrap_or(f64::NAN))
 }
 
@@ -87,12 +88,12 @@ pub struct Bandwidth {
 pub struct TenantStats {
     /// Its name.
     pub name: String,
-    /// Its weight among its siblings.
+    /// Its weight among its siblings when the run began.
     pub weight: u32,
     /// Fraction of all data moved, 0 to 1; NaN where none was.
     #[serde(deserialize_with = "nan")]
     pub share: f64,
-    /// Fraction its weight entitles it to among the tenants that asked for I/O.
+    /// Fraction its weight entitles it to among the tenants that asked for I/O; where weights changed, the mean over time.
     pub ideal_share: f64,
     /// Is it the one whose latency counts most, by the scenario's word?
     #[serde(default)]
@@ -139,6 +140,10 @@ pub struct Fairness {
     /// Jain's index of bandwidth over ideal share, 1 is ideal, 1/n the worst.
     #[serde(deserialize_with = "nan")]
     pub jain: f64,
+    /// Time in which a tenant moved more than another of a larger ideal share, s: the sum of the intervals of the series
+    /// for which that is so, among the tenants that asked for I/O in them.
+    #[serde(default = "not_known", deserialize_with = "nan")]
+    pub reversals_s: f64,
 }
 
 /// Processor time over the whole run, warm-up included.
@@ -217,6 +222,9 @@ pub struct Series {
     /// 99th percentile of the latency, us; where an interval joins several, the highest of theirs.
     #[serde(deserialize_with = "nans")]
     pub p99_us: Vec<f64>,
+    /// Proportionality variation of each interval, among the tenants that asked for I/O in it, by their weights of then.
+    #[serde(default, deserialize_with = "nans")]
+    pub pv: Vec<f64>,
     /// Requests in the scheduler, averaged over time.
     pub depth_scheduler: Vec<f64>,
     /// Requests in the device, averaged over time.
@@ -389,6 +397,9 @@ pub struct RunResult {
     pub tasks: Vec<TaskStats>,
     /// Tasks left out of `tasks`.
     pub tasks_omitted: u64,
+    /// How applications fared: start-ups, players.
+    #[serde(default)]
+    pub applications: Vec<ApplicationStats>,
     /// How the bandwidth was divided.
     pub fairness: Fairness,
     /// Steadiness of the whole bandwidth.

@@ -88,6 +88,8 @@ pub(crate) struct Timeline {
     tenants: usize,
     /// Bytes by slot and tenant, row by row.
     bytes: Vec<u64>,
+    /// Did the tenant ask for anything in the slot? Row by row as `bytes`.
+    wants: Vec<bool>,
     ops: Vec<u64>,
     p99_us: Vec<f64>,
     scheduler: Depth,
@@ -102,6 +104,8 @@ pub(crate) struct Timeline {
 impl Timeline {
     pub(crate) fn new(start: Nanos, interval: Nanos, tenants: usize) -> Timeline {
         let mut bytes = Vec::with_capacity(SLOTS_MAX * tenants);
+        let mut wants = Vec::with_capacity(SLOTS_MAX * tenants);
+        wants.resize(tenants, false);
         let mut ops = Vec::with_capacity(SLOTS_MAX);
         let mut p99_us = Vec::with_capacity(SLOTS_MAX);
         bytes.resize(tenants, 0);
@@ -116,6 +120,7 @@ impl Timeline {
             depth_at: start,
             tenants,
             bytes,
+            wants,
             ops,
             p99_us,
             scheduler: Depth::new(),
@@ -126,17 +131,30 @@ impl Timeline {
         }
     }
 
-    /// Counts a completion at `now`, whose latency has this place in a [`Coarse`] histogram.
+    /// Counts a completion at `now` of what was submitted at `submit`, whose latency has this place in a [`Coarse`]
+    /// histogram.
     #[inline]
-    pub(crate) fn record(&mut self, now: Nanos, tenant: TenantId, bytes: u64, latency: usize) {
+    pub(crate) fn record(&mut self, submit: Nanos, now: Nanos, tenant: TenantId, bytes: u64, latency: usize) {
         if now >= self.interval_end {
             self.advance(now);
         }
         let slot = self.ops.len() - 1;
         self.ops[slot] += 1;
         self.bytes[slot * self.tenants + tenant.0 as usize] += bytes;
+        self.wants[slot * self.tenants + tenant.0 as usize] = true;
+        if submit < self.slot_start(slot) {
+            self.wanted(submit, tenant);
+        }
         self.present.add(latency);
         self.present_any = true;
+    }
+
+    /// The tenant has been asking since `from`.
+    pub(crate) fn wanted(&mut self, from: Nanos, tenant: TenantId) {
+        let first = (from.since(self.start).0 / self.slot.0) as usize;
+        for slot in first..self.ops.len() {
+            self.wants[slot * self.tenants + tenant.0 as usize] = true;
+        }
     }
 
     /// From `now` on the queues are this deep.
@@ -175,6 +193,7 @@ impl Timeline {
                 self.join_pairs();
             } else {
                 self.bytes.resize(self.bytes.len() + self.tenants, 0);
+                self.wants.resize(self.wants.len() + self.tenants, false);
                 self.ops.push(0);
                 self.p99_us.push(f64::NAN);
                 self.scheduler.area.push(0);
@@ -224,6 +243,7 @@ impl Timeline {
         self.device.area[to] += self.device.area[from];
         for t in 0..self.tenants {
             self.bytes[to * self.tenants + t] += self.bytes[from * self.tenants + t];
+            self.wants[to * self.tenants + t] |= self.wants[from * self.tenants + t];
         }
     }
 
@@ -233,6 +253,7 @@ impl Timeline {
         self.scheduler.area[to] = self.scheduler.area[from];
         self.device.area[to] = self.device.area[from];
         self.bytes.copy_within(from * self.tenants..(from + 1) * self.tenants, to * self.tenants);
+        self.wants.copy_within(from * self.tenants..(from + 1) * self.tenants, to * self.tenants);
     }
 
     fn truncate(&mut self, slots: usize) {
@@ -241,6 +262,7 @@ impl Timeline {
         self.scheduler.area.truncate(slots);
         self.device.area.truncate(slots);
         self.bytes.truncate(slots * self.tenants);
+        self.wants.truncate(slots * self.tenants);
     }
 
     /// Closes the timeline at `end`.
@@ -271,6 +293,13 @@ impl Timeline {
         lengths
     }
 
+    /// Start and length (s) of each slot, with the bytes of each tenant and whether it asked for anything.
+    pub(crate) fn slots(&self, end: Nanos) -> impl Iterator<Item = (Nanos, f64, &[u64], &[bool])> {
+        let row = |i: usize| i * self.tenants..(i + 1) * self.tenants;
+        let lengths = self.lengths_s(end).into_iter().enumerate();
+        lengths.map(move |(i, length)| (self.slot_start(i), length, &self.bytes[row(i)], &self.wants[row(i)]))
+    }
+
     pub(crate) fn series(&self, end: Nanos, names: &[String]) -> Series {
         let lengths = self.lengths_s(end);
         let n = lengths.len();
@@ -284,6 +313,7 @@ impl Timeline {
             mb_per_s: (0..n).map(|i| rate(total(i) / 1e6, i)).collect(),
             iops: (0..n).map(|i| rate(self.ops[i] as f64, i)).collect(),
             p99_us: self.p99_us[..n].to_vec(),
+            pv: Vec::new(),
             depth_scheduler: mean_depth(&self.scheduler),
             depth_device: mean_depth(&self.device),
             tenants: names
@@ -379,10 +409,10 @@ mod tests {
     #[test]
     fn a_leap_of_years_costs_neither_memory_nor_time() {
         let mut t = Timeline::new(Nanos::ZERO, MS, 2);
-        t.record(Nanos(5), TenantId(1), 4096, Coarse::place(5_000));
+        t.record(Nanos(5), Nanos(5), TenantId(1), 4096, Coarse::place(5_000));
         t.depth(Nanos(10), 3, 1);
         let late = Nanos::from_secs(3_000_000_000);
-        t.record(late, TenantId(0), 512, Coarse::place(7_000));
+        t.record(late, late, TenantId(0), 512, Coarse::place(7_000));
         t.finish(late);
         let s = t.series(late, &["a".into(), "b".into()]);
         assert!(s.times.len() <= SLOTS_MAX);
@@ -390,15 +420,15 @@ mod tests {
         assert!(s.tenants[1].mb_per_s[0] > 0.0 && s.tenants[0].mb_per_s[s.times.len() - 1] > 0.0);
         assert_eq!(t.nested(|_| 7.0).intervals, 2);
         assert_eq!(t.nested(|_| 7.0).rows[4].worst, 7.0);
-        t.record(Nanos::MAX, TenantId(0), 1, 1);
+        t.record(Nanos::MAX, Nanos::MAX, TenantId(0), 1, 1);
         t.finish(Nanos::MAX);
     }
 
     #[test]
     fn the_last_interval_is_as_long_as_it_was() {
         let mut t = Timeline::new(MS, Nanos::from_ms(2), 1);
-        t.record(Nanos::from_ms(2), TenantId(0), 2_000, 1);
-        t.record(Nanos::from_ms(4), TenantId(0), 1_000, 1);
+        t.record(Nanos::from_ms(2), Nanos::from_ms(2), TenantId(0), 2_000, 1);
+        t.record(Nanos::from_ms(4), Nanos::from_ms(4), TenantId(0), 1_000, 1);
         let end = Nanos::from_us(4500);
         t.finish(end);
         let s = t.series(end, &["t".into()]);
@@ -411,7 +441,7 @@ mod tests {
     fn a_short_rest_joins_the_last_interval() {
         let mut t = Timeline::new(Nanos::ZERO, Nanos::from_ms(2), 1);
         for at in [1, 2, 4] {
-            t.record(Nanos::from_ms(at), TenantId(0), 1_000, 1);
+            t.record(Nanos::from_ms(at), Nanos::from_ms(at), TenantId(0), 1_000, 1);
         }
         t.finish(Nanos::from_ms(4));
         let s = t.series(Nanos::from_ms(4), &[]);
@@ -428,7 +458,7 @@ mod tests {
                 now += Nanos(gap);
                 depth = d;
                 bytes += size;
-                t.record(now, TenantId(0), size, 1);
+                t.record(now, now, TenantId(0), size, 1);
                 t.depth(now, d, 0);
             }
             let end = now + Nanos(1);

@@ -1,5 +1,6 @@
 //! The answer of `compare` on a terminal.
 
+use crate::applications::applications;
 use crate::document::Document;
 use crate::table::{Align, Style, table};
 use dumbwaiter_measure::{Cell, Focus, Metric, Ranking, Row, Verdict, count_text};
@@ -17,6 +18,9 @@ pub fn compare_text(document: &Document, style: Style) -> String {
     let rankings = document.rankings();
     for ranking in &rankings {
         text += &ranking_text(ranking, style);
+        for of in applications(document, ranking) {
+            text += &format!("\n{}\n{}", of.title, table(&of.header, &of.rows, style));
+        }
         text.push('\n');
     }
     for note in &document.notes {

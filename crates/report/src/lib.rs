@@ -4,6 +4,7 @@
 //! documents give equal bytes: nothing here reads a clock or a machine's name.
 #![forbid(unsafe_code)]
 
+mod applications;
 mod columns;
 mod compare;
 mod document;

@@ -78,6 +78,9 @@ impl Scenario {
                         ioprio: job.ioprio.or(task.ioprio),
                         cpu: if job.cpu.is_empty() { task.cpu.clone() } else { job.cpu },
                         stage: job.stage.saturating_add(task.stage),
+                        start: task.start,
+                        stop: task.stop,
+                        changes: task.changes.clone(),
                         work: job.work,
                     });
                 }

@@ -4,6 +4,7 @@
 //! schedulers and traces; it opens none of them.
 #![forbid(unsafe_code)]
 
+mod change;
 mod fio;
 mod read;
 mod scheduler;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
 
+pub use change::{TaskChange, TenantChange};
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
 pub use validate::Known;
@@ -128,6 +130,8 @@ pub struct Tenant {
     pub focus: bool,
     /// Its tasks.
     pub tasks: Vec<Task>,
+    /// What becomes different of it.
+    pub changes: Vec<TenantChange>,
 }
 
 impl Tenant {
@@ -143,6 +147,7 @@ impl Tenant {
             ioprio: None,
             focus: false,
             tasks: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
@@ -225,10 +230,7 @@ impl Scenario {
 
     /// Does every task end by itself? Only then may the duration be left out.
     pub fn ends(&self) -> bool {
-        self.tasks().all(|(_, task)| match &task.work {
-            Work::Job(job) => !job.endless(),
-            Work::Trace(_) | Work::Fio(_) => true,
-        })
+        self.tasks().all(|(_, task)| task.ends())
     }
 }
 

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::task::Entry;
-use crate::{Error, Host, Scenario, SchedulerSpec, Tenant};
+use crate::{Error, Host, Scenario, SchedulerSpec, Tenant, TenantChange};
 
 /// A scenario as its file has it. Fields are optional so that the defaults stand in one place, [`Scenario::default`].
 #[derive(Deserialize)]
@@ -44,9 +44,11 @@ struct FileTenant {
     focus: bool,
     #[serde(default)]
     task: Vec<Entry>,
+    #[serde(default)]
+    change: Vec<TenantChange>,
 }
 
-struct Time(Nanos);
+pub(crate) struct Time(pub(crate) Nanos);
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
@@ -64,7 +66,7 @@ impl<'de> Deserialize<'de> for Seed {
     }
 }
 
-struct Weight(u32);
+pub(crate) struct Weight(pub(crate) u32);
 
 impl<'de> Deserialize<'de> for Weight {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Weight, D::Error> {
@@ -74,7 +76,7 @@ impl<'de> Deserialize<'de> for Weight {
     }
 }
 
-struct Priority(Ioprio);
+pub(crate) struct Priority(pub(crate) Ioprio);
 
 impl<'de> Deserialize<'de> for Priority {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Priority, D::Error> {
@@ -110,6 +112,7 @@ impl File {
                 parent: file.parent,
                 ioprio: file.ioprio.map(|p| p.0),
                 focus: file.focus,
+                changes: file.change,
                 ..Tenant::new(file.name)
             };
             for entry in file.task {

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use dumbwaiter_block::Ioprio;
+use dumbwaiter_block::{Ioprio, Nanos};
 use dumbwaiter_workloads::generate::{JobSpec, Scalar};
 use dumbwaiter_workloads::nearest::nearest;
-use dumbwaiter_workloads::units::Prefixes;
+use dumbwaiter_workloads::units::{self, BareTime, Prefixes};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::TaskChange;
 
 /// A task, or several that do the same.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +25,12 @@ pub struct Task {
     pub cpu: Vec<u16>,
     /// Stages run after each other: a task starts when all tasks of lower stages have ended (fio: stonewall).
     pub stage: u32,
+    /// It does nothing before this time of the run, warm-up included.
+    pub start: Nanos,
+    /// At this time it asks for nothing more and exits, when what it asked for is done. `None`: when its work is done.
+    pub stop: Option<Nanos>,
+    /// What becomes different of it.
+    pub changes: Vec<TaskChange>,
     /// What it does.
     pub work: Work,
 }
@@ -86,7 +94,26 @@ pub struct TraceOptions {
 impl Task {
     /// One instance of this work.
     pub fn new(name: impl Into<String>, work: Work) -> Task {
-        Task { name: name.into(), count: 1, ioprio: None, cpu: Vec::new(), stage: 0, work }
+        Task {
+            name: name.into(),
+            count: 1,
+            ioprio: None,
+            cpu: Vec::new(),
+            stage: 0,
+            start: Nanos::ZERO,
+            stop: None,
+            changes: Vec::new(),
+            work,
+        }
+    }
+
+    /// Does it end by itself?
+    pub fn ends(&self) -> bool {
+        self.stop.is_some()
+            || match &self.work {
+                Work::Job(job) => !job.endless(),
+                Work::Trace(_) | Work::Fio(_) => true,
+            }
     }
 
     /// The processor of an instance, where that is stated.
@@ -95,12 +122,15 @@ impl Task {
     }
 }
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 21] = [
     "name",
     "count",
     "ioprio",
     "cpu",
     "stage",
+    "start",
+    "stop",
+    "change",
     "tenant",
     "trace",
     "fio",
@@ -139,6 +169,12 @@ impl Serialize for Task {
         }
         if self.stage != 0 {
             map.serialize_entry("stage", &self.stage)?;
+        }
+        if self.start != Nanos::ZERO {
+            map.serialize_entry("start", &units::format_time(self.start))?;
+        }
+        if let Some(stop) = self.stop {
+            map.serialize_entry("stop", &units::format_time(stop))?;
         }
         match &self.work {
             Work::Job(job) => {
@@ -184,6 +220,9 @@ impl Serialize for Task {
                     map.serialize_entry("limit", &limit)?;
                 }
             }
+        }
+        if !self.changes.is_empty() {
+            map.serialize_entry("change", &self.changes)?;
         }
         map.end()
     }
@@ -265,6 +304,10 @@ fn priority(text: String) -> Result<Ioprio, String> {
     Ioprio::parse(&text).ok_or_else(|| format!("{text:?} is not an I/O priority such as rt/0, be/4 or idle"))
 }
 
+fn time(text: String) -> Result<Nanos, String> {
+    units::time(&text, BareTime::Seconds).map_err(|e| e.to_string())
+}
+
 fn speed(text: String) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|s| s.is_finite() && *s > 0.0);
     number.ok_or_else(|| format!("{text:?} is not a speed above 0, such as 2 or 0.5"))
@@ -292,6 +335,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     let (mut first_job_key, mut first_trace_key): (Option<String>, Option<String>) = (None, None);
     let (mut name, mut tenant, mut trace, mut fio) = (None, None, None, None);
     let (mut count, mut ioprio, mut cpu, mut stage) = (1, None, Vec::new(), 0);
+    let (mut start, mut stop, mut changes) = (Nanos::ZERO, None, Vec::new());
     while let Some(key) = map.next_key_seed(Key)? {
         match key.as_str() {
             "name" => name = Some(map.next_value_seed(Text(same))?),
@@ -300,6 +344,9 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "ioprio" => ioprio = Some(map.next_value_seed(Text(priority))?),
             "cpu" => cpu = map.next_value_seed(Processors)?,
             "stage" => stage = map.next_value()?,
+            "start" => start = map.next_value_seed(Text(time))?,
+            "stop" => stop = Some(map.next_value_seed(Text(time))?),
+            "change" => changes = map.next_value()?,
             "trace" => trace = Some(map.next_value_seed(Text(same))?),
             "fio" => fio = Some(map.next_value_seed(Text(same))?),
             "format" => options.format = Some(map.next_value_seed(Text(same))?),
@@ -367,5 +414,5 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
         }
     };
     let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
-    Ok(Entry { task: Task { name, count, ioprio, cpu, stage, work }, tenant })
+    Ok(Entry { task: Task { name, count, ioprio, cpu, stage, start, stop, changes, work }, tenant })
 }

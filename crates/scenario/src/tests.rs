@@ -359,3 +359,71 @@ fn a_scenario_may_take_fio_files() {
     let error = unread.validate(&anything, &anything).unwrap_err().to_string();
     assert_eq!(error, r#"task "old" of tenant "default": its fio file "jobs.fio" was not read"#);
 }
+
+const LIFE: &str = r#"
+duration = "10s"
+warmup = "1s"
+[[tenant]]
+name = "a"
+weight = 100
+[[tenant.task]]
+name = "x"
+rw = "randread"
+start = "2s"
+stop = "9s"
+[[tenant.task.change]]
+at = "5s"
+ioprio = "be/0"
+[[tenant.task.change]]
+at = "6s"
+tenant = "b"
+[[tenant.change]]
+at = "5s"
+weight = 500
+[[tenant]]
+name = "b"
+"#;
+
+#[test]
+fn lives_and_changes_read_back() {
+    let scenario = Scenario::from_toml(LIFE, "x").unwrap();
+    scenario.validate(&anything, &anything).unwrap();
+    let task = &scenario.tenants[0].tasks[0];
+    assert_eq!((task.start, task.stop), (Nanos::from_secs(2), Some(Nanos::from_secs(9))));
+    assert_eq!(task.changes.len(), 2);
+    assert_eq!(scenario.tenants[0].changes, [TenantChange { at: Nanos::from_secs(5), weight: 500 }]);
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
+    let json = serde_json::to_string(&scenario).unwrap();
+    assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);
+    let ends = Scenario::from_toml(&LIFE.replace("duration = \"10s\"", ""), "x").unwrap();
+    assert!(ends.ends(), "whatever is stopped ends");
+}
+
+#[test]
+fn impossible_lives_are_refused() {
+    let with = |from: &str, to: &str| {
+        assert!(LIFE.contains(from), "{from}");
+        refused(&LIFE.replace(from, to))
+    };
+    assert!(with("weight = 500", "weight = 10001").contains("line 20"), "{}", with("weight = 500", "weight = 10001"));
+    assert!(with("weight = 500", "weight = 500\nioprio = \"be/1\"").contains("unknown field `ioprio`"));
+    for (from, to, expected) in [
+        ("tenant = \"b\"", "tenant = \"bb\"", "\"bb\" is not a tenant of this scenario; did you mean \"b\"?"),
+        (
+            "ioprio = \"be/0\"",
+            "",
+            "task \"x\" of tenant \"a\": the change at 5s changes nothing; give ioprio or tenant",
+        ),
+        ("at = \"6s\"", "at = \"1s\"", "the change at 1s is outside of its life, from 2s to 9s"),
+        ("at = \"6s\"", "at = \"11s\"", "a change at 11s is not before the end of the run at 11s (warm-up included)"),
+        ("start = \"2s\"", "start = \"12s\"", "start at 12s is not before the end of the run at 11s"),
+        ("stop = \"9s\"", "stop = \"2s\"", "stop 2s is not after its start at 2s"),
+        ("stop = \"9s\"", "stop = \"12s\"", "stop 12s is after the end of the run at 11s"),
+        ("at = \"5s\"\nweight", "at = \"20s\"\nweight", "tenant \"a\": a change at 20s is not before the end"),
+        ("tenant = \"b\"", "ioprio = \"idle\"", "tenant \"b\": it has neither tasks nor tenants in it"),
+        ("name = \"b\"", "name = \"b\"\nparent = \"b\"", "it contains itself"),
+    ] {
+        let error = with(from, to);
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+    }
+}

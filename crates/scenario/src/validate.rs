@@ -2,8 +2,9 @@
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_workloads::nearest::nearest;
+use dumbwaiter_workloads::units::format_time;
 
-use crate::{Error, Scenario, Work};
+use crate::{Error, Scenario, Task, Work};
 
 /// Says whether a name is known, and if not, why and what is.
 pub type Known<'a> = &'a dyn Fn(&str) -> Result<(), String>;
@@ -66,7 +67,7 @@ impl Scenario {
         }
         self.validate_tenants()?;
         if self.duration.is_none() && self.limit.is_none() && !self.ends() {
-            let endless = self.tasks().find(|(_, task)| matches!(&task.work, Work::Job(job) if job.endless()));
+            let endless = self.tasks().find(|(_, task)| !task.ends());
             let name = endless.map_or("", |(_, task)| task.name.as_str());
             let reason = format!("not given, and task {name:?} does not end by itself; give a time such as \"10s\"");
             return Err(Error::invalid("duration", reason));
@@ -106,8 +107,15 @@ impl Scenario {
                     return fail(format!("it contains itself (parent {parent:?})"));
                 }
             }
+            for change in &tenant.changes {
+                if !(1..=10_000).contains(&change.weight) {
+                    return fail(format!("weight {} is not from 1 to 10000", change.weight));
+                }
+                self.within(&place, "a change", change.at)?;
+            }
+            let receives = |task: &Task| task.changes.iter().any(|c| c.tenant.as_ref() == Some(&tenant.name));
             let contains_others = self.tenants.iter().any(|t| t.parent.as_ref() == Some(&tenant.name));
-            if tenant.tasks.is_empty() && !contains_others {
+            if tenant.tasks.is_empty() && !contains_others && !self.tasks().any(|(_, task)| receives(task)) {
                 return fail("it has neither tasks nor tenants in it".to_string());
             }
             twice(&format!("tasks of {place}"), tenant.tasks.iter().map(|t| t.name.clone()))?;
@@ -123,6 +131,7 @@ impl Scenario {
                 if let Some(cpu) = task.cpu.iter().find(|cpu| **cpu >= self.host.cpus) {
                     return fail(format!("cpu {cpu} is not one of the host's {} (numbered from 0)", self.host.cpus));
                 }
+                self.validate_life(&place, task, &names)?;
                 match &task.work {
                     Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
                     Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
@@ -135,6 +144,58 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+}
+
+impl Scenario {
+    /// Times and changes of one task.
+    fn validate_life(&self, place: &str, task: &Task, tenants: &[&str]) -> Result<(), Error> {
+        let fail = |reason: String| Err(Error::invalid(place, reason));
+        self.within(place, "start", task.start)?;
+        if let Some(stop) = task.stop {
+            if stop <= task.start {
+                let (start, stop) = (format_time(task.start), format_time(stop));
+                return fail(format!("stop {stop} is not after its start at {start}"));
+            }
+            if let Some(end) = self.end().filter(|end| stop > *end) {
+                return fail(format!("stop {} is after the end of the run at {}", format_time(stop), format_time(end)));
+            }
+        }
+        for change in &task.changes {
+            let at = format_time(change.at);
+            if change.ioprio.is_none() && change.tenant.is_none() {
+                return fail(format!("the change at {at} changes nothing; give ioprio or tenant"));
+            }
+            self.within(place, "a change", change.at)?;
+            if change.at < task.start || task.stop.is_some_and(|stop| change.at >= stop) {
+                let until = task.stop.map_or_else(String::new, |stop| format!(" to {}", format_time(stop)));
+                let life = format!("{}{until}", format_time(task.start));
+                return fail(format!("the change at {at} is outside of its life, from {life}"));
+            }
+            if let Some(tenant) = change.tenant.as_deref().filter(|t| !tenants.contains(t)) {
+                let hint = nearest(tenant, tenants.iter().copied())
+                    .map_or_else(String::new, |n| format!("; did you mean {n:?}?"));
+                return fail(format!("the change at {at}: {tenant:?} is not a tenant of this scenario{hint}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// End of the run, where a duration says it.
+    fn end(&self) -> Option<Nanos> {
+        self.duration.map(|duration| self.warmup + duration)
+    }
+
+    /// Something at a time that must be before the end of the run.
+    fn within(&self, place: &str, what: &str, at: Nanos) -> Result<(), Error> {
+        match self.end() {
+            Some(end) if at >= end => {
+                let (at, end) = (format_time(at), format_time(end));
+                let reason = format!("{what} at {at} is not before the end of the run at {end} (warm-up included)");
+                Err(Error::invalid(place, reason))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Serialize for Scenario {
 
 impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tenant = serializer.serialize_struct("tenant", 6)?;
+        let mut tenant = serializer.serialize_struct("tenant", 7)?;
         tenant.serialize_field("name", &self.name)?;
         tenant.serialize_field("weight", &self.weight)?;
         match &self.parent {
@@ -64,6 +64,11 @@ impl Serialize for Tenant {
             tenant.skip_field("focus")?;
         }
         tenant.serialize_field("task", &self.tasks)?;
+        if self.changes.is_empty() {
+            tenant.skip_field("change")?;
+        } else {
+            tenant.serialize_field("change", &self.changes)?;
+        }
         tenant.end()
     }
 }

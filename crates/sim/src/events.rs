@@ -20,6 +20,8 @@ pub(crate) enum What {
     Reap(u32),
     /// The block layer asked for a call.
     Timer,
+    /// A change of the scenario is due: its number.
+    Change(u32),
 }
 
 #[derive(Clone, Copy, Debug)]

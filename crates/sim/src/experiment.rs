@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
-use dumbwaiter_measure::{CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult};
+use dumbwaiter_measure::{
+    ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
+};
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
 
@@ -85,6 +87,8 @@ impl<'a> Prepared<'a> {
         let config = config(s, model);
         let cpus = config.setup.cpus;
         let load = self.load.load(seed, facts.capacity_sectors, cpus)?;
+        let tasks = load.task_specs.clone();
+        let tenants: Vec<String> = load.tenant_specs.iter().map(|t| t.name.clone()).collect();
         let recorder = Recorder::new(RecorderConfig {
             warmup: s.warmup,
             interval: s.series,
@@ -102,16 +106,22 @@ impl<'a> Prepared<'a> {
             host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(self.completion),
             recorder,
             threads: load.threads,
+            changes: load.changes,
             until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
             control,
         });
-        let outcome = run.finish();
+        let mut outcome = run.finish();
+        let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
+            let TaskSpec { name, tenant } = &tasks[task.0 as usize];
+            dumbwaiter_load::application(name, &tenants[tenant.0 as usize], outcome)
+        });
+        let applications = applications.collect();
         let skipped = load.replays.finish(outcome.issued_late)?;
         let (cancelled, oldest) = (outcome.cancelled, outcome.oldest);
         if let Some(what) = outcome.layer.ledger().imbalance() {
             return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
         }
-        Ok(Cell { result: result(model, choice, replicate, seed, outcome), skipped, oldest, cancelled })
+        Ok(Cell { result: result(model, choice, replicate, seed, outcome, applications), skipped, oldest, cancelled })
     }
 }
 
@@ -152,7 +162,14 @@ fn config(s: &Scenario, model: &DeviceModel) -> Config {
     }
 }
 
-fn result(model: &DeviceModel, choice: &Choice, replicate: u32, seed: u64, outcome: crate::Outcome) -> RunResult {
+fn result(
+    model: &DeviceModel,
+    choice: &Choice,
+    replicate: u32,
+    seed: u64,
+    outcome: crate::Outcome,
+    applications: Vec<ApplicationStats>,
+) -> RunResult {
     let ledger = *outcome.layer.ledger();
     let counters = outcome.counters;
     let spent = outcome.host.spent();
@@ -198,6 +215,7 @@ fn result(model: &DeviceModel, choice: &Choice, replicate: u32, seed: u64, outco
             sys: Nanos(outcome.host.busy().sum()),
             ..CpuFacts::default()
         },
+        applications,
         scheduler_counters: BTreeMap::new(),
         device_counters: device_counters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
     };

@@ -50,4 +50,42 @@ pub trait Workload: Send {
     fn completed(&mut self, now: Nanos, task: u16, lat: Nanos) {
         let _ = (now, task, lat);
     }
+
+    /// It will not be asked again: its task is stopped.
+    fn stopped(&mut self) {}
+
+    /// What came of it by `now`, where there is more to tell than its I/O. Asked once, at the end of a run.
+    fn outcome(&self, now: Nanos) -> Option<Outcome> {
+        let _ = now;
+        None
+    }
+}
+
+/// What came of an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A program that is started again and again.
+    StartUps {
+        /// What program.
+        kind: &'static str,
+        /// A start that takes longer is given up.
+        timeout: Nanos,
+        /// How long each start took that came to its end.
+        started: Vec<Nanos>,
+        /// Starts that were given up.
+        not_started: u64,
+        /// Starts under way at the end.
+        cut_off: u64,
+    },
+    /// A player that reads a frame at a time.
+    Frames {
+        /// What it plays.
+        kind: &'static str,
+        /// Frames that were due or read.
+        frames: u64,
+        /// Of those, not read by their time.
+        missed: u64,
+        /// How long it took to read each that was read.
+        batches: Vec<Nanos>,
+    },
 }

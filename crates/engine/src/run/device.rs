@@ -101,8 +101,16 @@ impl Run<'_> {
         if id.index() >= self.held.len() {
             self.held.resize(id.index() + 1, InDevice::NONE);
         }
-        self.held[id.index()] =
-            InDevice { buffer, bytes: bytes.min(u64::from(u32::MAX)) as u32, op, side, sector, issue: self.now, number, verify };
+        self.held[id.index()] = InDevice {
+            buffer,
+            bytes: bytes.min(u64::from(u32::MAX)) as u32,
+            op,
+            side,
+            sector,
+            issue: self.now,
+            number,
+            verify,
+        };
         if let Some(sleeper) = &self.sleeper
             && op_is_transfer(op)
         {

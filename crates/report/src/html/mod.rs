@@ -6,6 +6,7 @@ mod palette;
 
 pub use page::{Grid, Page, PageSection, Plot, PlotLine};
 
+use crate::applications::applications;
 use crate::compare::columns;
 use crate::document::Document;
 use crate::file::{Error, write_atomically};
@@ -66,8 +67,17 @@ struct Section {
     columns: Vec<(String, &'static str)>,
     rows: Vec<RowView>,
     legend: Vec<LookView>,
+    applications: Vec<ApplicationsView>,
     figures: Vec<FigureView>,
     nested: Vec<NestedView>,
+}
+
+/// How applications fared.
+#[derive(Serialize)]
+struct ApplicationsView {
+    title: &'static str,
+    header: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -213,6 +223,11 @@ fn section(
         specs.insert(id.clone(), spec);
         FigureView { id, title, caption, wide }
     });
+    let of_applications = applications(document, ranking).into_iter().map(|of| ApplicationsView {
+        title: of.title,
+        header: of.header.into_iter().map(|(title, _)| title).collect(),
+        rows: of.rows,
+    });
     let place = match ranking.variant.as_str() {
         "" => ranking.device.clone(),
         variant => format!("{}, {variant}", ranking.device),
@@ -229,6 +244,7 @@ fn section(
             .collect(),
         rows: rows.collect(),
         legend: groups.iter().map(|g| view(g.look)).collect(),
+        applications: of_applications.collect(),
         figures: figures.collect(),
         nested: groups.iter().map(nested).collect(),
     }

@@ -1,13 +1,14 @@
 //! One run: threads, block layer, host and device in virtual time.
 
 mod device;
+mod life;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, Tenants};
+use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, TaskId, Tenants};
 use dumbwaiter_devices::{Completion, Counters, Device};
-use dumbwaiter_load::Thread;
+use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{Events, What};
@@ -58,6 +59,7 @@ pub struct Run<'a> {
     live: usize,
     issued_late: u64,
     several_stages: bool,
+    changes: Vec<(Nanos, Change)>,
     control: &'a Control,
     completions: Vec<Completion>,
     finished: Vec<Finished>,
@@ -85,6 +87,8 @@ pub struct Outcome {
     pub oldest: Nanos,
     /// It was ended from outside.
     pub cancelled: bool,
+    /// What came of the applications by then, by their first tasks.
+    pub applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
 }
 
 /// How things stood when the measured part ended.
@@ -94,6 +98,7 @@ struct Closed {
     counters: Counters,
     outstanding: u64,
     oldest: Nanos,
+    applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
 }
 
 /// Everything a run is made of.
@@ -112,6 +117,8 @@ pub struct Parts<'a> {
     pub recorder: Recorder,
     /// The load.
     pub threads: Vec<Thread>,
+    /// What becomes different, by time.
+    pub changes: Vec<(Nanos, Change)>,
     /// When it ends.
     pub until: Until,
     /// From outside.
@@ -144,10 +151,14 @@ impl<'a> Run<'a> {
             until: parts.until,
             submitted: 0,
             open: true,
+            changes: parts.changes,
             control: parts.control,
             completions: Vec::new(),
             finished: Vec::new(),
         };
+        for (number, (at, _)) in run.changes.iter().enumerate() {
+            run.events.push(*at, What::Change(number as u32));
+        }
         run.start_stage();
         run
     }
@@ -186,7 +197,8 @@ impl<'a> Run<'a> {
             }
         }
         self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
-        let Closed { end, host, counters, outstanding, oldest } = end.unwrap_or_else(|| self.close(self.now));
+        let Closed { end, host, counters, outstanding, oldest, applications } =
+            end.unwrap_or_else(|| self.close(self.now));
         self.control.simulated_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
         Outcome {
             recorder: self.recorder,
@@ -199,6 +211,7 @@ impl<'a> Run<'a> {
             outstanding,
             oldest,
             cancelled,
+            applications,
         }
     }
 
@@ -208,6 +221,7 @@ impl<'a> Run<'a> {
         for slot in &self.free {
             waiting[*slot as usize] = false;
         }
+        let outcome = |t: &ThreadState| t.thread.workload.outcome(end).map(|outcome| (t.thread.task, outcome));
         let since = self.slots.iter().zip(&waiting).filter(|(_, waits)| **waits).map(|(slot, _)| slot.submit).min();
         Closed {
             end,
@@ -215,6 +229,7 @@ impl<'a> Run<'a> {
             counters: self.device.counters(),
             outstanding: (self.slots.len() - self.free.len()) as u64,
             oldest: since.map_or(Nanos::ZERO, |since| end.since(since)),
+            applications: self.threads.iter().filter_map(outcome).collect(),
         }
     }
 
@@ -246,6 +261,7 @@ impl<'a> Run<'a> {
                     self.pump(thread);
                 }
                 What::Reap(thread) => self.reap(thread),
+                What::Change(number) => self.change(number),
                 What::Timer => {
                     if self.timer_at <= at {
                         self.timer_at = Nanos::MAX;

@@ -41,16 +41,18 @@ pub(super) struct ThreadState {
     /// The next batch comes after a sleep.
     pub(super) cold: bool,
     pub(super) done: bool,
+    /// Its tasks have exited.
+    pub(super) exited: bool,
     /// An open loop whose requests are issued late: it had as many outstanding as it may.
     pub(super) late: bool,
-    pub(super) first_task: u32,
-    pub(super) tasks: u32,
+    /// Its tasks by number; the first is the thread's own.
+    pub(super) tasks: Vec<TaskId>,
 }
 
 impl ThreadState {
     pub(super) fn new(thread: Thread) -> ThreadState {
         ThreadState {
-            first_task: thread.task.0,
+            tasks: vec![thread.task],
             thread,
             outstanding: 0,
             prepared: VecDeque::new(),
@@ -62,8 +64,8 @@ impl ThreadState {
             owed: 0,
             cold: true,
             done: false,
+            exited: false,
             late: false,
-            tasks: 1,
         }
     }
 }
@@ -82,7 +84,8 @@ impl Run<'_> {
         self.stage = Some(stage);
         for thread in 0..self.threads.len() as u32 {
             if self.threads[thread as usize].thread.stage == stage {
-                self.wake(thread, self.now);
+                let start = self.threads[thread as usize].thread.start;
+                self.wake(thread, self.now.max(start));
             }
         }
     }
@@ -126,10 +129,7 @@ impl Run<'_> {
             }
         }
         self.submit_prepared(thread);
-        let state = &self.threads[thread as usize];
-        if self.several_stages && state.done && state.outstanding == 0 {
-            self.start_stage();
-        }
+        self.may_exit(thread);
     }
 
     /// The thread wants an I/O: it takes a slot and, by itself or with a batch, the CPU.
@@ -185,14 +185,11 @@ impl Run<'_> {
     /// Tasks of a workload with several: the first is the thread's own, the others are added as they appear.
     pub(super) fn task_of(&mut self, thread: u32, number: u16) -> TaskId {
         let state = &mut self.threads[thread as usize];
-        if state.tasks == 1 {
-            state.first_task = self.layer.tenants().tasks.len() as u32;
+        while state.tasks.len() <= usize::from(number) {
+            let task = self.layer.tenants_mut().add_task(state.thread.tenant, state.thread.ioprio);
+            state.tasks.push(task);
         }
-        while state.tasks <= u32::from(number) {
-            self.layer.tenants_mut().add_task(state.thread.tenant, state.thread.ioprio);
-            state.tasks += 1;
-        }
-        TaskId(state.first_task + u32::from(number) - 1)
+        state.tasks[usize::from(number)]
     }
 
     /// A ring's thread that is not in the middle of a batch starts one.

@@ -1,0 +1,20 @@
+//! What came of the applications, as results tell it.
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_measure::{ApplicationStats, PlayerStats, StartUpStats};
+use dumbwaiter_workloads::Outcome;
+
+/// The outcome of the task `name`, which began in `tenant`.
+pub fn application(name: &str, tenant: &str, outcome: Outcome) -> ApplicationStats {
+    let (kind, start_up, player) = match outcome {
+        Outcome::StartUps { kind, timeout, started, not_started, cut_off } => {
+            let started = started.into_iter().map(Nanos::as_secs_f64).collect();
+            (kind, Some(StartUpStats::new(started, not_started, cut_off, timeout.as_secs_f64())), None)
+        }
+        Outcome::Frames { kind, frames, missed, batches } => {
+            let batches = batches.into_iter().map(Nanos::as_us_f64).collect();
+            (kind, None, Some(PlayerStats::new(frames, missed, batches)))
+        }
+    };
+    ApplicationStats { name: name.to_owned(), tenant: tenant.to_owned(), kind: kind.to_owned(), start_up, player }
+}

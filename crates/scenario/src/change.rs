@@ -1,0 +1,82 @@
+//! What becomes different while a run goes on.
+
+use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_workloads::units::format_time;
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::read::{Priority, Time, Weight};
+
+/// A task gets another priority, another tenant, or both. At least one of them is given.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "FileTaskChange")]
+pub struct TaskChange {
+    /// When, from the start of the run, warm-up included.
+    pub at: Nanos,
+    /// The priority from then on.
+    pub ioprio: Option<Ioprio>,
+    /// Name of the tenant that is charged from then on.
+    pub tenant: Option<String>,
+}
+
+/// A tenant gets another weight.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "FileTenantChange")]
+pub struct TenantChange {
+    /// When, from the start of the run, warm-up included.
+    pub at: Nanos,
+    /// The weight from then on, 1 to 10000.
+    pub weight: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTaskChange {
+    at: Time,
+    ioprio: Option<Priority>,
+    tenant: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTenantChange {
+    at: Time,
+    weight: Weight,
+}
+
+impl From<FileTaskChange> for TaskChange {
+    fn from(file: FileTaskChange) -> TaskChange {
+        TaskChange { at: file.at.0, ioprio: file.ioprio.map(|p| p.0), tenant: file.tenant }
+    }
+}
+
+impl From<FileTenantChange> for TenantChange {
+    fn from(file: FileTenantChange) -> TenantChange {
+        TenantChange { at: file.at.0, weight: file.weight.0 }
+    }
+}
+
+impl Serialize for TaskChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut change = serializer.serialize_struct("change", 3)?;
+        change.serialize_field("at", &format_time(self.at))?;
+        match self.ioprio {
+            Some(ioprio) => change.serialize_field("ioprio", &ioprio.to_string())?,
+            None => change.skip_field("ioprio")?,
+        }
+        match &self.tenant {
+            Some(tenant) => change.serialize_field("tenant", tenant)?,
+            None => change.skip_field("tenant")?,
+        }
+        change.end()
+    }
+}
+
+impl Serialize for TenantChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut change = serializer.serialize_struct("change", 2)?;
+        change.serialize_field("at", &format_time(self.at))?;
+        change.serialize_field("weight", &self.weight)?;
+        change.end()
+    }
+}
