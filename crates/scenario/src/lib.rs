@@ -4,6 +4,7 @@
 //! schedulers and traces; it opens none of them.
 #![forbid(unsafe_code)]
 
+mod completion;
 mod fio;
 mod read;
 mod scheduler;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
 
+pub use completion::Completion;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
 pub use validate::Known;
@@ -68,6 +70,8 @@ pub struct Scenario {
     pub devices: Vec<String>,
     /// Schedulers to compare.
     pub schedulers: Vec<SchedulerSpec>,
+    /// How completions are found; each method is compared.
+    pub completion: Vec<Completion>,
     /// Commands that the driver may give the device at once; `None` is the device's own limit.
     pub queue_depth: Option<u32>,
     /// Requests that the scheduler may hold (sysfs `nr_requests`); `None` is the kernel's default.
@@ -167,6 +171,7 @@ impl Default for Scenario {
             schedulers: ["none", "noop", "deadline", "mq-deadline", "kyber", "sstf", "c-look"]
                 .map(SchedulerSpec::named)
                 .to_vec(),
+            completion: vec![Completion::Interrupt],
             queue_depth: None,
             nr_requests: None,
             duration: None,

@@ -9,6 +9,7 @@ use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
 
 use crate::host::{self, Completion, Host};
+use crate::power;
 use crate::run::{Control, Parts, Run, Until};
 
 /// Why a scenario cannot be simulated.
@@ -44,8 +45,6 @@ pub enum Error {
 /// A scenario ready to be simulated.
 pub struct Prepared<'a> {
     load: dumbwaiter_load::Prepared<'a>,
-    /// How completions are found; interrupts unless set otherwise.
-    pub(crate) completion: Completion,
 }
 
 /// A run's result and what its traces had to leave out.
@@ -64,7 +63,7 @@ impl<'a> Prepared<'a> {
     /// Reads what has to be known before the first run.
     pub fn new(scenario: &'a Scenario) -> Result<Prepared<'a>, Error> {
         host_profile(&scenario.host.profile)?;
-        Ok(Prepared { load: dumbwaiter_load::Prepared::new(scenario)?, completion: Completion::Interrupt })
+        Ok(Prepared { load: dumbwaiter_load::Prepared::new(scenario)? })
     }
 
     /// Remarks on the traces, for people.
@@ -77,8 +76,21 @@ impl<'a> Prepared<'a> {
         self.load.expected()
     }
 
-    /// Simulates one cell.
+    /// Simulates one cell with the first of the scenario's completion methods.
     pub fn run(&self, model: &DeviceModel, choice: &Choice, replicate: u32, control: &Control) -> Result<Cell, Error> {
+        let first = self.load.scenario().completion.first();
+        self.run_as(model, choice, first.copied().unwrap_or_default(), replicate, control)
+    }
+
+    /// Simulates one cell.
+    pub fn run_as(
+        &self,
+        model: &DeviceModel,
+        choice: &Choice,
+        completion: Completion,
+        replicate: u32,
+        control: &Control,
+    ) -> Result<Cell, Error> {
         let s = self.load.scenario();
         let seed = s.seed.wrapping_add(u64::from(replicate));
         let facts = model.facts();
@@ -99,10 +111,14 @@ impl<'a> Prepared<'a> {
             scheduler: choice.build(config.setup),
             tenants: load.tenants,
             device: model.build(seed ^ DEVICE_SEED),
-            host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(self.completion),
+            host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
             recorder,
             threads: load.threads,
-            until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
+            until: Until {
+                time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
+                warmup: s.warmup,
+                ios: s.limit.unwrap_or(u64::MAX),
+            },
             control,
         });
         let outcome = run.finish();
@@ -111,7 +127,8 @@ impl<'a> Prepared<'a> {
         if let Some(what) = outcome.layer.ledger().imbalance() {
             return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
         }
-        Ok(Cell { result: result(model, choice, replicate, seed, outcome), skipped, oldest, cancelled })
+        let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
+        Ok(Cell { result: result(model, choice, replicate, seed, energy, outcome), skipped, oldest, cancelled })
     }
 }
 
@@ -152,7 +169,14 @@ fn config(s: &Scenario, model: &DeviceModel) -> Config {
     }
 }
 
-fn result(model: &DeviceModel, choice: &Choice, replicate: u32, seed: u64, outcome: crate::Outcome) -> RunResult {
+fn result(
+    model: &DeviceModel,
+    choice: &Choice,
+    replicate: u32,
+    seed: u64,
+    energy: Option<(f64, String)>,
+    outcome: crate::Outcome,
+) -> RunResult {
     let ledger = *outcome.layer.ledger();
     let counters = outcome.counters;
     let spent = outcome.host.spent();
@@ -169,10 +193,10 @@ fn result(model: &DeviceModel, choice: &Choice, replicate: u32, seed: u64, outco
         device: model.name().into(),
         scheduler: choice.label().into(),
         variant: String::new(),
-        completion: "interrupt".into(),
+        completion: outcome.host.completion().to_string(),
         world: "sim".into(),
         via: "sim".into(),
-        energy: None,
+        energy,
         replicate,
         seed,
         submitted_by_tenant: outcome.submitted_by_tenant,
@@ -194,10 +218,12 @@ fn result(model: &DeviceModel, choice: &Choice, replicate: u32, seed: u64, outco
             submit: Nanos(spent.submit),
             scheduler: Nanos(spent.scheduler),
             irq: Nanos(spent.complete),
-            poll: Nanos(spent.poll),
-            sys: Nanos(outcome.host.busy().sum()),
-            ..CpuFacts::default()
+            poll: Nanos(outcome.activity.poll),
+            usr: Nanos(spent.user),
+            sys: Nanos(outcome.host.busy().sum::<u64>().saturating_sub(spent.user)),
+            switches: Some(outcome.activity.switches),
         },
+        host_counters: power::host_counters(&outcome.measured.0),
         scheduler_counters: BTreeMap::new(),
         device_counters: device_counters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
     };
