@@ -36,7 +36,6 @@ pub(crate) fn joules(
         span_s: span.as_secs_f64(),
         awake_s: seconds(activity.awake),
         pairs_s: activity.pairs.map(seconds),
-        deep_s: activity.deep.map(seconds),
         switches: activity.switches as f64,
         interrupts: (activity.interrupts + activity.timers) as f64,
         wakes: activity.wakes as f64,

@@ -23,19 +23,14 @@ pub enum Kind {
     Poll,
 }
 
-/// A core that idles this long reaches the deeper states (target residencies of C3 and C6), ns.
-const C3_AFTER: u64 = 100_000;
-const C6_AFTER: u64 = 200_000;
 /// The package stays awake for so long after the last activity, ns.
 const PACKAGE_AWAKE: u64 = 100_000;
 
 /// Totals up to some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Time of all cores in each of [`PAIRS`], ns; the first is time in C1 only.
+    /// Time of all cores in each of [`PAIRS`], ns.
     pub pairs: [u64; 6],
-    /// Time of all cores in C3, and in C6 and deeper, ns. A core that idles goes where the length of its idle time leads.
-    pub deep: [u64; 2],
     /// Time in which the package was awake, ns.
     pub awake: u64,
     /// Work of all logical CPUs, ns.
@@ -60,9 +55,7 @@ impl Activity {
     /// What happened since `earlier`.
     pub fn since(&self, earlier: &Activity) -> Activity {
         Activity {
-            // An idle time that was under way then may have turned out deeper.
-            pairs: std::array::from_fn(|i| self.pairs[i].saturating_sub(earlier.pairs[i])),
-            deep: std::array::from_fn(|i| self.deep[i].saturating_sub(earlier.deep[i])),
+            pairs: std::array::from_fn(|i| self.pairs[i] - earlier.pairs[i]),
             awake: self.awake - earlier.awake,
             work: self.work - earlier.work,
             poll: self.poll - earlier.poll,
@@ -88,8 +81,6 @@ struct Span {
 struct Core {
     spans: [VecDeque<Span>; 2],
     settled: u64,
-    /// Since when all of it idles.
-    idle_since: u64,
 }
 
 /// The time line of all CPUs.
@@ -191,18 +182,7 @@ impl Timeline {
                     Kind::Poll => total.poll += length,
                 }
             }
-            if kinds == [Kind::Idle; 2] {
-                let (before, after) = (at - core.idle_since, next - core.idle_since);
-                let [old, new] = [before, after].map(depths);
-                // Where a longer gap turns out to have been deeper from its start, what it had is taken back.
-                total.pairs[0] = total.pairs[0] + new[0] - old[0];
-                for i in 0..2 {
-                    total.deep[i] = total.deep[i] + new[i + 1] - old[i + 1];
-                }
-            } else {
-                total.pairs[pair(kinds)] += length;
-                core.idle_since = next;
-            }
+            total.pairs[pair(kinds)] += length;
             core.settled = next;
             for spans in &mut core.spans {
                 while spans.front().is_some_and(|s| s.to <= next) {
@@ -228,15 +208,6 @@ impl Timeline {
     }
 }
 
-/// Time in C1, C3, and C6 or deeper of a core that idles for `gap`, if it knows beforehand how long that will be.
-fn depths(gap: u64) -> [u64; 3] {
-    match gap {
-        0..C3_AFTER => [gap, 0, 0],
-        C3_AFTER..C6_AFTER => [0, gap, 0],
-        _ => [0, 0, gap],
-    }
-}
-
 fn pair(kinds: [Kind; 2]) -> usize {
     let found = PAIRS.iter().position(|(a, b)| kinds == [*a, *b] || kinds == [*b, *a]);
     found.unwrap_or(0)
@@ -256,16 +227,7 @@ mod tests {
         let a = t.until(60);
         // Core 0: idle 10, work 10, work and poll 10 + 5, poll 10 + 5, idle 10; core 1 idle 60.
         assert_eq!(a.pairs, [80, 10, 15, 0, 15, 0]);
-        assert_eq!((a.work, a.poll, a.awake, a.deep), (25, 30, 50, [0, 0]));
-    }
-
-    #[test]
-    fn a_long_idle_time_is_deep_from_its_start_also_across_a_look() {
-        let mut t = Timeline::new(1, 0);
-        assert_eq!(t.until(50_000).pairs[0], 50_000);
-        assert_eq!(t.until(150_000).deep, [150_000, 0]);
-        let a = t.until(1_000_000);
-        assert_eq!((a.pairs[0], a.deep, a.awake), (0, [0, 1_000_000], 0));
+        assert_eq!((a.work, a.poll, a.awake), (25, 30, 50));
     }
 
     #[test]
@@ -295,7 +257,7 @@ mod tests {
             }
             let end = free.into_iter().max().unwrap_or(0).max(now) + 77;
             let a = t.until(end);
-            prop_assert_eq!(a.pairs.iter().sum::<u64>() + a.deep.iter().sum::<u64>(), 2 * end);
+            prop_assert_eq!(a.pairs.iter().sum::<u64>(), 2 * end);
             let halves: u64 = a.pairs.iter().zip(PAIRS).map(|(ns, (x, y))| {
                 ns * ([x, y].iter().filter(|k| **k != Kind::Idle).count() as u64)
             }).sum();
