@@ -54,6 +54,7 @@ Examples:
   dumbwaiter compare scenarios/noisy-neighbour.toml --html report.html
   dumbwaiter compare job.fio --device hdd:st1000dm003,ssd:850pro-256 --schedulers none,mq-deadline,kyber
   dumbwaiter compare trace.csv.zst --depth 32 --device ./my-drive.toml --json result.json
+  dumbwaiter compare job.fio --device ull:optane-900p --completion interrupt,poll,hybrid
   dumbwaiter compare --schedulers mq-deadline,mq-deadline:fifo_batch=1,mq-deadline:kernel=5.15")]
 pub(crate) struct Compare {
     /// A scenario (TOML), a fio job file or one or more block traces; without it, the built-in scenario
@@ -65,6 +66,9 @@ pub(crate) struct Compare {
     /// Schedulers, with settings after a colon, or `all` (see `dumbwaiter schedulers`)
     #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
     pub(crate) schedulers: Option<String>,
+    /// How completions are found: interrupt, poll, hybrid, hybrid-fixed:TIME, sqpoll
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
+    pub(crate) completion: Vec<String>,
     /// Commands that the driver gives the device at once
     #[arg(long, short, value_name = "N")]
     pub(crate) queue_depth: Option<u32>,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_report::{Document, compare_text, write_html, write_parquet};
-use dumbwaiter_scenario::{Scenario, SchedulerSpec, TraceOptions};
+use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_sim::{Cell, Control, Prepared};
 use dumbwaiter_workloads::traces::{self, Format};
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     notes.extend(skipped);
     notes.extend(unused);
     if interrupted {
-        let planned = devices.len() * choices.len() * scenario.replicates as usize;
+        let planned = devices.len() * choices.len() * scenario.completion.len() * scenario.replicates as usize;
         notes.push(format!("interrupted: {} of {planned} runs finished", cells.len()));
     }
     let document = document(args, &scenario, cells, notes)?;
@@ -171,10 +171,14 @@ fn simulate(
 ) -> Result<(Vec<Cell>, bool)> {
     let control = Arc::new(Control::default());
     progress::cancel_on_signal(&control)?;
-    let matrix: Vec<(&DeviceModel, &Choice, u32)> = devices
-        .iter()
-        .flat_map(|d| choices.iter().flat_map(move |c| (0..scenario.replicates).map(move |r| (d, c, r))))
-        .collect();
+    let mut matrix: Vec<(&DeviceModel, &Choice, Completion, u32)> = Vec::new();
+    for device in devices {
+        for choice in choices {
+            for method in &scenario.completion {
+                matrix.extend((0..scenario.replicates).map(|r| (device, choice, *method, r)));
+            }
+        }
+    }
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(jobs) = args.jobs {
         if jobs == 0 {
@@ -192,11 +196,11 @@ fn simulate(
                 matrix
                     .par_iter()
                     .with_max_len(1)
-                    .map(|(device, choice, replicate)| {
+                    .map(|(device, choice, method, replicate)| {
                         if control.cancel.load(Ordering::Relaxed) {
                             return None;
                         }
-                        let cell = prepared.run(device, choice, *replicate, &control);
+                        let cell = prepared.run_as(device, choice, *method, *replicate, &control);
                         done.fetch_add(1, Ordering::Relaxed);
                         Some(cell)
                     })
@@ -288,6 +292,10 @@ fn apply(args: &Compare, scenario: &mut Scenario) -> Result<()> {
         Some(list) => {
             scenario.schedulers = SchedulerSpec::parse_list(list).map_err(|e| anyhow!("--schedulers: {e}"))?;
         }
+    }
+    if !args.completion.is_empty() {
+        let methods = args.completion.iter().map(|m| m.parse::<Completion>());
+        scenario.completion = methods.collect::<Result<_, _>>().map_err(|e| anyhow!("--completion: {e}"))?;
     }
     if let Some(depth) = args.queue_depth {
         scenario.queue_depth = Some(depth);

@@ -114,6 +114,24 @@ impl Command {
 }
 
 impl Counters {
+    /// What was counted since `earlier`; `max_depth` is that of the whole time.
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            reads: self.reads - earlier.reads,
+            writes: self.writes - earlier.writes,
+            flushes: self.flushes - earlier.flushes,
+            discards: self.discards - earlier.discards,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            write_bytes: self.write_bytes - earlier.write_bytes,
+            cache_hits: self.cache_hits - earlier.cache_hits,
+            media_busy: self.media_busy.since(earlier.media_busy),
+            link_busy: self.link_busy.since(earlier.link_busy),
+            gc_runs: self.gc_runs - earlier.gc_runs,
+            gc_moved_pages: self.gc_moved_pages - earlier.gc_moved_pages,
+            max_depth: self.max_depth,
+        }
+    }
+
     /// Counts a command accepted as the `held`-th at once.
     pub(crate) fn count(&mut self, command: &Command, held: u32) {
         match command.op {

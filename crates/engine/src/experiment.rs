@@ -202,6 +202,7 @@ fn result(
         },
         scheduler_counters: BTreeMap::new(),
         device_counters: BTreeMap::from([("ring_waits".to_owned(), outcome.enters as f64)]),
+        ..RunFacts::default()
     };
     outcome.recorder.finish(closed.end, facts)
 }

@@ -30,11 +30,17 @@ pub enum Metric {
     Jain,
     /// Processor time per I/O, us.
     CpuUsPerIo,
+    /// Context switches per I/O.
+    CtxPerIo,
+    /// Joules per million I/Os.
+    JPerMio,
+    /// Bytes moved per joule.
+    BytesPerJ,
 }
 
 impl Metric {
     /// All of them, in the order they are told.
-    pub const ALL: [Metric; 12] = [
+    pub const ALL: [Metric; 15] = [
         Metric::MbPerS,
         Metric::Iops,
         Metric::Mean,
@@ -47,6 +53,9 @@ impl Metric {
         Metric::Pv,
         Metric::Jain,
         Metric::CpuUsPerIo,
+        Metric::CtxPerIo,
+        Metric::JPerMio,
+        Metric::BytesPerJ,
     ];
 
     /// Its key in JSON.
@@ -64,12 +73,15 @@ impl Metric {
             Metric::Pv => "pv",
             Metric::Jain => "jain",
             Metric::CpuUsPerIo => "cpu_us_per_io",
+            Metric::CtxPerIo => "ctx_per_io",
+            Metric::JPerMio => "j_per_mio",
+            Metric::BytesPerJ => "bytes_per_j",
         }
     }
 
     /// Is more better?
     pub fn higher_is_better(self) -> bool {
-        matches!(self, Metric::MbPerS | Metric::Iops | Metric::Jain)
+        matches!(self, Metric::MbPerS | Metric::Iops | Metric::Jain | Metric::BytesPerJ)
     }
 
     /// Is `a` better than `b`? Nothing is better than NaN, everything else beats it.
@@ -97,6 +109,9 @@ impl Metric {
             Metric::Pv => run.fairness.pv,
             Metric::Jain => run.fairness.jain,
             Metric::CpuUsPerIo => run.cpu.us_per_io,
+            Metric::CtxPerIo => run.cpu.ctx_per_io,
+            Metric::JPerMio => run.energy.as_ref().map_or(f64::NAN, |e| e.j_per_mio),
+            Metric::BytesPerJ => run.energy.as_ref().map_or(f64::NAN, |e| e.bytes_per_j),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod application;
 mod criterion;
+mod energy;
 mod fairness;
 mod histogram;
 pub mod meters;
@@ -25,15 +26,16 @@ use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 
 pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use criterion::{Focus, Goal, Metric};
+pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
 pub use ranking::{Cell, Ranking, Row, rank};
 pub use recommend::Recommendation;
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts, TaskSpec, TenantSpec};
 pub use result::{
-    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Fairness, Latency, Ledger, Merges, Nested, NestedRow,
-    OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
+    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
+    NestedRow, OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
 };
-pub use stats::{Comparison, Sample, TestKind, Verdict, compare, paired, welch};
+pub use stats::{Comparison, Sample, TestKind, Verdict, compare, paired, student_t, welch};
 pub use text::{count_text, latency_text, rate_text};
 
 /// One finished I/O, as it is measured.

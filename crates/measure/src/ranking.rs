@@ -47,6 +47,9 @@ pub struct Row {
     pub rank: usize,
     /// Name of the scheduler.
     pub scheduler: String,
+    /// How completions were found.
+    #[serde(default)]
+    pub completion: String,
     /// Its runs.
     pub replicates: usize,
     /// Does it keep the part of the best throughput that the goal asks for?
@@ -58,6 +61,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// The scheduler's name, with its completion method where `methods` says that there are several.
+    pub fn name(&self, methods: bool) -> String {
+        if methods { format!("{}, {}", self.scheduler, self.completion) } else { self.scheduler.clone() }
+    }
+
     /// Mean of a figure; NaN where there is none.
     pub fn mean(&self, metric: Metric) -> f64 {
         self.metrics.get(metric.key()).map_or(f64::NAN, Cell::value)
@@ -83,7 +91,19 @@ pub struct Ranking {
     pub recommendation: Recommendation,
 }
 
-/// Ranks schedulers, per device and variant in order of appearance. Runs may come in any order; the
+impl Ranking {
+    /// Is more than one completion method compared?
+    pub fn methods(&self) -> bool {
+        several_methods(&self.rows)
+    }
+}
+
+/// Is more than one completion method in these rows?
+pub(crate) fn several_methods(rows: &[Row]) -> bool {
+    rows.iter().any(|r| r.completion != rows[0].completion)
+}
+
+/// Ranks schedulers (with each completion method), per device and variant in order of appearance. Runs may come in any order; the
 /// outcome depends on that only where everything else is equal.
 ///
 /// The recommended scheduler is found in steps: those that keep [`Goal::throughput_floor`] of the
@@ -104,20 +124,21 @@ pub fn rank(runs: &[RunResult], goal: Goal) -> Vec<Ranking> {
 
 fn rank_group(runs: &[&RunResult], goal: Goal) -> Ranking {
     let focus = Focus::of(runs);
-    let mut by_scheduler: Vec<(&str, Vec<&RunResult>)> = Vec::new();
+    let mut by_scheduler: Vec<(&RunResult, Vec<&RunResult>)> = Vec::new();
     for run in runs {
-        match by_scheduler.iter_mut().find(|(s, _)| *s == run.scheduler) {
+        match by_scheduler.iter_mut().find(|(s, _)| s.scheduler == run.scheduler && s.completion == run.completion) {
             Some((_, group)) => group.push(run),
-            None => by_scheduler.push((&run.scheduler, vec![run])),
+            None => by_scheduler.push((run, vec![run])),
         }
     }
     let mut rows: Vec<Row> = by_scheduler
         .iter()
-        .map(|(scheduler, group)| Row {
+        .map(|(first, group)| Row {
             device: runs[0].device.clone(),
             variant: runs[0].variant.clone(),
             rank: 0,
-            scheduler: (*scheduler).to_string(),
+            scheduler: first.scheduler.clone(),
+            completion: first.completion.clone(),
             replicates: group.len(),
             keeps_throughput: true,
             verdict: Verdict::Undefined,

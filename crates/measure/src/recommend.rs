@@ -1,7 +1,7 @@
 //! A recommendation in words: which scheduler, why, and what speaks against it.
 
 use crate::criterion::{Focus, Goal, Metric};
-use crate::ranking::Row;
+use crate::ranking::{Row, several_methods};
 use crate::result::RunResult;
 use crate::stats::Verdict;
 use crate::text::{latency_text, rate_text};
@@ -21,6 +21,9 @@ pub struct Recommendation {
     pub goal: Goal,
     /// The scheduler.
     pub scheduler: String,
+    /// The completion method.
+    #[serde(default)]
+    pub completion: String,
     /// The figure that decided, a [`Metric::key`].
     pub metric: String,
     /// Whose latency counted.
@@ -54,9 +57,10 @@ pub(crate) fn recommend(
         variant: winner.variant.clone(),
         goal,
         scheduler: winner.scheduler.clone(),
+        completion: winner.completion.clone(),
         metric: metric.key().to_string(),
         focus: focus.name(),
-        sentence: format!("On {place}, use {}: {reason}; but {}.", winner.scheduler, caveats[0]),
+        sentence: format!("On {place}, use {}: {reason}; but {}.", winner.name(several_methods(rows)), caveats[0]),
         reason,
         caveats,
     }
@@ -84,6 +88,7 @@ fn named(metric: Metric, focus: &Focus) -> String {
 
 fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
     let winner = &rows[0];
+    let name = |row: &Row| row.name(several_methods(rows));
     let figure = named(metric, focus);
     if rows.len() == 1 {
         return format!("it is the only one that ran, with a {figure} of {}", shown(winner, metric));
@@ -97,11 +102,11 @@ fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
     let superlative = if metric.higher_is_better() { "the highest" } else { "the lowest" };
     let mut text = match (best, worst) {
         (true, Some(worst)) => {
-            let against = format!("{} with {}", shown(worst, metric), worst.scheduler);
+            let against = format!("{} with {}", shown(worst, metric), name(worst));
             format!("it has {superlative} {figure}, {} (up to {against})", shown(winner, metric))
         }
         (false, Some(worst)) => {
-            let against = format!("{} with {}", shown(worst, metric), worst.scheduler);
+            let against = format!("{} with {}", shown(worst, metric), name(worst));
             format!("its {figure}, {}, is as good as any (up to {against})", shown(winner, metric))
         }
         (_, None) => format!("no other has a better {figure} than its {} by more than chance", shown(winner, metric)),
@@ -122,7 +127,8 @@ fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
 
 fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&RunResult]) -> Vec<String> {
     let winner = &rows[0];
-    let own = || runs.iter().filter(|r| r.scheduler == winner.scheduler);
+    let name = |row: &Row| row.name(several_methods(rows));
+    let own = || runs.iter().filter(|r| r.scheduler == winner.scheduler && r.completion == winner.completion);
     let mut told = Vec::new();
     let failed: u64 = own().map(|r| r.errors).sum();
     if failed > 0 {
@@ -143,21 +149,21 @@ fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&Run
     });
     if let Some(r) = dear {
         let (text, percent) = (shown(r, metric), part(r) * 100.0);
-        told.push(format!("{} reaches {text} if {percent:.0} % of the best throughput will do", r.scheduler));
+        told.push(format!("{} reaches {text} if {percent:.0} % of the best throughput will do", name(r)));
     }
     if metric != Metric::MbPerS && part(winner) < 0.98 {
         let fastest = rows.iter().find(|r| r.mean(Metric::MbPerS) >= most);
         if let Some(r) = fastest {
             let more = (most / winner.mean(Metric::MbPerS) - 1.0) * 100.0;
             let cost = shown(r, metric);
-            told.push(format!("{} moves {more:.0} % more, at {cost}", r.scheduler));
+            told.push(format!("{} moves {more:.0} % more, at {cost}", name(r)));
         }
     }
     if metric == Metric::MbPerS {
         let quick = rows[1..].iter().find(|r| r.mean(Metric::FocusP99) < 0.7 * winner.mean(Metric::FocusP99));
         if let Some(r) = quick {
             let (a, b) = (shown(r, Metric::FocusP99), shown(winner, Metric::FocusP99));
-            let (figure, name) = (named(Metric::FocusP99, focus), &r.scheduler);
+            let (figure, name) = (named(Metric::FocusP99, focus), name(r));
             told.push(format!("its {figure} is {b} where {name} has {a}"));
         }
     }
@@ -167,11 +173,10 @@ fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&Run
             .reduce(|a, b| if Metric::Jain.better(b.mean(Metric::Jain), a.mean(Metric::Jain)) { b } else { a });
         if let Some(r) = fairest.filter(|r| winner.mean(Metric::Jain) < 0.8 * r.mean(Metric::Jain)) {
             let (a, b) = (winner.mean(Metric::Jain), r.mean(Metric::Jain));
-            told.push(format!("{} keeps nearer to the weights (Jain index {b:.2} against {a:.2})", r.scheduler));
+            told.push(format!("{} keeps nearer to the weights (Jain index {b:.2} against {a:.2})", name(r)));
         }
     }
-    let ties: Vec<&str> =
-        rows[1..].iter().filter(|r| r.verdict == Verdict::Tie).map(|r| r.scheduler.as_str()).collect();
+    let ties: Vec<String> = rows[1..].iter().filter(|r| r.verdict == Verdict::Tie).map(name).collect();
     if !ties.is_empty() {
         let (list, figure) = (ties.join(", "), named(metric, focus));
         told.push(format!("{list} cannot be told from it by {figure}"));

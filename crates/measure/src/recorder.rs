@@ -107,6 +107,8 @@ pub struct RunFacts {
     pub cpu: CpuFacts,
     /// How applications fared.
     pub applications: Vec<ApplicationStats>,
+    /// Counters of the host, such as its memory operations.
+    pub host_counters: BTreeMap<String, f64>,
     /// Counters of the scheduler.
     pub scheduler_counters: BTreeMap<String, f64>,
     /// Counters of the device.
@@ -299,6 +301,7 @@ impl Recorder {
             merges: facts.merges,
             errors: facts.ledger.failed,
             ledger: facts.ledger,
+            host_counters: facts.host_counters,
             scheduler_counters: facts.scheduler_counters,
             device_counters: facts.device_counters,
         }

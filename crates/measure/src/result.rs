@@ -423,6 +423,9 @@ pub struct RunResult {
     pub errors: u64,
     /// Conservation.
     pub ledger: Ledger,
+    /// Counters of the host over the measured time, by name; empty where nothing is known.
+    #[serde(default)]
+    pub host_counters: BTreeMap<String, f64>,
     /// Counters of the scheduler, by name.
     #[serde(default)]
     pub scheduler_counters: BTreeMap<String, f64>,

@@ -93,6 +93,21 @@ pub fn welch(a: &[f64], b: &[f64]) -> f64 {
     two_sided(t, freedom)
 }
 
+/// Student's t test of two independent samples of equal variance, two-sided. NaN with fewer than two in either.
+pub fn student_t(a: &[f64], b: &[f64]) -> f64 {
+    let (a, b) = (Sample::of(a), Sample::of(b));
+    if a.n < 2 || b.n < 2 {
+        return f64::NAN;
+    }
+    let (n, m) = (a.n as f64, b.n as f64);
+    let freedom = n + m - 2.0;
+    let variance = ((n - 1.0) * a.stddev * a.stddev + (m - 1.0) * b.stddev * b.stddev) / freedom;
+    if variance == 0.0 {
+        return if a.mean == b.mean { 1.0 } else { 0.0 };
+    }
+    two_sided((a.mean - b.mean) / (variance * (1.0 / n + 1.0 / m)).sqrt(), freedom)
+}
+
 /// Student's t test of the differences of pairs, two-sided. NaN with fewer than two pairs.
 /// Differences that are all the same are chance (p = 1) if 0, else not (p = 0).
 pub fn paired(a: &[f64], b: &[f64]) -> f64 {
@@ -181,6 +196,17 @@ mod tests {
         // Differences 1 and 3: t = 2 / (sqrt(2) / sqrt(2)) = 2; P(|T| > 2) = 1 - (2 / pi) atan 2.
         let expected = 1.0 - 2.0 / std::f64::consts::PI * 2.0f64.atan();
         close(paired(&[2.0, 5.0], &[1.0, 2.0]), expected, 1e-5);
+    }
+
+    #[test]
+    fn student_with_eighteen_degrees_of_freedom() {
+        // Printed tables: t = 2.101 is the 5 % point; t = 1 has p = 0.3306.
+        close(two_sided(2.101, 18.0), 0.05, 1e-4);
+        close(two_sided(1.0, 18.0), 0.3306, 1e-4);
+        // 1, 3 and 5, 7 as in Welch's case: equal variances and sizes.
+        close(student_t(&[1.0, 3.0], &[5.0, 7.0]), 1.0 - (8.0f64 / 10.0).sqrt(), 1e-5);
+        assert_eq!(student_t(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
+        assert!(student_t(&[1.0], &[2.0, 3.0]).is_nan());
     }
 
     #[test]

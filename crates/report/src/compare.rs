@@ -60,7 +60,11 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
 
 fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     let titles: Vec<String> = columns.iter().map(Column::title).collect();
+    let methods = ranking.methods();
     let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
+    if methods {
+        header.push(("completion", Align::Left));
+    }
     header.extend(titles.iter().map(|t| (t.as_str(), Align::Right)));
     let line = |row: &Row| {
         let mark = match (row.rank, row.verdict) {
@@ -69,6 +73,9 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
             _ => "",
         };
         let mut line = vec![mark.to_string(), row.scheduler.clone()];
+        if methods {
+            line.push(row.completion.clone());
+        }
         line.extend(columns.iter().map(|c| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m))));
         line
     };
@@ -128,6 +135,9 @@ pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
     } else {
         metrics.extend([Metric::Pv, Metric::CpuUsPerIo, Metric::Iops]);
     }
+    if has(Metric::JPerMio) {
+        metrics.extend([Metric::JPerMio, Metric::BytesPerJ, Metric::CtxPerIo]);
+    }
     // The focus may be one of the others by another name.
     let same = |m: Metric| match (m, &ranking.focus) {
         (Metric::FocusP99, Focus::Reads) if both => Metric::ReadP99,
@@ -155,7 +165,10 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
     let (unit_name, unit) = match metric {
         Metric::MbPerS => ("MB/s", 1.0),
         Metric::Iops => ("IOPS", 1.0),
-        Metric::Pv | Metric::Jain => ("", 1.0),
+        Metric::Pv | Metric::Jain | Metric::CtxPerIo => ("", 1.0),
+        Metric::JPerMio => ("J", 1.0),
+        Metric::BytesPerJ if least >= 1e6 => ("MB", 1e6),
+        Metric::BytesPerJ => ("kB", 1e3),
         // The unit in which the best has at least a digit before the point, at most a second.
         _ if least >= 1e6 => ("s", 1e6),
         _ if least >= 1e3 => ("ms", 1e3),
@@ -163,6 +176,7 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
     };
     let decimals = match least / unit {
         _ if matches!(metric, Metric::Pv | Metric::Jain) => 3,
+        _ if metric == Metric::CtxPerIo => 2,
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
         _ => 2,
@@ -182,6 +196,9 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::Mean => "mean".to_string(),
         Metric::CpuUsPerIo => "CPU/IO".to_string(),
         Metric::P50 => "p50".to_string(),
+        Metric::CtxPerIo => "ctx/IO".to_string(),
+        Metric::JPerMio => "per M I/Os".to_string(),
+        Metric::BytesPerJ => "per J".to_string(),
     };
     Column { metric, name, unit_name, unit, decimals, count: metric == Metric::Iops, with_spread }
 }

@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod effort;
+mod poll_2022;
 mod row;
+mod ull_2023;
 
 use dumbwaiter_report::{Grid, Plot};
 use serde::Serialize;
@@ -75,7 +77,7 @@ pub enum Error {
 }
 
 /// Every paper, in the order of the list.
-pub const PAPERS: &[Paper] = &[];
+pub const PAPERS: &[Paper] = &[ull_2023::PAPER, poll_2022::PAPER];
 
 /// The figures that `NAME` or `NAME:FIGURE` asks for, with their paper.
 pub fn find(what: &str) -> Result<Vec<(&'static Paper, &'static Figure)>, Error> {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod completion;
 mod fio;
 mod read;
 mod scheduler;
@@ -17,6 +18,7 @@ use std::path::Path;
 use dumbwaiter_block::{Ioprio, Nanos};
 
 pub use change::{TaskChange, TenantChange};
+pub use completion::Completion;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
 pub use validate::Known;
@@ -70,6 +72,8 @@ pub struct Scenario {
     pub devices: Vec<String>,
     /// Schedulers to compare.
     pub schedulers: Vec<SchedulerSpec>,
+    /// How completions are found; each method is compared.
+    pub completion: Vec<Completion>,
     /// Commands that the driver may give the device at once; `None` is the device's own limit.
     pub queue_depth: Option<u32>,
     /// Requests that the scheduler may hold (sysfs `nr_requests`); `None` is the kernel's default.
@@ -172,6 +176,7 @@ impl Default for Scenario {
             schedulers: ["none", "noop", "deadline", "mq-deadline", "kyber", "sstf", "c-look"]
                 .map(SchedulerSpec::named)
                 .to_vec(),
+            completion: vec![Completion::Interrupt],
             queue_depth: None,
             nr_requests: None,
             duration: None,

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::task::Entry;
-use crate::{Error, Host, Scenario, SchedulerSpec, Tenant, TenantChange};
+use crate::{Completion, Error, Host, Scenario, SchedulerSpec, Tenant, TenantChange};
 
 /// A scenario as its file has it. Fields are optional so that the defaults stand in one place, [`Scenario::default`].
 #[derive(Deserialize)]
@@ -17,6 +17,7 @@ struct File {
     description: Option<String>,
     devices: Option<Vec<String>>,
     schedulers: Option<Vec<SchedulerSpec>>,
+    completion: Option<Vec<Completion>>,
     queue_depth: Option<u32>,
     nr_requests: Option<u32>,
     duration: Option<Time>,
@@ -141,6 +142,7 @@ impl File {
             description: self.description.unwrap_or_default(),
             devices: self.devices.unwrap_or(default.devices),
             schedulers: self.schedulers.unwrap_or(default.schedulers),
+            completion: self.completion.unwrap_or(default.completion),
             queue_depth: self.queue_depth,
             nr_requests: self.nr_requests,
             duration: self.duration.map(|t| t.0),

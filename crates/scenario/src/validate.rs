@@ -22,6 +22,9 @@ impl Scenario {
         if self.schedulers.is_empty() {
             return fail("schedulers", "none is given; name at least one, such as \"mq-deadline\"");
         }
+        if self.completion.is_empty() {
+            return fail("completion", "no method is given; name at least one, such as \"interrupt\"");
+        }
         for device in &self.devices {
             known_device(device).map_err(|reason| Error::invalid("devices", reason))?;
         }
@@ -30,6 +33,7 @@ impl Scenario {
         }
         twice("devices", self.devices.iter().cloned())?;
         twice("schedulers", self.schedulers.iter().map(|s| s.to_string()))?;
+        twice("completion", self.completion.iter().map(|c| c.to_string()))?;
         let at_least_one = [
             ("queue_depth", self.queue_depth.map(u64::from)),
             ("nr_requests", self.nr_requests.map(u64::from)),

@@ -18,6 +18,10 @@ pub(crate) enum What {
     Reply(u32),
     /// A thread takes its completions.
     Reap(u32),
+    /// The timer of an I/O's thread, which sleeps before it looks for the completion.
+    Slept(u32),
+    /// The same of a ring's thread.
+    Rested(u32),
     /// The block layer asked for a call.
     Timer,
     /// A change of the scenario is due: its number.

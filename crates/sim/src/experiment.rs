@@ -11,6 +11,7 @@ use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
 
 use crate::host::{self, Completion, Host};
+use crate::power;
 use crate::run::{Control, Parts, Run, Until};
 
 /// Why a scenario cannot be simulated.
@@ -46,8 +47,6 @@ pub enum Error {
 /// A scenario ready to be simulated.
 pub struct Prepared<'a> {
     load: dumbwaiter_load::Prepared<'a>,
-    /// How completions are found; interrupts unless set otherwise.
-    pub(crate) completion: Completion,
 }
 
 /// A run's result and what its traces had to leave out.
@@ -66,7 +65,7 @@ impl<'a> Prepared<'a> {
     /// Reads what has to be known before the first run.
     pub fn new(scenario: &'a Scenario) -> Result<Prepared<'a>, Error> {
         host_profile(&scenario.host.profile)?;
-        Ok(Prepared { load: dumbwaiter_load::Prepared::new(scenario)?, completion: Completion::Interrupt })
+        Ok(Prepared { load: dumbwaiter_load::Prepared::new(scenario)? })
     }
 
     /// Remarks on the traces, for people.
@@ -79,8 +78,21 @@ impl<'a> Prepared<'a> {
         self.load.expected()
     }
 
-    /// Simulates one cell.
+    /// Simulates one cell with the first of the scenario's completion methods.
     pub fn run(&self, model: &DeviceModel, choice: &Choice, replicate: u32, control: &Control) -> Result<Cell, Error> {
+        let first = self.load.scenario().completion.first();
+        self.run_as(model, choice, first.copied().unwrap_or_default(), replicate, control)
+    }
+
+    /// Simulates one cell.
+    pub fn run_as(
+        &self,
+        model: &DeviceModel,
+        choice: &Choice,
+        completion: Completion,
+        replicate: u32,
+        control: &Control,
+    ) -> Result<Cell, Error> {
         let s = self.load.scenario();
         let seed = s.seed.wrapping_add(u64::from(replicate));
         let facts = model.facts();
@@ -103,11 +115,15 @@ impl<'a> Prepared<'a> {
             scheduler: choice.build(config.setup),
             tenants: load.tenants,
             device: model.build(seed ^ DEVICE_SEED),
-            host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(self.completion),
+            host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
             recorder,
             threads: load.threads,
             changes: load.changes,
-            until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
+            until: Until {
+                time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
+                warmup: s.warmup,
+                ios: s.limit.unwrap_or(u64::MAX),
+            },
             control,
         });
         let mut outcome = run.finish();
@@ -121,7 +137,9 @@ impl<'a> Prepared<'a> {
         if let Some(what) = outcome.layer.ledger().imbalance() {
             return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
         }
-        Ok(Cell { result: result(model, choice, replicate, seed, outcome, applications), skipped, oldest, cancelled })
+        let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
+        let result = result(model, choice, replicate, seed, energy, outcome, applications);
+        Ok(Cell { result, skipped, oldest, cancelled })
     }
 }
 
@@ -167,6 +185,7 @@ fn result(
     choice: &Choice,
     replicate: u32,
     seed: u64,
+    energy: Option<(f64, String)>,
     outcome: crate::Outcome,
     applications: Vec<ApplicationStats>,
 ) -> RunResult {
@@ -186,10 +205,10 @@ fn result(
         device: model.name().into(),
         scheduler: choice.label().into(),
         variant: String::new(),
-        completion: "interrupt".into(),
+        completion: outcome.host.completion().to_string(),
         world: "sim".into(),
         via: "sim".into(),
-        energy: None,
+        energy,
         replicate,
         seed,
         submitted_by_tenant: outcome.submitted_by_tenant,
@@ -211,13 +230,21 @@ fn result(
             submit: Nanos(spent.submit),
             scheduler: Nanos(spent.scheduler),
             irq: Nanos(spent.complete),
-            poll: Nanos(spent.poll),
-            sys: Nanos(outcome.host.busy().sum()),
-            ..CpuFacts::default()
+            poll: Nanos(outcome.activity.poll),
+            usr: Nanos(spent.user),
+            sys: Nanos(outcome.host.busy().sum::<u64>().saturating_sub(spent.user)),
+            switches: Some(outcome.activity.switches),
         },
         applications,
+        host_counters: power::host_counters(&outcome.measured.0),
         scheduler_counters: BTreeMap::new(),
         device_counters: device_counters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
     };
-    outcome.recorder.finish(outcome.end, facts)
+    let measured = outcome.measured.0;
+    let mut result = outcome.recorder.finish(outcome.end, facts);
+    // Hybrid polling does not sleep before it has statistics: the warm-up's switches are not those of the measured time.
+    if measured.ios > 0 {
+        result.cpu.ctx_per_io = measured.switches as f64 / measured.ios as f64;
+    }
+    result
 }

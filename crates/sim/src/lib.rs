@@ -6,6 +6,7 @@
 mod events;
 mod experiment;
 pub mod host;
+mod power;
 mod run;
 pub mod validate;
 

@@ -37,7 +37,7 @@ impl HostTarget {
     pub fn measure(&self, model: &DeviceModel) -> Result<f64, Error> {
         let rw = if self.op == Op::Read { "randread" } else { "randwrite" };
         let text = format!(
-            "duration = \"{}ms\"\n[host]\ncpus = 8\nprofile = \"{}\"\n[[task]]\nname = \"t\"\ncount = {}\nrw = \"{rw}\"\nbs = \"4k\"\nioengine = \"psync\"\nnorandommap = true\n",
+            "warmup = \"250ms\"\nduration = \"{}ms\"\n[host]\ncpus = 8\nprofile = \"{}\"\n[[task]]\nname = \"t\"\ncount = {}\nrw = \"{rw}\"\nbs = \"4k\"\nioengine = \"psync\"\nnorandommap = true\n",
             if self.threads > 1 { 200 } else { 400 },
             self.profile,
             self.threads,
@@ -45,9 +45,8 @@ impl HostTarget {
         let scenario = Scenario::from_toml(&text, "validation").expect("the text above is a scenario");
         let choice = Choice::parse(self.scheduler).expect("a core scheduler");
         let control = Control::default();
-        let mut prepared = Prepared::new(&scenario)?;
-        prepared.completion = self.completion;
-        let result = prepared.run(model, &choice, 0, &control)?.result;
+        let prepared = Prepared::new(&scenario)?;
+        let result = prepared.run_as(model, &choice, self.completion, 0, &control)?.result;
         Ok(match (self.iops, self.threads) {
             (true, _) => result.iops,
             (false, 1) => result.latency_us.p50,
@@ -99,7 +98,7 @@ fn paper_000(scheduler: &'static str, op: Op, completion: Completion, latency_us
 
 /// The figures published for a device on a host; none for most.
 pub fn host_targets(model: &DeviceModel) -> Vec<HostTarget> {
-    use Completion::{Hybrid, Interrupt, Poll, SqpollIopoll};
+    use Completion::{Hybrid, Interrupt, Poll, Sqpoll};
     match model.name().split('?').next().unwrap_or_default() {
         "ull:optane-900p" => {
             let mut targets = Vec::new();
@@ -126,7 +125,7 @@ pub fn host_targets(model: &DeviceModel) -> Vec<HostTarget> {
             ] {
                 for (i, latency) in values.into_iter().enumerate() {
                     let op = if i % 2 == 0 { Op::Read } else { Op::Write };
-                    let completion = if i < 2 { Interrupt } else { SqpollIopoll };
+                    let completion = if i < 2 { Interrupt } else { Sqpoll };
                     let tolerance = match (scheduler, i) {
                         ("none", 0..2) => 0.015,
                         ("none", _) => 0.02,

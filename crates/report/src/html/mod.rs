@@ -14,7 +14,7 @@ use dumbwaiter_measure::{Ranking, RunResult, Verdict, latency_text};
 use figures::{Figure, Group, figures};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};
-use palette::{Look, looks};
+use palette::{Look, label, looks};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
@@ -195,7 +195,12 @@ fn section(
         .iter()
         .map(|look| Group {
             look,
-            runs: document.runs.iter().filter(here).filter(|r| r.scheduler == look.scheduler).collect(),
+            runs: document
+                .runs
+                .iter()
+                .filter(here)
+                .filter(|r| label(document, &r.scheduler, &r.completion) == look.scheduler)
+                .collect(),
         })
         .filter(|g| !g.runs.is_empty())
         .collect();
@@ -203,10 +208,11 @@ fn section(
     let columns = columns(ranking, true);
     let rows = ranking.rows.iter().filter_map(|row| {
         let cells = columns.iter().filter_map(|c| row.metrics.get(c.metric.key()).map(|cell| (c, cell)));
+        let name = label(document, &row.scheduler, &row.completion);
         Some(RowView {
             rank: row.rank,
-            scheduler: row.scheduler.clone(),
-            look: look_of(&row.scheduler)?,
+            look: look_of(&name)?,
+            scheduler: name,
             tie: row.verdict == Verdict::Tie,
             cells: cells
                 .map(|(column, cell)| {

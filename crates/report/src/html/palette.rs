@@ -32,13 +32,20 @@ pub(super) fn look(i: usize, name: &str) -> Look {
     }
 }
 
-/// The look of every scheduler of a document, in order of appearance.
+/// The look of every scheduler (with each completion method) of a document, in order of appearance.
 pub(super) fn looks(document: &Document) -> Vec<Look> {
     let mut looks: Vec<Look> = Vec::new();
     for run in &document.runs {
-        if looks.iter().all(|l| l.scheduler != run.scheduler) {
-            looks.push(look(looks.len(), &run.scheduler));
+        let name = label(document, &run.scheduler, &run.completion);
+        if looks.iter().all(|l| l.scheduler != name) {
+            looks.push(look(looks.len(), &name));
         }
     }
     looks
+}
+
+/// The name of a scheduler, with its completion method where the document has several.
+pub(super) fn label(document: &Document, scheduler: &str, completion: &str) -> String {
+    let several = document.runs.iter().any(|r| r.completion != document.runs[0].completion);
+    if several { format!("{scheduler}, {completion}") } else { scheduler.to_string() }
 }

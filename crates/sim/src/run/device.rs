@@ -63,8 +63,9 @@ impl Run<'_> {
             let thread = entry.thread;
             let state = &mut self.threads[thread as usize];
             match state.thread.mode {
+                Mode::Each if self.turns.taken => self.done_by_device(slot),
                 Mode::Each => {
-                    let at = self.host.reply(cpu, done, op);
+                    let at = self.host.interrupt(cpu, done, op);
                     self.events.push(at, What::Reply(slot));
                 }
                 Mode::Batch => {
@@ -73,7 +74,7 @@ impl Run<'_> {
                     if state.asleep {
                         state.asleep = false;
                         state.reaping = true;
-                        let at = self.host.wake_batch(cpu, done, op);
+                        let at = self.ring_wakes(thread, done, op);
                         self.events.push(at, What::Reap(thread));
                     } else {
                         self.host.note_completion(cpu, done, op, first);

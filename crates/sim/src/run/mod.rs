@@ -3,6 +3,7 @@
 mod device;
 mod life;
 mod threads;
+mod turns;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,15 +13,18 @@ use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{Events, What};
-use crate::host::Host;
+use crate::host::{Activity, Completion as Method, Host};
 
 use self::threads::{Slot, ThreadState};
+use self::turns::Turns;
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Until {
     /// At this time, if ever.
     pub time: Nanos,
+    /// Nothing is measured before this.
+    pub warmup: Nanos,
     /// After this many I/Os, if ever.
     pub ios: u64,
 }
@@ -47,6 +51,7 @@ pub struct Run<'a> {
     slots: Vec<Slot>,
     free: Vec<u32>,
     plug: Plug,
+    turns: Turns,
     now: Nanos,
     timer_at: Nanos,
     until: Until,
@@ -61,6 +66,8 @@ pub struct Run<'a> {
     several_stages: bool,
     changes: Vec<(Nanos, Change)>,
     control: &'a Control,
+    /// What the host and the device had done when the warm-up ended.
+    warm: Option<(Activity, Counters)>,
     completions: Vec<Completion>,
     finished: Vec<Finished>,
 }
@@ -75,6 +82,10 @@ pub struct Outcome {
     pub counters: Counters,
     /// The host as it was then.
     pub host: Host,
+    /// What the CPUs did until then, warm-up included.
+    pub activity: Activity,
+    /// What the CPUs and the device did in the measured part.
+    pub measured: (Activity, Counters),
     /// When the measured part ended.
     pub end: Nanos,
     /// I/Os submitted, per tenant.
@@ -131,6 +142,7 @@ const LOOK_EVERY: u32 = 8192;
 impl<'a> Run<'a> {
     /// Sets everything up; nothing has happened yet.
     pub fn new(parts: Parts<'a>) -> Run<'a> {
+        let turns = Turns::new(parts.host.completion(), parts.host.cpus());
         let mut run = Run {
             submitted_by_tenant: vec![0; parts.tenants.tenants.len()],
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
@@ -146,6 +158,8 @@ impl<'a> Run<'a> {
             slots: Vec::new(),
             free: Vec::new(),
             plug: Plug::default(),
+            turns,
+            warm: None,
             now: Nanos::ZERO,
             timer_at: Nanos::MAX,
             until: parts.until,
@@ -159,6 +173,7 @@ impl<'a> Run<'a> {
         for (number, (at, _)) in run.changes.iter().enumerate() {
             run.events.push(*at, What::Change(number as u32));
         }
+        run.start_sq_threads();
         run.start_stage();
         run
     }
@@ -181,6 +196,9 @@ impl<'a> Run<'a> {
             if !self.open && idle {
                 break;
             }
+            if self.warm.is_none() && at >= self.until.warmup {
+                self.warm = Some((self.host.activity(self.until.warmup.max(self.now)), self.device.counters()));
+            }
             self.step(at);
             events += 1;
             if events.is_multiple_of(LOOK_EVERY) {
@@ -200,7 +218,15 @@ impl<'a> Run<'a> {
         let Closed { end, host, counters, outstanding, oldest, applications } =
             end.unwrap_or_else(|| self.close(self.now));
         self.control.simulated_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
+        let mut host = host;
+        let activity = host.activity(end);
+        let measured = match &self.warm {
+            Some((before, device)) => (activity.since(before), counters.since(device)),
+            None => (Activity::default(), Counters::default()),
+        };
         Outcome {
+            activity,
+            measured,
             recorder: self.recorder,
             layer: self.layer,
             counters,
@@ -212,6 +238,16 @@ impl<'a> Run<'a> {
             oldest,
             cancelled,
             applications,
+        }
+    }
+
+    /// Kernel threads that look for submissions and completions, one a ring, on the sibling of the ring's CPU.
+    fn start_sq_threads(&mut self) {
+        let cpus = self.host.cpus();
+        if self.host.completion() == Method::Sqpoll && cpus > 1 {
+            for state in &self.threads {
+                self.host.start_poll((usize::from(state.thread.cpu) + cpus / 2) % cpus, Nanos::ZERO);
+            }
         }
     }
 
@@ -256,10 +292,9 @@ impl<'a> Run<'a> {
                 }
                 What::Issue(slot) => self.issue(slot),
                 What::IssueBatch(thread) => self.issue_batch(thread),
-                What::Reply(slot) => {
-                    let thread = self.told(slot);
-                    self.pump(thread);
-                }
+                What::Reply(slot) => self.replied(slot),
+                What::Slept(slot) => self.slept(slot),
+                What::Rested(thread) => self.rested(thread),
                 What::Reap(thread) => self.reap(thread),
                 What::Change(number) => self.change(number),
                 What::Timer => {

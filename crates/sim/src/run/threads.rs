@@ -8,7 +8,9 @@ use dumbwaiter_measure::Completed;
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;
+use super::turns::Turn;
 use crate::events::What;
+use crate::host::RingTime;
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Slot {
@@ -19,6 +21,12 @@ pub(super) struct Slot {
     pub(super) io: Io,
     pub(super) thread: u32,
     pub(super) task: u16,
+    /// The device has finished it.
+    pub(super) done: bool,
+    /// Its thread slept before it looked.
+    pub(super) slept: bool,
+    /// Since when its thread looks for it.
+    pub(super) polls_from: Option<Nanos>,
 }
 
 pub(super) struct ThreadState {
@@ -40,6 +48,12 @@ pub(super) struct ThreadState {
     pub(super) owed: u64,
     /// The next batch comes after a sleep.
     pub(super) cold: bool,
+    /// A ring's thread looks for completions.
+    pub(super) polls: bool,
+    /// It sleeps before it looks, or did so for this long.
+    pub(super) rests: bool,
+    pub(super) slept: Nanos,
+    pub(super) ring: RingTime,
     pub(super) done: bool,
     /// Its tasks have exited.
     pub(super) exited: bool,
@@ -63,6 +77,10 @@ impl ThreadState {
             wake_at: Nanos::MAX,
             owed: 0,
             cold: true,
+            polls: false,
+            rests: false,
+            slept: Nanos::ZERO,
+            ring: RingTime::default(),
             done: false,
             exited: false,
             late: false,
@@ -167,17 +185,10 @@ impl Run<'_> {
             }
         };
         let mode = state.thread.mode;
-        let closed = state.thread.closed;
         self.slots[slot as usize] =
             Slot { submit: now, io: Io { cookie: slot, ..io }, thread, task: want.task, ..Slot::default() };
         match mode {
-            Mode::Each => {
-                let (called, arrives) = self.host.submit(usize::from(cpu), now, io.op, io.sectors, closed);
-                if closed {
-                    self.slots[slot as usize].submit = called;
-                }
-                self.events.push(arrives, What::Issue(slot));
-            }
+            Mode::Each => self.take_turn(usize::from(cpu), Turn::Submit(slot)),
             Mode::Batch => self.threads[thread as usize].prepared.push_back(slot),
         }
     }
@@ -195,9 +206,11 @@ impl Run<'_> {
     /// A ring's thread that is not in the middle of a batch starts one.
     pub(super) fn submit_prepared(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
-        if state.prepared.is_empty() || state.issuing > 0 || state.reaping {
+        if state.prepared.is_empty() || state.issuing > 0 || state.reaping || state.rests {
             return;
         }
+        self.stop_looking(thread);
+        let state = &mut self.threads[thread as usize];
         state.issuing = state.prepared.len() as u32;
         let (more, cold) = (std::mem::take(&mut state.owed), std::mem::take(&mut state.cold));
         state.asleep = false;
@@ -216,7 +229,7 @@ impl Run<'_> {
     pub(super) fn issue(&mut self, slot: u32) {
         let io = self.slots[slot as usize].io;
         self.layer.submit(self.now, io, None);
-        self.host.sleep(usize::from(io.cpu), self.now);
+        self.wait_for(slot);
         self.serve();
     }
 
@@ -240,10 +253,7 @@ impl Run<'_> {
         } else if !state.prepared.is_empty() {
             self.submit_prepared(thread);
         } else {
-            state.asleep = true;
-            state.cold = true;
-            let cpu = usize::from(state.thread.cpu);
-            self.host.sleep(cpu, self.now);
+            self.ring_waits(thread, true);
         }
     }
 
@@ -267,8 +277,7 @@ impl Run<'_> {
         self.pump(thread);
         let state = &mut self.threads[thread as usize];
         if state.issuing == 0 && state.prepared.is_empty() {
-            state.asleep = true;
-            state.cold = true;
+            self.ring_waits(thread, false);
         }
     }
 

@@ -1,0 +1,383 @@
+//! The simulated host: CPUs, the submission and completion path, and what a scheduler costs.
+//!
+//! [`Host`] books CPU time; who may run when, if polling threads share a CPU, is the run's affair.
+
+mod activity;
+mod hybrid;
+mod profile;
+
+use dumbwaiter_block::{Nanos, Op};
+
+pub use dumbwaiter_scenario::Completion;
+
+use self::activity::Timeline;
+pub use self::activity::{Activity, Kind, PAIRS};
+use self::hybrid::PollStats;
+pub(crate) use self::hybrid::RingTime;
+pub use self::profile::{FREE, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost, scheduler_cost};
+
+/// A scheduler's cost after a sleep, in percent of the warm one: caches and predictors are cold.
+const COLD_PERCENT: u64 = 163;
+/// A waiter lengthens the critical section by this, in percent, for up to seven waiters.
+const CONTENTION_PERCENT: u64 = 12;
+const MAX_WAITERS: u64 = 7;
+/// Part of a scheduler's cost that falls to submission (insert and dispatch), in percent.
+const SUBMIT_PERCENT: u64 = 85;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    /// End of the work that is booked.
+    free_at: u64,
+    /// Who looks for completions here whenever there is no work, and since when.
+    pollers: u32,
+    polls_from: u64,
+    busy: u64,
+}
+
+/// Where CPU time went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// Application, between I/Os.
+    pub user: u64,
+    /// Submission without the scheduler.
+    pub submit: u64,
+    /// In the scheduler, lock waits included.
+    pub scheduler: u64,
+    /// Interrupts and completion.
+    pub complete: u64,
+}
+
+/// The CPUs of a run. Work is booked in the order in which it is asked for.
+#[derive(Clone)]
+pub struct Host {
+    /// Segments.
+    pub profile: Profile,
+    cost: SchedulerCost,
+    completion: Completion,
+    cpus: Vec<Cpu>,
+    siblings: usize,
+    lock_free_at: u64,
+    spent: Spent,
+    timeline: Timeline,
+    stats: PollStats,
+    /// No work is asked for that begins before this.
+    now: u64,
+}
+
+impl Host {
+    /// `cpus` logical CPUs; with `smt` two share a core. `legacy_link` adds the cost of SATA's driver.
+    pub fn new(profile: &Profile, cost: SchedulerCost, cpus: u16, smt: bool, legacy_link: bool) -> Host {
+        let mut profile = profile.clone();
+        if legacy_link && profile.sub > 0 {
+            profile.sub += 1500;
+            profile.issue += 1500;
+            profile.irq += 1000;
+        }
+        let cost = if profile.name == FREE.name { scheduler_cost("none") } else { cost };
+        let cpus = usize::from(cpus.max(1));
+        let siblings = if smt && cpus > 1 && cpus.is_multiple_of(2) { cpus / 2 } else { 0 };
+        Host {
+            profile,
+            cost,
+            completion: Completion::Interrupt,
+            cpus: vec![Cpu::default(); cpus],
+            siblings,
+            lock_free_at: 0,
+            spent: Spent::default(),
+            timeline: Timeline::new(cpus, siblings),
+            stats: PollStats::default(),
+            now: 0,
+        }
+    }
+
+    /// The same host with another completion method.
+    pub fn with_completion(self, completion: Completion) -> Host {
+        Host { completion, ..self }
+    }
+
+    /// How completions are found.
+    pub fn completion(&self) -> Completion {
+        self.completion
+    }
+
+    /// Logical CPUs.
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Is the CPU idle at `at`?
+    pub fn idle(&self, cpu: usize, at: Nanos) -> bool {
+        self.cpus[cpu].pollers == 0 && self.cpus[cpu].free_at <= at.0
+    }
+
+    /// Books `work` ns on a CPU from `at` on, or from when it is free; answers (start, end).
+    fn book(&mut self, cpu: usize, at: Nanos, work: u64) -> (u64, u64) {
+        let start = self.cpus[cpu].free_at.max(at.0);
+        let mut work = work;
+        if self.siblings > 0 && work > 0 {
+            let sibling = (cpu + self.siblings) % self.cpus.len();
+            if self.cpus[sibling].free_at > start {
+                work = work * self.profile.smt_percent / 100;
+            }
+            self.polled_until(sibling, self.now);
+        }
+        if self.cpus[cpu].pollers > 0 {
+            self.polled_until(cpu, start);
+            self.cpus[cpu].polls_from = start + work;
+        } else if start > self.cpus[cpu].free_at {
+            self.timeline.total.wakes += 1;
+        }
+        self.cpus[cpu].free_at = start + work;
+        self.cpus[cpu].busy += work;
+        self.timeline.book(cpu, start, start + work, Kind::Work, self.now);
+        (start, start + work)
+    }
+
+    /// Accounts for what a CPU has polled.
+    fn polled_until(&mut self, cpu: usize, until: u64) {
+        let c = &mut self.cpus[cpu];
+        if c.pollers > 0 && c.polls_from < until {
+            c.busy += until - c.polls_from;
+            self.timeline.book(cpu, c.polls_from, until, Kind::Poll, self.now);
+            c.polls_from = until;
+        }
+    }
+
+    /// Somebody looks for completions on this CPU whenever it has no work, from `at` on or from when it is free; answers
+    /// since when.
+    pub fn start_poll(&mut self, cpu: usize, at: Nanos) -> Nanos {
+        let c = &mut self.cpus[cpu];
+        let from = c.free_at.max(at.0);
+        if c.pollers == 0 {
+            if from > c.free_at {
+                self.timeline.total.wakes += 1;
+            }
+            c.polls_from = from;
+        }
+        c.pollers += 1;
+        self.timeline.polling(from, true);
+        Nanos(from)
+    }
+
+    /// One of those who looked stops at `at`, or when the CPU's work is done.
+    pub fn stop_poll(&mut self, cpu: usize, at: Nanos) {
+        let until = self.cpus[cpu].free_at.max(at.0);
+        self.polled_until(cpu, until);
+        let c = &mut self.cpus[cpu];
+        c.pollers -= 1;
+        if c.pollers == 0 {
+            c.free_at = until;
+        }
+        self.timeline.polling(until, false);
+    }
+
+    fn hook(&self, op: Op, cold: bool) -> u64 {
+        let warm = if op == Op::Read { self.cost.read } else { self.cost.write };
+        if cold { warm * COLD_PERCENT / 100 } else { warm }
+    }
+
+    /// The scheduler's part of a submission that reaches it at `at`: its CPU time, lock wait included.
+    fn in_scheduler(&mut self, at: u64, op: Op, cold: bool) -> u64 {
+        let work = self.hook(op, cold) * SUBMIT_PERCENT / 100;
+        let locked = work * self.cost.locked_percent / 100;
+        if locked == 0 {
+            return work;
+        }
+        let wait = self.lock_free_at.saturating_sub(at);
+        let waiters = (wait.div_ceil(locked)).min(MAX_WAITERS);
+        let held = locked * (100 + CONTENTION_PERCENT * waiters) / 100;
+        self.lock_free_at = at + wait + held;
+        wait + held + (work - locked)
+    }
+
+    /// One I/O by itself: answers when the application called and when the request reaches the block layer.
+    pub fn submit(&mut self, cpu: usize, now: Nanos, op: Op, sectors: u32, think: bool) -> (Nanos, Nanos) {
+        self.now = self.now.max(now.0);
+        let before = if think { self.profile.u_out } else { 0 };
+        let path = match self.completion {
+            Completion::Sqpoll => self.profile.sqpoll[0] + self.profile.sqpoll[1],
+            _ => self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2,
+        };
+        let begin = self.cpus[cpu].free_at.max(now.0);
+        let hooks = self.in_scheduler(begin + before + path, op, self.completion.sleeps());
+        let (start, end) = self.book(cpu, now, before + path + hooks);
+        self.spent.user += before;
+        self.spent.submit += path;
+        self.spent.scheduler += hooks;
+        (Nanos(start + before), Nanos(end))
+    }
+
+    /// The thread sleeps until an interrupt.
+    pub fn sleep(&mut self, cpu: usize, at: Nanos) {
+        let out = self.profile.switch_out;
+        self.book(cpu, at, out);
+        self.spent.submit += out;
+    }
+
+    /// The thread sleeps for `time`: answers when its timer fires.
+    pub fn sleep_for(&mut self, cpu: usize, at: Nanos, time: Nanos) -> Nanos {
+        let (timer, out) = (self.profile.timer, self.profile.switch_out);
+        let (start, _) = self.book(cpu, at, timer + out);
+        self.spent.submit += timer + out;
+        Nanos(start + timer) + time
+    }
+
+    /// How long blk-mq's hybrid polling sleeps for an I/O that was just issued; 0: it polls at once.
+    pub fn hybrid_sleep(&mut self, now: Nanos, op: Op, sectors: u32) -> Nanos {
+        match self.completion {
+            Completion::Hybrid => self.stats.sleep(now, op, sectors),
+            Completion::HybridFixed(time) => time,
+            _ => Nanos::ZERO,
+        }
+    }
+
+    /// A sleeping thread's timer fires.
+    pub fn timer(&mut self, cpu: usize, now: Nanos) {
+        self.now = self.now.max(now.0);
+        let exit = if self.idle(cpu, now) { self.profile.idle_exit } else { 0 };
+        self.book(cpu, now, exit + self.profile.timer_irq);
+        self.timeline.total.timers += 1;
+        self.spent.complete += exit + self.profile.timer_irq;
+    }
+
+    /// A thread is switched in: answers when it runs.
+    pub fn switch_in(&mut self, cpu: usize, now: Nanos) -> Nanos {
+        let work = self.profile.switch_in;
+        let (_, end) = self.book(cpu, now, work);
+        self.timeline.total.switches += 1;
+        self.spent.complete += work;
+        Nanos(end)
+    }
+
+    /// A batch of one system call, `more` ns of completions before it; answers when the first was called and when the
+    /// requests reach the block layer. `ops` are the operations in it.
+    pub fn submit_batch(
+        &mut self,
+        cpu: usize,
+        now: Nanos,
+        more: u64,
+        cold: bool,
+        ops: impl Iterator<Item = Op>,
+    ) -> (Nanos, Nanos) {
+        self.now = self.now.max(now.0);
+        let p = &self.profile;
+        let begin = self.cpus[cpu].free_at.max(now.0);
+        let (first, u_out, issue) = match self.completion {
+            Completion::Sqpoll => (p.sqpoll[0], p.u_out, p.sqpoll[1]),
+            _ if cold => (p.sub - p.issue.min(p.sub), p.u_out, p.issue),
+            _ => (p.syscall, p.u_out, p.issue),
+        };
+        let mut path = first + more;
+        let (mut hooks, mut user) = (0, 0);
+        for op in ops {
+            path += u_out + issue;
+            user += u_out;
+            hooks += self.in_scheduler(begin + path + hooks, op, cold);
+        }
+        let (start, end) = self.book(cpu, now, path + hooks);
+        self.spent.user += user;
+        self.spent.submit += path - user;
+        self.spent.scheduler += hooks;
+        (Nanos(start + more + u_out), Nanos(end))
+    }
+
+    fn completion_hook(&self, op: Op, cold: bool) -> u64 {
+        self.hook(op, cold) * (100 - SUBMIT_PERCENT) / 100
+    }
+
+    /// The device finished an I/O that somebody sleeps for, and interrupts the CPU: when does the application know?
+    pub fn interrupt(&mut self, cpu: usize, done: Nanos, op: Op) -> Nanos {
+        self.now = self.now.max(done.0);
+        let at = Nanos(done.0 + self.profile.msi);
+        let exit = if self.idle(cpu, at) { self.profile.idle_exit } else { 0 };
+        let hook = self.completion_hook(op, true);
+        self.book(cpu, at, exit + self.profile.irq + hook);
+        let work = self.profile.switch_in + self.profile.cold + self.profile.cpl;
+        let (_, end) = self.book(cpu, Nanos(self.cpus[cpu].free_at), work);
+        self.spent.complete += exit + self.profile.irq + work;
+        self.spent.scheduler += hook;
+        let total = &mut self.timeline.total;
+        total.interrupts += 1;
+        total.switches += 1;
+        total.ios += 1;
+        Nanos(end)
+    }
+
+    /// Somebody who looks since `start_poll` finds a completion that is there from `done` on: when does the application
+    /// know? He stops looking. `slept`: he was asleep for part of the time.
+    pub fn found(&mut self, cpu: usize, done: Nanos, op: Op, slept: bool) -> Nanos {
+        let p = &self.profile;
+        let work = match self.completion {
+            Completion::Sqpoll => p.sqpoll[2] + p.sqpoll[3],
+            _ if slept => p.cold_hybrid + p.cpl,
+            _ => p.cpl,
+        };
+        let gap = p.poll_gap / 2;
+        let hook = self.completion_hook(op, slept);
+        let (_, end) = self.book(cpu, done + Nanos(gap), work + hook);
+        self.stop_poll(cpu, Nanos(end));
+        self.spent.complete += work;
+        self.spent.scheduler += hook;
+        self.timeline.total.ios += 1;
+        self.timeline.total.polled += 1;
+        Nanos(end)
+    }
+
+    /// Tells hybrid polling how long an I/O took from its issue to its detection.
+    pub fn learn(&mut self, now: Nanos, op: Op, sectors: u32, service: Nanos) {
+        if self.completion == Completion::Hybrid {
+            self.stats.record(now, op, sectors, service);
+        }
+    }
+
+    /// The device finished an I/O of a thread that is at work. `first` since it looked: with interrupts, the handler runs;
+    /// the others are found with it.
+    pub fn note_completion(&mut self, cpu: usize, done: Nanos, op: Op, first: bool) {
+        self.now = self.now.max(done.0);
+        let interrupts = self.completion == Completion::Interrupt;
+        if first && interrupts {
+            let work = self.profile.irq;
+            self.book(cpu, done, work);
+            self.spent.complete += work;
+            self.timeline.total.interrupts += 1;
+        }
+        let hook = self.completion_hook(op, false);
+        if hook > 0 {
+            self.book(cpu, done, hook);
+            self.spent.scheduler += hook;
+        }
+        self.timeline.total.ios += 1;
+        self.timeline.total.polled += u64::from(!interrupts);
+    }
+
+    /// A thread at work looks for completions at `at`: when has it the first?
+    pub fn look(&mut self, cpu: usize, at: Nanos) -> Nanos {
+        let p = &self.profile;
+        let work = match self.completion {
+            Completion::Sqpoll => p.sqpoll[2] + p.sqpoll[3],
+            _ => p.syscall + p.cpl_warm,
+        };
+        let (_, end) = self.book(cpu, at, work);
+        self.spent.complete += work;
+        Nanos(end)
+    }
+
+    /// What was done until `at`; calls must not go back in time.
+    pub fn activity(&mut self, at: Nanos) -> Activity {
+        self.now = self.now.max(at.0);
+        for cpu in 0..self.cpus.len() {
+            self.polled_until(cpu, at.0);
+        }
+        self.timeline.until(at.0)
+    }
+
+    /// Busy time of each CPU in ns, polling included.
+    pub fn busy(&self) -> impl Iterator<Item = u64> + '_ {
+        self.cpus.iter().map(|c| c.busy)
+    }
+
+    /// Where the time went.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+}
