@@ -118,8 +118,8 @@ impl TickClock {
 
     /// Milliseconds in ticks, rounded up as the kernel rounds its tunables.
     pub fn from_ms(&self, ms: u64) -> i64 {
-        let ns = ms as u128 * 1_000_000;
-        ns.div_ceil(self.period.0 as u128).min(i64::MAX as u128 / 4) as i64
+        // Saturated, it is 584 years.
+        ms.saturating_mul(1_000_000).div_ceil(self.period.0).min(i64::MAX as u64 / 4) as i64
     }
 }
 

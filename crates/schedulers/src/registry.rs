@@ -361,6 +361,14 @@ mod tests {
         assert!(say("kyber:read_lat_nsec=fast").contains("expected name=integer"));
         assert!(say("mq-deadline:kernel=two").contains("kernel `two` is not known"));
         assert!(Choice::parse("mq-deadline:kernel=6.12.117+deb12-cloud-amd64").is_ok());
+        assert_eq!(
+            say("bfq:v9"),
+            "scheduler `bfq`: generation `v9` is not known; expected mainline, v7r8, v1, original"
+        );
+        assert!(say("h-bfq:generation=x,low_latency=0").contains("expected v7r8, mainline, v1, original"));
+        assert!(say("bfq:low_latency=0,v7r8").contains("`v7r8` is not a setting"));
+        assert!(say("kyber:v7r8").contains("`v7r8` is not a setting"));
+        assert_eq!(Choice::parse("bfq:v7r8,low_latency=0").unwrap().label(), "bfq:v7r8,low_latency=0");
         assert!(say("none:x=1").contains("this scheduler has none"));
     }
 

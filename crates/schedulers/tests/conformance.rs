@@ -29,8 +29,8 @@ fn subjects() -> Vec<String> {
     REGISTRY
         .iter()
         .flat_map(|e| {
-            let kernels = e.kernels().iter().skip(1).map(|k| format!("{}:kernel={k}", e.name));
-            std::iter::once(e.name.to_owned()).chain(kernels)
+            let versions = e.variants.names.iter().skip(1).map(|v| format!("{}:{v}", e.name));
+            std::iter::once(e.name.to_owned()).chain(versions)
         })
         .collect()
 }

@@ -190,3 +190,23 @@ fn a_deep_writer_starves_a_shallow_reader_unless_strict() {
     assert!(free < 0.2, "{free}");
     close(strict, 0.5, 0.02, "strict");
 }
+
+/// The manual's picture: whose request each is, when three sequential readers of weights 8 : 4 : 1 share a disk.
+#[test]
+fn the_manual_shows_who_is_served_when() {
+    let manual = include_str!("../../bfq.md");
+    for (generation, name) in [(Generation::Mainline, "mainline"), (Generation::V7r8, "v7r8")] {
+        let mut lab = lab(generation, 32).set("max_budget", 512);
+        for (client, p) in [0, 4, 7].into_iter().enumerate() {
+            lab.add(Client { start: Nanos::from_ms(client as u64), ..reader(client as u64, level(p)) });
+        }
+        lab.run(Nanos::from_secs(8));
+        for (client, p) in [0, 4, 7].into_iter().enumerate() {
+            let row: String =
+                lab.sent.iter().skip(1000).take(60).map(|s| if s.client == client { '█' } else { '·' }).collect();
+            let line = format!("{name:<8} level {p}  {row}");
+            println!("    {line}");
+            assert!(manual.contains(&line), "the manual lacks {line}");
+        }
+    }
+}
