@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use dumbwaiter_kernel::record::{Method, Options, Summary, record};
 use dumbwaiter_kernel::target::Target;
 use dumbwaiter_kernel::undo;
@@ -40,8 +40,8 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
     let stop = Arc::new(AtomicBool::new(false));
     undo::on_signals(Some(Arc::clone(&stop)))?;
     let until = args.length.as_ref().map_or("until Ctrl-C".to_owned(), |l| format!("for {l}"));
-    eprintln!("recording {} {until}", args.device.display());
-    let summary = record(&target, &options, &stop).context("nothing was recorded")?;
+    let began = || eprintln!("recording {} {until}", args.device.display());
+    let summary = record(&target, &options, &stop, began)?;
     tell(&summary);
     if let Some(path) = &args.json {
         output::write_json(path, &json_of(&summary))?;

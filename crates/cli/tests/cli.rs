@@ -418,3 +418,17 @@ fn fidelity_json_has_the_keys_that_checks_use() {
         assert_eq!(json["files"][1]["unsupported"], true);
     }
 }
+
+#[test]
+fn a_recording_is_refused_before_anything_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = file(&dir, "plain", b"no device");
+    let output = dir.path().join("out.dwt").to_str().unwrap().to_owned();
+    refused(&["record", &plain, "-o", &output], &["plain", "is a file", "block device"]);
+    refused(&["record", "/dev/null", "-o", &output], &["/dev/null", "block device"]);
+    refused(&["record", "/dev/nowhere", "-o", &output], &["/dev/nowhere", "No such file"]);
+    refused(&["record", &plain, "-o", "out.unknown"], &["out.unknown", ".dwt"]);
+    refused(&["record", &plain, "-o", &output, "--for", "soon"], &["--for", "soon"]);
+    refused(&["record", &plain], &["--output"]);
+    assert!(!Path::new(&output).exists());
+}

@@ -136,6 +136,12 @@ impl Groups {
             return Err(Error::Refused(format!("\"{name}\" cannot be the name of a cgroup")));
         }
         let dir = self.top.join(name);
+        if self.children.iter().any(|(other, _)| *other == dir) {
+            return Err(Error::Refused(format!("two groups with the name \"{name}\"")));
+        }
+        if !(1..=10_000).contains(&weight) {
+            return Err(Error::Refused(format!("weight {weight} of \"{name}\": expected 1 to 10000")));
+        }
         let guard = create(&dir, &self.home)?;
         let mut honoured = false;
         for known in WEIGHTS.iter().filter(|w| w.version == self.version) {
@@ -143,7 +149,7 @@ impl Groups {
             if !file.exists() {
                 continue;
             }
-            if !(1..=known.most).contains(&weight) {
+            if weight > known.most {
                 let range = format!("{} takes 1 to {}", known.file, known.most);
                 return Err(Error::Refused(format!("weight {weight} of \"{name}\": {range}")));
             }
@@ -271,9 +277,10 @@ mod tests {
         groups.move_process(web, 42).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join(format!("{top}/web/cgroup.procs"))).unwrap(), "42");
         for weight in [0, 10_001] {
-            let said = groups.add("web", weight).unwrap_err().to_string();
+            let said = groups.add("db", weight).unwrap_err().to_string();
             assert!(said.contains("1 to 10000"), "{said}");
         }
+        assert!(groups.add("web", 100).unwrap_err().to_string().contains("two groups"));
         assert!(groups.add("a/b", 100).unwrap_err().to_string().contains("name"));
         assert!(groups.add("db", 100).unwrap_err().to_string().contains("no file for a weight"));
         // A folder of plain files cannot be removed as a cgroup can: take them away first.

@@ -1,7 +1,7 @@
 //! Recordings of the running kernel on a loop device (root, tracefs), and what our schedulers make of them.
 
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,19 +18,34 @@ const MIB: u64 = 1 << 20;
 /// One trace instance a process.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A loop device with few tags, so that requests wait in the scheduler.
-fn shallow(scheduler: &str) -> Option<(LoopDevice, Settings)> {
+/// A device with few tags, so that requests wait in the scheduler.
+struct Shallow {
+    path: PathBuf,
+    _settings: Settings,
+    _device: Option<LoopDevice>,
+}
+
+/// A loop device, or the one that the environment names (its content is lost): where the kernel has kprobes, but no
+/// loop devices.
+fn shallow(scheduler: &str) -> Option<Shallow> {
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
         eprintln!("skipped: no tracefs, or not root");
         return None;
     }
-    let device = LoopDevice::new(Path::new("/dev/shm"), 64 * MIB)?;
-    let queue = Queue::of(device.path()).unwrap().unwrap();
+    let given = std::env::var_os("DUMBWAITER_SCRATCH_DEVICE").map(PathBuf::from);
+    let device = if given.is_none() { Some(LoopDevice::new(Path::new("/dev/shm"), 64 * MIB)?) } else { None };
+    let path = given.or_else(|| device.as_ref().map(|d| d.path().to_owned()))?;
+    let queue = Queue::of(&path).unwrap().unwrap();
     let mut settings = Settings::new(&queue).unwrap();
     settings.set("scheduler", "none").unwrap();
-    settings.set("nr_requests", "4").unwrap();
+    if device.is_some() {
+        settings.set("nr_requests", "4").unwrap();
+    }
     settings.set("scheduler", scheduler).unwrap();
-    Some((device, settings))
+    if device.is_none() {
+        settings.set("nr_requests", "128").unwrap();
+    }
+    Some(Shallow { path, _settings: settings, _device: device })
 }
 
 /// Memory as direct I/O wants it.
@@ -63,18 +78,17 @@ fn load(path: &Path, threads: u64, each: u64) {
     });
 }
 
-fn recorded(device: &LoopDevice, options: &Options, work: impl FnOnce()) -> Summary {
-    let target = Target::of(device.path()).unwrap();
+fn recorded(device: &Shallow, options: &Options, work: impl FnOnce() + Send) -> Summary {
+    let target = Target::of(&device.path).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| record(&target, options, &stop));
-        let instance = format!("/sys/kernel/tracing/instances/dumbwaiter-{}/tracing_on", std::process::id());
-        while std::fs::read_to_string(&instance).is_ok_and(|t| t.trim() == "1") == recorder.is_finished() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        work();
-        stop.store(true, Ordering::Relaxed);
-        recorder.join().unwrap().unwrap()
+        let began = || {
+            scope.spawn(|| {
+                work();
+                stop.store(true, Ordering::Relaxed);
+            });
+        };
+        record(&target, options, &stop, began).unwrap()
     })
 }
 
@@ -86,11 +100,11 @@ fn no_instance_is_left() {
 #[test]
 fn a_trace_holds_every_io_with_its_times() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    let Some((device, _settings)) = shallow("mq-deadline") else { return };
+    let Some(device) = shallow("mq-deadline") else { return };
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("load.dwt");
     let options = Options { output: output.clone(), ..Options::default() };
-    let summary = recorded(&device, &options, || load(device.path(), 8, 50));
+    let summary = recorded(&device, &options, || load(&device.path, 8, 50));
     println!("{summary:?}");
     no_instance_is_left();
     assert_eq!(summary.lost, 0);
@@ -111,11 +125,11 @@ fn a_trace_holds_every_io_with_its_times() {
 /// Records a load under a scheduler and returns the agreement of ours.
 fn agreement(scheduler: &str) -> Option<(Summary, f64)> {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    let (device, _settings) = shallow(scheduler)?;
+    let device = shallow(scheduler)?;
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("load.csv.zst");
     let options = Options { output: output.clone(), dispatch: true, ..Options::default() };
-    let summary = recorded(&device, &options, || load(device.path(), 24, 100));
+    let summary = recorded(&device, &options, || load(&device.path, 24, 100));
     no_instance_is_left();
     assert_eq!((summary.lost, summary.unmatched, summary.unfinished), (0, 0, 0), "{summary:?}");
     // Neighbours may have been merged.
@@ -133,9 +147,9 @@ fn agreement(scheduler: &str) -> Option<(Summary, f64)> {
 #[test]
 fn mq_deadline_agrees_with_a_recording_of_the_running_kernel() {
     let Some((summary, agreement)) = agreement("mq-deadline") else { return };
-    if summary.method == Some(Method::Probes) {
-        assert!(agreement > 0.99, "{agreement}");
-    }
+    // Without probes a call's moment is inferred; with several CPUs dispatching at once that can be wrong.
+    let least = if summary.method == Some(Method::Probes) { 0.99 } else { 0.75 };
+    assert!(agreement > least, "{agreement} by {:?}", summary.method);
 }
 
 #[test]

@@ -91,8 +91,9 @@ pub struct Summary {
 }
 
 /// Records what happens on a device until `stop` is set, the time is over, or the memory is full. For a partition, only
-/// its own sectors are kept (in sectors of the whole disk).
-pub fn record(target: &Target, options: &Options, stop: &AtomicBool) -> Result<Summary, Error> {
+/// its own sectors are kept (in sectors of the whole disk). `began` is called once events are recorded: a load that is
+/// to be followed from its first request starts then.
+pub fn record(target: &Target, options: &Options, stop: &AtomicBool, began: impl FnOnce()) -> Result<Summary, Error> {
     let Some(disk) = &target.disk else {
         let path = target.path.display();
         return Err(Error::Refused(format!("{path} is a file: only a block device can be recorded")));
@@ -111,22 +112,23 @@ pub fn record(target: &Target, options: &Options, stop: &AtomicBool) -> Result<S
     let instance = Instance::new(options.buffer_kb, probes.as_ref(), &about)?;
     let mut pages = pages::Pages::new(instance.cpus()?);
     instance.start()?;
-    let began = Instant::now();
+    let start = Instant::now();
+    began();
     loop {
         std::thread::sleep(BEAT);
         instance.take(&mut pages)?;
-        if stop.load(Ordering::Relaxed) || options.length.is_some_and(|l| began.elapsed() >= l) {
+        if stop.load(Ordering::Relaxed) || options.length.is_some_and(|l| start.elapsed() >= l) {
             break;
         }
         if pages.bytes() >= options.most_bytes {
             let mib = options.most_bytes >> 20;
             notes
-                .push(format!("ended after {:.1} s: {mib} MiB of events are in memory", began.elapsed().as_secs_f64()));
+                .push(format!("ended after {:.1} s: {mib} MiB of events are in memory", start.elapsed().as_secs_f64()));
             break;
         }
     }
     instance.stop()?;
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = start.elapsed().as_secs_f64();
     instance.take(&mut pages)?;
     let lost = instance.lost()?;
     let events = pages.events(instance.formats(probes.as_ref())?, &about)?;
