@@ -185,6 +185,15 @@ fn measure(
 }
 
 fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, kernel: Option<&KernelScheduler>) -> Result<Figure> {
+    // The engine's schedulers and the bare ring have nothing of the kernel's below them.
+    let below = match who {
+        Who::Fio { scheduler, .. } => scheduler,
+        Who::Engine(_) | Who::Bare => "none",
+    };
+    let _restored = match kernel {
+        Some(kernel) => Some(kernel.set(below)?),
+        None => None,
+    };
     match who {
         Who::Bare => {
             let target = Target::open(s.path, &s.options)?;
@@ -210,13 +219,7 @@ fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, kernel: Option<&Kerne
             }
             Ok(Figure { iops: cell.result.iops, us_cpu_per_io: cell.result.cpu.us_per_io })
         }
-        Who::Fio { tuned, scheduler } => {
-            let _restored = match kernel {
-                Some(kernel) => Some(kernel.set(scheduler)?),
-                None => None,
-            };
-            fio(s, depth, *tuned)
-        }
+        Who::Fio { tuned, .. } => fio(s, depth, *tuned),
     }
 }
 

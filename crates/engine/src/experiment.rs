@@ -144,7 +144,8 @@ fn config(s: &Scenario, target: &Target) -> Config {
     let depth = s.queue_depth.unwrap_or(facts.depth.unwrap_or(DEPTH)).clamp(1, most);
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16);
     let clock = TickClock { period: Nanos(1_000_000_000 / u64::from(s.host.hz.max(1))), step_at: Nanos::ZERO };
-    let nr_requests = s.nr_requests.unwrap_or_else(|| default_nr_requests(depth));
+    // As of the device's own depth: using less of that leaves more for the scheduler to choose from.
+    let nr_requests = s.nr_requests.unwrap_or_else(|| default_nr_requests(facts.depth.unwrap_or(DEPTH)));
     let affordable = BUFFERS_BYTES / u64::from(depth) / u64::from(facts.logical_block) * u64::from(facts.logical_block);
     let block = u64::from(facts.logical_block);
     let max_bytes = u64::from(facts.max_request_bytes).min(affordable) / block * block;

@@ -22,7 +22,8 @@ pub struct Options {
     pub keep_going: bool,
     /// Completions may wait a little to be taken together; see [`Batching`].
     pub batching: Batching,
-    /// Largest request that merging may make, bytes; the device's own limit if that is less.
+    /// Largest request that merging may make, bytes; the device's own limit if that is less. Each request that the device may hold gets a buffer of this
+    /// size.
     pub max_request_bytes: u32,
 }
 
@@ -36,7 +37,7 @@ impl Default for Options {
             round_out: false,
             keep_going: false,
             batching: Batching::default(),
-            max_request_bytes: 1280 * 1024,
+            max_request_bytes: 512 * 1024,
         }
     }
 }

@@ -20,6 +20,15 @@ const DEFER_TASKRUN: u32 = 1 << 13;
 const HYBRID_IOPOLL: u32 = 1 << 17;
 
 const REGISTER_RING_FDS: u32 = 20;
+const UNREGISTER_RING_FDS: u32 = 21;
+
+/// `struct io_uring_rsrc_update` of `linux/io_uring.h`.
+#[repr(C)]
+struct Update {
+    offset: u32,
+    resv: u32,
+    data: u64,
+}
 
 /// Idle time after which the kernel's submission thread sleeps, ms.
 const SQPOLL_IDLE_MS: u32 = 50;
@@ -225,13 +234,6 @@ impl Ring {
 }
 
 fn register_ring(fd: RawFd) -> Option<RawFd> {
-    /// `struct io_uring_rsrc_update`.
-    #[repr(C)]
-    struct Update {
-        offset: u32,
-        resv: u32,
-        data: u64,
-    }
     let mut update = Update { offset: u32::MAX, resv: 0, data: fd as u64 };
     // SAFETY: one update, which lives over the call.
     let done = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, REGISTER_RING_FDS, &raw mut update, 1) };
@@ -240,14 +242,10 @@ fn register_ring(fd: RawFd) -> Option<RawFd> {
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        // The kernel takes a ring apart some time later; the file must not be in use until then.
+        let _ = self.ring.submitter().unregister_files();
+        let _ = self.ring.submitter().unregister_buffers();
         if self.enter != self.ring.as_raw_fd() {
-            #[repr(C)]
-            struct Update {
-                offset: u32,
-                resv: u32,
-                data: u64,
-            }
-            const UNREGISTER_RING_FDS: u32 = 21;
             let update = Update { offset: self.enter as u32, resv: 0, data: 0 };
             // SAFETY: one update, which lives over the call; a failure leaves a slot taken until the thread ends.
             unsafe {

@@ -74,6 +74,9 @@ impl Target {
         if options.verify.is_some() && !options.allow_writes {
             return Err(refuse("verifying checks what was written, so writing must be allowed too".into()));
         }
+        if options.allow_writes && kind == Kind::Device && read_only(&probe) {
+            return Err(refuse("is a read-only device; leave out the permission to write".into()));
+        }
         let mut notes = Vec::new();
         let (file, direct) = open_file(path, kind, options).map_err(|e| refuse(why_not_opened(&e, options)))?;
         if options.direct && !direct {
@@ -285,6 +288,12 @@ fn queue_of(meta: &std::fs::Metadata, kind: Kind) -> Option<PathBuf> {
         return Some(folder);
     }
     folder.parent().filter(|parent| parent.join("queue").is_dir()).map(Path::to_owned)
+}
+
+/// The kernel lets a read-only device be opened for writing, and fails each write.
+fn read_only(meta: &std::fs::Metadata) -> bool {
+    let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
+    std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
 }
 
 fn sysfs(folder: Option<&Path>, name: &str) -> Option<String> {

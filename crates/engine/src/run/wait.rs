@@ -108,11 +108,11 @@ impl Run<'_> {
 
     /// How many completions to wait for, and after how many microseconds one is enough.
     fn batch(&self) -> (u32, u32) {
-        let several = self.in_ring / 8;
+        let several = self.in_ring / self.part;
         if several < 2 || !self.ring.waits_for_several() {
             return (1, 0);
         }
-        let longest = Nanos(self.service / 8).min(self.target.options().batching.longest);
+        let longest = Nanos(self.service / u64::from(self.part)).min(self.target.options().batching.longest);
         if longest < WORTH_WAITING { (1, 0) } else { (several, (longest.0 / 1_000) as u32) }
     }
 }

@@ -1,0 +1,192 @@
+//! Runs on files: everything is served, counted and conserved, whatever the scheduler and the way of completion.
+
+mod common;
+
+use common::{filled, open, run_on};
+use dumbwaiter_engine::{Completion, Error, Options, Sleep, Target, Verify, writes};
+use dumbwaiter_schedulers::REGISTRY;
+
+const MIXED: &str = r#"
+limit = 3000
+[[tenant]]
+name = "a"
+weight = 100
+[[tenant]]
+name = "b"
+weight = 300
+[[task]]
+name = "reader"
+tenant = "a"
+rw = "randread"
+bs = "4k"
+iodepth = 16
+ioengine = "io_uring"
+[[task]]
+name = "writer"
+tenant = "b"
+rw = "randrw"
+bssplit = "4k/60:16k/30:128k/10"
+iodepth = 8
+ioengine = "io_uring"
+[[task]]
+name = "stream"
+tenant = "b"
+rw = "write"
+bs = "16k"
+iodepth = 4
+ioengine = "io_uring"
+[[task]]
+name = "sync"
+tenant = "a"
+rw = "randwrite"
+bs = "4k"
+fsync = 4
+"#;
+
+fn writable() -> Options {
+    Options { allow_writes: true, verify: Some(Verify::default()), ..Options::default() }
+}
+
+#[test]
+fn every_scheduler_serves_a_mixed_load_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 8 << 20);
+    let target = open(&path, &writable());
+    for entry in REGISTRY {
+        let cell = run_on(&target, MIXED, entry.name, Completion::Interrupt).unwrap();
+        let r = &cell.result;
+        assert_eq!(cell.failure, None, "{}", entry.name);
+        assert_eq!((r.ledger.submitted, r.ledger.completed, r.errors), (3000, 3000, 0), "{}", entry.name);
+        assert_eq!(r.completed, 3000, "{}", entry.name);
+        assert_eq!((r.world.as_str(), r.via.as_str(), r.completion.as_str()), ("real", "engine", "interrupt"));
+        assert!(r.tenants.iter().all(|t| t.count > 0), "{}", entry.name);
+        assert!(r.cpu.us_per_io > 0.0 && r.latency_us.p50 > 0.0);
+        let verified = cell.verified.unwrap();
+        assert!(verified.clean() && verified.checked > 100, "{}: {verified:?}", entry.name);
+    }
+}
+
+#[test]
+fn every_way_of_completion_that_works_without_polled_queues() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 8 << 20);
+    let learned = Completion::Hybrid(Sleep::Learned);
+    let fixed = Completion::parse("hybrid-20us").unwrap();
+    for (completion, sqpoll) in
+        [(learned, false), (fixed, false), (Completion::Hybrid(Sleep::Auto), false), (Completion::Interrupt, true), (learned, true)]
+    {
+        let target = open(&path, &Options { sqpoll, ..writable() });
+        for scheduler in ["none", "mq-deadline", "bfq"] {
+            let cell = run_on(&target, MIXED, scheduler, completion).unwrap();
+            assert_eq!((cell.result.ledger.completed, cell.failure), (3000, None), "{completion} {scheduler}");
+            assert!(cell.verified.unwrap().clean());
+        }
+    }
+}
+
+#[test]
+fn polling_where_it_is_impossible_is_refused_with_what_enables_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 1 << 20);
+    let target = open(&path, &Options { direct: false, ..Options::default() });
+    let error = target.check(Completion::Poll).unwrap_err().to_string();
+    assert!(error.contains("completion `poll` is not possible") && error.contains("hybrid-learned"), "{error}");
+    assert_eq!(error.lines().count(), 1);
+}
+
+#[test]
+fn nothing_is_written_unless_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 1 << 20);
+    let before = std::fs::read(&path).unwrap();
+    let target = open(&path, &Options::default());
+    let error = run_on(&target, MIXED, "none", Completion::Interrupt).err().unwrap();
+    assert!(matches!(&error, Error::WritesNotAllowed { task, .. } if task == "sync"), "{error}");
+    assert!(error.to_string().contains("--allow-writes"));
+    // A trace shows only in the run that it writes.
+    let trace = dir.path().join("trace.iolog");
+    let file = "fio version 2 iolog\nf add\nf open\nf read 0 4096\nf write 8192 4096\nf close\n";
+    std::fs::write(&trace, file).unwrap();
+    let text = format!("[[task]]\nname = \"t\"\ntrace = \"{}\"\n", trace.display());
+    assert_eq!(writes(&common::scenario(&text)), None);
+    let error = run_on(&target, &text, "mq-deadline", Completion::Interrupt).err().unwrap();
+    assert!(matches!(error, Error::WritesNotAllowed { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_trace_is_replayed_open_and_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 1 << 20);
+    let trace = dir.path().join("trace.csv");
+    let lines: String = (0..200).map(|i| format!("{},R,{},4096\n", i * 100, (i * 37 % 256) * 4096)).collect();
+    std::fs::write(&trace, lines).unwrap();
+    let target = open(&path, &Options::default());
+    for pace in ["", "depth = 4\n"] {
+        let text = format!(
+            "[[task]]\nname = \"t\"\ntrace = \"{}\"\ncolumns = \"time_us,op,offset_bytes,size_bytes\"\n{pace}",
+            trace.display()
+        );
+        let cell = run_on(&target, &text, "kyber", Completion::Interrupt).unwrap();
+        assert_eq!((cell.result.read.count, cell.failure), (200, None));
+        // The recorded span is 20 ms.
+        assert!(!pace.is_empty() || cell.result.duration_s >= 0.0199, "{}", cell.result.duration_s);
+    }
+}
+
+#[test]
+fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 4 << 20);
+    let target = open(&path, &Options::default());
+    let job = "[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\nioengine = \"io_uring\"\n";
+    let cell = run_on(&target, &format!("duration = \"100ms\"\nwarmup = \"20ms\"\n{job}"), "bfq", Completion::Interrupt).unwrap();
+    assert!(cell.result.duration_s >= 0.1 && !cell.cancelled);
+    assert!(cell.result.requests > cell.result.completed, "what was asked in the warm-up is not counted");
+    let scenario = common::scenario(&format!("duration = \"1h\"\n{job}"));
+    let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
+    let control = dumbwaiter_engine::Control::default();
+    let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
+    let cell = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(120));
+            control.cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).unwrap()
+    });
+    assert!(cell.cancelled && cell.result.completed > 0);
+    assert_eq!(control.finished.load(std::sync::atomic::Ordering::Relaxed), cell.result.completed);
+}
+
+#[test]
+fn what_cannot_be_opened_is_said_in_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let say = |path: &std::path::Path, options: &Options| {
+        let error = Target::open(path, options).err().unwrap().to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    let plain = Options::default();
+    assert!(say(&dir.path().join("none"), &plain).contains("no such file or device"));
+    assert!(say(dir.path(), &plain).contains("is a folder"));
+    assert!(say("/dev/null".as_ref(), &plain).contains("neither a file nor a block device"));
+    let small = dir.path().join("small");
+    std::fs::write(&small, [0; 100]).unwrap();
+    assert!(say(&small, &plain).contains("has 100 bytes; expected at least one block"));
+    let read_only_verify = Options { verify: Some(Verify::default()), ..Options::default() };
+    assert!(say(&small, &read_only_verify).contains("writing must be allowed"));
+}
+
+#[test]
+fn holes_and_odd_ends_are_remarked_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len((4 << 20) + 100).unwrap();
+    let target = open(&path, &Options::default());
+    assert!(target.notes().iter().any(|n| n.contains("has holes")), "{:?}", target.notes());
+    assert!(target.notes().iter().any(|n| n.contains("last 100 bytes")), "{:?}", target.notes());
+    assert_eq!(target.facts().bytes, 4 << 20);
+    let whole = open(&filled(dir.path(), "whole", 1 << 20), &Options::default());
+    assert!(!whole.notes().iter().any(|n| n.contains("holes")), "{:?}", whole.notes());
+}
