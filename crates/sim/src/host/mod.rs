@@ -182,9 +182,9 @@ impl Host {
         if cold { warm * COLD_PERCENT / 100 } else { warm }
     }
 
-    /// The scheduler's part of a submission that reaches it at `at`: its CPU time, lock wait included.
-    fn in_scheduler(&mut self, at: u64, op: Op, cold: bool) -> u64 {
-        let work = self.hook(op, cold) * SUBMIT_PERCENT / 100;
+    /// `percent` of the scheduler's work for a request, which reaches it at `at`: its CPU time, lock wait included.
+    fn in_scheduler(&mut self, at: u64, op: Op, cold: bool, percent: u64) -> u64 {
+        let work = self.hook(op, cold) * percent / 100;
         let locked = work * self.cost.locked_percent / 100;
         if locked == 0 {
             return work;
@@ -228,7 +228,7 @@ impl Host {
         };
         let begin = self.cpus[cpu].free_at.max(now.0);
         let cold = self.idle(cpu, Nanos(now.0.saturating_sub(1))) || self.cpus[cpu].slept;
-        let hooks = self.in_scheduler(begin + before + path, op, cold);
+        let hooks = self.in_scheduler(begin + before + path, op, cold, SUBMIT_PERCENT);
         let (start, end) = self.book(cpu, now, before + path + hooks);
         self.cpus[cpu].slept = false;
         self.spent.user += before;
@@ -302,7 +302,7 @@ impl Host {
         for op in ops {
             path += u_out + issue;
             user += u_out;
-            hooks += self.in_scheduler(begin + path + hooks, op, cold);
+            hooks += self.in_scheduler(begin + path + hooks, op, cold, SUBMIT_PERCENT);
         }
         let (start, end) = self.book(cpu, now, path + hooks);
         self.spent.user += user;
@@ -311,8 +311,10 @@ impl Host {
         (Nanos(start + more + u_out), Nanos(end))
     }
 
-    fn completion_hook(&self, op: Op, cold: bool) -> u64 {
-        self.hook(op, cold) * (100 - SUBMIT_PERCENT) / 100
+    /// The scheduler's part of a completion that reaches it when the CPU is free, but not before `at`.
+    fn completion_hook(&mut self, cpu: usize, at: u64, op: Op, cold: bool) -> u64 {
+        let at = self.cpus[cpu].free_at.max(at);
+        self.in_scheduler(at, op, cold, 100 - SUBMIT_PERCENT)
     }
 
     /// The device finished an I/O that somebody sleeps for, and interrupts the CPU: when does the application know?
@@ -320,7 +322,7 @@ impl Host {
         self.now = self.now.max(done.0);
         let at = Nanos(done.0 + self.profile.msi);
         let exit = if self.idle(cpu, at) { self.profile.idle_exit } else { 0 };
-        let hook = self.completion_hook(op, exit > 0 || self.cpus[cpu].slept);
+        let hook = self.completion_hook(cpu, at.0, op, exit > 0 || self.cpus[cpu].slept);
         self.book(cpu, at, exit + self.profile.irq + hook);
         let work = self.profile.switch_in + self.profile.cold + self.profile.cpl;
         let (_, end) = self.book(cpu, Nanos(self.cpus[cpu].free_at), work);
@@ -343,7 +345,7 @@ impl Host {
             _ => p.cpl,
         };
         let gap = p.poll_gap / 2;
-        let hook = self.completion_hook(op, slept);
+        let hook = self.completion_hook(cpu, done.0 + gap, op, slept);
         let (_, end) = self.book(cpu, done + Nanos(gap), work + hook);
         self.stop_poll(cpu, Nanos(end));
         self.spent.complete += work;
@@ -371,7 +373,7 @@ impl Host {
             self.spent.complete += work;
             self.timeline.total.interrupts += 1;
         }
-        let hook = self.completion_hook(op, false);
+        let hook = self.completion_hook(cpu, done.0, op, false);
         if hook > 0 {
             self.book(cpu, done, hook);
             self.spent.scheduler += hook;
