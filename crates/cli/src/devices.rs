@@ -71,10 +71,14 @@ fn validate_models(args: &Devices, name: &str) -> Result<Ended> {
                 target: number(target.target),
                 unit: target.unit,
                 model: value,
-                tolerance: format!("±{:.1} %", target.tolerance * 100.0),
+                tolerance: match (target.target, target.tolerance) {
+                    (0.0, tolerance) => format!("±{tolerance}"),
+                    (_, 0.0) => "order".to_owned(),
+                    (_, tolerance) => format!("±{:.1} %", tolerance * 100.0),
+                },
                 ok: target.met(value),
                 source: target.source,
-                grade: "F",
+                grade: if target.fitted { "F" } else { "P" },
             });
         }
         text += &format!("{}: {}\n", model.name(), model.description());

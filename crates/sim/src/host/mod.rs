@@ -6,6 +6,8 @@ mod activity;
 mod hybrid;
 mod profile;
 
+use std::collections::VecDeque;
+
 use dumbwaiter_block::{Nanos, Op};
 
 pub use dumbwaiter_scenario::Completion;
@@ -32,6 +34,8 @@ struct Cpu {
     pollers: u32,
     polls_from: u64,
     busy: u64,
+    /// It idled since its last submission: caches and predictors are cold.
+    slept: bool,
 }
 
 /// Where CPU time went.
@@ -56,7 +60,8 @@ pub struct Host {
     completion: Completion,
     cpus: Vec<Cpu>,
     siblings: usize,
-    lock_free_at: u64,
+    /// When the scheduler's lock is taken, in order: CPUs book their work ahead, so these times come in any order.
+    holds: VecDeque<(u64, u64)>,
     spent: Spent,
     timeline: Timeline,
     stats: PollStats,
@@ -82,7 +87,7 @@ impl Host {
             completion: Completion::Interrupt,
             cpus: vec![Cpu::default(); cpus],
             siblings,
-            lock_free_at: 0,
+            holds: VecDeque::new(),
             spent: Spent::default(),
             timeline: Timeline::new(cpus, siblings),
             stats: PollStats::default(),
@@ -126,6 +131,7 @@ impl Host {
             self.cpus[cpu].polls_from = start + work;
         } else if start > self.cpus[cpu].free_at {
             self.timeline.total.wakes += 1;
+            self.cpus[cpu].slept = true;
         }
         self.cpus[cpu].free_at = start + work;
         self.cpus[cpu].busy += work;
@@ -176,18 +182,40 @@ impl Host {
         if cold { warm * COLD_PERCENT / 100 } else { warm }
     }
 
-    /// The scheduler's part of a submission that reaches it at `at`: its CPU time, lock wait included.
-    fn in_scheduler(&mut self, at: u64, op: Op, cold: bool) -> u64 {
-        let work = self.hook(op, cold) * SUBMIT_PERCENT / 100;
+    /// `percent` of the scheduler's work for a request, which reaches it at `at`: its CPU time, lock wait included.
+    fn in_scheduler(&mut self, at: u64, op: Op, cold: bool, percent: u64) -> u64 {
+        let work = self.hook(op, cold) * percent / 100;
         let locked = work * self.cost.locked_percent / 100;
         if locked == 0 {
             return work;
         }
-        let wait = self.lock_free_at.saturating_sub(at);
-        let waiters = (wait.div_ceil(locked)).min(MAX_WAITERS);
-        let held = locked * (100 + CONTENTION_PERCENT * waiters) / 100;
-        self.lock_free_at = at + wait + held;
+        let (wait, held) = self.take_lock(at, locked);
         wait + held + (work - locked)
+    }
+
+    /// Takes the scheduler's lock from `at` on for `locked` ns, more if others wait: in the first gap that is long enough.
+    /// Answers how long it waits and holds.
+    fn take_lock(&mut self, at: u64, locked: u64) -> (u64, u64) {
+        while self.holds.front().is_some_and(|(_, to)| *to <= self.now) {
+            self.holds.pop_front();
+        }
+        let longer = |wait: u64| locked * (100 + CONTENTION_PERCENT * wait.div_ceil(locked).min(MAX_WAITERS)) / 100;
+        // Most come in order: what ends before `at` is passed over from the back.
+        let mut place = self.holds.len();
+        while place > 0 && self.holds[place - 1].1 > at {
+            place -= 1;
+        }
+        let mut from = at;
+        while let Some((next, to)) = self.holds.get(place) {
+            if from + longer(from - at) <= *next {
+                break;
+            }
+            from = from.max(*to);
+            place += 1;
+        }
+        let held = longer(from - at);
+        self.holds.insert(place, (from, from + held));
+        (from - at, held)
     }
 
     /// One I/O by itself: answers when the application called and when the request reaches the block layer.
@@ -199,8 +227,10 @@ impl Host {
             _ => self.profile.sub + self.profile.sub_per_kib * u64::from(sectors) / 2,
         };
         let begin = self.cpus[cpu].free_at.max(now.0);
-        let hooks = self.in_scheduler(begin + before + path, op, self.completion.sleeps());
+        let cold = self.idle(cpu, Nanos(now.0.saturating_sub(1))) || self.cpus[cpu].slept;
+        let hooks = self.in_scheduler(begin + before + path, op, cold, SUBMIT_PERCENT);
         let (start, end) = self.book(cpu, now, before + path + hooks);
+        self.cpus[cpu].slept = false;
         self.spent.user += before;
         self.spent.submit += path;
         self.spent.scheduler += hooks;
@@ -272,7 +302,7 @@ impl Host {
         for op in ops {
             path += u_out + issue;
             user += u_out;
-            hooks += self.in_scheduler(begin + path + hooks, op, cold);
+            hooks += self.in_scheduler(begin + path + hooks, op, cold, SUBMIT_PERCENT);
         }
         let (start, end) = self.book(cpu, now, path + hooks);
         self.spent.user += user;
@@ -281,8 +311,10 @@ impl Host {
         (Nanos(start + more + u_out), Nanos(end))
     }
 
-    fn completion_hook(&self, op: Op, cold: bool) -> u64 {
-        self.hook(op, cold) * (100 - SUBMIT_PERCENT) / 100
+    /// The scheduler's part of a completion that reaches it when the CPU is free, but not before `at`.
+    fn completion_hook(&mut self, cpu: usize, at: u64, op: Op, cold: bool) -> u64 {
+        let at = self.cpus[cpu].free_at.max(at);
+        self.in_scheduler(at, op, cold, 100 - SUBMIT_PERCENT)
     }
 
     /// The device finished an I/O that somebody sleeps for, and interrupts the CPU: when does the application know?
@@ -290,7 +322,7 @@ impl Host {
         self.now = self.now.max(done.0);
         let at = Nanos(done.0 + self.profile.msi);
         let exit = if self.idle(cpu, at) { self.profile.idle_exit } else { 0 };
-        let hook = self.completion_hook(op, true);
+        let hook = self.completion_hook(cpu, at.0, op, exit > 0 || self.cpus[cpu].slept);
         self.book(cpu, at, exit + self.profile.irq + hook);
         let work = self.profile.switch_in + self.profile.cold + self.profile.cpl;
         let (_, end) = self.book(cpu, Nanos(self.cpus[cpu].free_at), work);
@@ -313,7 +345,7 @@ impl Host {
             _ => p.cpl,
         };
         let gap = p.poll_gap / 2;
-        let hook = self.completion_hook(op, slept);
+        let hook = self.completion_hook(cpu, done.0 + gap, op, slept);
         let (_, end) = self.book(cpu, done + Nanos(gap), work + hook);
         self.stop_poll(cpu, Nanos(end));
         self.spent.complete += work;
@@ -341,7 +373,7 @@ impl Host {
             self.spent.complete += work;
             self.timeline.total.interrupts += 1;
         }
-        let hook = self.completion_hook(op, false);
+        let hook = self.completion_hook(cpu, done.0, op, false);
         if hook > 0 {
             self.book(cpu, done, hook);
             self.spent.scheduler += hook;
@@ -379,5 +411,21 @@ impl Host {
     /// Where the time went.
     pub fn spent(&self) -> Spent {
         self.spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_taken_ahead_leaves_room_before_it() {
+        let mut host = Host::new(&R230_5_18, scheduler_cost("bfq"), 2, false, false);
+        assert_eq!(host.take_lock(10_000, 1000), (0, 1000));
+        assert_eq!(host.take_lock(2_000, 1000), (0, 1000), "before it");
+        assert_eq!(host.take_lock(10_500, 1000), (500, 1120), "one waits");
+        assert_eq!(host.take_lock(9_500, 1000), (2620, 1360), "too long for the gap: behind them all");
+        host.now = 20_000;
+        assert_eq!((host.take_lock(20_000, 1000), host.holds.len()), ((0, 1000), 1));
     }
 }
