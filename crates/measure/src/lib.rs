@@ -28,7 +28,7 @@ pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use criterion::{Focus, Goal, Metric};
 pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
-pub use ranking::{Cell, Ranking, Row, rank};
+pub use ranking::{Cell, Ranking, Row, Several, rank};
 pub use recommend::Recommendation;
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts, TaskSpec, TenantSpec};
 pub use result::{

@@ -50,6 +50,9 @@ pub struct Row {
     /// How completions were found.
     #[serde(default)]
     pub completion: String,
+    /// Whose block layer scheduled.
+    #[serde(default)]
+    pub via: String,
     /// Its runs.
     pub replicates: usize,
     /// Does it keep the part of the best throughput that the goal asks for?
@@ -61,9 +64,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// The scheduler's name, with its completion method where `methods` says that there are several.
-    pub fn name(&self, methods: bool) -> String {
-        if methods { format!("{}, {}", self.scheduler, self.completion) } else { self.scheduler.clone() }
+    /// The scheduler's name, with what `several` says that there are several of.
+    pub fn name(&self, several: Several) -> String {
+        several.name(&self.scheduler, &self.via, &self.completion)
     }
 
     /// Mean of a figure; NaN where there is none.
@@ -92,18 +95,44 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Is more than one completion method compared?
-    pub fn methods(&self) -> bool {
-        several_methods(&self.rows)
+    /// What is compared beside schedulers.
+    pub fn several(&self) -> Several {
+        several(&self.rows)
     }
 }
 
-/// Is more than one completion method in these rows?
-pub(crate) fn several_methods(rows: &[Row]) -> bool {
-    rows.iter().any(|r| r.completion != rows[0].completion)
+/// What is compared beside schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Several {
+    /// Several block layers: the engine's and the kernel's.
+    pub vias: bool,
+    /// Several completion methods.
+    pub completions: bool,
 }
 
-/// Ranks schedulers (with each completion method), per device and variant in order of appearance. Runs may come in any order; the
+impl Several {
+    /// Looks at every pair of whose block layer scheduled and how completions were found.
+    pub fn of<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Several {
+        let Some((via, completion)) = pairs.clone().next() else { return Several { vias: false, completions: false } };
+        Several { vias: pairs.clone().any(|p| p.0 != via), completions: pairs.clone().any(|p| p.1 != completion) }
+    }
+
+    /// A scheduler's name, with what there is several of.
+    pub fn name(self, scheduler: &str, via: &str, completion: &str) -> String {
+        let mut name = scheduler.to_string();
+        for (_, part) in [(self.vias, via), (self.completions, completion)].iter().filter(|(told, _)| *told) {
+            name += ", ";
+            name += part;
+        }
+        name
+    }
+}
+
+pub(crate) fn several(rows: &[Row]) -> Several {
+    Several::of(rows.iter().map(|r| (r.via.as_str(), r.completion.as_str())))
+}
+
+/// Ranks schedulers (with each block layer and completion method), per device and variant in order of appearance. Runs may come in any order; the
 /// outcome depends on that only where everything else is equal.
 ///
 /// The recommended scheduler is found in steps: those that keep [`Goal::throughput_floor`] of the
@@ -126,7 +155,7 @@ fn rank_group(runs: &[&RunResult], goal: Goal) -> Ranking {
     let focus = Focus::of(runs);
     let mut by_scheduler: Vec<(&RunResult, Vec<&RunResult>)> = Vec::new();
     for run in runs {
-        match by_scheduler.iter_mut().find(|(s, _)| s.scheduler == run.scheduler && s.completion == run.completion) {
+        match by_scheduler.iter_mut().find(|(s, _)| s.way() == run.way()) {
             Some((_, group)) => group.push(run),
             None => by_scheduler.push((run, vec![run])),
         }
@@ -139,6 +168,7 @@ fn rank_group(runs: &[&RunResult], goal: Goal) -> Ranking {
             rank: 0,
             scheduler: first.scheduler.clone(),
             completion: first.completion.clone(),
+            via: first.via.clone(),
             replicates: group.len(),
             keeps_throughput: true,
             verdict: Verdict::Undefined,

@@ -1,7 +1,7 @@
 //! A recommendation in words: which scheduler, why, and what speaks against it.
 
 use crate::criterion::{Focus, Goal, Metric};
-use crate::ranking::{Row, several_methods};
+use crate::ranking::{Row, several};
 use crate::result::RunResult;
 use crate::stats::Verdict;
 use crate::text::{latency_text, rate_text};
@@ -24,6 +24,9 @@ pub struct Recommendation {
     /// The completion method.
     #[serde(default)]
     pub completion: String,
+    /// Whose block layer.
+    #[serde(default)]
+    pub via: String,
     /// The figure that decided, a [`Metric::key`].
     pub metric: String,
     /// Whose latency counted.
@@ -58,9 +61,10 @@ pub(crate) fn recommend(
         goal,
         scheduler: winner.scheduler.clone(),
         completion: winner.completion.clone(),
+        via: winner.via.clone(),
         metric: metric.key().to_string(),
         focus: focus.name(),
-        sentence: format!("On {place}, use {}: {reason}; but {}.", winner.name(several_methods(rows)), caveats[0]),
+        sentence: format!("On {place}, use {}: {reason}; but {}.", winner.name(several(rows)), caveats[0]),
         reason,
         caveats,
     }
@@ -88,7 +92,7 @@ fn named(metric: Metric, focus: &Focus) -> String {
 
 fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
     let winner = &rows[0];
-    let name = |row: &Row| row.name(several_methods(rows));
+    let name = |row: &Row| row.name(several(rows));
     let figure = named(metric, focus);
     if rows.len() == 1 {
         return format!("it is the only one that ran, with a {figure} of {}", shown(winner, metric));
@@ -127,8 +131,10 @@ fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
 
 fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&RunResult]) -> Vec<String> {
     let winner = &rows[0];
-    let name = |row: &Row| row.name(several_methods(rows));
-    let own = || runs.iter().filter(|r| r.scheduler == winner.scheduler && r.completion == winner.completion);
+    let name = |row: &Row| row.name(several(rows));
+    let own = || {
+        runs.iter().filter(|r| r.way() == (winner.scheduler.as_str(), winner.via.as_str(), winner.completion.as_str()))
+    };
     let mut told = Vec::new();
     let failed: u64 = own().map(|r| r.errors).sum();
     if failed > 0 {

@@ -433,3 +433,10 @@ pub struct RunResult {
     #[serde(default)]
     pub device_counters: BTreeMap<String, f64>,
 }
+
+impl RunResult {
+    /// What was compared: scheduler, whose block layer, completion method.
+    pub fn way(&self) -> (&str, &str, &str) {
+        (&self.scheduler, &self.via, &self.completion)
+    }
+}

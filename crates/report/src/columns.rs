@@ -129,6 +129,8 @@ fn latencies<'a>(columns: &mut Columns, names: [&'static str; 7], of: impl Itera
 fn runs(runs: &[RunResult]) -> Columns {
     let mut c = Columns::default();
     keys(&mut c, runs, |_| 1);
+    c.text("world", runs.iter().map(|r| r.world.clone()));
+    c.text("via", runs.iter().map(|r| r.via.clone()));
     c.text("completion", runs.iter().map(|r| r.completion.clone()))
         .whole("seed", runs.iter().map(|r| r.seed))
         .whole("requests", runs.iter().map(|r| r.requests))

@@ -60,9 +60,12 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
 
 fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     let titles: Vec<String> = columns.iter().map(Column::title).collect();
-    let methods = ranking.methods();
+    let several = ranking.several();
     let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
-    if methods {
+    if several.vias {
+        header.push(("via", Align::Left));
+    }
+    if several.completions {
         header.push(("completion", Align::Left));
     }
     header.extend(titles.iter().map(|t| (t.as_str(), Align::Right)));
@@ -73,7 +76,10 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
             _ => "",
         };
         let mut line = vec![mark.to_string(), row.scheduler.clone()];
-        if methods {
+        if several.vias {
+            line.push(row.via.clone());
+        }
+        if several.completions {
             line.push(row.completion.clone());
         }
         line.extend(columns.iter().map(|c| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m))));

@@ -167,6 +167,8 @@ fn conditions(document: &Document) -> Vec<(&'static str, String)> {
         ("Devices", distinct(&|r| r.device.clone())),
         ("Schedulers", distinct(&|r| r.scheduler.clone())),
         ("Varied", distinct(&|r| r.variant.clone())),
+        ("World", distinct(&|r| r.world.clone())),
+        ("Via", distinct(&|r| r.via.clone())),
         ("Completion", distinct(&|r| r.completion.clone())),
         ("Goal", document.goal.name().to_string()),
         ("Runs", format!("{} ({requests} requests measured)", runs.len())),
@@ -195,12 +197,7 @@ fn section(
         .iter()
         .map(|look| Group {
             look,
-            runs: document
-                .runs
-                .iter()
-                .filter(here)
-                .filter(|r| label(document, &r.scheduler, &r.completion) == look.scheduler)
-                .collect(),
+            runs: document.runs.iter().filter(here).filter(|r| label(document, r.way()) == look.scheduler).collect(),
         })
         .filter(|g| !g.runs.is_empty())
         .collect();
@@ -208,7 +205,7 @@ fn section(
     let columns = columns(ranking, true);
     let rows = ranking.rows.iter().filter_map(|row| {
         let cells = columns.iter().filter_map(|c| row.metrics.get(c.metric.key()).map(|cell| (c, cell)));
-        let name = label(document, &row.scheduler, &row.completion);
+        let name = label(document, (&row.scheduler, &row.via, &row.completion));
         Some(RowView {
             rank: row.rank,
             look: look_of(&name)?,

@@ -3,6 +3,7 @@
 //! and on black; yellow and black, each lost on one of the two, are left out.
 
 use crate::document::Document;
+use dumbwaiter_measure::Several;
 
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
 /// Plotly's name of a dash, and the same for SVG.
@@ -32,11 +33,11 @@ pub(super) fn look(i: usize, name: &str) -> Look {
     }
 }
 
-/// The look of every scheduler (with each completion method) of a document, in order of appearance.
+/// The look of every scheduler (with each block layer and completion method) of a document, in order of appearance.
 pub(super) fn looks(document: &Document) -> Vec<Look> {
     let mut looks: Vec<Look> = Vec::new();
     for run in &document.runs {
-        let name = label(document, &run.scheduler, &run.completion);
+        let name = label(document, run.way());
         if looks.iter().all(|l| l.scheduler != name) {
             looks.push(look(looks.len(), &name));
         }
@@ -44,8 +45,8 @@ pub(super) fn looks(document: &Document) -> Vec<Look> {
     looks
 }
 
-/// The name of a scheduler, with its completion method where the document has several.
-pub(super) fn label(document: &Document, scheduler: &str, completion: &str) -> String {
-    let several = document.runs.iter().any(|r| r.completion != document.runs[0].completion);
-    if several { format!("{scheduler}, {completion}") } else { scheduler.to_string() }
+/// The name of a scheduler, with its block layer and completion method where the document has several.
+pub(super) fn label(document: &Document, way: (&str, &str, &str)) -> String {
+    let several = Several::of(document.runs.iter().map(|r| (r.via.as_str(), r.completion.as_str())));
+    several.name(way.0, way.1, way.2)
 }
