@@ -14,6 +14,12 @@ impl Clock {
         Clock(Instant::now())
     }
 
+    /// Counts from a moment that may be still to come; it is waited for.
+    pub(crate) fn start_at(begin: Instant) -> Clock {
+        std::thread::sleep(begin.saturating_duration_since(Instant::now()));
+        Clock(begin)
+    }
+
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
         Nanos(self.0.elapsed().as_nanos() as u64)

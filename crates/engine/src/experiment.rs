@@ -138,7 +138,7 @@ fn default_nr_requests(depth: u32) -> u32 {
     2 * depth.clamp(1, 128)
 }
 
-fn config(s: &Scenario, target: &Target) -> Config {
+pub(crate) fn config(s: &Scenario, target: &Target) -> Config {
     let facts = target.facts();
     let most = facts.depth.unwrap_or(DEPTH_MAX).clamp(1, DEPTH_MAX);
     let depth = s.queue_depth.unwrap_or(facts.depth.unwrap_or(DEPTH)).clamp(1, most);

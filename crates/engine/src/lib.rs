@@ -15,6 +15,7 @@ mod error;
 mod experiment;
 mod hybrid;
 pub mod options;
+pub mod part;
 mod ring;
 mod run;
 mod target;

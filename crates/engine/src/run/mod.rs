@@ -139,6 +139,9 @@ pub(crate) struct Run<'a> {
     verifier: Option<Verifier>,
     notes: Vec<String>,
     enters: u64,
+    begin: Option<std::time::Instant>,
+    /// Where finished I/Os are written down.
+    records: Option<Box<dyn std::io::Write>>,
     control: &'a Control,
 }
 
@@ -229,8 +232,15 @@ impl<'a> Run<'a> {
             verifier: parts.verifier,
             notes,
             enters: 0,
+            begin: None,
+            records: None,
             control: parts.control,
         })
+    }
+
+    /// Begins at this moment, and writes down every I/O that finishes in the measured time.
+    pub(crate) fn tap(&mut self, begin: std::time::Instant, records: Box<dyn std::io::Write>) {
+        (self.begin, self.records) = (Some(begin), Some(records));
     }
 
     /// Runs to the end and lets everything drain; what finishes after the end is not measured.
@@ -241,6 +251,9 @@ impl<'a> Run<'a> {
         // The kernel may still be writing into the buffers of a run that broke off.
         self.abandon();
         let (closed, cancelled) = result?;
+        if let Some(records) = &mut self.records {
+            records.flush().map_err(|source| Error::Ring { what: "finished I/Os cannot be written down", source })?;
+        }
         Ok(Outcome {
             recorder: self.recorder,
             layer: self.layer,
@@ -259,7 +272,7 @@ impl<'a> Run<'a> {
 
     fn turns(&mut self) -> Result<(Closed, bool), Error> {
         let before = Usage::now();
-        self.clock = Clock::start();
+        self.clock = self.begin.map_or_else(Clock::start, Clock::start_at);
         let mut closed = None;
         let mut cancelled = false;
         let mut looked = Nanos::ZERO;

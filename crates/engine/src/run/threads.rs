@@ -8,6 +8,7 @@ use dumbwaiter_measure::Completed;
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;
+use crate::part::Record;
 use crate::Error;
 
 /// An I/O that its thread waits for.
@@ -271,6 +272,7 @@ impl Run<'_> {
                     device_done: now,
                     complete: now,
                 });
+                self.write_down(slot.task, io.op, io.sectors, slot.submit, finished.issue);
             }
             let state = &mut self.threads[slot.thread as usize];
             state.outstanding -= 1;
@@ -278,5 +280,15 @@ impl Run<'_> {
             self.make_ready(slot.thread);
         }
         self.finished.clear();
+    }
+
+    fn write_down(&mut self, task: u16, op: dumbwaiter_block::Op, sectors: u32, submit: Nanos, issue: Nanos) {
+        let Some(records) = &mut self.records else { return };
+        let bytes = sectors * SECTOR_BYTES as u32;
+        let record = Record { op, task, bytes, submit, issue, complete: self.now };
+        if let Err(e) = record.write(records) {
+            self.failure.get_or_insert_with(|| format!("finished I/Os cannot be written down: {e}"));
+            self.stopping = true;
+        }
     }
 }

@@ -1,0 +1,307 @@
+//! `compare --on`: the matrix on a real file or device, through our engine and through the kernel's own schedulers.
+
+mod kernel;
+pub(crate) mod part;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use dumbwaiter_block::Nanos;
+use dumbwaiter_engine::{Completion, Control, Options, Sleep, Target, Verify};
+use dumbwaiter_kernel::queue::{Queue, Settings};
+use dumbwaiter_kernel::undo;
+use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::meters::{self, Meter};
+use dumbwaiter_measure::{Energy, RunResult};
+use dumbwaiter_scenario::{Scenario, SchedulerSpec};
+use dumbwaiter_schedulers::Choice;
+
+use crate::args::{Compare, Via};
+use crate::progress::Bar;
+use crate::{Ended, compare, output};
+
+/// One cell of the matrix.
+enum Way<'a> {
+    /// Our block layer and scheduler.
+    Engine(&'a Choice),
+    /// The kernel's scheduler.
+    Kernel(&'a SchedulerSpec),
+}
+
+impl Way<'_> {
+    fn label(&self) -> String {
+        match self {
+            Way::Engine(choice) => choice.label().to_owned(),
+            Way::Kernel(spec) => spec.to_string(),
+        }
+    }
+}
+
+/// What one run gave, beside its result.
+struct Cell {
+    result: RunResult,
+    /// Remarks for people.
+    notes: Vec<String>,
+    /// The first I/O that failed, in words.
+    failure: Option<String>,
+    cancelled: bool,
+}
+
+/// What all runs have in common.
+struct Bench<'a> {
+    path: &'a Path,
+    prepared: &'a Prepared<'a>,
+    options: &'a Options,
+    control: &'a Control,
+}
+
+/// Runs the matrix and writes what came out.
+pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Vec<String>) -> Result<Ended> {
+    let facts = dumbwaiter_kernel::target::Target::of(path)?;
+    let writes = dumbwaiter_engine::writes(scenario);
+    if writes.is_some() || args.allow_writes {
+        if let Some(task) = writes.as_ref().filter(|_| !args.allow_writes) {
+            bail!(
+                "task `{task}` writes, and {} is only read unless you say --allow-writes, which destroys what is on it; \
+                 expected a load that only reads, such as scenarios/real-drive.toml",
+                path.display()
+            );
+        }
+        facts.check_writes(args.allow_writes, args.i_know_this_destroys.as_deref())?;
+    }
+    let verify = args.verify.then(|| Verify { journal: args.verify_journal.clone() });
+    let options = Options {
+        direct: !args.buffered,
+        allow_writes: args.allow_writes,
+        verify,
+        sqpoll: false,
+        keep_going: args.keep_going,
+        ..Options::default()
+    };
+    compare::check_outputs(args)?;
+    let queue = facts.queue();
+    let via = args.via.unwrap_or(if queue.is_some() { Via::Both } else { Via::Engine });
+    let mut notes = warnings;
+    let choices = compare::choices_of(scenario)?;
+    let kernels = match (&queue, via) {
+        (_, Via::Engine) => Vec::new(),
+        (None, _) => bail!(
+            "{} is a file: the kernel's schedulers belong to block devices; leave out --via, or give the device (a loop device \
+             over the file will do)",
+            path.display()
+        ),
+        (Some(queue), _) => kernel::schedulers(queue, scenario, via, &mut notes)?,
+    };
+    let engines: &[Choice] = if via == Via::Kernel { &[] } else { &choices };
+
+    let stop = Arc::new(AtomicBool::new(false));
+    undo::on_signals(Some(Arc::clone(&stop)))?;
+    let control = Arc::new(Control::default());
+    cancel_with(&stop, &control);
+
+    let prepared = Prepared::new(scenario)?;
+    let completions = completions(scenario, path, &options, &mut notes)?;
+    let mut settings = match &queue {
+        Some(queue) => settings_of(queue, via, &mut notes)?,
+        None => None,
+    };
+    let (mut meter, about) = meters::open_best();
+    notes.push(about);
+
+    let ways: Vec<Way> = engines.iter().map(Way::Engine).chain(kernels.iter().map(Way::Kernel)).collect();
+    let matrix: Vec<(&Way, &(Completion, bool))> =
+        ways.iter().flat_map(|way| completions.iter().map(move |c| (way, c))).collect();
+    let planned = matrix.len() * scenario.replicates as usize;
+    let each = prepared.expected().unwrap_or(Nanos::from_secs(1));
+    eprintln!(
+        "{}: {planned} runs of {}, {}",
+        path.display(),
+        prepared.expected().map_or("unknown length".to_owned(), |t| t.to_string()),
+        if args.allow_writes { "WRITING to it" } else { "only reading" }
+    );
+    let bar = Bar::new(planned as u64, Duration::from_nanos(each.0));
+    let bench = Bench { path, prepared: &prepared, options: &options, control: &control };
+    let mut cells: Vec<Cell> = Vec::new();
+    let mut broken = None;
+    'runs: for replicate in 0..scenario.replicates {
+        for i in 0..matrix.len() {
+            // Each replicate begins elsewhere, so that a drift of the device does not favour a place in the order.
+            let (way, (completion, sqpoll)) = matrix[(i + replicate as usize) % matrix.len()];
+            let what = way.label();
+            bar.begin(&what);
+            let cell = one(&bench, way, *completion, *sqpoll, replicate, settings.as_mut(), meter.as_mut());
+            bar.done();
+            match cell {
+                Ok(cell) if cell.cancelled => break 'runs,
+                Ok(cell) => {
+                    let failed = cell.failure.clone().filter(|_| !args.keep_going);
+                    cells.push(cell);
+                    if let Some(failure) = failed {
+                        broken = Some(format!("{what}: {failure}"));
+                        break 'runs;
+                    }
+                }
+                Err(e) => {
+                    broken = Some(format!("{what}: {e:#}"));
+                    break 'runs;
+                }
+            }
+        }
+    }
+    bar.finish();
+    if let Some(settings) = &mut settings {
+        notes.extend(settings.restore());
+    }
+    let interrupted = stop.load(Ordering::Relaxed);
+    if cells.is_empty() {
+        match broken {
+            Some(reason) => {
+                eprintln!("dumbwaiter: {reason}");
+                return Ok(Ended::DeviceFailed);
+            }
+            None => bail!("interrupted before the first run was finished"),
+        }
+    }
+    if interrupted || broken.is_some() {
+        let why = if interrupted { "interrupted" } else { "ended early" };
+        notes.push(format!("{why}: {} of {planned} runs finished", cells.len()));
+    }
+    for cell in &cells {
+        for note in &cell.notes {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+    }
+    let runs = cells.into_iter().map(|c| c.result).collect();
+    let document = compare::document(args, scenario, runs, notes)?;
+    compare::write_all(args, &document)?;
+    Ok(match broken {
+        Some(reason) => {
+            eprintln!("dumbwaiter: {reason}");
+            Ended::DeviceFailed
+        }
+        None if interrupted => Ended::Interrupted,
+        None => Ended::Done,
+    })
+}
+
+fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {
+    let (stop, control) = (Arc::clone(stop), Arc::clone(control));
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        control.cancel.store(true, Ordering::Relaxed);
+        eprintln!("\ninterrupted: finishing with what is done (again to stop at once)");
+    });
+}
+
+/// The completion methods that the target can do, each with whether the ring has a thread in the kernel.
+fn completions(
+    scenario: &Scenario,
+    path: &Path,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<Vec<(Completion, bool)>> {
+    use dumbwaiter_scenario::Completion as Asked;
+    let target = Target::open(path, options)?;
+    notes.extend(target.notes().iter().cloned());
+    let mut can = Vec::new();
+    let mut refused = Vec::new();
+    for asked in &scenario.completion {
+        let (completion, sqpoll) = match asked {
+            Asked::Interrupt => (Completion::Interrupt, false),
+            Asked::Poll => (Completion::Poll, false),
+            Asked::Hybrid => (Completion::Hybrid(Sleep::Auto), false),
+            Asked::HybridFixed(time) => (Completion::Hybrid(Sleep::Fixed(*time)), false),
+            Asked::Sqpoll => (Completion::Poll, true),
+        };
+        match target.check(completion) {
+            Ok(_) => can.push((completion, sqpoll)),
+            Err(e) => refused.push(e.to_string()),
+        }
+    }
+    if can.is_empty() {
+        bail!("{}", refused.join("; "));
+    }
+    notes.extend(refused);
+    Ok(can)
+}
+
+/// Guards the queue's settings, where they may be changed at all.
+fn settings_of(queue: &Queue, via: Via, notes: &mut Vec<String>) -> Result<Option<Settings>> {
+    let mut settings = Settings::new(queue)?;
+    let (now, _) = queue.schedulers()?;
+    match settings.set("scheduler", &now) {
+        Ok(_) => Ok(Some(settings)),
+        Err(e) if via == Via::Engine => {
+            notes.push(format!("the kernel's scheduler stays `{now}` below ours: {e}"));
+            Ok(None)
+        }
+        Err(e) => Err(e).context("the kernel's scheduler cannot be set; run as root, or with --via engine"),
+    }
+}
+
+fn one(
+    bench: &Bench<'_>,
+    way: &Way<'_>,
+    completion: Completion,
+    sqpoll: bool,
+    replicate: u32,
+    settings: Option<&mut Settings>,
+    mut meter: Option<&mut Meter>,
+) -> Result<Cell> {
+    match (way, settings) {
+        (Way::Engine(_), Some(settings)) => {
+            settings.set("scheduler", "none")?;
+        }
+        (Way::Kernel(spec), Some(settings)) => kernel::set(settings, spec, bench.prepared.scenario())?,
+        (_, None) => {}
+    }
+    if let Some(meter) = &mut meter {
+        meter.start()?;
+    }
+    let mut cell = match way {
+        Way::Engine(choice) => engine(bench, choice, completion, sqpoll, replicate)?,
+        Way::Kernel(spec) => kernel::run(bench, spec, completion, sqpoll, replicate)?,
+    };
+    if sqpoll {
+        cell.result.completion = "sqpoll".into();
+    }
+    if let Some(meter) = &mut meter {
+        let drawn = meter.stop()?;
+        let run = &mut cell.result;
+        let bytes: f64 = run.mb_per_s * 1e6 * run.duration_s;
+        // The meter ran over the warm-up too; the measured part's share of the time is taken.
+        let joules = drawn.joules * (run.duration_s / drawn.seconds).min(1.0);
+        run.energy = Some(Energy {
+            joules,
+            source: meter.about().to_owned(),
+            j_per_mio: joules / run.completed as f64 * 1e6,
+            bytes_per_j: bytes / joules,
+        });
+        cell.notes.extend(drawn.warning);
+    }
+    Ok(cell)
+}
+
+fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bool, replicate: u32) -> Result<Cell> {
+    let options = Options { sqpoll, ..bench.options.clone() };
+    let target = Target::open(bench.path, &options)?;
+    let cell = dumbwaiter_engine::run(bench.prepared, &target, choice, completion, replicate, bench.control)?;
+    let mut notes = cell.notes;
+    notes.extend(cell.skipped.iter().map(|(reason, n)| format!("{} I/Os: {reason}", output::grouped(*n))));
+    notes.extend(cell.failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", output::grouped(*n))));
+    let mut failure = cell.failure;
+    if let Some(verified) = &cell.verified {
+        notes.push(format!("verified: {verified}"));
+        if !verified.clean() && failure.is_none() {
+            failure = Some(format!("verifying failed: {verified}"));
+        }
+    }
+    Ok(Cell { result: cell.result, notes, failure, cancelled: cell.cancelled })
+}

@@ -1,0 +1,76 @@
+//! The hidden command that runs one thread of a load in a process of its own, and how its parent speaks with it.
+//!
+//! The child says `ready` on its stdout, reads the time to begin (CLOCK_MONOTONIC, ns) from its stdin, and ends with one line
+//! of JSON, [`Ended`].
+
+use std::fs::File;
+use std::io::{self, BufRead, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use dumbwaiter_block::Ioprio;
+use dumbwaiter_engine::part::{self, Part};
+use dumbwaiter_engine::{Completion, Control, Options, Target};
+use dumbwaiter_kernel::ioprio;
+use dumbwaiter_load::Prepared;
+use dumbwaiter_scenario::Scenario;
+
+use crate::args::PartArgs;
+
+/// The monotonic clock that all processes share, ns.
+pub(super) fn monotonic() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Runs the part.
+pub(crate) fn run(args: &PartArgs) -> Result<crate::Ended> {
+    let (scenario, _) = Scenario::load(&args.scenario)?;
+    let prepared = Prepared::new(&scenario)?;
+    let options = Options {
+        direct: !args.buffered,
+        allow_writes: args.allow_writes,
+        sqpoll: args.sqpoll,
+        keep_going: args.keep_going,
+        ..Options::default()
+    };
+    let target = Target::open(&args.on, &options)?;
+    let Some(completion) = Completion::parse(&args.completion) else {
+        bail!("completion {:?} is not known", args.completion)
+    };
+    let priority = Ioprio(args.ioprio);
+    if priority != Ioprio::DEFAULT {
+        ioprio::set(0, priority)?;
+    }
+    let control = Arc::new(Control::default());
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?;
+    }
+    let (watched, steered) = (Arc::clone(&stop), Arc::clone(&control));
+    std::thread::spawn(move || {
+        while !watched.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        steered.cancel.store(true, Ordering::Relaxed);
+    });
+    let file = File::create(&args.records).with_context(|| args.records.display().to_string())?;
+    let records = Box::new(BufWriter::with_capacity(1 << 18, file));
+    let part = Part { thread: args.thread, completion, replicate: args.replicate, control: &control };
+    let ended = part::run(&prepared, &target, &part, wait_for_the_word, records)?;
+    println!("{}", serde_json::to_string(&ended)?);
+    Ok(crate::Ended::Done)
+}
+
+/// Says that all is set up, and waits for the time to begin.
+fn wait_for_the_word() -> io::Result<Instant> {
+    let mut out = io::stdout();
+    writeln!(out, "ready")?;
+    out.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let at: u64 = line.trim().parse().map_err(|_| io::Error::other("the parent process is gone"))?;
+    Ok(Instant::now() + Duration::from_nanos(at.saturating_sub(monotonic())))
+}

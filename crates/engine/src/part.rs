@@ -1,0 +1,207 @@
+//! One thread of a load by itself, for a process of its own: the kernel tells tasks and groups apart by process, so that its
+//! own schedulers can only be tried that way. Every finished I/O is written down, for whoever started the processes to join.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::time::Instant;
+
+use dumbwaiter_block::{Config, Nanos, Op, Setup};
+use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::{Recorder, RecorderConfig};
+use dumbwaiter_schedulers::Choice;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment;
+use crate::options::Completion;
+use crate::run::{Control, Parts, Run, Until};
+use crate::{Error, Target};
+
+/// A finished I/O. Times are since the start that all processes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What was done.
+    pub op: Op,
+    /// Number of the task among those of its thread.
+    pub task: u16,
+    /// Length in bytes.
+    pub bytes: u32,
+    /// When it was asked for.
+    pub submit: Nanos,
+    /// When the kernel got it.
+    pub issue: Nanos,
+    /// When it was done.
+    pub complete: Nanos,
+}
+
+const OPS: [Op; 6] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::WriteZeroes];
+
+impl Record {
+    /// Bytes of one.
+    pub const BYTES: usize = 32;
+
+    /// As it is written down.
+    pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        let mut bytes = [0; Record::BYTES];
+        bytes[0] = OPS.iter().position(|op| *op == self.op).unwrap_or(0) as u8;
+        bytes[2..4].copy_from_slice(&self.task.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.submit.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.issue.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.complete.0.to_le_bytes());
+        to.write_all(&bytes)
+    }
+
+    /// The next one; `None` at the end. A last one that is cut off counts for nothing.
+    pub fn read(from: &mut impl Read) -> io::Result<Option<Record>> {
+        let mut bytes = [0; Record::BYTES];
+        match from.read_exact(&mut bytes) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            other => other?,
+        }
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            Nanos(u64::from_le_bytes(word))
+        };
+        Ok(Some(Record {
+            op: OPS[usize::from(bytes[0]) % OPS.len()],
+            task: u16::from_le_bytes([bytes[2], bytes[3]]),
+            bytes: u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+            submit: word(8),
+            issue: word(16),
+            complete: word(24),
+        }))
+    }
+}
+
+/// How a part ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ended {
+    /// I/Os asked for.
+    pub submitted: u64,
+    /// I/Os finished, well or not.
+    pub completed: u64,
+    /// Of those, failed.
+    pub failed: u64,
+    /// Under way when the measured part ended.
+    pub outstanding: u64,
+    /// How long the oldest of those had been waiting, ns.
+    pub oldest_ns: u64,
+    /// When it ended, ns.
+    pub end_ns: u64,
+    /// Processor time outside the kernel, ns.
+    pub usr_ns: u64,
+    /// Processor time in the kernel, ns.
+    pub sys_ns: u64,
+    /// Context switches.
+    pub switches: u64,
+    /// I/Os that were left out or changed, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// The first failure, in words.
+    pub failure: Option<String>,
+    /// Remarks.
+    pub notes: Vec<String>,
+}
+
+/// What a part is.
+pub struct Part<'a> {
+    /// Number of the thread in the load.
+    pub thread: usize,
+    /// How completions are found.
+    pub completion: Completion,
+    /// Number of the replicate.
+    pub replicate: u32,
+    /// Steered from outside.
+    pub control: &'a Control,
+}
+
+/// Runs one thread of the load. When all is set up, `ready` is called; it answers when to begin.
+pub fn run(
+    prepared: &Prepared<'_>,
+    target: &Target,
+    part: &Part<'_>,
+    ready: impl FnOnce() -> io::Result<Instant>,
+    records: Box<dyn Write>,
+) -> Result<Ended, Error> {
+    let s = prepared.scenario();
+    let seed = s.seed.wrapping_add(u64::from(part.replicate));
+    let way = target.check(part.completion)?;
+    let config = experiment::config(s, target);
+    let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
+    let threads: Vec<_> = load.threads.into_iter().skip(part.thread).take(1).collect();
+    let depth = threads.iter().map(|t| t.depth).sum::<u32>().clamp(1, config.setup.device_depth.max(1));
+    // The kernel merges and schedules; here everything goes straight on.
+    let setup = Setup { device_depth: depth, ..config.setup };
+    let config = Config { setup, nomerges: 2, ..config };
+    let none = Choice::parse("none").map_err(|e| Error::NoRing(e.to_string()))?;
+    let recorder = Recorder::new(RecorderConfig {
+        warmup: Nanos::ZERO,
+        interval: s.series,
+        tenants: load.tenant_specs,
+        tasks: Vec::new(),
+    });
+    let mut run = Run::new(Parts {
+        target,
+        way,
+        config,
+        scheduler: none.build(setup),
+        tenants: load.tenants,
+        task_specs: load.task_specs,
+        threads,
+        recorder,
+        verifier: None,
+        until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
+        seed,
+        control: part.control,
+    })?;
+    let begin = ready().map_err(|source| Error::Ring { what: "nobody says when to begin", source })?;
+    run.tap(begin, records);
+    let outcome = run.finish()?;
+    let ledger = *outcome.layer.ledger();
+    let closed = outcome.closed;
+    let mut skipped = load.replays.finish(outcome.issued_late)?;
+    if outcome.rounded > 0 {
+        skipped.insert(format!("rounded out to blocks of {} bytes", target.facts().logical_block), outcome.rounded);
+    }
+    Ok(Ended {
+        submitted: ledger.submitted,
+        completed: ledger.completed,
+        failed: ledger.failed,
+        outstanding: closed.outstanding,
+        oldest_ns: closed.oldest.0,
+        end_ns: closed.end.0,
+        usr_ns: closed.usage.usr.0,
+        sys_ns: closed.usage.sys.0,
+        switches: closed.usage.switches,
+        skipped,
+        failure: outcome.failure,
+        notes: outcome.notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_read_as_written() {
+        let one = |i: u64| Record {
+            op: OPS[i as usize % OPS.len()],
+            task: i as u16 * 7,
+            bytes: 4096 << i,
+            submit: Nanos(i * 1_000),
+            issue: Nanos(i * 1_000 + 1),
+            complete: Nanos(u64::MAX - i),
+        };
+        let mut file = Vec::new();
+        for i in 0..6 {
+            one(i).write(&mut file).unwrap();
+        }
+        file.truncate(file.len() - 1);
+        let mut from = file.as_slice();
+        for i in 0..5 {
+            assert_eq!(Record::read(&mut from).unwrap(), Some(one(i)));
+        }
+        assert_eq!(Record::read(&mut from).unwrap(), None, "the last one is cut off");
+    }
+}
