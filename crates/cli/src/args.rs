@@ -37,20 +37,76 @@ pub(crate) enum Command {
     Fidelity(Fidelity),
     /// Run published experiments again and hold them against the papers' figures
     Reproduce(Reproduce),
+    /// Check after a crash that no acknowledged write was lost
+    Verify(VerifyArgs),
     /// Record the I/O of a block device: as a trace, or with what its scheduler was told and answered
     Record(Record),
     /// Measure the simulator's and the schedulers' own speed
     Bench(Bench),
+    /// One thread of a load, in a process of its own
+    #[command(hide = true)]
+    Part(PartArgs),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page, or write all of them to a folder
     Man(Man),
 }
 
+/// Whose schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// Ours, in this program, over io_uring
+    Engine,
+    /// The kernel's own, set through sysfs and put back afterwards
+    Kernel,
+    /// Both, side by side
+    Both,
+}
+
+/// One thread of a load in a process of its own.
+#[derive(clap::Args)]
+pub(crate) struct PartArgs {
+    pub(crate) scenario: PathBuf,
+    #[arg(long)]
+    pub(crate) on: PathBuf,
+    #[arg(long)]
+    pub(crate) records: PathBuf,
+    #[arg(long)]
+    pub(crate) thread: usize,
+    #[arg(long)]
+    pub(crate) replicate: u32,
+    #[arg(long)]
+    pub(crate) completion: String,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) ioprio: u16,
+    #[arg(long)]
+    pub(crate) sqpoll: bool,
+    #[arg(long)]
+    pub(crate) allow_writes: bool,
+    #[arg(long)]
+    pub(crate) buffered: bool,
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+}
+
+/// Check after a crash what a run with --verify-journal had acknowledged
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  dumbwaiter compare load.toml --on test.img --allow-writes --verify --verify-journal writes.journal
+  dumbwaiter verify test.img writes.journal")]
+pub(crate) struct VerifyArgs {
+    /// The file or block device that was written
+    pub(crate) target: PathBuf,
+    /// The journal of acknowledged writes
+    pub(crate) journal: PathBuf,
+}
+
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   dumbwaiter compare
+  dumbwaiter compare --on /dev/nvme0n1
   dumbwaiter compare scenarios/noisy-neighbour.toml --html report.html
   dumbwaiter compare job.fio --device hdd:st1000dm003,ssd:850pro-256 --schedulers none,mq-deadline,kyber
   dumbwaiter compare trace.csv.zst --depth 32 --device ./my-drive.toml --json result.json
@@ -66,6 +122,30 @@ pub(crate) struct Compare {
     /// Schedulers, with settings after a colon, or `all` (see `dumbwaiter schedulers`)
     #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
     pub(crate) schedulers: Option<String>,
+    /// Run on this file or block device instead of simulating; nothing is written unless you say --allow-writes
+    #[arg(long, value_name = "PATH", conflicts_with = "device")]
+    pub(crate) on: Option<PathBuf>,
+    /// With --on: through our engine, the kernel's own schedulers, or both (the default on a block device)
+    #[arg(long, value_enum, requires = "on")]
+    pub(crate) via: Option<Via>,
+    /// With --on: let the load write. This destroys what is on the file or device
+    #[arg(long, requires = "on")]
+    pub(crate) allow_writes: bool,
+    /// With --allow-writes: write although the device is mounted or in use; PATH must be that of --on
+    #[arg(long, value_name = "PATH", requires = "allow_writes")]
+    pub(crate) i_know_this_destroys: Option<PathBuf>,
+    /// With --allow-writes: checksums in every block written, checked on reading and at the end
+    #[arg(long, requires = "allow_writes")]
+    pub(crate) verify: bool,
+    /// With --verify: note every acknowledged write in this file, for `dumbwaiter verify` after a crash
+    #[arg(long, value_name = "FILE", requires = "verify")]
+    pub(crate) verify_journal: Option<PathBuf>,
+    /// With --on: through the page cache (no O_DIRECT)
+    #[arg(long, requires = "on")]
+    pub(crate) buffered: bool,
+    /// With --on: go on after a failed I/O
+    #[arg(long, requires = "on")]
+    pub(crate) keep_going: bool,
     /// How completions are found: interrupt, poll, hybrid, hybrid-fixed:TIME, sqpoll
     #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
     pub(crate) completion: Vec<String>,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_devices::DeviceModel;
+use dumbwaiter_measure::RunResult;
 use dumbwaiter_report::{Document, compare_text, write_html, write_parquet};
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
@@ -18,7 +19,7 @@ use rayon::prelude::*;
 
 use crate::args::{self, Compare};
 use crate::input::{self, Kind};
-use crate::{Ended, output, progress};
+use crate::{Ended, on, output, progress};
 
 /// Builds the scenario, runs it, prints and writes what came out.
 pub(crate) fn run(args: &Compare) -> Result<Ended> {
@@ -27,15 +28,13 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
         output::print(&scenario.to_toml())?;
         return Ok(Ended::Done);
     }
+    if let Some(path) = &args.on {
+        return on::run(args, path, &scenario, warnings);
+    }
     let devices: Vec<DeviceModel> =
         scenario.devices.iter().map(|name| dumbwaiter_devices::load(name)).collect::<Result<_, _>>()?;
     let choices = choices_of(&scenario)?;
-    for path in [&args.json, &args.html].into_iter().flatten() {
-        output::check_writable(path)?;
-    }
-    if let Some(dir) = &args.parquet {
-        output::check_folder(dir)?;
-    }
+    check_outputs(args)?;
     let prepared = Prepared::new(&scenario)?;
     let (cells, interrupted) = simulate(args, &scenario, &prepared, &devices, &choices)?;
     if cells.is_empty() {
@@ -57,12 +56,24 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
         let planned = devices.len() * choices.len() * scenario.completion.len() * scenario.replicates as usize;
         notes.push(format!("interrupted: {} of {planned} runs finished", cells.len()));
     }
-    let document = document(args, &scenario, cells, notes)?;
+    let runs = cells.into_iter().map(|c| c.result).collect();
+    let document = document(args, &scenario, runs, notes)?;
     write_all(args, &document)?;
     Ok(if interrupted { Ended::Interrupted } else { Ended::Done })
 }
 
-fn write_all(args: &Compare, document: &Document) -> Result<()> {
+/// Can everything be written that was asked for?
+pub(crate) fn check_outputs(args: &Compare) -> Result<()> {
+    for path in [&args.json, &args.html].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    if let Some(dir) = &args.parquet {
+        output::check_folder(dir)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn write_all(args: &Compare, document: &Document) -> Result<()> {
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     if to_stdout {
         for note in &document.notes {
@@ -92,7 +103,12 @@ fn story(path: &Path, what: &str) {
     }
 }
 
-fn document(args: &Compare, scenario: &Scenario, cells: Vec<Cell>, notes: Vec<String>) -> Result<Document> {
+pub(crate) fn document(
+    args: &Compare,
+    scenario: &Scenario,
+    runs: Vec<RunResult>,
+    notes: Vec<String>,
+) -> Result<Document> {
     let goal = match args.goal {
         args::Goal::Balanced => dumbwaiter_measure::Goal::Balanced,
         args::Goal::Latency => dumbwaiter_measure::Goal::Latency,
@@ -101,7 +117,6 @@ fn document(args: &Compare, scenario: &Scenario, cells: Vec<Cell>, notes: Vec<St
     };
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
     let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
-    let runs = cells.into_iter().map(|c| c.result).collect();
     let mut document = Document::new(title, serde_json::to_value(scenario)?, versions, runs, goal);
     document.notes = notes;
     Ok(document)
@@ -217,7 +232,7 @@ fn simulate(
     Ok((cells, control.cancel.load(Ordering::Relaxed)))
 }
 
-fn choices_of(scenario: &Scenario) -> Result<Vec<Choice>> {
+pub(crate) fn choices_of(scenario: &Scenario) -> Result<Vec<Choice>> {
     let mut choices: Vec<Choice> = Vec::new();
     for spec in &scenario.schedulers {
         let choice = Choice::parse(&spec.to_string())?;
@@ -237,6 +252,7 @@ fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
         bail!("{option}: is for traces; give a trace, or leave it out");
     }
     let (mut scenario, warnings) = match kind {
+        None if args.on.is_some() => (Scenario::builtin_real(), Vec::new()),
         None => (Scenario::builtin(), Vec::new()),
         Some(Kind::Scenario) => Scenario::load(&args.input[0])?,
         Some(Kind::FioJob) => {

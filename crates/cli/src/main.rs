@@ -11,6 +11,7 @@ mod compare;
 mod devices;
 mod fidelity;
 mod input;
+mod on;
 mod output;
 mod progress;
 mod record;
@@ -33,12 +34,17 @@ pub(crate) enum Ended {
     Failed,
     /// By a signal, with what was finished.
     Interrupted,
+    /// A device or an I/O failed; what was finished is written.
+    DeviceFailed,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    for line in dumbwaiter_kernel::undo::leftovers() {
-        eprintln!("dumbwaiter: {line}");
+    // The processes of a load leave that to who started them.
+    if !matches!(args.command, Command::Part(_)) {
+        for line in dumbwaiter_kernel::undo::leftovers() {
+            eprintln!("dumbwaiter: {line}");
+        }
     }
     let ended = match args.command {
         Command::Compare(args) => compare::run(&args),
@@ -47,6 +53,8 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Verify(args) => on::verify(&args),
+        Command::Part(args) => on::part::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
@@ -56,6 +64,7 @@ fn main() -> ExitCode {
         Ok(Ended::Done) => ExitCode::SUCCESS,
         Ok(Ended::Failed) => ExitCode::from(1),
         Ok(Ended::Interrupted) => ExitCode::from(130),
+        Ok(Ended::DeviceFailed) => ExitCode::from(3),
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("dumbwaiter: {}", told_once(&error));

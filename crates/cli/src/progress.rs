@@ -82,3 +82,38 @@ pub(crate) fn watch<T: Send>(
         }
     })
 }
+
+/// Progress of runs that each take a known time.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    each: Duration,
+    runs: u64,
+}
+
+impl Bar {
+    /// Of so many runs of so long each.
+    pub(crate) fn new(runs: u64, each: Duration) -> Bar {
+        let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} [{bar:30}] {pos}/{len} {msg}") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.enable_steady_tick(BEAT);
+        Bar { bar, each, runs }
+    }
+
+    /// A run begins.
+    pub(crate) fn begin(&self, what: &str) {
+        let left = self.each * (self.runs - self.bar.position()).min(u64::from(u32::MAX)) as u32;
+        self.bar.set_message(format!("{what} (about {} s left)", left.as_secs()));
+    }
+
+    /// It is over.
+    pub(crate) fn done(&self) {
+        self.bar.inc(1);
+    }
+
+    /// All are.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

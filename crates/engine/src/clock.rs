@@ -34,6 +34,14 @@ impl Clock {
     }
 }
 
+/// The monotonic clock that all processes share, ns.
+pub fn monotonic() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` lives over the call, which cannot fail for this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// What this program used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {

@@ -11,6 +11,7 @@ use dumbwaiter_measure::{Recorder, RecorderConfig};
 use dumbwaiter_schedulers::Choice;
 use serde::{Deserialize, Serialize};
 
+pub use crate::clock::monotonic;
 use crate::experiment;
 use crate::options::Completion;
 use crate::run::{Control, Parts, Run, Until};

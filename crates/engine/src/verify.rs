@@ -47,6 +47,16 @@ pub struct Verified {
     pub first: Option<String>,
 }
 
+impl std::fmt::Display for Verified {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} blocks checked, {} lost, {} torn, {} misplaced, {} unreadable, {} not judged",
+            self.checked, self.lost, self.torn, self.misplaced, self.unreadable, self.unsettled
+        )
+    }
+}
+
 impl Verified {
     /// Is all well?
     pub fn clean(&self) -> bool {

@@ -196,9 +196,17 @@ impl Scenario {
     /// The TOML text of the built-in scenario, a file to copy and change.
     pub const BUILTIN: &'static str = include_str!("../../../scenarios/shared-disk.toml");
 
+    /// The file of [`Scenario::builtin_real`].
+    pub const BUILTIN_REAL: &'static str = include_str!("../../../scenarios/real-drive.toml");
+
     /// A shared disk: sequential readers, random readers, writers and somebody who waits.
     pub fn builtin() -> Scenario {
         Scenario::from_toml(Scenario::BUILTIN, "built-in scenario").expect("a test reads the built-in scenario")
+    }
+
+    /// What runs on a real file or device when nothing else is asked for: it only reads.
+    pub fn builtin_real() -> Scenario {
+        Scenario::from_toml(Scenario::BUILTIN_REAL, "built-in scenario").expect("a test reads the built-in scenario")
     }
 
     /// Reads a scenario file, and the fio job files that its tasks name (beside it, if their paths are relative). Answers

@@ -19,7 +19,7 @@ use dumbwaiter_measure::{Energy, RunResult};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::Choice;
 
-use crate::args::{Compare, Via};
+use crate::args::{Compare, VerifyArgs, Via};
 use crate::progress::Bar;
 use crate::{Ended, compare, output};
 
@@ -304,4 +304,12 @@ fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bo
         }
     }
     Ok(Cell { result: cell.result, notes, failure, cancelled: cell.cancelled })
+}
+
+/// Looks for acknowledged writes that are lost or torn.
+pub(crate) fn verify(args: &VerifyArgs) -> Result<Ended> {
+    let target = Target::open(&args.target, &Options::default())?;
+    let found = dumbwaiter_engine::verify::check(&target, &args.journal)?;
+    output::print(&format!("{found}\n"))?;
+    Ok(if found.clean() { Ended::Done } else { Ended::Failed })
 }

@@ -19,12 +19,6 @@ use dumbwaiter_scenario::Scenario;
 
 use crate::args::PartArgs;
 
-/// The monotonic clock that all processes share, ns.
-pub(super) fn monotonic() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// Runs the part.
 pub(crate) fn run(args: &PartArgs) -> Result<crate::Ended> {
     let (scenario, _) = Scenario::load(&args.scenario)?;
@@ -72,5 +66,5 @@ fn wait_for_the_word() -> io::Result<Instant> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let at: u64 = line.trim().parse().map_err(|_| io::Error::other("the parent process is gone"))?;
-    Ok(Instant::now() + Duration::from_nanos(at.saturating_sub(monotonic())))
+    Ok(Instant::now() + Duration::from_nanos(at.saturating_sub(part::monotonic())))
 }

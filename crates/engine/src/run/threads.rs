@@ -8,8 +8,8 @@ use dumbwaiter_measure::Completed;
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;
-use crate::part::Record;
 use crate::Error;
+use crate::part::Record;
 
 /// An I/O that its thread waits for.
 #[derive(Clone, Copy, Default)]

@@ -1,0 +1,346 @@
+//! Runs through the kernel's own schedulers: each thread of the load is a process, in its tenant's cgroup and at its priority,
+//! since that is how the kernel tells them apart.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result, anyhow, bail};
+use dumbwaiter_block::{Ioprio, Nanos, TaskId};
+use dumbwaiter_engine::part::{self, Ended, Record};
+use dumbwaiter_engine::{Completion, Target};
+use dumbwaiter_kernel::Roots;
+use dumbwaiter_kernel::cgroup::{self, Groups};
+use dumbwaiter_kernel::queue::{Queue, Settings};
+use dumbwaiter_load::{Load, Thread};
+use dumbwaiter_measure::{Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts};
+use dumbwaiter_scenario::{Scenario, SchedulerSpec};
+
+use super::{Bench, Cell};
+use crate::args::Via;
+use crate::output;
+
+/// Processes at most.
+const THREADS_MAX: usize = 256;
+/// From the word to begin until all begin, ns.
+const HEAD_START: u64 = 50_000_000;
+/// A tenant's weight, where it stands for nested ones, out of this.
+const WHOLE: u64 = 1000;
+
+/// The scenario's schedulers that this kernel has for the device.
+pub(super) fn schedulers(
+    queue: &Queue,
+    scenario: &Scenario,
+    via: Via,
+    notes: &mut Vec<String>,
+) -> Result<Vec<SchedulerSpec>> {
+    let (_, has) = queue.schedulers()?;
+    let (there, not): (Vec<_>, Vec<_>) = scenario.schedulers.iter().cloned().partition(|s| has.contains(&s.name));
+    let there: Vec<SchedulerSpec> = there.into_iter().filter(|s| s.variant.is_empty()).collect();
+    if there.is_empty() {
+        bail!("this kernel has none of the schedulers asked for; for {} it has {}", queue.name(), has.join(", "));
+    }
+    if via == Via::Kernel && !not.is_empty() {
+        let names: Vec<_> = not.iter().map(ToString::to_string).collect();
+        notes.push(format!("not in this kernel: {}", names.join(", ")));
+    }
+    Ok(there)
+}
+
+/// Gives the queue a scheduler with its settings.
+pub(super) fn set(settings: &mut Settings, spec: &SchedulerSpec, scenario: &Scenario) -> Result<()> {
+    settings.set("scheduler", &spec.name)?;
+    for (name, value) in &spec.tunables {
+        settings.set(&format!("iosched/{name}"), value).with_context(|| format!("scheduler `{spec}`"))?;
+    }
+    if let Some(n) = scenario.nr_requests {
+        settings.set("nr_requests", &n.to_string())?;
+    }
+    Ok(())
+}
+
+/// A process that does one thread's I/O.
+struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    records: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One run under the scheduler that is set.
+pub(super) fn run(
+    bench: &Bench<'_>,
+    spec: &SchedulerSpec,
+    completion: Completion,
+    sqpoll: bool,
+    replicate: u32,
+) -> Result<Cell> {
+    let scenario = bench.prepared.scenario();
+    let target = Target::open(bench.path, bench.options)?;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u16);
+    let seed = scenario.seed.wrapping_add(u64::from(replicate));
+    let load = bench.prepared.load(seed, target.sectors(), cpus)?;
+    drop(target);
+    if load.threads.len() > THREADS_MAX {
+        bail!(
+            "{} threads of I/O: each is a process under the kernel's schedulers; expected at most {THREADS_MAX}",
+            load.threads.len()
+        );
+    }
+    let mut notes = Vec::new();
+    if load.threads.iter().any(|t| t.stage != load.threads[0].stage) {
+        bail!("stages cannot be run through the kernel's schedulers: the threads are processes; use --via engine");
+    }
+    let folder = tempfile::tempdir().context("no folder for the records of finished I/Os")?;
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, scenario.to_toml()).with_context(|| file.display().to_string())?;
+    let groups = groups(&load, &mut notes)?;
+    let mut processes = Vec::new();
+    for (i, thread) in load.threads.iter().enumerate() {
+        let started = start(bench, &file, folder.path(), i, thread, completion, sqpoll, replicate)?;
+        if let Some((groups, numbers)) = &groups {
+            groups.move_process(numbers[thread.tenant.0 as usize], started.child.id())?;
+        }
+        processes.push(started);
+    }
+    for process in &mut processes {
+        let mut line = String::new();
+        process.stdout.read_line(&mut line)?;
+        if line.trim() != "ready" {
+            // It has said why on stderr.
+            bail!("a process of the load ended before it began");
+        }
+    }
+    let begin = part::monotonic() + HEAD_START;
+    for process in &mut processes {
+        if let Some(mut stdin) = process.stdin.take() {
+            writeln!(stdin, "{begin}").context("a process of the load is gone")?;
+        }
+    }
+    let mut ends = Vec::new();
+    for process in &mut processes {
+        ends.push(end_of(process)?);
+    }
+    let cancelled = bench.control.cancel.load(Ordering::Relaxed);
+    let files: Vec<&Path> = processes.iter().map(|p| p.records.as_path()).collect();
+    finish(bench, spec, completion, replicate, seed, load, &files, ends, notes, cancelled)
+}
+
+/// A cgroup with its weight for each tenant, where there are several.
+fn groups(load: &Load, notes: &mut Vec<String>) -> Result<Option<(Groups, Vec<usize>)>> {
+    if load.tenant_specs.len() < 2 {
+        return Ok(None);
+    }
+    let (hierarchy, about) = cgroup::detect(&Roots::default());
+    let Some(hierarchy) = hierarchy else {
+        notes.push(format!("tenants are told apart by process only, their weights do not count: {about}"));
+        return Ok(None);
+    };
+    let nested = load.tenant_specs.iter().any(|t| t.parent.is_some());
+    let mut groups = match Groups::new(&hierarchy) {
+        Ok(groups) => groups,
+        Err(e) => {
+            notes.push(format!("tenants are told apart by process only, their weights do not count: {e}"));
+            return Ok(None);
+        }
+    };
+    let most = load.tenant_specs.iter().map(|t| u64::from(t.weight)).max().unwrap_or(1);
+    let mut numbers = Vec::new();
+    for (i, tenant) in load.tenant_specs.iter().enumerate() {
+        let weight = if nested {
+            whole_share(load, i) as u32
+        } else if most > WHOLE {
+            (u64::from(tenant.weight) * WHOLE / most) as u32
+        } else {
+            tenant.weight
+        };
+        numbers.push(groups.add(&format!("t{i}"), weight.max(1))?);
+    }
+    if nested {
+        notes.push("nested tenants have groups side by side, with the shares that nesting gives them".into());
+    }
+    Ok(Some((groups, numbers)))
+}
+
+/// A tenant's part of [`WHOLE`], down through what it is nested in.
+fn whole_share(load: &Load, tenant: usize) -> u64 {
+    let specs = &load.tenant_specs;
+    let spec = &specs[tenant];
+    let siblings: u64 = specs.iter().filter(|t| t.parent == spec.parent).map(|t| u64::from(t.weight)).sum();
+    let above = spec.parent.map_or(WHOLE, |p| whole_share(load, p.0 as usize));
+    above * u64::from(spec.weight) / siblings.max(1)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn start(
+    bench: &Bench<'_>,
+    scenario: &Path,
+    folder: &Path,
+    number: usize,
+    thread: &Thread,
+    completion: Completion,
+    sqpoll: bool,
+    replicate: u32,
+) -> Result<Process> {
+    let records = folder.join(format!("{number}.records"));
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let mut command = Command::new(program);
+    command.arg("part").arg(scenario).arg("--on").arg(bench.path).arg("--records").arg(&records);
+    command.args(["--thread", &number.to_string(), "--replicate", &replicate.to_string()]);
+    command.args(["--completion", &completion.to_string()]);
+    if thread.ioprio != Ioprio::DEFAULT {
+        command.args(["--ioprio", &thread.ioprio.0.to_string()]);
+    }
+    for (flag, set) in [
+        ("--sqpoll", sqpoll),
+        ("--allow-writes", bench.options.allow_writes),
+        ("--buffered", !bench.options.direct),
+        ("--keep-going", bench.options.keep_going),
+    ] {
+        if set {
+            command.arg(flag);
+        }
+    }
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .context("cannot start a process for a thread of the load")?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let stdout = BufReader::new(stdout.ok_or_else(|| anyhow!("a process of the load has no output"))?);
+    Ok(Process { child, stdin, stdout, records })
+}
+
+fn end_of(process: &mut Process) -> Result<Ended> {
+    let mut line = String::new();
+    process.stdout.read_line(&mut line)?;
+    let status = process.child.wait()?;
+    if !status.success() {
+        bail!("a process of the load failed ({status})");
+    }
+    serde_json::from_str(&line).context("a process of the load did not say how it ended")
+}
+
+/// Joins what the processes wrote down, in the order in which the I/Os were done.
+fn joined(files: &[&Path], mut each: impl FnMut(usize, &Record)) -> Result<()> {
+    let mut readers = Vec::new();
+    let mut next: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    let mut heads: Vec<Option<Record>> = Vec::new();
+    for (i, path) in files.iter().enumerate() {
+        let mut reader =
+            BufReader::with_capacity(1 << 16, File::open(path).with_context(|| path.display().to_string())?);
+        let head = Record::read(&mut reader)?;
+        next.extend(head.map(|r| Reverse((r.complete.0, i))));
+        heads.push(head);
+        readers.push(reader);
+    }
+    while let Some(Reverse((_, i))) = next.pop() {
+        if let Some(record) = heads[i].take() {
+            each(i, &record);
+        }
+        heads[i] = Record::read(&mut readers[i])?;
+        next.extend(heads[i].map(|r| Reverse((r.complete.0, i))));
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)]
+fn finish(
+    bench: &Bench<'_>,
+    spec: &SchedulerSpec,
+    completion: Completion,
+    replicate: u32,
+    seed: u64,
+    load: Load,
+    files: &[&Path],
+    ends: Vec<Ended>,
+    mut notes: Vec<String>,
+    cancelled: bool,
+) -> Result<Cell> {
+    let s = bench.prepared.scenario();
+    // A thread with several tasks (a trace) has the first of them in the list and the others behind all.
+    let mut behind = load.task_specs.len() as u32;
+    let mut tasks = load.task_specs.clone();
+    let mut others: BTreeMap<(usize, u16), TaskId> = BTreeMap::new();
+    joined(files, |thread, record| {
+        if record.task > 0 {
+            others.entry((thread, record.task)).or_insert_with(|| {
+                let first = &load.task_specs[load.threads[thread].task.0 as usize];
+                tasks.push(first.clone());
+                behind += 1;
+                TaskId(behind - 1)
+            });
+        }
+    })?;
+    let mut recorder = Recorder::new(RecorderConfig {
+        warmup: s.warmup,
+        interval: s.series,
+        tenants: load.tenant_specs.clone(),
+        tasks,
+    });
+    joined(files, |thread, record| {
+        let of = &load.threads[thread];
+        recorder.record(&Completed {
+            op: record.op,
+            task: others.get(&(thread, record.task)).copied().unwrap_or(of.task),
+            tenant: of.tenant,
+            bytes: u64::from(record.bytes),
+            submit: record.submit,
+            insert: record.submit,
+            issue: record.issue,
+            device_done: record.complete,
+            complete: record.complete,
+        });
+    })?;
+    let mut ledger = Ledger::default();
+    let mut submitted_by_tenant = vec![0; load.tenant_specs.len()];
+    let (mut usr, mut sys, mut switches, mut end) = (0, 0, 0, 0);
+    let mut failure = None;
+    for (thread, ended) in ends.into_iter().enumerate() {
+        submitted_by_tenant[load.threads[thread].tenant.0 as usize] += ended.submitted;
+        ledger.submitted += ended.submitted;
+        ledger.completed += ended.completed;
+        ledger.failed += ended.failed;
+        ledger.outstanding += ended.outstanding;
+        usr += ended.usr_ns;
+        sys += ended.sys_ns;
+        switches += ended.switches;
+        end = end.max(ended.end_ns);
+        failure = failure.or(ended.failure);
+        notes.extend(ended.notes);
+        notes.extend(ended.skipped.iter().map(|(reason, n)| format!("{} I/Os: {reason}", output::grouped(*n))));
+    }
+    let facts = RunFacts {
+        device: bench.path.display().to_string(),
+        scheduler: spec.to_string(),
+        completion: completion.to_string(),
+        world: "real".into(),
+        via: "kernel".into(),
+        replicate,
+        seed,
+        submitted_by_tenant,
+        ledger,
+        cpu: CpuFacts {
+            busy: vec![Nanos(usr + sys)],
+            span: Nanos(end),
+            usr: Nanos(usr),
+            sys: Nanos(sys),
+            switches: Some(switches),
+            ..CpuFacts::default()
+        },
+        ..RunFacts::default()
+    };
+    Ok(Cell { result: recorder.finish(Nanos(end), facts), notes, failure, cancelled })
+}
