@@ -103,7 +103,7 @@ mod tests {
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
         insta::assert_snapshot!(keys(&v), @r"goal notes ranking recommendation runs scenario schema title versions");
         let run = &v["runs"][0];
-        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s energy errors fairness iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series tasks tasks_omitted tenants variant via world write");
+        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series tasks tasks_omitted tenants variant via world write");
         let parts = ["latency_us", "read", "fairness", "cpu", "series"];
         let parts = parts.map(|part| format!("{part}: {}", keys(&run[part]))).join("\n");
         insta::assert_snapshot!(parts, @r"
@@ -114,7 +114,7 @@ mod tests {
         series: depth_device depth_scheduler interval_s iops mb_per_s p99_us pv tenants times
         ");
         insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share weight");
-        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"device keeps_throughput metrics rank replicates scheduler variant verdict");
+        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"completion device keeps_throughput metrics rank replicates scheduler variant verdict");
         insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"ci95":14566.2,"mean":40981.844333333334,"n":3,"p":null,"test":null,"verdict":"best"}"#);
     }
 
