@@ -9,8 +9,8 @@ use io_uring::{opcode, types};
 
 use crate::arena::Arena;
 use crate::clock::{Clock, Usage};
-use crate::ring::{Finding, Ring, why_no_ring};
 use crate::options::{Batching, PART, PATIENCE};
+use crate::ring::{Finding, Ring, why_no_ring};
 use crate::{Error, Target};
 
 /// What came of it.
