@@ -76,7 +76,11 @@ pub fn run(
         tasks: load.task_specs.clone(),
     });
     let verifier = match &options.verify {
-        Some(verify) => Some(Verifier::new(target, verify.journal.as_deref(), fresh_stamp(seed))?),
+        Some(verify) => {
+            let block = u64::from(target.facts().logical_block);
+            let blocks = target.facts().bytes / block;
+            Some(Verifier::new(block, blocks, verify.journal.as_deref(), fresh_stamp(seed))?)
+        }
         None => None,
     };
     let run = Run::new(Parts {

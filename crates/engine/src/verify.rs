@@ -198,10 +198,8 @@ fn journal_error(path: &Path, e: &std::io::Error) -> Error {
 }
 
 impl Verifier {
-    /// For a run of `stamp`, which no other run has.
-    pub(crate) fn new(target: &Target, journal: Option<&Path>, stamp: u64) -> Result<Verifier, Error> {
-        let block_bytes = u64::from(target.facts().logical_block);
-        let blocks = target.facts().bytes / block_bytes;
+    /// For a run of `stamp`, which no other run has, over `blocks` of `block_bytes`.
+    pub(crate) fn new(block_bytes: u64, blocks: u64, journal: Option<&Path>, stamp: u64) -> Result<Verifier, Error> {
         let nowhere = Path::new("table of written blocks");
         let floors = match journal {
             None => Floors::map(blocks, None, true).map_err(|e| journal_error(nowhere, &e))?,
@@ -381,6 +379,119 @@ pub(crate) fn fresh_stamp(seed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    const BLOCKS: u64 = 12;
+
+    /// What a test does next: begin something, or let something that is under way end.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write { at: u64, blocks: u64, early: bool },
+        Erase { at: u64, blocks: u64 },
+        Read { at: u64, blocks: u64 },
+        End { which: usize, failed: bool },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let extent = || (0..BLOCKS).prop_flat_map(|at| (Just(at), 1..=BLOCKS - at));
+        let step = prop_oneof![
+            4 => (extent(), any::<bool>()).prop_map(|((at, blocks), early)| Step::Write { at, blocks, early }),
+            1 => extent().prop_map(|(at, blocks)| Step::Erase { at, blocks }),
+            3 => extent().prop_map(|(at, blocks)| Step::Read { at, blocks }),
+            7 => (0usize..8, prop::bool::weighted(0.05)).prop_map(|(which, failed)| Step::End { which, failed }),
+        ];
+        prop::collection::vec(step, 1..120)
+    }
+
+    struct UnderWay {
+        at: usize,
+        len: usize,
+        /// Of a write not yet on the medium, or of a read.
+        data: Option<Vec<u8>>,
+        read_since: Option<u64>,
+    }
+
+    /// A device that obeys, whatever the order: no alarm, not for reads, not at the end, and not for whoever comes after a crash.
+    fn obey(steps: &[Step]) -> (Verifier, Vec<u8>) {
+        let mut v = Verifier::new(512, BLOCKS, None, 77).unwrap();
+        let mut medium = vec![0xee; (BLOCKS * 512) as usize];
+        let mut under_way: Vec<UnderWay> = Vec::new();
+        let end = |v: &mut Verifier, medium: &mut Vec<u8>, io: UnderWay, failed: bool| {
+            let range = io.at..io.at + io.len;
+            match (io.read_since, io.data) {
+                (Some(_), _) if failed => {}
+                (Some(since), _) => v.read(io.at as u64, &medium[range], since),
+                (None, data) => {
+                    if let Some(data) = data.filter(|_| !failed) {
+                        medium[range].copy_from_slice(&data);
+                    }
+                    v.change_ends(io.at as u64, io.len as u64, failed);
+                }
+            }
+        };
+        for step in steps {
+            match step.clone() {
+                Step::Write { at, blocks, early } => {
+                    let (at, len) = ((at * 512) as usize, (blocks * 512) as usize);
+                    let mut data = vec![0; len];
+                    v.write_begins(at as u64, &mut data);
+                    if early {
+                        medium[at..at + len].copy_from_slice(&data);
+                    }
+                    under_way.push(UnderWay { at, len, data: (!early).then_some(data), read_since: None });
+                }
+                Step::Erase { at, blocks } => {
+                    let (at, len) = ((at * 512) as usize, (blocks * 512) as usize);
+                    v.erase_begins(at as u64, len as u64);
+                    under_way.push(UnderWay { at, len, data: Some(vec![0; len]), read_since: None });
+                }
+                Step::Read { at, blocks } => {
+                    let (at, len) = ((at * 512) as usize, (blocks * 512) as usize);
+                    under_way.push(UnderWay { at, len, data: None, read_since: Some(v.now()) });
+                }
+                Step::End { which, failed } if !under_way.is_empty() => {
+                    let io = under_way.remove(which % under_way.len());
+                    end(&mut v, &mut medium, io, failed);
+                }
+                Step::End { .. } => {}
+            }
+            assert!(after_crash(&v, &medium).clean(), "{:?}", after_crash(&v, &medium));
+        }
+        for io in under_way {
+            end(&mut v, &mut medium, io, false);
+        }
+        (v, medium)
+    }
+
+    fn after_crash(v: &Verifier, medium: &[u8]) -> Verified {
+        let mut found = Verified::default();
+        for (block, data) in medium.chunks(512).enumerate() {
+            let floor = v.floors.floor(block as u64).load(Ordering::Relaxed);
+            if floor > 0 {
+                found.judge(data, block as u64, 77, floor);
+            }
+        }
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn an_obedient_device_is_never_blamed(steps in steps()) {
+            let (v, medium) = obey(&steps);
+            prop_assert!(v.found.clean(), "{:?}", v.found);
+            prop_assert!(after_crash(&v, &medium).clean());
+        }
+
+        #[test]
+        fn a_device_that_forgets_is_found_out(steps in steps(), block in 0..BLOCKS) {
+            let (v, mut medium) = obey(&steps);
+            if v.floors.floor(block).load(Ordering::Relaxed) > 0 {
+                let at = block as usize * 512;
+                medium[at..at + 512].fill(0xee);
+                prop_assert_eq!(after_crash(&v, &medium).lost, 1);
+            }
+        }
+    }
 
     #[test]
     fn each_kind_of_damage_is_told_apart() {

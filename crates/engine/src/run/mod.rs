@@ -119,7 +119,6 @@ pub(crate) struct Run<'a> {
     finished: Vec<Finished>,
     /// Mean service time, ns.
     service: u64,
-    part: u32,
     sleeper: Option<Sleeper>,
     /// Requests that nobody slept for yet, and until when that would be; of our own hybrid polling.
     to_sleep: VecDeque<(Nanos, RequestId, u64)>,
@@ -216,7 +215,6 @@ impl<'a> Run<'a> {
             done: Vec::with_capacity(2 * entries as usize),
             finished: Vec::with_capacity(2 * entries as usize),
             service: 0,
-            part: std::env::var("DW_PART").ok().and_then(|p| p.parse().ok()).unwrap_or(4),
             to_sleep: VecDeque::new(),
             issues: 0,
             until: parts.until,

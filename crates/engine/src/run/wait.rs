@@ -4,6 +4,7 @@ use dumbwaiter_block::Nanos;
 
 use super::Run;
 use crate::Error;
+use crate::options::{PART, PATIENCE};
 use crate::ring::Finding;
 
 /// Longest sleep with nothing under way, so that somebody who cancels is heard.
@@ -108,11 +109,11 @@ impl Run<'_> {
 
     /// How many completions to wait for, and after how many microseconds one is enough.
     fn batch(&self) -> (u32, u32) {
-        let several = self.in_ring / self.part;
+        let several = self.in_ring / PART;
         if several < 2 || !self.ring.waits_for_several() {
             return (1, 0);
         }
-        let longest = Nanos(self.service / u64::from(self.part)).min(self.target.options().batching.longest);
+        let longest = Nanos(self.service / PATIENCE).min(self.target.options().batching.longest);
         if longest < WORTH_WAITING { (1, 0) } else { (several, (longest.0 / 1_000) as u32) }
     }
 }
