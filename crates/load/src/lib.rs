@@ -10,12 +10,13 @@ mod trace;
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Nanos, Tenant, TenantId, Tenants};
+use dumbwaiter_block::{Ioprio, Nanos, Tenant, TenantId, Tenants};
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
 use dumbwaiter_workloads::Workload;
 use dumbwaiter_workloads::applications::{AppContext, Part};
 use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec};
+use dumbwaiter_workloads::page_cache::{FLUSHER_DEPTH, PageCache};
 use dumbwaiter_workloads::traces::{self, Replay, StatusHandle, Survey};
 
 pub use self::application::application;
@@ -127,9 +128,11 @@ impl<'a> Prepared<'a> {
     /// The load of one run on a device of `capacity_sectors` and a host of `cpus`.
     pub fn load(&self, seed: u64, capacity_sectors: u64, cpus: u16) -> Result<Load, Error> {
         let s = self.scenario;
-        let (mut tenants, tenant_specs, ids) = tenants_of(s);
+        let (mut tenants, mut tenant_specs, ids) = tenants_of(s);
         let mut task_specs = Vec::new();
         let mut threads = Vec::new();
+        let cache = s.host.cache().map(|spec| PageCache::new(spec, capacity_sectors));
+        let mut buffered = false;
         let mut replays = Replays::default();
         let mut changes = Vec::new();
         for tenant in &s.tenants {
@@ -151,10 +154,17 @@ impl<'a> Prepared<'a> {
                     threads.push(Thread { tenant: id, task: task_id, ioprio, cpu, stage, start, ..thread });
                 };
                 match &task.work {
-                    Work::Job(job) => add(name, job_thread(job, context).map_err(refused)?),
+                    Work::Job(job) => {
+                        buffered |= !job.direct;
+                        add(name, job_thread(job, context, cache.as_ref()).map_err(refused)?);
+                    }
                     Work::App(app) => {
-                        let parts = app.build(AppContext { build: context, warmup: s.warmup }).map_err(refused)?;
+                        let parts = app
+                            .build(&AppContext { build: context, warmup: s.warmup, cache: cache.clone() })
+                            .map_err(refused)?;
                         let several = parts.len() > 1;
+                        buffered |=
+                            parts.iter().any(|p| matches!(p, Part::Job { job, .. } if !job.direct)) || app.log();
                         for (part_number, part) in parts.into_iter().enumerate() {
                             // Random numbers of its own for each part.
                             let job = number as u32 | (part_number as u32) << 12 | instance << 20;
@@ -168,7 +178,7 @@ impl<'a> Prepared<'a> {
                                             (part, _) => format!("{name}/{part}.{i}"),
                                         };
                                         let context = BuildContext { instance: i, ..context };
-                                        add(name, job_thread(&job, context).map_err(refused)?);
+                                        add(name, job_thread(&job, context, cache.as_ref()).map_err(refused)?);
                                     }
                                 }
                                 Part::Own { workload, depth } => {
@@ -189,6 +199,23 @@ impl<'a> Prepared<'a> {
                 }
             }
         }
+        if let Some(cache) = cache.filter(|_| buffered) {
+            // Write-back belongs to the root group, beside the groups that there are.
+            let id = if tenant_specs.len() == 1 {
+                TenantId(0)
+            } else {
+                let weight = dumbwaiter_scenario::Tenant::DEFAULT_WEIGHT;
+                let name = "writeback".to_string();
+                tenant_specs.push(TenantSpec { name, weight, parent: None, focus: false });
+                tenants.add_tenant(Tenant { weight, parent: None })
+            };
+            let task = tenants.add_task(id, Ioprio::DEFAULT);
+            task_specs.push(TaskSpec { name: "flusher".to_string(), tenant: id });
+            let stage = threads.iter().map(|t| t.stage).min().unwrap_or(0);
+            let cpu = threads.len() as u16 % cpus;
+            let thread = own_thread(cache.flusher(), FLUSHER_DEPTH);
+            threads.push(Thread { tenant: id, task, cpu, stage, ..thread });
+        }
         changes.sort_by_key(|(at, _)| *at);
         Ok(Load { tenants, tenant_specs, task_specs, threads, changes, replays })
     }
@@ -199,8 +226,15 @@ impl<'a> Prepared<'a> {
 }
 
 /// The thread of one instance of a job.
-fn job_thread(job: &JobSpec, context: BuildContext) -> Result<Thread, BuildError> {
-    Ok(own_thread(job.build(context)?, job.depth()))
+fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -> Result<Thread, BuildError> {
+    let workload = job.build(context)?;
+    Ok(match cache {
+        // One window that is waited for and one ahead of it; writes are the flusher's.
+        Some(cache) if !job.direct => {
+            Thread { workload: cache.buffered(workload), depth: 2, mode: Mode::Each, ..Thread::idle() }
+        }
+        _ => own_thread(workload, job.depth()),
+    })
 }
 
 fn own_thread(workload: Box<dyn Workload>, depth: u32) -> Thread {

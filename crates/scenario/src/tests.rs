@@ -35,8 +35,9 @@ fn every_scenario_in_the_tree_is_valid_and_builds() {
         for (_, task) in scenario.tasks() {
             if let Work::App(app) = &task.work {
                 let build = BuildContext { seed: 1, capacity_sectors: 500_118_192, job: 0, instance: 0 };
-                let context = dumbwaiter_workloads::applications::AppContext { build, warmup: scenario.warmup };
-                app.build(context).unwrap_or_else(|e| panic!("{path}: {}: {e}", task.name));
+                let context =
+                    dumbwaiter_workloads::applications::AppContext { build, warmup: scenario.warmup, cache: None };
+                app.build(&context).unwrap_or_else(|e| panic!("{path}: {}: {e}", task.name));
             }
             let Work::Job(job) = &task.work else { continue };
             for instance in 0..task.count {
@@ -162,7 +163,7 @@ fn errors_show_the_line() {
     shows(
         "[[task]]\nname = \"a\"\ntrace = \"t\"\nrw = \"read\"\n",
         1,
-        r#""trace" and "rw" of task "a" exclude each other: a task is a job, a trace or a fio file"#,
+        r#""trace" and "rw" of task "a" exclude each other: a task is a job, an application, a trace or a fio file"#,
     );
     shows(
         "[[task]]\nname = \"a\"\nrw = \"read\"\nspeed = 2\n",
@@ -172,7 +173,7 @@ fn errors_show_the_line() {
     shows(
         "[[task]]\nname = \"a\"\n",
         1,
-        r#"nothing to do of task "a": give rw and other options of a job, a trace or a fio file"#,
+        r#"nothing to do of task "a": give rw and other options of a job, an app, a trace or a fio file"#,
     );
 }
 
@@ -442,6 +443,18 @@ fn applications_are_tasks_by_name() {
         let error = with(from, to);
         assert!(error.contains(expected), "{error}\nexpected: {expected}");
     }
+}
+
+#[test]
+fn a_page_cache_has_a_size_and_switches() {
+    let text = "duration = 1\n[host]\npage_cache = \"512MiB\"\nreadahead = false\nwriteback_delay = 0\n[[task]]\nname = \"a\"\nrw = \"read\"";
+    let scenario = Scenario::from_toml(text, "x").unwrap();
+    scenario.validate(&anything, &anything).unwrap();
+    let cache = scenario.host.cache().unwrap();
+    assert_eq!((cache.bytes, cache.readahead, cache.writeback_delay), (512 << 20, false, Nanos::ZERO));
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
+    assert!(refused(&text.replace("page_cache = \"512MiB\"", "")).contains("give its size"));
+    assert!(refused(&text.replace("512MiB", "4k")).contains("at least 1MiB"));
 }
 
 #[test]

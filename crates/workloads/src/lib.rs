@@ -5,6 +5,7 @@ pub mod applications;
 pub mod fio;
 pub mod generate;
 pub mod nearest;
+pub mod page_cache;
 pub mod traces;
 pub mod units;
 

@@ -16,6 +16,7 @@ pub use options::{App, Think, Video};
 
 use crate::generate::random::Random;
 use crate::generate::{BuildContext, BuildError, JobSpec};
+use crate::page_cache::PageCache;
 use crate::{Next, Want, Workload};
 
 /// One of the loads that an application is made of.
@@ -39,17 +40,19 @@ pub enum Part {
 }
 
 /// Where an application runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct AppContext {
     /// Seed, device and number of the task.
     pub build: BuildContext,
     /// Nothing counts before this time of the run: programs are launched and frames are played from then on.
     pub warmup: Nanos,
+    /// The page cache, where there is one.
+    pub cache: Option<PageCache>,
 }
 
 impl App {
     /// The parts of one instance.
-    pub fn build(&self, context: AppContext) -> Result<Vec<Part>, BuildError> {
+    pub fn build(&self, context: &AppContext) -> Result<Vec<Part>, BuildError> {
         self.validate()?;
         let b = context.build;
         let device = b.capacity_sectors.saturating_mul(SECTOR_BYTES);
@@ -63,6 +66,13 @@ impl App {
             start_up.timeout = self.timeout();
             start_up.launch_after = self.launch_after();
             start_up.warmup = context.warmup;
+            if self.log() {
+                let Some(cache) = context.cache.clone() else {
+                    let reason = "its writes are buffered; give the host a page_cache".to_string();
+                    return Err(BuildError { key: "log", reason });
+                };
+                start_up.log = Some(start_up::Log { file: cache.open(), cache, sector: start / SECTOR_BYTES });
+            }
             return own(Box::new(start_up), READ_AHEAD_DEPTH);
         }
         match self.name() {
@@ -77,7 +87,7 @@ impl App {
                 let depth = player.depth();
                 own(Box::new(player), depth)
             }
-            "sync" => own(Box::new(SyncEvery { every: self.every(), last: None, outstanding: false }), 1),
+            "sync" => own(Box::new(SyncEvery::new(self.every(), context.cache.clone())), 1),
             "ycsb-d" => {
                 let (start, length) = self.region(device, 0.0, 50_000_000_000)?;
                 let each = length / u64::from(suite::YCSB_THREADS);
@@ -88,7 +98,7 @@ impl App {
                 });
                 Ok(parts.collect())
             }
-            _ => suite::parts(self, device),
+            _ => suite::parts(self, device, context.cache.as_ref()),
         }
     }
 
@@ -117,11 +127,20 @@ impl App {
 /// A batch of read-ahead and the read behind it.
 const READ_AHEAD_DEPTH: u32 = 33;
 
-/// A flush, again and again: what `sync` does to a device whose file system has nothing to write.
+/// `sync`, again and again: all dirty pages of the cache are written, where there is one; then the device's own is flushed.
 struct SyncEvery {
     every: Nanos,
+    cache: Option<PageCache>,
     last: Option<Nanos>,
+    /// Pages are being written; see [`PageCache::synced`].
+    writing: Option<Option<u64>>,
     outstanding: bool,
+}
+
+impl SyncEvery {
+    fn new(every: Nanos, cache: Option<PageCache>) -> SyncEvery {
+        SyncEvery { every, cache, last: None, writing: None, outstanding: false }
+    }
 }
 
 impl Workload for SyncEvery {
@@ -132,6 +151,17 @@ impl Workload for SyncEvery {
         let due = *self.last.get_or_insert(now) + self.every;
         if now < due {
             return Next::Wait(due);
+        }
+        if let Some(cache) = &self.cache {
+            let Some(last) = &mut self.writing else {
+                cache.sync();
+                self.writing = Some(None);
+                return Next::Wait(now + Nanos::from_ms(1));
+            };
+            if !cache.synced(last) {
+                return Next::Wait(now + Nanos::from_ms(1));
+            }
+            self.writing = None;
         }
         self.last = Some(now);
         self.outstanding = true;
@@ -149,7 +179,7 @@ mod tests {
 
     fn context(seed: u64) -> AppContext {
         let build = BuildContext { seed, capacity_sectors: 500_118_192, job: 0, instance: 0 };
-        AppContext { build, warmup: Nanos::ZERO }
+        AppContext { build, warmup: Nanos::ZERO, cache: None }
     }
 
     #[test]
@@ -157,7 +187,7 @@ mod tests {
         for name in App::NAMES {
             let app = App::new(name).unwrap();
             let first = |seed| {
-                let parts = app.build(context(seed)).unwrap_or_else(|e| panic!("{name}: {e}"));
+                let parts = app.build(&context(seed)).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert!(!parts.is_empty());
                 let build = context(seed).build;
                 let mut workloads: Vec<_> = parts

@@ -59,6 +59,7 @@ pub struct App {
     readers: Option<u32>,
     maxrate: Option<u64>,
     raw: Option<bool>,
+    log: Option<bool>,
     offset: Option<Extent>,
     size: Option<Extent>,
 }
@@ -91,10 +92,11 @@ impl App {
     ];
 
     /// Every option of any of them.
-    pub const KEYS: [&'static str; 13] = [
+    pub const KEYS: [&'static str; 14] = [
         "every",
         "fps",
         "launch_after",
+        "log",
         "maxrate",
         "offset",
         "raw",
@@ -129,6 +131,7 @@ impl App {
             readers: None,
             maxrate: None,
             raw: None,
+            log: None,
             offset: None,
             size: None,
         })
@@ -164,12 +167,13 @@ impl App {
                     _ => return Err(wrong("720p or 1080p")),
                 });
             }
-            "raw" => {
-                self.raw = Some(match text {
+            "raw" | "log" => {
+                let value = Some(match text {
                     "1" | "true" => true,
                     "0" | "false" => false,
                     _ => return Err(wrong("true or false")),
                 });
+                *(if key == "raw" { &mut self.raw } else { &mut self.log }) = value;
             }
             "timeout" => self.timeout = Some(time()?),
             "launch_after" => self.launch_after = Some(time()?),
@@ -199,6 +203,7 @@ impl App {
         add("every", time(self.every));
         add("fps", count(self.fps));
         add("launch_after", time(self.launch_after));
+        add("log", self.log.map(|log| log.to_string()));
         add("maxrate", self.maxrate.map(units::format_size));
         add("offset", self.offset.map(|e| e.to_string()));
         add("raw", self.raw.map(|raw| raw.to_string()));
@@ -216,7 +221,7 @@ impl App {
     fn takes(&self) -> &'static [&'static str] {
         match self.name {
             "oowriter-like" | "terminal-like" | "desktop-terminal-like" => {
-                &["launch_after", "offset", "repeat", "size", "think", "timeout"]
+                &["launch_after", "log", "offset", "repeat", "size", "think", "timeout"]
             }
             "player" => &["fps", "offset", "runtime", "size", "video"],
             "player-interference" => &["every", "offset", "size"],
@@ -288,6 +293,11 @@ impl App {
 
     pub(super) fn maxrate(&self) -> Option<u64> {
         self.maxrate
+    }
+
+    /// Does it write, buffered?
+    pub fn log(&self) -> bool {
+        self.log.unwrap_or(false)
     }
 
     pub(super) fn raw(&self) -> bool {

@@ -3,12 +3,25 @@
 use dumbwaiter_block::{Flags, Nanos, Op};
 
 use super::program::Step;
+use crate::page_cache::PageCache;
 use crate::{Next, Outcome, Want, Workload};
 
 /// After so many synchronous reads the paced program computes.
 const THINK_AFTER: u32 = 9;
 /// For so long: 67 times in a start of `oowriter-like`, 2.5 s together.
 const THINK: Nanos = Nanos::from_ms(37);
+
+/// Four buffered writes of 4 KiB near the end, each of which has to be taken before the program goes on.
+pub(super) struct Log {
+    pub(super) cache: PageCache,
+    pub(super) file: usize,
+    pub(super) sector: u64,
+}
+
+/// Reads from the end at which the log is written.
+const LOG_AT: [usize; 4] = [40, 30, 20, 10];
+/// How long a program sleeps whose write is not taken.
+const LOG_PAUSE: Nanos = Nanos::from_ms(10);
 
 enum Doing {
     /// Not asked yet.
@@ -29,6 +42,8 @@ pub(super) struct StartUp {
     pub(super) timeout: Nanos,
     pub(super) launch_after: Nanos,
     pub(super) warmup: Nanos,
+    pub(super) log: Option<Log>,
+    logged: usize,
     left: u32,
     doing: Doing,
     at: usize,
@@ -49,6 +64,8 @@ impl StartUp {
             timeout: Nanos::from_secs(60),
             launch_after: Nanos::from_secs(3),
             warmup: Nanos::ZERO,
+            log: None,
+            logged: 0,
             left: repeat,
             doing: Doing::Nothing,
             at: 0,
@@ -64,6 +81,9 @@ impl StartUp {
     /// One launch has ended, one way or the other.
     fn ended(&mut self, now: Nanos) {
         self.left -= 1;
+        if self.left == 0 {
+            self.stopped();
+        }
         self.doing = if self.left == 0 { Doing::Done } else { Doing::Pausing(now + self.launch_after) };
     }
 
@@ -89,6 +109,17 @@ impl StartUp {
             }
             self.thinking = None;
         }
+        if let (Some(log), Some(at)) = (&self.log, LOG_AT.get(self.logged))
+            && self.at + at >= self.steps.len()
+        {
+            let sector = log.sector + 8 * self.logged as u64;
+            let want = Want { op: Op::Write, sector, sectors: 8, flags: Flags::NONE, ioprio: None, stream: 0, task: 0 };
+            if !log.cache.write(log.file, &want, now) {
+                return Some(Next::Wait(now + LOG_PAUSE));
+            }
+            self.logged += 1;
+            return self.go_on(now, launched);
+        }
         let Some(step) = self.steps.get(self.at) else {
             self.started.push(now.since(launched));
             self.ended(now);
@@ -111,7 +142,7 @@ impl Workload for StartUp {
                 Doing::Nothing => self.doing = Doing::Pausing(now.max(self.warmup) + self.launch_after),
                 Doing::Pausing(until) if now < until => return Next::Wait(until),
                 Doing::Pausing(_) => {
-                    (self.at, self.reads, self.waiting, self.thinking) = (0, 0, false, None);
+                    (self.at, self.reads, self.waiting, self.thinking, self.logged) = (0, 0, false, None, 0);
                     self.doing = Doing::Starting(now);
                 }
                 Doing::Starting(launched) => {
@@ -128,6 +159,12 @@ impl Workload for StartUp {
 
     fn completed(&mut self, _now: Nanos, _task: u16, _lat: Nanos) {
         self.outstanding -= 1;
+    }
+
+    fn stopped(&mut self) {
+        if let Some(log) = &self.log {
+            log.cache.close(log.file);
+        }
     }
 
     fn outcome(&self, now: Nanos) -> Option<Outcome> {

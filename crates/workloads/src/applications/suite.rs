@@ -5,6 +5,7 @@
 
 use super::{App, Part};
 use crate::generate::{BuildError, Extent, JobSpec};
+use crate::page_cache::PageCache;
 use crate::units::Prefixes;
 
 /// Threads of the YCSB loads.
@@ -33,7 +34,7 @@ fn job(options: &[(&str, &str)]) -> JobSpec {
 }
 
 /// The parts of an application that is made of jobs, on a device of so many bytes.
-pub(super) fn parts(app: &App, device: u64) -> Result<Vec<Part>, BuildError> {
+pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result<Vec<Part>, BuildError> {
     let name = app.name();
     if let Some(parts) = suite(app, device)? {
         return Ok(parts);
@@ -85,7 +86,7 @@ pub(super) fn parts(app: &App, device: u64) -> Result<Vec<Part>, BuildError> {
             let spec = job(&[("bs", "128k"), ("ioengine", "psync"), ("thinktime", "4s"), ("thinktime_blocks", "120")]);
             let (offset, size) = (Extent::Bytes(start), Some(Extent::Bytes(length)));
             let spec = JobSpec { offset, size, ..spec };
-            let sync = super::SyncEvery { every: app.every(), last: None, outstanding: false };
+            let sync = super::SyncEvery::new(app.every(), cache.cloned());
             return Ok(vec![
                 Part::Job { name: "reader", count: 1, job: Box::new(spec) },
                 Part::Own { workload: Box::new(sync), depth: 1 },
