@@ -248,23 +248,16 @@ impl Workload for Flusher {
             let Some(f) = state.files.get(state.file) else { break };
             let expired = f.since.is_some_and(|since| now.since(since) >= cache.spec.writeback_delay);
             let sync = f.sync_left > 0;
-            if state.turn > 0 && f.dirty > 0 && (over || expired || sync) {
-                if let Some((page, pages)) = state.run() {
-                    state.under_way.push_back(pages);
-                    state.issued += 1;
-                    let sectors = (pages * PAGE).min(cache.capacity - page * PAGE) as u32;
-                    let flags = if sync { Flags::NONE } else { Flags::BACKGROUND };
-                    let sector = page * PAGE;
-                    return Next::Issue(Want {
-                        op: Op::Write,
-                        sector,
-                        sectors,
-                        flags,
-                        ioprio: None,
-                        stream: 0,
-                        task: 0,
-                    });
-                }
+            if state.turn > 0
+                && f.dirty > 0
+                && (over || expired || sync)
+                && let Some((page, pages)) = state.run()
+            {
+                state.under_way.push_back(pages);
+                state.issued += 1;
+                let (sector, sectors) = (page * PAGE, (pages * PAGE).min(cache.capacity - page * PAGE) as u32);
+                let flags = if sync { Flags::NONE } else { Flags::BACKGROUND };
+                return Next::Issue(Want { op: Op::Write, sector, sectors, flags, ioprio: None, stream: 0, task: 0 });
             }
             let f = &mut state.files[state.file];
             if f.dirty == 0 || (expired && state.turn > 0) {
@@ -472,7 +465,7 @@ mod tests {
             match w.next(now) {
                 Next::Issue(want) => {
                     seen.push((want.sector, want.sectors, want.flags));
-                    now = now + Nanos(100);
+                    now += Nanos(100);
                     w.completed(now, 0, Nanos::ZERO);
                 }
                 Next::Wait(at) => now = at,
