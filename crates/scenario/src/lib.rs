@@ -4,6 +4,7 @@
 //! schedulers and traces; it opens none of them.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod change;
 mod completion;
 mod fio;
@@ -17,6 +18,7 @@ use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
 
+pub use cache::CacheSize;
 pub use change::{TaskChange, TenantChange};
 pub use completion::Completion;
 pub use scheduler::SchedulerSpec;
@@ -111,11 +113,33 @@ pub struct Host {
     pub hw_queues: Option<u16>,
     /// Ticks per second of the kernel's coarse clock.
     pub hz: u32,
+    /// Memory of the page cache that buffered jobs share; `None`: there is none, and their writes go to the device as they
+    /// are, many at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_cache: Option<CacheSize>,
+    /// Does the page cache read ahead?
+    #[serde(skip_serializing_if = "is_true")]
+    pub readahead: bool,
+    /// Age at which dirty pages are written; `None` is 30 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writeback_delay: Option<cache::Delay>,
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Host { cpus: 4, profile: "default".to_string(), hw_queues: None, hz: 250 }
+        Host {
+            cpus: 4,
+            profile: "default".to_string(),
+            hw_queues: None,
+            hz: 250,
+            page_cache: None,
+            readahead: true,
+            writeback_delay: None,
+        }
     }
 }
 
@@ -159,7 +183,7 @@ impl Tenant {
     pub fn ioprio_of(&self, task: &Task) -> Ioprio {
         let job = match &task.work {
             Work::Job(job) => job.ioprio(),
-            Work::Trace(_) | Work::Fio(_) => None,
+            Work::App(_) | Work::Trace(_) | Work::Fio(_) => None,
         };
         task.ioprio.or(job).or(self.ioprio).unwrap_or(Ioprio::DEFAULT)
     }

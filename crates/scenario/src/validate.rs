@@ -57,6 +57,12 @@ impl Scenario {
                 format!("{} is not from 1 to 10000 (Linux has 100, 250, 300 or 1000)", self.host.hz),
             ));
         }
+        if self.host.page_cache.is_none() && (!self.host.readahead || self.host.writeback_delay.is_some()) {
+            return fail(
+                "host.page_cache",
+                "readahead and writeback_delay are settings of a page cache; give its size",
+            );
+        }
         if self.nomerges > 2 {
             return Err(Error::invalid(
                 "nomerges",
@@ -138,6 +144,7 @@ impl Scenario {
                 self.validate_life(&place, task, &names)?;
                 match &task.work {
                     Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
+                    Work::App(app) => app.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
                     Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
                     Work::Trace(trace) if trace.options.depth == Some(0) => {
                         return fail("depth: 0 is not a depth from 1".to_string());

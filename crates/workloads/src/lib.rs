@@ -1,9 +1,11 @@
 //! Workload generators, fio job files, and block-trace readers and writers.
 #![forbid(unsafe_code)]
 
+pub mod applications;
 pub mod fio;
 pub mod generate;
 pub mod nearest;
+pub mod page_cache;
 pub mod traces;
 pub mod units;
 

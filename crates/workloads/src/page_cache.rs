@@ -1,0 +1,570 @@
+//! A page cache in front of the block layer, shared by the tasks of a run.
+//!
+//! Reads: sequential access is read ahead in windows that double from 16 to 128 KiB; the window that somebody waits for is
+//! marked SYNC, one that is fetched before it is needed RAHEAD. Random reads fetch what they ask for. Nothing stays in the
+//! cache for a second reader: files are larger than memory, and caches are dropped before a run.
+//!
+//! Writes copy into dirty pages. Above 10 % of the cache's memory a flusher writes them back in the background, above 20 %
+//! writers wait; pages of a file whose oldest has been dirty for the write-back delay are written in any case. The flusher goes
+//! round the files, up to 4 MiB of each at a time, sorted by address, and writes what is contiguous at once.
+//!
+//! Which of several I/Os of one task completed is not told to it: write-backs are counted as done in the order of their issue.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dumbwaiter_block::{Flags, Nanos, Op};
+
+use crate::{Next, Outcome, Want, Workload};
+
+/// Sectors of a page.
+const PAGE: u64 = 8;
+/// Pages of one chunk of the dirty bits: 128 MiB.
+const CHUNK: u64 = 32_768;
+/// Pages of a file that are written before it is another's turn: 4 MiB.
+const TURN: u64 = 1024;
+/// Write-backs under way at once.
+pub const FLUSHER_DEPTH: u32 = 128;
+/// How long a writer sleeps that finds too much dirty, and the flusher that finds nothing to do.
+const PAUSE: Nanos = Nanos::from_ms(10);
+/// First and largest window of read-ahead, in sectors.
+const WINDOWS: (u64, u64) = (32, 256);
+/// Copying a sector to or from the cache: 4 GB/s.
+const COPY_NS: u64 = 128;
+/// Sectors that are copied without looking at the time.
+const COPY_AT_ONCE: u64 = 128;
+
+/// Settings of a page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSpec {
+    /// Memory, bytes.
+    pub bytes: u64,
+    /// Read ahead?
+    pub readahead: bool,
+    /// Age at which dirty pages are written; 0 writes at once.
+    pub writeback_delay: Nanos,
+}
+
+/// A page cache; clones are the same one.
+#[derive(Clone)]
+pub struct PageCache {
+    spec: CacheSpec,
+    capacity: u64,
+    state: Arc<Mutex<State>>,
+}
+
+/// What one writer writes.
+#[derive(Default)]
+struct File {
+    /// First and last page that were ever dirty.
+    low: u64,
+    high: u64,
+    dirty: u64,
+    since: Option<Nanos>,
+    /// Where the flusher goes on.
+    cursor: u64,
+    /// Pages that a `sync` still has to see written.
+    sync_left: u64,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Dirty bits of each chunk of the device, made when one is first written to.
+    chunks: Vec<Option<Box<[u64; CHUNK as usize / 64]>>>,
+    dirty: u64,
+    files: Vec<File>,
+    /// Pages of the write-backs under way, oldest first.
+    under_way: VecDeque<u64>,
+    writeback: u64,
+    issued: u64,
+    completed: u64,
+    /// The flusher's file, and what is left of its turn.
+    file: usize,
+    turn: u64,
+}
+
+impl State {
+    fn bit(&mut self, page: u64) -> (&mut u64, u64) {
+        let (chunk, at) = ((page / CHUNK) as usize, page % CHUNK);
+        let words = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK as usize / 64]));
+        (&mut words[(at / 64) as usize], 1 << (at % 64))
+    }
+
+    /// The first dirty page in `from..to`.
+    fn next_dirty(&self, from: u64, to: u64) -> Option<u64> {
+        let mut page = from;
+        while page < to {
+            let Some(words) = &self.chunks[(page / CHUNK) as usize] else {
+                page = (page / CHUNK + 1) * CHUNK;
+                continue;
+            };
+            let word = words[(page % CHUNK / 64) as usize] >> (page % 64);
+            if word != 0 {
+                page += u64::from(word.trailing_zeros());
+                return (page < to).then_some(page);
+            }
+            page = (page / 64 + 1) * 64;
+        }
+        None
+    }
+
+    fn write(&mut self, file: usize, want: &Want, now: Nanos) {
+        let (first, last) = (want.sector / PAGE, (want.sector + u64::from(want.sectors) - 1) / PAGE);
+        for page in first..=last {
+            let (word, bit) = self.bit(page);
+            if *word & bit == 0 {
+                *word |= bit;
+                self.dirty += 1;
+                self.files[file].dirty += 1;
+            }
+        }
+        let f = &mut self.files[file];
+        f.low = if f.high == 0 && f.since.is_none() && f.cursor == 0 { first } else { f.low.min(first) };
+        f.high = f.high.max(last);
+        f.since.get_or_insert(now);
+    }
+
+    /// The next run of dirty pages of the file whose turn it is; they are clean then.
+    fn run(&mut self) -> Option<(u64, u64)> {
+        let (low, high, cursor) = {
+            let f = &self.files[self.file];
+            (f.low, f.high + 1, f.cursor.max(f.low))
+        };
+        let first = self.next_dirty(cursor, high).or_else(|| self.next_dirty(low, cursor.min(high)))?;
+        let most = self.turn.min(high - first);
+        let mut count = 0;
+        while count < most {
+            let (word, bit) = self.bit(first + count);
+            if *word & bit == 0 {
+                break;
+            }
+            *word &= !bit;
+            count += 1;
+        }
+        self.dirty -= count;
+        self.writeback += count;
+        self.turn -= count;
+        let f = &mut self.files[self.file];
+        f.dirty = f.dirty.saturating_sub(count);
+        f.sync_left = f.sync_left.saturating_sub(count);
+        f.cursor = first + count;
+        Some((first, count))
+    }
+}
+
+impl PageCache {
+    /// An empty cache before a device of so many sectors.
+    pub fn new(spec: CacheSpec, capacity_sectors: u64) -> PageCache {
+        let chunks = (0..=capacity_sectors / PAGE / CHUNK).map(|_| None).collect();
+        let under_way = VecDeque::with_capacity(FLUSHER_DEPTH as usize);
+        let state = State { chunks, under_way, ..State::default() };
+        PageCache { spec, capacity: capacity_sectors, state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Dirty pages above which `percent` of the memory is dirty.
+    fn pages(&self, percent: u64) -> u64 {
+        self.spec.bytes / 100 * percent / 4096
+    }
+
+    /// A new file, for one writer.
+    pub(crate) fn open(&self) -> usize {
+        let mut state = self.state();
+        state.files.push(File::default());
+        state.files.len() - 1
+    }
+
+    pub(crate) fn close(&self, file: usize) {
+        self.state().files[file].closed = true;
+    }
+
+    /// Copies into the cache, unless too much is dirty; whether it did.
+    pub(crate) fn write(&self, file: usize, want: &Want, now: Nanos) -> bool {
+        let mut state = self.state();
+        if state.dirty + state.writeback >= self.pages(20).max(1) {
+            return false;
+        }
+        state.write(file, want, now);
+        true
+    }
+
+    /// Everything dirty by now shall be written.
+    pub(crate) fn sync(&self) {
+        for file in &mut self.state().files {
+            file.sync_left = file.dirty;
+        }
+    }
+
+    /// Has the last [`PageCache::sync`] been done? The number is the last write-back that belongs to it, where they are all
+    /// issued.
+    pub(crate) fn synced(&self, last: &mut Option<u64>) -> bool {
+        let state = self.state();
+        if last.is_none() && state.files.iter().all(|f| f.sync_left == 0) {
+            *last = Some(state.issued);
+        }
+        last.is_some_and(|last| state.completed >= last)
+    }
+
+    /// Puts the cache before a workload, whose I/Os are those of one buffered task.
+    pub fn buffered(&self, inner: Box<dyn Workload>) -> Box<dyn Workload> {
+        let file = self.open();
+        Box::new(Buffered {
+            inner,
+            file,
+            cache: self.clone(),
+            pending: None,
+            copied: 0,
+            outstanding: 0,
+            whole: (0, 0),
+            issued: (0, 0),
+            expected: u64::MAX,
+            marker: u64::MAX,
+            window: WINDOWS.0,
+            flushing: Flushing::No,
+        })
+    }
+
+    /// The flusher, a task of its own with [`FLUSHER_DEPTH`] I/Os. It ends when all writers have and all is written.
+    pub fn flusher(&self) -> Box<dyn Workload> {
+        Box::new(Flusher(self.clone()))
+    }
+}
+
+struct Flusher(PageCache);
+
+impl Workload for Flusher {
+    fn next(&mut self, now: Nanos) -> Next {
+        let cache = &self.0;
+        let mut guard = cache.state();
+        let state = &mut *guard;
+        let over = state.dirty > cache.pages(10);
+        let count = state.files.len();
+        // The present file until its turn ends, then each of the others once, and the present one again.
+        for _ in 0..=count {
+            let Some(f) = state.files.get(state.file) else { break };
+            let expired = f.since.is_some_and(|since| now.since(since) >= cache.spec.writeback_delay);
+            let sync = f.sync_left > 0;
+            if state.turn > 0
+                && f.dirty > 0
+                && (over || expired || sync)
+                && let Some((page, pages)) = state.run()
+            {
+                state.under_way.push_back(pages);
+                state.issued += 1;
+                let (sector, sectors) = (page * PAGE, (pages * PAGE).min(cache.capacity - page * PAGE) as u32);
+                let flags = if sync { Flags::NONE } else { Flags::BACKGROUND };
+                return Next::Issue(Want { op: Op::Write, sector, sectors, flags, ioprio: None, stream: 0, task: 0 });
+            }
+            let f = &mut state.files[state.file];
+            if f.dirty == 0 || (expired && state.turn > 0) {
+                // Nothing left of it: whatever was counted belongs to an overlapping file.
+                (f.since, f.sync_left) = (None, 0);
+            }
+            state.file = (state.file + 1) % count;
+            state.turn = TURN;
+        }
+        let over = state.dirty == 0 && state.writeback == 0 && state.files.iter().all(|f| f.closed);
+        if over { Next::Done } else { Next::Wait(now + PAUSE) }
+    }
+
+    fn completed(&mut self, _now: Nanos, _task: u16, _lat: Nanos) {
+        let mut state = self.0.state();
+        let pages = state.under_way.pop_front().unwrap_or(0);
+        state.writeback -= pages;
+        state.completed += 1;
+    }
+}
+
+/// A flush that its task waits for (`fsync`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flushing {
+    No,
+    /// Pages are being written; see [`PageCache::synced`].
+    Pages(Option<u64>),
+    /// The device empties its cache.
+    Device,
+}
+
+struct Buffered {
+    inner: Box<dyn Workload>,
+    cache: PageCache,
+    file: usize,
+    /// What the task is at.
+    pending: Option<Want>,
+    /// Sectors copied since it last slept.
+    copied: u64,
+    outstanding: u32,
+    /// Sectors that are there, and that are there or on their way.
+    whole: (u64, u64),
+    issued: (u64, u64),
+    /// Where a sequential reader reads next, and where the next window is asked for.
+    expected: u64,
+    marker: u64,
+    window: u64,
+    flushing: Flushing,
+}
+
+impl Buffered {
+    fn read(&mut self, sector: u64, sectors: u64, flags: Flags) -> Next {
+        self.outstanding += 1;
+        let sectors = sectors as u32;
+        Next::Issue(Want { op: Op::Read, sector, sectors, flags, ioprio: None, stream: 0, task: 0 })
+    }
+
+    /// The task has what it asked for. It goes on at once, or when it has copied.
+    fn satisfied(&mut self, want: &Want, now: Nanos) -> Option<Next> {
+        self.inner.completed(now, 0, Nanos::ZERO);
+        self.copied += u64::from(want.sectors);
+        (self.copied >= COPY_AT_ONCE).then(|| Next::Wait(now + Nanos(std::mem::take(&mut self.copied) * COPY_NS)))
+    }
+
+    /// What a read leads to: `None` when it is satisfied.
+    fn step_read(&mut self, want: &Want) -> Option<Next> {
+        let (start, end) = (want.sector, want.sector + u64::from(want.sectors));
+        let inside = |(from, to): (u64, u64)| from <= start && end <= to;
+        let room = self.cache.capacity;
+        if inside(self.issued) && self.cache.spec.readahead && end > self.marker && self.outstanding == 0 {
+            // The mark is reached: the next window is fetched before it is needed.
+            self.window = (self.window * 2).min(WINDOWS.1);
+            let from = self.issued.1;
+            let to = (from + self.window).min(room);
+            self.marker = from;
+            if to > from {
+                self.issued.1 = to;
+                return Some(self.read(from, to - from, Flags::RAHEAD));
+            }
+        }
+        if inside(self.whole) {
+            self.expected = end;
+            return None;
+        }
+        if self.outstanding > 0 {
+            return Some(Next::Blocked);
+        }
+        let sequential = self.cache.spec.readahead && (start == self.expected || self.expected == u64::MAX);
+        let to = if sequential {
+            self.window = WINDOWS.0.max((end - start).next_power_of_two()).min(WINDOWS.1.max(end - start));
+            self.marker = end;
+            (start + self.window).max(end).min(room)
+        } else {
+            self.marker = u64::MAX;
+            end
+        };
+        // Even a random read is the beginning of what may become sequential.
+        (self.whole, self.issued, self.expected) = ((start, start), (start, to), end);
+        Some(self.read(start, to - start, Flags::SYNC))
+    }
+}
+
+impl Workload for Buffered {
+    fn next(&mut self, now: Nanos) -> Next {
+        loop {
+            let want = match self.pending.take() {
+                Some(want) => want,
+                None => match self.inner.next(now) {
+                    Next::Issue(want) => want,
+                    Next::Done => {
+                        self.cache.close(self.file);
+                        return Next::Done;
+                    }
+                    other => return other,
+                },
+            };
+            let step = match want.op {
+                Op::Read => self.step_read(&want),
+                Op::Write => (!self.cache.write(self.file, &want, now)).then_some(Next::Wait(now + PAUSE)),
+                Op::Flush => match self.flushing {
+                    Flushing::No => {
+                        self.cache.sync();
+                        self.flushing = Flushing::Pages(None);
+                        Some(Next::Wait(now + Nanos::from_ms(1)))
+                    }
+                    Flushing::Pages(mut last) => {
+                        if self.cache.synced(&mut last) {
+                            self.flushing = Flushing::Device;
+                            self.outstanding += 1;
+                            self.pending = Some(want);
+                            return Next::Issue(want);
+                        }
+                        self.flushing = Flushing::Pages(last);
+                        Some(Next::Wait(now + Nanos::from_ms(1)))
+                    }
+                    Flushing::Device if self.outstanding > 0 => Some(Next::Blocked),
+                    Flushing::Device => {
+                        self.flushing = Flushing::No;
+                        None
+                    }
+                },
+                // What is discarded goes straight through, one at a time.
+                _ if self.outstanding > 0 => Some(Next::Blocked),
+                _ => {
+                    self.outstanding += 1;
+                    self.inner.completed(now, 0, Nanos::ZERO);
+                    return Next::Issue(want);
+                }
+            };
+            match step {
+                Some(next) => {
+                    self.pending = Some(want);
+                    return next;
+                }
+                None => {
+                    if let Some(next) = self.satisfied(&want, now) {
+                        return next;
+                    }
+                }
+            }
+        }
+    }
+
+    fn completed(&mut self, _now: Nanos, _task: u16, _lat: Nanos) {
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            self.whole = self.issued;
+        }
+    }
+
+    fn stopped(&mut self) {
+        self.inner.stopped();
+        self.cache.close(self.file);
+    }
+
+    fn outcome(&self, now: Nanos) -> Option<Outcome> {
+        self.inner.outcome(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::{BuildContext, JobSpec};
+    use crate::units::Prefixes;
+
+    fn job(options: &[(&str, &str)]) -> Box<dyn Workload> {
+        let mut job = JobSpec::default();
+        for (key, value) in options {
+            job.set(key, value, Prefixes::Plain).unwrap();
+        }
+        job.build(BuildContext { seed: 1, capacity_sectors: 1 << 24, job: 0, instance: 0 }).unwrap()
+    }
+
+    fn cache(bytes: u64, delay: Nanos) -> PageCache {
+        PageCache::new(CacheSpec { bytes, readahead: true, writeback_delay: delay }, 1 << 24)
+    }
+
+    #[test]
+    fn sequential_reads_are_read_ahead_in_growing_windows() {
+        let c = cache(1 << 30, Nanos::from_secs(30));
+        let mut w = c.buffered(job(&[("rw", "read"), ("bs", "4k"), ("ioengine", "psync"), ("size", "1m")]));
+        let (mut now, mut seen) = (Nanos::ZERO, Vec::new());
+        while seen.len() < 6 {
+            match w.next(now) {
+                Next::Issue(want) => {
+                    seen.push((want.sector, want.sectors, want.flags));
+                    now += Nanos(100);
+                    w.completed(now, 0, Nanos::ZERO);
+                }
+                Next::Wait(at) => now = at,
+                other => panic!("{other:?}"),
+            }
+        }
+        let ahead = Flags::RAHEAD;
+        let expected = [
+            (0, 32, Flags::SYNC),
+            (32, 64, ahead),
+            (96, 128, ahead),
+            (224, 256, ahead),
+            (480, 256, ahead),
+            (736, 256, ahead),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn random_reads_fetch_what_they_ask_for() {
+        let c = cache(1 << 30, Nanos::from_secs(30));
+        let mut w = c.buffered(job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync"), ("randseed", "4")]));
+        let (mut now, mut seen) = (Nanos::ZERO, Vec::new());
+        while seen.len() < 100 {
+            match w.next(now) {
+                Next::Issue(want) => {
+                    seen.push(want);
+                    assert_eq!(w.next(now), Next::Blocked);
+                    w.completed(now, 0, Nanos::ZERO);
+                }
+                Next::Wait(at) => now = at,
+                other => panic!("{other:?}"),
+            }
+        }
+        // The very first could be the beginning of a sequence: one window, and its successor.
+        assert!(seen[2..].iter().all(|want| want.sectors == 8 && want.flags == Flags::SYNC), "{seen:?}");
+    }
+
+    /// 100 MB of memory: 2441 pages above which it is written, 4882 at which writers wait.
+    #[test]
+    fn writers_wait_at_a_fifth_and_the_flusher_writes_down_to_a_tenth() {
+        let c = cache(100_000_000, Nanos::from_secs(30));
+        let mut w = c.buffered(job(&[("rw", "write"), ("bs", "64k"), ("direct", "0")]));
+        let mut flusher = c.flusher();
+        assert!(matches!(flusher.next(Nanos::ZERO), Next::Wait(_)));
+        let mut now = Nanos::ZERO;
+        loop {
+            match w.next(now) {
+                Next::Wait(at) if at == now + PAUSE => break,
+                Next::Wait(at) => now = at,
+                other => panic!("{other:?}"),
+            }
+        }
+        let dirty = c.state().dirty;
+        assert!((4882..4882 + 16).contains(&dirty), "{dirty}");
+        let mut written = Vec::new();
+        while let Next::Issue(want) = flusher.next(now) {
+            written.push((want.sector, want.sectors));
+            assert!(want.flags.has(Flags::BACKGROUND));
+        }
+        assert_eq!(written[0], (0, 8192), "4 MiB at once");
+        assert!(written.windows(2).all(|w| w[0].0 + u64::from(w[0].1) == w[1].0), "{written:?}");
+        let state = c.state();
+        assert!(state.dirty <= 2441 && state.dirty + state.writeback == dirty);
+        drop(state);
+        assert!(!c.write(0, &want(0), now), "what is under way counts too");
+        written.iter().for_each(|_| flusher.completed(now, 0, Nanos::ZERO));
+        assert!(c.write(0, &want(0), now));
+    }
+
+    fn want(sector: u64) -> Want {
+        Want { op: Op::Write, sector, sectors: 8, flags: Flags::NONE, ioprio: None, stream: 0, task: 0 }
+    }
+
+    #[test]
+    fn old_pages_are_written_and_sync_writes_all() {
+        let c = cache(1 << 30, Nanos::from_secs(1));
+        let file = c.open();
+        let mut flusher = c.flusher();
+        for page in [9, 3, 4, 70_000] {
+            assert!(c.write(file, &want(page * 8), Nanos::ZERO));
+        }
+        assert!(matches!(flusher.next(Nanos::from_ms(999)), Next::Wait(_)));
+        let mut runs = Vec::new();
+        while let Next::Issue(want) = flusher.next(Nanos::from_secs(1)) {
+            runs.push((want.sector / 8, want.sectors / 8));
+        }
+        assert_eq!(runs, [(3, 2), (9, 1), (70_000, 1)], "sorted, and what touches together");
+        runs.iter().for_each(|_| flusher.completed(Nanos::from_secs(1), 0, Nanos::ZERO));
+        let now = Nanos::from_ms(1001);
+        assert!(c.write(file, &want(0), now));
+        c.sync();
+        let mut last = None;
+        assert!(!c.synced(&mut last));
+        assert!(matches!(flusher.next(now), Next::Issue(want) if want.flags == Flags::NONE));
+        assert!(!c.synced(&mut last) && last.is_some());
+        flusher.completed(now, 0, Nanos::ZERO);
+        assert!(c.synced(&mut last));
+        c.close(file);
+        assert_eq!(flusher.next(now), Next::Done);
+    }
+}
