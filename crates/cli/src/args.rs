@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Fidelity(Fidelity),
     /// Run published experiments again and hold them against the papers' figures
     Reproduce(Reproduce),
+    /// Look at a drive for a short while, only reading, and say which scheduler to set
+    Recommend(Recommend),
     /// Check after a crash that no acknowledged write was lost
     Verify(VerifyArgs),
     /// Record the I/O of a block device: as a trace, or with what its scheduler was told and answered
@@ -87,6 +89,25 @@ pub(crate) struct PartArgs {
     pub(crate) buffered: bool,
     #[arg(long)]
     pub(crate) keep_going: bool,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter recommend /dev/nvme0n1
+  dumbwaiter recommend /dev/sda --for 30s --json advice.json
+
+Needs root, to try the kernel's schedulers; what was set before is set again at the end, whatever happens. Nothing is written to
+the device.")]
+pub(crate) struct Recommend {
+    /// The block device
+    pub(crate) device: PathBuf,
+    /// How long it may take
+    #[arg(long = "for", value_name = "TIME", default_value = "2m")]
+    pub(crate) length: String,
+    /// Write the advice and every run as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// Check after a crash what a run with --verify-journal had acknowledged

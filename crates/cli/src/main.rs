@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Recommend(args) => on::recommend::run(&args),
         Command::Verify(args) => on::verify(&args),
         Command::Part(args) => on::part::run(&args),
         Command::Record(args) => record::run(&args),

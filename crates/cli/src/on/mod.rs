@@ -2,6 +2,7 @@
 
 mod kernel;
 pub(crate) mod part;
+pub(crate) mod recommend;
 
 use std::path::Path;
 use std::sync::Arc;
