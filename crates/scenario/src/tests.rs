@@ -158,7 +158,11 @@ fn errors_show_the_line() {
         4,
         "expected the number of a processor, from 0, or a list of them",
     );
-    shows("[host]\ncpu = 3\n", 2, "expected one of `cpus`, `profile`, `hw_queues`, `hz`");
+    shows(
+        "[host]\ncpu = 3\n",
+        2,
+        "expected one of `cpus`, `profile`, `hw_queues`, `hz`, `page_cache`, `readahead`, `writeback_delay`",
+    );
     shows("schedulers = [\"a:c=1,b\"]", 1, r#""b" in "a:c=1,b" is not a tunable such as fifo_batch=8"#);
     shows(
         "[[task]]\nname = \"a\"\ntrace = \"t\"\nrw = \"read\"\n",

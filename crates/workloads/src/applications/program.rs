@@ -92,6 +92,8 @@ pub(super) const PROGRAMS: [Program; 3] = [
 /// One read of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
+    /// Which of the program's processes reads.
+    pub(super) process: u16,
     pub(super) sector: u64,
     pub(super) sectors: u32,
     /// Reads metadata.
@@ -105,6 +107,8 @@ pub(super) const REGION: u64 = 84_000_000_000;
 const CLUSTER: u64 = 1_000_000_000;
 /// Where half of the requests fall: three places, 11 and 31 GB apart as the jumps are long.
 const CLUSTERS: [u64; 3] = [2_000_000_000, 13_000_000_000, 44_000_000_000];
+/// Room behind a jump for the reads that follow without another.
+const RUN: u64 = 64 << 20;
 /// Quantiles of the length of a jump in bytes: the quartiles and the ninth decile are the trace's.
 const JUMPS: [(f64, f64); 6] = [(0.0, 1e6), (0.25, 108e6), (0.5, 284e6), (0.75, 11e9), (0.9, 42e9), (1.0, 80e9)];
 
@@ -120,14 +124,16 @@ impl Program {
     /// The reads of a start in their order, on a region of `length` bytes that begins at byte `start`. In a region shorter
     /// than [`REGION`] everything lies nearer together.
     pub(super) fn place(&self, start: u64, length: u64, random: &mut Random) -> Vec<Step> {
-        let blocks: Vec<Block> = self.processes.iter().flat_map(|process| process.blocks(random)).collect();
-        let jumps = blocks.iter().filter(|b| b.jumps).count();
+        let numbered = self.processes.iter().zip(0u16..);
+        let blocks: Vec<(u16, Block)> =
+            numbered.flat_map(|(p, n)| p.blocks(random).into_iter().map(move |block| (n, block))).collect();
+        let jumps = blocks.iter().filter(|(_, b)| b.jumps).count();
         let mut lengths: Vec<u64> = (0..jumps).map(|i| jump((i as f64 + 0.5) / jumps as f64)).collect();
         shuffle(&mut lengths, random);
         let scale = length.min(REGION) as f64 / REGION as f64;
         let mut steps = Vec::new();
         let (mut at, mut inside) = (CLUSTERS[0], 0usize);
-        for block in &blocks {
+        for (process, block) in &blocks {
             if block.jumps {
                 at = leap(at, 2 * inside <= steps.len(), &mut lengths, block.bytes());
             }
@@ -139,6 +145,7 @@ impl Program {
                 // Scaled by whole blocks from the start of the run, so that runs stay runs.
                 let near = (at as f64 * scale) as u64 / 4096 * 4096 + (byte - at);
                 steps.push(Step {
+                    process: *process,
                     sector: (start + near) / SECTOR_BYTES,
                     sectors: block.kib * 2,
                     metadata: block.metadata,
@@ -209,7 +216,7 @@ fn in_cluster(at: u64) -> bool {
 /// Takes that of the remaining lengths which leads from `at` where one wants to go, into a cluster or not: the first that
 /// does; else the first that stays in the region.
 fn leap(at: u64, into: bool, lengths: &mut Vec<u64>, bytes: u64) -> u64 {
-    let fits = |to: &u64| *to + bytes <= REGION;
+    let fits = |to: &u64| *to + bytes + RUN <= REGION;
     let ends = |length: u64| [at.checked_sub(length), at.checked_add(length)].into_iter().flatten().filter(fits);
     let wanted = |(i, length): (usize, &u64)| ends(*length).find(|to| in_cluster(*to) == into).map(|to| (i, to));
     let any = |(i, length): (usize, &u64)| ends(*length).next().map(|to| (i, to));
@@ -222,7 +229,7 @@ fn leap(at: u64, into: bool, lengths: &mut Vec<u64>, bytes: u64) -> u64 {
         // All that are left are too long from here: as far as the region goes.
         None => {
             lengths.pop();
-            if at > REGION / 2 { 0 } else { REGION - bytes }
+            if at > REGION / 2 { 0 } else { REGION - bytes - RUN }
         }
     }
 }

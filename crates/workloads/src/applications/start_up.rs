@@ -44,6 +44,8 @@ pub(super) struct StartUp {
     pub(super) warmup: Nanos,
     pub(super) log: Option<Log>,
     logged: usize,
+    /// Launches so far: each is of new processes, which are tasks of their own.
+    launches: u16,
     left: u32,
     doing: Doing,
     at: usize,
@@ -66,6 +68,7 @@ impl StartUp {
             warmup: Nanos::ZERO,
             log: None,
             logged: 0,
+            launches: 0,
             left: repeat,
             doing: Doing::Nothing,
             at: 0,
@@ -131,7 +134,9 @@ impl StartUp {
         let flags = if step.metadata { Flags::META.with(Flags::PRIO) } else { Flags::NONE };
         let flags = if step.waits { flags } else { flags.with(Flags::RAHEAD) };
         let (sector, sectors) = (step.sector, step.sectors);
-        Some(Next::Issue(Want { op: Op::Read, sector, sectors, flags, ioprio: None, stream: 0, task: 0 }))
+        let processes = self.steps.last().map_or(1, |last| last.process + 1);
+        let task = (self.launches - 1).wrapping_mul(processes).wrapping_add(step.process);
+        Some(Next::Issue(Want { op: Op::Read, sector, sectors, flags, ioprio: None, stream: 0, task }))
     }
 }
 
@@ -143,6 +148,7 @@ impl Workload for StartUp {
                 Doing::Pausing(until) if now < until => return Next::Wait(until),
                 Doing::Pausing(_) => {
                     (self.at, self.reads, self.waiting, self.thinking, self.logged) = (0, 0, false, None, 0);
+                    self.launches += 1;
                     self.doing = Doing::Starting(now);
                 }
                 Doing::Starting(launched) => {
@@ -186,7 +192,7 @@ mod tests {
 
     /// Two reads ahead, one that waits, and one more.
     fn steps() -> Vec<Step> {
-        let step = |sector, waits| Step { sector, sectors: 8, metadata: false, waits };
+        let step = |sector, waits| Step { process: 0, sector, sectors: 8, metadata: false, waits };
         vec![step(0, false), step(8, false), step(16, true), step(100, true)]
     }
 
