@@ -33,6 +33,11 @@ fn every_scenario_in_the_tree_is_valid_and_builds() {
         let scenario = Scenario::from_toml(&text, &path).unwrap_or_else(|e| panic!("{e}"));
         scenario.validate(&anything, &anything).unwrap_or_else(|e| panic!("{path}: {e}"));
         for (_, task) in scenario.tasks() {
+            if let Work::App(app) = &task.work {
+                let build = BuildContext { seed: 1, capacity_sectors: 500_118_192, job: 0, instance: 0 };
+                let context = dumbwaiter_workloads::applications::AppContext { build, warmup: scenario.warmup };
+                app.build(context).unwrap_or_else(|e| panic!("{path}: {}: {e}", task.name));
+            }
             let Work::Job(job) = &task.work else { continue };
             for instance in 0..task.count {
                 let context = BuildContext { seed: 1, capacity_sectors: 100_000_000, job: 0, instance };
@@ -396,6 +401,46 @@ fn lives_and_changes_read_back() {
 }
 
 #[test]
+fn applications_are_tasks_by_name() {
+    let text = r#"
+        duration = "30s"
+        [[task]]
+        name = "writer"
+        timeout = 20
+        app = "oowriter-like"
+        think = "greedy"
+        offset = "30%"
+        repeat = 2
+        [[task]]
+        name = "background"
+        app = "5r5w-seq"
+        maxrate = "4MB/s"
+        size = "1GiB"
+    "#;
+    let scenario = Scenario::from_toml(text, "x").unwrap();
+    scenario.validate(&anything, &anything).unwrap();
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
+    let with = |from: &str, to: &str| refused(&text.replacen(from, to, 1));
+    for (from, to, expected) in [
+        ("oowriter-like", "oowriter", "unknown application \"oowriter\"; did you mean \"oowriter-like\"?"),
+        (
+            "think = \"greedy\"",
+            "iodepth = 4",
+            "\"iodepth\" of task \"writer\" is for a job; this task is an application",
+        ),
+        ("app = \"oowriter-like\"", "rw = \"read\"", "of task \"writer\" is for an application; this task has no app"),
+        ("think = \"greedy\"", "trace = \"x\"", "\"app\" and \"trace\" of task \"writer\" exclude each other"),
+        ("think = \"greedy\"", "maxrate = 500", "maxrate: oowriter-like takes launch_after"),
+        ("greedy", "lazy", "\"lazy\" is not paced or greedy"),
+        ("timeout = 20", "timeout = 0", "\"0\" is not a time above 0"),
+        ("duration = \"30s\"", "", "task \"background\" does not end by itself"),
+    ] {
+        let error = with(from, to);
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+    }
+}
+
+#[test]
 fn impossible_lives_are_refused() {
     let with = |from: &str, to: &str| {
         assert!(LIFE.contains(from), "{from}");
@@ -405,7 +450,11 @@ fn impossible_lives_are_refused() {
     assert!(with("weight = 500", "weight = 500\nioprio = \"be/1\"").contains("unknown field `ioprio`"));
     for (from, to, expected) in [
         ("tenant = \"b\"", "tenant = \"bb\"", "\"bb\" is not a tenant of this scenario; did you mean \"b\"?"),
-        ("ioprio = \"be/0\"", "", "task \"x\" of tenant \"a\": the change at 5s changes nothing; give ioprio or tenant"),
+        (
+            "ioprio = \"be/0\"",
+            "",
+            "task \"x\" of tenant \"a\": the change at 5s changes nothing; give ioprio or tenant",
+        ),
         ("at = \"6s\"", "at = \"1s\"", "the change at 1s is outside of its life, from 2s to 9s"),
         ("at = \"6s\"", "at = \"11s\"", "a change at 11s is not before the end of the run at 11s (warm-up included)"),
         ("start = \"2s\"", "start = \"12s\"", "start at 12s is not before the end of the run at 11s"),
