@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Nanos, Tenant, TenantId, Tenants};
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
-use dumbwaiter_workloads::generate::BuildContext;
+use dumbwaiter_workloads::Workload;
+use dumbwaiter_workloads::applications::{AppContext, Part};
+use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec};
 use dumbwaiter_workloads::traces::{self, Replay, StatusHandle, Survey};
 
 pub use self::application::application;
@@ -30,7 +32,7 @@ pub enum Error {
         /// The task.
         task: String,
         /// What is wrong.
-        cause: dumbwaiter_workloads::generate::BuildError,
+        cause: BuildError,
     },
     /// A trace cannot be read.
     #[error("{0}")]
@@ -138,36 +140,53 @@ impl<'a> Prepared<'a> {
             let ioprio = tenant.ioprio_of(task);
             for instance in 0..task.count {
                 let name = if task.count > 1 { format!("{}.{instance}", task.name) } else { task.name.clone() };
-                let task_id = tenants.add_task(id, ioprio);
-                task_specs.push(TaskSpec { name, tenant: id });
-                let cpu = task.cpu_of(instance).map_or(threads.len() as u16 % cpus, |c| c % cpus);
-                let thread = Thread {
-                    tenant: id,
-                    task: task_id,
-                    ioprio,
-                    cpu,
-                    stage: task.stage,
-                    start: task.start,
-                    ..Thread::idle()
+                let context = BuildContext { seed, capacity_sectors, job: number as u32, instance };
+                let refused = |cause| Error::Job { task: task.name.clone(), cause };
+                let mut add = |name: String, thread: Thread| {
+                    let cpu = task.cpu_of(instance).map_or(threads.len() as u16 % cpus, |c| c % cpus);
+                    let task_id = tenants.add_task(id, ioprio);
+                    task_specs.push(TaskSpec { name, tenant: id });
+                    change::of_task(&mut changes, task, threads.len() as u32, |name| ids[name]);
+                    let (stage, start) = (task.stage, task.start);
+                    threads.push(Thread { tenant: id, task: task_id, ioprio, cpu, stage, start, ..thread });
                 };
-                change::of_task(&mut changes, task, threads.len() as u32, |name| ids[name]);
-                threads.push(match &task.work {
-                    Work::Job(job) => {
-                        let context = BuildContext { seed, capacity_sectors, job: number as u32, instance };
-                        let workload =
-                            job.build(context).map_err(|cause| Error::Job { task: task.name.clone(), cause })?;
-                        let depth = job.depth();
-                        let mode = if depth > 1 { Mode::Batch } else { Mode::Each };
-                        Thread { workload, depth, mode, closed: true, ..thread }
+                match &task.work {
+                    Work::Job(job) => add(name, job_thread(job, context).map_err(refused)?),
+                    Work::App(app) => {
+                        let parts = app.build(AppContext { build: context, warmup: s.warmup }).map_err(refused)?;
+                        let several = parts.len() > 1;
+                        for (part_number, part) in parts.into_iter().enumerate() {
+                            // Random numbers of its own for each part.
+                            let job = number as u32 | (part_number as u32) << 12 | instance << 20;
+                            let context = BuildContext { job, ..context };
+                            match part {
+                                Part::Job { name: part, count, job } => {
+                                    for i in 0..count {
+                                        let name = match (part, count) {
+                                            ("", 1) => name.clone(),
+                                            (part, 1) => format!("{name}/{part}"),
+                                            (part, _) => format!("{name}/{part}.{i}"),
+                                        };
+                                        let context = BuildContext { instance: i, ..context };
+                                        add(name, job_thread(&job, context).map_err(refused)?);
+                                    }
+                                }
+                                Part::Own { workload, depth } => {
+                                    let name = if several { format!("{name}/{part_number}") } else { name.clone() };
+                                    add(name, own_thread(workload, depth));
+                                }
+                            }
+                        }
                     }
                     Work::Trace(spec) => {
                         let (replay, depth) = self.replay(spec, capacity_sectors)?;
                         replays.0.push(replay.status());
                         let closed = spec.options.depth.is_some() || spec.options.closed_per_task;
-                        Thread { workload: Box::new(replay), depth, mode: Mode::Each, closed, ..thread }
+                        let (workload, mode) = (Box::new(replay), Mode::Each);
+                        add(name, Thread { workload, depth, mode, closed, ..Thread::idle() });
                     }
-                    Work::Fio(_) => thread,
-                });
+                    Work::Fio(_) => add(name, Thread::idle()),
+                }
             }
         }
         changes.sort_by_key(|(at, _)| *at);
@@ -177,6 +196,16 @@ impl<'a> Prepared<'a> {
     fn replay(&self, spec: &TraceSpec, capacity: u64) -> Result<(Replay, u32), Error> {
         trace::replay(spec, capacity, self.surveys.get(&trace::survey_key(spec)))
     }
+}
+
+/// The thread of one instance of a job.
+fn job_thread(job: &JobSpec, context: BuildContext) -> Result<Thread, BuildError> {
+    Ok(own_thread(job.build(context)?, job.depth()))
+}
+
+fn own_thread(workload: Box<dyn Workload>, depth: u32) -> Thread {
+    let mode = if depth > 1 { Mode::Batch } else { Mode::Each };
+    Thread { workload, depth, mode, closed: true, ..Thread::idle() }
 }
 
 /// What the replays of a run report at its end.

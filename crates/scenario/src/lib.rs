@@ -159,7 +159,7 @@ impl Tenant {
     pub fn ioprio_of(&self, task: &Task) -> Ioprio {
         let job = match &task.work {
             Work::Job(job) => job.ioprio(),
-            Work::Trace(_) | Work::Fio(_) => None,
+            Work::App(_) | Work::Trace(_) | Work::Fio(_) => None,
         };
         task.ioprio.or(job).or(self.ioprio).unwrap_or(Ioprio::DEFAULT)
     }

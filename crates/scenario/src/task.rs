@@ -1,8 +1,9 @@
-//! One line of work: a job, a trace or a fio job file.
+//! One line of work: a job, an application, a trace or a fio job file.
 
 use std::fmt;
 
 use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_workloads::applications::App;
 use dumbwaiter_workloads::generate::{JobSpec, Scalar};
 use dumbwaiter_workloads::nearest::nearest;
 use dumbwaiter_workloads::units::{self, BareTime, Prefixes};
@@ -40,6 +41,8 @@ pub struct Task {
 pub enum Work {
     /// Generated I/O.
     Job(Box<JobSpec>),
+    /// A workload by its name.
+    App(Box<App>),
     /// Recorded I/O.
     Trace(TraceSpec),
     /// The jobs of a fio file, until [`crate::Scenario::resolve`] puts them in its place.
@@ -112,6 +115,7 @@ impl Task {
         self.stop.is_some()
             || match &self.work {
                 Work::Job(job) => !job.endless(),
+                Work::App(app) => !app.endless(),
                 Work::Trace(_) | Work::Fio(_) => true,
             }
     }
@@ -122,7 +126,7 @@ impl Task {
     }
 }
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "name",
     "count",
     "ioprio",
@@ -131,6 +135,7 @@ const KEYS: [&str; 21] = [
     "start",
     "stop",
     "change",
+    "app",
     "tenant",
     "trace",
     "fio",
@@ -184,6 +189,12 @@ impl Serialize for Task {
                     map.serialize_entry("rw", &job.rw.to_string())?;
                 }
                 for (key, value) in entries {
+                    map.serialize_entry(key, &value)?;
+                }
+            }
+            Work::App(app) => {
+                map.serialize_entry("app", app.name())?;
+                for (key, value) in app.entries() {
                     map.serialize_entry(key, &value)?;
                 }
             }
@@ -245,10 +256,11 @@ impl<'de> DeserializeSeed<'de> for Key {
     type Value = String;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
         let key = String::deserialize(deserializer)?;
-        if KEYS.contains(&key.as_str()) || JobSpec::is_key(&key) || key == "numjobs" {
+        let of_app = App::KEYS.contains(&key.as_str());
+        if KEYS.contains(&key.as_str()) || of_app || JobSpec::is_key(&key) || key == "numjobs" {
             return Ok(key);
         }
-        let guess = nearest(&key, KEYS.iter().chain(JobSpec::KEYS).copied());
+        let guess = nearest(&key, KEYS.iter().chain(&App::KEYS).chain(JobSpec::KEYS).copied());
         let hint = guess.map_or_else(String::new, |guess| format!("; did you mean {guess:?}?"));
         Err(D::Error::custom(format!("unknown key {key:?} of a task{hint}")))
     }
@@ -319,7 +331,7 @@ impl<'de> Deserialize<'de> for Entry {
         impl<'de> Visitor<'de> for Entries {
             type Value = Entry;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a task: a table with a name and options of a job, a trace or a fio file")
+                f.write_str("a task: a table with a name and options of a job, an app, a trace or a fio file")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
                 read_entry(&mut map)
@@ -333,6 +345,9 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     let same = |text: String| Ok::<_, String>(text);
     let (mut job, mut options) = (JobSpec::default(), TraceOptions::default());
     let (mut first_job_key, mut first_trace_key): (Option<String>, Option<String>) = (None, None);
+    // Some options are both a job's and an application's; which it is, another key may say later.
+    let (mut app, mut first_job_only): (Option<App>, Option<String>) = (None, None);
+    let mut app_options: Vec<(String, String)> = Vec::new();
     let (mut name, mut tenant, mut trace, mut fio) = (None, None, None, None);
     let (mut count, mut ioprio, mut cpu, mut stage) = (1, None, Vec::new(), 0);
     let (mut start, mut stop, mut changes) = (Nanos::ZERO, None, Vec::new());
@@ -347,6 +362,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "start" => start = map.next_value_seed(Text(time))?,
             "stop" => stop = Some(map.next_value_seed(Text(time))?),
             "change" => changes = map.next_value()?,
+            "app" => app = Some(map.next_value_seed(Text(|t: String| App::new(&t)))?),
             "trace" => trace = Some(map.next_value_seed(Text(same))?),
             "fio" => fio = Some(map.next_value_seed(Text(same))?),
             "format" => options.format = Some(map.next_value_seed(Text(same))?),
@@ -362,8 +378,20 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "closed_per_task" => options.closed_per_task = map.next_value_seed(Text(truth))?,
             "limit" => options.limit = Some(map.next_value_seed(Text(|t| whole(t, "a number of requests from 1")))?),
             _ => {
-                let set = |text: String| job.set(&key, &text, Prefixes::Plain).map_err(|e| e.to_string());
+                let set = |text: String| {
+                    if App::KEYS.contains(&key.as_str()) {
+                        app_options.push((key.clone(), text.clone()));
+                        App::new(App::NAMES[0])?.set(&key, &text)?;
+                    }
+                    match JobSpec::is_key(&key) {
+                        true => job.set(&key, &text, Prefixes::Plain).map_err(|e| e.to_string()),
+                        false => Ok(()),
+                    }
+                };
                 map.next_value_seed(Text(set))?;
+                if !App::KEYS.contains(&key.as_str()) {
+                    first_job_only.get_or_insert(key.clone());
+                }
                 first_job_key.get_or_insert(key);
                 continue;
             }
@@ -386,19 +414,43 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     }
     let of = name.as_deref().map_or_else(String::new, |name| format!(" of task {name:?}"));
     let clash = |a: &str, b: &str| {
-        A::Error::custom(format!("{a:?} and {b:?}{of} exclude each other: a task is a job, a trace or a fio file"))
+        A::Error::custom(format!(
+            "{a:?} and {b:?}{of} exclude each other: a task is a job, an application, a trace or a fio file"
+        ))
     };
-    let work = match (trace, fio, first_job_key) {
-        (Some(_), Some(_), _) => return Err(clash("trace", "fio")),
-        (Some(_), None, Some(key)) => return Err(clash("trace", &key)),
-        (None, Some(_), Some(key)) => return Err(clash("fio", &key)),
-        (Some(_), None, None) if options.speed.is_some() && (options.depth.is_some() || options.closed_per_task) => {
+    let only_app = app_options.iter().map(|(key, _)| key).find(|key| !JobSpec::is_key(key));
+    if let (None, Some(key)) = (&app, only_app) {
+        return Err(A::Error::custom(format!("{key:?}{of} is for an application; this task has no app")));
+    }
+    if let Some(app) = &mut app {
+        let other = [(&trace, "trace"), (&fio, "fio")].into_iter().find(|(given, _)| given.is_some());
+        if let Some((_, key)) = other {
+            return Err(clash("app", key));
+        }
+        if let Some(key) = first_job_only {
+            return Err(A::Error::custom(format!("{key:?}{of} is for a job; this task is an application")));
+        }
+        if let Some(key) = &first_trace_key {
+            return Err(A::Error::custom(format!("{key:?}{of} is for a trace; this task is an application")));
+        }
+        for (key, text) in &app_options {
+            app.set(key, text).map_err(A::Error::custom)?;
+        }
+    }
+    let work = match (app, trace, fio, first_job_key) {
+        (Some(app), ..) => Work::App(Box::new(app)),
+        (None, Some(_), Some(_), _) => return Err(clash("trace", "fio")),
+        (None, Some(_), None, Some(key)) => return Err(clash("trace", &key)),
+        (None, None, Some(_), Some(key)) => return Err(clash("fio", &key)),
+        (None, Some(_), None, None)
+            if options.speed.is_some() && (options.depth.is_some() || options.closed_per_task) =>
+        {
             return Err(A::Error::custom(format!(
                 "\"speed\"{of} goes with recorded times, which \"depth\" and \"closed_per_task\" ignore: leave one out"
             )));
         }
-        (Some(path), None, None) => Work::Trace(TraceSpec { path, options }),
-        (None, fio, job_key) => {
+        (None, Some(path), None, None) => Work::Trace(TraceSpec { path, options }),
+        (None, None, fio, job_key) => {
             if let Some(key) = first_trace_key {
                 return Err(A::Error::custom(format!("{key:?}{of} is for a trace; this task has none")));
             }
@@ -407,7 +459,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
                 (None, Some(_)) => Work::Job(Box::new(job)),
                 (None, None) => {
                     return Err(A::Error::custom(format!(
-                        "nothing to do{of}: give rw and other options of a job, a trace or a fio file"
+                        "nothing to do{of}: give rw and other options of a job, an app, a trace or a fio file"
                     )));
                 }
             }

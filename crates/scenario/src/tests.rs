@@ -33,6 +33,11 @@ fn every_scenario_in_the_tree_is_valid_and_builds() {
         let scenario = Scenario::from_toml(&text, &path).unwrap_or_else(|e| panic!("{e}"));
         scenario.validate(&anything, &anything).unwrap_or_else(|e| panic!("{path}: {e}"));
         for (_, task) in scenario.tasks() {
+            if let Work::App(app) = &task.work {
+                let build = BuildContext { seed: 1, capacity_sectors: 500_118_192, job: 0, instance: 0 };
+                let context = dumbwaiter_workloads::applications::AppContext { build, warmup: scenario.warmup };
+                app.build(context).unwrap_or_else(|e| panic!("{path}: {}: {e}", task.name));
+            }
             let Work::Job(job) = &task.work else { continue };
             for instance in 0..task.count {
                 let context = BuildContext { seed: 1, capacity_sectors: 100_000_000, job: 0, instance };
@@ -397,6 +402,46 @@ fn lives_and_changes_read_back() {
     assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);
     let ends = Scenario::from_toml(&LIFE.replace("duration = \"10s\"", ""), "x").unwrap();
     assert!(ends.ends(), "whatever is stopped ends");
+}
+
+#[test]
+fn applications_are_tasks_by_name() {
+    let text = r#"
+        duration = "30s"
+        [[task]]
+        name = "writer"
+        timeout = 20
+        app = "oowriter-like"
+        think = "greedy"
+        offset = "30%"
+        repeat = 2
+        [[task]]
+        name = "background"
+        app = "5r5w-seq"
+        maxrate = "4MB/s"
+        size = "1GiB"
+    "#;
+    let scenario = Scenario::from_toml(text, "x").unwrap();
+    scenario.validate(&anything, &anything).unwrap();
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
+    let with = |from: &str, to: &str| refused(&text.replacen(from, to, 1));
+    for (from, to, expected) in [
+        ("oowriter-like", "oowriter", "unknown application \"oowriter\"; did you mean \"oowriter-like\"?"),
+        (
+            "think = \"greedy\"",
+            "iodepth = 4",
+            "\"iodepth\" of task \"writer\" is for a job; this task is an application",
+        ),
+        ("app = \"oowriter-like\"", "rw = \"read\"", "of task \"writer\" is for an application; this task has no app"),
+        ("think = \"greedy\"", "trace = \"x\"", "\"app\" and \"trace\" of task \"writer\" exclude each other"),
+        ("think = \"greedy\"", "maxrate = 500", "maxrate: oowriter-like takes launch_after"),
+        ("greedy", "lazy", "\"lazy\" is not paced or greedy"),
+        ("timeout = 20", "timeout = 0", "\"0\" is not a time above 0"),
+        ("duration = \"30s\"", "", "task \"background\" does not end by itself"),
+    ] {
+        let error = with(from, to);
+        assert!(error.contains(expected), "{error}\nexpected: {expected}");
+    }
 }
 
 #[test]

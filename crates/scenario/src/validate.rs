@@ -138,6 +138,7 @@ impl Scenario {
                 self.validate_life(&place, task, &names)?;
                 match &task.work {
                     Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
+                    Work::App(app) => app.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
                     Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
                     Work::Trace(trace) if trace.options.depth == Some(0) => {
                         return fail("depth: 0 is not a depth from 1".to_string());

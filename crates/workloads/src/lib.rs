@@ -1,6 +1,7 @@
 //! Workload generators, fio job files, and block-trace readers and writers.
 #![forbid(unsafe_code)]
 
+pub mod applications;
 pub mod fio;
 pub mod generate;
 pub mod nearest;

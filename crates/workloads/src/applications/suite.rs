@@ -1,0 +1,146 @@
+//! Background loads that fio's words can say: the S benchmark suite's, and those of the SSD-proportionality paper.
+//!
+//! The suite's readers are buffered sequential or random readers of a file each; at the block layer that is one read of
+//! 128 KiB (the read-ahead) or 4 KiB at a time, and so they are made here. Its writers are buffered.
+
+use super::{App, Part};
+use crate::generate::{BuildError, Extent, JobSpec};
+use crate::units::Prefixes;
+
+/// Threads of the YCSB loads.
+pub(super) const YCSB_THREADS: u32 = 16;
+
+/// Bytes of each file of the suite, where no size is given.
+const FILE: u64 = 2_000_000_000;
+
+/// fio's pattern of a file server.
+const FILE_SERVER: &str = "512/10:1k/5:2k/5:4k/60:8k/2:16k/4:32k/4:64k/10";
+
+/// Sizes of the stand-ins for the traces `msn`, `prj` and `prn`, reads and writes. The medians of `msn` and `prn` are
+/// calibrated so that each load alone moves what the paper says (370, 460 and 270 MB/s within 10 %) on `ssd:sata-mlc` under
+/// `none`; they are sizes that a merging layer above would give, not those of the traces. Those of `prj` needed no change.
+const MSN: &str = "160k:1:4k-256k";
+const PRJ: &str = "8k:1:4k-256k,64k:1:4k-256k";
+const PRN: &str = "224k:1:4k-256k";
+
+fn job(options: &[(&str, &str)]) -> JobSpec {
+    let mut job = JobSpec::default();
+    for (key, value) in options {
+        let set = job.set(key, value, Prefixes::Plain);
+        debug_assert!(set.is_ok(), "{key}={value}: {set:?}");
+    }
+    job
+}
+
+/// The parts of an application that is made of jobs, on a device of so many bytes.
+pub(super) fn parts(app: &App, device: u64) -> Result<Vec<Part>, BuildError> {
+    let name = app.name();
+    if let Some(parts) = suite(app, device)? {
+        return Ok(parts);
+    }
+    let random = |bs, more: &[(&str, &str)]| {
+        let mut job = job(&[("rw", "randrw"), ("bs", bs), ("iodepth", "32")]);
+        for (key, value) in more {
+            let set = job.set(key, value, Prefixes::Plain);
+            debug_assert!(set.is_ok(), "{key}={value}: {set:?}");
+        }
+        job
+    };
+    let spec = match name {
+        "fileserver" => random(FILE_SERVER, &[("iodepth", "64")]),
+        "fileserver-r" => random(FILE_SERVER, &[("iodepth", "64"), ("rw", "randread")]),
+        "fileserver-w" => random(FILE_SERVER, &[("iodepth", "64"), ("rw", "randwrite")]),
+        "msn" => random(MSN, &[("rw", "randrw:8"), ("rwmixread", "60")]),
+        "prj" => random(PRJ, &[("rw", "randrw:16"), ("rwmixread", "25")]),
+        "prn" => {
+            let bursts = [("burst_on", "500ms"), ("burst_off", "200ms"), ("burst_process", "exponential")];
+            random(PRN, &[[("rw", "randrw:4"), ("rwmixread", "50")].as_slice(), &bursts].concat())
+        }
+        "rand-4K" => random("4k", &[]),
+        "rand-32K" => random("32k", &[]),
+        "rand-256K" => random("256k", &[]),
+        "ycsb-a" => {
+            // Each thread appends to a log of its own in its part of the store.
+            let (start, length) = app.region(device, 0.0, 50_000_000_000)?;
+            let each = length / u64::from(YCSB_THREADS) / 4096 * 4096;
+            let spec = job(&[
+                ("rw", "randrw"),
+                ("rwmixread", "90"),
+                ("bs", "4k,16k"),
+                ("percentage_random", "100,0"),
+                ("random_distribution", "zipf:0.99,random"),
+                ("ioengine", "psync"),
+            ]);
+            let spec = JobSpec {
+                offset: Extent::Bytes(start),
+                offset_increment: Extent::Bytes(each),
+                size: Some(Extent::Bytes(each)),
+                ..spec
+            };
+            return Ok(vec![Part::Job { name: "thread", count: YCSB_THREADS, job: Box::new(spec) }]);
+        }
+        _ => {
+            // The interference of the player: 15 files of a megabyte, every four seconds.
+            let (start, length) = app.region(device, 60.0, 1 << 30)?;
+            let spec = job(&[("bs", "128k"), ("ioengine", "psync"), ("thinktime", "4s"), ("thinktime_blocks", "120")]);
+            let (offset, size) = (Extent::Bytes(start), Some(Extent::Bytes(length)));
+            let spec = JobSpec { offset, size, ..spec };
+            let sync = super::SyncEvery { every: app.every(), last: None, outstanding: false };
+            return Ok(vec![
+                Part::Job { name: "reader", count: 1, job: Box::new(spec) },
+                Part::Own { workload: Box::new(sync), depth: 1 },
+            ]);
+        }
+    };
+    let (start, length) = app.region(device, 0.0, 50_000_000_000)?;
+    let spec = JobSpec { offset: Extent::Bytes(start), size: Some(Extent::Bytes(length)), norandommap: true, ..spec };
+    Ok(vec![Part::Job { name: "", count: 1, job: Box::new(spec) }])
+}
+
+/// The loads that have a file for each of several processes, beginning at a tenth of the device; raw ones at its start.
+fn suite(app: &App, device: u64) -> Result<Option<Vec<Part>>, BuildError> {
+    let file = app.size_in(device).unwrap_or(FILE) / (1 << 20) * (1 << 20);
+    let start = app.offset_in(device, if app.raw() { 0.0 } else { 10.0 }) / (1 << 20) * (1 << 20);
+    let (readers, writers, sequential) = match app.name() {
+        "10r-seq" => (10, 0, true),
+        "10r-rand" => (10, 0, false),
+        "5r5w-seq" => (5, 5, true),
+        "5r5w-rand" => (5, 5, false),
+        "interleaved" => {
+            let n = u64::from(app.readers());
+            let zone = 16 << 10;
+            let mut spec = job(&[("bs", "16k"), ("ioengine", "psync")]);
+            spec.rw.modifier = ((n - 1) * zone) as i64;
+            let spec = JobSpec {
+                offset: Extent::Bytes(start),
+                offset_increment: Extent::Bytes(zone),
+                size: Some(Extent::Bytes(file)),
+                ..spec
+            };
+            return Ok(Some(vec![Part::Job { name: "reader", count: app.readers(), job: Box::new(spec) }]));
+        }
+        _ => return Ok(None),
+    };
+    if app.raw() && writers > 0 {
+        return Err(BuildError { key: "raw", reason: format!("{} writes; only readers go past files", app.name()) });
+    }
+    let place = |spec: JobSpec, first: u64| JobSpec {
+        offset: Extent::Bytes(start + first * file),
+        offset_increment: Extent::Bytes(file),
+        size: Some(Extent::Bytes(file)),
+        ..spec
+    };
+    let reads = match sequential {
+        true => job(&[("rw", "read"), ("bs", "128k"), ("ioengine", "psync")]),
+        false => job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync")]),
+    };
+    let mut parts = vec![Part::Job { name: "reader", count: readers, job: Box::new(place(reads, 0)) }];
+    if writers > 0 {
+        let rw = if sequential { "write" } else { "randwrite" };
+        let mut writes = job(&[("rw", rw), ("bs", "4k"), ("ioengine", "psync"), ("direct", "0")]);
+        writes.rate.write = app.maxrate().map(|all| all / u64::from(writers));
+        let job = Box::new(place(writes, u64::from(readers)));
+        parts.push(Part::Job { name: "writer", count: writers, job });
+    }
+    Ok(Some(parts))
+}
