@@ -9,7 +9,8 @@ use common::{Loop, filled, is_root, open, run_on, try_command};
 use dumbwaiter_engine::{Cell, Completion, Control, Error, Options};
 
 const READS: &str = "duration = \"5s\"\n[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 16\nioengine = \"io_uring\"\nnorandommap = true\n";
-const WRITES: &str = "limit = 4000\n[[task]]\nname = \"t\"\nrw = \"write\"\nbs = \"16k\"\niodepth = 8\nioengine = \"io_uring\"\n";
+const WRITES: &str =
+    "limit = 4000\n[[task]]\nname = \"t\"\nrw = \"write\"\nbs = \"16k\"\niodepth = 8\nioengine = \"io_uring\"\n";
 
 fn conserved(cell: &Cell) {
     let l = &cell.result.ledger;
@@ -151,7 +152,8 @@ fn a_device_in_use_is_not_written_to_and_a_read_only_one_neither() {
     assert!(error.contains("is in use"), "{error}");
     drop(holder);
     let target = open(&disk.device, &writable);
-    let cell = run_on(&target, &WRITES.replace("\"write\"", "\"randtrim\""), "mq-deadline", Completion::Interrupt).unwrap();
+    let cell =
+        run_on(&target, &WRITES.replace("\"write\"", "\"randtrim\""), "mq-deadline", Completion::Interrupt).unwrap();
     conserved(&cell);
     assert_eq!(cell.failure, None);
     assert!(cell.result.other.count > 0);

@@ -105,10 +105,8 @@ fn a_journal_of_something_else_is_refused() {
     assert!(say(b"x").contains("no journal"));
     assert!(say(&[0; 8192]).contains("no journal"));
     let verify = Some(Verify { journal: Some(journal.clone()) });
-    let large = open(
-        &filled(dir.path(), "large", 2 << 20),
-        &Options { allow_writes: true, verify, ..Options::default() },
-    );
+    let large =
+        open(&filled(dir.path(), "large", 2 << 20), &Options { allow_writes: true, verify, ..Options::default() });
     run_on(&large, &LOAD.replace("duration = \"60s\"", "limit = 20"), "none", Completion::Interrupt).unwrap();
     let error = verify::check(&target, &journal).unwrap_err().to_string();
     assert!(error.contains("belongs to a target of 2097152 bytes"), "{error}");

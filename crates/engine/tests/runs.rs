@@ -72,9 +72,13 @@ fn every_way_of_completion_that_works_without_polled_queues() {
     let path = filled(dir.path(), "disk", 8 << 20);
     let learned = Completion::Hybrid(Sleep::Learned);
     let fixed = Completion::parse("hybrid-20us").unwrap();
-    for (completion, sqpoll) in
-        [(learned, false), (fixed, false), (Completion::Hybrid(Sleep::Auto), false), (Completion::Interrupt, true), (learned, true)]
-    {
+    for (completion, sqpoll) in [
+        (learned, false),
+        (fixed, false),
+        (Completion::Hybrid(Sleep::Auto), false),
+        (Completion::Interrupt, true),
+        (learned, true),
+    ] {
         let target = open(&path, &Options { sqpoll, ..writable() });
         for scheduler in ["none", "mq-deadline", "bfq"] {
             let cell = run_on(&target, MIXED, scheduler, completion).unwrap();
@@ -140,7 +144,9 @@ fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
     let path = filled(dir.path(), "disk", 4 << 20);
     let target = open(&path, &Options::default());
     let job = "[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\nioengine = \"io_uring\"\n";
-    let cell = run_on(&target, &format!("duration = \"100ms\"\nwarmup = \"20ms\"\n{job}"), "bfq", Completion::Interrupt).unwrap();
+    let cell =
+        run_on(&target, &format!("duration = \"100ms\"\nwarmup = \"20ms\"\n{job}"), "bfq", Completion::Interrupt)
+            .unwrap();
     assert!(cell.result.duration_s >= 0.1 && !cell.cancelled);
     assert!(cell.result.requests > cell.result.completed, "what was asked in the warm-up is not counted");
     let scenario = common::scenario(&format!("duration = \"1h\"\n{job}"));

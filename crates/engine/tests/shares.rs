@@ -40,9 +40,12 @@ fn tenants_share_a_device_in_memory() {
         for (name, jobs) in LOADS {
             let mut total_of_none = f64::NAN;
             for scheduler in ["none", "bfq", "bfq:low_latency=0", "headway"] {
-                let mut text = format!("duration = \"{}ms\"\nwarmup = \"50ms\"\nqueue_depth = {depth}\n", seconds * 1e3);
+                let mut text =
+                    format!("duration = \"{}ms\"\nwarmup = \"50ms\"\nqueue_depth = {depth}\n", seconds * 1e3);
                 for (i, (job, weight)) in jobs.iter().zip(WEIGHTS).enumerate() {
-                    text += &format!("[[tenant]]\nname = \"t{i}\"\nweight = {weight}\n[[task]]\nname = \"j{i}\"\ntenant = \"t{i}\"\n{job}\nioengine = \"io_uring\"\nnorandommap = true\n");
+                    text += &format!(
+                        "[[tenant]]\nname = \"t{i}\"\nweight = {weight}\n[[task]]\nname = \"j{i}\"\ntenant = \"t{i}\"\n{job}\nioengine = \"io_uring\"\nnorandommap = true\n"
+                    );
                 }
                 let cell = run_on(&target, &text, scheduler, Completion::Interrupt).unwrap();
                 let r = &cell.result;
