@@ -274,6 +274,9 @@ pub trait Scheduler: Send {
         let _ = (id, hw_queue, ctx);
     }
 
+    /// Names and numbers of what it counted since it was made: for results, never for decisions.
+    fn counters(&self, _count: &mut dyn FnMut(&'static str, u64)) {}
+
     /// A line or more about the state, for people who mend a scheduler.
     fn describe(&self, ctx: &Context<'_>) -> String {
         let _ = ctx;

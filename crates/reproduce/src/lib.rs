@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod effort;
+mod fair_ssd_2020;
 mod poll_2022;
+mod replicates;
 mod row;
 mod ull_2023;
 
@@ -77,7 +79,7 @@ pub enum Error {
 }
 
 /// Every paper, in the order of the list.
-pub const PAPERS: &[Paper] = &[ull_2023::PAPER, poll_2022::PAPER];
+pub const PAPERS: &[Paper] = &[ull_2023::PAPER, poll_2022::PAPER, fair_ssd_2020::PAPER];
 
 /// The figures that `NAME` or `NAME:FIGURE` asks for, with their paper.
 pub fn find(what: &str) -> Result<Vec<(&'static Paper, &'static Figure)>, Error> {

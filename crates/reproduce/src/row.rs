@@ -51,6 +51,11 @@ impl Row {
         Row { paper_value: Some(paper_value), within_tolerance: Some(near), ..self }
     }
 
+    /// With the paper's value and the answer whether ours is near enough, where that is not a matter of percent.
+    pub fn judged(self, paper_value: f64, near: bool) -> Row {
+        Row { paper_value: Some(paper_value), within_tolerance: Some(near), ..self }
+    }
+
     /// With the answer whether the stated order holds.
     pub fn ordering(self, holds: bool) -> Row {
         Row { ordering_holds: Some(holds), ..self }

@@ -201,6 +201,10 @@ fn result(
         ("max_depth", f64::from(counters.max_depth)),
         ("flushes", counters.flushes as f64),
     ];
+    let mut scheduler_counters = BTreeMap::new();
+    outcome.layer.scheduler().counters(&mut |name, count| {
+        scheduler_counters.insert(name.to_owned(), count as f64);
+    });
     let facts = RunFacts {
         device: model.name().into(),
         scheduler: choice.label().into(),
@@ -237,7 +241,7 @@ fn result(
         },
         applications,
         host_counters: power::host_counters(&outcome.measured.0),
-        scheduler_counters: BTreeMap::new(),
+        scheduler_counters,
         device_counters: device_counters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
     };
     let measured = outcome.measured.0;

@@ -49,6 +49,7 @@ impl Bfq {
         }
         self.sampling.forget();
         self.learn_from_slot(q, reason, served);
+        self.tally.slot(reason, served, self.queues[q as usize].in_flight);
         self.next_budget(q, reason, served);
         let stays = !empty || (reason == Reason::Preempted && self.idling_needed(q));
         let queue = &mut self.queues[q as usize];

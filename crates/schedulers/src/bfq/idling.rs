@@ -104,6 +104,7 @@ impl Bfq {
         };
         self.queues[q as usize].waiting = true;
         self.idle_since = now.at;
+        self.tally.waits += 1;
         self.idle_until = Some(now.at + dumbwaiter_block::Nanos(length));
     }
 

@@ -26,6 +26,7 @@ mod raising;
 mod rate;
 mod scheduler;
 mod settings;
+mod tally;
 
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ use injection::Sampling;
 use queue::{Group, NONE, Process, Queue, QueueId};
 use rate::PeakRate;
 use settings::Values;
+use tally::Tally;
 
 /// Largest budget before the device's rate is known, sectors.
 const DEFAULT_MAX_BUDGET: u64 = 16384;
@@ -148,6 +150,7 @@ pub struct Bfq {
     burst: Burst,
     sampling: Sampling,
     last_seen: Now,
+    tally: Tally,
 }
 
 impl Bfq {
@@ -221,6 +224,7 @@ impl Bfq {
             burst: Burst::default(),
             sampling: Sampling::default(),
             last_seen: Now::default(),
+            tally: Tally::default(),
         }
     }
 

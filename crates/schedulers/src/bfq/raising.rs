@@ -65,6 +65,7 @@ impl Bfq {
         let queue = &mut self.queues[q as usize];
         let raise = &mut queue.raise;
         let old = raise.coeff;
+        let was_soft_rt = old > 1 && raise.soft_rt;
         if old == 1 && deserves {
             raise.served = 0;
             if interactive {
@@ -96,7 +97,14 @@ impl Bfq {
                 (raise.coeff, raise.soft_rt) = (1, false);
             }
         }
-        if self.queues[q as usize].raise.coeff != old {
+        let raise = &self.queues[q as usize].raise;
+        let soft_rt = raise.coeff > 1 && raise.soft_rt;
+        if soft_rt && !was_soft_rt {
+            self.tally.raises[1] += 1;
+        } else if old == 1 && raise.coeff > 1 {
+            self.tally.raises[0] += 1;
+        }
+        if raise.coeff != old {
             self.raise_changed(q);
         }
     }

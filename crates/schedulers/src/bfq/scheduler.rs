@@ -267,6 +267,10 @@ impl Scheduler for Bfq {
         text
     }
 
+    fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        self.tally.tell(count);
+    }
+
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())
     }

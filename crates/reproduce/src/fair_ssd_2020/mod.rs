@@ -1,0 +1,124 @@
+//! Proportional shares and stability of tenants on a SATA SSD: CFQ, BFQ, A+CFQ and H+BFQ (2020).
+//!
+//! The device is anonymous and the tables of loads are missing from the text: ours are stand-ins, and only orders and
+//! the few printed numbers can be held against the paper.
+
+mod budgets;
+mod cfq;
+mod generations;
+mod mixes;
+
+use crate::replicates::{case, partitions};
+use crate::{Case, Effort, Error, Figure, Paper, Row};
+
+const NAME: &str = "fair-ssd-2020";
+const SSD: &str = "ssd:sata-mlc";
+const HDD: &str = "hdd:st1000dm003";
+/// The loads of the paper, by our names.
+const LOADS: [&str; 6] = ["ycsb-a", "ycsb-d", "fileserver", "msn", "prj", "prn"];
+/// Those that stand in for traces.
+const TRACES: [&str; 3] = ["msn", "prj", "prn"];
+const WEIGHTS: [u32; 4] = [1, 2, 4, 5];
+const CFQ: &str = "cfq";
+const BFQ: &str = "bfq:v7r8,low_latency=0";
+const A_CFQ: &str = "a-cfq";
+const H_BFQ: &str = "h-bfq:v7r8,low_latency=0";
+/// Ours, beside the paper's.
+const HEADWAY: &str = "headway";
+/// With their short names.
+const SCHEDULERS: [(&str, &str); 5] =
+    [("cfq", CFQ), ("bfq", BFQ), ("a-cfq", A_CFQ), ("h-bfq", H_BFQ), ("headway", HEADWAY)];
+
+/// The paper.
+pub(crate) const PAPER: Paper = Paper {
+    name: NAME,
+    title: "I/O schedulers for proportionality and stability on flash-based SSDs in multi-tenant environments (2020; SATA MLC SSD, Linux 3.18)",
+    calibration: "request sizes of msn and prn on figure 21 (370 and 270 MB/s alone, under none); the SSD is a stand-in for an anonymous one; nothing was fitted to shares or latencies",
+    figures: &[
+        Figure { name: "figure-1", title: "CFQ on an SSD: bandwidth of four tenants over time", run: cfq::figure_1 },
+        Figure { name: "figure-2", title: "CFQ: shares on a disk and on an SSD", run: cfq::figure_2 },
+        Figure {
+            name: "figures-4-8",
+            title: "CFQ where the SSD has one channel, no cache, or a depth of one",
+            run: cfq::figures_4_8,
+        },
+        Figure { name: "figure-9", title: "time at the largest depth in the device", run: cfq::figure_9 },
+        Figure { name: "figure-10", title: "CFQ counting time or requests", run: cfq::figure_10 },
+        Figure { name: "figure-11", title: "CFQ counting requests or sectors", run: cfq::figure_11 },
+        Figure { name: "figure-14", title: "CFQ, BFQ and A+CFQ on three loads", run: generations::figure_14 },
+        Figure { name: "figure-18", title: "proportionality variation and bandwidth", run: generations::figure_18 },
+        Figure { name: "figure-19", title: "mean and deviation of the latency", run: generations::figure_19 },
+        Figure {
+            name: "figure-20",
+            title: "the budget after exhaustion, 128 to 2048 sectors",
+            run: budgets::figure_20,
+        },
+        Figure { name: "figure-21", title: "three loads alone and together, equal weights", run: mixes::figure_21 },
+        Figure { name: "figures-23-25", title: "three loads together, different weights", run: mixes::figures_23_25 },
+        Figure {
+            name: "explanation",
+            title: "ours: through what budgets change shares and waits",
+            run: budgets::explanation,
+        },
+    ],
+};
+
+fn row(figure: &str, metric: &str, case: impl Into<String>, ours: f64, unit: &str) -> Row {
+    Row::new(NAME, figure, metric, case, ours, unit)
+}
+
+/// Seeds.
+fn replicates(effort: &Effort<'_>) -> u32 {
+    effort.pick(5, 3)
+}
+
+fn head(effort: &Effort<'_>, device: &str) -> String {
+    let seconds = if device.starts_with("hdd") { effort.pick(120, 40) } else { effort.pick(30, 5) };
+    format!("duration = \"{seconds}s\"\nwarmup = \"{}s\"", effort.pick(2, 1))
+}
+
+/// Four tenants of [`WEIGHTS`] with the same load.
+fn four(load: &str, device: &str, scheduler: &str, effort: &Effort<'_>) -> Result<Case, Error> {
+    let tenants = WEIGHTS.map(|weight| (weight, load));
+    case(&partitions(&head(effort, device), &tenants), device, scheduler)
+}
+
+/// Ratio of the largest to the smallest bandwidth of the tenants within a second, the largest of the run. Seconds in
+/// which one moved nothing do not count: it may not have asked.
+fn widest(run: &dumbwaiter_measure::RunResult) -> f64 {
+    let seconds = run.series.times.len();
+    (0..seconds)
+        .filter_map(|s| {
+            let moved = run.series.tenants.iter().filter_map(|t| t.mb_per_s.get(s).copied());
+            let (least, most) = moved.fold((f64::INFINITY, 0.0_f64), |(l, m), b| (l.min(b), m.max(b)));
+            (least > 0.0).then(|| most / least)
+        })
+        .fold(f64::NAN, f64::max)
+}
+
+fn percent(change: f64) -> f64 {
+    100.0 * (change - 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_load_is_a_scenario_on_every_device() {
+        let control = dumbwaiter_sim::Control::default();
+        let effort = Effort { quick: true, jobs: 1, control: &control };
+        for load in LOADS.iter().chain(&["rand-4K", "rand-32K", "rand-256K"]) {
+            for device in [SSD, HDD] {
+                for (_, scheduler) in SCHEDULERS {
+                    let case = four(load, device, scheduler, &effort).unwrap();
+                    case.scenario.validate(&|_| Ok(()), &|_| Ok(())).unwrap();
+                    dumbwaiter_schedulers::Choice::parse(scheduler).unwrap();
+                }
+            }
+        }
+        for (_, device) in cfq::VARIANTS {
+            dumbwaiter_devices::load(device).unwrap();
+        }
+    }
+}

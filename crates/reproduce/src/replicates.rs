@@ -1,0 +1,98 @@
+//! The same case with several seeds.
+
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::Scenario;
+
+use crate::{Case, Effort, Error, Progress};
+
+/// What the replicates of one case gave.
+pub(crate) struct Runs(pub(crate) Vec<RunResult>);
+
+impl Runs {
+    /// The median of a figure; what is not defined counts as endless.
+    pub(crate) fn median(&self, of: impl Fn(&RunResult) -> f64) -> f64 {
+        median(self.0.iter().map(of).collect())
+    }
+
+    /// The largest of a figure.
+    pub(crate) fn most(&self, of: impl Fn(&RunResult) -> f64) -> f64 {
+        self.0.iter().map(of).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Proportionality variation; endless where the lightest tenant got nothing.
+    pub(crate) fn pv(&self) -> f64 {
+        self.median(|r| r.fairness.pv)
+    }
+
+    /// MB/s.
+    pub(crate) fn mb_per_s(&self) -> f64 {
+        self.median(|r| r.mb_per_s)
+    }
+
+    /// A counter of the scheduler.
+    pub(crate) fn counter(&self, name: &str) -> f64 {
+        self.median(|r| r.scheduler_counters.get(name).copied().unwrap_or(f64::NAN))
+    }
+}
+
+/// The median; NaN counts as endless, and so does that of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    for value in &mut values {
+        if value.is_nan() {
+            *value = f64::INFINITY;
+        }
+    }
+    values.sort_by(f64::total_cmp);
+    match (values.get(values.len() / 2), values.len() % 2) {
+        (None, _) => f64::INFINITY,
+        (Some(middle), 1) => *middle,
+        (Some(middle), _) => f64::midpoint(values[values.len() / 2 - 1], *middle),
+    }
+}
+
+/// Runs every case so many times, and answers in the order of the cases.
+pub(crate) fn replicated(
+    cases: &[Case],
+    replicates: u32,
+    effort: &Effort<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Runs>, Error> {
+    let all: Vec<Case> =
+        cases.iter().flat_map(|case| (0..replicates).map(|replicate| Case { replicate, ..case.clone() })).collect();
+    let mut runs = effort.simulate(&all, progress)?.into_iter();
+    Ok(cases.iter().map(|_| Runs(runs.by_ref().take(replicates as usize).collect())).collect())
+}
+
+/// A case of a scenario's text, a device and a scheduler.
+pub(crate) fn case(text: &str, device: &str, scheduler: &str) -> Result<Case, Error> {
+    let scenario = Scenario::from_toml(text, "experiment").map_err(|e| Error::Case(e.to_string()))?;
+    Ok(Case { scenario, device: device.to_owned(), scheduler: scheduler.to_owned(), replicate: 0 })
+}
+
+/// Tenants of these weights, each with its own load (an application) in a partition of 50 GB of its own.
+pub(crate) fn partitions(head: &str, tenants: &[(u32, &str)]) -> String {
+    let mut text = format!("{head}\n");
+    for (i, (weight, app)) in tenants.iter().enumerate() {
+        text += &format!(
+            "[[tenant]]\nname = \"{}-{weight}\"\nweight = {}\n[[tenant.task]]\nname = \"{app}\"\napp = \"{app}\"\n\
+             offset = \"{}GB\"\nsize = \"50GB\"\n",
+            i + 1,
+            weight * 100,
+            i * 50,
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_counts_the_undefined_as_endless() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median(vec![f64::NAN, 1.0, f64::NAN]), f64::INFINITY);
+        assert_eq!(median(Vec::new()), f64::INFINITY);
+    }
+}
