@@ -9,7 +9,7 @@ use io_uring::{opcode, types};
 
 use crate::arena::Arena;
 use crate::clock::{Clock, Usage};
-use crate::options::{Batching, PART, PATIENCE};
+use crate::options::{Batching, batch};
 use crate::ring::{Finding, Ring, why_no_ring};
 use crate::{Error, Target};
 
@@ -54,11 +54,8 @@ pub fn read_at_random(target: &Target, depth: u32, bytes: u32, time: Nanos, seed
     let mut now = Nanos::ZERO;
     let mut error = None;
     while under_way > 0 {
-        let several = under_way / PART;
-        let service = now.0 / (count / u64::from(depth)).max(1);
-        let longest = (service / PATIENCE / 1_000).min(Batching::default().longest.0 / 1_000) as u32;
-        let (want, min_wait) =
-            if several < 2 || longest < 4 || !ring.waits_for_several() { (1, 0) } else { (several, longest) };
+        let service = Nanos(now.0 / (count / u64::from(depth)).max(1));
+        let (want, min_wait) = batch(&ring, under_way, service, Batching::default());
         let entered = ring.enter(want, None, min_wait);
         if let Err(e) = entered {
             std::mem::forget(arena);

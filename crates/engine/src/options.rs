@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use dumbwaiter_block::Nanos;
 
+use crate::ring::Ring;
+
 /// How a target is used.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -52,11 +54,12 @@ pub struct Verify {
 /// How long a completion may wait for others, so that one wake-up serves all of them.
 ///
 /// The engine sleeps until a quarter of what the device holds is done, which on a steady device takes a quarter of its service
-/// time; but never longer than half of the mean service time, nor than this limit. So it adds at most that to a latency, and nothing
-/// at a depth below 8. A device that the rest keeps busy loses nothing by it. Only with interrupts, and from Linux 6.12 on.
+/// time, and does nothing of the kind at a depth below 8. Where the mean service time is 1 ms or longer, one completion is enough
+/// after half of it, or after this limit. On faster devices no timer is set, for it costs more than the wake-up that it
+/// guards: if such a device stalls on more than three quarters of its requests, the others are known late. Only with interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
-    /// Never wait longer than this; 0 wakes up for every completion.
+    /// Never wait longer than this on a slow device; 0 wakes up for every completion of any.
     pub longest: Nanos,
 }
 
@@ -67,9 +70,25 @@ impl Default for Batching {
 }
 
 /// The part of what the device holds that is waited for together: one over this.
-pub(crate) const PART: u32 = 4;
+const PART: u32 = 4;
 /// The part of the mean service time after which one completion is enough: one over this.
-pub(crate) const PATIENCE: u64 = 2;
+const PATIENCE: u64 = 2;
+/// Devices slower than this get a timer.
+const SLOW: Nanos = Nanos::from_ms(1);
+
+/// How many completions to wait for, and after how many microseconds one is enough (0: never).
+pub(crate) fn batch(ring: &Ring, under_way: u32, service: Nanos, batching: Batching) -> (u32, u32) {
+    let several = under_way / PART;
+    if several < 2 || ring.polled() || service == Nanos::ZERO || batching.longest == Nanos::ZERO {
+        (1, 0)
+    } else if service < SLOW {
+        (several, 0)
+    } else if ring.waits_for_several() {
+        (several, (Nanos(service.0 / PATIENCE).min(batching.longest).0 / 1_000).max(1) as u32)
+    } else {
+        (1, 0)
+    }
+}
 
 /// How completions are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,15 +4,13 @@ use dumbwaiter_block::Nanos;
 
 use super::Run;
 use crate::Error;
-use crate::options::{PART, PATIENCE};
+use crate::options::batch;
 use crate::ring::Finding;
 
 /// Longest sleep with nothing under way, so that somebody who cancels is heard.
 const DOZE: Nanos = Nanos::from_ms(50);
 /// The end of a run is waited for with a timer only when it is this near.
 const END_NEAR: Nanos = Nanos::from_ms(20);
-/// Shorter waits for several completions are not worth their timer.
-const WORTH_WAITING: Nanos = Nanos::from_us(4);
 
 impl Run<'_> {
     /// Hands over what is queued, and waits.
@@ -109,11 +107,6 @@ impl Run<'_> {
 
     /// How many completions to wait for, and after how many microseconds one is enough.
     fn batch(&self) -> (u32, u32) {
-        let several = self.in_ring / PART;
-        if several < 2 || !self.ring.waits_for_several() {
-            return (1, 0);
-        }
-        let longest = Nanos(self.service / PATIENCE).min(self.target.options().batching.longest);
-        if longest < WORTH_WAITING { (1, 0) } else { (several, (longest.0 / 1_000) as u32) }
+        batch(&self.ring, self.in_ring, Nanos(self.service), self.target.options().batching)
     }
 }
