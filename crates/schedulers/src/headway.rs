@@ -566,6 +566,23 @@ impl Headway {
         None
     }
 
+    /// On flash a hold keeps sisters away, not other tenants: it is over once the holder's tenant is ahead of another, or the
+    /// holder is fresh no more.
+    fn overdrawn(&self, who: u32, now: Nanos) -> bool {
+        if self.rotational || who % 3 == 1 {
+            return false;
+        }
+        let mut top = who;
+        while self.entities[top as usize].parent != ROOT {
+            top = self.entities[top as usize].parent;
+        }
+        let first = self.ready.first(&self.entities[ROOT as usize].ready);
+        let ahead = first.is_some_and(|f| {
+            f != top && later(self.entities[top as usize].time, self.entities[f as usize].time.wrapping_add(SLACK))
+        });
+        ahead || !self.is_fresh(who, now)
+    }
+
     fn state_of(&self, who: u32) -> (u32, u32) {
         if who % 3 == 1 {
             let account = &self.accounts[(who / 3) as usize];
@@ -646,7 +663,7 @@ impl Scheduler for Headway {
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
         if let Some(hold) = self.hold
-            && ctx.now >= hold.ends
+            && (ctx.now >= hold.ends || self.overdrawn(hold.who, ctx.now))
         {
             self.hold = None;
         }
