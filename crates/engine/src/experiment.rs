@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
 use dumbwaiter_load::Prepared;
-use dumbwaiter_measure::{CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult};
+use dumbwaiter_measure::{
+    ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
+};
 use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
@@ -69,6 +71,7 @@ pub fn run(
     let way = target.check(completion)?;
     let config = config(s, target);
     let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
+    let (tenant_specs, task_specs) = (load.tenant_specs.clone(), load.task_specs.clone());
     let recorder = Recorder::new(RecorderConfig {
         warmup: s.warmup,
         interval: s.series,
@@ -91,6 +94,7 @@ pub fn run(
         tenants: load.tenants,
         task_specs: load.task_specs,
         threads: load.threads,
+        changes: load.changes,
         recorder,
         verifier,
         until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
@@ -102,6 +106,11 @@ pub fn run(
         let target = target.path().display().to_string();
         return Err(Error::NotConserved { target, scheduler: choice.label().into(), what });
     }
+    let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
+        let TaskSpec { name, tenant } = &task_specs[task.0 as usize];
+        dumbwaiter_load::application(name, &tenant_specs[tenant.0 as usize].name, outcome)
+    });
+    let applications = applications.collect();
     let mut skipped = load.replays.finish(outcome.issued_late)?;
     if outcome.rounded > 0 {
         let reason = format!("rounded out to blocks of {} bytes", target.facts().logical_block);
@@ -126,7 +135,7 @@ pub fn run(
         failures: std::mem::take(&mut outcome.failures),
         verified,
         notes,
-        result: result(target, choice, completion, replicate, seed, outcome),
+        result: result(target, choice, completion, replicate, seed, outcome, applications),
     })
 }
 
@@ -170,6 +179,7 @@ fn result(
     replicate: u32,
     seed: u64,
     outcome: Outcome,
+    applications: Vec<ApplicationStats>,
 ) -> RunResult {
     let ledger = *outcome.layer.ledger();
     let closed = outcome.closed;
@@ -207,6 +217,7 @@ fn result(
         },
         scheduler_counters: BTreeMap::new(),
         device_counters: BTreeMap::from([("ring_waits".to_owned(), outcome.enters as f64)]),
+        applications,
         ..RunFacts::default()
     };
     outcome.recorder.finish(closed.end, facts)

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::time::Instant;
 
 use dumbwaiter_block::{Config, Nanos, Op, Setup};
-use dumbwaiter_load::Prepared;
+use dumbwaiter_load::{Change, Prepared};
 use dumbwaiter_measure::{Recorder, RecorderConfig};
 use dumbwaiter_schedulers::Choice;
 use serde::{Deserialize, Serialize};
@@ -130,6 +130,12 @@ pub fn run(
     let config = experiment::config(s, target);
     let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
     let threads: Vec<_> = load.threads.into_iter().skip(part.thread).take(1).collect();
+    let number = part.thread as u32;
+    let own = |change: &Change| match *change {
+        Change::Stop { thread } if thread == number => Some(Change::Stop { thread: 0 }),
+        Change::Ioprio { .. } | Change::Move { .. } | Change::Weight { .. } | Change::Stop { .. } => None,
+    };
+    let changes = load.changes.iter().filter_map(|(at, change)| Some((*at, own(change)?))).collect();
     let depth = threads.iter().map(|t| t.depth).sum::<u32>().clamp(1, config.setup.device_depth.max(1));
     // The kernel merges and schedules; here everything goes straight on.
     let setup = Setup { device_depth: depth, ..config.setup };
@@ -149,6 +155,7 @@ pub fn run(
         tenants: load.tenants,
         task_specs: load.task_specs,
         threads,
+        changes,
         recorder,
         verifier: None,
         until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },

@@ -196,3 +196,43 @@ fn holes_and_odd_ends_are_remarked_on() {
     let whole = open(&filled(dir.path(), "whole", 1 << 20), &Options::default());
     assert!(!whole.notes().iter().any(|n| n.contains("holes")), "{:?}", whole.notes());
 }
+
+#[test]
+fn tasks_come_and_go_at_their_times_and_weights_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 8 << 20);
+    let target = open(&path, &Options::default());
+    let life = r#"
+duration = "600ms"
+[[tenant]]
+name = "a"
+[[tenant.change]]
+at = "200ms"
+weight = 500
+[[tenant]]
+name = "b"
+[[tenant.task]]
+name = "late"
+rw = "randread"
+start = "400ms"
+[[tenant.task]]
+name = "early"
+rw = "randread"
+stop = "100ms"
+[[task]]
+name = "always"
+tenant = "a"
+rw = "randread"
+[[task.change]]
+at = "300ms"
+tenant = "b"
+"#;
+    let r = run_on(&target, life, "bfq", Completion::Interrupt).unwrap().result;
+    let of = |name: &str| r.tasks.iter().find(|t| t.name == name).unwrap().count;
+    assert!(of("late") > 0 && of("early") > 0);
+    assert_eq!(r.ledger.submitted, r.ledger.completed);
+    // Nobody works for tenant `a` in the last half.
+    let a = &r.series.tenants[0].mb_per_s;
+    let half = a.len() / 2 + 1;
+    assert!(a.len() < 4 || a[half..].iter().all(|mb| *mb == 0.0), "{a:?}");
+}

@@ -114,7 +114,7 @@ mod tests {
         series: depth_device depth_scheduler interval_s iops mb_per_s p99_us pv tenants times
         ");
         insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share weight");
-        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"completion device keeps_throughput metrics rank replicates scheduler variant verdict");
+        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"completion device keeps_throughput metrics rank replicates scheduler variant verdict via");
         insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"ci95":14566.2,"mean":40981.844333333334,"n":3,"p":null,"test":null,"verdict":"best"}"#);
     }
 

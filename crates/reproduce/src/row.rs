@@ -47,7 +47,8 @@ impl Row {
 
     /// With the paper's value and how far off ours may be, relative (0.03 is 3 %).
     pub fn value(self, paper_value: f64, tolerance: f64) -> Row {
-        let near = (self.ours - paper_value).abs() <= tolerance * paper_value.abs();
+        // What is exactly at the limit, as decimals, is within it.
+        let near = (self.ours - paper_value).abs() <= (tolerance + 1e-12) * paper_value.abs();
         Row { paper_value: Some(paper_value), within_tolerance: Some(near), ..self }
     }
 

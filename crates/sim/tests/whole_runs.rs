@@ -226,7 +226,9 @@ fn every_ready_scenario_runs_with_the_devices_and_schedulers_it_names() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let (mut scenario, _) = Scenario::load(&path).unwrap();
-        scenario.duration = Some(dumbwaiter_block::Nanos::from_ms(300));
+        // Programs are launched after three seconds.
+        let launches = scenario.tasks().any(|(_, task)| matches!(task.work, dumbwaiter_scenario::Work::App(_)));
+        scenario.duration = Some(dumbwaiter_block::Nanos::from_ms(if launches { 3_500 } else { 300 }));
         scenario.warmup = dumbwaiter_block::Nanos::ZERO;
         for device in &scenario.devices {
             for scheduler in &scenario.schedulers {

@@ -16,7 +16,7 @@ use dumbwaiter_engine::{Completion, Target};
 use dumbwaiter_kernel::Roots;
 use dumbwaiter_kernel::cgroup::{self, Groups};
 use dumbwaiter_kernel::queue::{Queue, Settings};
-use dumbwaiter_load::{Load, Thread};
+use dumbwaiter_load::{Change, Load, Thread};
 use dumbwaiter_measure::{Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 
@@ -101,6 +101,12 @@ pub(super) fn run(
     let mut notes = Vec::new();
     if load.threads.iter().any(|t| t.stage != load.threads[0].stage) {
         bail!("stages cannot be run through the kernel's schedulers: the threads are processes; use --via engine");
+    }
+    if load.changes.iter().any(|(_, change)| !matches!(change, Change::Stop { .. })) {
+        notes.push(
+            "changes of priority, tenant or weight are not made through the kernel's schedulers; starts and stops are"
+                .into(),
+        );
     }
     let folder = tempfile::tempdir().context("no folder for the records of finished I/Os")?;
     let file = folder.path().join("scenario.toml");

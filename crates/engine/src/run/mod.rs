@@ -4,6 +4,7 @@
 //! over and waits. The clock is read once a turn: what a turn finds was completed then. Nothing is allocated per I/O.
 
 mod device;
+mod life;
 mod threads;
 mod wait;
 
@@ -12,8 +13,8 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, RequestId, Scheduler, Tenants};
-use dumbwaiter_load::Thread;
+use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, RequestId, Scheduler, TaskId, Tenants};
+use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::{Recorder, TaskSpec};
 
 use crate::arena::Arena;
@@ -54,6 +55,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) tenants: Tenants,
     pub(crate) task_specs: Vec<TaskSpec>,
     pub(crate) threads: Vec<Thread>,
+    pub(crate) changes: Vec<(Nanos, Change)>,
     pub(crate) recorder: Recorder,
     pub(crate) verifier: Option<Verifier>,
     pub(crate) until: Until,
@@ -78,6 +80,8 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
     /// System calls on rings.
     pub(crate) enters: u64,
+    /// What came of the applications, by their first tasks.
+    pub(crate) applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
 }
 
 /// How things stood when the measured part ended.
@@ -131,6 +135,7 @@ pub(crate) struct Run<'a> {
     stage: Option<u32>,
     several_stages: bool,
     live: usize,
+    changes: VecDeque<(Nanos, Change)>,
     issued_late: u64,
     rounded: u64,
     failure: Option<String>,
@@ -223,6 +228,7 @@ impl<'a> Run<'a> {
             stopping: false,
             stage: None,
             several_stages,
+            changes: parts.changes.into(),
             issued_late: 0,
             rounded: 0,
             failure: None,
@@ -249,6 +255,8 @@ impl<'a> Run<'a> {
         // The kernel may still be writing into the buffers of a run that broke off.
         self.abandon();
         let (closed, cancelled) = result?;
+        let outcome = |t: &ThreadState| Some((t.thread.task, t.thread.workload.outcome(closed.end)?));
+        let applications = self.threads.iter().filter_map(outcome).collect();
         if let Some(records) = &mut self.records {
             records.flush().map_err(|source| Error::Ring { what: "finished I/Os cannot be written down", source })?;
         }
@@ -265,6 +273,7 @@ impl<'a> Run<'a> {
             verifier: self.verifier,
             notes: self.notes,
             enters: self.enters,
+            applications,
         })
     }
 
@@ -280,6 +289,7 @@ impl<'a> Run<'a> {
             if self.layer.next_timer().is_some_and(|at| at <= self.now) {
                 self.layer.timer(self.now);
             }
+            self.change_due();
             self.wake_due();
             self.pump_ready()?;
             self.serve()?;

@@ -20,25 +20,27 @@ pub(super) struct Slot {
 }
 
 pub(super) struct ThreadState {
-    thread: Thread,
-    outstanding: u32,
+    pub(super) thread: Thread,
+    pub(super) outstanding: u32,
     /// When it asks again by itself.
     wake_at: Nanos,
     /// Up to when an open loop has been asked.
     asked: Nanos,
     /// It is in the list of those that may have more to ask.
     ready: bool,
-    done: bool,
+    pub(super) done: bool,
+    /// Its tasks were said to have exited.
+    pub(super) exited: bool,
     /// An open loop whose requests are issued late: it had as many outstanding as it may.
     late: bool,
-    first_task: u32,
-    tasks: u32,
+    /// Its tasks; the first is the thread's own.
+    pub(super) tasks: Vec<TaskId>,
 }
 
 impl ThreadState {
     pub(super) fn new(thread: Thread) -> ThreadState {
         ThreadState {
-            first_task: thread.task.0,
+            tasks: vec![thread.task],
             thread,
             outstanding: 0,
             wake_at: Nanos::MAX,
@@ -46,7 +48,7 @@ impl ThreadState {
             ready: false,
             done: false,
             late: false,
-            tasks: 1,
+            exited: false,
         }
     }
 }
@@ -65,8 +67,15 @@ impl Run<'_> {
         self.stage = Some(stage);
         for thread in 0..self.threads.len() as u32 {
             if self.threads[thread as usize].thread.stage == stage {
-                self.threads[thread as usize].asked = self.now;
-                self.make_ready(thread);
+                let state = &mut self.threads[thread as usize];
+                let start = state.thread.start;
+                state.asked = self.now.max(start);
+                if start <= self.now {
+                    self.make_ready(thread);
+                } else {
+                    state.wake_at = start;
+                    self.wakes.push(Reverse((start, thread)));
+                }
             }
         }
     }
@@ -164,10 +173,7 @@ impl Run<'_> {
         if !self.plug.is_empty() {
             self.layer.unplug(now, &mut self.plug);
         }
-        let state = &self.threads[thread as usize];
-        if self.several_stages && state.done && state.outstanding == 0 {
-            self.start_stage();
-        }
+        self.may_exit(thread);
         Ok(())
     }
 
@@ -242,14 +248,10 @@ impl Run<'_> {
     /// Tasks of a workload with several: the first is the thread's own, the others are added as they appear.
     fn task_of(&mut self, thread: u32, number: u16) -> TaskId {
         let state = &mut self.threads[thread as usize];
-        if state.tasks == 1 {
-            state.first_task = self.layer.tenants().tasks.len() as u32;
+        while state.tasks.len() <= usize::from(number) {
+            state.tasks.push(self.layer.tenants_mut().add_task(state.thread.tenant, state.thread.ioprio));
         }
-        while state.tasks <= u32::from(number) {
-            self.layer.tenants_mut().add_task(state.thread.tenant, state.thread.ioprio);
-            state.tasks += 1;
-        }
-        TaskId(state.first_task + u32::from(number) - 1)
+        state.tasks[usize::from(number)]
     }
 
     /// Finished I/Os are measured, and their threads told.

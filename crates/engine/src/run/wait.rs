@@ -40,7 +40,7 @@ impl Run<'_> {
         let near = self.open && (self.in_ring + self.in_side == 0 || self.until.time.since(self.now) < END_NEAR);
         let end = (near && self.until.time < Nanos::MAX).then_some(self.until.time);
         let wake = if self.open { self.next_wake() } else { None };
-        [self.layer.next_timer(), wake, end].into_iter().flatten().min()
+        [self.layer.next_timer(), wake, self.next_change(), end].into_iter().flatten().min()
     }
 
     fn wait_in_ring(&mut self, due: Option<Nanos>) -> std::io::Result<()> {
