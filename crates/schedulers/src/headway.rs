@@ -55,6 +55,10 @@ const FRESH_TIME: Nanos = Nanos::from_secs(15);
 const QUIET: Nanos = Nanos::from_secs(2);
 /// One with more outstanding is a machine's work, not a person's.
 const FRESH_OUTSTANDING: u32 = 4;
+/// So many that become fresh, each so soon after the one before, are a crowd (a service that starts its workers); none of them is.
+const CROWD: usize = 8;
+/// See [`CROWD`].
+const TOGETHER: Nanos = Nanos::from_ms(180);
 /// A disk's task with so many requests waiting may hold it.
 const SWEEP: u32 = 8;
 /// Until when a full device is left alone; its completions end that sooner.
@@ -149,10 +153,22 @@ struct Account {
 struct Hold {
     /// A flow's or, if it is to get its share, a tenant's entity.
     who: u32,
+    /// From then on a fresh task may end it.
+    firm_until: Nanos,
     /// It is over at the latest then.
     ends: Nanos,
     /// It is over then, unless the holder has something.
     idle_until: Nanos,
+}
+
+/// What a place that is kept means.
+enum Kept {
+    /// Nothing: others may go.
+    Nothing,
+    /// It is this flow's turn.
+    Serve(u32),
+    /// It would be, but it has nothing waiting yet.
+    Wait(Nanos),
 }
 
 const ROOT: u32 = 0;
@@ -250,6 +266,8 @@ pub struct Headway {
     in_device: u32,
     waiting: u32,
     hold: Option<Hold>,
+    /// A fresh task for whose next request a place in the order is kept, and until when at the latest.
+    kept: Option<(u32, Nanos)>,
     /// Direction of the batch under way, and its length.
     turn: Dir,
     batch: u64,
@@ -257,6 +275,10 @@ pub struct Headway {
     looked_at: Nanos,
     last_completion: Nanos,
     shares_known: bool,
+    /// The last that became fresh one soon after the other, and when the last did.
+    crowd: [u32; CROWD],
+    gathered: usize,
+    gathered_at: Nanos,
     /// Sum of the shares of tenants that had something outstanding in the last window.
     active: u64,
 }
@@ -280,12 +302,16 @@ impl Headway {
             in_device: 0,
             waiting: 0,
             hold: None,
+            kept: None,
             turn: Dir::Read,
             batch: 0,
             completions: 0,
             looked_at: Nanos::ZERO,
             last_completion: Nanos::ZERO,
             shares_known: false,
+            crowd: [ROOT; CROWD],
+            gathered: 0,
+            gathered_at: Nanos::ZERO,
             active: 0,
         }
     }
@@ -346,8 +372,9 @@ impl Headway {
         let flow = flow_entity(request);
         if self.entities.get(flow as usize).is_none_or(|e| !e.known) {
             self.make(flow);
-            self.flows[flow as usize].fresh_since = ctx.now;
-            self.flows[flow as usize].fresh = if request.sync() { FRESH_SECTORS } else { 0 };
+            if request.sync() {
+                self.freshen(flow, ctx.now);
+            }
         }
         let entity = &mut self.entities[flow as usize];
         // Whoever has something waiting stays where that is.
@@ -355,6 +382,26 @@ impl Headway {
             entity.parent = tenant_entity(tenant);
         }
         flow
+    }
+
+    /// A task starts, or comes back: it is fresh, unless it comes with a crowd.
+    fn freshen(&mut self, flow: u32, now: Nanos) {
+        if now.since(self.gathered_at) > TOGETHER {
+            self.gathered = 0;
+        }
+        self.gathered_at = now;
+        let f = &mut self.flows[flow as usize];
+        (f.fresh, f.fresh_since) = (FRESH_SECTORS, now);
+        if self.gathered < CROWD {
+            self.crowd[self.gathered] = flow;
+            self.gathered += 1;
+        }
+        if self.gathered == CROWD {
+            self.flows[flow as usize].fresh = 0;
+            for member in self.crowd {
+                self.flows[member as usize].fresh = 0;
+            }
+        }
     }
 
     fn is_fresh(&self, flow: u32, now: Nanos) -> bool {
@@ -509,11 +556,16 @@ impl Headway {
         f.in_device += 1;
         f.fresh = f.fresh.saturating_sub(u64::from(request.sectors));
         let used = if self.rotational { f.estimate * NANOSECOND } else { u64::from(request.sectors.max(1)) * SECTOR };
-        let wants_hold = if self.rotational { fresh || f.streams() || f.waiting >= SWEEP } else { fresh };
+        let wants_hold = self.rotational && (f.streams() || f.waiting >= SWEEP);
         if self.hold.is_some_and(|h| h.who % 3 == 1) {
             self.hold = None;
         } else if in_turn && wants_hold && self.settings[0] > 0 {
-            self.hold = Some(Hold { who: flow, ends: ctx.now + self.slice(), idle_until: ctx.now });
+            let slice = self.slice();
+            let firm_until = ctx.now + Nanos(slice.0 / 4);
+            self.hold = Some(Hold { who: flow, firm_until, ends: ctx.now + slice, idle_until: ctx.now });
+        }
+        if fresh && self.kept.is_none() {
+            self.kept = Some((flow, ctx.now));
         }
         let weight = self.entities[flow as usize].weight * if fresh { FRESH_WEIGHT } else { 1 };
         self.in_device += 1;
@@ -566,21 +618,36 @@ impl Headway {
         None
     }
 
-    /// On flash a hold keeps sisters away, not other tenants: it is over once the holder's tenant is ahead of another, or the
-    /// holder is fresh no more.
-    fn overdrawn(&self, who: u32, now: Nanos) -> bool {
-        if self.rotational || who % 3 == 1 {
-            return false;
+    /// Would this flow be served next if it had something waiting?
+    fn is_earliest(&self, flow: u32) -> bool {
+        let mut id = flow;
+        while id != ROOT {
+            let Entity { parent, time, .. } = self.entities[id as usize];
+            let first = self.ready.first(&self.entities[parent as usize].ready);
+            if first.is_some_and(|f| f != id && later(time, self.entities[f as usize].time)) {
+                return false;
+            }
+            id = parent;
         }
-        let mut top = who;
-        while self.entities[top as usize].parent != ROOT {
-            top = self.entities[top as usize].parent;
+        true
+    }
+
+    /// What the place kept for a fresh task means now.
+    fn kept(&mut self, now: Nanos) -> Kept {
+        let Some((flow, until)) = self.kept else { return Kept::Nothing };
+        let Flow { waiting, in_device, .. } = self.flows[flow as usize];
+        if !self.is_fresh(flow, now) || waiting == 0 && in_device == 0 && now >= until {
+            self.kept = None;
+            return Kept::Nothing;
         }
-        let first = self.ready.first(&self.entities[ROOT as usize].ready);
-        let ahead = first.is_some_and(|f| {
-            f != top && later(self.entities[top as usize].time, self.entities[f as usize].time.wrapping_add(SLACK))
-        });
-        ahead || !self.is_fresh(who, now)
+        match self.hold {
+            // It has it, or nobody ends the hold yet.
+            Some(hold) if hold.who == flow || waiting == 0 || now < hold.firm_until => Kept::Nothing,
+            _ if !self.is_earliest(flow) => Kept::Nothing,
+            _ if waiting > 0 => Kept::Serve(flow),
+            _ if in_device > 0 => Kept::Wait(now + FULL),
+            _ => Kept::Wait(until),
+        }
     }
 
     fn state_of(&self, who: u32) -> (u32, u32) {
@@ -620,10 +687,11 @@ impl Scheduler for Headway {
         }
         account.outstanding += 1;
         account.waiting += 1;
-        let f = &mut self.flows[flow as usize];
-        if f.outstanding == 0 && request.sync() && ctx.now.since(f.last_seen) >= QUIET {
-            (f.fresh, f.fresh_since) = (FRESH_SECTORS, ctx.now);
+        let f = &self.flows[flow as usize];
+        if f.outstanding == 0 && request.sync() && f.last_seen > Nanos::ZERO && ctx.now.since(f.last_seen) >= QUIET {
+            self.freshen(flow, ctx.now);
         }
+        let f = &mut self.flows[flow as usize];
         f.outstanding += 1;
         f.waiting += 1;
         f.waited_for += u32::from(waited_for(request));
@@ -644,16 +712,6 @@ impl Scheduler for Headway {
         if f.waiting == 1 {
             self.entities[flow as usize].weight = weight_of(request.io.ioprio);
             self.enter(flow, away);
-            // A fresh task need not sit out the hold of one that is not.
-            if let Some(hold) = self.hold
-                && hold.who != flow
-                && self.is_fresh(flow, ctx.now)
-                && hold.who % 3 != 1
-                && !self.is_fresh(hold.who, ctx.now)
-                && self.first() == Some(flow)
-            {
-                self.hold = None;
-            }
         }
     }
 
@@ -662,28 +720,31 @@ impl Scheduler for Headway {
     }
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
-        if let Some(hold) = self.hold
-            && (ctx.now >= hold.ends || self.overdrawn(hold.who, ctx.now))
-        {
+        if self.hold.is_some_and(|hold| ctx.now >= hold.ends) {
             self.hold = None;
         }
+        let fresh = match self.kept(ctx.now) {
+            Kept::Nothing => None,
+            Kept::Wait(until) => return Next::WaitUntil(until),
+            Kept::Serve(flow) => {
+                self.hold = None;
+                Some(flow)
+            }
+        };
         if let Some(until) = self.held_until(ctx.now) {
             return Next::WaitUntil(until);
         }
-        if self.in_device >= self.depth && self.hold.is_none() || self.in_device >= self.max_depth {
+        let full = if self.hold.is_some() || fresh.is_some() { self.max_depth } else { self.depth };
+        if self.in_device >= full {
             // Only a completion makes room.
             return Next::WaitUntil(ctx.now + FULL);
         }
         if self.batch >= self.scaled(self.settings[3]) {
             (self.turn, self.batch) = (other(self.turn), 0);
         }
-        let (flow, in_turn) = match self.hold.and_then(|h| self.first_in(h.who)) {
-            Some(flow) => (flow, false),
-            None => match self.first() {
-                Some(flow) => (flow, true),
-                None => return Next::Empty,
-            },
-        };
+        let held = self.hold.and_then(|h| self.first_in(h.who));
+        let in_turn = held.is_none();
+        let Some(flow) = held.or(fresh).or_else(|| self.first()) else { return Next::Empty };
         let Some(id) = self.pick(flow) else { return Next::Empty };
         self.sent(flow, id, in_turn, ctx);
         Next::Dispatch(id)
@@ -724,13 +785,18 @@ impl Scheduler for Headway {
             account.busy += ctx.now.since(account.busy_since);
         }
         self.in_device -= 1;
+        if let Some((kept, until)) = &mut self.kept
+            && *kept == flow
+        {
+            *until = ctx.now + patience;
+        }
         if let Some(hold) = &mut self.hold {
             if hold.who == flow || hold.who == tenant_entity(tenant) {
                 hold.idle_until = ctx.now + patience;
             }
         } else if account.behind && self.depth <= 2 && account.waiting == 0 && account.in_device == 0 {
             let idle_until = ctx.now + patience;
-            self.hold = Some(Hold { who: tenant_entity(tenant), ends: idle_until, idle_until });
+            self.hold = Some(Hold { who: tenant_entity(tenant), firm_until: ctx.now, ends: idle_until, idle_until });
         }
         self.completions += 1;
         if self.completions >= WINDOW.max(self.accounts.len() as u32) {
@@ -797,8 +863,11 @@ impl Scheduler for Headway {
                 if self.hold.is_some_and(|h| h.who == flow) {
                     self.hold = None;
                 }
-                if let Some(f) = self.flows.get_mut(flow as usize) {
-                    (f.fresh, f.fresh_since) = (FRESH_SECTORS, ctx.now);
+                if self.kept.is_some_and(|(kept, _)| kept == flow) {
+                    self.kept = None;
+                }
+                if let Some(entity) = self.entities.get_mut(flow as usize) {
+                    entity.known = false;
                 }
             }
             Event::DepthChanged(_) | Event::Timer | Event::TaskChanged(_) => {}
