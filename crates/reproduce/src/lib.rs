@@ -5,8 +5,11 @@
 //! made up from its plots.
 #![forbid(unsafe_code)]
 
+mod ablation;
+mod bfq_2015;
 mod effort;
 mod fair_ssd_2020;
+mod headway;
 mod poll_2022;
 mod replicates;
 mod row;
@@ -79,7 +82,8 @@ pub enum Error {
 }
 
 /// Every paper, in the order of the list.
-pub const PAPERS: &[Paper] = &[ull_2023::PAPER, poll_2022::PAPER, fair_ssd_2020::PAPER];
+pub const PAPERS: &[Paper] =
+    &[ull_2023::PAPER, poll_2022::PAPER, bfq_2015::PAPER, fair_ssd_2020::PAPER, ablation::PAPER, headway::PAPER];
 
 /// The figures that `NAME` or `NAME:FIGURE` asks for, with their paper.
 pub fn find(what: &str) -> Result<Vec<(&'static Paper, &'static Figure)>, Error> {

@@ -126,6 +126,8 @@ pub(super) fn explanation(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress
         "carried a slot",
         "waits/s",
     ];
+    let seconds =
+        runs.first().map_or(f64::NAN, |runs| runs.median(|r: &RunResult| r.duration_s)) + f64::from(effort.pick(2, 1));
     let mut grid = Grid {
         title: "How slots ended; carried: requests in the device when their queue's slot ended".to_owned(),
         header: header.map(str::to_owned).to_vec(),
@@ -136,7 +138,7 @@ pub(super) fn explanation(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress
         let wait = |pair: &[Runs]| max_ms(&pair[0]) / max_ms(&pair[1]);
         for (without, pair) in WITHOUT.iter().zip(runs.chunks(2)) {
             for (name, runs) in ["bfq", "h-bfq"].iter().zip(pair) {
-                grid.rows.push(slots(&format!("{load}, {}, {name}", without.name), runs));
+                grid.rows.push(slots(&format!("{load}, {}, {name}", without.name), runs, seconds));
             }
             let case = format!("{load}, without {}", without.name);
             out.rows.push(row("explanation", "PV of BFQ less that of H+BFQ", &case, gap(pair), ""));
@@ -167,11 +169,11 @@ pub(super) fn explanation(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress
     Ok(out)
 }
 
-fn slots(name: &str, runs: &Runs) -> Vec<String> {
+/// Counters are of `seconds`, those of the warm-up included.
+fn slots(name: &str, runs: &Runs, seconds: f64) -> Vec<String> {
     let kinds = ["time", "exhausted", "idle", "empty", "preempted"];
     let sum = |what: &str| kinds.iter().map(|k| runs.counter(&format!("{what}_{k}"))).sum::<f64>();
     let (slots, sectors) = (sum("slots"), sum("sectors"));
-    let seconds = runs.median(|r: &RunResult| r.duration_s);
     let part = |kind: &str| format!("{:.0}", 100.0 * runs.counter(&format!("slots_{kind}")) / slots);
     vec![
         name.to_owned(),

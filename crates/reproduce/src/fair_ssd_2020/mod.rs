@@ -73,7 +73,7 @@ fn replicates(effort: &Effort<'_>) -> u32 {
 }
 
 fn head(effort: &Effort<'_>, device: &str) -> String {
-    let seconds = if device.starts_with("hdd") { effort.pick(120, 40) } else { effort.pick(30, 5) };
+    let seconds = if device.starts_with("hdd") { effort.pick(120, 40) } else { effort.pick(30, 10) };
     format!("duration = \"{seconds}s\"\nwarmup = \"{}s\"", effort.pick(2, 1))
 }
 
