@@ -4,7 +4,7 @@ use dumbwaiter_block::Setup;
 use dumbwaiter_report::Grid;
 use dumbwaiter_schedulers::Choice;
 
-use crate::bfq_2015::{HDD, Launches, background, start_up};
+use crate::bfq_2015::{HDD, Launches, StartUp, background};
 use crate::replicates::{Runs, case, partitions, replicated};
 use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
 
@@ -70,17 +70,10 @@ struct Measured {
 fn ablate(generation: &str, effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
     let mut variants = vec![("nothing".to_owned(), String::new())];
     variants.extend(switches(generation)?.into_iter().map(|(name, setting)| (name, format!(",{setting}"))));
-    let launches = effort.pick(3, 1);
     let hdd = effort.pick(20, 8);
-    let start = |load| {
-        start_up(Some(load), false, launches)
-            .replace(
-                &format!("duration = \"{}s\"", launches * 64),
-                &format!("duration = \"{}s\"", launches * (TIMEOUT + 4)),
-            )
-            .replace("repeat = ", &format!("timeout = \"{TIMEOUT}s\"\nrepeat = "))
-    };
-    let alone = |load| format!("warmup = \"3s\"\nduration = \"{hdd}s\"\n{}", background(load, false));
+    let start =
+        |load| StartUp { launches: effort.pick(3, 1), greedy: true, timeout: TIMEOUT }.beside(Some(load), false);
+    let alone = |load| format!("warmup = \"10s\"\nduration = \"{hdd}s\"\n{}", background(load, false));
     let mut readers = format!("warmup = \"1s\"\nduration = \"{}s\"\n", 2 * hdd);
     for (i, weight) in [1, 2, 4, 5].into_iter().enumerate() {
         readers += &format!(
@@ -90,14 +83,14 @@ fn ablate(generation: &str, effort: &Effort<'_>, progress: &mut dyn FnMut(Progre
         );
     }
     let head = format!("warmup = \"1s\"\nduration = \"{}s\"", effort.pick(20, 5));
-    let msn = partitions(&head, &[1, 2, 4, 5].map(|w| (w, "prn")));
+    let prn = partitions(&head, &[1, 2, 4, 5].map(|w| (w, "prn")));
     let texts = [
         (start("10r-seq"), HDD),
         (start("10r-rand"), HDD),
         (alone("10r-seq"), HDD),
         (alone("5r5w-rand"), HDD),
         (readers, HDD),
-        (msn, SSD),
+        (prn, SSD),
     ];
     let mut cases: Vec<Case> = Vec::new();
     for (_, setting) in &variants {
@@ -108,7 +101,7 @@ fn ablate(generation: &str, effort: &Effort<'_>, progress: &mut dyn FnMut(Progre
             cases.push(case(text, device, &format!("bfq:{generation}{setting}{shares}"))?);
         }
     }
-    let runs = replicated(&cases, effort.pick(5, 2), effort, progress)?;
+    let runs = replicated(&cases, effort.pick(5, 3), effort, progress)?;
     let measured: Vec<Measured> =
         variants.iter().zip(runs.chunks(texts.len())).map(|((name, _), runs)| measure(name, runs)).collect();
     let mut out = FigureResult::default();
