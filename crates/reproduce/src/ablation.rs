@@ -4,7 +4,7 @@ use dumbwaiter_block::Setup;
 use dumbwaiter_report::Grid;
 use dumbwaiter_schedulers::Choice;
 
-use crate::bfq_2015::{HDD, Launches, StartUp, background};
+use crate::bfq_2015::{HDD, Launches, StartUp, background, machine};
 use crate::replicates::{Runs, case, partitions, replicated};
 use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
 
@@ -73,7 +73,7 @@ fn ablate(generation: &str, effort: &Effort<'_>, progress: &mut dyn FnMut(Progre
     let hdd = effort.pick(20, 8);
     let start =
         |load| StartUp { launches: effort.pick(3, 1), greedy: true, timeout: TIMEOUT }.beside(Some(load), false);
-    let alone = |load| format!("warmup = \"10s\"\nduration = \"{hdd}s\"\n{}", background(load, false));
+    let alone = |load| machine(10, hdd, &background(load, false));
     let mut readers = format!("warmup = \"1s\"\nduration = \"{}s\"\n", 2 * hdd);
     for (i, weight) in [1, 2, 4, 5].into_iter().enumerate() {
         readers += &format!(

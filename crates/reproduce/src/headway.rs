@@ -1,6 +1,6 @@
 //! Ours: headway beside the schedulers of the papers.
 
-use crate::bfq_2015::{HDD, Launches, SSD, StartUp, background};
+use crate::bfq_2015::{HDD, Launches, SSD, StartUp, background, machine};
 use crate::replicates::{Runs, case, partitions, replicated};
 use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
 
@@ -116,7 +116,11 @@ fn throughput(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result
             texts.push((format!("{phase}, {load}, one tenant"), SATA, partitions(&head, &[(1, load)])));
         }
         for load in ["10r-seq", "10r-rand", "5r5w-seq", "5r5w-rand"] {
-            texts.push((format!("{phase}, {load}, one tenant"), SSD, format!("{head}\n{}", background(load, false))));
+            texts.push((
+                format!("{phase}, {load}, one tenant"),
+                SSD,
+                machine(warmup + 1, effort.pick(20, 5), &background(load, false)),
+            ));
         }
     }
     let mut cases: Vec<Case> = Vec::new();
