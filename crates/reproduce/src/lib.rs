@@ -120,4 +120,18 @@ mod tests {
         }
         assert!(matches!(find("no-such"), Err(Error::Unknown { .. })));
     }
+
+    #[test]
+    fn every_paper_says_what_it_is_and_what_was_fitted() {
+        let names: Vec<&str> = PAPERS.iter().map(|p| p.name).collect();
+        assert_eq!(names, ["ull-2023", "poll-2022", "bfq-2015", "fair-ssd-2020", "ablation", "headway"]);
+        for paper in PAPERS {
+            assert!(
+                !paper.title.is_empty() && !paper.calibration.is_empty() && !paper.figures.is_empty(),
+                "{}",
+                paper.name
+            );
+            assert!(paper.figures.iter().all(|f| !f.title.is_empty()), "{}", paper.name);
+        }
+    }
 }

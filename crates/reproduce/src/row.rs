@@ -73,6 +73,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_row_has_the_keys_of_the_json_and_what_is_not_known_is_null() {
+        let row = Row::new("p", "f", "m", "c", f64::INFINITY, "us").ordering(false);
+        let json = serde_json::to_value(&row).unwrap();
+        let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+        let mut expected = [
+            "paper",
+            "figure",
+            "metric",
+            "case",
+            "paper_value",
+            "ours",
+            "unit",
+            "ordering_holds",
+            "within_tolerance",
+            "calibrated",
+        ];
+        expected.sort_unstable();
+        let mut sorted = keys.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, expected);
+        assert!(json["paper_value"].is_null() && json["within_tolerance"].is_null() && json["ours"].is_null());
+        assert_eq!((json["ordering_holds"].as_bool(), json["calibrated"].as_bool()), (Some(false), Some(false)));
+        let judged = row.judged(3.1, true);
+        assert_eq!((judged.paper_value, judged.within_tolerance), (Some(3.1), Some(true)));
+    }
+
+    #[test]
     fn the_tolerance_is_of_the_papers_value() {
         let row = |ours| Row::new("p", "f", "m", "c", ours, "us").value(10.0, 0.03).within_tolerance;
         assert_eq!([row(10.3), row(9.7), row(10.31), row(9.69)], [Some(true), Some(true), Some(false), Some(false)]);

@@ -105,6 +105,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn four_tenants_run_under_every_scheduler_and_the_widest_second_is_theirs() {
+        let control = dumbwaiter_sim::Control::default();
+        let effort = Effort { quick: true, jobs: 2, control: &control };
+        let tenants = WEIGHTS.map(|weight| (weight, "msn"));
+        let text = partitions("duration = \"400ms\"\nwarmup = \"100ms\"\nseries = \"100ms\"", &tenants);
+        let cases: Vec<Case> = SCHEDULERS.iter().map(|(_, s)| case(&text, SSD, s).unwrap()).collect();
+        let runs = crate::replicates::replicated(&cases, 2, &effort, &mut |_| {}).unwrap();
+        assert_eq!(runs.len(), SCHEDULERS.len());
+        for (runs, (name, _)) in runs.iter().zip(SCHEDULERS) {
+            assert_eq!(runs.0.len(), 2, "{name}");
+            for run in &runs.0 {
+                assert_eq!(run.tenants.len(), 4);
+                let moved = |s: usize| run.series.tenants.iter().map(move |t| t.mb_per_s[s]);
+                let ratios = (0..run.series.times.len())
+                    .filter(|s| moved(*s).all(|b| b > 0.0))
+                    .map(|s| moved(s).fold(0.0, f64::max) / moved(s).fold(f64::INFINITY, f64::min));
+                let most = ratios.fold(f64::NAN, f64::max);
+                assert!(widest(run) == most || (widest(run).is_nan() && most.is_nan()), "{name}: {most}");
+            }
+        }
+    }
+
+    #[test]
     fn every_load_is_a_scenario_on_every_device() {
         let control = dumbwaiter_sim::Control::default();
         let effort = Effort { quick: true, jobs: 1, control: &control };
