@@ -7,10 +7,10 @@
 //! - **Depth.** A tenant that cannot keep a backlog (few requests at a time) falls behind its share because the others fill
 //!   the device. Then, and only then, the depth that all share shrinks, and at the bottom the device waits for that tenant's
 //!   next request. When nobody is behind, the depth grows back.
-//! - **Holds.** For a short while the device may be one task's: on a disk a task's that reads on in one place, since two such
-//!   streams side by side are all seeks; anywhere a fresh task's, which starts or had been quiet for seconds. While a hold
-//!   lasts, the device waits a little for the holder's next request.
-//! - **Fresh tasks** weigh thirty times as much within their tenant until they have moved a program's worth of data.
+//! - **Holds.** On a disk, for a short while, one task may have it that reads on in one place or has much to sweep, since two such
+//!   streams side by side are all seeks. The disk waits a little for the holder's next request.
+//! - **Fresh tasks**, which start or had been quiet for seconds, weigh a hundred times as much within their tenant until they have
+//!   moved a program's worth of data, and their place in the order is kept while they think for a moment.
 //!
 //! On flash, reads and writes go in batches, since a device that turns between them does less of both.
 //!
@@ -37,6 +37,8 @@ const NANOSECOND: u64 = 1 << 4;
 const CREDIT: [u64; 2] = [4096 * SECTOR, 50_000_000 * NANOSECOND];
 /// Completions between two looks at the shares, or one for each tenant if those are more.
 const WINDOW: u32 = 32;
+/// A tenant is behind that is owed more than this virtual time: 128 KiB at [`WEIGHT`], 4 ms on a disk.
+const LAG: u64 = 256 * SECTOR;
 /// A tenant is behind that got less than this of what the best served got, in percent.
 const BEHIND_PERCENT: u64 = 97;
 /// A tenant wants more if it had something outstanding for so much of the time, in percent.
@@ -46,7 +48,7 @@ const SLACK: u64 = 512 * SECTOR;
 /// ...and past how many.
 const CANDIDATES: u32 = 4;
 /// How much more a fresh task weighs.
-const FRESH_WEIGHT: u64 = 30;
+const FRESH_WEIGHT: u64 = 100;
 /// A task is fresh until it has moved so many sectors (64 MiB)...
 const FRESH_SECTORS: u64 = 131_072;
 /// ...or for so long...
@@ -143,6 +145,8 @@ struct Account {
     busy_since: Nanos,
     /// How long it had any since the last look.
     busy: Nanos,
+    /// When it last had something again, it was owed more than [`LAG`].
+    lags: bool,
     /// It got less than its share at the last look though it nearly always had something outstanding.
     behind: bool,
     last_seen: Nanos,
@@ -420,7 +424,12 @@ impl Headway {
             // Whoever was away starts now; whoever only ran dry may catch up a little.
             let credit = if away { 0 } else { CREDIT[usize::from(self.rotational)] };
             let entity = &self.entities[id as usize];
-            let floor = self.entities[parent as usize].clock.wrapping_sub(credit * WEIGHT / entity.weight);
+            let clock = self.entities[parent as usize].clock;
+            let floor = clock.wrapping_sub(credit * WEIGHT / entity.weight);
+            if id % 3 == 1 {
+                let lags = !away && later(clock.wrapping_sub(LAG), entity.time);
+                self.accounts[(id / 3) as usize].lags = lags;
+            }
             let time = if later(floor, entity.time) { floor } else { entity.time };
             self.place(id, parent, time);
             id = parent;
@@ -582,7 +591,7 @@ impl Headway {
         self.looked_at = now;
         let got = |a: &Account| u128::from(a.served) * u128::from(WHOLE) / u128::from(a.share.max(1));
         let most = self.accounts.iter().map(got).max().unwrap_or(0);
-        let mut anyone = false;
+        let (mut anyone, mut falls) = (false, false);
         self.active = 0;
         for account in &mut self.accounts {
             if account.outstanding > 0 {
@@ -594,13 +603,19 @@ impl Headway {
             }
             // A backlog of its own says that the order of service will see to it.
             let hungry = account.busy.0 * 100 >= span * HUNGRY_PERCENT && account.waiting == 0;
-            account.behind = hungry && got(account) * 100 < most * u128::from(BEHIND_PERCENT);
+            let short = got(account) * 100 < most * u128::from(BEHIND_PERCENT);
+            account.behind = hungry && (account.lags || short);
             anyone |= account.behind;
+            falls |= hungry && short;
             account.served = 0;
             account.busy = Nanos::ZERO;
         }
-        let grown = (self.depth + 1).min(self.max_depth);
-        self.depth = if anyone && self.settings[5] != 0 { (self.depth * 3 / 4).max(1) } else { grown };
+        // Who is owed something but gets its share now needs no less depth, only time.
+        if falls && self.settings[5] != 0 {
+            self.depth = (self.depth * 3 / 4).max(1);
+        } else if !anyone || self.settings[5] == 0 {
+            self.depth = (self.depth + 1).min(self.max_depth);
+        }
     }
 
     /// Must the device be kept for its holder? Answers until when; ends a hold that is over.
