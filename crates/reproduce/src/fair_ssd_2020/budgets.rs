@@ -146,16 +146,13 @@ pub(super) fn explanation(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress
         }
         let whole = &runs[..2];
         let gain = gap(whole);
-        // The one whose absence moves the difference most.
-        let most = WITHOUT
-            .iter()
-            .zip(runs.chunks(2))
-            .skip(1)
-            .max_by(|a, b| (gap(a.1) - gain).abs().total_cmp(&(gap(b.1) - gain).abs()));
-        if let Some((without, pair)) = most {
+        // A difference comes through what takes it away by its absence.
+        let channel =
+            WITHOUT.iter().zip(runs.chunks(2)).skip(1).min_by(|a, b| gap(a.1).abs().total_cmp(&gap(b.1).abs()));
+        if let Some((without, pair)) = channel {
             let is = if gain > 0.0 { "better than" } else { "no better than" };
             out.notes.push(format!(
-                "{load}: H+BFQ's PV ({:.3}) is {is} BFQ's ({:.3}); the difference changes most, from {gain:+.3} to {:+.3}, without {}; the longest latency is {:.2} times lower, {:.2} times without it",
+                "{load}: H+BFQ's PV ({:.3}) is {is} BFQ's ({:.3}); of the difference, {gain:+.3}, least is left ({:+.3}) without {}; BFQ's longest latency is {:.2} times H+BFQ's, {:.2} times without it",
                 whole[1].pv(),
                 whole[0].pv(),
                 gap(pair),
