@@ -150,8 +150,8 @@ fn writing_needs_permission_and_a_device_in_use_is_refused() {
     assert_eq!(std::fs::read(&disk).unwrap(), vec![7; 4 << 20], "not a byte has changed");
     // A file that a loop device is made of is in use.
     if let Some((_held, _)) = device(dir.path()) {
-        let backing = std::fs::read_dir(dir.path()).unwrap().flatten().map(|f| f.path());
-        let backing = backing.filter(|p| std::fs::metadata(p).unwrap().len() == 32 << 20).next().unwrap();
+        let mut backing = std::fs::read_dir(dir.path()).unwrap().flatten().map(|f| f.path());
+        let backing = backing.find(|p| std::fs::metadata(p).unwrap().len() == 32 << 20).unwrap();
         let done = dumbwaiter(&["compare", &scenario, "--on", backing.to_str().unwrap(), "--allow-writes"]);
         assert_eq!(done.status.code(), Some(2), "{}", String::from_utf8_lossy(&done.stderr));
     }

@@ -1,7 +1,7 @@
 //! The hidden command that runs one thread of a load in a process of its own, and how its parent speaks with it.
 //!
 //! The child says `ready` on its stdout, reads the time to begin (CLOCK_MONOTONIC, ns) from its stdin, and ends with one line
-//! of JSON, [`Ended`].
+//! of JSON, [`part::Ended`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Write};
