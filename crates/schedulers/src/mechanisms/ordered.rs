@@ -123,7 +123,12 @@ impl Forest {
             self.at_mut(heir).left = gone.left;
             self.at_mut(gone.left).parent = heir;
             self.at_mut(heir).red = gone.red;
-            self.repair_up(parent);
+            // What is above knows the least low of the place, so repairs may stop where it stays.
+            self.at_mut(heir).min = gone.min;
+            if parent != heir {
+                self.repair_up(parent);
+            }
+            self.repair_up(heir);
         }
         if !was_red {
             self.mend_removal(tree, child, parent);
@@ -250,8 +255,8 @@ impl Forest {
         at
     }
 
-    /// Computes the least low of one subtree from its children's.
-    fn repair(&mut self, at: u32) {
+    /// Computes the least low of one subtree from its children's. Answers whether it changed.
+    fn repair(&mut self, at: u32) -> bool {
         let link = *self.at(at);
         let mut min = link.low;
         for child in [link.left, link.right] {
@@ -260,11 +265,12 @@ impl Forest {
             }
         }
         self.at_mut(at).min = min;
+        min != link.min
     }
 
+    /// Repairs upwards until nothing changes.
     fn repair_up(&mut self, mut at: u32) {
-        while at != NIL {
-            self.repair(at);
+        while at != NIL && self.repair(at) {
             at = self.at(at).parent;
         }
     }
