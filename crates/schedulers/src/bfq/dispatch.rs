@@ -129,7 +129,8 @@ impl Bfq {
         let entity = self.engine.entity(queue.entity);
         let mainline_soft_rt = queue.raise.soft_rt && self.rules.generation == Generation::Mainline;
         let stretched = self.values.on.raised_timeout && !mainline_soft_rt;
-        let stretch = if stretched { entity.weight / u64::from(entity.base_weight.max(1)) } else { 1 };
+        let raised = entity.weight != u64::from(entity.base_weight);
+        let stretch = if stretched && raised { entity.weight / u64::from(entity.base_weight.max(1)) } else { 1 };
         let timeout = match self.rules.timeout_async_ms {
             Some(ms) if !queue.sync => self.clock.from_ms(ms),
             _ => self.values.timeout,
