@@ -32,14 +32,16 @@ impl Bfq {
         if let Some(found) = self.stable_cooperator(q, task, now) {
             return found;
         }
+        let queue = &self.queues[q as usize];
         if self.nonrot_queueing || self.too_late(q, now) {
             return None;
         }
-        let scheduled = self.queues[q as usize].merge_into;
+        let scheduled = queue.merge_into;
         if scheduled != NONE {
             return Some(scheduled);
         }
-        if self.busy_total() == 1 {
+        // A seeky queue may not cooperate: there is no need to look for somebody near.
+        if self.busy_total() == 1 || queue.seeky() {
             return None;
         }
         if let Some(serving) = self.in_service
