@@ -64,9 +64,12 @@ impl Bfq {
         };
         while task as usize >= self.processes.len() {
             self.processes.push(Process::NEW);
+            self.saved.push(None);
         }
-        let own = ctx.tenants.tasks.get(task as usize).map_or(Ioprio::DEFAULT, |t| t.ioprio);
-        let prio = if io.ioprio.class() == IoClass::None { own } else { io.ioprio };
+        let prio = match io.ioprio.class() {
+            IoClass::None => ctx.tenants.tasks.get(task as usize).map_or(Ioprio::DEFAULT, |t| t.ioprio),
+            _ => io.ioprio,
+        };
         let (class, level) = priority(prio);
         let group = self.group_of(io.tenant.0, ctx);
         if !sync {
@@ -225,7 +228,7 @@ impl Bfq {
     fn change_group(&mut self, task: u32, q: QueueId, group: u32, now: Now) -> QueueId {
         if self.queues[q as usize].coop || self.queues[q as usize].merge_into != NONE {
             self.processes[task as usize].queue = NONE;
-            self.processes[task as usize].saved = None;
+            self.saved[task as usize] = None;
             self.release(q, now);
             return NONE;
         }
@@ -273,14 +276,12 @@ impl Bfq {
         let idle_class = self.class_of(q) == Class::Idle;
         self.note_idle_flag(q, idle_class);
         let queue = &mut self.queues[q as usize];
-        if !queue.sync || idle_class || slice_idle == 0 || now.tick <= queue.split + self.clock.from_ms(2000) {
+        if !queue.sync || idle_class || slice_idle == 0 || now.tick <= queue.split + self.spans.ms_2000 {
             return;
         }
         let short = queue.processes > 0 && !queue.think.longer_than(slice_idle / 2);
         let changed = std::mem::replace(&mut queue.short_think, short) != short;
-        if changed
-            && queue.injection.base == 0
-            && (!short || now.tick > queue.injection.lowered_at + self.clock.from_ms(100))
+        if changed && queue.injection.base == 0 && (!short || now.tick > queue.injection.lowered_at + self.spans.ms_100)
         {
             self.reset_injection(q, now);
         }
@@ -375,7 +376,7 @@ impl Bfq {
             interactive = self.wake(q, now);
         } else {
             let queue = &self.queues[q as usize];
-            let spacing = self.clock.from_ms(500);
+            let spacing = self.spans.ms_500;
             if self.values.low_latency
                 && self.values.on.async_raising
                 && old_coeff == 1
@@ -415,7 +416,7 @@ impl Bfq {
     /// A queue becomes busy. Answers whether its arrival looks interactive.
     fn wake(&mut self, q: QueueId, now: Now) -> bool {
         let low_latency = self.values.low_latency;
-        let idle_long = self.idle_long(q, now, 2000);
+        let idle_long = self.idle_long(q, now, self.spans.ms_2000);
         let queue = &self.queues[q as usize];
         let in_time = now.at.0 <= queue.think.last_completion.saturating_add(3 * self.values.slice_idle);
         let (interactive, soft_rt) = self.judge_arrival(q, now);
@@ -430,7 +431,7 @@ impl Bfq {
         self.engine.set_budget(id, budget);
         self.engine.set_used(id, 0);
         self.queues[q as usize].waiting_no_idle = recovers;
-        if !self.queues[q as usize].just_created && self.idle_long(q, now, 10_000) && idle_long {
+        if !self.queues[q as usize].just_created && self.idle_long(q, now, self.spans.ms_10_000) && idle_long {
             self.leave_burst(q);
         }
         if !self.is(Generation::Mainline) && self.queues[q as usize].sync {
@@ -442,7 +443,7 @@ impl Bfq {
         self.queues[q as usize].just_created = false;
         if self.values.on.linear_raise {
             self.raise_linearly(q, now);
-        } else if low_latency && now.tick > self.queues[q as usize].split + self.clock.from_ms(2000) {
+        } else if low_latency && now.tick > self.queues[q as usize].split + self.spans.ms_2000 {
             self.raise_on_arrival(q, now, deserves, interactive, soft_rt);
         }
         let queue = &mut self.queues[q as usize];

@@ -26,11 +26,11 @@ impl Bfq {
             return;
         }
         let queue = &self.queues[q as usize];
-        if queue.in_burst_list || queue.large_burst || now.tick <= queue.split + self.clock.from_ms(10) {
+        if queue.in_burst_list || queue.large_burst || now.tick <= queue.split + self.spans.ms_10 {
             return;
         }
         let group = queue.group;
-        let apart = now.tick > self.burst.last + self.clock.from_ms(self.rules.burst_ms);
+        let apart = now.tick > self.burst.last + self.spans.burst;
         self.burst.last = now.tick;
         if apart || group != self.burst.group {
             self.clear_burst();

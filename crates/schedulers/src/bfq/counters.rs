@@ -171,6 +171,7 @@ impl Bfq {
         let (q, candidate) = (process.queue, process.stable_candidate);
         let requests = process.requests;
         *process = Process { requests, ..Process::NEW };
+        self.saved[task as usize] = None;
         if candidate != NONE {
             self.queues[candidate as usize].held -= 1;
             self.free_if_unused(candidate);

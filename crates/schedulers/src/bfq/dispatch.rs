@@ -1,6 +1,6 @@
 //! Which request goes next.
 
-use dumbwaiter_block::{Context, Next, RequestId};
+use dumbwaiter_block::{Next, RequestId};
 
 use super::expiry::Reason;
 use super::generation::ALONE;
@@ -16,7 +16,7 @@ enum Choice {
 }
 
 impl Bfq {
-    pub(super) fn choose(&mut self, ctx: &Context<'_>, now: Now) -> Next {
+    pub(super) fn choose(&mut self, now: Now) -> Next {
         if let Some(id) = self.head.pop_front(&mut self.links) {
             self.queued_head -= 1;
             self.send(id);
@@ -31,7 +31,7 @@ impl Bfq {
         match self.select(now) {
             Choice::Serve(q) => {
                 let id = RequestId(self.queues[q as usize].next);
-                self.serve(q, id, ctx, now);
+                self.serve(q, id, now);
                 Next::Dispatch(id)
             }
             Choice::Idle => Next::WaitUntil(self.idle_until.unwrap_or(dumbwaiter_block::Nanos::MAX)),
@@ -129,7 +129,8 @@ impl Bfq {
         let entity = self.engine.entity(queue.entity);
         let mainline_soft_rt = queue.raise.soft_rt && self.rules.generation == Generation::Mainline;
         let stretched = self.values.on.raised_timeout && !mainline_soft_rt;
-        let stretch = if stretched { entity.weight / u64::from(entity.base_weight.max(1)) } else { 1 };
+        let raised = entity.weight != u64::from(entity.base_weight);
+        let stretch = if stretched && raised { entity.weight / u64::from(entity.base_weight.max(1)) } else { 1 };
         let timeout = match self.rules.timeout_async_ms {
             Some(ms) if !queue.sync => self.clock.from_ms(ms),
             _ => self.values.timeout,
@@ -139,26 +140,26 @@ impl Bfq {
     }
 
     /// Sends a queued request of a queue, in service or injected.
-    pub(super) fn serve(&mut self, q: QueueId, id: RequestId, ctx: &Context<'_>, now: Now) {
+    pub(super) fn serve(&mut self, q: QueueId, id: RequestId, now: Now) {
         let cost = self.cost(q, id.0);
         self.account(q, cost);
         let serving = self.in_service == Some(q);
         if serving {
             self.sample_on_dispatch(id);
         }
-        let request = &ctx.requests[id];
-        let near = !self.far(self.head_pos, request.sector, request.sectors);
+        let (sector, sectors) = (self.sorted.key(id.0), self.entries[id.index()].sectors);
+        let near = !self.far(self.head_pos, sector, sectors);
         if self.is(Generation::Mainline)
-            && self.peak.dispatched(now.at.0, request.sectors, self.in_driver > 0, self.last_completion, near)
+            && self.peak.dispatched(now.at.0, sectors, self.in_driver > 0, self.last_completion, near)
         {
             self.retune();
         }
-        self.head_pos = request.end();
+        self.head_pos = sector + u64::from(sectors);
         if serving {
             self.slot_last_pos = self.head_pos;
         }
         self.queues[q as usize].in_flight += 1;
-        self.detach(q, id, request.sector, now);
+        self.detach(q, id, sector, now);
         if serving {
             self.update_raise(q, now);
             self.slot_requests += 1;
@@ -284,7 +285,7 @@ impl Bfq {
     }
 
     /// For replays: this request goes, whatever the policy says.
-    pub(super) fn force(&mut self, id: RequestId, ctx: &Context<'_>, now: Now) {
+    pub(super) fn force(&mut self, id: RequestId, now: Now) {
         let q = self.entries[id.index()].queue;
         if self.entries[id.index()].at_head {
             self.head.remove(&mut self.links, id);
@@ -297,7 +298,7 @@ impl Bfq {
                 if self.queues[serving as usize].is_empty()
                     && (self.queues[serving as usize].waiting || self.queues[serving as usize].in_flight > 0) =>
             {
-                return self.serve(q, id, ctx, now);
+                return self.serve(q, id, now);
             }
             other => {
                 if let Some(serving) = other {
@@ -317,6 +318,6 @@ impl Bfq {
             }
         }
         self.stop_waiting(q);
-        self.serve(q, id, ctx, now);
+        self.serve(q, id, now);
     }
 }

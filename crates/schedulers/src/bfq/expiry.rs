@@ -144,7 +144,7 @@ impl Bfq {
 
     /// Charges a queue for the time it held the device.
     fn charge_time(&mut self, q: QueueId, ms: u64) {
-        let timeout = (self.clock.per_second() / 8) as u64 * self.clock.period.0 / 1_000_000;
+        let timeout = self.spans.second / 8 * self.clock.period.0 / 1_000_000;
         let entity = self.queues[q as usize].entity;
         let used = self.engine.entity(entity).used;
         let total = (self.max_budget * ms.min(timeout) / timeout.max(1)).max(used);

@@ -34,14 +34,14 @@ impl Bfq {
     /// The first pending request of a process came.
     pub(super) fn sample_on_arrival(&mut self, q: QueueId, now: Now) {
         self.detect_waker(q, now);
-        if now.tick >= self.queues[q as usize].injection.lowered_at + self.clock.from_ms(1000) {
+        if now.tick >= self.queues[q as usize].injection.lowered_at + self.spans.ms_1000 {
             self.reset_injection(q, now);
         }
         let injection = self.queues[q as usize].injection;
         let idle = self.in_driver == 0;
         if self.in_service == Some(q)
             && (idle || (injection.base > 0 && self.sampling.injected))
-            && now.tick >= injection.lowered_at + self.clock.from_ms(10)
+            && now.tick >= injection.lowered_at + self.spans.ms_10
         {
             self.sampling.since = now.at.0;
             self.sampling.awaited = true;

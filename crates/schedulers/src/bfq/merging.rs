@@ -6,8 +6,6 @@ use super::{Bfq, Generation, Now};
 
 /// Positions this near are close, sectors.
 const CLOSE: u64 = 8192;
-/// Queues merge only within this time from their first request, ms.
-const MERGE_MS: u64 = 100;
 const BURST_MS: u64 = 180;
 const STABLE_MS: u64 = 600;
 
@@ -34,14 +32,16 @@ impl Bfq {
         if let Some(found) = self.stable_cooperator(q, task, now) {
             return found;
         }
+        let queue = &self.queues[q as usize];
         if self.nonrot_queueing || self.too_late(q, now) {
             return None;
         }
-        let scheduled = self.queues[q as usize].merge_into;
+        let scheduled = queue.merge_into;
         if scheduled != NONE {
             return Some(scheduled);
         }
-        if self.busy_total() == 1 {
+        // A seeky queue may not cooperate: there is no need to look for somebody near.
+        if self.busy_total() == 1 || queue.seeky() {
             return None;
         }
         if let Some(serving) = self.in_service
@@ -86,11 +86,12 @@ impl Bfq {
         }
     }
 
+    /// Queues merge only within 100 ms from their first request.
     fn too_late(&self, q: QueueId, now: Now) -> bool {
         let queue = &self.queues[q as usize];
         self.is(Generation::Mainline)
             && queue.served_since_backlogged > 0
-            && now.tick > queue.first_io + self.clock.from_ms(MERGE_MS)
+            && now.tick > queue.first_io + self.spans.ms_100
     }
 
     fn may_cooperate(&self, q: QueueId, with: QueueId, now: Now) -> bool {
@@ -207,7 +208,7 @@ impl Bfq {
                 served: 0,
             };
         }
-        self.processes[queue.task as usize].saved = Some(Saved {
+        self.saved[queue.task as usize] = Some(Saved {
             think: queue.think,
             short_think: queue.short_think,
             io_bound: queue.io_bound,
@@ -240,7 +241,7 @@ impl Bfq {
         let over = |bfq: &Bfq, raise: &Raise| {
             now.tick > raise.start_or_end + raise.max_time || bfq.queues[q as usize].large_burst
         };
-        let Some(saved) = self.processes[task as usize].saved.take() else {
+        let Some(saved) = self.saved[task as usize].take() else {
             self.queues[q as usize].split = now.tick;
             return;
         };

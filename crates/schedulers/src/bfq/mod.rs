@@ -31,6 +31,8 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use dumbwaiter_block::{Nanos, Setup, TickClock};
 
 pub use generation::Generation;
@@ -42,6 +44,7 @@ use crate::mechanisms::wf2q::{Class, Rules as EngineRules, ServiceTree};
 use bursts::Burst;
 use generation::Rules;
 use injection::Sampling;
+use merging::Saved;
 use queue::{Group, NONE, Process, Queue, QueueId};
 use rate::PeakRate;
 use settings::Values;
@@ -58,6 +61,34 @@ const SMALL_ON_FLASH: u32 = 64;
 struct Now {
     at: Nanos,
     tick: i64,
+}
+
+/// Spans of time that requests ask for, in ticks: so that none divides.
+#[derive(Clone, Copy, Debug)]
+struct Spans {
+    ms_10: i64,
+    ms_100: i64,
+    ms_500: i64,
+    ms_1000: i64,
+    ms_2000: i64,
+    ms_10_000: i64,
+    burst: i64,
+    second: u64,
+}
+
+impl Spans {
+    fn new(clock: &TickClock, burst_ms: u64) -> Spans {
+        Spans {
+            ms_10: clock.from_ms(10),
+            ms_100: clock.from_ms(100),
+            ms_500: clock.from_ms(500),
+            ms_1000: clock.from_ms(1000),
+            ms_2000: clock.from_ms(2000),
+            ms_10_000: clock.from_ms(10_000),
+            burst: clock.from_ms(burst_ms),
+            second: clock.per_second() as u64,
+        }
+    }
 }
 
 /// What is kept of a request.
@@ -91,6 +122,7 @@ impl Entry {
 #[derive(Clone)]
 pub struct Bfq {
     clock: TickClock,
+    spans: Spans,
     rotational: bool,
     /// What it was at the start: estimates of the peak rate begin there.
     rotational_at_start: bool,
@@ -102,6 +134,8 @@ pub struct Bfq {
     queues: Vec<Queue>,
     free_queues: Vec<QueueId>,
     processes: Vec<Process>,
+    /// By task: the state of the queue it had before a merge. Apart from the processes, as few requests ask for it.
+    saved: Vec<Option<Saved>>,
     groups: Vec<Group>,
     /// Group of each tenant.
     tenants: Vec<u32>,
@@ -150,6 +184,8 @@ pub struct Bfq {
     burst: Burst,
     sampling: Sampling,
     last_seen: Now,
+    /// The times at which the tick is that of `last_seen`.
+    tick_span: Range<Nanos>,
     tally: Tally,
 }
 
@@ -177,6 +213,7 @@ impl Bfq {
         };
         Bfq {
             clock: setup.clock,
+            spans: Spans::new(&setup.clock, generation.rules().burst_ms),
             rotational: setup.rotational,
             rotational_at_start: setup.rotational,
             nonrot_queueing: !setup.rotational,
@@ -186,6 +223,7 @@ impl Bfq {
             queues: Vec::new(),
             free_queues: Vec::new(),
             processes: Vec::new(),
+            saved: Vec::new(),
             groups: Vec::new(),
             tenants: Vec::new(),
             entries: Vec::new(),
@@ -224,12 +262,19 @@ impl Bfq {
             burst: Burst::default(),
             sampling: Sampling::default(),
             last_seen: Now::default(),
+            tick_span: Nanos::ZERO..Nanos::ZERO,
             tally: Tally::default(),
         }
     }
 
     fn at(&mut self, at: Nanos) -> Now {
-        self.last_seen = Now { at, tick: self.clock.ticks(at) };
+        // The tick changes seldom: no division unless it did.
+        if !self.tick_span.contains(&at) {
+            let tick = self.clock.ticks(at);
+            self.last_seen.tick = tick;
+            self.tick_span = self.clock.time_of(tick)..self.clock.time_of(tick + 1);
+        }
+        self.last_seen.at = at;
         self.last_seen
     }
 

@@ -2,7 +2,6 @@
 
 use dumbwaiter_block::Nanos;
 
-use super::merging::Saved;
 use crate::mechanisms::list::List;
 use crate::mechanisms::ordered::Tree;
 use crate::mechanisms::wf2q::{Class, EntityId, NodeId};
@@ -264,7 +263,7 @@ impl Queue {
 }
 
 /// What is kept per process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     /// Its sync queue.
     pub(super) queue: QueueId,
@@ -272,8 +271,6 @@ pub(super) struct Process {
     pub(super) async_queue: QueueId,
     /// Its requests that have not completed.
     pub(super) requests: u32,
-    /// State of the queue it had before a merge.
-    pub(super) saved: Option<Saved>,
     /// Merge with this one when it has lived long enough.
     pub(super) stable_candidate: QueueId,
     pub(super) stably_merged: bool,
@@ -286,7 +283,6 @@ impl Process {
         queue: NONE,
         async_queue: NONE,
         requests: 0,
-        saved: None,
         stable_candidate: NONE,
         stably_merged: false,
         prio: None,

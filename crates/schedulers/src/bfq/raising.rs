@@ -17,7 +17,7 @@ const REFERENCES: [[(u64, u64); 2]; 2] = [[(17_415, 5500), (1536, 2600)], [(34_7
 impl Bfq {
     /// How long an interactive raise lasts on this device, in ticks.
     pub(super) fn raise_ticks(&self) -> i64 {
-        let hz = self.clock.per_second() as u64;
+        let hz = self.spans.second;
         if !self.is(Generation::Mainline) {
             let [fast, slow] = REFERENCES[usize::from(!self.rotational_at_start)];
             let (rate, ms) = if self.peak.rate > u64::midpoint(fast.0, slow.0) { fast } else { slow };
@@ -38,7 +38,7 @@ impl Bfq {
         let default_weight = !self.values.on.raise_default_only
             || self.engine.entity(queue.entity).wanted_weight == self.rules.default_weight;
         let in_burst = queue.large_burst;
-        let interactive = !in_burst && self.idle_long(q, now, 2000) && default_weight;
+        let interactive = !in_burst && self.idle_long(q, now, self.spans.ms_2000) && default_weight;
         let soft_rt = self.values.on.soft_rt
             && !queue.totally_seeky()
             && !in_burst
@@ -48,15 +48,18 @@ impl Bfq {
         (interactive, soft_rt)
     }
 
-    /// Nothing in flight and inactive for longer than this.
-    pub(super) fn idle_long(&self, q: QueueId, now: Now, ms: u64) -> bool {
+    /// Nothing in flight and inactive for longer than this, in ticks.
+    pub(super) fn idle_long(&self, q: QueueId, now: Now, ticks: i64) -> bool {
         let queue = &self.queues[q as usize];
-        queue.in_flight == 0 && now.tick > queue.budget_deadline + self.clock.from_ms(ms)
+        queue.in_flight == 0 && now.tick > queue.budget_deadline + ticks
     }
 
     /// Starts, renews or ends a raise at idle→busy.
     pub(super) fn raise_on_arrival(&mut self, q: QueueId, now: Now, deserves: bool, interactive: bool, soft_rt: bool) {
-        let duration = self.raise_ticks();
+        if self.queues[q as usize].raise.coeff == 1 && !deserves {
+            return;
+        }
+        let duration = if interactive { self.raise_ticks() } else { 0 };
         let soft_ticks = self.soft_rt_ticks();
         let min_budget = self.min_budget(q);
         let coeff = self.values.raise_coeff;
@@ -216,7 +219,7 @@ impl Bfq {
     /// When a request may next start a soft real-time raise.
     pub(super) fn soft_rt_start(&self, q: QueueId, now: Now) -> i64 {
         let queue = &self.queues[q as usize];
-        let hz = self.clock.per_second() as u64;
+        let hz = self.spans.second;
         let served = (hz * queue.served_since_backlogged / SOFT_RT_RATE) as i64;
         let idle = (self.values.slice_idle / self.clock.period.0.max(1)) as i64;
         let earliest = if queue.soft_rt_next_start == NEVER { i64::MIN } else { queue.soft_rt_next_start };

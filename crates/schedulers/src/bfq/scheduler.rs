@@ -36,7 +36,7 @@ impl Scheduler for Bfq {
         if self.idle_until.is_some_and(|t| t <= now.at) {
             self.idled_out(now);
         }
-        self.choose(ctx, now)
+        self.choose(now)
     }
 
     fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
@@ -220,7 +220,7 @@ impl Scheduler for Bfq {
 
     fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
         let now = self.at(ctx.now);
-        self.force(id, ctx, now);
+        self.force(id, now);
     }
 
     fn describe(&self, ctx: &Context<'_>) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Red-black trees ordered by a key, the first inserted first among equals. Each node also knows the least `low` (a
 //! second key) of its subtree, so that "the smallest key among those whose low is not later than x" takes O(log n).
-//! Keys and lows are compared by [`later`], which survives wrapping. Nothing allocates once the arena has grown.
+//! The ends take O(1), to find and to insert at but for rare mending further up. Keys and lows are compared by [`later`], which survives wrapping. Nothing allocates once the arena has grown.
 
 const NIL: u32 = u32::MAX;
 
@@ -34,11 +34,13 @@ pub struct Forest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
     root: u32,
+    first: u32,
+    last: u32,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Tree { root: NIL }
+        Tree { root: NIL, first: NIL, last: NIL }
     }
 }
 
@@ -77,27 +79,53 @@ impl Forest {
         if id as usize >= self.nodes.len() {
             self.nodes.resize(id as usize + 1, LOOSE);
         }
-        let (mut parent, mut at, mut left) = (NIL, tree.root, false);
-        while at != NIL {
-            let node = self.at_mut(at);
-            if later(node.min, low) {
-                node.min = low;
-            }
-            parent = at;
-            left = later(node.key, key);
-            at = if left { node.left } else { node.right };
-        }
+        let (parent, left) = self.place_for(tree, key);
         *self.at_mut(id) = Link { key, low, min: low, left: NIL, right: NIL, parent, red: true };
         match parent {
             NIL => tree.root = id,
             p if left => self.at_mut(p).left = id,
             p => self.at_mut(p).right = id,
         }
+        if parent == tree.first && left || parent == NIL {
+            tree.first = id;
+        }
+        if parent == tree.last && !left {
+            tree.last = id;
+        }
+        let mut above = parent;
+        while above != NIL && later(self.at(above).min, low) {
+            self.at_mut(above).min = low;
+            above = self.at(above).parent;
+        }
         self.mend_insertion(tree, id);
+    }
+
+    /// Under which id a key goes, and whether on its left.
+    fn place_for(&self, tree: &Tree, key: u64) -> (u32, bool) {
+        if tree.is_empty() || !later(self.at(tree.last).key, key) {
+            return (tree.last, false);
+        }
+        if later(self.at(tree.first).key, key) {
+            return (tree.first, true);
+        }
+        let (mut parent, mut at, mut left) = (NIL, tree.root, false);
+        while at != NIL {
+            let node = self.at(at);
+            parent = at;
+            left = later(node.key, key);
+            at = if left { node.left } else { node.right };
+        }
+        (parent, left)
     }
 
     /// Takes `id`, which is in this tree, out.
     pub fn remove(&mut self, tree: &mut Tree, id: u32) {
+        if tree.first == id {
+            tree.first = self.next(id).unwrap_or(NIL);
+        }
+        if tree.last == id {
+            tree.last = self.previous(id).unwrap_or(NIL);
+        }
         let gone = *self.at(id);
         let (child, parent, was_red);
         if gone.left == NIL || gone.right == NIL {
@@ -123,7 +151,12 @@ impl Forest {
             self.at_mut(heir).left = gone.left;
             self.at_mut(gone.left).parent = heir;
             self.at_mut(heir).red = gone.red;
-            self.repair_up(parent);
+            // What is above knows the least low of the place, so repairs may stop where it stays.
+            self.at_mut(heir).min = gone.min;
+            if parent != heir {
+                self.repair_up(parent);
+            }
+            self.repair_up(heir);
         }
         if !was_red {
             self.mend_removal(tree, child, parent);
@@ -137,16 +170,12 @@ impl Forest {
 
     /// The id with the smallest key, the oldest of equals.
     pub fn first(&self, tree: &Tree) -> Option<u32> {
-        some(tree.root).map(|root| self.leftmost(root))
+        some(tree.first)
     }
 
     /// The id with the greatest key, the newest of equals.
     pub fn last(&self, tree: &Tree) -> Option<u32> {
-        let mut at = some(tree.root)?;
-        while self.at(at).right != NIL {
-            at = self.at(at).right;
-        }
-        Some(at)
+        some(tree.last)
     }
 
     /// The id behind this one.
@@ -250,8 +279,8 @@ impl Forest {
         at
     }
 
-    /// Computes the least low of one subtree from its children's.
-    fn repair(&mut self, at: u32) {
+    /// Computes the least low of one subtree from its children's. Answers whether it changed.
+    fn repair(&mut self, at: u32) -> bool {
         let link = *self.at(at);
         let mut min = link.low;
         for child in [link.left, link.right] {
@@ -260,11 +289,12 @@ impl Forest {
             }
         }
         self.at_mut(at).min = min;
+        min != link.min
     }
 
+    /// Repairs upwards until nothing changes.
     fn repair_up(&mut self, mut at: u32) {
-        while at != NIL {
-            self.repair(at);
+        while at != NIL && self.repair(at) {
             at = self.at(at).parent;
         }
     }
@@ -420,6 +450,7 @@ mod tests {
                 prop_assert!(early.is_none_or(|id| !later(forest.low(id), ORIGIN.wrapping_add(bound))));
                 prop_assert_eq!(forest.first_from(&tree, ORIGIN.wrapping_add(bound)), model.iter().find(|m| m.0 >= bound).map(|m| m.1));
                 prop_assert_eq!(forest.last(&tree), model.last().map(|m| m.1));
+                prop_assert_eq!(forest.first(&tree), model.first().map(|m| m.1));
                 for pair in model.windows(2) {
                     prop_assert_eq!(forest.previous(pair[1].1), Some(pair[0].1));
                 }

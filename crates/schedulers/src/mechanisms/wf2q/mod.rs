@@ -42,9 +42,6 @@ pub(crate) fn span(service: u64, weight: u64) -> u64 {
 struct Set {
     active: Tree,
     idle: Tree,
-    /// The ends of `idle`.
-    idle_first: Option<EntityId>,
-    idle_last: Option<EntityId>,
     /// Virtual time.
     v: u64,
     /// Weights of all that are active, in service, or remembered.

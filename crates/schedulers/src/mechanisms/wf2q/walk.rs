@@ -204,38 +204,26 @@ impl ServiceTree {
         let finish = entity.finish;
         let set = &mut self.nodes[entity.node.index()].sets[entity.class as usize];
         self.forest.insert(&mut set.idle, id.0, finish, finish);
-        if set.idle_first.is_none_or(|f| later(self.forest.key(f.0), finish)) {
-            set.idle_first = Some(id);
-        }
-        if set.idle_last.is_none_or(|l| !later(self.forest.key(l.0), finish)) {
-            set.idle_last = Some(id);
-        }
     }
 
     pub(super) fn leave_idle(&mut self, id: EntityId) {
         let entity = &mut self.entities[id.index()];
         entity.place = Place::Nowhere;
         let set = &mut self.nodes[entity.node.index()].sets[entity.class as usize];
-        if set.idle_first == Some(id) {
-            set.idle_first = self.forest.next(id.0).map(EntityId);
-        }
-        if set.idle_last == Some(id) {
-            set.idle_last = self.forest.previous(id.0).map(EntityId);
-        }
         self.forest.remove(&mut set.idle, id.0);
     }
 
     /// Forgets one entity whose finish has passed; with nothing active time jumps to the last finish.
     pub(super) fn prune(&mut self, node: NodeId, class: usize) {
         let set = &mut self.nodes[node.index()].sets[class];
-        let (Some(first), Some(last)) = (set.idle_first, set.idle_last) else { return };
-        let last = self.forest.key(last.0);
+        let (Some(first), Some(last)) = (self.forest.first(&set.idle), self.forest.last(&set.idle)) else { return };
+        let last = self.forest.key(last);
         if set.active.is_empty() && !later(last, set.v) {
             set.v = last;
         }
-        if !later(self.forest.key(first.0), set.v) {
-            self.leave_idle(first);
-            self.forget(first);
+        if !later(self.forest.key(first), set.v) {
+            self.leave_idle(EntityId(first));
+            self.forget(EntityId(first));
         }
     }
 
