@@ -41,7 +41,7 @@ fn name_of(weights: &[u32]) -> String {
     weights.iter().map(u32::to_string).collect::<Vec<_>>().join(":")
 }
 
-/// Headway takes a task for a fresh one in its first 15 s, and serves it apart: runs begin cold, or after that.
+/// Headway may take a task for a fresh one in its first 15 s, and serve it apart: runs begin cold, or after that.
 const PHASES: [(&str, u32); 2] = [("cold", 1), ("settled", 17)];
 
 fn shares(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
