@@ -201,7 +201,9 @@ impl Settings {
     }
 
     fn explain(&self, attribute: &str, value: &str, error: Error) -> Error {
-        if attribute != "scheduler" {
+        // The kernel says EINVAL to a name that it does not know; a lack of permission is its own reason.
+        let unknown = matches!(&error, Error::File { cause, .. } if cause.raw_os_error() == Some(libc::EINVAL));
+        if attribute != "scheduler" || !unknown {
             return error;
         }
         let all = self.queue.schedulers().map(|(_, all)| all.join(", ")).unwrap_or_default();
