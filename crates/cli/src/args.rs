@@ -414,7 +414,7 @@ pub(crate) struct Reproduce {
     /// Runs simulated at the same time; results do not depend on it
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Write every row and series as JSON; `-` is stdout
+    /// Write every row as JSON, a list; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write the tables and figures, one file that works offline

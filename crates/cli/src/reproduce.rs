@@ -88,24 +88,25 @@ fn list() -> String {
 }
 
 fn write_all(args: &Reproduce, finished: &[Finished]) -> Result<()> {
-    let results = as_json(args.quick, finished);
+    let rows: Vec<&Row> = finished.iter().flat_map(|(_, _, result)| &result.rows).collect();
     match &args.json {
-        Some(path) if output::is_stdout(path) => output::write_json(path, &results)?,
+        Some(path) if output::is_stdout(path) => output::write_json(path, &rows)?,
         Some(path) => {
             output::print(&text(finished))?;
-            output::write_json(path, &results)?;
+            output::write_json(path, &rows)?;
             eprintln!("JSON written to {}", path.display());
         }
         None => output::print(&text(finished))?,
     }
     if let Some(path) = &args.html {
-        page(finished).write(&results, path)?;
+        page(finished).write(&whole(args.quick, finished), path)?;
         eprintln!("page written to {}", path.display());
     }
     Ok(())
 }
 
-fn as_json(quick: bool, finished: &[Finished]) -> serde_json::Value {
+/// What the page carries with it: rows, and what the figures are drawn from.
+fn whole(quick: bool, finished: &[Finished]) -> serde_json::Value {
     let rows: Vec<&Row> = finished.iter().flat_map(|(_, _, result)| &result.rows).collect();
     let mut papers: Vec<serde_json::Value> = Vec::new();
     for (paper, _, _) in finished {

@@ -432,3 +432,25 @@ fn a_recording_is_refused_before_anything_is_touched() {
     refused(&["record", &plain], &["--output"]);
     assert!(!Path::new(&output).exists());
 }
+
+#[test]
+fn reproduced_rows_are_a_list_with_the_keys_that_checks_use() {
+    let rows: Value = serde_json::from_str(&ok(&["reproduce", "poll-2022:table-1", "--quick", "--json", "-"])).unwrap();
+    let rows = rows.as_array().expect("a list");
+    assert_eq!(rows.len(), 12);
+    let keys: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
+    let expected = [
+        "calibrated",
+        "case",
+        "figure",
+        "metric",
+        "ordering_holds",
+        "ours",
+        "paper",
+        "paper_value",
+        "unit",
+        "within_tolerance",
+    ];
+    assert_eq!(keys, expected);
+    refused(&["reproduce", "bfq-2014"], &["bfq-2014", "bfq-2015"]);
+}
