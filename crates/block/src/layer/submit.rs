@@ -155,6 +155,7 @@ impl BlockLayer {
 
     /// The oldest of a line that may have a tag now, with it.
     fn take_waiting(&mut self, line: usize) -> Option<RequestId> {
+        self.waiting[line].oldest()?;
         let mut waiting = std::mem::take(&mut self.waiting[line]);
         let id = waiting.take(|id| self.take_tag(id));
         self.waiting[line] = waiting;
@@ -172,6 +173,9 @@ impl BlockLayer {
             return;
         }
         let (first, second) = if self.traits.direct { (hw, hw) } else { (0, 1) };
+        if self.waiting[first].oldest().is_none() && self.waiting[second].oldest().is_none() {
+            return;
+        }
         while self.tag_free(hw) {
             let age = |line: usize| self.waiting[line].oldest().unwrap_or(u64::MAX);
             let order = if age(second) < age(first) { [second, first] } else { [first, second] };
