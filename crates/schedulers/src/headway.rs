@@ -690,6 +690,11 @@ fn flow_entity(request: &dumbwaiter_block::Request) -> u32 {
     if request.sync() { task_entity(request.io.task.0) } else { writeback_entity(request.io.tenant.0) }
 }
 
+/// The flow that an arrival belongs to.
+fn flow_of_io(io: &dumbwaiter_block::Io) -> u32 {
+    flow_entity(&dumbwaiter_block::Request::new(*io, Nanos::ZERO))
+}
+
 impl Scheduler for Headway {
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         let flow = self.flow_of(id, ctx);
@@ -831,6 +836,12 @@ impl Scheduler for Headway {
         account.in_device -= 1;
         account.outstanding -= 1;
         self.in_device -= 1;
+    }
+
+    fn allow_merge(&self, queued: RequestId, io: &dumbwaiter_block::Io, ctx: &Context<'_>) -> bool {
+        // What a tenant moves is charged to it: nobody rides in another's request.
+        let (flow, _) = self.slots[queued.index()];
+        flow == flow_of_io(io) && ctx.requests[queued].io.tenant == io.tenant
     }
 
     fn merged(&mut self, join: dumbwaiter_block::Join, ctx: &Context<'_>) {

@@ -51,6 +51,10 @@ impl Scheduler for Bfq {
         self.complete(id, ctx);
     }
 
+    fn allow_merge(&self, queued: RequestId, io: &Io, ctx: &Context<'_>) -> bool {
+        self.may_join(io, queued, ctx)
+    }
+
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
         let join = index.lookup(io, ctx).or_else(|| {
             let process = self.processes.get(io.task.0 as usize)?;
