@@ -56,7 +56,7 @@ pub fn read_at_random(target: &Target, depth: u32, bytes: u32, time: Nanos, seed
     while under_way > 0 {
         let service = Nanos(now.0 / (count / u64::from(depth)).max(1));
         let (want, min_wait) = batch(&ring, under_way, service, Batching::default());
-        let entered = ring.enter(want, None, min_wait);
+        let entered = ring.submit().and_then(|()| ring.enter(want, None, min_wait));
         if let Err(e) = entered {
             std::mem::forget(arena);
             return Err(failed(e));

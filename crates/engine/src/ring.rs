@@ -172,6 +172,17 @@ impl Ring {
         self.pending
     }
 
+    /// Hands over what is queued, without looking for completions: the device works while the caller does the rest.
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        if self.pending == 0 {
+            return Ok(());
+        }
+        if self.sqpoll {
+            return self.enter(0, None, 0);
+        }
+        self.call(self.pending, 0, self.flags, std::ptr::null(), 0)
+    }
+
     /// Hands over what is queued and waits until `want` completions can be reaped: not longer than `timeout`, and after
     /// `min_wait_us` for one only. Returns early at a signal.
     pub(crate) fn enter(&mut self, want: u32, timeout: Option<Nanos>, min_wait_us: u32) -> io::Result<()> {
@@ -201,7 +212,18 @@ impl Ring {
         } else {
             (std::ptr::null(), 0)
         };
-        // SAFETY: the descriptor is ours, and the arguments live over the call.
+        self.call(submit, want, flags, arg, size)
+    }
+
+    fn call(
+        &mut self,
+        submit: u32,
+        want: u32,
+        flags: EnterFlags,
+        arg: *const libc::c_void,
+        size: usize,
+    ) -> io::Result<()> {
+        // SAFETY: the descriptor is ours, and the caller's arguments live over the call.
         let took =
             unsafe { libc::syscall(libc::SYS_io_uring_enter, self.enter, submit, want, flags.bits(), arg, size) };
         if took >= 0 {

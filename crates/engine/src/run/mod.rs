@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, RequestId, Scheduler, TaskId, Tenants};
 use dumbwaiter_load::{Change, Thread};
-use dumbwaiter_measure::{Recorder, TaskSpec};
+use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 
 use crate::arena::Arena;
 use crate::clock::{Clock, Usage, exact_timers};
@@ -121,6 +121,8 @@ pub(crate) struct Run<'a> {
     in_side: u32,
     done: Vec<(u64, i32)>,
     finished: Vec<Finished>,
+    /// What finished in this turn and is to be measured, with the task's number in its thread.
+    unmeasured: Vec<(Completed, u16)>,
     /// Mean service time, ns.
     service: u64,
     sleeper: Option<Sleeper>,
@@ -219,6 +221,7 @@ impl<'a> Run<'a> {
             in_side: 0,
             done: Vec::with_capacity(2 * entries as usize),
             finished: Vec::with_capacity(2 * entries as usize),
+            unmeasured: Vec::with_capacity(2 * entries as usize),
             service: 0,
             to_sleep: VecDeque::new(),
             issues: 0,
@@ -308,6 +311,7 @@ impl<'a> Run<'a> {
                 }
             }
             if !self.open && idle {
+                self.measure();
                 break;
             }
             self.wait()?;

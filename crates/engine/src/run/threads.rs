@@ -254,7 +254,7 @@ impl Run<'_> {
         state.tasks[usize::from(number)]
     }
 
-    /// Finished I/Os are measured, and their threads told.
+    /// The threads of finished I/Os are told, and it is noted what is to be measured of these.
     pub(super) fn deliver(&mut self) {
         let now = self.now;
         for i in 0..self.finished.len() {
@@ -263,7 +263,7 @@ impl Run<'_> {
             let slot = self.slots[io.cookie as usize];
             self.free.push(io.cookie);
             if self.open && !finished.failed {
-                self.recorder.record(&Completed {
+                let done = Completed {
                     op: io.op,
                     task: io.task,
                     tenant: io.tenant,
@@ -273,8 +273,8 @@ impl Run<'_> {
                     issue: finished.issue,
                     device_done: now,
                     complete: now,
-                });
-                self.write_down(slot.task, io.op, io.sectors, slot.submit, finished.issue);
+                };
+                self.unmeasured.push((done, slot.task));
             }
             let state = &mut self.threads[slot.thread as usize];
             state.outstanding -= 1;
@@ -284,10 +284,20 @@ impl Run<'_> {
         self.finished.clear();
     }
 
-    fn write_down(&mut self, task: u16, op: dumbwaiter_block::Op, sectors: u32, submit: Nanos, issue: Nanos) {
+    /// Measures what finished in this turn.
+    pub(super) fn measure(&mut self) {
+        for i in 0..self.unmeasured.len() {
+            let (done, task) = self.unmeasured[i];
+            self.recorder.record(&done);
+            self.write_down(task, &done);
+        }
+        self.unmeasured.clear();
+    }
+
+    fn write_down(&mut self, task: u16, done: &Completed) {
         let Some(records) = &mut self.records else { return };
-        let bytes = sectors * SECTOR_BYTES as u32;
-        let record = Record { op, task, bytes, submit, issue, complete: self.now };
+        let Completed { op, submit, issue, complete, .. } = *done;
+        let record = Record { op, task, bytes: done.bytes as u32, submit, issue, complete };
         if let Err(e) = record.write(records) {
             self.failure.get_or_insert_with(|| format!("finished I/Os cannot be written down: {e}"));
             self.stopping = true;
