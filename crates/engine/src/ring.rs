@@ -137,7 +137,8 @@ impl Ring {
 
     /// Registers the buffers as number 0.
     pub(crate) fn register_buffers(&self, arena: &Arena) -> io::Result<()> {
-        let whole = libc::iovec { iov_base: arena.start().cast(), iov_len: arena.len() };
+        let (start, len) = arena.registered();
+        let whole = libc::iovec { iov_base: start.cast(), iov_len: len };
         // SAFETY: the arena outlives the ring's use: whoever holds both drops the ring first or drains it.
         unsafe { self.ring.submitter().register_buffers(&[whole]) }
     }

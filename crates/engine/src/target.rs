@@ -202,7 +202,7 @@ impl Target {
     /// Reads the first block through a ring of this kind.
     fn reads_with(&self, finding: Finding) -> io::Result<()> {
         let mut arena = Arena::new(1, self.facts.logical_block as usize)?;
-        let slot = arena.take().ok_or(io::ErrorKind::OutOfMemory)?;
+        let slot = arena.take(self.facts.logical_block as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let address = arena.address(slot);
         let mut ring = Ring::new(8, finding, false)?;
         ring.register_file(self.file.as_raw_fd())?;

@@ -314,7 +314,7 @@ impl Verifier {
 fn pass(target: &Target, floors: &Floors, block: u64, stamp: u64, found: &mut Verified) -> Result<(), Error> {
     let ring = |source| Error::Ring { what: "no memory to read back", source };
     let mut arena = Arena::new(1, PASS_BYTES).map_err(ring)?;
-    let slot = arena.take().unwrap_or(0);
+    let slot = arena.take(PASS_BYTES).unwrap_or(0);
     let most = (PASS_BYTES as u64 / block).max(1);
     let mut next = 0;
     while next < floors.blocks {

@@ -72,7 +72,7 @@ impl Run<'_> {
         let mut verify = 0;
         let entry = match op {
             Op::Read | Op::Write => {
-                let Some(slot) = self.arena.take() else {
+                let Some(slot) = self.arena.take(bytes as usize) else {
                     // The layer counts driver tags, and there is a buffer for each.
                     self.layer.refused(self.now, id);
                     return Ok(());
@@ -137,7 +137,7 @@ impl Run<'_> {
     fn transfer(&self, op: Op, flags: Flags, at: u64, bytes: u32, slot: u32) -> squeue::Entry {
         let address = self.arena.address(slot);
         let through = if flags.any(Flags::FUA) { libc::RWF_DSYNC } else { 0 };
-        match (op, self.registered) {
+        match (op, self.registered && self.arena.is_registered(slot)) {
             (Op::Read, true) => opcode::ReadFixed::new(FILE, address, bytes, BUFFERS).offset(at).build(),
             (Op::Read, false) => opcode::Read::new(FILE, address, bytes).offset(at).build(),
             (_, true) => opcode::WriteFixed::new(FILE, address, bytes, BUFFERS).offset(at).rw_flags(through).build(),

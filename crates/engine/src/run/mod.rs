@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
             Err(e) => {
                 notes.push(format!(
                     "buffers of {} MiB are not registered ({e}): each I/O costs more CPU; `ulimit -l` raises the limit of locked memory",
-                    arena.len() >> 20
+                    arena.registered().1 >> 20
                 ));
                 false
             }
