@@ -114,6 +114,39 @@ fn both_ways_run_on_a_device_and_its_scheduler_is_as_before() {
 }
 
 #[test]
+fn an_application_is_told_of_both_ways() {
+    let dir = folder();
+    let Some(disk) = LoopDevice::new(dir.path(), 128 << 20) else {
+        println!("skipped: no loop device (root is needed)");
+        return;
+    };
+    let text = "duration = \"2s\"\nschedulers = [\"mq-deadline\"]\n[[task]]\nname = \"writer\"\napp = \"oowriter-like\"\nthink = \"greedy\"\nrepeat = 2\n";
+    let scenario = file(dir.path(), "s.toml", text.as_bytes());
+    let out = dir.path().join("out.json");
+    let on = disk.path().to_str().unwrap();
+    let done = dumbwaiter(&[
+        "compare",
+        &scenario,
+        "--on",
+        on,
+        "--via",
+        "both",
+        "--replicates",
+        "1",
+        "--json",
+        out.to_str().unwrap(),
+    ]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for run in json(&out)["runs"].as_array().unwrap() {
+        let application = &run["applications"][0];
+        assert_eq!((&application["name"], &application["kind"]), (&"writer".into(), &"oowriter-like".into()), "{run}");
+        assert_eq!(application["start_up"]["started"], 2, "{run}");
+    }
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(text.contains("mq-deadline, engine") && text.contains("mq-deadline, kernel"), "{text}");
+}
+
+#[test]
 fn an_interrupt_puts_the_scheduler_back_and_keeps_what_is_finished() {
     let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };

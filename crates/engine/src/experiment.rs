@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{
-    ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
+    ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
 use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_schedulers::Choice;
@@ -106,11 +106,7 @@ pub fn run(
         let target = target.path().display().to_string();
         return Err(Error::NotConserved { target, scheduler: choice.label().into(), what });
     }
-    let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
-        let TaskSpec { name, tenant } = &task_specs[task.0 as usize];
-        dumbwaiter_load::application(name, &tenant_specs[tenant.0 as usize].name, outcome)
-    });
-    let applications = applications.collect();
+    let applications = applications(&mut outcome, &task_specs, &tenant_specs);
     let mut skipped = load.replays.finish(outcome.issued_late)?;
     if outcome.rounded > 0 {
         let reason = format!("rounded out to blocks of {} bytes", target.facts().logical_block);
@@ -137,6 +133,15 @@ pub fn run(
         notes,
         result: result(target, choice, completion, replicate, seed, outcome, applications),
     })
+}
+
+/// What came of the applications of a run.
+pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &[TenantSpec]) -> Vec<ApplicationStats> {
+    let told = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
+        let TaskSpec { name, tenant } = &tasks[task.0 as usize];
+        dumbwaiter_load::application(name, &tenants[tenant.0 as usize].name, outcome)
+    });
+    told.collect()
 }
 
 fn named(error: Error, choice: &Choice) -> Error {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use dumbwaiter_block::{Config, Nanos, Op, Setup};
 use dumbwaiter_load::{Change, Prepared};
-use dumbwaiter_measure::{Recorder, RecorderConfig};
+use dumbwaiter_measure::{ApplicationStats, Recorder, RecorderConfig};
 use dumbwaiter_schedulers::Choice;
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +96,8 @@ pub struct Ended {
     pub sys_ns: u64,
     /// Context switches.
     pub switches: u64,
+    /// How the thread's application fared, if it is one.
+    pub applications: Vec<ApplicationStats>,
     /// I/Os that were left out or changed, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// The first failure, in words.
@@ -144,7 +146,7 @@ pub fn run(
     let recorder = Recorder::new(RecorderConfig {
         warmup: Nanos::ZERO,
         interval: s.series,
-        tenants: load.tenant_specs,
+        tenants: load.tenant_specs.clone(),
         tasks: Vec::new(),
     });
     let mut run = Run::new(Parts {
@@ -153,7 +155,7 @@ pub fn run(
         config,
         scheduler: none.build(setup),
         tenants: load.tenants,
-        task_specs: load.task_specs,
+        task_specs: load.task_specs.clone(),
         threads,
         changes,
         recorder,
@@ -164,7 +166,7 @@ pub fn run(
     })?;
     let begin = ready().map_err(|source| Error::Ring { what: "nobody says when to begin", source })?;
     run.tap(begin, records);
-    let outcome = run.finish()?;
+    let mut outcome = run.finish()?;
     let ledger = *outcome.layer.ledger();
     let closed = outcome.closed;
     let mut skipped = load.replays.finish(outcome.issued_late)?;
@@ -181,6 +183,7 @@ pub fn run(
         usr_ns: closed.usage.usr.0,
         sys_ns: closed.usage.sys.0,
         switches: closed.usage.switches,
+        applications: experiment::applications(&mut outcome, &load.task_specs, &load.tenant_specs),
         skipped,
         failure: outcome.failure,
         notes: outcome.notes,

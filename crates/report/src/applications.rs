@@ -18,7 +18,8 @@ pub(crate) fn applications(document: &Document, ranking: &Ranking) -> Vec<Applic
         let runs = document
             .runs
             .iter()
-            .filter(|r| (&r.device, &r.variant, &r.scheduler) == (&ranking.device, &ranking.variant, &row.scheduler));
+            .filter(|r| (&r.device, &r.variant) == (&ranking.device, &ranking.variant))
+            .filter(|r| r.way() == (&row.scheduler, &row.via, &row.completion));
         let mut pooled: Vec<(&ApplicationStats, Vec<&ApplicationStats>)> = Vec::new();
         for stats in runs.flat_map(|r| &r.applications) {
             match pooled.iter_mut().find(|(first, _)| (&first.name, &first.tenant) == (&stats.name, &stats.tenant)) {
@@ -27,7 +28,7 @@ pub(crate) fn applications(document: &Document, ranking: &Ranking) -> Vec<Applic
             }
         }
         for (first, all) in pooled {
-            let mut line = vec![first.name.clone(), row.scheduler.clone()];
+            let mut line = vec![first.name.clone(), row.name(ranking.several())];
             let of_start: Vec<&StartUpStats> = all.iter().filter_map(|a| a.start_up.as_ref()).collect();
             let of_player: Vec<&PlayerStats> = all.iter().filter_map(|a| a.player.as_ref()).collect();
             if !of_start.is_empty() {
@@ -80,6 +81,7 @@ mod tests {
     use super::*;
     use crate::compare::{compare_text, tests::document};
     use crate::table::Style;
+    use dumbwaiter_measure::RunResult;
 
     #[test]
     fn replicates_are_pooled_and_both_kinds_are_shown() {
@@ -102,6 +104,13 @@ mod tests {
         assert_eq!(tables[0].rows, [["writer", "none", "6", "2.00", "1.00", "3.00", "3"]]);
         assert_eq!(tables[1].rows, [["film", "none", "300", "5.0", "9.0", "9.0"]]);
         assert!(applications(&d, &d.rankings()[1]).is_empty());
+        // What the kernel's scheduler of the same name did is told apart.
+        let kernel: Vec<_> = d.runs.iter().filter(|r| !r.applications.is_empty()).cloned().collect();
+        d.runs.extend(kernel.into_iter().take(1).map(|r| RunResult { via: "kernel".into(), ..r }));
+        let rows = &applications(&d, &d.rankings()[0])[0].rows;
+        let launched: Vec<(&str, &str)> = rows.iter().map(|r| (r[1].as_str(), r[2].as_str())).collect();
+        assert_eq!(launched.len(), 2);
+        assert!(launched.contains(&("none, kernel", "2")) && launched.iter().any(|l| l.1 == "6"), "{launched:?}");
         let text = compare_text(&d, Style::default());
         assert!(text.contains("not started") && text.contains("film"), "{text}");
         assert!(crate::html(&d).contains("not started"));

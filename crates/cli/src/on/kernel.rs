@@ -314,6 +314,7 @@ fn finish(
     let mut submitted_by_tenant = vec![0; load.tenant_specs.len()];
     let (mut usr, mut sys, mut switches, mut end) = (0, 0, 0, 0);
     let mut failure = None;
+    let mut applications = Vec::new();
     for (thread, ended) in ends.into_iter().enumerate() {
         submitted_by_tenant[load.threads[thread].tenant.0 as usize] += ended.submitted;
         ledger.submitted += ended.submitted;
@@ -325,6 +326,7 @@ fn finish(
         switches += ended.switches;
         end = end.max(ended.end_ns);
         failure = failure.or(ended.failure);
+        applications.extend(ended.applications);
         notes.extend(ended.notes);
         notes.extend(ended.skipped.iter().map(|(reason, n)| format!("{} I/Os: {reason}", output::grouped(*n))));
     }
@@ -338,6 +340,7 @@ fn finish(
         seed,
         submitted_by_tenant,
         ledger,
+        applications,
         cpu: CpuFacts {
             busy: vec![Nanos(usr + sys)],
             span: Nanos(end),
