@@ -39,7 +39,7 @@ pub(crate) fn deal(
         (Rings::Number(asked), None) => {
             let rings = possible.min(asked.max(1) as usize);
             let fewer = format!(
-                "{}: {rings} rings, not {asked}: the load's threads run on {} CPUs, and the device holds {} requests",
+                "{}: rings: {rings}, not {asked}; CPUs that tasks run on: {}, requests in the device: {}",
                 choice.label(),
                 cpus.len(),
                 setup.device_depth
