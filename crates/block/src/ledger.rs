@@ -38,6 +38,44 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Adds the counts of another path.
+    pub fn join(&mut self, other: &Ledger) {
+        let Ledger {
+            submitted,
+            completed,
+            failed,
+            merged_back,
+            merged_front,
+            merged_ranges,
+            joined,
+            pieces,
+            inserted,
+            dispatched,
+            issued,
+            returned,
+            finished,
+            flushes,
+            sectors_submitted,
+            sectors_completed,
+        } = other;
+        self.submitted += submitted;
+        self.completed += completed;
+        self.failed += failed;
+        self.merged_back += merged_back;
+        self.merged_front += merged_front;
+        self.merged_ranges += merged_ranges;
+        self.joined += joined;
+        self.pieces += pieces;
+        self.inserted += inserted;
+        self.dispatched += dispatched;
+        self.issued += issued;
+        self.returned += returned;
+        self.finished += finished;
+        self.flushes += flushes;
+        self.sectors_submitted += sectors_submitted;
+        self.sectors_completed += sectors_completed;
+    }
+
     /// What does not add up once everything has drained; `None` when all is well.
     pub fn imbalance(&self) -> Option<String> {
         let l = self;

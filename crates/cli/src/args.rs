@@ -167,6 +167,10 @@ pub(crate) struct Compare {
     /// With --on: go on after a failed I/O
     #[arg(long, requires = "on")]
     pub(crate) keep_going: bool,
+    /// With --on: rings of our engine, each on a CPU of its own, for schedulers that need no common view (none): a number,
+    /// per-core, or auto
+    #[arg(long, value_name = "N|per-core|auto", requires = "on")]
+    pub(crate) rings: Option<String>,
     /// How completions are found: interrupt, poll, hybrid, hybrid-fixed:TIME, sqpoll
     #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
     pub(crate) completion: Vec<String>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
-use dumbwaiter_load::Prepared;
+use dumbwaiter_load::{Prepared, Thread};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
@@ -11,8 +11,10 @@ use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
 
+use crate::deal::deal;
 use crate::options::Completion;
-use crate::run::{Control, Outcome, Parts, Run, Until};
+use crate::run::rings::{self, Together};
+use crate::run::{Control, Outcome, Parts, Until};
 use crate::verify::{Verified, Verifier, fresh_stamp};
 use crate::{Error, Target};
 
@@ -71,14 +73,15 @@ pub fn run(
     let way = target.check(completion)?;
     let config = config(s, target);
     let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
-    let (tenant_specs, task_specs) = (load.tenant_specs.clone(), load.task_specs.clone());
+    let (tenant_specs, task_specs) = (&load.tenant_specs, &load.task_specs);
+    let (shares, note) = deal(s, options, choice, config.setup, &load);
     let recorder = Recorder::new(RecorderConfig {
         warmup: s.warmup,
         interval: s.series,
-        tenants: load.tenant_specs,
-        tasks: load.task_specs.clone(),
+        tenants: tenant_specs.clone(),
+        tasks: task_specs.clone(),
     });
-    let verifier = match &options.verify {
+    let mut verifier = match &options.verify {
         Some(verify) => {
             let block = u64::from(target.facts().logical_block);
             let blocks = target.facts().bytes / block;
@@ -86,27 +89,32 @@ pub fn run(
         }
         None => None,
     };
-    let run = Run::new(Parts {
-        target,
-        way,
-        config,
-        scheduler: choice.build(config.setup),
-        tenants: load.tenants,
-        task_specs: load.task_specs,
-        threads: load.threads,
-        changes: load.changes,
-        recorder,
-        verifier,
-        until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
-        seed,
-        control,
-    })?;
-    let mut outcome = run.finish().map_err(|error| named(error, choice))?;
-    if let Some(what) = outcome.layer.ledger().imbalance() {
-        let target = target.path().display().to_string();
-        return Err(Error::NotConserved { target, scheduler: choice.label().into(), what });
+    let together = Together::default();
+    let mut threads: Vec<Option<Thread>> = load.threads.into_iter().map(Some).collect();
+    let mut parts = Vec::new();
+    for (ring, share) in shares.into_iter().enumerate() {
+        let setup = Setup { device_depth: share.depth, ..config.setup };
+        let of_ring = Parts {
+            target,
+            way,
+            config: Config { setup, ..config },
+            scheduler: choice.build(setup),
+            tenants: load.tenants.clone(),
+            task_specs: task_specs.clone(),
+            threads: share.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
+            // Where there are several rings nothing changes, and nothing is verified.
+            changes: load.changes.clone(),
+            recorder: recorder.clone(),
+            verifier: verifier.take(),
+            until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
+            seed: seed.wrapping_add(ring as u64),
+            control,
+            together: &together,
+        };
+        parts.push((share.cpu, of_ring));
     }
-    let applications = applications(&mut outcome, &task_specs, &tenant_specs);
+    let mut outcome = rings::run(parts, &together).map_err(|error| named(error, choice))?;
+    let applications = applications(&mut outcome, task_specs, tenant_specs);
     let mut skipped = load.replays.finish(outcome.issued_late)?;
     if outcome.rounded > 0 {
         let reason = format!("rounded out to blocks of {} bytes", target.facts().logical_block);
@@ -120,6 +128,7 @@ pub fn run(
         None => None,
     };
     let mut notes = std::mem::take(&mut outcome.notes);
+    notes.extend(note);
     if completion != Completion::Interrupt {
         notes.push(format!("completion {completion}: {}", way.describe()));
     }
@@ -147,6 +156,9 @@ pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &
 fn named(error: Error, choice: &Choice) -> Error {
     match error {
         Error::Stalled { target, waiting, .. } => Error::Stalled { target, scheduler: choice.label().into(), waiting },
+        Error::NotConserved { target, what, .. } => {
+            Error::NotConserved { target, scheduler: choice.label().into(), what }
+        }
         other => other,
     }
 }
@@ -186,7 +198,7 @@ fn result(
     outcome: Outcome,
     applications: Vec<ApplicationStats>,
 ) -> RunResult {
-    let ledger = *outcome.layer.ledger();
+    let ledger = outcome.ledger;
     let closed = outcome.closed;
     let usage = closed.usage;
     let facts = RunFacts {
@@ -220,8 +232,11 @@ fn result(
             switches: Some(usage.switches),
             ..CpuFacts::default()
         },
-        scheduler_counters: BTreeMap::new(),
-        device_counters: BTreeMap::from([("ring_waits".to_owned(), outcome.enters as f64)]),
+        scheduler_counters: outcome.counters,
+        device_counters: BTreeMap::from([
+            ("ring_waits".to_owned(), outcome.enters as f64),
+            ("rings".to_owned(), outcome.rings as f64),
+        ]),
         applications,
         ..RunFacts::default()
     };

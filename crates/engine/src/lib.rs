@@ -6,11 +6,14 @@
 //! [`Options::allow_writes`] says so.
 //!
 //! One thread owns the block layer and the ring. Each turn of its loop makes one system call, which hands over everything
-//! the scheduler chose and waits for completions.
+//! the scheduler chose and waits for completions. Under a scheduler that needs no common view of the device ([`Rings`]) a run
+//! has several of both, each on a CPU of its own.
 
 mod arena;
 pub mod bare;
 mod clock;
+mod cpus;
+mod deal;
 mod error;
 mod experiment;
 mod hybrid;
@@ -23,7 +26,7 @@ pub mod verify;
 
 pub use error::Error;
 pub use experiment::{Cell, run, writes};
-pub use options::{Batching, Completion, Options, Sleep, Verify};
+pub use options::{Batching, Completion, Options, Rings, Sleep, Verify};
 pub use run::Control;
 pub use target::{Facts, Kind, Target, Way};
 pub use verify::Verified;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::clock::monotonic;
 use crate::experiment;
 use crate::options::Completion;
+use crate::run::rings::Together;
 use crate::run::{Control, Parts, Run, Until};
 use crate::{Error, Target};
 
@@ -149,6 +150,7 @@ pub fn run(
         tenants: load.tenant_specs.clone(),
         tasks: Vec::new(),
     });
+    let together = Together::default();
     let mut run = Run::new(Parts {
         target,
         way,
@@ -163,11 +165,13 @@ pub fn run(
         until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
         seed,
         control: part.control,
+        together: &together,
     })?;
     let begin = ready().map_err(|source| Error::Ring { what: "nobody says when to begin", source })?;
-    run.tap(begin, records);
+    run.begin_at(begin);
+    run.tap(records);
     let mut outcome = run.finish()?;
-    let ledger = *outcome.layer.ledger();
+    let ledger = outcome.ledger;
     let closed = outcome.closed;
     let mut skipped = load.replays.finish(outcome.issued_late)?;
     if outcome.rounded > 0 {

@@ -1,5 +1,7 @@
 //! Listens to one run and turns it into a [`RunResult`].
 
+mod join;
+
 use crate::ApplicationStats;
 use crate::Completed;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};

@@ -250,9 +250,9 @@ pub struct DepthShares {
     /// Mean over time.
     #[serde(deserialize_with = "nan")]
     pub mean: f64,
-    /// Deepest.
+    /// Deepest; of several rings together the sum of what was deepest in each, which was not exceeded.
     pub max: u64,
-    /// Distribution; exact up to 32, then by powers of two.
+    /// Distribution; exact up to 32, then by powers of two. Empty for several rings together: it is not known.
     pub distribution: Vec<DepthShare>,
 }
 
@@ -316,7 +316,7 @@ pub struct NestedRow {
 pub struct Nested {
     /// Length of an interval, s.
     pub interval_s: f64,
-    /// Intervals in which something finished; the others count for nothing here.
+    /// Intervals in which something finished; the others count for nothing here. Of several rings each counts its own.
     pub intervals: u64,
     /// One row per percentile.
     pub rows: Vec<NestedRow>,

@@ -25,13 +25,15 @@ struct Depth {
     held_ns: Vec<u64>,
     /// Sum of depth x ns, per slot.
     area: Vec<u128>,
+    /// Several queues together: for how long how many were in all of them is not known.
+    joined: bool,
 }
 
 impl Depth {
     fn new() -> Depth {
         let mut area = Vec::with_capacity(SLOTS_MAX);
         area.push(0);
-        Depth { now: 0, max: 0, held_ns: vec![0; DEPTH_BINS], area }
+        Depth { now: 0, max: 0, held_ns: vec![0; DEPTH_BINS], area, joined: false }
     }
 
     #[inline]
@@ -41,11 +43,19 @@ impl Depth {
         self.area[last] += u128::from(self.now) * u128::from(ns);
     }
 
+    /// Adds another queue that was observed for the same time.
+    fn join(&mut self, other: &Depth) {
+        self.now += other.now;
+        self.max += other.max;
+        add(&mut self.area, &other.area);
+        self.joined = true;
+    }
+
     fn shares(&self) -> DepthShares {
         let total: u64 = self.held_ns.iter().sum();
         let area: u128 = self.area.iter().sum();
         let share = |ns: u64| ns as f64 / total as f64;
-        let held = self.held_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
+        let held = self.held_ns.iter().enumerate().filter(|(_, ns)| **ns > 0 && !self.joined);
         let distribution = held.map(|(bin, &ns)| {
             let (from, to) = depth_bounds(bin);
             DepthShare { from, to, share: share(ns) }
@@ -53,6 +63,10 @@ impl Depth {
         let mean = if total == 0 { f64::NAN } else { area as f64 / total as f64 };
         DepthShares { mean, max: self.max, distribution: distribution.collect() }
     }
+}
+
+fn add<T: Copy + std::ops::AddAssign>(to: &mut [T], from: &[T]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
 }
 
 #[inline]
@@ -129,6 +143,11 @@ impl Timeline {
             present_any: false,
             nested: NESTED.map(|_| Coarse::new()),
         }
+    }
+
+    /// Length of the intervals that nested percentiles are taken over.
+    pub(crate) fn interval(&self) -> Nanos {
+        self.interval
     }
 
     /// Counts a completion at `now` of what was submitted at `submit`, whose latency has this place in a [`Coarse`]
@@ -263,6 +282,30 @@ impl Timeline {
         self.device.area.truncate(slots);
         self.bytes.truncate(slots * self.tenants);
         self.wants.truncate(slots * self.tenants);
+    }
+
+    /// Adds what was recorded elsewhere over the same time, which is `now`, or the last thing that happened in either.
+    ///
+    /// Slots and mean depths are sums. Of latencies in an interval only its percentiles are kept: so each interval counts
+    /// once for each of both among the nested ones, and p99 of a slot is the higher of both, which that of both together
+    /// does not exceed.
+    pub(crate) fn join(&mut self, mut other: Timeline, now: Nanos) {
+        for one in [&mut *self, &mut other] {
+            if now >= one.interval_end {
+                one.advance(now);
+            }
+            one.hold_until(now);
+            one.close_interval();
+        }
+        // How many slots there are, and how long they are, depends on the time alone.
+        assert_eq!((self.slot_end, self.ops.len()), (other.slot_end, other.ops.len()), "timelines of different runs");
+        add(&mut self.ops, &other.ops);
+        add(&mut self.bytes, &other.bytes);
+        self.wants.iter_mut().zip(&other.wants).for_each(|(wants, more)| *wants |= more);
+        self.p99_us.iter_mut().zip(&other.p99_us).for_each(|(p99, more)| *p99 = p99.max(*more));
+        self.scheduler.join(&other.scheduler);
+        self.device.join(&other.device);
+        self.nested.iter_mut().zip(&other.nested).for_each(|(over, more)| over.join(more));
     }
 
     /// Closes the timeline at `end`.

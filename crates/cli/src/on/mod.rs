@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Control, Options, Sleep, Target, Verify};
+use dumbwaiter_engine::{Completion, Control, Options, Rings, Sleep, Target, Verify};
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_kernel::undo;
 use dumbwaiter_load::Prepared;
@@ -73,6 +73,13 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         }
         facts.check_writes(args.allow_writes, args.i_know_this_destroys.as_deref())?;
     }
+    let rings = match args.rings.as_deref() {
+        None => Rings::Auto,
+        Some(text) => match Rings::parse(text) {
+            Some(rings) => rings,
+            None => bail!("--rings: `{text}` is not known; expected auto, per-core or a number from 1 to 1024"),
+        },
+    };
     let verify = args.verify.then(|| Verify { journal: args.verify_journal.clone() });
     let options = Options {
         direct: !args.buffered,
@@ -80,6 +87,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         verify,
         sqpoll: false,
         keep_going: args.keep_going,
+        rings,
         ..Options::default()
     };
     compare::check_outputs(args)?;

@@ -5,6 +5,7 @@
 
 mod device;
 mod life;
+pub(crate) mod rings;
 mod threads;
 mod wait;
 
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, RequestId, Scheduler, TaskId, Tenants};
+use dumbwaiter_block::{BlockLayer, Config, Finished, Ledger, Nanos, Plug, RequestId, Scheduler, TaskId, Tenants};
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 
@@ -26,6 +27,7 @@ use crate::verify::Verifier;
 use crate::{Error, Target};
 
 use self::device::InDevice;
+use self::rings::Together;
 use self::threads::{Slot, ThreadState};
 
 /// Watched and steered from outside while a run goes on.
@@ -61,12 +63,16 @@ pub(crate) struct Parts<'a> {
     pub(crate) until: Until,
     pub(crate) seed: u64,
     pub(crate) control: &'a Control,
+    /// What all rings of this run share.
+    pub(crate) together: &'a Together,
 }
 
 /// What a run leaves behind.
 pub(crate) struct Outcome {
     pub(crate) recorder: Recorder,
-    pub(crate) layer: BlockLayer,
+    pub(crate) ledger: Ledger,
+    /// What the scheduler counted.
+    pub(crate) counters: BTreeMap<String, f64>,
     pub(crate) closed: Closed,
     pub(crate) submitted_by_tenant: Vec<u64>,
     pub(crate) issued_late: u64,
@@ -80,6 +86,8 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
     /// System calls on rings.
     pub(crate) enters: u64,
+    /// Rings that it went through.
+    pub(crate) rings: usize,
     /// What came of the applications, by their first tasks.
     pub(crate) applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
 }
@@ -149,6 +157,7 @@ pub(crate) struct Run<'a> {
     /// Where finished I/Os are written down.
     records: Option<Box<dyn std::io::Write>>,
     control: &'a Control,
+    together: &'a Together,
 }
 
 /// How often the outside is told and asked.
@@ -242,12 +251,18 @@ impl<'a> Run<'a> {
             begin: None,
             records: None,
             control: parts.control,
+            together: parts.together,
         })
     }
 
-    /// Begins at this moment, and writes down every I/O that finishes in the measured time.
-    pub(crate) fn tap(&mut self, begin: std::time::Instant, records: Box<dyn std::io::Write>) {
-        (self.begin, self.records) = (Some(begin), Some(records));
+    /// Begins at this moment, not at once.
+    pub(crate) fn begin_at(&mut self, begin: std::time::Instant) {
+        self.begin = Some(begin);
+    }
+
+    /// Writes down every I/O that finishes in the measured time.
+    pub(crate) fn tap(&mut self, records: Box<dyn std::io::Write>) {
+        self.records = Some(records);
     }
 
     /// Runs to the end and lets everything drain; what finishes after the end is not measured.
@@ -257,15 +272,23 @@ impl<'a> Run<'a> {
         exact_timers(false);
         // The kernel may still be writing into the buffers of a run that broke off.
         self.abandon();
+        if result.is_err() {
+            self.together.stop();
+        }
         let (closed, cancelled) = result?;
         let outcome = |t: &ThreadState| Some((t.thread.task, t.thread.workload.outcome(closed.end)?));
         let applications = self.threads.iter().filter_map(outcome).collect();
         if let Some(records) = &mut self.records {
             records.flush().map_err(|source| Error::Ring { what: "finished I/Os cannot be written down", source })?;
         }
+        let mut counters = BTreeMap::new();
+        self.layer.scheduler().counters(&mut |name, count| {
+            counters.insert(name.to_owned(), count as f64);
+        });
         Ok(Outcome {
             recorder: self.recorder,
-            layer: self.layer,
+            ledger: *self.layer.ledger(),
+            counters,
             closed,
             submitted_by_tenant: self.submitted_by_tenant,
             issued_late: self.issued_late,
@@ -276,6 +299,7 @@ impl<'a> Run<'a> {
             verifier: self.verifier,
             notes: self.notes,
             enters: self.enters,
+            rings: 1,
             applications,
         })
     }
@@ -298,15 +322,13 @@ impl<'a> Run<'a> {
             self.serve()?;
             let idle = self.slots.len() == self.free.len();
             if self.now.since(looked) >= LOOK_EVERY {
-                self.control.elapsed_ns.fetch_add(self.now.since(looked).0, Ordering::Relaxed);
-                let finished = self.recorder.finished();
-                self.control.finished.fetch_add(finished - counted, Ordering::Relaxed);
-                (looked, counted) = (self.now, finished);
+                self.tell(&mut counted);
+                looked = self.now;
                 cancelled |= self.open && self.control.cancel.load(Ordering::Relaxed);
             }
             if self.open {
                 let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
-                if over || self.now >= self.until.time || self.stopping || cancelled {
+                if over || self.now >= self.until.time || self.stopping || self.together.stopped() || cancelled {
                     closed = Some(self.close(&before));
                 }
             }
@@ -318,8 +340,7 @@ impl<'a> Run<'a> {
             self.now = self.clock.now();
             self.reap();
         }
-        self.control.elapsed_ns.fetch_add(self.now.since(looked).0, Ordering::Relaxed);
-        self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
+        self.tell(&mut counted);
         let closed = match closed {
             Some(closed) => closed,
             None => self.close(&before),
@@ -327,8 +348,19 @@ impl<'a> Run<'a> {
         Ok((closed, cancelled))
     }
 
+    /// Tells the outside how far it is; `counted` is how many it was told of.
+    fn tell(&self, counted: &mut u64) {
+        let finished = self.recorder.finished();
+        self.control.finished.fetch_add(finished - *counted, Ordering::Relaxed);
+        self.control.elapsed_ns.fetch_add(self.together.advance(self.now).0, Ordering::Relaxed);
+        *counted = finished;
+    }
+
     fn close(&mut self, before: &Usage) -> Closed {
         self.open = false;
+        if self.stopping {
+            self.together.stop();
+        }
         let mut waiting = vec![true; self.slots.len()];
         for slot in &self.free {
             waiting[*slot as usize] = false;

@@ -1,0 +1,125 @@
+//! One record of what several listened to, as on several rings.
+
+use super::Recorder;
+
+impl Recorder {
+    /// Adds what another recorder heard of the same run, as that of another ring.
+    ///
+    /// Exact are counts, bytes, and all figures of latencies over the whole run: by operation, tenant and task; so are slots
+    /// of the series except p99, and mean depths. Not known any more are
+    /// - percentiles within an interval of both together: the nested table counts the intervals of each by itself, and p99
+    ///   of a slot is the higher one, which that of both together does not exceed;
+    /// - how the depth was distributed: that is left out, and the deepest is the sum of both, which was not exceeded.
+    ///
+    /// # Panics
+    /// If they were not made for the same run: the same warm-up, interval, tenants and tasks.
+    pub fn join(&mut self, other: Recorder) {
+        let shape = |r: &Recorder| (r.warmup, r.timeline.interval(), r.tenants.len(), r.tasks.len());
+        assert_eq!(shape(self), shape(&other), "recorders of different runs");
+        self.last = self.last.max(other.last);
+        self.finished += other.finished;
+        self.read.join(&other.read);
+        self.write.join(&other.write);
+        self.other.join(&other.other);
+        self.tenants.iter_mut().zip(&other.tenants).for_each(|(tally, more)| tally.join(more));
+        self.tasks.iter_mut().zip(&other.tasks).for_each(|(moments, more)| moments.join(more));
+        self.task_bytes.iter_mut().zip(&other.task_bytes).for_each(|(bytes, more)| *bytes += more);
+        self.task_histograms.iter_mut().zip(&other.task_histograms).for_each(|(histogram, more)| histogram.join(more));
+        self.queue.join(&other.queue);
+        self.device.join(&other.device);
+        self.timeline.join(other.timeline, self.last);
+        for ((finished, at), (more, later)) in self.finished_by_tenant.iter_mut().zip(other.finished_by_tenant) {
+            (*finished, *at) = (*finished + more, later.max(*at));
+        }
+        // Both may have been told of the same: then it is done twice.
+        self.weights.extend(other.weights);
+        self.weights.sort_by_key(|(at, ..)| *at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Completed, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec};
+    use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
+    use proptest::prelude::*;
+
+    const TENANTS: u32 = 3;
+
+    fn recorder() -> Recorder {
+        let tenant = |i| TenantSpec { name: format!("t{i}"), weight: 100 + i, parent: None, focus: false };
+        let task = |i| TaskSpec { name: format!("t{i}.0"), tenant: TenantId(i) };
+        Recorder::new(RecorderConfig {
+            warmup: Nanos::from_ms(2),
+            interval: Nanos::from_ms(1),
+            tenants: (0..TENANTS).map(tenant).collect(),
+            tasks: (0..TENANTS).map(task).collect(),
+        })
+    }
+
+    /// What is the same however the requests were divided, as text.
+    fn exact(r: &RunResult) -> String {
+        let mut r = r.clone();
+        r.series.p99_us.clear();
+        for depth in [&mut r.depth.scheduler, &mut r.depth.device] {
+            depth.distribution.clear();
+            depth.max = 0;
+        }
+        r.latency_nested_us.rows.clear();
+        r.latency_nested_us.intervals = 0;
+        serde_json::to_string(&r).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn parts_joined_are_the_whole(
+            steps in prop::collection::vec(
+                (0u64..9_000_000, 0u64..5_000_000, 0usize..5, 0u32..TENANTS, 1u64..1 << 20, 0usize..3),
+                1..300,
+            ),
+        ) {
+            let ops = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Read];
+            let mut whole = recorder();
+            let mut parts = [recorder(), recorder(), recorder()];
+            let mut queued = [0u64; 3];
+            let mut submitted = vec![0; TENANTS as usize];
+            let mut now = Nanos::ZERO;
+            for (gap, latency, op, tenant, bytes, part) in steps {
+                now += Nanos(gap);
+                let submit = Nanos(now.0.saturating_sub(latency));
+                let (insert, issue) = (submit, submit + Nanos(now.since(submit).0 / 3));
+                let (task, tenant) = (TaskId(tenant), TenantId(tenant));
+                submitted[tenant.0 as usize] += 1;
+                let done = Completed { op: ops[op], task, tenant, bytes, submit, insert, issue, device_done: now, complete: now };
+                queued[part] = bytes % 50;
+                for one in [&mut whole, &mut parts[part]] {
+                    one.record(&done);
+                }
+                whole.depth(now, queued.iter().sum(), 1);
+                parts[part].depth(now, queued[part], u64::from(part == 0));
+                parts[0].depth(now, queued[0], 1);
+            }
+            let end = now + Nanos::from_us(300);
+            let facts = RunFacts { submitted_by_tenant: submitted, ..RunFacts::default() };
+            let [mut joined, second, third] = parts;
+            joined.join(second);
+            joined.join(third);
+            prop_assert_eq!(joined.finished(), whole.finished());
+            let (joined, whole) = (joined.finish(end, facts.clone()), whole.finish(end, facts));
+            prop_assert_eq!(exact(&joined), exact(&whole));
+            // What is not known exactly is bounded as it says.
+            for (joined, whole) in joined.series.p99_us.iter().zip(&whole.series.p99_us) {
+                prop_assert!(joined >= whole || (joined.is_nan() && whole.is_nan()), "{joined} {whole}");
+            }
+            prop_assert!(joined.depth.scheduler.max >= whole.depth.scheduler.max);
+            prop_assert!(joined.depth.scheduler.distribution.is_empty());
+            prop_assert!(joined.latency_nested_us.intervals >= whole.latency_nested_us.intervals);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "different runs")]
+    fn what_does_not_belong_together_is_not_joined() {
+        let other = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_ms(1), tenants: vec![], tasks: vec![] };
+        recorder().join(Recorder::new(other));
+    }
+}
