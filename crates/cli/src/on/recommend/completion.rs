@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Sleep, Target};
-use dumbwaiter_measure::{Metric, RunResult};
+use dumbwaiter_measure::{Metric, RunResult, Sample};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 
@@ -17,6 +17,8 @@ use super::race::{Gain, gain};
 const DEPTHS: [u32; 3] = [1, 8, 32];
 const ROUNDS_MIN: u32 = 3;
 const ROUNDS_MAX: u32 = 6;
+/// Shorter runs say little of a median.
+const LENGTH_MIN: Nanos = Nanos::from_ms(400);
 /// A median has to be lower by so much to be worth a change of the application.
 const WORTH: f64 = 0.05;
 const SIGNIFICANCE: f64 = 0.05;
@@ -58,6 +60,7 @@ pub(super) fn look(
     length: Nanos,
     facts: &dumbwaiter_kernel::target::Target,
 ) -> Result<Methods> {
+    let length = length.max(LENGTH_MIN);
     let target = Target::open(survey.path, survey.options)?;
     let asked = [Completion::Interrupt, Completion::Poll, Completion::Hybrid(Sleep::Auto)];
     let methods: Vec<Completion> = asked.into_iter().filter(|m| target.check(*m).is_ok()).collect();
@@ -104,7 +107,8 @@ fn measured(results: &[RunResult], methods: &[String]) -> Vec<Method> {
         let interrupt = medians(&of("interrupt"));
         for method in methods {
             let runs = of(method);
-            let mean = |figure: fn(&RunResult) -> f64| runs.iter().map(|r| figure(r)).sum::<f64>() / runs.len() as f64;
+            let mean =
+                |figure: fn(&RunResult) -> f64| Sample::of(&runs.iter().map(|r| figure(r)).collect::<Vec<f64>>()).mean;
             let median = (method != "interrupt").then(|| gain(&point(depth), Metric::P50, &interrupt, &medians(&runs)));
             let better = median.as_ref().is_some_and(|g| g.p <= SIGNIFICANCE && g.change <= -WORTH);
             all.push(Method {

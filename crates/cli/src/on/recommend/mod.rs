@@ -51,6 +51,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         .set("scheduler", &current)
         .context("the kernel's scheduler cannot be set; run as root to try the others")?;
 
+    let load = load();
     eprintln!("{}: up to {budget}, only reading", path.display());
     let options = Options::default();
     let own = own_settings(&queue);
@@ -101,6 +102,8 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         current: &current,
         spec: ways.iter().find(|way| way.to_string() == decision.pick),
         not_loaded: not_loaded(&all),
+        load,
+        cpus: std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64),
         interrupted,
         seconds: survey.began.elapsed().as_secs_f64(),
         plan: &plan,
@@ -149,6 +152,12 @@ fn ways(asked: Option<&str>, current: &str, all: &[String], queue: &Queue) -> Re
 /// Schedulers of Linux that this kernel might have as modules.
 fn not_loaded(all: &[String]) -> Vec<&'static str> {
     ["mq-deadline", "kyber", "bfq"].into_iter().filter(|name| !all.iter().any(|a| a == name)).collect()
+}
+
+/// Programs that wanted a CPU or a disk in the last minute, on average; 0 where the kernel does not tell.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0)
 }
 
 /// The settings of the scheduler that is set: it is to be tried as it is, not with its defaults.

