@@ -184,7 +184,7 @@ mod tests {
             now: p50 / (1.0 + change),
             then: p50,
             change,
-            ci95: 0.01,
+            ci95: [change - 0.01, change + 0.01],
             p,
         });
         let better = median.is_some() && p <= SIGNIFICANCE && change <= -WORTH;

@@ -10,11 +10,11 @@ pub(super) const ROUNDS_MIN: usize = 3;
 /// Runs of each scheduler at every other point.
 pub(super) const GUARD_ROUNDS: usize = 2;
 /// Rounds at the deciding point that the plan has time for.
-const ROUNDS_PLANNED: u64 = 6;
+const ROUNDS_PLANNED: u64 = 10;
 /// Part of the time for the points that do not decide, in percent.
 const GUARD_PERCENT: u64 = 30;
 const DECIDING_MIN: Nanos = Nanos::from_ms(300);
-const DECIDING_MAX: Nanos = Nanos::from_secs(4);
+const DECIDING_MAX: Nanos = Nanos::from_secs(3);
 const GUARD_MIN: Nanos = Nanos::from_ms(250);
 const GUARD_MAX: Nanos = Nanos::from_secs(2);
 /// What starting and collecting a run takes beside it.

@@ -3,7 +3,7 @@
 //! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
 //! there is out, however well it serves whoever waits.
 
-use dumbwaiter_measure::{Focus, Goal, Metric, Ranking, RunResult, Sample, compare, rank};
+use dumbwaiter_measure::{Focus, Goal, Metric, Ranking, RunResult, Sample, paired, rank, welch};
 
 use super::plan::{GUARD_ROUNDS, ROUNDS_MIN};
 
@@ -69,8 +69,8 @@ pub(super) struct Gain {
     pub(super) then: f64,
     /// `then` over `now`, less 1.
     pub(super) change: f64,
-    /// Half of the 95 % confidence interval of `change`.
-    pub(super) ci95: f64,
+    /// 95 % confidence interval of `change`.
+    pub(super) ci95: [f64; 2],
     /// Probability of such a difference by chance.
     pub(super) p: f64,
 }
@@ -122,9 +122,11 @@ impl Race {
             for (way, scheduler) in self.ways.iter().enumerate() {
                 let share = means[way] / means[best];
                 if share < self.floor() {
-                    let p = compare(&all[way], &all[best]).p;
+                    let p = Contrast::of(&all[best], &all[way]).p;
                     let loss = Loss { scheduler: scheduler.clone(), point: (*name).to_owned(), share, p };
-                    let sure = p <= DROP && all[way].len().min(all[best].len()) >= SURE;
+                    let runs = all[way].len().min(all[best].len());
+                    // There is one point that decides, but many guards.
+                    let sure = if point == 0 { p <= SIGNIFICANCE } else { p <= DROP && runs >= SURE };
                     found.push(Below { point, way, best, runs: all[way].len(), sure, loss });
                 }
             }
@@ -194,16 +196,13 @@ impl Race {
             return keepers;
         };
         let first = of(leader);
-        let equal = |way: usize| {
-            let (a, b) = (sample(&of(way)), sample(&first));
-            let near = (a.mean - b.mean).abs() <= SAME * b.mean.abs();
-            near && a.ci95() <= SAME * a.mean.abs() && b.ci95() <= SAME * b.mean.abs()
-        };
+        let doubtful: Vec<usize> =
+            self.below(results).into_iter().filter(|b| b.point == 0 && !b.sure).map(|b| b.way).collect();
         let open = |way: usize| {
             let own = of(way);
             let few = own.len() < SURE || first.len() < SURE;
-            let p = compare(&own, &first).p;
-            few || p.is_nan() || p > DROP && !equal(way)
+            let contrast = Contrast::of(&first, &own);
+            few || doubtful.contains(&way) || contrast.p.is_nan() || contrast.p > DROP && !contrast.is_none()
         };
         keepers.iter().copied().filter(|way| *way == leader || open(*way)).collect()
     }
@@ -243,7 +242,7 @@ impl Race {
         let own = self.samples(results, 0, &pick, ranking.metric);
         let others = keepers.iter().map(|way| &self.ways[*way]).filter(|way| **way != pick);
         let ties = others
-            .filter(|way| compare(&self.samples(results, 0, way, ranking.metric), &own).p > SIGNIFICANCE)
+            .filter(|way| Contrast::of(&own, &self.samples(results, 0, way, ranking.metric)).p > SIGNIFICANCE)
             .cloned()
             .collect();
         Some(Decision { keep: pick == self.current, pick, ranking, losses, gain: told, ties, unproven })
@@ -254,18 +253,53 @@ fn sample(values: &[(u64, f64)]) -> Sample {
     Sample::of(&values.iter().map(|v| v.1).collect::<Vec<f64>>())
 }
 
+/// Rounds that two must have in common to be compared round by round.
+const PAIRS_MIN: usize = 4;
+/// Smaller figures (a PV of 0) have no logarithm to speak of.
+const TINY: f64 = 1e-6;
+
+/// How one differs from another, as a ratio: what slows one run down multiplies its figures. Runs of the same round are next
+/// to each other in time, so that whatever else the machine does is much the same for both.
+struct Contrast {
+    /// `to` over `from`, less 1: by geometric means.
+    change: f64,
+    ci95: [f64; 2],
+    /// Two-sided, NaN where it cannot be told.
+    p: f64,
+}
+
+impl Contrast {
+    fn of(from: &[(u64, f64)], to: &[(u64, f64)]) -> Contrast {
+        let logs = |values: &[(u64, f64)]| -> Vec<(u64, f64)> {
+            let finite = values.iter().filter(|v| v.1.is_finite());
+            finite.map(|(round, v)| (*round, v.max(TINY).ln())).collect()
+        };
+        let (from, to) = (logs(from), logs(to));
+        let pairs: (Vec<f64>, Vec<f64>) =
+            to.iter().filter_map(|(round, b)| Some((*b, from.iter().find(|a| a.0 == *round)?.1))).unzip();
+        let (mean, half, p) = if pairs.0.len() >= PAIRS_MIN {
+            let differences: Vec<f64> = pairs.0.iter().zip(&pairs.1).map(|(b, a)| b - a).collect();
+            let d = Sample::of(&differences);
+            (d.mean, d.ci95(), paired(&pairs.0, &pairs.1))
+        } else {
+            let values = |v: &[(u64, f64)]| v.iter().map(|v| v.1).collect::<Vec<f64>>();
+            let (a, b) = (sample(&from), sample(&to));
+            (b.mean - a.mean, a.ci95().hypot(b.ci95()), welch(&values(&to), &values(&from)))
+        };
+        Contrast { change: mean.exp_m1(), ci95: [(mean - half).exp_m1(), (mean + half).exp_m1()], p }
+    }
+
+    /// Surely the same for all practical purposes.
+    fn is_none(&self) -> bool {
+        self.ci95[0] > -SAME && self.ci95[1] < SAME
+    }
+}
+
 /// What changes from one to the other.
 pub(super) fn gain(point: &str, metric: Metric, from: &[(u64, f64)], to: &[(u64, f64)]) -> Gain {
-    let (a, b) = (sample(from), sample(to));
-    Gain {
-        point: point.to_owned(),
-        metric: metric.key().to_owned(),
-        now: a.mean,
-        then: b.mean,
-        change: b.mean / a.mean - 1.0,
-        ci95: a.ci95().hypot(b.ci95()) / a.mean,
-        p: compare(from, to).p,
-    }
+    let Contrast { change, ci95, p } = Contrast::of(from, to);
+    let now = sample(from).mean;
+    Gain { point: point.to_owned(), metric: metric.key().to_owned(), now, then: now * (1.0 + change), change, ci95, p }
 }
 
 #[cfg(test)]
