@@ -31,6 +31,9 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     if let Some(path) = &args.on {
         return on::run(args, path, &scenario, warnings);
     }
+    if let Some(log) = &args.power.power_log {
+        bail!("--power-log {}: is for runs on a real drive (--on); a simulation has no time of day", log.display());
+    }
     let devices: Vec<DeviceModel> =
         scenario.devices.iter().map(|name| dumbwaiter_devices::load(name)).collect::<Result<_, _>>()?;
     let choices = choices_of(&scenario)?;

@@ -188,6 +188,7 @@ fn what_cannot_be_joined_is_one_clear_line() {
     assert!(dumbwaiter(&["compare", &scenario, "--json", &simulated]).status.success());
     refused(&["energy", &simulated, "--power-log", &power], &["simulated.json", "when it was"]);
     refused(&["energy", &results], &["--power-log"]);
+    refused(&["compare", &scenario, "--power-log", &power], &["--power-log", "--on"]);
     refused(&["energy", &results, "--power-log", "/nowhere/log.csv"], &["/nowhere/log.csv"]);
     refused(&["energy", &results, "--power-log", &power, "--power-offset", "soon"], &["--power-offset", "soon"]);
     refused(&["energy", &results, "--power-log", &power, "--power-zone", "here"], &["--power-zone", "here"]);

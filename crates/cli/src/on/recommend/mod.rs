@@ -47,9 +47,13 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let control = Arc::new(Control::default());
     cancel_with(&stop, &control);
     let mut settings = Settings::new(&queue)?;
-    settings
-        .set("scheduler", &current)
-        .context("the kernel's scheduler cannot be set; run as root to try the others")?;
+    // Where there is no other, some drivers take none at all.
+    let choice = all.len() > 1;
+    if choice {
+        settings
+            .set("scheduler", &current)
+            .context("the kernel's scheduler cannot be set; run as root to try the others")?;
+    }
 
     let load = load();
     eprintln!("{}: up to {budget}, only reading", path.display());
@@ -60,6 +64,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         options: &options,
         control: &control,
         settings,
+        choice,
         stop: &stop,
         began: Instant::now(),
         end: Duration::from_nanos(plan.race.0),
@@ -67,7 +72,6 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         current: &current,
         own: &own,
         results: Vec::new(),
-        runs: 0,
         failure: None,
     };
     let race = Race {
@@ -171,6 +175,8 @@ struct Survey<'a> {
     options: &'a Options,
     control: &'a Control,
     settings: Settings,
+    /// Is there more than one scheduler?
+    choice: bool,
     stop: &'a AtomicBool,
     began: Instant,
     /// No run begins that would end later.
@@ -179,7 +185,6 @@ struct Survey<'a> {
     current: &'a str,
     own: &'a [(String, String)],
     results: Vec<RunResult>,
-    runs: u32,
     failure: Option<String>,
 }
 
@@ -205,6 +210,19 @@ impl Survey<'_> {
         Ok(())
     }
 
+    /// Sets a scheduler; what was set at the beginning gets the settings that it had.
+    fn set(&mut self, spec: &SchedulerSpec, scenario: &Scenario) -> Result<()> {
+        kernel::set(&mut self.settings, spec, scenario)?;
+        if spec.to_string() == self.current {
+            for (name, value) in self.own {
+                if self.settings.queue().get(name).is_ok_and(|now| now != *value) {
+                    self.settings.set(name, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// One run; `false` where there is no time for it, or no use in more.
     fn one(
         &mut self,
@@ -221,18 +239,12 @@ impl Survey<'_> {
             return Ok(false);
         }
         self.bar.at(self.began.elapsed(), what);
-        kernel::set(&mut self.settings, spec, scenario)?;
-        if spec.to_string() == self.current {
-            for (name, value) in self.own {
-                if self.settings.queue().get(name).is_ok_and(|now| now != *value) {
-                    self.settings.set(name, value)?;
-                }
-            }
+        if self.choice {
+            self.set(spec, scenario)?;
         }
         let prepared = Prepared::new(scenario)?;
         let bench = Bench { path: self.path, prepared: &prepared, options: self.options, control: self.control };
         let cell = kernel::run(&bench, spec, completion, false, round)?;
-        self.runs += 1;
         if cell.failure.is_some() {
             self.failure = cell.failure;
             return Ok(false);

@@ -261,7 +261,10 @@ const TINY: f64 = 1e-6;
 /// How one differs from another, as a ratio: what slows one run down multiplies its figures. Runs of the same round are next
 /// to each other in time, so that whatever else the machine does is much the same for both.
 struct Contrast {
-    /// `to` over `from`, less 1: by geometric means.
+    /// Geometric means.
+    now: f64,
+    then: f64,
+    /// `then` over `now`, less 1.
     change: f64,
     ci95: [f64; 2],
     /// Two-sided, NaN where it cannot be told.
@@ -277,16 +280,18 @@ impl Contrast {
         let (from, to) = (logs(from), logs(to));
         let pairs: (Vec<f64>, Vec<f64>) =
             to.iter().filter_map(|(round, b)| Some((*b, from.iter().find(|a| a.0 == *round)?.1))).unzip();
-        let (mean, half, p) = if pairs.0.len() >= PAIRS_MIN {
+        let (now, then, half, p) = if pairs.0.len() >= PAIRS_MIN {
             let differences: Vec<f64> = pairs.0.iter().zip(&pairs.1).map(|(b, a)| b - a).collect();
-            let d = Sample::of(&differences);
-            (d.mean, d.ci95(), paired(&pairs.0, &pairs.1))
+            let half = Sample::of(&differences).ci95();
+            (Sample::of(&pairs.1).mean, Sample::of(&pairs.0).mean, half, paired(&pairs.0, &pairs.1))
         } else {
             let values = |v: &[(u64, f64)]| v.iter().map(|v| v.1).collect::<Vec<f64>>();
             let (a, b) = (sample(&from), sample(&to));
-            (b.mean - a.mean, a.ci95().hypot(b.ci95()), welch(&values(&to), &values(&from)))
+            (a.mean, b.mean, a.ci95().hypot(b.ci95()), welch(&values(&to), &values(&from)))
         };
-        Contrast { change: mean.exp_m1(), ci95: [(mean - half).exp_m1(), (mean + half).exp_m1()], p }
+        let mean = then - now;
+        let ci95 = [(mean - half).exp_m1(), (mean + half).exp_m1()];
+        Contrast { now: now.exp(), then: then.exp(), change: mean.exp_m1(), ci95, p }
     }
 
     /// Surely the same for all practical purposes.
@@ -297,9 +302,8 @@ impl Contrast {
 
 /// What changes from one to the other.
 pub(super) fn gain(point: &str, metric: Metric, from: &[(u64, f64)], to: &[(u64, f64)]) -> Gain {
-    let Contrast { change, ci95, p } = Contrast::of(from, to);
-    let now = sample(from).mean;
-    Gain { point: point.to_owned(), metric: metric.key().to_owned(), now, then: now * (1.0 + change), change, ci95, p }
+    let Contrast { now, then, change, ci95, p } = Contrast::of(from, to);
+    Gain { point: point.to_owned(), metric: metric.key().to_owned(), now, then, change, ci95, p }
 }
 
 #[cfg(test)]

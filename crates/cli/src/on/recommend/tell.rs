@@ -150,7 +150,7 @@ fn criterion(race: &Race, decision: &Decision) -> String {
 }
 
 /// The figure with its confidence: `3.03 ms in place of 4.10 ms (-26 %, -38 to -11 %, p = 0.003)`.
-fn shown(gain: &Gain) -> String {
+fn shown(gain: &Gain, whose: &str) -> String {
     let value = |v: f64| match gain.metric.as_str() {
         "mb_per_s" => rate_text(v),
         "pv" => format!("{v:.3}"),
@@ -167,7 +167,7 @@ fn shown(gain: &Gain) -> String {
         p if p < 0.001 => "p < 0.001".to_owned(),
         p => format!("p = {p:.3}"),
     };
-    format!("{} in place of {} ({:+.0} %{ci}, {p})", value(gain.then), value(gain.now), gain.change * 100.0)
+    format!("{} in place of {whose}{} ({:+.0} %{ci}, {p})", value(gain.then), value(gain.now), gain.change * 100.0)
 }
 
 fn sentence(decision: &Decision, current: &str, ways: usize) -> String {
@@ -184,19 +184,19 @@ fn sentence(decision: &Decision, current: &str, ways: usize) -> String {
             format!("{} at {}", if gain.metric == "mb_per_s" { "throughput" } else { &figure }, gain.point)
         };
         let also = if ties.is_empty() { String::new() } else { format!("; {} would do as well", ties.join(", ")) };
-        return format!("Set {pick}: {what} {}, which is {current}'s{also}.", shown(gain));
+        return format!("Set {pick}: {what} {}{also}.", shown(gain, &format!("{current}'s ")));
     }
     match unproven {
         Some((name, gain)) if gain.p > 0.05 || gain.p.is_nan() => {
             format!(
                 "Keep {current}: nothing is better by more than chance (nearest is {name}: {figure} {}).",
-                shown(gain)
+                shown(gain, "")
             )
         }
         Some((name, gain)) => {
             format!(
                 "Keep {current}: nothing is better by an amount that can be noticed ({name}: {figure} {}).",
-                shown(gain)
+                shown(gain, "")
             )
         }
         None if ties.is_empty() => format!("Keep {current}: it is the best here."),
