@@ -296,3 +296,34 @@ fn completion_table(methods: &Methods, style: dumbwaiter_report::Style) -> Strin
         .collect();
     table(&header, &lines, style)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_rule_set_the_scheduler_and_its_settings() {
+        let spec = SchedulerSpec::parse("mq-deadline:fifo_batch=1").unwrap();
+        let (commands, rule) = settings("sda", &spec);
+        assert_eq!(commands[0], "echo mq-deadline > /sys/block/sda/queue/scheduler");
+        assert_eq!(commands[1], "echo 1 > /sys/block/sda/queue/iosched/fifo_batch");
+        let expected = "ACTION==\"add|change\", KERNEL==\"sda\", ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/iosched/fifo_batch}=\"1\"";
+        assert_eq!(rule, expected);
+        assert!(commands[2].contains(&rule) && commands[2].contains("/etc/udev/rules.d/"));
+    }
+
+    #[test]
+    fn a_difference_is_told_with_its_confidence() {
+        let gain = Gain {
+            point: "shared".into(),
+            metric: "focus_p99_us".into(),
+            now: 4000.0,
+            then: 3000.0,
+            change: -0.25,
+            ci95: [-0.38, -0.11],
+            p: 0.003,
+        };
+        let told = shown(&gain, "bfq's ");
+        assert_eq!(told, "3.00 ms in place of bfq's 4.00 ms (-25 %, with 95 % confidence -38 to -11 %, p = 0.003)");
+    }
+}
