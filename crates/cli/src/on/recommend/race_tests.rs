@@ -195,10 +195,10 @@ fn a_single_scheduler_is_measured_and_kept() {
 fn noise_that_both_share_hides_nothing() {
     // Now and then the machine is busy, and everything takes up to ten times as long.
     let busy = [1.0, 10.0, 2.0, 7.0, 1.0, 4.0];
-    let of = |us: f64| {
-        busy.iter().zip(0..).map(|(b, round)| (round, us * b * (1.0 + 0.01 * (round % 2) as f64 * us / 100.0)))
+    let of = |us: f64| -> Vec<(u64, f64)> {
+        busy.iter().zip(0..).map(|(b, round)| (round, us * b * (1.0 + 0.0001 * (round % 2) as f64 * us))).collect()
     };
-    let (a, b): (Vec<(u64, f64)>, Vec<(u64, f64)>) = (of(100.0).collect(), of(70.0).collect());
+    let (a, b) = (of(100.0), of(70.0));
     let apart = Contrast::of(&a, &b);
     assert!(apart.p < 0.001 && (apart.change + 0.3).abs() < 0.01, "{} {}", apart.p, apart.change);
     assert!(apart.ci95[0] <= apart.change && apart.change <= apart.ci95[1] && apart.ci95[1] < -0.25);
