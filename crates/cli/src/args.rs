@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Reproduce(Reproduce),
     /// Look at a drive for a short while, only reading, and say which scheduler to set
     Recommend(Recommend),
+    /// Join the log of a power meter with runs that were made while it ran
+    Energy(EnergyArgs),
     /// Check after a crash that no acknowledged write was lost
     Verify(VerifyArgs),
     /// Record the I/O of a block device: as a trace, or with what its scheduler was told and answered
@@ -96,6 +98,7 @@ pub(crate) struct PartArgs {
 Examples:
   dumbwaiter recommend /dev/nvme0n1
   dumbwaiter recommend /dev/sda --for 30s --json advice.json
+  dumbwaiter recommend /dev/sda --goal throughput --schedulers none,mq-deadline:fifo_batch=1
 
 Needs root, to try the kernel's schedulers; what was set before is set again at the end, whatever happens. Nothing is written to
 the device.")]
@@ -105,9 +108,18 @@ pub(crate) struct Recommend {
     /// How long it may take
     #[arg(long = "for", value_name = "TIME", default_value = "2m")]
     pub(crate) length: String,
+    /// Only these of the kernel's schedulers, with settings after a colon, beside the one that is set; else all
+    #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
+    pub(crate) schedulers: Option<String>,
+    /// What to aim at
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) goal: Goal,
     /// Write the advice and every run as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write a report of the survey with plots, one file that works offline
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Check after a crash what a run with --verify-journal had acknowledged
@@ -128,6 +140,7 @@ pub(crate) struct VerifyArgs {
 Examples:
   dumbwaiter compare
   dumbwaiter compare --on /dev/nvme0n1
+  dumbwaiter compare --on /dev/nvme0n1 --duration 2m --power-log live.csv --power-offset 3s
   dumbwaiter compare scenarios/noisy-neighbour.toml --html report.html
   dumbwaiter compare job.fio --device hdd:st1000dm003,ssd:850pro-256 --schedulers none,mq-deadline,kyber
   dumbwaiter compare trace.csv.zst --depth 32 --device ./my-drive.toml --json result.json
@@ -201,6 +214,25 @@ pub(crate) struct Compare {
     /// Runs simulated at the same time; results do not depend on it
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
+    /// Print the scenario as it takes effect, and run nothing
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    #[command(flatten)]
+    pub(crate) replay: Replay,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    #[command(flatten)]
+    pub(crate) power: PowerLog,
+    /// With --on: before and after the runs, a minute of idling, full load and idling, for the log's clock to be found by
+    #[arg(long, requires = "on", help_heading = "Power logger")]
+    pub(crate) power_sync: bool,
+}
+
+/// Where results go.
+#[derive(clap::Args)]
+pub(crate) struct Outputs {
     /// Write everything as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -210,13 +242,40 @@ pub(crate) struct Compare {
     /// Write tables of runs, tenants, series and distributions
     #[arg(long, value_name = "DIR")]
     pub(crate) parquet: Option<PathBuf>,
-    /// Print the scenario as it takes effect, and run nothing
-    #[arg(long)]
-    pub(crate) print_config: bool,
+}
+
+/// The log of a power meter that the machine or the drive is plugged into.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Power logger")]
+pub(crate) struct PowerLog {
+    /// A logger's CSV file, read after the runs: joules are taken from it and from nothing else
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) power_log: Option<PathBuf>,
+    /// The logger's clock is so far ahead of this machine's (-2s: behind)
+    #[arg(long, value_name = "TIME", requires = "power_log", allow_hyphen_values = true)]
+    pub(crate) power_offset: Option<String>,
+    /// Time zone of the log, where its header tells none
+    #[arg(long, value_name = "GMT±HH:MM", requires = "power_log", allow_hyphen_values = true)]
+    pub(crate) power_zone: Option<String>,
+}
+
+/// Join the log of a power meter with runs.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  dumbwaiter compare --on /dev/nvme0n1 --duration 2m --power-sync --json runs.json
+  dumbwaiter energy runs.json --power-log logger.csv --json runs-with-energy.json
+
+Runs and samples are joined by the time of day. Where the runs were made with --power-sync, the logger's clock is found by the
+patterns of load; else it is taken to be right, or --power-offset off.")]
+pub(crate) struct EnergyArgs {
+    /// What `compare --on … --json` wrote
+    #[arg(value_name = "RESULTS.json")]
+    pub(crate) results: PathBuf,
     #[command(flatten)]
-    pub(crate) replay: Replay,
+    pub(crate) power: PowerLog,
     #[command(flatten)]
-    pub(crate) reading: Reading,
+    pub(crate) outputs: Outputs,
 }
 
 impl Compare {
@@ -284,6 +343,17 @@ pub(crate) enum Goal {
     Throughput,
     /// Shares nearest to the weights, within 20 % of the best throughput
     Fairness,
+}
+
+impl From<Goal> for dumbwaiter_measure::Goal {
+    fn from(goal: Goal) -> dumbwaiter_measure::Goal {
+        match goal {
+            Goal::Balanced => dumbwaiter_measure::Goal::Balanced,
+            Goal::Latency => dumbwaiter_measure::Goal::Latency,
+            Goal::Throughput => dumbwaiter_measure::Goal::Throughput,
+            Goal::Fairness => dumbwaiter_measure::Goal::Fairness,
+        }
+    }
 }
 
 #[derive(clap::Args)]

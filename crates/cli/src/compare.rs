@@ -17,7 +17,7 @@ use dumbwaiter_workloads::traces::{self, Format};
 use dumbwaiter_workloads::units;
 use rayon::prelude::*;
 
-use crate::args::{self, Compare};
+use crate::args::{Compare, Outputs};
 use crate::input::{self, Kind};
 use crate::{Ended, on, output, progress};
 
@@ -31,10 +31,13 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     if let Some(path) = &args.on {
         return on::run(args, path, &scenario, warnings);
     }
+    if let Some(log) = &args.power.power_log {
+        bail!("--power-log {}: is for runs on a real drive (--on); a simulation has no time of day", log.display());
+    }
     let devices: Vec<DeviceModel> =
         scenario.devices.iter().map(|name| dumbwaiter_devices::load(name)).collect::<Result<_, _>>()?;
     let choices = choices_of(&scenario)?;
-    check_outputs(args)?;
+    check_outputs(&args.outputs)?;
     let prepared = Prepared::new(&scenario)?;
     let (cells, interrupted) = simulate(args, &scenario, &prepared, &devices, &choices)?;
     if cells.is_empty() {
@@ -58,12 +61,12 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     }
     let runs = cells.into_iter().map(|c| c.result).collect();
     let document = document(args, &scenario, runs, notes)?;
-    write_all(args, &document)?;
+    write_all(&args.outputs, &document)?;
     Ok(if interrupted { Ended::Interrupted } else { Ended::Done })
 }
 
 /// Can everything be written that was asked for?
-pub(crate) fn check_outputs(args: &Compare) -> Result<()> {
+pub(crate) fn check_outputs(args: &Outputs) -> Result<()> {
     for path in [&args.json, &args.html].into_iter().flatten() {
         output::check_writable(path)?;
     }
@@ -73,7 +76,7 @@ pub(crate) fn check_outputs(args: &Compare) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn write_all(args: &Compare, document: &Document) -> Result<()> {
+pub(crate) fn write_all(args: &Outputs, document: &Document) -> Result<()> {
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     if to_stdout {
         for note in &document.notes {
@@ -109,15 +112,9 @@ pub(crate) fn document(
     runs: Vec<RunResult>,
     notes: Vec<String>,
 ) -> Result<Document> {
-    let goal = match args.goal {
-        args::Goal::Balanced => dumbwaiter_measure::Goal::Balanced,
-        args::Goal::Latency => dumbwaiter_measure::Goal::Latency,
-        args::Goal::Throughput => dumbwaiter_measure::Goal::Throughput,
-        args::Goal::Fairness => dumbwaiter_measure::Goal::Fairness,
-    };
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
     let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
-    let mut document = Document::new(title, serde_json::to_value(scenario)?, versions, runs, goal);
+    let mut document = Document::new(title, serde_json::to_value(scenario)?, versions, runs, args.goal.into());
     document.notes = notes;
     Ok(document)
 }

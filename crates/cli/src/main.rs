@@ -9,6 +9,7 @@ mod bench;
 mod bench_engine;
 mod compare;
 mod devices;
+mod energy;
 mod fidelity;
 mod input;
 mod on;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Recommend(args) => on::recommend::run(&args),
+        Command::Energy(args) => energy::run(&args),
         Command::Verify(args) => on::verify(&args),
         Command::Part(args) => on::part::run(&args),
         Command::Record(args) => record::run(&args),

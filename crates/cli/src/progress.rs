@@ -107,6 +107,13 @@ impl Bar {
         self.bar.set_message(format!("{what} (about {} s left)", left.as_secs()));
     }
 
+    /// So long after the first began; how many there will be is not known, only how long they may take together.
+    pub(crate) fn at(&self, since: Duration, what: &str) {
+        let steps = since.as_secs_f64() / self.each.as_secs_f64();
+        self.bar.set_position((steps as u64).min(self.runs));
+        self.begin(what);
+    }
+
     /// It is over.
     pub(crate) fn done(&self) {
         self.bar.inc(1);

@@ -215,23 +215,107 @@ fn what_was_acknowledged_is_there_after_the_program_is_killed() {
     assert!(!told.starts_with("0 blocks"), "{told}");
 }
 
+/// What `recommend` says of a device, in seconds of time.
+fn advised(path: &Path, dir: &Path, seconds: u64, more: &[&str]) -> (Value, String) {
+    let before = scheduler_of(path);
+    let out = dir.join("advice.json");
+    let (length, path_text) = (format!("{seconds}s"), path.to_str().unwrap());
+    let args = [&["recommend", path_text, "--for", &length, "--json", out.to_str().unwrap()], more].concat();
+    let done = dumbwaiter(&args);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(scheduler_of(path), before, "what was set is set again");
+    let advice = json(&out);
+    // A run that has begun is finished, and the last ones are joined; but nothing begins when the time is over.
+    assert!(advice["seconds"].as_f64().unwrap() < seconds as f64 + 10.0, "{}", advice["seconds"]);
+    (advice, String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
 #[test]
 fn recommend_says_what_to_set_and_leaves_the_device_as_it_was() {
+    // In memory, and on a file of a disk.
+    for dir in [folder(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()] {
+        let Some((_disk, path)) = device(dir.path()) else { return };
+        let before = scheduler_of(&path);
+        let page = dir.path().join("survey.html");
+        let (advice, told) = advised(&path, dir.path(), 14, &["--html", page.to_str().unwrap()]);
+        let recommended = advice["recommended"].as_str().unwrap();
+        assert!(before.contains(recommended));
+        let keep = before.contains(&format!("[{recommended}]"));
+        assert_eq!(advice["keep"].as_bool().unwrap(), keep);
+        assert_eq!(advice["gain"].is_null(), keep, "what changes is told with its confidence: {}", advice["gain"]);
+        let rule = format!("ATTR{{queue/scheduler}}=\"{recommended}\"");
+        assert!(advice["udev_rule"].as_str().unwrap().contains(&rule));
+        assert!(advice["commands"][0].as_str().unwrap().starts_with(&format!("echo {recommended} > /sys/block/")));
+        assert!(told.contains(advice["sentence"].as_str().unwrap()), "{told}");
+        assert!(told.contains(advice["criterion"].as_str().unwrap()), "{told}");
+        assert!(!advice["completion"]["sentence"].as_str().unwrap().is_empty());
+        // Every scheduler ran three times where it is decided, and nothing wrote.
+        let runs = advice["survey"]["runs"].as_array().unwrap();
+        for scheduler in before.split_whitespace().map(|s| s.trim_matches(['[', ']'])) {
+            let own = runs.iter().filter(|r| r["scheduler"] == scheduler && r["variant"] == "shared").count();
+            assert!(own >= 2, "{scheduler} ran {own} times");
+        }
+        assert!(runs.iter().all(|r| r["write"]["count"] == 0 && r["world"] == "real" && r["via"] == "kernel"));
+        assert!(std::fs::read_to_string(&page).unwrap().contains("survey of"));
+    }
+}
+
+#[test]
+fn recommend_tries_what_it_is_told_beside_what_is_set() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let set = scheduler_of(&path);
+    let set = set.split_once('[').and_then(|(_, rest)| rest.split_once(']')).unwrap().0;
+    let list = "mq-deadline:fifo_batch=1";
+    if !scheduler_of(&path).contains("mq-deadline") {
+        eprintln!("skipped: this kernel has no mq-deadline");
+        return;
+    }
+    let (advice, _) = advised(&path, dir.path(), 8, &["--schedulers", list, "--goal", "throughput"]);
+    assert_eq!(advice["goal"], "throughput");
+    let runs = advice["survey"]["runs"].as_array().unwrap();
+    let mut names: Vec<&str> = runs.iter().map(|r| r["scheduler"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut expected = vec![list, set];
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    let path = path.to_str().unwrap();
+    for (args, part) in [
+        (["--schedulers", "nonsense"], "has no `nonsense`"),
+        (["--schedulers", "none,none"], "named twice"),
+        (["--for", "1s"], "too short"),
+    ] {
+        let done = dumbwaiter(&[&["recommend", path], args.as_slice()].concat());
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(part) && !said.contains("panicked"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn recommend_ends_early_with_what_it_knows() {
     let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };
     let before = scheduler_of(&path);
     let out = dir.path().join("advice.json");
-    let done = dumbwaiter(&["recommend", path.to_str().unwrap(), "--for", "10s", "--json", out.to_str().unwrap()]);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+        .args(["recommend", path.to_str().unwrap(), "--for", "200s", "--json", out.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(130), "{}", String::from_utf8_lossy(&done.stderr));
     assert_eq!(scheduler_of(&path), before);
-    let advice = json(&out);
-    let recommended = advice["recommended"].as_str().unwrap();
-    assert!(before.contains(recommended));
-    assert_eq!(advice["keep"].as_bool().unwrap(), before.contains(&format!("[{recommended}]")));
-    assert!(advice["udev_rule"].as_str().unwrap().contains(&format!("ATTR{{queue/scheduler}}=\"{recommended}\"")));
-    assert!(
-        String::from_utf8_lossy(&done.stdout).contains(advice["sentence"].as_str().unwrap().split(',').next().unwrap())
-    );
+    // Where what is set has not run twice yet, it says that nothing can be said.
+    match out.exists() {
+        true => assert_eq!(json(&out)["interrupted"], true),
+        false => assert!(String::from_utf8_lossy(&done.stderr).contains("before anything could be said")),
+    }
 }
 
 #[test]

@@ -281,6 +281,8 @@ impl Recorder {
             requests: facts.ledger.submitted,
             completed: all.moments.count,
             duration_s,
+            started_unix_ns: None,
+            ended_unix_ns: None,
             iops: rate(all.moments.count as f64),
             mb_per_s: rate(all.bytes as f64 / 1e6),
             latency_us: all.latency(),

@@ -377,6 +377,12 @@ pub struct RunResult {
     pub completed: u64,
     /// Length of the measured time, s: from the end of the warm-up to the end of the run.
     pub duration_s: f64,
+    /// When the measured time began, ns since 1970 (UTC); `null` in simulation.
+    #[serde(default)]
+    pub started_unix_ns: Option<u64>,
+    /// When it ended.
+    #[serde(default)]
+    pub ended_unix_ns: Option<u64>,
     /// Requests counted per second.
     pub iops: f64,
     /// Data moved, MB/s (10^6 bytes), reads and writes together.

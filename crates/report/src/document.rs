@@ -30,6 +30,9 @@ pub struct Document {
     /// What a reader should know: skipped records, an interruption, assumptions.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// When patterns of load began that a power logger is to see, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub load_patterns_unix_s: Vec<f64>,
     /// The runs, in the order of the matrix.
     pub runs: Vec<RunResult>,
     /// Schedulers per device and variant, best first.
@@ -57,6 +60,7 @@ impl Document {
             goal,
             versions,
             notes: Vec::new(),
+            load_patterns_unix_s: Vec::new(),
             recommendation: rankings.iter().map(|r| r.recommendation.clone()).collect(),
             ranking: rankings.into_iter().flat_map(|r| r.rows).collect(),
             runs,
@@ -103,7 +107,7 @@ mod tests {
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
         insta::assert_snapshot!(keys(&v), @r"goal notes ranking recommendation runs scenario schema title versions");
         let run = &v["runs"][0];
-        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series tasks tasks_omitted tenants variant via world write");
+        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants variant via world write");
         let parts = ["latency_us", "read", "fairness", "cpu", "series"];
         let parts = parts.map(|part| format!("{part}: {}", keys(&run[part]))).join("\n");
         insta::assert_snapshot!(parts, @r"

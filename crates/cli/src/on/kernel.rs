@@ -129,6 +129,7 @@ pub(super) fn run(
         }
     }
     let begin = part::monotonic() + HEAD_START;
+    let begin_unix = super::unix_ns() + HEAD_START;
     for process in &mut processes {
         if let Some(mut stdin) = process.stdin.take() {
             writeln!(stdin, "{begin}").context("a process of the load is gone")?;
@@ -140,7 +141,9 @@ pub(super) fn run(
     }
     let cancelled = bench.control.cancel.load(Ordering::Relaxed);
     let files: Vec<&Path> = processes.iter().map(|p| p.records.as_path()).collect();
-    finish(bench, spec, completion, replicate, seed, load, &files, ends, notes, cancelled)
+    let mut cell = finish(bench, spec, completion, replicate, seed, load, &files, ends, notes, cancelled)?;
+    super::stamp(&mut cell.result, begin_unix + scenario.warmup.0);
+    Ok(cell)
 }
 
 /// A cgroup with its weight for each tenant, where there are several.

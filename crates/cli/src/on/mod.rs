@@ -7,7 +7,7 @@ pub(crate) mod recommend;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Nanos;
@@ -15,14 +15,14 @@ use dumbwaiter_engine::{Completion, Control, Options, Rings, Sleep, Target, Veri
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_kernel::undo;
 use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::RunResult;
 use dumbwaiter_measure::meters::{self, Meter};
-use dumbwaiter_measure::{Energy, RunResult};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::Choice;
 
 use crate::args::{Compare, VerifyArgs, Via};
 use crate::progress::Bar;
-use crate::{Ended, compare, output};
+use crate::{Ended, compare, energy, output};
 
 /// One cell of the matrix.
 enum Way<'a> {
@@ -90,7 +90,8 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         rings,
         ..Options::default()
     };
-    compare::check_outputs(args)?;
+    compare::check_outputs(&args.outputs)?;
+    let log = energy::Log::of(&args.power)?;
     let queue = facts.queue();
     let via = args.via.unwrap_or(if queue.is_some() { Via::Both } else { Via::Engine });
     let mut notes = warnings;
@@ -117,8 +118,12 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         Some(queue) => settings_of(queue, via, &mut notes)?,
         None => None,
     };
-    let (mut meter, about) = meters::open_best();
-    notes.push(about);
+    let mut meter = None;
+    if log.is_none() {
+        let (best, about) = meters::open_best();
+        meter = best;
+        notes.push(about);
+    }
 
     let ways: Vec<Way> = engines.iter().map(Way::Engine).chain(kernels.iter().map(Way::Kernel)).collect();
     let matrix: Vec<(&Way, &(Completion, bool))> =
@@ -131,6 +136,10 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         prepared.expected().map_or("unknown length".to_owned(), |t| t.to_string()),
         if args.allow_writes { "WRITING to it" } else { "only reading" }
     );
+    let mut patterns = Vec::new();
+    if args.power_sync {
+        patterns.extend(energy::pattern(&stop));
+    }
     let bar = Bar::new(planned as u64, Duration::from_nanos(each.0));
     let bench = Bench { path, prepared: &prepared, options: &options, control: &control };
     let mut cells: Vec<Cell> = Vec::new();
@@ -164,6 +173,9 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     if let Some(settings) = &mut settings {
         notes.extend(settings.restore());
     }
+    if args.power_sync && broken.is_none() {
+        patterns.extend(energy::pattern(&stop));
+    }
     let interrupted = stop.load(Ordering::Relaxed);
     if cells.is_empty() {
         match broken {
@@ -185,9 +197,20 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
             }
         }
     }
-    let runs = cells.into_iter().map(|c| c.result).collect();
-    let document = compare::document(args, scenario, runs, notes)?;
-    compare::write_all(args, &document)?;
+    let mut runs: Vec<RunResult> = cells.into_iter().map(|c| c.result).collect();
+    let mut unread = None;
+    if let Some(log) = &log {
+        match log.read_to_the_end_of(&runs, &patterns).and_then(|read| read.fill(&mut runs)) {
+            Ok(told) => notes.extend(told),
+            Err(e) => unread = Some(e),
+        }
+    }
+    let mut document = compare::document(args, scenario, runs, notes)?;
+    document.load_patterns_unix_s = patterns;
+    compare::write_all(&args.outputs, &document)?;
+    if let Some(e) = unread {
+        return Err(e.context("the runs have no energy; `dumbwaiter energy` can add it to their JSON later"));
+    }
     Ok(match broken {
         Some(reason) => {
             eprintln!("dumbwaiter: {reason}");
@@ -284,15 +307,9 @@ fn one(
     if let Some(meter) = &mut meter {
         let drawn = meter.stop()?;
         let run = &mut cell.result;
-        let bytes: f64 = run.mb_per_s * 1e6 * run.duration_s;
         // The meter ran over the warm-up too; the measured part's share of the time is taken.
         let joules = drawn.joules * (run.duration_s / drawn.seconds).min(1.0);
-        run.energy = Some(Energy {
-            joules,
-            source: meter.about().to_owned(),
-            j_per_mio: joules / run.completed as f64 * 1e6,
-            bytes_per_j: bytes / joules,
-        });
+        run.energy = Some(energy::of(run, joules, meter.about()));
         cell.notes.extend(drawn.warning);
     }
     Ok(cell)
@@ -301,7 +318,13 @@ fn one(
 fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bool, replicate: u32) -> Result<Cell> {
     let options = Options { sqpoll, ..bench.options.clone() };
     let target = Target::open(bench.path, &options)?;
-    let cell = dumbwaiter_engine::run(bench.prepared, &target, choice, completion, replicate, bench.control)?;
+    let before = unix_ns();
+    let mut cell = dumbwaiter_engine::run(bench.prepared, &target, choice, completion, replicate, bench.control)?;
+    let warmup = bench.prepared.scenario().warmup.0;
+    let measured = (cell.result.duration_s * 1e9) as u64;
+    // Rings and buffers are made before a run; what was written is checked after it.
+    let verified = bench.options.verify.is_some();
+    stamp(&mut cell.result, if verified { before + warmup } else { unix_ns().saturating_sub(measured) });
     let mut notes = cell.notes;
     notes.extend(cell.skipped.iter().map(|(reason, n)| format!("{} I/Os: {reason}", output::grouped(*n))));
     notes.extend(cell.failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", output::grouped(*n))));
@@ -313,6 +336,17 @@ fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bo
         }
     }
     Ok(Cell { result: cell.result, notes, failure, cancelled: cell.cancelled })
+}
+
+/// The time of day, ns since 1970.
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
+}
+
+/// Notes when the measured time of a run was.
+fn stamp(run: &mut RunResult, started: u64) {
+    run.started_unix_ns = Some(started);
+    run.ended_unix_ns = Some(started + (run.duration_s * 1e9) as u64);
 }
 
 /// Looks for acknowledged writes that are lost or torn.

@@ -146,6 +146,11 @@ impl Logger {
         Ok(logger)
     }
 
+    /// What the logger's clock showed at its last sample, in seconds since 1970.
+    pub fn last(&self) -> f64 {
+        self.samples.last().map_or(f64::NAN, |s| s.at)
+    }
+
     /// Finds the clock's difference by at least two patterns of load that were run at known times of the host: each 20 s
     /// idle, 20 s at full load, 20 s idle, from the time given (seconds since 1970).
     pub fn align(&self, patterns: &[f64]) -> Result<LoggerClock, MeterError> {

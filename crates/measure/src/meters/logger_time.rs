@@ -51,7 +51,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Minutes east of Greenwich of `GMT-05:00` or `GMT+0530` somewhere in the text.
-pub(crate) fn zone(text: &str) -> Option<i32> {
+pub fn zone(text: &str) -> Option<i32> {
     let at = text.find("GMT").or_else(|| text.find("UTC"))?;
     let rest = text[at + 3..].trim_end_matches('"');
     let sign = match rest.chars().next() {

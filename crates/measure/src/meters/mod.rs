@@ -15,6 +15,7 @@ mod sampler;
 use std::path::Path;
 
 pub use logger::{Logger, LoggerClock};
+pub use logger_time::zone;
 pub use sampler::Meter;
 
 /// Where an energy comes from.
