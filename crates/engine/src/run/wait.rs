@@ -81,7 +81,12 @@ impl Run<'_> {
                     if self.any_ready() || due.is_some_and(|at| self.clock.now() >= at) {
                         return Ok(());
                     }
-                    std::hint::spin_loop();
+                    if self.ring.polled() {
+                        std::hint::spin_loop();
+                    } else {
+                        // What we wait for is found by others, and on this CPU perhaps.
+                        std::thread::yield_now();
+                    }
                 }
             }
         }
