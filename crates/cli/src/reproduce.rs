@@ -178,7 +178,12 @@ const COLUMNS: [(&str, Align); 6] = [
     ("tolerance", Align::Left),
 ];
 
-/// Cells of a row, in the order of [`COLUMNS`].
+/// Those for rows of the models, or of a real device: no drive is within a tolerance of another.
+fn columns(real: bool) -> &'static [(&'static str, Align)] {
+    if real { &COLUMNS[..COLUMNS.len() - 1] } else { &COLUMNS }
+}
+
+/// Cells of a row, in the order of [`columns`].
 fn cells(row: &Row) -> Vec<String> {
     let with_unit = |value: f64| format!("{} {}", number(value), row.unit).trim_end().to_owned();
     let ordering = match row.ordering_holds {
@@ -191,11 +196,14 @@ fn cells(row: &Row) -> Vec<String> {
         Some(true) => "within",
         Some(false) if row.calibrated => "MISSED (fitted to it)",
         Some(false) => "MISSED",
-        None if row.device.is_some() && row.paper_value.is_some() => "(another drive)",
         None => "the paper gives no number",
     };
     let paper = row.paper_value.map_or("–".to_owned(), with_unit);
-    vec![row.metric.clone(), row.case.clone(), paper, with_unit(row.ours), ordering.to_owned(), tolerance.to_owned()]
+    let mut cells = vec![row.metric.clone(), row.case.clone(), paper, with_unit(row.ours), ordering.to_owned()];
+    if row.device.is_none() {
+        cells.push(tolerance.to_owned());
+    }
+    cells
 }
 
 /// Four significant digits; whole thousands apart.
@@ -247,13 +255,15 @@ fn text(device: Option<&str>, finished: &[Finished]) -> String {
         text += &format!("{}:{}: {}\n", paper.name, figure.name, figure.title);
         let rows = shown(&result.rows);
         if !rows.is_empty() {
-            text += &table(&COLUMNS, &rows, output::style());
+            text += &table(columns(device.is_some()), &rows, output::style());
         }
         for grid in &result.tables {
             let header: Vec<(&str, Align)> = grid.header.iter().map(|h| (h.as_str(), Align::Right)).collect();
             text += &format!("\n{}\n{}", grid.title, table(&header, &grid.rows, output::style()));
         }
-        text += &format!("{}\n", summary(&result.rows));
+        if !rows.is_empty() {
+            text += &format!("{}\n", summary(&result.rows));
+        }
         for note in &result.notes {
             text += &format!("note: {note}\n");
         }
@@ -269,7 +279,7 @@ fn page(device: Option<&str>, finished: &[Finished]) -> Page {
         notes.extend(result.notes.iter().cloned());
         let rows = Grid {
             title: String::new(),
-            header: COLUMNS.iter().map(|c| c.0.to_owned()).collect(),
+            header: columns(device.is_some()).iter().map(|c| c.0.to_owned()).collect(),
             rows: shown(&result.rows),
         };
         PageSection {

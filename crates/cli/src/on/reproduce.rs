@@ -24,6 +24,9 @@ use crate::args::Reproduce;
 /// The schedulers that a figure may ask for.
 const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
 
+/// Each method with how it is done, and whether with a thread in the kernel, or why it cannot be.
+type Methods = Vec<(Asked, Result<(Completion, bool), String>)>;
+
 /// The device with all that is needed to run on it.
 pub(crate) struct Bed {
     path: PathBuf,
@@ -36,8 +39,9 @@ pub(crate) struct Bed {
     about_meter: String,
     /// The schedulers that the kernel does not have for it, and what it says.
     missing: BTreeMap<&'static str, String>,
-    /// How each method is done, or why not.
-    methods: Vec<(Asked, Result<(Completion, bool), String>)>,
+    methods: Methods,
+    /// What hybrid polling is here.
+    hybrid: &'static str,
     rocksdb: Rocksdb,
     /// Runs are made once, whichever figures show them.
     made: RefCell<BTreeMap<String, RunResult>>,
@@ -82,7 +86,7 @@ impl Bed {
         settings.set("scheduler", "none").or_else(|_| settings.set("scheduler", &now))?;
         let options = Options { allow_writes: args.allow_writes, ..Options::default() };
         let mut notes = Vec::new();
-        let methods = methods(&path, &mut notes)?;
+        let (methods, hybrid) = methods(&path, &mut notes)?;
         settings.restore();
         let (meter, about_meter) = meters::open_best();
         let rocksdb = Rocksdb::new(&path, &facts, folder, args.allow_writes, args.quick);
@@ -98,6 +102,7 @@ impl Bed {
             about_meter,
             missing,
             methods,
+            hybrid,
             rocksdb,
             made: RefCell::default(),
             notes: RefCell::new(notes),
@@ -113,7 +118,7 @@ impl Bed {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         format!(
-            "{} ({}{model} {size:.1} GB), Linux {}, {cpus} CPUs; {}",
+            "{} ({},{model} {size:.1} GB), Linux {}, {cpus} CPUs; {}",
             self.path.display(),
             self.facts.kind,
             release.trim(),
@@ -166,6 +171,9 @@ impl Bed {
         }
         let (completion, sqpoll) = self.way_of(&case.scenario).map_err(anyhow::Error::msg)?;
         let prepared = Prepared::new(&case.scenario)?;
+        if case.scenario.completion.contains(&Asked::Hybrid) {
+            self.note(format!("hybrid polling here: {}", self.hybrid));
+        }
         let bench = Bench { path: &self.path, prepared: &prepared, options: &self.options, control: &self.control };
         let spec = SchedulerSpec::named(&case.scheduler);
         let way = Way::Kernel(&spec);
@@ -176,7 +184,7 @@ impl Bed {
             return Ok(None);
         }
         if let Some(failure) = cell.failure {
-            bail!("{failure}");
+            bail!(failure);
         }
         for note in cell.notes {
             self.note(note);
@@ -221,11 +229,8 @@ fn how_written(args: &Reproduce) -> &'static str {
     }
 }
 
-/// What each method of the papers is on this device.
-fn methods(
-    path: &std::path::Path,
-    notes: &mut Vec<String>,
-) -> Result<Vec<(Asked, Result<(Completion, bool), String>)>> {
+/// What each method of the papers is on this device, and hybrid polling in words.
+fn methods(path: &std::path::Path, notes: &mut Vec<String>) -> Result<(Methods, &'static str)> {
     let target = Target::open(path, &Options::default())?;
     notes.extend(target.notes().iter().cloned());
     let all = [
@@ -234,14 +239,16 @@ fn methods(
         (Asked::Hybrid, Completion::Hybrid(Sleep::Auto), false),
         (Asked::Sqpoll, Completion::Poll, true),
     ];
+    let mut hybrid = "";
     let found = all.into_iter().map(|(asked, completion, sqpoll)| {
         let way = target.check(completion);
         if let (Asked::Hybrid, Ok(way)) = (asked, &way) {
-            notes.push(format!("hybrid polling here: {}", way.describe()));
+            hybrid = way.describe();
         }
         (asked, way.map(|_| (completion, sqpoll)).map_err(|e| format!("left out: {e}")))
     });
-    Ok(found.collect())
+    let found = found.collect();
+    Ok((found, hybrid))
 }
 
 impl Device for Bed {
@@ -250,7 +257,8 @@ impl Device for Bed {
     }
 
     fn no_meter(&self) -> Option<String> {
-        self.meter.borrow().is_none().then(|| self.about_meter.clone())
+        let why = self.about_meter.strip_prefix("no energy meter: ").unwrap_or(&self.about_meter);
+        self.meter.borrow().is_none().then(|| why.to_owned())
     }
 
     fn refuses(&self, work: &Work<'_>) -> Option<String> {

@@ -28,11 +28,7 @@ pub(crate) const PAPER: Paper = Paper {
         Figure { name: "figure-3", title: "energy of one tenant, depth 1 to 128", run: figure_3 },
         Figure { name: "figure-4", title: "energy of 1 to 128 tenants", run: figure_4 },
         Figure { name: "mixed-4k-8k", title: "IOPS where half of the tenants read 4 KB, half 8 KB", run: mixed },
-        Figure {
-            name: "figure-5",
-            title: "RocksDB readrandom in its form on the device, 1 to 128 threads",
-            run: figure_5,
-        },
+        Figure { name: "figure-5", title: "RocksDB readrandom, 1 to 128 threads", run: figure_5 },
     ],
 };
 
