@@ -91,6 +91,12 @@ pub(crate) fn rounds(
         for i in &able {
             progress(Progress { done, of });
             let Some(run) = device.run(&work[*i], replicate) else { break 'rounds };
+            if run.completed == 0 {
+                let silent = format!("{}: a run finished no I/O at all; its latency is not known", run.scheduler);
+                if !notes.contains(&silent) {
+                    notes.push(silent);
+                }
+            }
             runs[*i].0.push(run);
             done += 1;
         }
@@ -146,6 +152,7 @@ mod tests {
             };
             let facts = RunFacts { world: "real".into(), ..RunFacts::default() };
             let mut run = Recorder::new(config).finish(dumbwaiter_block::Nanos::from_secs(1), facts);
+            run.completed = iops as u64;
             (run.iops, run.mb_per_s) = (iops, iops * 4096.0 / 1e6);
             (run.latency_us.mean, run.latency_us.p50) = (1e6 / iops, 1e6 / iops);
             (run.cpu.us_per_io, run.cpu.ctx_per_io) = (3.0, if method(work) == Completion::Poll { 0.0 } else { 1.02 });
@@ -272,6 +279,14 @@ mod tests {
         let found = figure("poll-2022:figure-3", false, &Fake { metered: true, gives, refuses, ..fake() });
         assert!(found.tables[0].rows.iter().all(|row| row[1..].iter().all(|c| c.starts_with("I "))));
         assert!(found.rows.iter().all(|r| !r.metric.contains("classic")));
+    }
+
+    #[test]
+    fn a_scheduler_that_finishes_nothing_is_named() {
+        let gives = |w: &Work<'_>, _| (if scheduler(w) == "bfq" { 0.0 } else { 1000.0 }, 1.0);
+        let found = figure("ull-2023:table-1", true, &Fake { gives, ..fake() });
+        assert!(found.notes.iter().any(|n| n.contains("finished no I/O")), "{:?}", found.notes);
+        assert!(found.rows.iter().all(|r| !r.case.ends_with("bfq") && r.ordering_holds.is_none()));
     }
 
     #[test]
