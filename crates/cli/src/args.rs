@@ -477,7 +477,9 @@ pub(crate) struct Fidelity {
 Examples:
   dumbwaiter reproduce list
   dumbwaiter reproduce poll-2022:table-1
-  dumbwaiter reproduce ull-2023 poll-2022 --quick --html papers.html")]
+  dumbwaiter reproduce ull-2023 poll-2022 --quick --html papers.html
+  dumbwaiter reproduce ull-2023:figure-2 poll-2022 --on /dev/nvme0n1 --quick
+  dumbwaiter reproduce ull-2023:figure-5 --dir /mnt/drive")]
 pub(crate) struct Reproduce {
     /// `list`, or papers; `:FIGURE` behind a name takes one figure or table of it
     #[arg(required = true, value_name = "list|NAME[:FIGURE]")]
@@ -485,8 +487,21 @@ pub(crate) struct Reproduce {
     /// Shorter runs and fewer replicates: for a first look
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Run ull-2023 and poll-2022 on this block device, under the kernel's own schedulers, instead of on the models; nothing
+    /// is written unless you say --allow-writes
+    #[arg(long, value_name = "PATH")]
+    pub(crate) on: Option<PathBuf>,
+    /// The same on the drive that this folder is on; RocksDB's files are in a new folder in it, which is removed
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["on", "allow_writes"])]
+    pub(crate) dir: Option<PathBuf>,
+    /// With --on: run the loads that write too, and RocksDB on a new file system. This destroys what is on the device
+    #[arg(long, requires = "on")]
+    pub(crate) allow_writes: bool,
+    /// With --allow-writes: write although the device is in use; PATH must be that of --on
+    #[arg(long, value_name = "PATH", requires = "allow_writes")]
+    pub(crate) i_know_this_destroys: Option<PathBuf>,
     /// Runs simulated at the same time; results do not depend on it
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", conflicts_with_all = ["on", "dir"])]
     pub(crate) jobs: Option<usize>,
     /// Write every row as JSON, a list; `-` is stdout
     #[arg(long, value_name = "FILE")]

@@ -1,4 +1,4 @@
-//! `reproduce`: published experiments, run again on the models.
+//! `reproduce`: published experiments, run again on the models or on a real device.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use dumbwaiter_sim::Control;
 use serde_json::json;
 
 use crate::args::Reproduce;
+use crate::on::reproduce::Bed;
 use crate::{Ended, output, progress};
 
 type Finished = (&'static Paper, &'static Figure, FigureResult);
@@ -41,9 +42,12 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
         Some(jobs) => jobs,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
+    if args.on.is_some() || args.dir.is_some() {
+        return on_device(args, wanted);
+    }
     let control = Arc::new(Control::default());
     progress::cancel_on_signal(&control)?;
-    let effort = Effort { quick: args.quick, jobs, control: &control };
+    let effort = Effort { quick: args.quick, jobs, control: &control, device: None };
     let mut finished: Vec<Finished> = Vec::new();
     for (paper, figure) in wanted {
         match watched(&effort, paper, figure) {
@@ -52,19 +56,55 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
             Err(error) => return Err(error.into()),
         }
     }
-    write_all(args, &finished)?;
+    write_all(args, None, &finished)?;
     Ok(if control.cancel.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Done })
+}
+
+/// The same for real. What was finished is shown, however it ended.
+fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -> Result<Ended> {
+    if let Some((paper, _)) = wanted.iter().find(|(paper, _)| !paper.real) {
+        let can: Vec<&str> = PAPERS.iter().filter(|p| p.real).map(|p| p.name).collect();
+        bail!(
+            "{} is about its own drives and runs on their models only; expected one of {}",
+            paper.name,
+            can.join(", ")
+        );
+    }
+    let bed = Bed::new(args)?;
+    let control = Control::default();
+    let effort = Effort { quick: args.quick, jobs: 1, control: &control, device: Some(&bed) };
+    let mut finished: Vec<Finished> = Vec::new();
+    for (paper, figure) in wanted {
+        let result = watched(&effort, paper, figure);
+        bed.figure_over();
+        finished.push((paper, figure, result?));
+        if bed.ended() {
+            break;
+        }
+    }
+    write_all(args, Some(&bed.about()), &finished)?;
+    Ok(match bed.failure() {
+        Some(reason) => {
+            eprintln!("dumbwaiter: {reason}");
+            Ended::DeviceFailed
+        }
+        None if bed.interrupted() => Ended::Interrupted,
+        None => Ended::Done,
+    })
 }
 
 /// A line on stderr says how far it is: rewritten on a terminal, else one every ten seconds.
 fn watched(effort: &Effort<'_>, paper: &Paper, figure: &Figure) -> Result<FigureResult, Error> {
     let terminal = std::io::stderr().is_terminal();
     let every = if terminal { Duration::from_millis(200) } else { Duration::from_secs(10) };
-    let mut last = Instant::now();
-    let result = (figure.run)(effort, &mut |Progress { done, of }| {
+    let began = Instant::now();
+    let mut last = began;
+    let result = figure.reproduce(effort, &mut |Progress { done, of }| {
         if last.elapsed() >= every {
             last = Instant::now();
-            let text = format!("{}:{}: {done} of {of} runs", paper.name, figure.name);
+            let left = began.elapsed().as_secs_f64() / done.max(1) as f64 * of.saturating_sub(done) as f64;
+            let left = if done > 0 { format!(", about {left:.0} s left") } else { String::new() };
+            let text = format!("{}:{}: {done} of {of} runs{left}", paper.name, figure.name);
             if terminal { eprint!("\r\x1b[K{text}") } else { eprintln!("{text}") }
         }
     });
@@ -87,26 +127,27 @@ fn list() -> String {
     table(&[("name", Align::Left), ("what it shows", Align::Left)], &rows, output::style())
 }
 
-fn write_all(args: &Reproduce, finished: &[Finished]) -> Result<()> {
+/// `device`: what it was run on, where that is a real one.
+fn write_all(args: &Reproduce, device: Option<&str>, finished: &[Finished]) -> Result<()> {
     let rows: Vec<&Row> = finished.iter().flat_map(|(_, _, result)| &result.rows).collect();
     match &args.json {
         Some(path) if output::is_stdout(path) => output::write_json(path, &rows)?,
         Some(path) => {
-            output::print(&text(finished))?;
+            output::print(&text(device, finished))?;
             output::write_json(path, &rows)?;
             eprintln!("JSON written to {}", path.display());
         }
-        None => output::print(&text(finished))?,
+        None => output::print(&text(device, finished))?,
     }
     if let Some(path) = &args.html {
-        page(finished).write(&whole(args.quick, finished), path)?;
+        page(device, finished).write(&whole(args.quick, device, finished), path)?;
         eprintln!("page written to {}", path.display());
     }
     Ok(())
 }
 
 /// What the page carries with it: rows, and what the figures are drawn from.
-fn whole(quick: bool, finished: &[Finished]) -> serde_json::Value {
+fn whole(quick: bool, device: Option<&str>, finished: &[Finished]) -> serde_json::Value {
     let rows: Vec<&Row> = finished.iter().flat_map(|(_, _, result)| &result.rows).collect();
     let mut papers: Vec<serde_json::Value> = Vec::new();
     for (paper, _, _) in finished {
@@ -123,6 +164,7 @@ fn whole(quick: bool, finished: &[Finished]) -> serde_json::Value {
     let figures: Vec<serde_json::Value> = finished.iter().map(figure).collect();
     json!({
         "schema": "dumbwaiter-reproduce/1", "version": env!("CARGO_PKG_VERSION"), "quick": quick,
+        "world": if device.is_some() { "real" } else { "sim" }, "device": device,
         "papers": papers, "rows": rows, "figures": figures,
     })
 }
@@ -136,7 +178,12 @@ const COLUMNS: [(&str, Align); 6] = [
     ("tolerance", Align::Left),
 ];
 
-/// Cells of a row, in the order of [`COLUMNS`].
+/// Those for rows of the models, or of a real device: no drive is within a tolerance of another.
+fn columns(real: bool) -> &'static [(&'static str, Align)] {
+    if real { &COLUMNS[..COLUMNS.len() - 1] } else { &COLUMNS }
+}
+
+/// Cells of a row, in the order of [`columns`].
 fn cells(row: &Row) -> Vec<String> {
     let with_unit = |value: f64| format!("{} {}", number(value), row.unit).trim_end().to_owned();
     let ordering = match row.ordering_holds {
@@ -152,7 +199,11 @@ fn cells(row: &Row) -> Vec<String> {
         None => "the paper gives no number",
     };
     let paper = row.paper_value.map_or("–".to_owned(), with_unit);
-    vec![row.metric.clone(), row.case.clone(), paper, with_unit(row.ours), ordering.to_owned(), tolerance.to_owned()]
+    let mut cells = vec![row.metric.clone(), row.case.clone(), paper, with_unit(row.ours), ordering.to_owned()];
+    if row.device.is_none() {
+        cells.push(tolerance.to_owned());
+    }
+    cells
 }
 
 /// Four significant digits; whole thousands apart.
@@ -168,11 +219,20 @@ fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// The rows that no table of the figure shows.
+fn shown(rows: &[Row]) -> Vec<Vec<String>> {
+    rows.iter().filter(|r| !r.detail).map(cells).collect()
+}
+
 /// How many rows hold, in a sentence.
 fn summary(rows: &[Row]) -> String {
     let count = |of: &dyn Fn(&Row) -> bool| rows.iter().filter(|r| of(r)).count();
     let orderings = count(&|r| r.ordering_holds.is_some());
     let values = count(&|r| r.within_tolerance.is_some());
+    if rows.iter().any(|r| r.device.is_some()) {
+        let hold = count(&|r| r.ordering_holds == Some(true));
+        return format!("{hold} of {orderings} orderings hold; values of the paper are of another drive.");
+    }
     format!(
         "{} of {orderings} orderings hold, {} of {values} values within tolerance ({} of these fitted).",
         count(&|r| r.ordering_holds == Some(true)),
@@ -181,22 +241,29 @@ fn summary(rows: &[Row]) -> String {
     )
 }
 
-fn text(finished: &[Finished]) -> String {
+fn text(device: Option<&str>, finished: &[Finished]) -> String {
     let mut text = String::new();
     let mut paper_before = "";
     for (paper, figure, result) in finished {
         if paper.name != paper_before {
-            text += &format!("{}\nfitted: {}\n\n", paper.title, paper.calibration);
+            text += &match device {
+                Some(device) => format!("{}\non {device}\n\n", paper.title),
+                None => format!("{}\nfitted: {}\n\n", paper.title, paper.calibration),
+            };
             paper_before = paper.name;
         }
         text += &format!("{}:{}: {}\n", paper.name, figure.name, figure.title);
-        let rows: Vec<Vec<String>> = result.rows.iter().map(cells).collect();
-        text += &table(&COLUMNS, &rows, output::style());
+        let rows = shown(&result.rows);
+        if !rows.is_empty() {
+            text += &table(columns(device.is_some()), &rows, output::style());
+        }
         for grid in &result.tables {
             let header: Vec<(&str, Align)> = grid.header.iter().map(|h| (h.as_str(), Align::Right)).collect();
             text += &format!("\n{}\n{}", grid.title, table(&header, &grid.rows, output::style()));
         }
-        text += &format!("{}\n", summary(&result.rows));
+        if !rows.is_empty() {
+            text += &format!("{}\n", summary(&result.rows));
+        }
         for note in &result.notes {
             text += &format!("note: {note}\n");
         }
@@ -205,14 +272,15 @@ fn text(finished: &[Finished]) -> String {
     text
 }
 
-fn page(finished: &[Finished]) -> Page {
+fn page(device: Option<&str>, finished: &[Finished]) -> Page {
     let section = |(paper, figure, result): &Finished| {
-        let mut notes = vec![paper.title.to_owned(), format!("Fitted: {}", paper.calibration), summary(&result.rows)];
+        let about = device.map_or_else(|| format!("Fitted: {}", paper.calibration), |device| format!("On {device}"));
+        let mut notes = vec![paper.title.to_owned(), about, summary(&result.rows)];
         notes.extend(result.notes.iter().cloned());
         let rows = Grid {
             title: String::new(),
-            header: COLUMNS.iter().map(|c| c.0.to_owned()).collect(),
-            rows: result.rows.iter().map(cells).collect(),
+            header: columns(device.is_some()).iter().map(|c| c.0.to_owned()).collect(),
+            rows: shown(&result.rows),
         };
         PageSection {
             title: format!("{}: {}", paper.name, figure.title),
@@ -221,5 +289,6 @@ fn page(finished: &[Finished]) -> Page {
             plots: result.plots.clone(),
         }
     };
-    Page { title: "Published experiments on the models".to_owned(), sections: finished.iter().map(section).collect() }
+    let title = device.map_or("Published experiments on the models", |_| "Published experiments on a real drive");
+    Page { title: title.to_owned(), sections: finished.iter().map(section).collect() }
 }

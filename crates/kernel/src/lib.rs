@@ -6,9 +6,11 @@
 #![deny(unsafe_code)]
 
 pub mod cgroup;
+pub mod diskstats;
 mod error;
 pub mod fidelity;
 pub mod ioprio;
+pub mod place;
 pub mod queue;
 pub mod record;
 pub mod recording;

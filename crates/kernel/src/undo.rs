@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{read_some, write};
 use crate::queue::Snapshot;
-use crate::{Error, cgroup};
+use crate::{Error, cgroup, place};
 
 const JOURNAL: &str = "/run/dumbwaiter";
 
@@ -29,6 +29,12 @@ pub(crate) enum Action {
     Write { file: PathBuf, text: String },
     /// A tracefs instance.
     Instance { dir: PathBuf },
+    /// A folder of ours with a file system mounted on it.
+    Mount { dir: PathBuf },
+    /// A folder of ours with all that is in it.
+    Folder { dir: PathBuf },
+    /// A program of ours, which must not outlive us.
+    Program { pid: u32, started: String },
 }
 
 impl Action {
@@ -39,7 +45,13 @@ impl Action {
             Action::Group { dir, home } => cgroup::remove(dir, home),
             Action::Write { file, text } if file.exists() => write(file, text),
             Action::Instance { dir } if dir.exists() => remove_instance(dir),
-            Action::Write { .. } | Action::Instance { .. } => Ok(()),
+            Action::Mount { dir } => place::unmount(dir),
+            Action::Folder { dir } => place::remove(dir),
+            Action::Program { pid, started: then } if started(*pid).as_ref() == Some(then) => {
+                place::kill(*pid);
+                Ok(())
+            }
+            Action::Write { .. } | Action::Instance { .. } | Action::Program { .. } => Ok(()),
         };
         told.err().map(|e| e.to_string()).into_iter().collect()
     }
@@ -50,6 +62,9 @@ impl Action {
             Action::Group { dir, .. } => format!("cgroup {}", dir.display()),
             Action::Write { file, .. } => file.display().to_string(),
             Action::Instance { dir } => format!("trace instance {}", dir.display()),
+            Action::Mount { dir } => format!("the mount at {}", dir.display()),
+            Action::Folder { dir } => format!("folder {}", dir.display()),
+            Action::Program { pid, .. } => format!("program {pid}"),
         }
     }
 }
@@ -188,7 +203,7 @@ struct Page {
 }
 
 /// When a process started, in the kernel's ticks: tells it from a later one of the same number.
-fn started(pid: u32) -> Option<String> {
+pub(crate) fn started(pid: u32) -> Option<String> {
     let stat = read_some(Path::new(&format!("/proc/{pid}/stat")))?;
     // The name, in parentheses, may hold anything.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19).map(str::to_owned)

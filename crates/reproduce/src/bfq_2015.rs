@@ -24,6 +24,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Evaluation of BFQ: throughput and responsiveness on a disk and an SSD (2015; ST1000DM003, PX-256M5S, Linux 4.0)",
     calibration: "nothing; the devices are fitted to data sheets, and the start-up's load to the statistics of a published trace",
+    real: false,
     figures: &[
         Figure { name: "figure-2", title: "throughput on the disk", run: figure_2 },
         Figure { name: "figure-3", title: "start-up of an application on the disk", run: figure_3 },
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn every_load_is_a_scenario() {
         let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 1, control: &control };
+        let effort = Effort { quick: true, jobs: 1, control: &control, device: None };
         for load in LOADS {
             let start = StartUp { launches: 2, greedy: true, timeout: 20 };
             for text in [throughput(load, false, &effort), start.beside(Some(load), false)] {
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn an_idle_disk_starts_the_application_under_any_scheduler() {
         let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 2, control: &control };
+        let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
         let all = grid(
             &[StartUp { launches: 1, greedy: false, timeout: 8 }.beside(None, false)],
             HDD,

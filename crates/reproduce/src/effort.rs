@@ -9,7 +9,7 @@ use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_sim::{Control, Prepared};
 
-use crate::Error;
+use crate::{Device, Error};
 
 /// How much work a figure may be.
 pub struct Effort<'a> {
@@ -19,6 +19,8 @@ pub struct Effort<'a> {
     pub jobs: usize,
     /// Watched and steered from outside.
     pub control: &'a Control,
+    /// Takes the place of the models.
+    pub device: Option<&'a dyn Device>,
 }
 
 /// How far a figure is.
@@ -63,13 +65,13 @@ impl Effort<'_> {
         let mut results: Vec<Option<RunResult>> = cases.iter().map(|_| None).collect();
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.clamp(1, cases.len().max(1)) {
-                let (sender, next, models) = (sender.clone(), &next, &models);
+                let (sender, next, models, control) = (sender.clone(), &next, &models, self.control);
                 scope.spawn(move || {
-                    while !self.control.cancel.load(Ordering::Relaxed) {
+                    while !control.cancel.load(Ordering::Relaxed) {
                         let i = next.fetch_add(1, Ordering::Relaxed);
                         let Some(case) = cases.get(i) else { break };
                         // Nobody listens any more once another run has failed.
-                        if sender.send((i, self.one(case, &models[&case.device]))).is_err() {
+                        if sender.send((i, one(case, &models[&case.device], control))).is_err() {
                             break;
                         }
                     }
@@ -84,10 +86,10 @@ impl Effort<'_> {
         })?;
         results.into_iter().collect::<Option<Vec<_>>>().ok_or(Error::Cancelled)
     }
+}
 
-    fn one(&self, case: &Case, model: &dumbwaiter_devices::DeviceModel) -> Result<RunResult, Error> {
-        let choice = Choice::parse(&case.scheduler).map_err(|e| Error::Case(e.to_string()))?;
-        let cell = Prepared::new(&case.scenario)?.run(model, &choice, case.replicate, self.control)?;
-        if cell.cancelled { Err(Error::Cancelled) } else { Ok(cell.result) }
-    }
+fn one(case: &Case, model: &dumbwaiter_devices::DeviceModel, control: &Control) -> Result<RunResult, Error> {
+    let choice = Choice::parse(&case.scheduler).map_err(|e| Error::Case(e.to_string()))?;
+    let cell = Prepared::new(&case.scenario)?.run(model, &choice, case.replicate, control)?;
+    if cell.cancelled { Err(Error::Cancelled) } else { Ok(cell.result) }
 }

@@ -2,11 +2,12 @@
 //!
 //! A paper is a list of figures; a figure is a function that simulates and answers rows: the paper's value beside ours, and
 //! whether orderings and tolerances hold. A miss is a row like any other. Where a paper's text gives no number, none is
-//! made up from its plots.
+//! made up from its plots. Figures of schedulers and completion methods can be run on a real [`Device`] as well.
 #![forbid(unsafe_code)]
 
 mod ablation;
 mod bfq_2015;
+mod device;
 mod effort;
 mod fair_ssd_2020;
 mod headway;
@@ -18,6 +19,7 @@ mod ull_2023;
 use dumbwaiter_report::{Grid, Plot};
 use serde::Serialize;
 
+pub use device::{Device, Work};
 pub use effort::{Case, Effort, Progress};
 pub use row::Row;
 
@@ -29,6 +31,8 @@ pub struct Paper {
     pub title: &'static str,
     /// Which constants of the models were fitted to which of its figures; the others are predicted.
     pub calibration: &'static str,
+    /// Can it be run on a real device?
+    pub real: bool,
     /// Its figures and tables.
     pub figures: &'static [Figure],
 }
@@ -44,6 +48,23 @@ pub struct Figure {
     pub title: &'static str,
     /// Runs it.
     pub run: Run,
+}
+
+impl Figure {
+    /// Runs it. On a real device, rows say so, and only orders are judged.
+    pub fn reproduce(&self, effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+        let mut result = (self.run)(effort, progress)?;
+        if let Some(device) = effort.device {
+            let name = device.name();
+            result.rows = result.rows.into_iter().map(|row| row.real(&name)).collect();
+            for note in device.notes() {
+                if !result.notes.contains(&note) {
+                    result.notes.push(note);
+                }
+            }
+        }
+        Ok(result)
+    }
 }
 
 /// What came out of a figure.

@@ -26,6 +26,15 @@ pub struct Row {
     pub within_tolerance: Option<bool>,
     /// Was a constant of the models fitted to this very value? Agreement is no evidence then.
     pub calibrated: bool,
+    /// `real` for a real device; nothing for the models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub world: Option<String>,
+    /// Path of the real device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// One of many values that people read in the figure's tables.
+    #[serde(skip)]
+    pub detail: bool,
 }
 
 impl Row {
@@ -42,6 +51,9 @@ impl Row {
             ordering_holds: None,
             within_tolerance: None,
             calibrated: false,
+            world: None,
+            device: None,
+            detail: false,
         }
     }
 
@@ -60,6 +72,22 @@ impl Row {
     /// With the answer whether the stated order holds.
     pub fn ordering(self, holds: bool) -> Row {
         Row { ordering_holds: Some(holds), ..self }
+    }
+
+    /// With the answer whether the stated order holds, where it can be told.
+    pub fn order(self, ordering_holds: Option<bool>) -> Row {
+        Row { ordering_holds, ..self }
+    }
+
+    /// A value that a table shows too.
+    pub fn detail(self) -> Row {
+        Row { detail: true, ..self }
+    }
+
+    /// Measured on a real device: not the paper's, so that nearness to its values says nothing, and nothing is fitted.
+    pub fn real(self, device: &str) -> Row {
+        let (world, device) = (Some("real".to_owned()), Some(device.to_owned()));
+        Row { within_tolerance: None, calibrated: false, world, device, ..self }
     }
 
     /// A constant was fitted to this value.
@@ -95,6 +123,9 @@ mod tests {
         assert_eq!(sorted, expected);
         assert!(json["paper_value"].is_null() && json["within_tolerance"].is_null() && json["ours"].is_null());
         assert_eq!((json["ordering_holds"].as_bool(), json["calibrated"].as_bool()), (Some(false), Some(false)));
+        let real = serde_json::to_value(row.clone().value(1.0, 0.5).calibrated().real("/dev/sda")).unwrap();
+        assert_eq!((&real["world"], &real["device"]), (&"real".into(), &"/dev/sda".into()));
+        assert!(real["paper_value"].is_number() && real["within_tolerance"].is_null() && real["calibrated"] == false);
         let judged = row.judged(3.1, true);
         assert_eq!((judged.paper_value, judged.within_tolerance), (Some(3.1), Some(true)));
     }

@@ -3,6 +3,8 @@
 mod kernel;
 pub(crate) mod part;
 pub(crate) mod recommend;
+pub(crate) mod reproduce;
+mod rocksdb;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -34,6 +34,7 @@ pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "I/O schedulers for proportionality and stability on flash-based SSDs in multi-tenant environments (2020; SATA MLC SSD, Linux 3.18)",
     calibration: "request sizes of msn and prn on figure 21 (370 and 270 MB/s alone, under none); the SSD is a stand-in for an anonymous one; nothing was fitted to shares or latencies",
+    real: false,
     figures: &[
         Figure { name: "figure-1", title: "CFQ on an SSD: bandwidth of four tenants over time", run: cfq::figure_1 },
         Figure { name: "figure-2", title: "CFQ: shares on a disk and on an SSD", run: cfq::figure_2 },
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn four_tenants_run_under_every_scheduler_and_the_widest_second_is_theirs() {
         let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 2, control: &control };
+        let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
         let tenants = WEIGHTS.map(|weight| (weight, "msn"));
         let text = partitions("duration = \"400ms\"\nwarmup = \"100ms\"\nseries = \"100ms\"", &tenants);
         let cases: Vec<Case> = SCHEDULERS.iter().map(|(_, s)| case(&text, SSD, s).unwrap()).collect();
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn every_load_is_a_scenario_on_every_device() {
         let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 1, control: &control };
+        let effort = Effort { quick: true, jobs: 1, control: &control, device: None };
         for load in LOADS.iter().chain(&["rand-4K", "rand-32K", "rand-256K"]) {
             for device in [SSD, HDD] {
                 for (_, scheduler) in SCHEDULERS {

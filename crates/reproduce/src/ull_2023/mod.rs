@@ -1,23 +1,26 @@
 //! Schedulers on an Optane P4801X: latency, throughput and energy of none, mq-deadline, Kyber and BFQ (2023).
 
 use dumbwaiter_measure::{R230, RunResult};
-use dumbwaiter_report::{Plot, PlotLine};
 use dumbwaiter_scenario::Scenario;
 
+use crate::device::{Device, Work, rounds};
+use crate::replicates::{Runs, measured};
 use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
+use sweep::{CPU, ENERGY, GETS, IOPS, Measure, Swept};
+
+mod sweep;
 
 const NAME: &str = "ull-2023";
 const DEVICE: &str = "ull:optane-p4801x";
 const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
 const STEPS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// Figures nearer than this are a tie.
-const TIE: f64 = 0.02;
 
 /// The paper.
 pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Linux I/O schedulers on an ultra-low-latency SSD: performance and energy (2023; Optane P4801X, Linux 5.18)",
     calibration: "ten constants of host and schedulers on table 1 (16 numbers); the lock's contention on \"around 200 J\"; the powers of cores on 52 W; the rest is predicted",
+    real: true,
     figures: &[
         Figure { name: "table-1", title: "median latency of 4 KB reads and writes at depth 1", run: table_1 },
         Figure { name: "figure-1", title: "IOPS of one tenant, depth 1 to 128", run: figure_1 },
@@ -25,11 +28,7 @@ pub(crate) const PAPER: Paper = Paper {
         Figure { name: "figure-3", title: "energy of one tenant, depth 1 to 128", run: figure_3 },
         Figure { name: "figure-4", title: "energy of 1 to 128 tenants", run: figure_4 },
         Figure { name: "mixed-4k-8k", title: "IOPS where half of the tenants read 4 KB, half 8 KB", run: mixed },
-        Figure {
-            name: "figure-5",
-            title: "RocksDB readrandom in its form on the device, 1 to 128 threads",
-            run: figure_5,
-        },
+        Figure { name: "figure-5", title: "RocksDB readrandom, 1 to 128 threads", run: figure_5 },
     ],
 };
 
@@ -57,11 +56,11 @@ fn table_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Fi
         ("performance, read", "randread", "sqpoll"),
         ("performance, write", "randwrite", "sqpoll"),
     ];
-    let milliseconds = effort.pick(2000, 200);
+    let (warmup, duration) = effort.lengths(0, effort.pick(2000, 200));
     let mut cases = Vec::new();
     for scheduler in SCHEDULERS {
         for (_, rw, method) in columns {
-            let head = format!("duration = \"{milliseconds}ms\"\ncompletion = [\"{method}\"]");
+            let head = format!("warmup = \"{warmup}ms\"\nduration = \"{duration}ms\"\ncompletion = [\"{method}\"]");
             cases.push(case(
                 scheduler,
                 &head,
@@ -69,18 +68,23 @@ fn table_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Fi
             )?);
         }
     }
-    let runs = effort.simulate(&cases, progress)?;
-    let median = |scheduler: usize, column: usize| runs[scheduler * columns.len() + column].latency_us.p50;
+    let (runs, mut notes) = measured(&cases, effort.replicates(1), effort, progress)?;
+    let median = |scheduler: usize, column: usize| runs[scheduler * columns.len() + column].mean(|r| r.latency_us.p50);
     let mut rows = Vec::new();
     for (c, (column, _, _)) in columns.iter().enumerate() {
-        let [none, deadline, kyber, bfq] = [0, 1, 2, 3].map(|s| median(s, c));
-        let holds = none < deadline.min(kyber) && deadline.max(kyber) < bfq;
+        let holds = match [0, 1, 2, 3].map(|s| median(s, c)) {
+            [Some(none), Some(deadline), Some(kyber), Some(bfq)] => {
+                Some(none < deadline.min(kyber) && deadline.max(kyber) < bfq)
+            }
+            _ => None,
+        };
         for (s, scheduler) in SCHEDULERS.iter().enumerate() {
-            let row = Row::new(NAME, "table-1", "median latency", format!("{column}, {scheduler}"), median(s, c), "µs");
-            rows.push(row.value(paper[s][c], 0.03).ordering(holds).calibrated());
+            let Some(ours) = median(s, c) else { continue };
+            let row = Row::new(NAME, "table-1", "median latency", format!("{column}, {scheduler}"), ours, "µs");
+            rows.push(row.value(paper[s][c], 0.03).order(holds).calibrated());
         }
     }
-    let notes = vec!["the order is none below mq-deadline and kyber (either way round) below bfq".to_owned()];
+    notes.push("the order is none below mq-deadline and kyber (either way round) below bfq".to_owned());
     Ok(FigureResult { rows, notes, ..FigureResult::default() })
 }
 
@@ -111,24 +115,7 @@ fn readrandom_cached(_: &str, n: u32) -> String {
     task("get", n, "rw = \"randread\"\nbssplit = \"8k/75:12k/25\"\nthinktime = 33\nsize = \"87GB\"")
 }
 
-/// A figure that is better the higher, or the lower, it is.
-struct Measure {
-    name: &'static str,
-    unit: &'static str,
-    more: bool,
-    of: fn(&RunResult) -> f64,
-}
-
-const IOPS: Measure = Measure { name: "throughput", unit: "IOPS", more: true, of: |r| r.iops };
-const ENERGY: Measure = Measure {
-    name: "energy",
-    unit: "J per million I/Os",
-    more: false,
-    of: |r| r.energy.as_ref().map_or(f64::NAN, |e| e.j_per_mio),
-};
-
-/// Sweeps a load over [`STEPS`] under all schedulers; one row per point: none's figure, and whether it is best or tied.
-/// Answers also the gap between none and bfq in each measure.
+/// Sweeps a load over [`STEPS`] under all schedulers. Answers also its runs, in the order of kind, step and scheduler.
 fn sweep(
     figure: &str,
     x: &str,
@@ -136,45 +123,23 @@ fn sweep(
     measures: &[&Measure],
     effort: &Effort<'_>,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(FigureResult, Vec<RunResult>), Error> {
-    let head = format!("warmup = \"20ms\"\nduration = \"{}ms\"", effort.pick(400, 60));
+) -> Result<(FigureResult, Vec<Runs>), Error> {
+    let (warmup, duration) = effort.lengths(20, effort.pick(400, 60));
+    let head = format!("warmup = \"{warmup}ms\"\nduration = \"{duration}ms\"");
+    let steps = effort.steps(&STEPS);
     let mut cases = Vec::new();
     for (_, rw, load) in kinds {
-        for n in STEPS {
+        for n in &steps {
             for scheduler in SCHEDULERS {
-                cases.push(case(scheduler, &head, &load(rw, n))?);
+                cases.push(case(scheduler, &head, &load(rw, *n))?);
             }
         }
     }
-    let runs = effort.simulate(&cases, progress)?;
-    let mut out = FigureResult::default();
-    for ((kind, _, _), runs) in kinds.iter().zip(runs.chunks(STEPS.len() * SCHEDULERS.len())) {
-        for measure in measures {
-            let points: Vec<Vec<f64>> =
-                runs.chunks(SCHEDULERS.len()).map(|at| at.iter().map(measure.of).collect()).collect();
-            for (n, point) in STEPS.iter().zip(&points) {
-                let none = point[0];
-                let holds = point[1..]
-                    .iter()
-                    .all(|other| if measure.more { none >= other * (1.0 - TIE) } else { none <= other * (1.0 + TIE) });
-                let metric = format!("{}: none is best or tied", measure.name);
-                out.rows
-                    .push(Row::new(NAME, figure, &metric, format!("{kind}, {n}"), none, measure.unit).ordering(holds));
-            }
-            let lines = SCHEDULERS.iter().enumerate().map(|(s, name)| PlotLine {
-                name: (*name).to_owned(),
-                x: STEPS.map(f64::from).to_vec(),
-                y: points.iter().map(|p| p[s]).collect(),
-            });
-            out.plots.push(Plot {
-                title: format!("{}, {kind}", measure.name),
-                x: x.to_owned(),
-                y: measure.unit.to_owned(),
-                lines: lines.collect(),
-            });
-        }
-    }
-    out.notes.push("the text prints no values of this figure; a tie is within 2 %".to_owned());
+    let (runs, notes) = measured(&cases, effort.replicates(1), effort, progress)?;
+    let names: Vec<&str> = kinds.iter().map(|k| k.0).collect();
+    let swept = Swept { figure, x, kinds: &names, steps: &steps, real: effort.device.is_some() };
+    let mut out = swept.judged(measures, &runs);
+    out.notes.extend(notes);
     Ok((out, runs))
 }
 
@@ -185,45 +150,62 @@ fn mixes(load: Load) -> [(&'static str, &'static str, Load); 3] {
     MIXES.map(|(name, rw)| (name, rw, load))
 }
 
+/// On a real device what the CPU did is known too.
+fn throughput(effort: &Effort<'_>) -> &'static [&'static Measure] {
+    if effort.device.is_some() { &[&IOPS, &CPU] } else { &[&IOPS] }
+}
+
 fn figure_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    Ok(sweep("figure-1", "depth", &mixes(one_tenant), &[&IOPS], effort, progress)?.0)
+    Ok(sweep("figure-1", "depth", &mixes(one_tenant), throughput(effort), effort, progress)?.0)
 }
 
 fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    Ok(sweep("figure-2", "tenants", &mixes(tenants), &[&IOPS], effort, progress)?.0)
+    Ok(sweep("figure-2", "tenants", &mixes(tenants), throughput(effort), effort, progress)?.0)
 }
 
 fn figure_3(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+    if let Some(left_out) = effort.without_meter() {
+        return Ok(left_out);
+    }
     let (mut out, runs) = sweep("figure-3", "depth", &mixes(one_tenant), &[&ENERGY], effort, progress)?;
-    out.rows.push(gap("figure-3", &runs));
+    out.rows.extend(gap("figure-3", &runs));
     Ok(out)
 }
 
 fn figure_4(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+    if let Some(left_out) = effort.without_meter() {
+        return Ok(left_out);
+    }
     let (mut out, runs) = sweep("figure-4", "tenants", &mixes(tenants), &[&ENERGY], effort, progress)?;
-    out.rows.push(gap("figure-4", &runs));
-    let watts = |r: &RunResult| r.energy.as_ref().map_or(0.0, |e| e.joules / r.duration_s);
-    let load = runs.iter().map(watts).fold(0.0, f64::max) - R230.idle_w;
-    let row = Row::new(NAME, "figure-4", "power at full I/O load less that after the run", "highest of all", load, "W");
-    out.rows.push(row.value(52.0, 0.2).calibrated());
+    out.rows.extend(gap("figure-4", &runs));
+    // What a real machine draws after the run is not measured.
+    if effort.device.is_none() {
+        let watts = |r: &RunResult| r.energy.as_ref().map_or(0.0, |e| e.joules / r.duration_s);
+        let load = runs.iter().map(|r| r.most(watts)).fold(0.0, f64::max) - R230.idle_w;
+        let row =
+            Row::new(NAME, "figure-4", "power at full I/O load less that after the run", "highest of all", load, "W");
+        out.rows.push(row.value(52.0, 0.2).calibrated());
+    }
     Ok(out)
 }
 
 /// The most that none saves against bfq.
-fn gap(figure: &str, runs: &[RunResult]) -> Row {
-    let saved = |at: &[RunResult]| (ENERGY.of)(&at[3]) - (ENERGY.of)(&at[0]);
-    let most = runs.chunks(SCHEDULERS.len()).map(saved).fold(f64::MIN, f64::max);
-    Row::new(NAME, figure, "energy that none saves against bfq", "largest of all", most, ENERGY.unit)
-        .value(200.0, 0.5)
-        .calibrated()
+fn gap(figure: &str, runs: &[Runs]) -> Option<Row> {
+    let saved = |at: &[Runs]| Some(at[3].mean(ENERGY.of)? - at[0].mean(ENERGY.of)?);
+    let most = runs.chunks(SCHEDULERS.len()).filter_map(saved).reduce(f64::max)?;
+    let row = Row::new(NAME, figure, "energy that none saves against bfq", "largest of all", most, ENERGY.unit);
+    Some(row.value(200.0, 0.5).calibrated())
 }
 
 fn mixed(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
     let kinds: [(&str, &str, Load); 1] = [("reads of 4 KB and 8 KB", "randread", half_and_half)];
-    Ok(sweep("mixed-4k-8k", "tenants", &kinds, &[&IOPS], effort, progress)?.0)
+    Ok(sweep("mixed-4k-8k", "tenants", &kinds, throughput(effort), effort, progress)?.0)
 }
 
 fn figure_5(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+    if let Some(device) = effort.device {
+        return Ok(rocksdb(device, effort, progress));
+    }
     let kinds: [(&str, &str, Load); 2] =
         [("every get reads", "", readrandom), ("36 % of the gets read", "", readrandom_cached)];
     let mut out = sweep("figure-5", "threads", &kinds, &[&IOPS, &ENERGY], effort, progress)?.0;
@@ -234,6 +216,29 @@ fn figure_5(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
     Ok(out)
 }
 
+/// RocksDB itself, its reads past the page cache, so that every get reaches the device.
+fn rocksdb(device: &dyn Device, effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> FigureResult {
+    let seconds = effort.pick(5, 1);
+    let steps = effort.steps(&STEPS);
+    let points = steps.iter().flat_map(|threads| SCHEDULERS.map(|scheduler| (*threads, scheduler)));
+    let work: Vec<Work<'_>> =
+        points.map(|(threads, scheduler)| Work::Readrandom { scheduler, threads, seconds }).collect();
+    let (runs, notes) = rounds(device, &work, effort.replicates(1), progress);
+    if runs.iter().all(|r| r.0.is_empty()) {
+        return FigureResult { notes, ..FigureResult::default() };
+    }
+    let swept = Swept { figure: "figure-5", x: "threads", kinds: &["every get reads"], steps: &steps, real: true };
+    let measures: &[&Measure] =
+        if device.no_meter().is_none() { &[&IOPS, &GETS, &CPU, &ENERGY] } else { &[&IOPS, &GETS, &CPU] };
+    let mut out = swept.judged(measures, &runs);
+    out.notes.extend(notes);
+    out.notes.push(
+        "db_bench readrandom with direct reads, keys of 16 bytes, values of 4096, no compression; IOPS are the device's own count"
+            .to_owned(),
+    );
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,7 +246,7 @@ mod tests {
     #[test]
     fn published_latencies_and_their_order() {
         let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 2, control: &control };
+        let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
         let rows = table_1(&effort, &mut |_| {}).unwrap().rows;
         assert_eq!(rows.len(), 16);
         for row in rows {

@@ -1,0 +1,330 @@
+//! `reproduce --on`: the figures' cases on a real block device, under the kernel's own schedulers.
+
+use std::cell::{Cell as Shared, RefCell};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail};
+use dumbwaiter_engine::{Completion, Control, Options, Sleep, Target};
+use dumbwaiter_kernel::queue::Settings;
+use dumbwaiter_kernel::{place, target, undo};
+use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_measure::meters::{self, Meter};
+use dumbwaiter_reproduce::{Case, Device, Work};
+use dumbwaiter_scenario::{Completion as Asked, Scenario, SchedulerSpec};
+use dumbwaiter_workloads::generate::BlockSize;
+
+use super::rocksdb::Rocksdb;
+use super::{Bench, Way, cancel_with, one};
+use crate::args::Reproduce;
+
+/// The schedulers that a figure may ask for.
+const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
+
+/// Each method with how it is done, and whether with a thread in the kernel, or why it cannot be.
+type Methods = Vec<(Asked, Result<(Completion, bool), String>)>;
+
+/// The device with all that is needed to run on it.
+pub(crate) struct Bed {
+    path: PathBuf,
+    facts: target::Target,
+    options: Options,
+    control: Arc<Control>,
+    stop: Arc<AtomicBool>,
+    settings: RefCell<Settings>,
+    meter: RefCell<Option<Meter>>,
+    about_meter: String,
+    /// The schedulers that the kernel does not have for it, and what it says.
+    missing: BTreeMap<&'static str, String>,
+    methods: Methods,
+    /// What hybrid polling is here.
+    hybrid: &'static str,
+    rocksdb: Rocksdb,
+    /// Runs are made once, whichever figures show them.
+    made: RefCell<BTreeMap<String, RunResult>>,
+    notes: RefCell<Vec<String>>,
+    failure: RefCell<Option<String>>,
+    ended: Shared<bool>,
+}
+
+impl Bed {
+    /// Looks at the device that `args` name, and finds out what it can do. Changes nothing but, for a moment, its scheduler.
+    pub(crate) fn new(args: &Reproduce) -> Result<Bed> {
+        let (path, folder) = match (&args.on, &args.dir) {
+            (Some(path), _) => (path.clone(), None),
+            (None, Some(dir)) => (place::device_of(dir)?, Some(dir.clone())),
+            (None, None) => bail!("expected --on PATH or --dir FOLDER"),
+        };
+        let facts = target::Target::of(&path)?;
+        let Some(queue) = facts.queue() else {
+            bail!(
+                "{} is a file: the kernel's schedulers and completion methods belong to block devices; give the device (a loop \
+                 device over the file will do)",
+                path.display()
+            )
+        };
+        if args.allow_writes {
+            facts.check_writes(true, args.i_know_this_destroys.as_deref())?;
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        undo::on_signals(Some(Arc::clone(&stop)))?;
+        let control = Arc::new(Control::default());
+        cancel_with(&stop, &control);
+        let (now, _) = queue.schedulers()?;
+        let mut settings = Settings::new(&queue)?;
+        settings.set("scheduler", &now).context("the kernel's scheduler cannot be set; run as root")?;
+        let mut missing = BTreeMap::new();
+        for name in SCHEDULERS {
+            // Asking loads its module, where there is one.
+            if let Err(e) = settings.set("scheduler", name) {
+                missing.insert(name, e.to_string());
+            }
+        }
+        settings.set("scheduler", "none").or_else(|_| settings.set("scheduler", &now))?;
+        let options = Options { allow_writes: args.allow_writes, ..Options::default() };
+        let mut notes = Vec::new();
+        let (methods, hybrid) = methods(&path, &mut notes)?;
+        settings.restore();
+        let (meter, about_meter) = meters::open_best();
+        let rocksdb = Rocksdb::new(&path, &facts, folder, args.allow_writes, args.quick);
+        eprintln!("{}: {}, {}", path.display(), facts.kind, how_written(args));
+        Ok(Bed {
+            path,
+            facts,
+            options,
+            control,
+            stop,
+            settings: RefCell::new(settings),
+            meter: RefCell::new(meter),
+            about_meter,
+            missing,
+            methods,
+            hybrid,
+            rocksdb,
+            made: RefCell::default(),
+            notes: RefCell::new(notes),
+            failure: RefCell::default(),
+            ended: Shared::new(false),
+        })
+    }
+
+    /// Device and machine in a line.
+    pub(crate) fn about(&self) -> String {
+        let model = self.facts.model.as_ref().map_or(String::new(), |m| format!(" {m},"));
+        let size = self.facts.bytes as f64 / 1e9;
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        format!(
+            "{} ({},{model} {size:.1} GB), Linux {}, {cpus} CPUs; {}",
+            self.path.display(),
+            self.facts.kind,
+            release.trim(),
+            self.about_meter
+        )
+    }
+
+    /// A figure is over: what only it needed goes, and the queue is as before.
+    pub(crate) fn figure_over(&self) {
+        self.rocksdb.leave();
+        let problems = self.settings.borrow_mut().restore();
+        for problem in problems {
+            eprintln!("dumbwaiter: not put back: {problem}");
+        }
+    }
+
+    /// Is nothing more to be run?
+    pub(crate) fn ended(&self) -> bool {
+        self.ended.get() || self.interrupted()
+    }
+
+    pub(crate) fn interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// What the device failed with.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
+    }
+
+    fn note(&self, text: String) {
+        let mut notes = self.notes.borrow_mut();
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
+    }
+
+    fn fail(&self, what: &str, reason: &str) {
+        self.ended.set(true);
+        if !self.interrupted() {
+            self.note(format!("ended by a failure: {what}: {reason}"));
+            *self.failure.borrow_mut() = Some(format!("{what}: {reason}"));
+        }
+    }
+
+    fn case(&self, case: &Case, replicate: u32) -> Result<Option<RunResult>> {
+        let key = format!("{} {replicate} {}", case.scheduler, case.scenario.to_toml());
+        if let Some(run) = self.made.borrow().get(&key) {
+            return Ok(Some(run.clone()));
+        }
+        let (completion, sqpoll) = self.way_of(&case.scenario).map_err(anyhow::Error::msg)?;
+        let prepared = Prepared::new(&case.scenario)?;
+        if case.scenario.completion.contains(&Asked::Hybrid) {
+            self.note(format!("hybrid polling here: {}", self.hybrid));
+        }
+        let bench = Bench { path: &self.path, prepared: &prepared, options: &self.options, control: &self.control };
+        let spec = SchedulerSpec::named(&case.scheduler);
+        let way = Way::Kernel(&spec);
+        let mut settings = self.settings.borrow_mut();
+        let mut meter = self.meter.borrow_mut();
+        let cell = one(&bench, &way, completion, sqpoll, replicate, Some(&mut settings), meter.as_mut())?;
+        if cell.cancelled || self.interrupted() {
+            return Ok(None);
+        }
+        if let Some(failure) = cell.failure {
+            bail!(failure);
+        }
+        for note in cell.notes {
+            self.note(note);
+        }
+        self.made.borrow_mut().insert(key, cell.result.clone());
+        Ok(Some(cell.result))
+    }
+
+    fn readrandom(&self, scheduler: &str, threads: u32, seconds: u32, replicate: u32) -> Result<Option<RunResult>> {
+        if !self.rocksdb.filled() {
+            // Filled under the scheduler that the device has.
+            self.settings.borrow_mut().restore();
+            eprintln!("{}: filling a data base of {}", self.path.display(), self.rocksdb.size());
+            if !self.rocksdb.fill(&self.stop)? {
+                return Ok(None);
+            }
+            for note in self.rocksdb.notes() {
+                self.note(note);
+            }
+        }
+        let mut settings = self.settings.borrow_mut();
+        settings.set("scheduler", scheduler)?;
+        // Without it the device does not count.
+        settings.set("iostats", "1")?;
+        let mut meter = self.meter.borrow_mut();
+        let run = self.rocksdb.readrandom(threads, seconds, replicate, meter.as_mut(), &self.stop)?;
+        Ok(run.map(|run| RunResult { scheduler: scheduler.to_owned(), ..run }))
+    }
+
+    fn way_of(&self, scenario: &Scenario) -> Result<(Completion, bool), String> {
+        let asked = scenario.completion.first().copied().unwrap_or(Asked::Interrupt);
+        let found = self.methods.iter().find(|(method, _)| *method == asked);
+        found.map_or_else(|| Err(format!("{asked} is not known here")), |(_, way)| way.clone())
+    }
+}
+
+fn how_written(args: &Reproduce) -> &'static str {
+    match (args.allow_writes, &args.dir) {
+        (true, _) => "WRITING to it",
+        (false, Some(_)) => "only reading, but for a data base in a folder of its own, which is removed",
+        (false, None) => "only reading",
+    }
+}
+
+/// What each method of the papers is on this device, and hybrid polling in words.
+fn methods(path: &std::path::Path, notes: &mut Vec<String>) -> Result<(Methods, &'static str)> {
+    let target = Target::open(path, &Options::default())?;
+    notes.extend(target.notes().iter().cloned());
+    let all = [
+        (Asked::Interrupt, Completion::Interrupt, false),
+        (Asked::Poll, Completion::Poll, false),
+        (Asked::Hybrid, Completion::Hybrid(Sleep::Auto), false),
+        (Asked::Sqpoll, Completion::Poll, true),
+    ];
+    let mut hybrid = "";
+    let found = all.into_iter().map(|(asked, completion, sqpoll)| {
+        let way = target.check(completion);
+        if let (Asked::Hybrid, Ok(way)) = (asked, &way) {
+            hybrid = way.describe();
+        }
+        (asked, way.map(|_| (completion, sqpoll)).map_err(|e| format!("left out: {e}")))
+    });
+    let found = found.collect();
+    Ok((found, hybrid))
+}
+
+impl Device for Bed {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn no_meter(&self) -> Option<String> {
+        let why = self.about_meter.strip_prefix("no energy meter: ").unwrap_or(&self.about_meter);
+        self.meter.borrow().is_none().then(|| why.to_owned())
+    }
+
+    fn refuses(&self, work: &Work<'_>) -> Option<String> {
+        let scheduler = match work {
+            Work::Case(case) => case.scheduler.as_str(),
+            Work::Readrandom { scheduler, .. } => scheduler,
+        };
+        if let Some(why) = self.missing.get(scheduler) {
+            return Some(format!("left out: {why}"));
+        }
+        let case = match work {
+            Work::Case(case) => case,
+            Work::Readrandom { .. } => return self.rocksdb.refuses(),
+        };
+        if !self.options.allow_writes && dumbwaiter_engine::writes(&case.scenario).is_some() {
+            return Some(
+                "left out: loads that write; --allow-writes runs them, and destroys what is on the device".into(),
+            );
+        }
+        let block = u64::from(self.facts.logical_block);
+        if smallest(&case.scenario) < block {
+            return Some(format!("left out: I/Os smaller than the device's blocks of {block} bytes"));
+        }
+        self.way_of(&case.scenario).err()
+    }
+
+    fn run(&self, work: &Work<'_>, replicate: u32) -> Option<RunResult> {
+        if self.ended() {
+            return None;
+        }
+        let done = match work {
+            Work::Case(case) => self.case(case, replicate),
+            Work::Readrandom { scheduler, threads, seconds } => {
+                self.readrandom(scheduler, *threads, *seconds, replicate)
+            }
+        };
+        let what = match work {
+            Work::Case(case) => case.scheduler.clone(),
+            Work::Readrandom { scheduler, threads, .. } => format!("readrandom, {threads} threads, {scheduler}"),
+        };
+        match done {
+            Ok(run) => {
+                self.ended.set(run.is_none());
+                run
+            }
+            Err(e) => {
+                self.fail(&what, &format!("{e:#}"));
+                None
+            }
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.notes.borrow_mut())
+    }
+}
+
+/// The smallest I/O that the tasks make, bytes.
+fn smallest(scenario: &Scenario) -> u64 {
+    use dumbwaiter_scenario::Work;
+    let sizes = scenario.tasks().filter_map(|(_, task)| match &task.work {
+        Work::Job(job) => match &job.bs.read {
+            BlockSize::Fixed(bytes) => Some(u64::from(*bytes)),
+            _ => None,
+        },
+        _ => None,
+    });
+    sizes.min().unwrap_or(u64::MAX)
+}
