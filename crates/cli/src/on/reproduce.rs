@@ -321,7 +321,7 @@ fn smallest(scenario: &Scenario) -> u64 {
     use dumbwaiter_scenario::Work;
     let sizes = scenario.tasks().filter_map(|(_, task)| match &task.work {
         Work::Job(job) => match &job.bs.read {
-            BlockSize::Fixed(bytes) => Some(u64::from(*bytes)),
+            BlockSize::Fixed(bytes) => Some(*bytes),
             _ => None,
         },
         _ => None,
