@@ -13,6 +13,7 @@ use dumbwaiter_workloads::generate::Mix;
 
 use crate::options::Completion;
 use crate::run::{Control, Outcome, Parts, Run, Until};
+use crate::target::Way;
 use crate::verify::{Verified, Verifier, fresh_stamp};
 use crate::{Error, Target};
 
@@ -48,6 +49,14 @@ pub struct Cell {
 pub fn writes(scenario: &Scenario) -> Option<String> {
     let writer = |work: &Work| matches!(work, Work::Job(job) if job.rw.mix != Mix::Read);
     scenario.tasks().find(|(_, task)| writer(&task.work)).map(|(_, task)| task.name.clone())
+}
+
+/// How completions were found, for people.
+pub(crate) fn described(completion: Completion, way: Way, sqpoll: bool) -> String {
+    if sqpoll {
+        return format!("completion sqpoll: a thread of the kernel submits, and {}", way.describe());
+    }
+    format!("completion {completion}: {}", way.describe())
 }
 
 /// Runs one scheduler on `target` under the load of `prepared`, with seed number `replicate`.
@@ -125,7 +134,7 @@ pub fn run(
     };
     let mut notes = std::mem::take(&mut outcome.notes);
     if completion != Completion::Interrupt {
-        notes.push(format!("completion {completion}: {}", way.describe()));
+        notes.push(described(completion, way, options.sqpoll));
     }
     Ok(Cell {
         skipped,

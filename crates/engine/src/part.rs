@@ -100,6 +100,8 @@ pub struct Ended {
     pub skipped: BTreeMap<String, u64>,
     /// The first failure, in words.
     pub failure: Option<String>,
+    /// Failed requests, by error.
+    pub failures: BTreeMap<String, u64>,
     /// Remarks.
     pub notes: Vec<String>,
 }
@@ -164,7 +166,10 @@ pub fn run(
     })?;
     let begin = ready().map_err(|source| Error::Ring { what: "nobody says when to begin", source })?;
     run.tap(begin, records);
-    let outcome = run.finish()?;
+    let mut outcome = run.finish()?;
+    if part.completion != Completion::Interrupt {
+        outcome.notes.push(experiment::described(part.completion, way, target.options().sqpoll));
+    }
     let ledger = *outcome.layer.ledger();
     let closed = outcome.closed;
     let mut skipped = load.replays.finish(outcome.issued_late)?;
@@ -183,6 +188,7 @@ pub fn run(
         switches: closed.usage.switches,
         skipped,
         failure: outcome.failure,
+        failures: outcome.failures,
         notes: outcome.notes,
     })
 }

@@ -77,38 +77,49 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let options = Options {
         direct: !args.buffered,
         allow_writes: args.allow_writes,
+        exclusive: args.i_know_this_destroys.is_none(),
         verify,
         sqpoll: false,
         keep_going: args.keep_going,
         ..Options::default()
     };
     compare::check_outputs(args)?;
-    let queue = facts.queue();
+    let queue = facts.queue().filter(Queue::schedules);
     let via = args.via.unwrap_or(if queue.is_some() { Via::Both } else { Via::Engine });
     let mut notes = warnings;
     let choices = compare::choices_of(scenario)?;
+    let completions = completions(scenario, path, &options, &mut notes)?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    undo::on_signals(Some(Arc::clone(&stop)))?;
+    let mut settings = match &queue {
+        Some(queue) => settings_of(queue, via, scenario, &mut notes)?,
+        None => None,
+    };
     let kernels = match (&queue, via) {
         (_, Via::Engine) => Vec::new(),
+        (None, _) if facts.disk.is_some() => bail!(
+            "{} hands its I/O on to the devices below it, which have the schedulers; leave out --via, or give one of those",
+            path.display()
+        ),
         (None, _) => bail!(
             "{} is a file: the kernel's schedulers belong to block devices; leave out --via, or give the device (a loop device \
              over the file will do)",
             path.display()
         ),
-        (Some(queue), _) => kernel::schedulers(queue, scenario, via, &mut notes)?,
+        (Some(queue), _) => match kernel::schedulers(queue, scenario, via, &mut notes) {
+            Err(e) if args.via.is_none() => {
+                notes.push(format!("through our engine only: {e}"));
+                Vec::new()
+            }
+            other => other?,
+        },
     };
     let engines: &[Choice] = if via == Via::Kernel { &[] } else { &choices };
 
-    let stop = Arc::new(AtomicBool::new(false));
-    undo::on_signals(Some(Arc::clone(&stop)))?;
     let control = Arc::new(Control::default());
     cancel_with(&stop, &control);
-
     let prepared = Prepared::new(scenario)?;
-    let completions = completions(scenario, path, &options, &mut notes)?;
-    let mut settings = match &queue {
-        Some(queue) => settings_of(queue, via, &mut notes)?,
-        None => None,
-    };
     let (mut meter, about) = meters::open_best();
     notes.push(about);
 
@@ -126,7 +137,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let bar = Bar::new(planned as u64, Duration::from_nanos(each.0));
     let bench = Bench { path, prepared: &prepared, options: &options, control: &control };
     let mut cells: Vec<Cell> = Vec::new();
-    let mut broken = None;
+    let (mut broken, mut refused) = (None, false);
     'runs: for replicate in 0..scenario.replicates {
         for i in 0..matrix.len() {
             // Each replicate begins elsewhere, so that a drift of the device does not favour a place in the order.
@@ -146,6 +157,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
                     }
                 }
                 Err(e) => {
+                    refused = is_refusal(&e);
                     broken = Some(format!("{what}: {e:#}"));
                     break 'runs;
                 }
@@ -159,11 +171,15 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let interrupted = stop.load(Ordering::Relaxed);
     if cells.is_empty() {
         match broken {
+            Some(reason) if refused => bail!(reason),
             Some(reason) => {
                 eprintln!("dumbwaiter: {reason}");
                 return Ok(Ended::DeviceFailed);
             }
-            None => bail!("interrupted before the first run was finished"),
+            None => {
+                eprintln!("dumbwaiter: interrupted before the first run was finished");
+                return Ok(Ended::Interrupted);
+            }
         }
     }
     if interrupted || broken.is_some() {
@@ -181,6 +197,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let document = compare::document(args, scenario, runs, notes)?;
     compare::write_all(args, &document)?;
     Ok(match broken {
+        Some(reason) if refused => bail!(reason),
         Some(reason) => {
             eprintln!("dumbwaiter: {reason}");
             Ended::DeviceFailed
@@ -188,6 +205,23 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         None if interrupted => Ended::Interrupted,
         None => Ended::Done,
     })
+}
+
+/// Is it what was asked for that cannot be, and not the device that failed?
+fn is_refusal(error: &anyhow::Error) -> bool {
+    use dumbwaiter_engine::Error as Engine;
+    let asked = matches!(
+        error.downcast_ref(),
+        Some(
+            Engine::Unaligned { .. }
+                | Engine::WritesNotAllowed { .. }
+                | Engine::Load(_)
+                | Engine::NoRing(_)
+                | Engine::Completion { .. }
+                | Engine::Journal { .. }
+        )
+    );
+    asked || matches!(error.downcast_ref(), Some(dumbwaiter_kernel::Error::Refused(_)))
 }
 
 fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {
@@ -234,11 +268,16 @@ fn completions(
 }
 
 /// Guards the queue's settings, where they may be changed at all.
-fn settings_of(queue: &Queue, via: Via, notes: &mut Vec<String>) -> Result<Option<Settings>> {
+fn settings_of(queue: &Queue, via: Via, scenario: &Scenario, notes: &mut Vec<String>) -> Result<Option<Settings>> {
     let mut settings = Settings::new(queue)?;
     let (now, _) = queue.schedulers()?;
     match settings.set("scheduler", &now) {
-        Ok(_) => Ok(Some(settings)),
+        Ok(_) => {
+            if via != Via::Engine {
+                settings.load_schedulers(|name| scenario.schedulers.iter().any(|s| s.name == name))?;
+            }
+            Ok(Some(settings))
+        }
         Err(e) if via == Via::Engine => {
             notes.push(format!("the kernel's scheduler stays `{now}` below ours: {e}"));
             Ok(None)

@@ -101,10 +101,29 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let Some(queue) = facts.queue() else {
         bail!("{} is a file: a scheduler is set for a block device; give the device that it is on", path.display())
     };
+    if !queue.schedules() {
+        bail!(
+            "{} hands its I/O on to the devices below it: a scheduler is set for each of those; give one of them",
+            path.display()
+        );
+    }
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    let (current, all) = queue.schedulers()?;
+    let options = Options::default();
+    // Says what cannot be before anything is changed.
+    Target::open(path, &options)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    undo::on_signals(Some(Arc::clone(&stop)))?;
+    let control = Arc::new(Control::default());
+    cancel_with(&stop, &control);
+    let mut settings = Settings::new(&queue)?;
+    let (current, _) = queue.schedulers()?;
+    settings
+        .set("scheduler", &current)
+        .context("the kernel's scheduler cannot be set; run as root to try the others")?;
+    settings.load_schedulers(|_| true)?;
+    let (_, all) = queue.schedulers()?;
     let ways: Vec<SchedulerSpec> = all.iter().map(|name| SchedulerSpec::named(name)).collect();
     let probes = probes()?;
     let runs = (probes.len() * ways.len()) as u64;
@@ -116,15 +135,6 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
             Scenario { warmup, duration: Some(Nanos(each.0 - warmup.0)), ..probe.scenario.clone() }
         })
         .collect();
-    let stop = Arc::new(AtomicBool::new(false));
-    undo::on_signals(Some(Arc::clone(&stop)))?;
-    let control = Arc::new(Control::default());
-    cancel_with(&stop, &control);
-    let mut settings = Settings::new(&queue)?;
-    settings
-        .set("scheduler", &current)
-        .context("the kernel's scheduler cannot be set; run as root to try the others")?;
-    let options = Options::default();
     let mut notes = Vec::new();
     kernel::schedulers(&queue, &scenarios[0], Via::Kernel, &mut notes)?;
     notes.clear();
@@ -169,7 +179,8 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let interrupted = stop.load(Ordering::Relaxed);
     let rankings = rank(&results, dumbwaiter_measure::Goal::Balanced);
     let Some(shared) = rankings.iter().find(|r| r.variant == SHARED) else {
-        bail!("interrupted before anything could be said");
+        eprintln!("dumbwaiter: interrupted before anything could be said");
+        return Ok(Ended::Interrupted);
     };
     let device = queue.name().to_owned();
     let advice = advice(path, &device, &current, shared, &results, polling, began.elapsed(), notes)?;
