@@ -367,5 +367,5 @@ fn finish(
         },
         ..RunFacts::default()
     };
-    Ok(Cell { result: recorder.finish(Nanos(end), facts), notes, failure, cancelled })
+    Ok(Cell { result: recorder.finish(Nanos(end), facts), notes, failure, unsound: None, cancelled })
 }

@@ -48,6 +48,8 @@ struct Cell {
     notes: Vec<String>,
     /// The first I/O that failed, in words.
     failure: Option<String>,
+    /// Acknowledged writes that are not there, in words.
+    unsound: Option<String>,
     cancelled: bool,
 }
 
@@ -85,7 +87,10 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     };
     compare::check_outputs(args)?;
     let queue = facts.queue().filter(Queue::schedules);
-    let via = args.via.unwrap_or(if queue.is_some() { Via::Both } else { Via::Engine });
+    let via = args.via.unwrap_or(if queue.is_some() && !args.verify { Via::Both } else { Via::Engine });
+    if args.verify && via != Via::Engine {
+        bail!("--verify: only our engine checks what it wrote; leave out --via, or say --via engine");
+    }
     let mut notes = warnings;
     let choices = compare::choices_of(scenario)?;
     let completions = completions(scenario, path, &options, &mut notes)?;
@@ -149,7 +154,8 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
             match cell {
                 Ok(cell) if cell.cancelled => break 'runs,
                 Ok(cell) => {
-                    let failed = cell.failure.clone().filter(|_| !args.keep_going);
+                    // To go on after failed I/Os is not to put up with data that is lost.
+                    let failed = cell.failure.clone().filter(|_| !args.keep_going).or(cell.unsound.clone());
                     cells.push(cell);
                     if let Some(failure) = failed {
                         broken = Some(format!("{what}: {failure}"));
@@ -336,14 +342,12 @@ fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bo
     let mut notes = cell.notes;
     notes.extend(cell.skipped.iter().map(|(reason, n)| format!("{} I/Os: {reason}", output::grouped(*n))));
     notes.extend(cell.failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", output::grouped(*n))));
-    let mut failure = cell.failure;
+    let mut unsound = None;
     if let Some(verified) = &cell.verified {
         notes.push(format!("verified: {verified}"));
-        if !verified.clean() && failure.is_none() {
-            failure = Some(format!("verifying failed: {verified}"));
-        }
+        unsound = (!verified.clean()).then(|| format!("verifying failed: {verified}"));
     }
-    Ok(Cell { result: cell.result, notes, failure, cancelled: cell.cancelled })
+    Ok(Cell { result: cell.result, notes, failure: cell.failure, unsound, cancelled: cell.cancelled })
 }
 
 /// Looks for acknowledged writes that are lost or torn.
