@@ -167,7 +167,7 @@ fn several_processes_write_through_the_kernels_schedulers() {
     let done = dumbwaiter(&["compare", &scenario, "--on", path, "--allow-writes", "--via", "kernel", "--json", out]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     for run in json(Path::new(out))["runs"].as_array().unwrap() {
-        assert!(run["tenants"].as_array().unwrap().iter().all(|t| t["count"].as_u64().unwrap() > 0), "{run}");
+        assert!(run["ledger"]["completed"].as_u64().unwrap() > 0, "{run}");
     }
     let rows = dir.path().join("r.csv");
     let done = dumbwaiter(&[
@@ -217,7 +217,14 @@ fn what_was_acknowledged_is_there_after_the_program_is_killed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    // The journal is sparse: its places are filled as writes are acknowledged.
+    let filled = || std::fs::metadata(&journal).map_or(0, |m| std::os::unix::fs::MetadataExt::blocks(&m) * 512);
+    for _ in 0..600 {
+        std::thread::sleep(Duration::from_millis(100));
+        if filled() >= 64 << 10 {
+            break;
+        }
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     let found = dumbwaiter(&["verify", &disk, journal.to_str().unwrap()]);

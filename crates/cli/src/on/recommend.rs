@@ -28,6 +28,8 @@ const ROUNDS: u32 = 5;
 const ROUNDS_MIN: u32 = 3;
 const RUN_MIN: Nanos = Nanos::from_ms(250);
 const RUN_MAX: Nanos = Nanos::from_secs(2);
+/// So many times the time given may pass for the fewest rounds.
+const OVERTIME: u32 = 2;
 /// Part of a run that is warm-up, in percent.
 const WARMUP_PERCENT: u64 = 20;
 /// The probe that decides: it has somebody who waits and somebody who has much to do.
@@ -146,7 +148,9 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     for round in 0.. {
         let spent = began.elapsed();
         let per_round = if round > 0 { spent / round } else { Duration::ZERO };
-        if stop.load(Ordering::Relaxed) || round >= ROUNDS_MIN && spent + per_round > Duration::from_nanos(budget.0) {
+        // On a slow machine starting the runs takes more than they do: then with fewer rounds, rather than without end.
+        let most = Duration::from_nanos(budget.0) * if round >= ROUNDS_MIN { 1 } else { OVERTIME };
+        if stop.load(Ordering::Relaxed) || round > 0 && spent + per_round > most {
             break;
         }
         for (probe, scenario) in probes.iter().zip(&scenarios) {
