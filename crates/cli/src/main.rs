@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 /// The error and its causes in one line, each part once: many errors tell their cause themselves.
-fn told_once(error: &anyhow::Error) -> String {
+pub(crate) fn told_once(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dumbwaiter_kernel::record::{Method, Options, Summary, record};
+use dumbwaiter_kernel::record::{Method, Options, Summary, beside, record};
 use dumbwaiter_kernel::target::Target;
 use dumbwaiter_kernel::undo;
 use serde_json::json;
@@ -28,6 +28,12 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
         Some(text) => Some(Duration::from_nanos(compare::time("--for", text)?.0)),
         None => None,
     };
+    if args.dispatch && args.json.is_some() && args.json == beside(&args.output) {
+        bail!(
+            "--json: {} is the recording's description; choose another name",
+            beside(&args.output).unwrap_or_default().display()
+        );
+    }
     output::check_writable(&args.output)?;
     let options = Options {
         output: args.output.clone(),

@@ -52,7 +52,7 @@ fn folder() -> tempfile::TempDir {
 
 fn device(dir: &Path) -> Option<(LoopDevice, PathBuf)> {
     let Some(disk) = LoopDevice::new(dir, 32 << 20) else {
-        println!("skipped: no loop device (root is needed)");
+        println!("skipped: no loop device (root is needed; ./.ci/lab has devices of its own)");
         return None;
     };
     let path = disk.path().to_path_buf();
@@ -172,6 +172,51 @@ fn an_interrupt_puts_the_scheduler_back_and_keeps_what_is_finished() {
 }
 
 #[test]
+fn an_interrupt_before_the_first_run_has_ended_is_told_as_one() {
+    let dir = folder();
+    let disk = file(dir.path(), "disk", &vec![7; 1 << 20]);
+    let scenario = file(dir.path(), "s.toml", READS.replace("200ms", "60s").as_bytes());
+    let child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+        .args(["compare", &scenario, "--on", &disk])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let done = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(130), "{message}");
+    assert!(message.contains("interrupted before the first run was finished"), "{message}");
+}
+
+#[test]
+fn several_processes_write_through_the_kernels_schedulers() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let scenario = file(dir.path(), "s.toml", READS.replace("randread", "randwrite").as_bytes());
+    let out = dir.path().join("out.json");
+    let (path, out) = (path.to_str().unwrap(), out.to_str().unwrap());
+    let done = dumbwaiter(&["compare", &scenario, "--on", path, "--allow-writes", "--via", "kernel", "--json", out]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for run in json(Path::new(out))["runs"].as_array().unwrap() {
+        assert!(run["ledger"]["completed"].as_u64().unwrap() > 0, "{run}");
+    }
+    let rows = dir.path().join("r.csv");
+    let done = dumbwaiter(&[
+        "record",
+        path,
+        "--dispatch",
+        "-o",
+        rows.to_str().unwrap(),
+        "--json",
+        rows.with_extension("json").to_str().unwrap(),
+    ]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("the recording's description"));
+}
+
+#[test]
 fn writing_needs_permission_and_a_device_in_use_is_refused() {
     let dir = folder();
     let disk = file(dir.path(), "disk", &vec![7; 4 << 20]);
@@ -205,7 +250,14 @@ fn what_was_acknowledged_is_there_after_the_program_is_killed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    // The journal is sparse: its places are filled as writes are acknowledged.
+    let filled = || std::fs::metadata(&journal).map_or(0, |m| std::os::unix::fs::MetadataExt::blocks(&m) * 512);
+    for _ in 0..600 {
+        std::thread::sleep(Duration::from_millis(100));
+        if filled() >= 64 << 10 {
+            break;
+        }
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     let found = dumbwaiter(&["verify", &disk, journal.to_str().unwrap()]);
@@ -330,6 +382,7 @@ fn what_cannot_be_is_one_clear_line() {
         (&["compare", "--on", &empty], "0 bytes"),
         (&["compare", "--on", &disk, "--via", "kernel"], "belong to block devices"),
         (&["compare", "--via", "kernel"], "--on"),
+        (&["compare", "--on", &disk, "--allow-writes", "--verify", "--via", "kernel"], "only our engine checks"),
         (&["compare", "--on", &disk, "--completion", "poll"], "poll"),
         (&["recommend", &disk], "is a file"),
         (&["recommend", &disk, "--for", "soon"], "--for"),

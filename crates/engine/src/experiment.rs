@@ -15,6 +15,7 @@ use crate::deal::deal;
 use crate::options::Completion;
 use crate::run::rings::{self, Together};
 use crate::run::{Control, Outcome, Parts, Until};
+use crate::target::Way;
 use crate::verify::{Verified, Verifier, fresh_stamp};
 use crate::{Error, Target};
 
@@ -50,6 +51,14 @@ pub struct Cell {
 pub fn writes(scenario: &Scenario) -> Option<String> {
     let writer = |work: &Work| matches!(work, Work::Job(job) if job.rw.mix != Mix::Read);
     scenario.tasks().find(|(_, task)| writer(&task.work)).map(|(_, task)| task.name.clone())
+}
+
+/// How completions were found, for people.
+pub(crate) fn described(completion: Completion, way: Way, sqpoll: bool) -> String {
+    if sqpoll {
+        return format!("completion sqpoll: a thread of the kernel submits, and {}", way.describe());
+    }
+    format!("completion {completion}: {}", way.describe())
 }
 
 /// Runs one scheduler on `target` under the load of `prepared`, with seed number `replicate`.
@@ -130,7 +139,7 @@ pub fn run(
     let mut notes = std::mem::take(&mut outcome.notes);
     notes.extend(note);
     if completion != Completion::Interrupt {
-        notes.push(format!("completion {completion}: {}", way.describe()));
+        notes.push(described(completion, way, options.sqpoll));
     }
     Ok(Cell {
         skipped,

@@ -14,6 +14,8 @@ pub struct Options {
     pub direct: bool,
     /// May the load write, discard and zero? That destroys what is on the target.
     pub allow_writes: bool,
+    /// With writes on a device: nobody else may have it, so that the kernel refuses one that is mounted or part of another.
+    pub exclusive: bool,
     /// Check that what is read is what was written; see [`crate::verify`].
     pub verify: Option<Verify>,
     /// A kernel thread takes submissions from the ring (`IORING_SETUP_SQPOLL`), so that submitting needs no system call.
@@ -36,6 +38,7 @@ impl Default for Options {
         Options {
             direct: true,
             allow_writes: false,
+            exclusive: true,
             verify: None,
             sqpoll: false,
             round_out: false,

@@ -103,6 +103,8 @@ pub struct Ended {
     pub skipped: BTreeMap<String, u64>,
     /// The first failure, in words.
     pub failure: Option<String>,
+    /// Failed requests, by error.
+    pub failures: BTreeMap<String, u64>,
     /// Remarks.
     pub notes: Vec<String>,
 }
@@ -171,6 +173,9 @@ pub fn run(
     run.begin_at(begin);
     run.tap(records);
     let mut outcome = run.finish()?;
+    if part.completion != Completion::Interrupt {
+        outcome.notes.push(experiment::described(part.completion, way, target.options().sqpoll));
+    }
     let ledger = outcome.ledger;
     let closed = outcome.closed;
     let mut skipped = load.replays.finish(outcome.issued_late)?;
@@ -190,6 +195,7 @@ pub fn run(
         applications: experiment::applications(&mut outcome, &load.task_specs, &load.tenant_specs),
         skipped,
         failure: outcome.failure,
+        failures: outcome.failures,
         notes: outcome.notes,
     })
 }

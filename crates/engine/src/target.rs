@@ -128,12 +128,6 @@ impl Target {
             model: sysfs(queue.as_deref(), "device/model").unwrap_or_default(),
             direct,
         };
-        if !matches!(facts.kernel_scheduler.as_str(), "" | "none") {
-            notes.push(format!(
-                "the kernel's {} schedules below ours: write none to its queue/scheduler, or the two are measured together",
-                facts.kernel_scheduler
-            ));
-        }
         // Says now, not in mid-run, that there is no ring.
         Ring::new(8, Finding::Interrupt, false).map_err(|e| Error::NoRing(why_no_ring(&e)))?;
         if let Some(path) = options.verify.as_ref().and_then(|v| v.journal.as_ref()) {
@@ -171,6 +165,14 @@ impl Target {
         &self.file
     }
 
+    /// Is it a device that went away after it was opened? Its I/O fails then, or finds no bytes.
+    pub(crate) fn is_gone(&self) -> bool {
+        let number = self.file.metadata().map(|meta| meta.rdev());
+        self.facts.kind == Kind::Device
+            && (size_of(&self.file).is_ok_and(|bytes| bytes == 0)
+                || number.is_ok_and(|number| !sysfs_of(number).exists()))
+    }
+
     /// Can completions be found in this way here? Reads one block to know it. Answers with how they will be found: hybrid
     /// polling of our own takes the kernel's place where that is not possible.
     pub fn check(&self, completion: Completion) -> Result<Way, Error> {
@@ -179,8 +181,8 @@ impl Target {
             completion: completion.to_string(),
             reason: reason.to_owned(),
         };
-        const NO_POLLED_QUEUES: &str = "its driver has no queues to poll (NVMe: load the nvme module with poll_queues=2; virtio-blk: with num_poll_queues; loop devices have none); `interrupt` and `hybrid-learned` work";
-        const NO_POLLED_FILES: &str = "polling needs direct I/O, on a block device or a file system that supports it (ext4, xfs); `interrupt` and `hybrid-learned` work";
+        const NO_POLLED_QUEUES: &str = "it has no queues to poll; give the driver some (`nvme.poll_queues=2` or `virtio_blk.poll_queues=2` on the kernel's command line, or as the module is loaded; null_blk: `poll_queues`; others have none); `interrupt` and `hybrid` work";
+        const NO_POLLED_FILES: &str = "polling needs direct I/O, on a block device or a file system that supports it (ext4, xfs); `interrupt` and `hybrid` work";
         let why = if self.facts.kind == Kind::Device { NO_POLLED_QUEUES } else { NO_POLLED_FILES };
         match completion {
             Completion::Interrupt => Ok(Way { finding: Finding::Interrupt, own: None }),
@@ -248,7 +250,7 @@ fn open_file(path: &Path, kind: Kind, options: &Options) -> io::Result<(File, bo
         if direct {
             flags |= libc::O_DIRECT;
         }
-        if options.allow_writes && kind == Kind::Device {
+        if options.allow_writes && options.exclusive && kind == Kind::Device {
             // The kernel refuses a device that is mounted or part of another.
             flags |= libc::O_EXCL;
         }
@@ -282,8 +284,7 @@ fn size_of(mut file: &File) -> io::Result<u64> {
 /// The sysfs folder of the device, or of the one that a file lies on. A partition's queue is its parent's.
 fn queue_of(meta: &std::fs::Metadata, kind: Kind) -> Option<PathBuf> {
     let device = if kind == Kind::Device { meta.rdev() } else { meta.dev() };
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let folder = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let folder = std::fs::canonicalize(sysfs_of(device)).ok()?;
     if folder.join("queue").is_dir() {
         return Some(folder);
     }
@@ -292,8 +293,12 @@ fn queue_of(meta: &std::fs::Metadata, kind: Kind) -> Option<PathBuf> {
 
 /// The kernel lets a read-only device be opened for writing, and fails each write.
 fn read_only(meta: &std::fs::Metadata) -> bool {
-    let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
-    std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
+    std::fs::read_to_string(sysfs_of(meta.rdev()).join("ro")).is_ok_and(|text| text.trim() == "1")
+}
+
+/// Where sysfs has a device of this number.
+fn sysfs_of(number: u64) -> PathBuf {
+    format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number)).into()
 }
 
 fn sysfs(folder: Option<&Path>, name: &str) -> Option<String> {

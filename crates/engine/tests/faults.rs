@@ -93,7 +93,7 @@ fn a_full_file_system_is_named() {
 #[test]
 fn a_device_with_an_unreadable_part_and_one_that_goes_away() {
     if !is_root() || !try_command("dmsetup", &["targets"]).is_some_and(|t| t.contains("error")) {
-        println!("skipped: dmsetup with the targets linear and error needs root and device-mapper");
+        println!("skipped: dmsetup with the targets linear and error needs root and device-mapper; ./.ci/lab has them");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn a_device_with_an_unreadable_part_and_one_that_goes_away() {
     let name = format!("dumbwaiter-test-{}", std::process::id());
     let table = format!("0 8192 linear {} 0\n8192 8192 error\n", disk.device.display());
     if try_command("dmsetup", &["create", &name, "--table", &table]).is_none() {
-        println!("skipped: dmsetup cannot make a device here");
+        println!("skipped: dmsetup cannot make a device here; ./.ci/lab can");
         return;
     }
     let device = Path::new("/dev/mapper").join(&name);

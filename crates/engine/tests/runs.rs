@@ -94,7 +94,7 @@ fn polling_where_it_is_impossible_is_refused_with_what_enables_it() {
     let path = filled(dir.path(), "disk", 1 << 20);
     let target = open(&path, &Options { direct: false, ..Options::default() });
     let error = target.check(Completion::Poll).unwrap_err().to_string();
-    assert!(error.contains("completion `poll` is not possible") && error.contains("hybrid-learned"), "{error}");
+    assert!(error.contains("completion `poll` is not possible") && error.contains("`hybrid`"), "{error}");
     assert_eq!(error.lines().count(), 1);
 }
 

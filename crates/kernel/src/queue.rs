@@ -19,6 +19,9 @@ pub struct Queue {
     disk: PathBuf,
 }
 
+/// Linux's own, which may be in modules.
+pub const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
+
 /// Names that a scheduler had before the kernel's multi-queue block layer.
 const GONE: [(&str, &str); 3] = [("noop", "none"), ("deadline", "mq-deadline"), ("cfq", "bfq")];
 
@@ -74,6 +77,11 @@ impl Queue {
             }
         }
         found
+    }
+
+    /// Has it a scheduler at all? Devices made of others (device-mapper, md) hand their I/O on to those, which have.
+    pub fn schedules(&self) -> bool {
+        self.file("scheduler").is_file()
     }
 
     /// The scheduler in use, and all that can be chosen (those in modules not yet loaded are missing).
@@ -200,6 +208,21 @@ impl Settings {
         })
     }
 
+    /// A scheduler in a module is not listed before it is loaded, which choosing it does: chooses each of [`SCHEDULERS`]
+    /// that is `wanted` and not listed, and then again what was in force. One that is nowhere stays unlisted.
+    pub fn load_schedulers(&mut self, wanted: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let (current, has) = self.queue.schedulers()?;
+        let missing = SCHEDULERS.into_iter().filter(|name| wanted(name) && !has.iter().any(|h| h == name));
+        let mut changed = false;
+        for name in missing {
+            changed |= self.set("scheduler", name).is_ok();
+        }
+        if changed {
+            self.set("scheduler", &current)?;
+        }
+        Ok(())
+    }
+
     fn explain(&self, attribute: &str, value: &str, error: Error) -> Error {
         // The kernel says EINVAL to a name that it does not know; a lack of permission is its own reason.
         let unknown = matches!(&error, Error::File { cause, .. } if cause.raw_os_error() == Some(libc::EINVAL));
@@ -271,6 +294,19 @@ mod tests {
     }
 
     #[test]
+    fn only_schedulers_that_are_wanted_and_not_listed_are_tried() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = Queue::at(&disk(dir.path()));
+        let mut settings = Settings::new(&queue).unwrap();
+        // Nothing that is wanted is missing: nothing is written.
+        settings.load_schedulers(|name| name != "bfq").unwrap();
+        assert_eq!(queue.get("scheduler").unwrap(), "none [mq-deadline] kyber");
+        // The one that is missing is tried, and that it is not there is no error.
+        settings.load_schedulers(|_| true).unwrap();
+        assert_eq!(queue.get("scheduler").unwrap(), "bfqe [mq-deadline] kyber");
+    }
+
+    #[test]
     fn unknown_attributes_are_named_with_those_that_exist() {
         let dir = tempfile::tempdir().unwrap();
         let queue = Queue::at(&disk(dir.path()));
@@ -279,6 +315,7 @@ mod tests {
             let said = settings.set(bad, "1").unwrap_err().to_string();
             assert!(said.contains("nr_requests") && said.contains("iosched/fifo_batch"), "{bad}: {said}");
         }
+        assert!(queue.schedules());
         assert_eq!(queue.schedulers().unwrap().0, "mq-deadline");
         assert_eq!(queue.schedulers().unwrap().1, ["none", "mq-deadline", "kyber"]);
     }

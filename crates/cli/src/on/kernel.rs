@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -71,6 +71,20 @@ struct Process {
     records: PathBuf,
 }
 
+impl Process {
+    /// What it said as it failed.
+    fn failed(&mut self) -> Result<anyhow::Error> {
+        let status = self.child.wait()?;
+        let mut said = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut said)?;
+        }
+        let said = said.lines().next().map(|line| line.trim_start_matches("dumbwaiter: ").to_owned());
+        let said = said.unwrap_or_else(|| format!("a process of the load failed ({status})"));
+        Ok(if status.code() == Some(2) { dumbwaiter_kernel::Error::Refused(said).into() } else { anyhow!(said) })
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -91,7 +105,6 @@ pub(super) fn run(
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u16);
     let seed = scenario.seed.wrapping_add(u64::from(replicate));
     let load = bench.prepared.load(seed, target.sectors(), cpus)?;
-    drop(target);
     if load.threads.len() > THREADS_MAX {
         bail!(
             "{} threads of I/O: each is a process under the kernel's schedulers; expected at most {THREADS_MAX}",
@@ -124,8 +137,7 @@ pub(super) fn run(
         let mut line = String::new();
         process.stdout.read_line(&mut line)?;
         if line.trim() != "ready" {
-            // It has said why on stderr.
-            bail!("a process of the load ended before it began");
+            return Err(process.failed()?);
         }
     }
     let begin = part::monotonic() + HEAD_START;
@@ -139,6 +151,8 @@ pub(super) fn run(
     for process in &mut processes {
         ends.push(end_of(process)?);
     }
+    // Nobody else might have the device until here.
+    drop(target);
     let cancelled = bench.control.cancel.load(Ordering::Relaxed);
     let files: Vec<&Path> = processes.iter().map(|p| p.records.as_path()).collect();
     let mut cell = finish(bench, spec, completion, replicate, seed, load, &files, ends, notes, cancelled)?;
@@ -224,7 +238,7 @@ fn start(
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
+        .stderr(Stdio::piped())
         .spawn()
         .context("cannot start a process for a thread of the load")?;
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
@@ -235,10 +249,10 @@ fn start(
 fn end_of(process: &mut Process) -> Result<Ended> {
     let mut line = String::new();
     process.stdout.read_line(&mut line)?;
-    let status = process.child.wait()?;
-    if !status.success() {
-        bail!("a process of the load failed ({status})");
+    if line.is_empty() {
+        return Err(process.failed()?);
     }
+    process.child.wait()?;
     serde_json::from_str(&line).context("a process of the load did not say how it ended")
 }
 
@@ -318,6 +332,7 @@ fn finish(
     let (mut usr, mut sys, mut switches, mut end) = (0, 0, 0, 0);
     let mut failure = None;
     let mut applications = Vec::new();
+    let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for (thread, ended) in ends.into_iter().enumerate() {
         submitted_by_tenant[load.threads[thread].tenant.0 as usize] += ended.submitted;
         ledger.submitted += ended.submitted;
@@ -330,9 +345,13 @@ fn finish(
         end = end.max(ended.end_ns);
         failure = failure.or(ended.failure);
         applications.extend(ended.applications);
+        for (error, n) in ended.failures {
+            *failures.entry(error).or_insert(0) += n;
+        }
         notes.extend(ended.notes);
         notes.extend(ended.skipped.iter().map(|(reason, n)| format!("{} I/Os: {reason}", output::grouped(*n))));
     }
+    notes.extend(failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", output::grouped(*n))));
     let facts = RunFacts {
         device: bench.path.display().to_string(),
         scheduler: spec.to_string(),
@@ -354,5 +373,5 @@ fn finish(
         },
         ..RunFacts::default()
     };
-    Ok(Cell { result: recorder.finish(Nanos(end), facts), notes, failure, cancelled })
+    Ok(Cell { result: recorder.finish(Nanos(end), facts), notes, failure, unsound: None, cancelled })
 }

@@ -50,6 +50,8 @@ struct Cell {
     notes: Vec<String>,
     /// The first I/O that failed, in words.
     failure: Option<String>,
+    /// Acknowledged writes that are not there, in words.
+    unsound: Option<String>,
     cancelled: bool,
 }
 
@@ -86,6 +88,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let options = Options {
         direct: !args.buffered,
         allow_writes: args.allow_writes,
+        exclusive: args.i_know_this_destroys.is_none(),
         verify,
         sqpoll: false,
         keep_going: args.keep_going,
@@ -94,32 +97,45 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     };
     compare::check_outputs(&args.outputs)?;
     let log = energy::Log::of(&args.power)?;
-    let queue = facts.queue();
-    let via = args.via.unwrap_or(if queue.is_some() { Via::Both } else { Via::Engine });
+    let queue = facts.queue().filter(Queue::schedules);
+    let via = args.via.unwrap_or(if queue.is_some() && !args.verify { Via::Both } else { Via::Engine });
+    if args.verify && via != Via::Engine {
+        bail!("--verify: only our engine checks what it wrote; leave out --via, or say --via engine");
+    }
     let mut notes = warnings;
     let choices = compare::choices_of(scenario)?;
+    let completions = completions(scenario, path, &options, &mut notes)?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    undo::on_signals(Some(Arc::clone(&stop)))?;
+    let mut settings = match &queue {
+        Some(queue) => settings_of(queue, via, scenario, &mut notes)?,
+        None => None,
+    };
     let kernels = match (&queue, via) {
         (_, Via::Engine) => Vec::new(),
+        (None, _) if facts.disk.is_some() => bail!(
+            "{} hands its I/O on to the devices below it, which have the schedulers; leave out --via, or give one of those",
+            path.display()
+        ),
         (None, _) => bail!(
             "{} is a file: the kernel's schedulers belong to block devices; leave out --via, or give the device (a loop device \
              over the file will do)",
             path.display()
         ),
-        (Some(queue), _) => kernel::schedulers(queue, scenario, via, &mut notes)?,
+        (Some(queue), _) => match kernel::schedulers(queue, scenario, via, &mut notes) {
+            Err(e) if args.via.is_none() => {
+                notes.push(format!("through our engine only: {e}"));
+                Vec::new()
+            }
+            other => other?,
+        },
     };
     let engines: &[Choice] = if via == Via::Kernel { &[] } else { &choices };
 
-    let stop = Arc::new(AtomicBool::new(false));
-    undo::on_signals(Some(Arc::clone(&stop)))?;
     let control = Arc::new(Control::default());
     cancel_with(&stop, &control);
-
     let prepared = Prepared::new(scenario)?;
-    let completions = completions(scenario, path, &options, &mut notes)?;
-    let mut settings = match &queue {
-        Some(queue) => settings_of(queue, via, &mut notes)?,
-        None => None,
-    };
     let mut meter = None;
     if log.is_none() {
         let (best, about) = meters::open_best();
@@ -145,7 +161,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let bar = Bar::new(planned as u64, Duration::from_nanos(each.0));
     let bench = Bench { path, prepared: &prepared, options: &options, control: &control };
     let mut cells: Vec<Cell> = Vec::new();
-    let mut broken = None;
+    let (mut broken, mut refused) = (None, false);
     'runs: for replicate in 0..scenario.replicates {
         for i in 0..matrix.len() {
             // Each replicate begins elsewhere, so that a drift of the device does not favour a place in the order.
@@ -157,7 +173,8 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
             match cell {
                 Ok(cell) if cell.cancelled => break 'runs,
                 Ok(cell) => {
-                    let failed = cell.failure.clone().filter(|_| !args.keep_going);
+                    // To go on after failed I/Os is not to put up with data that is lost.
+                    let failed = cell.failure.clone().filter(|_| !args.keep_going).or(cell.unsound.clone());
                     cells.push(cell);
                     if let Some(failure) = failed {
                         broken = Some(format!("{what}: {failure}"));
@@ -165,6 +182,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
                     }
                 }
                 Err(e) => {
+                    refused = is_refusal(&e);
                     broken = Some(format!("{what}: {e:#}"));
                     break 'runs;
                 }
@@ -181,11 +199,15 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let interrupted = stop.load(Ordering::Relaxed);
     if cells.is_empty() {
         match broken {
+            Some(reason) if refused => bail!(reason),
             Some(reason) => {
                 eprintln!("dumbwaiter: {reason}");
                 return Ok(Ended::DeviceFailed);
             }
-            None => bail!("interrupted before the first run was finished"),
+            None => {
+                eprintln!("dumbwaiter: interrupted before the first run was finished");
+                return Ok(Ended::Interrupted);
+            }
         }
     }
     if interrupted || broken.is_some() {
@@ -214,6 +236,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         return Err(e.context("the runs have no energy; `dumbwaiter energy` can add it to their JSON later"));
     }
     Ok(match broken {
+        Some(reason) if refused => bail!(reason),
         Some(reason) => {
             eprintln!("dumbwaiter: {reason}");
             Ended::DeviceFailed
@@ -221,6 +244,23 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         None if interrupted => Ended::Interrupted,
         None => Ended::Done,
     })
+}
+
+/// Is it what was asked for that cannot be, and not the device that failed?
+fn is_refusal(error: &anyhow::Error) -> bool {
+    use dumbwaiter_engine::Error as Engine;
+    let asked = matches!(
+        error.downcast_ref(),
+        Some(
+            Engine::Unaligned { .. }
+                | Engine::WritesNotAllowed { .. }
+                | Engine::Load(_)
+                | Engine::NoRing(_)
+                | Engine::Completion { .. }
+                | Engine::Journal { .. }
+        )
+    );
+    asked || matches!(error.downcast_ref(), Some(dumbwaiter_kernel::Error::Refused(_)))
 }
 
 fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {
@@ -267,11 +307,16 @@ fn completions(
 }
 
 /// Guards the queue's settings, where they may be changed at all.
-fn settings_of(queue: &Queue, via: Via, notes: &mut Vec<String>) -> Result<Option<Settings>> {
+fn settings_of(queue: &Queue, via: Via, scenario: &Scenario, notes: &mut Vec<String>) -> Result<Option<Settings>> {
     let mut settings = Settings::new(queue)?;
     let (now, _) = queue.schedulers()?;
     match settings.set("scheduler", &now) {
-        Ok(_) => Ok(Some(settings)),
+        Ok(_) => {
+            if via != Via::Engine {
+                settings.load_schedulers(|name| scenario.schedulers.iter().any(|s| s.name == name))?;
+            }
+            Ok(Some(settings))
+        }
         Err(e) if via == Via::Engine => {
             notes.push(format!("the kernel's scheduler stays `{now}` below ours: {e}"));
             Ok(None)
@@ -330,14 +375,12 @@ fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bo
     let mut notes = cell.notes;
     notes.extend(cell.skipped.iter().map(|(reason, n)| format!("{} I/Os: {reason}", output::grouped(*n))));
     notes.extend(cell.failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", output::grouped(*n))));
-    let mut failure = cell.failure;
+    let mut unsound = None;
     if let Some(verified) = &cell.verified {
         notes.push(format!("verified: {verified}"));
-        if !verified.clean() && failure.is_none() {
-            failure = Some(format!("verifying failed: {verified}"));
-        }
+        unsound = (!verified.clean()).then(|| format!("verifying failed: {verified}"));
     }
-    Ok(Cell { result: cell.result, notes, failure, cancelled: cell.cancelled })
+    Ok(Cell { result: cell.result, notes, failure: cell.failure, unsound, cancelled: cell.cancelled })
 }
 
 /// The time of day, ns since 1970.

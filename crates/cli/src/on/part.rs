@@ -19,13 +19,26 @@ use dumbwaiter_scenario::Scenario;
 
 use crate::args::PartArgs;
 
-/// Runs the part.
+/// Runs the part. Its parent tells why it failed, and by its exit code whether the device did or something was asked for that
+/// cannot be.
 pub(crate) fn run(args: &PartArgs) -> Result<crate::Ended> {
+    match begin(args) {
+        Err(error) if !super::is_refusal(&error) => {
+            eprintln!("dumbwaiter: {}", crate::told_once(&error));
+            Ok(crate::Ended::DeviceFailed)
+        }
+        ended => ended,
+    }
+}
+
+fn begin(args: &PartArgs) -> Result<crate::Ended> {
     let (scenario, _) = Scenario::load(&args.scenario)?;
     let prepared = Prepared::new(&scenario)?;
     let options = Options {
         direct: !args.buffered,
         allow_writes: args.allow_writes,
+        // The parent has it for all of its processes.
+        exclusive: false,
         sqpoll: args.sqpoll,
         keep_going: args.keep_going,
         ..Options::default()

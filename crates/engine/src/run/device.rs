@@ -213,7 +213,8 @@ impl Run<'_> {
         *self.failures.entry(kind).or_insert(0) += 1;
         if self.failure.is_none() {
             let at = held.sector * SECTOR_BYTES;
-            self.failure = Some(format!("{} of {} bytes at byte {at}: {why}{}", held.op, held.bytes, advice(result)));
+            let meaning = if self.target.is_gone() { " (the device is gone)" } else { advice(result) };
+            self.failure = Some(format!("{} of {} bytes at byte {at}: {why}{meaning}", held.op, held.bytes));
         }
         self.stopping |= !self.target.options().keep_going;
     }
@@ -244,6 +245,8 @@ fn advice(result: i32) -> &'static str {
         libc::EFBIG => " (a limit on the size of files: `ulimit -f`, or the file system's own)",
         libc::ENODEV | libc::ENXIO => " (the device is gone)",
         libc::EOPNOTSUPP => " (the device or file system cannot do this)",
+        libc::ENODATA => " (the medium is bad there: the drive cannot read or write it)",
+        libc::EILSEQ => " (the data does not fit its protection information)",
         libc::EINVAL => " (the device does not take this size or position)",
         _ if result >= 0 => " (the file was cut off, or the medium ends)",
         _ => "",
@@ -261,6 +264,9 @@ fn name_of(errno: i32) -> String {
         libc::ENXIO => "ENXIO",
         libc::EINVAL => "EINVAL",
         libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::ENODATA => "ENODATA",
+        libc::EILSEQ => "EILSEQ",
+        libc::ENOLINK => "ENOLINK",
         libc::EREMOTEIO => "EREMOTEIO",
         libc::ETIMEDOUT => "ETIMEDOUT",
         libc::EBADF => "EBADF",

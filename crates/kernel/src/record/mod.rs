@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use dumbwaiter_workloads::traces;
 
+pub use describe::beside;
+
 use crate::target::Target;
 use crate::{Error, Roots};
 use tracefs::Instance;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Control, Options};
+use dumbwaiter_engine::{Completion, Control, Options, Target};
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_kernel::undo;
 use dumbwaiter_load::Prepared;
@@ -35,30 +35,40 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let Some(queue) = facts.queue() else {
         bail!("{} is a file: a scheduler is set for a block device; give the device that it is on", path.display())
     };
+    if !queue.schedules() {
+        bail!(
+            "{} hands its I/O on to the devices below it: a scheduler is set for each of those; give one of them",
+            path.display()
+        );
+    }
     for path in [&args.json, &args.html].into_iter().flatten() {
         output::check_writable(path)?;
     }
-    let (current, all) = queue.schedulers()?;
-    let ways = ways(args.schedulers.as_deref(), &current, &all, &queue)?;
-    let plan = plan::plan(budget, ways.len(), facts.polling.available)?;
+    let options = Options::default();
+    // Says what cannot be before anything is changed.
+    Target::open(path, &options)?;
 
     let stop = Arc::new(AtomicBool::new(false));
     undo::on_signals(Some(Arc::clone(&stop)))?;
     let control = Arc::new(Control::default());
     cancel_with(&stop, &control);
     let mut settings = Settings::new(&queue)?;
+    let own = own_settings(&queue);
+    let (current, listed) = queue.schedulers()?;
     // Where there is no other, some drivers take none at all.
-    let choice = all.len() > 1;
-    if choice {
+    if listed.len() > 1 {
         settings
             .set("scheduler", &current)
             .context("the kernel's scheduler cannot be set; run as root to try the others")?;
     }
+    settings.load_schedulers(|_| true)?;
+    let (_, all) = queue.schedulers()?;
+    let choice = all.len() > 1;
+    let ways = ways(args.schedulers.as_deref(), &current, &all, &queue)?;
+    let plan = plan::plan(budget, ways.len(), facts.polling.available)?;
 
     let load = load();
     eprintln!("{}: up to {budget}, only reading", path.display());
-    let options = Options::default();
-    let own = own_settings(&queue);
     let mut survey = Survey {
         path,
         options: &options,
