@@ -89,6 +89,29 @@ fn a_file_is_measured_through_the_engine_and_the_json_says_so() {
 }
 
 #[test]
+fn rings_that_only_one_scheduler_can_use_are_remarked_on() {
+    let dir = folder();
+    let disk = file(dir.path(), "disk", &vec![7; 8 << 20]);
+    let scenario = file(dir.path(), "s.toml", READS.as_bytes());
+    let out = dir.path().join("out.json");
+    let done =
+        dumbwaiter(&["compare", &scenario, "--on", &disk, "--rings", "per-core", "--json", out.to_str().unwrap()]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let out = json(&out);
+    let notes: Vec<&str> = out["notes"].as_array().unwrap().iter().filter_map(|n| n.as_str()).collect();
+    for scheduler in ["mq-deadline", "headway"] {
+        let told = notes.iter().filter(|n| n.starts_with(&format!("{scheduler}: one ring for all"))).count();
+        assert_eq!(told, 1, "{scheduler}: {notes:?}");
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(2));
+    for run in out["runs"].as_array().unwrap() {
+        let rings = if run["scheduler"] == "none" { cpus as f64 } else { 1.0 };
+        assert_eq!(run["device_counters"]["rings"].as_f64(), Some(rings), "{}", run["scheduler"]);
+        assert!(run["tenants"].as_array().unwrap().iter().all(|t| t["count"].as_u64().unwrap() > 0));
+    }
+}
+
+#[test]
 fn both_ways_run_on_a_device_and_its_scheduler_is_as_before() {
     let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };
@@ -383,6 +406,8 @@ fn what_cannot_be_is_one_clear_line() {
         (&["compare", "--on", &disk, "--via", "kernel"], "belong to block devices"),
         (&["compare", "--via", "kernel"], "--on"),
         (&["compare", "--on", &disk, "--allow-writes", "--verify", "--via", "kernel"], "only our engine checks"),
+        (&["compare", "--rings", "2"], "--on"),
+        (&["compare", "--on", &disk, "--rings", "0"], "a number from 1 to 1024"),
         (&["compare", "--on", &disk, "--completion", "poll"], "poll"),
         (&["recommend", &disk], "is a file"),
         (&["recommend", &disk, "--for", "soon"], "--for"),

@@ -10,8 +10,8 @@ use dumbwaiter_block::Nanos;
 use super::{Outcome, Parts, Run};
 use crate::{Error, Target, cpus};
 
-/// From when all are ready to when they begin: enough to tell them.
-const LEAD: Duration = Duration::from_millis(1);
+/// From when all are ready to when they begin: enough for all to hear of it on a busy machine.
+const LEAD: Duration = Duration::from_millis(10);
 
 /// What the rings of a run have in common.
 #[derive(Default)]
