@@ -39,7 +39,7 @@ fn tenants_share_a_device_in_memory() {
     for depth in [8, 16, 32] {
         for (name, jobs) in LOADS {
             let mut total_of_none = f64::NAN;
-            for scheduler in ["none", "bfq", "bfq:low_latency=0", "headway"] {
+            for scheduler in ["none", "bfq", "bfq:max_budget=4096", "h-bfq", "headway"] {
                 let mut text =
                     format!("duration = \"{}ms\"\nwarmup = \"50ms\"\nqueue_depth = {depth}\n", seconds * 1e3);
                 for (i, (job, weight)) in jobs.iter().zip(WEIGHTS).enumerate() {
@@ -54,7 +54,7 @@ fn tenants_share_a_device_in_memory() {
                 }
                 let shares: Vec<String> = r.tenants.iter().map(|t| format!("{:.3}", t.share)).collect();
                 println!(
-                    "depth {depth:2}  {name:25} {scheduler:18} PV {:.3}  {:7.1} MB/s, {:.2} of none  p99 {:8.1} us  {}",
+                    "depth {depth:2}  {name:25} {scheduler:19} PV {:.3}  {:7.1} MB/s, {:.2} of none  p99 {:8.1} us  {}",
                     r.fairness.pv,
                     r.mb_per_s,
                     r.mb_per_s / total_of_none,

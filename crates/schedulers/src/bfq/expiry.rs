@@ -90,6 +90,9 @@ impl Bfq {
             !self.is(Generation::Mainline) && sync && !self.slot_unstarted && self.note_slot_rate(q, us, reason);
         let state = self.engine.entity(queue_entity(self, q));
         let late = reason == Reason::BudgetTimeout && state.left() >= state.budget / 3;
+        if !self.values.on.slow_charge {
+            return reason;
+        }
         if self.values.on.time_charge {
             if !raised && (slow || late) {
                 self.charge_time(q, ms);

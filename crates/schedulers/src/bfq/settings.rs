@@ -29,6 +29,11 @@ macro_rules! mechanisms {
                 })
             }
 
+            /// With budgets by history what is left of one is kept, so that it must not be charged as well.
+            const fn with_history(self) -> Mechanisms {
+                Mechanisms { slow_charge: false, ..self }
+            }
+
             const fn switches(self) -> [Tunable; SWITCHES] {
                 [$(tunable(stringify!($name), "bool", 0, 1, self.$name as i128, concat!("mechanism: ", $help)),)*]
             }
@@ -58,7 +63,8 @@ mechanisms! {
     small_requests 0 0 1 1 "one small request does not end the wait for more";
     symmetry 0 0 1 1 "do not idle for shares where all queues are alike, nor for throughput on devices that queue";
     budget_doubling 0 1 1 1 "budgets are doubled and quartered; otherwise steps of fixed size";
-    time_charge 0 0 0 1 "slow slots are charged for their time; otherwise the whole budget";
+    slow_charge 1 1 1 1 "slots that are slow or time out early are charged more than was served";
+    time_charge 0 0 0 1 "that is what their time was worth; otherwise the whole budget";
     slow_as_documented 0 0 0 0 "without time_charge: slow is what cannot use its budget in time; otherwise, as the code has it, what can";
     group_weights 0 1 1 1 "tenants weigh what is configured; otherwise all the same";
     group_double_charge 0 0 0 1 "a group that changes in mid-slot pays twice for what it was served";
@@ -117,8 +123,10 @@ const fn tunable(
 const INT: i128 = i32::MAX as i128;
 
 /// The kernel's settings, then those of single mechanisms, then the switches.
-const fn settings(generation: Generation, max_budget: u64) -> [Tunable; 13 + SWITCHES] {
+const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITCHES] {
     let constants = Constants::of(generation);
+    let max_budget = max_budget(history);
+    let mechanisms = mechanisms(generation, history);
     let first = [
         tunable(
             "back_seek_max",
@@ -183,7 +191,17 @@ const fn settings(generation: Generation, max_budget: u64) -> [Tunable; 13 + SWI
             "what a sector of an async request counts",
         ),
     ];
-    join(first, Mechanisms::of(generation).switches())
+    join(first, mechanisms.switches())
+}
+
+/// 0: by the peak rate.
+const fn max_budget(history: bool) -> u64 {
+    if history { super::DEFAULT_MAX_BUDGET } else { 0 }
+}
+
+const fn mechanisms(generation: Generation, history: bool) -> Mechanisms {
+    let all = Mechanisms::of(generation);
+    if history { all.with_history() } else { all }
 }
 
 const fn join<const A: usize, const B: usize, const C: usize>(a: [Tunable; A], b: [Tunable; B]) -> [Tunable; C] {
@@ -226,8 +244,8 @@ const HISTORY: [Tunable; 3] = [
 macro_rules! lists {
     ($($generation:ident $plain:ident $history:ident;)*) => {
         $(
-            static $plain: [Tunable; 13 + SWITCHES] = settings(Generation::$generation, 0);
-            static $history: [Tunable; 16 + SWITCHES] = join(HISTORY, settings(Generation::$generation, super::DEFAULT_MAX_BUDGET));
+            static $plain: [Tunable; 13 + SWITCHES] = settings(Generation::$generation, false);
+            static $history: [Tunable; 16 + SWITCHES] = join(HISTORY, settings(Generation::$generation, true));
         )*
 
         /// The settings, with a generation's defaults.
@@ -274,14 +292,14 @@ impl Values {
             back_seek_penalty: 2,
             fifo_expire: [250_000_000, 125_000_000],
             low_latency: constants.low_latency,
-            max_budget: if history { super::DEFAULT_MAX_BUDGET } else { 0 },
+            max_budget: max_budget(history),
             slice_idle: 8_000_000,
             strict_guarantees: false,
             timeout: (clock.per_second() / 8).max(1),
             raise_coeff: constants.raise_coeff,
             raise_sectors: constants.raise_sectors,
             async_charge: constants.async_charge,
-            on: Mechanisms::of(generation),
+            on: mechanisms(generation, history),
             history: history.then_some(History::NEW),
         }
     }
