@@ -143,7 +143,7 @@ fn an_application_is_told_of_both_ways() {
         println!("skipped: no loop device (root is needed)");
         return;
     };
-    let text = "duration = \"2s\"\nschedulers = [\"mq-deadline\"]\n[[task]]\nname = \"writer\"\napp = \"oowriter-like\"\nthink = \"greedy\"\nrepeat = 2\n";
+    let text = "duration = \"2s\"\nschedulers = [\"mq-deadline\"]\n[[task]]\nname = \"writer\"\napp = \"oowriter-like\"\nthink = \"greedy\"\nrepeat = 2\nlaunch_after = \"200ms\"\n";
     let scenario = file(dir.path(), "s.toml", text.as_bytes());
     let out = dir.path().join("out.json");
     let on = disk.path().to_str().unwrap();
