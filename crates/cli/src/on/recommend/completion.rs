@@ -165,7 +165,7 @@ fn advice(measured: &[Method], can_poll: bool, about: &str) -> (String, Vec<Stri
     }
     let used = |name: &str| measured.iter().any(|m| m.better && m.completion == name);
     if can_poll && (used("poll") || used("hybrid")) {
-        how.push(format!("the kernel polls for whoever asks for it ({about}): in fio --ioengine=io_uring --hipri; in a program of your own IORING_SETUP_IOPOLL, or RWF_HIPRI with preadv2, both with O_DIRECT"));
+        how.push(format!("the kernel polls for whoever asks for it ({about}): in fio --ioengine=io_uring --hipri; in a program of your own IORING_SETUP_IOPOLL with O_DIRECT (RWF_HIPRI with preadv2 no longer polls)"));
     }
     if used("hybrid") {
         how.push("hybrid: with IORING_SETUP_HYBRID_IOPOLL (Linux 6.13) where the kernel can poll; else a sleep of half of the usual time in the program, then looking at the ring without waiting".into());
