@@ -228,7 +228,12 @@ impl Race {
         } else if let Some(loss) = loses.filter(|_| !current_is_in) {
             let point = self.points.iter().position(|p| *p == loss.point).unwrap_or(0);
             let told = gain(Metric::MbPerS, point, &winner);
-            (winner, Some(told), None)
+            // That it loses to somebody does not yet say that the winner moves more.
+            if told.then > told.now && told.p <= SIGNIFICANCE {
+                (winner, Some(told), None)
+            } else {
+                (self.current.clone(), None, Some((winner, told)))
+            }
         } else {
             let told = gain(ranking.metric, 0, &winner);
             let better = ranking.metric.better(told.then, told.now);

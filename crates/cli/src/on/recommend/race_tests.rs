@@ -144,6 +144,25 @@ fn what_is_set_goes_if_it_loses_throughput() {
 }
 
 #[test]
+fn what_is_set_stays_if_it_loses_to_somebody_but_not_surely_to_the_pick() {
+    let race = race(&["none", "bfq", "kyber"], "bfq");
+    let mut results: Vec<RunResult> = Vec::new();
+    // kyber serves best whoever waits, and moves a little more than bfq, or less.
+    for (round, mb) in [(0, 95.0), (1, 80.0), (2, 112.0), (3, 84.0), (4, 100.0)] {
+        let small = round as f64 / 10.0;
+        results.push(run("shared", "none", round, 900.0 + small, 100.0 + small));
+        results.push(run("shared", "bfq", round, 900.0 + small, 85.0 - small));
+        results.push(run("shared", "kyber", round, 300.0 + small, mb));
+        results.extend(race.ways.iter().map(|way| run("deep", way, round, 900.0, 100.0 + small)));
+    }
+    let decision = race.decide(&results).unwrap();
+    assert_eq!(decision.losses.iter().map(|l| l.scheduler.as_str()).collect::<Vec<_>>(), ["bfq"]);
+    assert_eq!((decision.pick.as_str(), decision.keep), ("bfq", true));
+    let (best, gain) = decision.unproven.unwrap();
+    assert!(best == "kyber" && gain.p > 0.05 && gain.metric == "mb_per_s", "{best} {gain:?}");
+}
+
+#[test]
 fn a_doubtful_loss_is_looked_at_again_before_it_counts() {
     let race = race(&["none", "kyber"], "none");
     let mut results: Vec<RunResult> = Vec::new();

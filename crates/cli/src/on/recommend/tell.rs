@@ -238,8 +238,9 @@ pub(super) fn text(advice: &Advice, plan: &Plan) -> String {
     text += &format!("\n\n{}\n", advice.sentence);
     for loss in &advice.losses {
         text += &format!(
-            "{} is out: {:.0} % of the best throughput at {} (p = {:.3}).\n",
+            "{} {}: {:.0} % of the best throughput at {} (p = {:.3}).\n",
             loss.scheduler,
+            if loss.scheduler == advice.recommended { "loses" } else { "is out" },
             loss.share * 100.0,
             loss.point,
             loss.p
