@@ -36,8 +36,19 @@ impl Depth {
         Depth { now: 0, max: 0, held_ns: vec![0; DEPTH_BINS], area, joined: false }
     }
 
+    /// The queue is this deep from here on; if that `counts`, so does the depth it had until here.
+    #[inline]
+    fn set(&mut self, depth: u64, counts: bool) {
+        if counts {
+            self.max = self.max.max(self.now).max(depth);
+        }
+        self.now = depth;
+    }
+
+    /// The present depth was held for so long.
     #[inline]
     fn held(&mut self, ns: u64) {
+        self.max = self.max.max(self.now);
         self.held_ns[depth_bin(self.now)] += ns;
         let last = self.area.len() - 1;
         self.area[last] += u128::from(self.now) * u128::from(ns);
@@ -183,14 +194,12 @@ impl Timeline {
             self.advance(now);
         }
         self.hold_until(now);
-        self.scheduler.now = scheduler;
-        self.device.now = device;
-        if now >= self.start {
-            self.scheduler.max = self.scheduler.max.max(scheduler);
-            self.device.max = self.device.max.max(device);
-        }
+        let counts = now >= self.start;
+        self.scheduler.set(scheduler, counts);
+        self.device.set(device, counts);
     }
 
+    /// Accounts for the present depths up to `now`.
     #[inline]
     fn hold_until(&mut self, now: Nanos) {
         let ns = now.since(self.depth_at).0;
@@ -447,6 +456,19 @@ mod tests {
         let d = t.depths().scheduler;
         assert_eq!((d.mean, d.max), (2.25, 4));
         assert_eq!(d.distribution.iter().map(|b| b.share).collect::<Vec<_>>(), [0.25, 0.375, 0.375]);
+    }
+
+    #[test]
+    fn a_depth_kept_from_the_warm_up_counts_from_its_end() {
+        let deepest = |changes: &[(u64, u64)]| {
+            let mut t = Timeline::new(MS, MS, 1);
+            changes.iter().for_each(|(us, depth)| t.depth(Nanos::from_us(*us), *depth, 0));
+            t.finish(Nanos::from_ms(2));
+            t.depths().scheduler.max
+        };
+        assert_eq!(deepest(&[(0, 3)]), 3);
+        assert_eq!(deepest(&[(0, 7), (900, 3)]), 3);
+        assert_eq!(deepest(&[(0, 7), (1500, 3)]), 7);
     }
 
     #[test]
