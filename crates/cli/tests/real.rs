@@ -239,6 +239,117 @@ fn several_processes_write_through_the_kernels_schedulers() {
     assert!(String::from_utf8_lossy(&done.stderr).contains("the recording's description"));
 }
 
+const CHANGES: &str = r#"
+duration = "1500ms"
+replicates = 1
+schedulers = ["none"]
+[[tenant]]
+name = "house"
+weight = 400
+[[tenant]]
+name = "floor"
+parent = "house"
+weight = 4000
+[[tenant.change]]
+at = "300ms"
+weight = 2000
+[[tenant.task]]
+name = "t"
+rw = "randread"
+[[tenant]]
+name = "cellar"
+weight = 100
+[[tenant.task]]
+name = "t"
+rw = "randread"
+[[tenant.task.change]]
+at = "200ms"
+ioprio = "be/1"
+[[tenant.task.change]]
+at = "600ms"
+tenant = "house"
+"#;
+
+/// The group of a program's tenants.
+fn groups_of(pid: u32) -> Option<PathBuf> {
+    let (found, about) = dumbwaiter_kernel::cgroup::detect(&dumbwaiter_kernel::Roots::default());
+    let Some(found) = found else {
+        println!("skipped: {about}");
+        return None;
+    };
+    Some(found.mount.join(format!("dumbwaiter-{pid}")))
+}
+
+#[test]
+fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let scenario = file(dir.path(), "s.toml", CHANGES.as_bytes());
+    let out = dir.path().join("out.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+        .args([
+            "compare",
+            &scenario,
+            "--on",
+            path.to_str().unwrap(),
+            "--via",
+            "kernel",
+            "--json",
+            out.to_str().unwrap(),
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let Some(top) = groups_of(child.id()) else { return };
+    let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let weight_of = |group: &str| {
+        let files = ["io.bfq.weight", "blkio.bfq.weight", "io.weight", "blkio.weight"].map(|f| top.join(group).join(f));
+        let text = files.into_iter().find(|f| f.exists()).map(read).unwrap_or_default();
+        text.trim().trim_start_matches("default ").parse::<u32>().ok()
+    };
+    let members = |group: &str| -> Vec<u32> {
+        read(top.join(group).join("cgroup.procs")).lines().filter_map(|pid| pid.parse().ok()).collect()
+    };
+    // What is seen while it runs, in the order of first sight.
+    let (mut weights, mut priorities, mut homes) = (Vec::new(), Vec::new(), Vec::new());
+    let note = |seen: &mut Vec<String>, what: String| {
+        if !seen.contains(&what) {
+            seen.push(what);
+        }
+    };
+    while child.try_wait().unwrap().is_none() {
+        if let Some(weight) = weight_of("t0/t1") {
+            note(&mut weights, weight.to_string());
+        }
+        for home in ["t2", "t0/own"] {
+            if let [pid] = members(home)[..] {
+                note(&mut homes, home.to_owned());
+                if let Ok(priority) = dumbwaiter_kernel::ioprio::get(pid) {
+                    note(&mut priorities, priority.to_string());
+                }
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let done = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{message}");
+    assert!(!message.contains("not changed"), "{message}");
+    if weights.is_empty() {
+        println!("skipped: no groups with weights here: {message}");
+        return;
+    }
+    // A new group has the default for a moment.
+    assert_eq!(weights.iter().filter(|w| *w != "100").collect::<Vec<_>>(), ["1000", "500"]);
+    assert_eq!(homes, ["t2", "t0/own"]);
+    assert_eq!(priorities.last().map(String::as_str), Some("be/1"), "{priorities:?}");
+    assert!(!top.exists());
+    let run = &json(&out)["runs"][0];
+    let submitted = |i: usize| run["tenants"][i]["mb_per_s"].as_f64().unwrap();
+    assert!((0..3).all(|i| submitted(i) > 0.0), "{}", run["tenants"]);
+}
+
 #[test]
 fn writing_needs_permission_and_a_device_in_use_is_refused() {
     let dir = folder();

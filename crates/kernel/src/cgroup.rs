@@ -95,7 +95,7 @@ pub struct Groups {
     version: Version,
     top: PathBuf,
     home: PathBuf,
-    /// The tenants' groups go first, then the one above them.
+    /// Each behind the one that it is in. They go first, the last one first of all, then the one above them.
     children: Vec<(PathBuf, Guard)>,
     _top: Guard,
     _controller: Option<Guard>,
@@ -130,19 +130,36 @@ impl Groups {
         self.version == Version::V1
     }
 
-    /// Makes a group with a weight (1 to 10000, default 100; BFQ takes at most 1000) and returns its number.
-    pub fn add(&mut self, name: &str, weight: u32) -> Result<usize, Error> {
+    /// Makes a group with a weight (1 to 10000, default 100; BFQ takes at most 1000), in another group if it is `within` one,
+    /// and returns its number. In version 2 a group with others in it has no processes of its own.
+    pub fn add(&mut self, name: &str, weight: u32, within: Option<usize>) -> Result<usize, Error> {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\n']) || name.contains("cgroup.") {
             return Err(Error::Refused(format!("\"{name}\" cannot be the name of a cgroup")));
         }
-        let dir = self.top.join(name);
+        let above = within.map_or(Ok(self.top.as_path()), |group| self.dir(group))?;
+        let dir = above.join(name);
         if self.children.iter().any(|(other, _)| *other == dir) {
             return Err(Error::Refused(format!("two groups with the name \"{name}\"")));
         }
+        if within.is_some() && self.version == Version::V2 {
+            write(&above.join("cgroup.subtree_control"), "+io")?;
+        }
+        let guard = create(&dir, &self.home)?;
+        self.weigh_dir(&dir, weight)?;
+        self.children.push((dir, guard));
+        Ok(self.children.len() - 1)
+    }
+
+    /// Gives a group another weight.
+    pub fn weigh(&self, group: usize, weight: u32) -> Result<(), Error> {
+        self.weigh_dir(self.dir(group)?, weight)
+    }
+
+    fn weigh_dir(&self, dir: &Path, weight: u32) -> Result<(), Error> {
+        let name = dir.file_name().unwrap_or_default().display();
         if !(1..=10_000).contains(&weight) {
             return Err(Error::Refused(format!("weight {weight} of \"{name}\": expected 1 to 10000")));
         }
-        let guard = create(&dir, &self.home)?;
         let mut honoured = false;
         for known in WEIGHTS.iter().filter(|w| w.version == self.version) {
             let file = dir.join(known.file);
@@ -161,8 +178,7 @@ impl Groups {
             let text = format!("{dir} has no file for a weight: this kernel has neither BFQ's groups nor iocost");
             return Err(Error::Refused(text));
         }
-        self.children.push((dir, guard));
-        Ok(self.children.len() - 1)
+        Ok(())
     }
 
     fn dir(&self, group: usize) -> Result<&Path, Error> {
@@ -182,6 +198,12 @@ impl Groups {
             return Err(Error::Refused(text.into()));
         }
         write(&self.dir(group)?.join("tasks"), &tid.to_string())
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        while self.children.pop().is_some() {}
     }
 }
 
@@ -270,19 +292,19 @@ mod tests {
         put(dir.path(), &format!("{top}/web/io.weight"), "default 100");
         put(dir.path(), &format!("{top}/web/cgroup.procs"), "");
         let mut groups = Groups::new(&detect(&roots).0.unwrap()).unwrap();
-        let web = groups.add("web", 300).unwrap();
+        let web = groups.add("web", 300, None).unwrap();
         let weight = std::fs::read_to_string(dir.path().join(format!("{top}/web/io.weight"))).unwrap();
         assert!(weight.starts_with("300"), "{weight}");
         assert!(groups.move_thread(web, 1).unwrap_err().to_string().contains("process"));
         groups.move_process(web, 42).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join(format!("{top}/web/cgroup.procs"))).unwrap(), "42");
         for weight in [0, 10_001] {
-            let said = groups.add("db", weight).unwrap_err().to_string();
+            let said = groups.add("db", weight, None).unwrap_err().to_string();
             assert!(said.contains("1 to 10000"), "{said}");
         }
-        assert!(groups.add("web", 100).unwrap_err().to_string().contains("two groups"));
-        assert!(groups.add("a/b", 100).unwrap_err().to_string().contains("name"));
-        assert!(groups.add("db", 100).unwrap_err().to_string().contains("no file for a weight"));
+        assert!(groups.add("web", 100, None).unwrap_err().to_string().contains("two groups"));
+        assert!(groups.add("a/b", 100, None).unwrap_err().to_string().contains("name"));
+        assert!(groups.add("db", 100, None).unwrap_err().to_string().contains("no file for a weight"));
         // A folder of plain files cannot be removed as a cgroup can: take them away first.
         for file in ["web/io.weight", "web/cgroup.procs", "cgroup.subtree_control"] {
             std::fs::remove_file(dir.path().join(&top).join(file)).unwrap();

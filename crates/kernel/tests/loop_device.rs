@@ -233,8 +233,8 @@ fn groups_take_threads_and_leave_nothing() {
     };
     let top = found.mount.join(format!("dumbwaiter-{}", std::process::id()));
     let made = Groups::new(&found).and_then(|mut groups| {
-        groups.add("heavy", 800)?;
-        groups.add("light", 200)?;
+        groups.add("heavy", 800, None)?;
+        groups.add("light", 200, None)?;
         Ok(groups)
     });
     let groups = match made {

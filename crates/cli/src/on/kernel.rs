@@ -7,19 +7,18 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dumbwaiter_block::{Ioprio, Nanos, TaskId};
+use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
 use dumbwaiter_engine::part::{self, Ended, Record};
 use dumbwaiter_engine::{Completion, Target};
-use dumbwaiter_kernel::Roots;
-use dumbwaiter_kernel::cgroup::{self, Groups};
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_load::{Change, Load, Thread};
 use dumbwaiter_measure::{Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 
+use super::groups::{self, TenantGroups};
 use super::{Bench, Cell};
 use crate::args::Via;
 use crate::output;
@@ -28,8 +27,6 @@ use crate::output;
 const THREADS_MAX: usize = 256;
 /// From the word to begin until all begin, ns.
 const HEAD_START: u64 = 50_000_000;
-/// A tenant's weight, where it stands for nested ones, out of this.
-const WHOLE: u64 = 1000;
 
 /// The scenario's schedulers that this kernel has for the device.
 pub(super) fn schedulers(
@@ -115,21 +112,15 @@ pub(super) fn run(
     if load.threads.iter().any(|t| t.stage != load.threads[0].stage) {
         bail!("stages cannot be run through the kernel's schedulers: the threads are processes; use --via engine");
     }
-    if load.changes.iter().any(|(_, change)| !matches!(change, Change::Stop { .. })) {
-        notes.push(
-            "changes of priority, tenant or weight are not made through the kernel's schedulers; starts and stops are"
-                .into(),
-        );
-    }
     let folder = tempfile::tempdir().context("no folder for the records of finished I/Os")?;
     let file = folder.path().join("scenario.toml");
     std::fs::write(&file, scenario.to_toml()).with_context(|| file.display().to_string())?;
-    let groups = groups(&load, &mut notes)?;
+    let groups = TenantGroups::new(&load, &mut notes)?;
     let mut processes = Vec::new();
     for (i, thread) in load.threads.iter().enumerate() {
         let started = start(bench, &file, folder.path(), i, thread, completion, sqpoll, replicate)?;
-        if let Some((groups, numbers)) = &groups {
-            groups.move_process(numbers[thread.tenant.0 as usize], started.child.id())?;
+        if let Some(groups) = &groups {
+            groups.admit(thread.tenant, started.child.id())?;
         }
         processes.push(started);
     }
@@ -147,10 +138,16 @@ pub(super) fn run(
             writeln!(stdin, "{begin}").context("a process of the load is gone")?;
         }
     }
-    let mut ends = Vec::new();
-    for process in &mut processes {
-        ends.push(end_of(process)?);
-    }
+    let pids: Vec<u32> = processes.iter().map(|p| p.child.id()).collect();
+    let over = AtomicBool::new(false);
+    let (ends, unchanged) = std::thread::scope(|scope| {
+        let changer = scope.spawn(|| groups::change(&load.changes, begin, &pids, groups.as_ref(), &over));
+        let ends: Result<Vec<Ended>> = processes.iter_mut().map(end_of).collect();
+        over.store(true, Ordering::Relaxed);
+        (ends, changer.join().unwrap_or_default())
+    });
+    let ends = ends?;
+    notes.extend(unchanged);
     // Nobody else might have the device until here.
     drop(target);
     let cancelled = bench.control.cancel.load(Ordering::Relaxed);
@@ -158,51 +155,6 @@ pub(super) fn run(
     let mut cell = finish(bench, spec, completion, replicate, seed, load, &files, ends, notes, cancelled)?;
     super::stamp(&mut cell.result, begin_unix + scenario.warmup.0);
     Ok(cell)
-}
-
-/// A cgroup with its weight for each tenant, where there are several.
-fn groups(load: &Load, notes: &mut Vec<String>) -> Result<Option<(Groups, Vec<usize>)>> {
-    if load.tenant_specs.len() < 2 {
-        return Ok(None);
-    }
-    let (hierarchy, about) = cgroup::detect(&Roots::default());
-    let Some(hierarchy) = hierarchy else {
-        notes.push(format!("tenants are told apart by process only, their weights do not count: {about}"));
-        return Ok(None);
-    };
-    let nested = load.tenant_specs.iter().any(|t| t.parent.is_some());
-    let mut groups = match Groups::new(&hierarchy) {
-        Ok(groups) => groups,
-        Err(e) => {
-            notes.push(format!("tenants are told apart by process only, their weights do not count: {e}"));
-            return Ok(None);
-        }
-    };
-    let most = load.tenant_specs.iter().map(|t| u64::from(t.weight)).max().unwrap_or(1);
-    let mut numbers = Vec::new();
-    for (i, tenant) in load.tenant_specs.iter().enumerate() {
-        let weight = if nested {
-            whole_share(load, i) as u32
-        } else if most > WHOLE {
-            (u64::from(tenant.weight) * WHOLE / most) as u32
-        } else {
-            tenant.weight
-        };
-        numbers.push(groups.add(&format!("t{i}"), weight.max(1))?);
-    }
-    if nested {
-        notes.push("nested tenants have groups side by side, with the shares that nesting gives them".into());
-    }
-    Ok(Some((groups, numbers)))
-}
-
-/// A tenant's part of [`WHOLE`], down through what it is nested in.
-fn whole_share(load: &Load, tenant: usize) -> u64 {
-    let specs = &load.tenant_specs;
-    let spec = &specs[tenant];
-    let siblings: u64 = specs.iter().filter(|t| t.parent == spec.parent).map(|t| u64::from(t.weight)).sum();
-    let above = spec.parent.map_or(WHOLE, |p| whole_share(load, p.0 as usize));
-    above * u64::from(spec.weight) / siblings.max(1)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -279,6 +231,24 @@ fn joined(files: &[&Path], mut each: impl FnMut(usize, &Record)) -> Result<()> {
     Ok(())
 }
 
+/// Whose a thread is from when on.
+fn tenants_of(load: &Load, thread: usize) -> Vec<(Nanos, TenantId)> {
+    let moves = load.changes.iter().filter_map(|(at, change)| match *change {
+        Change::Move { thread: moved, tenant } if moved as usize == thread => Some((*at, tenant)),
+        _ => None,
+    });
+    let mut tenants = vec![(Nanos::ZERO, load.threads[thread].tenant)];
+    tenants.extend(moves);
+    tenants.sort_by_key(|(at, _)| *at);
+    tenants
+}
+
+/// Whose it is `at` a time; the first is from the beginning on.
+fn tenant_at(tenants: &[(Nanos, TenantId)], at: Nanos) -> TenantId {
+    let past = tenants.partition_point(|(from, _)| *from <= at);
+    tenants[past.max(1) - 1].1
+}
+
 #[allow(clippy::too_many_arguments)]
 fn finish(
     bench: &Bench<'_>,
@@ -313,12 +283,24 @@ fn finish(
         tenants: load.tenant_specs.clone(),
         tasks,
     });
+    let end = Nanos(ends.iter().map(|ended| ended.end_ns).max().unwrap_or(0));
+    for (at, change) in load.changes.iter().filter(|(at, _)| *at <= end) {
+        if let Change::Weight { tenant, weight } = *change {
+            recorder.weight(*at, tenant, weight);
+        }
+    }
+    let tenants: Vec<_> = (0..load.threads.len()).map(|thread| tenants_of(&load, thread)).collect();
+    let mut submitted_by_tenant = vec![0; load.tenant_specs.len()];
+    let mut finished = vec![0; load.threads.len()];
     joined(files, |thread, record| {
         let of = &load.threads[thread];
+        let tenant = tenant_at(&tenants[thread], record.submit);
+        submitted_by_tenant[tenant.0 as usize] += 1;
+        finished[thread] += 1;
         recorder.record(&Completed {
             op: record.op,
             task: others.get(&(thread, record.task)).copied().unwrap_or(of.task),
-            tenant: of.tenant,
+            tenant,
             bytes: u64::from(record.bytes),
             submit: record.submit,
             insert: record.submit,
@@ -328,13 +310,14 @@ fn finish(
         });
     })?;
     let mut ledger = Ledger::default();
-    let mut submitted_by_tenant = vec![0; load.tenant_specs.len()];
-    let (mut usr, mut sys, mut switches, mut end) = (0, 0, 0, 0);
+    let (mut usr, mut sys, mut switches) = (0, 0, 0);
     let mut failure = None;
     let mut applications = Vec::new();
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for (thread, ended) in ends.into_iter().enumerate() {
-        submitted_by_tenant[load.threads[thread].tenant.0 as usize] += ended.submitted;
+        // What was not finished, or failed, was asked for last.
+        let rest = ended.submitted.saturating_sub(finished[thread]);
+        submitted_by_tenant[tenant_at(&tenants[thread], Nanos::MAX).0 as usize] += rest;
         ledger.submitted += ended.submitted;
         ledger.completed += ended.completed;
         ledger.failed += ended.failed;
@@ -342,7 +325,6 @@ fn finish(
         usr += ended.usr_ns;
         sys += ended.sys_ns;
         switches += ended.switches;
-        end = end.max(ended.end_ns);
         failure = failure.or(ended.failure);
         applications.extend(ended.applications);
         for (error, n) in ended.failures {
@@ -365,7 +347,7 @@ fn finish(
         applications,
         cpu: CpuFacts {
             busy: vec![Nanos(usr + sys)],
-            span: Nanos(end),
+            span: end,
             usr: Nanos(usr),
             sys: Nanos(sys),
             switches: Some(switches),
@@ -373,5 +355,5 @@ fn finish(
         },
         ..RunFacts::default()
     };
-    Ok(Cell { result: recorder.finish(Nanos(end), facts), notes, failure, unsound: None, cancelled })
+    Ok(Cell { result: recorder.finish(end, facts), notes, failure, unsound: None, cancelled })
 }

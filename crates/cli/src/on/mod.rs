@@ -1,5 +1,6 @@
 //! `compare --on`: the matrix on a real file or device, through our engine and through the kernel's own schedulers.
 
+mod groups;
 mod kernel;
 pub(crate) mod part;
 pub(crate) mod recommend;

@@ -1,0 +1,127 @@
+//! A load's tenants as cgroups, as they are while the kernel's schedulers run it, and what changes in the run.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use dumbwaiter_block::{Nanos, TenantId};
+use dumbwaiter_engine::part;
+use dumbwaiter_kernel::cgroup::{self, Groups};
+use dumbwaiter_kernel::{Roots, ioprio};
+use dumbwaiter_load::{Change, Load};
+
+/// The largest weight that every kind of group takes.
+const MOST: u64 = 1000;
+/// Of the tasks of a tenant beside the tenants in it; the kernel's default.
+const OWN: u32 = 100;
+/// A run that ends early is noticed after this.
+const DOZE: Duration = Duration::from_millis(20);
+
+/// A cgroup with its weight for each tenant.
+pub(super) struct TenantGroups {
+    groups: Groups,
+    /// By tenant: its group, and that of its own processes.
+    places: Vec<Option<(usize, usize)>>,
+    /// The heaviest that any tenant is in the run.
+    heaviest: u64,
+}
+
+impl TenantGroups {
+    /// Groups for the tenants of a load, if it has several. If this system has no groups, a note says so.
+    pub(super) fn new(load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>> {
+        if load.tenant_specs.len() < 2 {
+            return Ok(None);
+        }
+        let (hierarchy, about) = cgroup::detect(&Roots::default());
+        let made = hierarchy.map(|found| Groups::new(&found));
+        let groups = match made {
+            Some(Ok(groups)) => groups,
+            Some(Err(e)) => {
+                notes.push(format!("tenants are told apart by process only, their weights do not count: {e}"));
+                return Ok(None);
+            }
+            None => {
+                notes.push(format!("tenants are told apart by process only, their weights do not count: {about}"));
+                return Ok(None);
+            }
+        };
+        let later = load.changes.iter().filter_map(|(_, change)| match change {
+            Change::Weight { weight, .. } => Some(*weight),
+            _ => None,
+        });
+        let heaviest = load.tenant_specs.iter().map(|t| t.weight).chain(later).max().unwrap_or(1);
+        let places = vec![None; load.tenant_specs.len()];
+        let mut made = TenantGroups { groups, places, heaviest: u64::from(heaviest) };
+        for i in 0..load.tenant_specs.len() {
+            made.make(load, i)?;
+        }
+        Ok(Some(made))
+    }
+
+    /// Makes a tenant's group, after the one that it is in.
+    fn make(&mut self, load: &Load, tenant: usize) -> Result<usize> {
+        if let Some((group, _)) = self.places[tenant] {
+            return Ok(group);
+        }
+        let spec = &load.tenant_specs[tenant];
+        let within = spec.parent.map(|above| self.make(load, above.0 as usize)).transpose()?;
+        let group = self.groups.add(&format!("t{tenant}"), self.scaled(spec.weight), within)?;
+        let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
+        let own = if nests { self.groups.add("own", OWN, Some(group))? } else { group };
+        self.places[tenant] = Some((group, own));
+        Ok(group)
+    }
+
+    /// Only the ratio of weights matters.
+    fn scaled(&self, weight: u32) -> u32 {
+        let weight = u64::from(weight);
+        let fits = if self.heaviest > MOST { weight * MOST / self.heaviest } else { weight };
+        fits.max(1) as u32
+    }
+
+    /// Takes a process into a tenant.
+    pub(super) fn admit(&self, tenant: TenantId, pid: u32) -> Result<()> {
+        if let Some((_, own)) = self.places[tenant.0 as usize] {
+            self.groups.move_process(own, pid)?;
+        }
+        Ok(())
+    }
+
+    fn weigh(&self, tenant: TenantId, weight: u32) -> Result<()> {
+        if let Some((group, _)) = self.places[tenant.0 as usize] {
+            self.groups.weigh(group, self.scaled(weight))?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the load's changes when they are due, counted from `begin` ([`part::monotonic`], ns), until the run is `over`.
+/// `pids` are the processes of its threads, which stop by themselves. Answers what could not be done.
+pub(super) fn change(
+    load: &[(Nanos, Change)],
+    begin: u64,
+    pids: &[u32],
+    groups: Option<&TenantGroups>,
+    over: &AtomicBool,
+) -> Vec<String> {
+    let mut due: Vec<_> = load.iter().filter(|(_, change)| !matches!(change, Change::Stop { .. })).collect();
+    due.sort_by_key(|(at, _)| *at);
+    let mut notes = Vec::new();
+    for (at, change) in due {
+        while let Some(left) = begin.saturating_add(at.0).checked_sub(part::monotonic()).filter(|left| *left > 0) {
+            if over.load(Ordering::Relaxed) {
+                return notes;
+            }
+            std::thread::sleep(DOZE.min(Duration::from_nanos(left)));
+        }
+        let made = match (change, groups) {
+            (Change::Ioprio { thread, ioprio }, _) => ioprio::set(pids[*thread as usize], *ioprio).map_err(Into::into),
+            (Change::Move { thread, tenant }, Some(groups)) => groups.admit(*tenant, pids[*thread as usize]),
+            (Change::Weight { tenant, weight }, Some(groups)) => groups.weigh(*tenant, *weight),
+            // Without groups nobody is told apart: a note says so.
+            (Change::Move { .. } | Change::Weight { .. }, None) | (Change::Stop { .. }, _) => Ok(()),
+        };
+        notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));
+    }
+    notes
+}
