@@ -196,6 +196,26 @@ proptest! {
     }
 }
 
+/// Programs go to the dies in turn: whatever is written in turn with something that is soon overwritten lies all on one die.
+#[test]
+fn a_load_that_lays_all_its_data_on_one_die_does_not_fill_it() {
+    for state in ["steady", "empty"] {
+        let small = "channels=1&dies_per_channel=2&pages_per_block=8&ftl_gib=0.01&over_provisioning=0.2";
+        let model = load(&format!("ssd:850pro-256?{small}&state={state}")).unwrap();
+        let whole = (0.01 * 1024.0 * 1024.0 * 2.0) as u64;
+        for sectors in [8, 16, 32, 64, 128] {
+            let command = |i: u64| {
+                let sector = if i % 2 == 0 { 0 } else { i / 2 * u64::from(sectors) % whole };
+                let (op, tenant) = (Op::Write, TenantId(0));
+                Command { tag: i as u32, op, fua: false, sector, sectors, queue: 0, tenant }
+            };
+            let script: Vec<Step> = (0..whole * 8 / u64::from(sectors)).map(|i| (1_000, command(i))).collect();
+            let (done, _) = play(&mut *model.build(1), &script, Cadence::Exact);
+            assert_eq!(done.len(), script.len(), "{state} {sectors}");
+        }
+    }
+}
+
 fn iops(name: &str, reads: f64, depth: u32) -> f64 {
     let model = load(name).unwrap();
     let job = Job { reads, ..Job::reads_4k(depth, model.facts().capacity_sectors, 20_000) };

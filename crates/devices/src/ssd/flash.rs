@@ -275,17 +275,16 @@ impl Flash {
 
     /// Programs what is pending on the next die: when it is done, and where the time went since `at`.
     fn program(&mut self, at: Nanos, counters: &mut Counters) -> Done {
-        let die = self.next_die;
-        self.next_die = if die + 1 == self.ftl.shape.dies { 0 } else { die + 1 };
         let units = self.pending.len() as u32;
+        let die = self.place(units);
         let channel = &mut self.channel_free[(die % self.channels) as usize];
         let transfer = self.channel_time[units as usize];
         let send = at.max(*channel);
         let sent = send + transfer;
         *channel = sent;
         let mut gc_stall = self.collect_until(die, sent, false, counters);
-        if self.ftl.is_full(die) {
-            gc_stall += self.open_block(die, counters);
+        if !self.ftl.has_room(die, units) {
+            gc_stall += self.open_block(die, units, counters);
         }
         let mut physical = u32::MAX;
         for &unit in &self.pending {
@@ -309,6 +308,17 @@ impl Flash {
             channel: transfer,
             gc_stall,
         }
+    }
+
+    /// The die for the next program: in turn, but for those that hold as much as they can. A load whose writes that last
+    /// all fall to one die's turn would fill it.
+    fn place(&mut self, units: u32) -> u32 {
+        let dies = self.ftl.shape.dies;
+        let turn = self.next_die;
+        let found = (turn..dies).chain(0..turn).find(|die| self.ftl.can_keep(*die, units));
+        let die = found.unwrap_or(turn);
+        self.next_die = if die + 1 == dies { 0 } else { die + 1 };
+        die
     }
 
     /// Takes back the buffer space of programs that ended by `now`, in the order in which they were begun.
@@ -359,12 +369,12 @@ impl Flash {
         self.ftl.free_blocks(die).saturating_sub(u32::from(left))
     }
 
-    /// The next program on the die opens a block: starts collection when they get few, and waits for it when there is
-    /// none to spare; answers the wait.
-    fn open_block(&mut self, die: u32, counters: &mut Counters) -> Nanos {
+    /// The next program on the die, of so many units, opens a block: starts collection when they get few, and waits for it
+    /// when there is none to spare; answers the wait.
+    fn open_block(&mut self, die: u32, units: u32, counters: &mut Counters) -> Nanos {
         let mut stall = Nanos::ZERO;
         // Collection may leave room in the block that it opened for itself.
-        while self.ftl.is_full(die) && self.ready_blocks(die) <= self.ftl.shape.hard {
+        while !self.ftl.has_room(die, units) && self.ready_blocks(die) <= self.ftl.shape.hard {
             if self.dies[die as usize].gc_left == Nanos::ZERO {
                 self.begin_collection(die, counters);
             }

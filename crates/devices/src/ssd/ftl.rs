@@ -54,8 +54,10 @@ impl Shape {
             high: 0,
             hard: 0,
         };
-        let share = |share: f64| (f64::from(shape.spare_blocks()) * share + 0.5) as u32;
-        let hard = share(p.gc_hard).max(1);
+        let spare = shape.spare_blocks();
+        let share = |share: f64| (f64::from(spare) * share + 0.5) as u32;
+        // What is kept free cannot take data: some must be left to collect from.
+        let hard = share(p.gc_hard).min(spare.saturating_sub(3)).max(1);
         let low = share(p.gc_low).max(hard + 1);
         let high = share(p.gc_high).max(low + 1);
         (shape.hard, shape.low, shape.high) = (hard, low, high);
@@ -89,6 +91,8 @@ struct Die {
     open: u32,
     offset: u32,
     openings: u64,
+    /// Valid units in all its blocks.
+    valid: u32,
 }
 
 /// What a collection moved.
@@ -129,13 +133,14 @@ impl Ftl {
             open: 0,
             offset: shape.units_per_block,
             openings: 0,
+            valid: 0,
         };
         let pieces = shape.logical_units.div_ceil(PIECE) as usize;
         Ftl { shape, initial, map: vec![Vec::new(); pieces], dies: vec![die; shape.dies as usize] }
     }
 
     pub(crate) fn ledger(&self, die: u32) -> Ledger {
-        let Die { blocks, free, open, offset, openings } = &self.dies[die as usize];
+        let Die { blocks, free, open, offset, openings, .. } = &self.dies[die as usize];
         let opened = blocks.iter().map(|b| b.opened).collect();
         Ledger { open: *open, offset: *offset, openings: *openings, free: free.clone(), opened }
     }
@@ -171,6 +176,7 @@ impl Ftl {
                 let (die, rest) = (physical / shape.units_per_die(), physical % shape.units_per_die());
                 let die = ftl.dies.get_mut(die as usize)?;
                 let (block, offset) = (rest / shape.units_per_block, rest % shape.units_per_block);
+                die.valid += 1;
                 if block == die.open && offset >= die.offset {
                     return None;
                 }
@@ -206,7 +212,20 @@ impl Ftl {
 
     /// Must the next write to the die open a block?
     pub(crate) fn is_full(&self, die: u32) -> bool {
-        self.dies[die as usize].offset == self.shape.units_per_block
+        !self.has_room(die, 1)
+    }
+
+    /// Can so many units be written to the die before it opens a block?
+    pub(crate) fn has_room(&self, die: u32, units: u32) -> bool {
+        self.shape.units_per_block - self.dies[die as usize].offset >= units
+    }
+
+    /// Would collection still gain blocks on the die if it had so many valid units more? Else no free one may be left some
+    /// day, however much is collected.
+    pub(crate) fn can_keep(&self, die: u32, units: u32) -> bool {
+        let Shape { units_per_block, blocks_per_die, hard, .. } = self.shape;
+        let most = blocks_per_die.saturating_sub(hard + 2) * units_per_block;
+        self.dies[die as usize].valid + units <= most
     }
 
     /// Forgets a unit.
@@ -219,7 +238,9 @@ impl Ftl {
         let physical = self.lookup(unit);
         if physical < UNMAPPED {
             let (die, block) = (physical / self.shape.units_per_die(), physical % self.shape.units_per_die());
-            self.dies[die as usize].blocks[(block / self.shape.units_per_block) as usize].valid -= 1;
+            let die = &mut self.dies[die as usize];
+            die.blocks[(block / self.shape.units_per_block) as usize].valid -= 1;
+            die.valid -= 1;
         }
     }
 
@@ -239,6 +260,7 @@ impl Ftl {
         let block = &mut d.blocks[d.open as usize];
         block.units[d.offset as usize] = unit;
         block.valid += 1;
+        d.valid += 1;
         let physical = die * self.shape.units_per_die() + d.open * units_per_block + d.offset;
         d.offset += 1;
         self.set(unit, physical);
@@ -371,6 +393,9 @@ mod tests {
             }
             for (block, valid) in valid.into_iter().enumerate() {
                 prop_assert_eq!(ftl.dies[block / 12].blocks[block % 12].valid, valid);
+            }
+            for die in &ftl.dies {
+                prop_assert_eq!(die.valid, die.blocks.iter().map(|b| b.valid).sum::<u32>());
             }
         }
     }
