@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Control, Options, Target, bare};
+use dumbwaiter_kernel::queue::{Queue, Settings};
+use dumbwaiter_kernel::{Roots, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
@@ -97,9 +99,7 @@ struct Setting<'a> {
 /// Measures and prints.
 pub(crate) fn run(args: &Bench) -> Result<Ended> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals cannot be caught")?;
-    }
+    undo::on_signals(Some(Arc::clone(&stop)))?;
     let own = match &args.engine.on {
         Some(_) => None,
         None => Some(OwnLoop::make(OWN_BYTES).context("a device in memory cannot be made (name one with --on)")?),
@@ -125,7 +125,17 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
             eprintln!("{}: {note}", path.display());
         }
     }
-    let kernel = KernelScheduler::over(path);
+    let mut settings = settings_of(path);
+    let known = settings.as_ref().and_then(|s| s.queue().schedulers().ok()).map(|(_, all)| all).unwrap_or_default();
+    if let (Some(settings), true) = (&mut settings, own.is_some()) {
+        // The kernel keeps a loop device's settings for whoever uses that number next.
+        settings.queue().release_tags()?;
+        settings.set("nomerges", "0")?;
+        settings.set("rq_affinity", "1")?;
+    }
+    for remark in Queue::of(path)?.iter().flat_map(|queue| queue.remarks(&Roots::default())) {
+        eprintln!("{remark}");
+    }
     let fio = fio_version();
     if fio.is_none() {
         eprintln!("fio is not installed: only the engine and the bare ring are measured (Debian: apt-get install fio)");
@@ -133,7 +143,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     let mut who = vec![Who::Bare];
     for scheduler in &schedulers {
         who.push(Who::Engine(scheduler.clone()));
-        let there = scheduler == "none" || kernel.as_ref().is_some_and(|k| k.has(scheduler));
+        let there = scheduler == "none" || known.contains(scheduler);
         if fio.is_some() && there {
             for tuned in [false, true] {
                 who.push(Who::Fio { tuned, scheduler: scheduler.clone() });
@@ -142,7 +152,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     }
     let depths = if args.engine.depth.is_empty() { DEPTHS.to_vec() } else { args.engine.depth.clone() };
     let rounds = args.engine.rounds.unwrap_or(ROUNDS);
-    let all = measure(&setting, &who, &depths, rounds, kernel.as_ref(), &stop)?;
+    let all = measure(&setting, &who, &depths, rounds, settings.as_mut(), &stop)?;
     let interrupted = stop.load(Ordering::Relaxed);
     let rows = rows(&all, op);
     match &args.json {
@@ -158,7 +168,7 @@ fn measure(
     who: &[Who],
     depths: &[u32],
     rounds: u32,
-    kernel: Option<&KernelScheduler>,
+    mut settings: Option<&mut Settings>,
     stop: &AtomicBool,
 ) -> Result<Vec<Runs>> {
     let mut all = Vec::new();
@@ -175,7 +185,8 @@ fn measure(
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let figure = one(setting, &runs[i].who, *depth, round, kernel).with_context(|| runs[i].who.name())?;
+                let figure = one(setting, &runs[i].who, *depth, round, settings.as_deref_mut())
+                    .with_context(|| runs[i].who.name())?;
                 runs[i].figures.push(figure);
             }
         }
@@ -184,16 +195,15 @@ fn measure(
     Ok(all)
 }
 
-fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, kernel: Option<&KernelScheduler>) -> Result<Figure> {
+fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, settings: Option<&mut Settings>) -> Result<Figure> {
     // The engine's schedulers and the bare ring have nothing of the kernel's below them.
     let below = match who {
         Who::Fio { scheduler, .. } => scheduler,
         Who::Engine(_) | Who::Bare => "none",
     };
-    let _restored = match kernel {
-        Some(kernel) => Some(kernel.set(below)?),
-        None => None,
-    };
+    if let Some(settings) = settings {
+        settings.set("scheduler", below)?;
+    }
     match who {
         Who::Bare => {
             let target = Target::open(s.path, &s.options)?;
@@ -359,54 +369,18 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool) -> Result<Figure> {
     Ok(Figure { iops: (reads + writes) / seconds, us_cpu_per_io: busy * 1e6 / (reads + writes) })
 }
 
-/// The kernel's scheduler over a loop device: only there is it changed, and put back.
-struct KernelScheduler {
-    file: PathBuf,
-    known: String,
-}
-
-impl KernelScheduler {
-    fn over(path: &Path) -> Option<KernelScheduler> {
-        let device = std::fs::canonicalize(path).ok()?;
-        let name = device.strip_prefix("/dev").ok()?.to_str().filter(|n| n.starts_with("loop"))?.to_owned();
-        let file = PathBuf::from(format!("/sys/block/{name}/queue/scheduler"));
-        let known = std::fs::read_to_string(&file).ok()?;
-        // Can it be written? To the one that it has.
-        std::fs::write(&file, chosen(&known)).ok()?;
-        Some(KernelScheduler { file, known })
+/// The settings of a loop device, whose scheduler changes with the runs; other devices are left as they are.
+fn settings_of(path: &Path) -> Option<Settings> {
+    let queue = Queue::of(path).ok()??;
+    if !queue.name().starts_with("loop") {
+        return None;
     }
-
-    fn has(&self, scheduler: &str) -> bool {
-        self.known.split_whitespace().any(|name| name.trim_matches(['[', ']']) == scheduler)
-    }
-
-    fn set(&self, scheduler: &str) -> Result<Restored> {
-        let write = |name: &str| {
-            std::fs::write(&self.file, name)
-                .with_context(|| format!("{}: cannot be set to {name}", self.file.display()))
-        };
-        let before = chosen(&std::fs::read_to_string(&self.file)?).to_owned();
-        write(scheduler)?;
-        Ok(Restored { file: self.file.clone(), before })
-    }
-}
-
-fn chosen(list: &str) -> &str {
-    list.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("none", |(name, _)| name)
-}
-
-/// Puts the scheduler back.
-struct Restored {
-    file: PathBuf,
-    before: String,
-}
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        if let Err(e) = std::fs::write(&self.file, &self.before) {
-            eprintln!("{}: cannot be put back to {}: {e}", self.file.display(), self.before);
-        }
-    }
+    let mut settings = Settings::new(&queue).ok()?;
+    // Can it be written? To the one that it has.
+    let (now, _) = queue.schedulers().ok()?;
+    settings.set("scheduler", &now).ok()?;
+    settings.load_schedulers(|_| true).ok()?;
+    Some(settings)
 }
 
 /// A loop device over a file in memory, removed with this value.

@@ -270,20 +270,15 @@ at = "600ms"
 tenant = "house"
 "#;
 
-/// The group of a program's tenants.
-fn groups_of(pid: u32) -> Option<PathBuf> {
-    let (found, about) = dumbwaiter_kernel::cgroup::detect(&dumbwaiter_kernel::Roots::default());
-    let Some(found) = found else {
-        println!("skipped: {about}");
-        return None;
-    };
-    Some(found.mount.join(format!("dumbwaiter-{pid}")))
-}
-
 #[test]
 fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
     let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };
+    let (found, about) = dumbwaiter_kernel::cgroup::detect(&dumbwaiter_kernel::Roots::default());
+    let Some(found) = found else {
+        println!("skipped: {about}");
+        return;
+    };
     let scenario = file(dir.path(), "s.toml", CHANGES.as_bytes());
     let out = dir.path().join("out.json");
     let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
@@ -301,7 +296,7 @@ fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let Some(top) = groups_of(child.id()) else { return };
+    let top = found.mount.join(format!("dumbwaiter-{}", child.id()));
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let weight_of = |group: &str| {
         let files = ["io.bfq.weight", "blkio.bfq.weight", "io.weight", "blkio.weight"].map(|f| top.join(group).join(f));

@@ -92,6 +92,54 @@ impl Queue {
         Ok((current, all))
     }
 
+    /// Gives the driver all of its tags back, under the scheduler `none`, which stays.
+    ///
+    /// `nr_requests` is how many tags the driver has under `none`, and how many the scheduler has under any other. What was
+    /// taken from the driver under `none` stays taken under the others and after, though `nr_requests` then says otherwise;
+    /// and a value that it says already is not written through (Linux 6.12, 6.18).
+    pub fn release_tags(&self) -> Result<(), Error> {
+        // Coming from a scheduler, `none` says how many the driver has at most.
+        let (current, all) = self.schedulers()?;
+        let by_way_of = all.iter().find(|name| *name != "none");
+        if let Some(other) = by_way_of.filter(|_| current == "none") {
+            write(&self.file("scheduler"), other)?;
+        }
+        write(&self.file("scheduler"), "none")?;
+        let most = read(&self.file("nr_requests"))?;
+        if let Some(less) = most.parse::<u32>().ok().filter(|most| *most > 1).map(|most| most - 1) {
+            write(&self.file("nr_requests"), &less.to_string())?;
+            write(&self.file("nr_requests"), &most)?;
+        }
+        Ok(())
+    }
+
+    /// What of the settings makes figures of this disk others than the kernel's defaults would, one remark each. That the
+    /// driver lacks tags is seen in debugfs only, where that is mounted.
+    pub fn remarks(&self, roots: &Roots) -> Vec<String> {
+        let mut remarks = Vec::new();
+        for (attribute, default) in [("nomerges", "0"), ("rq_affinity", "1")] {
+            match read_some(&self.file(attribute)) {
+                Some(value) if value != default => {
+                    remarks.push(format!("{} has {attribute} = {value}; the kernel's default is {default}", self.name));
+                }
+                _ => {}
+            }
+        }
+        let tags = roots.sys.join("kernel/debug/block").join(&self.name).join("hctx0/tags");
+        let told = read_some(&tags).unwrap_or_default();
+        let number = |key: &str| told.lines().find_map(|line| line.strip_prefix(key)?.parse::<u32>().ok());
+        if let (Some(all), Some(free)) = (number("nr_tags="), number("depth="))
+            && free < all
+        {
+            remarks.push(format!(
+                "{} has {free} of its driver's {all} tags: nr_requests was lowered under none; to have them all, set none and write {} and then {all} to nr_requests",
+                self.name,
+                all - 1
+            ));
+        }
+        remarks
+    }
+
     /// What is there now and can be written.
     fn snapshot(&self) -> Snapshot {
         let writable = |name: &str| {
@@ -140,11 +188,15 @@ impl Snapshot {
             return Vec::new();
         }
         let mut problems = Vec::new();
+        let current = queue.schedulers().map(|(current, _)| current).ok();
         if let Some(scheduler) = &self.scheduler
-            && queue.schedulers().map(|(current, _)| current).ok().as_ref() != Some(scheduler)
-            && let Err(e) = write(&queue.file("scheduler"), scheduler)
+            && current.as_ref() != Some(scheduler)
         {
-            problems.push(e.to_string());
+            // Whoever leaves `none` cannot tell any more whether it took tags from the driver.
+            let released = if current.as_deref() == Some("none") { queue.release_tags() } else { Ok(()) };
+            problems.extend(
+                released.and_then(|()| write(&queue.file("scheduler"), scheduler)).err().map(|e| e.to_string()),
+            );
         }
         // Twice, because an attribute may have reset one that was written before it.
         for last in [false, true] {
@@ -175,13 +227,15 @@ impl Snapshot {
 pub struct Settings {
     queue: Queue,
     guard: Guard,
+    /// What `nr_requests` was under `none` before it was changed there.
+    driver_tags: Option<String>,
 }
 
 impl Settings {
     /// Notes every value of the queue, before anything is changed.
     pub fn new(queue: &Queue) -> Result<Settings, Error> {
         let guard = Guard::of(Action::Queue(queue.snapshot()), || Ok(()))?;
-        Ok(Settings { queue: queue.clone(), guard })
+        Ok(Settings { queue: queue.clone(), guard, driver_tags: None })
     }
 
     /// The queue.
@@ -190,10 +244,21 @@ impl Settings {
     }
 
     /// Sets an attribute and returns the value that is in force then, which the kernel may have rounded. Set `scheduler`
-    /// first: it resets `nr_requests` and all of `iosched/...`.
+    /// first: it resets `nr_requests` and all of `iosched/...`, also where it is `none` and stays so.
     pub fn set(&mut self, attribute: &str, value: &str) -> Result<String, Error> {
-        self.guard.change(|| {
+        let under_none = self.queue.schedulers().is_ok_and(|(current, _)| current == "none");
+        let mut tags = self.driver_tags.take();
+        let done = self.guard.change(|| {
             self.queue.known(attribute)?;
+            match attribute {
+                "nr_requests" if under_none && tags.is_none() => tags = Some(read(&self.queue.file(attribute))?),
+                "scheduler" if under_none => {
+                    if let Some(tags) = tags.take() {
+                        write(&self.queue.file("nr_requests"), &tags)?;
+                    }
+                }
+                _ => {}
+            }
             write(&self.queue.file(attribute), value).map_err(|e| self.explain(attribute, value, e))?;
             let now = read(&self.queue.file(attribute))?;
             if attribute == "scheduler" {
@@ -205,7 +270,9 @@ impl Settings {
                 return Ok(now);
             }
             Ok(now)
-        })
+        });
+        self.driver_tags = tags;
+        done
     }
 
     /// A scheduler in a module is not listed before it is loaded, which choosing it does: chooses each of [`SCHEDULERS`]

@@ -103,6 +103,13 @@ fn child() {
             println!("\nchanged");
             panic!("as the test wants");
         }
+        "few tags" => {
+            let mut settings = Settings::new(&queue).unwrap();
+            settings.set("scheduler", "none").unwrap();
+            settings.set("nr_requests", "4").unwrap();
+            println!("\nchanged");
+            std::thread::sleep(std::time::Duration::from_secs(60));
+        }
         "leftovers" => {
             for line in undo::leftovers() {
                 println!("\nleftover: {line}");
@@ -175,6 +182,75 @@ fn the_next_process_puts_back_what_a_killed_one_left() {
     assert_eq!(queue.attributes(), before);
     let again = start(&device, "leftovers").wait_with_output().unwrap();
     assert!(!String::from_utf8_lossy(&again.stdout).contains(queue.name()));
+}
+
+/// debugfs, where what a driver has of its tags can be seen.
+struct Debugfs(tempfile::TempDir);
+
+impl Debugfs {
+    fn new() -> Option<Debugfs> {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("sys/kernel/debug");
+        std::fs::create_dir_all(&at).unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "debugfs", "none"]).arg(&at).status().is_ok_and(|s| s.success());
+        if !mounted || !at.join("block").is_dir() {
+            eprintln!("skipped: no debugfs");
+            return None;
+        }
+        Some(Debugfs(dir))
+    }
+
+    fn remarks(&self, queue: &Queue) -> Vec<String> {
+        queue.remarks(&Roots::under(self.0.path()))
+    }
+}
+
+impl Drop for Debugfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path().join("sys/kernel/debug")).status();
+    }
+}
+
+#[test]
+fn a_driver_has_its_tags_under_schedulers_and_afterwards() {
+    let (Some(device), Some(debugfs)) = (device(), Debugfs::new()) else { return };
+    let queue = Queue::of(device.path()).unwrap().unwrap();
+    let nothing = Vec::<String>::new();
+    assert_eq!(debugfs.remarks(&queue), nothing);
+    // As a user finds them after somebody else.
+    let by_hand = |name: &str, value: &str| std::fs::write(device.sysfs().join("queue").join(name), value).unwrap();
+    by_hand("nr_requests", "4");
+    by_hand("scheduler", "bfq");
+    let said = debugfs.remarks(&queue).join("; ");
+    assert!(said.contains("4 of its driver's"), "{said}");
+    queue.release_tags().unwrap();
+    assert_eq!(debugfs.remarks(&queue), nothing);
+    for original in ["none", "mq-deadline"] {
+        by_hand("scheduler", original);
+        let mut settings = Settings::new(&queue).unwrap();
+        for scheduler in ["none", "bfq", "none", "mq-deadline"] {
+            settings.set("scheduler", scheduler).unwrap();
+            settings.set("nr_requests", "16").unwrap();
+            let said = debugfs.remarks(&queue);
+            assert_eq!(said.is_empty(), scheduler != "none", "{original}, {scheduler}: {said:?}");
+        }
+        drop(settings);
+        assert_eq!((queue.schedulers().unwrap().0.as_str(), debugfs.remarks(&queue)), (original, vec![]));
+        let mut settings = Settings::new(&queue).unwrap();
+        settings.set("scheduler", "none").unwrap();
+        settings.set("nr_requests", "16").unwrap();
+        drop(settings);
+        assert_eq!((queue.schedulers().unwrap().0.as_str(), debugfs.remarks(&queue)), (original, vec![]));
+        let mut child = start(&device, "few tags");
+        wait_until_changed(&mut child);
+        signal(&child, "KILL");
+        child.wait().unwrap();
+        assert!(start(&device, "leftovers").wait().unwrap().success());
+        assert_eq!((queue.schedulers().unwrap().0.as_str(), debugfs.remarks(&queue)), (original, vec![]));
+    }
+    by_hand("rq_affinity", "2");
+    assert_eq!(debugfs.remarks(&queue).len(), 1);
 }
 
 #[test]

@@ -36,11 +36,11 @@ fn shallow(scheduler: &str) -> Option<Shallow> {
     let device = if given.is_none() { Some(LoopDevice::new(Path::new("/dev/shm"), 64 * MIB)?) } else { None };
     let path = given.or_else(|| device.as_ref().map(|d| d.path().to_owned()))?;
     let queue = Queue::of(&path).unwrap().unwrap();
-    let mut settings = Settings::new(&queue).unwrap();
-    settings.set("scheduler", "none").unwrap();
-    if device.is_some() {
-        settings.set("nr_requests", "4").unwrap();
+    if let Some(device) = &device {
+        // Settings would give the driver its tags back below a scheduler.
+        std::fs::write(device.sysfs().join("queue/nr_requests"), "4").unwrap();
     }
+    let mut settings = Settings::new(&queue).unwrap();
     settings.set("scheduler", scheduler).unwrap();
     if device.is_none() {
         settings.set("nr_requests", "128").unwrap();

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A loop device on a file of zeros; both are gone after the drop.
+/// A loop device on a file of zeros; both are gone after the drop. Its queue is as new before and after: the kernel keeps a
+/// loop device's settings for whoever uses that number next.
 #[derive(Debug)]
 pub struct LoopDevice {
     file: PathBuf,
@@ -26,12 +27,38 @@ impl LoopDevice {
             Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()))
         };
         match attach() {
-            Ok(path) => Some(LoopDevice { file, path }),
+            Ok(path) => {
+                let device = LoopDevice { file, path };
+                device.settle();
+                Some(device)
+            }
             Err(e) => {
                 eprintln!("skipped: no loop device (root is needed): {e}");
                 let _ = std::fs::remove_file(&file);
                 None
             }
+        }
+    }
+
+    /// Gives the queue the kernel's defaults.
+    fn settle(&self) {
+        let file = |name: &str| self.sysfs().join("queue").join(name);
+        let set = |name: &str, value: &str| {
+            if let Err(e) = std::fs::write(file(name), value) {
+                eprintln!("{}: {e}", file(name).display());
+            }
+        };
+        // From a scheduler to none: then nr_requests says how many tags the driver may have, whatever it has.
+        set("scheduler", "mq-deadline");
+        set("scheduler", "none");
+        let most = std::fs::read_to_string(file("nr_requests")).unwrap_or_default();
+        if let Ok(most) = most.trim().parse::<u32>() {
+            // A value that it says already would not be written through.
+            set("nr_requests", &(most - 1).to_string());
+            set("nr_requests", &most.to_string());
+        }
+        for (name, value) in [("nomerges", "0"), ("rq_affinity", "1"), ("iostats", "1")] {
+            set(name, value);
         }
     }
 
@@ -53,6 +80,7 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
+        self.settle();
         let done = Command::new("losetup").arg("--detach").arg(&self.path).status();
         if !done.is_ok_and(|s| s.success()) {
             eprintln!("{} could not be detached", self.path.display());

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Control, Options, Rings, Sleep, Target, Verify};
 use dumbwaiter_kernel::queue::{Queue, Settings};
-use dumbwaiter_kernel::undo;
+use dumbwaiter_kernel::{Roots, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_measure::meters::{self, Meter};
@@ -113,6 +113,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         Some(queue) => settings_of(queue, via, scenario, &mut notes)?,
         None => None,
     };
+    notes.extend(queue.iter().flat_map(|queue| queue.remarks(&Roots::default())));
     let kernels = match (&queue, via) {
         (_, Via::Engine) => Vec::new(),
         (None, _) if facts.disk.is_some() => bail!(

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Control, Options, Target};
 use dumbwaiter_kernel::queue::{Queue, Settings};
-use dumbwaiter_kernel::undo;
+use dumbwaiter_kernel::{Roots, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_report::write_html;
@@ -69,6 +69,9 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
 
     let load = load();
     eprintln!("{}: up to {budget}, only reading", path.display());
+    for remark in queue.remarks(&Roots::default()) {
+        eprintln!("{remark}");
+    }
     let mut survey = Survey {
         path,
         options: &options,
