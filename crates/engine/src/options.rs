@@ -87,10 +87,10 @@ pub struct Verify {
 
 /// How long a completion may wait for others, so that one wake-up serves all of them.
 ///
-/// The engine sleeps until a quarter of what the device holds is done, which on a steady device takes a quarter of its service
-/// time, and does nothing of the kind at a depth below 8. Where the mean service time is 1 ms or longer, one completion is enough
+/// The engine sleeps until an eighth of what the device holds is done, but two at least, which on a steady device takes an eighth
+/// of its service time, and does nothing of the kind at a depth below 8. Where the mean service time is 1 ms or longer, one completion is enough
 /// after half of it, or after this limit. On faster devices no timer is set, for it costs more than the wake-up that it
-/// guards: if such a device stalls on more than three quarters of its requests, the others are known late. Only with interrupts.
+/// guards: if such a device stalls on more than seven eighths of its requests, the others are known late. Only with interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
     /// Never wait longer than this on a slow device; 0 wakes up for every completion of any.
@@ -104,7 +104,9 @@ impl Default for Batching {
 }
 
 /// The part of what the device holds that is waited for together: one over this.
-const PART: u32 = 4;
+const PART: u32 = 8;
+/// With fewer than this nothing is waited for together.
+const FEW: u32 = 8;
 /// The part of the mean service time after which one completion is enough: one over this.
 const PATIENCE: u64 = 2;
 /// Devices slower than this get a timer.
@@ -112,8 +114,8 @@ const SLOW: Nanos = Nanos::from_ms(1);
 
 /// How many completions to wait for, and after how many microseconds one is enough (0: never).
 pub(crate) fn batch(ring: &Ring, under_way: u32, service: Nanos, batching: Batching) -> (u32, u32) {
-    let several = under_way / PART;
-    if several < 2 || ring.polled() || service == Nanos::ZERO || batching.longest == Nanos::ZERO {
+    let several = (under_way / PART).max(2);
+    if under_way < FEW || ring.polled() || service == Nanos::ZERO || batching.longest == Nanos::ZERO {
         (1, 0)
     } else if service < SLOW {
         (several, 0)
