@@ -437,7 +437,11 @@ fn recommend_says_what_to_set_and_leaves_the_device_as_it_was() {
             assert!(own >= 2, "{scheduler} ran {own} times");
         }
         assert!(runs.iter().all(|r| r["write"]["count"] == 0 && r["world"] == "real" && r["via"] == "kernel"));
-        assert!(std::fs::read_to_string(&page).unwrap().contains("survey of"));
+        let page = std::fs::read_to_string(&page).unwrap();
+        assert!(page.contains("survey of") && page.contains("A guard, which decides nothing by itself."));
+        let told = advice["survey"]["recommendation"].as_array().unwrap();
+        let shared = told.iter().find(|r| r["variant"] == "shared").unwrap();
+        assert_eq!((&shared["sentence"], &shared["scheduler"]), (&advice["sentence"], &advice["recommended"]));
     }
 }
 

@@ -354,6 +354,18 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_was_done_nothing_is_recommended() {
+        let idle = |scheduler: &str| {
+            let config =
+                RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
+            let facts = RunFacts { device: "d".into(), scheduler: scheduler.into(), ..RunFacts::default() };
+            Recorder::new(config).finish(Nanos::from_secs(1), facts)
+        };
+        let said = &rank(&[idle("a"), idle("b")], Goal::Balanced)[0].recommendation.sentence;
+        assert!(said.contains("no I/O was done") && !said.contains("use"), "{said}");
+    }
+
+    #[test]
     fn of_equals_the_cheaper_one_wins() {
         let r = runs(&[("dear", 5000, 10, 9), ("cheap", 5010, 10, 3)], 3);
         let ranking = &rank(&r, Goal::Balanced)[0];

@@ -55,6 +55,14 @@ pub(crate) fn recommend(
     } else {
         format!("{} ({})", winner.device, winner.variant)
     };
+    let idle = runs.iter().all(|run| run.read.count + run.write.count + run.other.count == 0);
+    let sentence = if idle {
+        format!(
+            "On {place} nothing can be told: no I/O was done in the measured time; a longer `duration` or a shorter `warmup` may help."
+        )
+    } else {
+        format!("On {place}, use {}: {reason}; but {}.", winner.name(several(rows)), caveats[0])
+    };
     Recommendation {
         device: winner.device.clone(),
         variant: winner.variant.clone(),
@@ -64,7 +72,7 @@ pub(crate) fn recommend(
         via: winner.via.clone(),
         metric: metric.key().to_string(),
         focus: focus.name(),
-        sentence: format!("On {place}, use {}: {reason}; but {}.", winner.name(several(rows)), caveats[0]),
+        sentence,
         reason,
         caveats,
     }

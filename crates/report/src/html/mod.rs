@@ -235,10 +235,12 @@ fn section(
         "" => ranking.device.clone(),
         variant => format!("{}, {variant}", ranking.device),
     };
+    // A document may know better than the ranking of one of its parts.
+    let told = document.recommendation.iter().find(|r| r.device == ranking.device && r.variant == ranking.variant);
     Section {
         id: format!("device-{number}"),
         place,
-        sentence: ranking.recommendation.sentence.clone(),
+        sentence: told.unwrap_or(&ranking.recommendation).sentence.clone(),
         caveats: ranking.recommendation.caveats.iter().skip(1).cloned().collect(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
         columns: columns

@@ -94,6 +94,14 @@ pub(super) fn advice(found: Found<'_>, results: Vec<RunResult>) -> Advice {
     let title = format!("survey of {}", path.display());
     let mut survey = Document::new(&title, scenarios.into(), versions, results, race.goal);
     survey.notes = notes;
+    // What each point by itself would say is not the advice.
+    for told in &mut survey.recommendation {
+        if told.variant == race.points[0] {
+            (told.scheduler, told.sentence) = (decision.pick.clone(), sentence.clone());
+        } else if race.points.contains(&told.variant.as_str()) {
+            told.sentence = format!("A guard, which decides nothing by itself. {}", told.sentence);
+        }
+    }
     Advice {
         device: path.display().to_string(),
         goal: race.goal.name().to_owned(),
