@@ -1,7 +1,7 @@
 //! `compare`: the matrix of devices, schedulers and replicates, and which is best.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     let devices: Vec<DeviceModel> =
         scenario.devices.iter().map(|name| dumbwaiter_devices::load(name)).collect::<Result<_, _>>()?;
     let choices = choices_of(&scenario)?;
-    check_outputs(&args.outputs)?;
+    check_outputs(&args.outputs, &inputs(args))?;
     let prepared = Prepared::new(&scenario)?;
     let (cells, interrupted) = simulate(args, &scenario, &prepared, &devices, &choices)?;
     if cells.is_empty() {
@@ -65,11 +65,14 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     Ok(if interrupted { Ended::Interrupted } else { Ended::Done })
 }
 
-/// Can everything be written that was asked for?
-pub(crate) fn check_outputs(args: &Outputs) -> Result<()> {
-    for path in [&args.json, &args.html].into_iter().flatten() {
-        output::check_writable(path)?;
-    }
+/// The files that a comparison reads.
+pub(crate) fn inputs(args: &Compare) -> Vec<&Path> {
+    args.input.iter().chain(&args.on).map(PathBuf::as_path).collect()
+}
+
+/// Can everything be written that was asked for, beside what is read?
+pub(crate) fn check_outputs(args: &Outputs, inputs: &[&Path]) -> Result<()> {
+    output::check_files(args.json.as_deref(), args.html.as_deref(), inputs)?;
     if let Some(dir) = &args.parquet {
         output::check_folder(dir)?;
     }
@@ -78,31 +81,34 @@ pub(crate) fn check_outputs(args: &Outputs) -> Result<()> {
 
 pub(crate) fn write_all(args: &Outputs, document: &Document) -> Result<()> {
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
-    if to_stdout {
-        for note in &document.notes {
-            eprintln!("note: {note}");
-        }
-    } else {
-        output::print(&compare_text(document, output::style()))?;
-    }
-    if let Some(path) = &args.json {
-        output::write_text(path, &document.to_json())?;
-        story(path, "JSON");
-    }
+    let json = || args.json.as_ref().map_or(Ok(()), |path| output::write_text(path, &document.to_json()));
+    // Files first, and each whatever becomes of the others: what is on stdout is lost with its reader.
+    let mut done = Vec::new();
     if let Some(path) = &args.html {
-        write_html(document, path)?;
-        story(path, "report");
+        done.push((write_html(document, path).map_err(Into::into), path, "report"));
     }
     if let Some(dir) = &args.parquet {
-        write_parquet(document, dir)?;
-        story(dir, "Parquet tables");
+        done.push((write_parquet(document, dir).map_err(Into::into), dir, "Parquet tables"));
     }
-    Ok(())
+    if let Some(path) = args.json.as_ref().filter(|_| !to_stdout) {
+        done.push((json(), path, "JSON"));
+    }
+    let printed = if to_stdout {
+        document.notes.iter().for_each(|note| crate::tell!("note: {note}"));
+        json()
+    } else {
+        output::print(&compare_text(document, output::style()))
+    };
+    for (written, path, what) in done {
+        written?;
+        story(path, what);
+    }
+    printed
 }
 
 fn story(path: &Path, what: &str) {
     if !output::is_stdout(path) {
-        eprintln!("{what} written to {}", path.display());
+        crate::tell!("{what} written to {}", path.display());
     }
 }
 

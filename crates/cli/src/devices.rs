@@ -93,7 +93,7 @@ fn validate_models(args: &Devices, name: &str) -> Result<Ended> {
         None => output::print(&text)?,
     }
     if missed > 0 {
-        eprintln!("{missed} targets missed");
+        crate::tell!("{missed} targets missed");
         return Ok(Ended::Failed);
     }
     Ok(Ended::Done)

@@ -43,9 +43,9 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     }
     for s in &scored {
         if let Some(explanation) = &s.explanation {
-            eprintln!("{explanation}");
+            crate::tell!("{explanation}");
         } else if args.explain.is_some() {
-            eprintln!("{}: no such difference", s.json["file"].as_str().unwrap_or_default());
+            crate::tell!("{}: no such difference", s.json["file"].as_str().unwrap_or_default());
         }
     }
     Ok(Ended::Done)

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     // The processes of a load leave that to who started them.
     if !matches!(args.command, Command::Part(_)) {
         for line in dumbwaiter_kernel::undo::leftovers() {
-            eprintln!("dumbwaiter: {line}");
+            crate::tell!("dumbwaiter: {line}");
         }
     }
     let ended = match args.command {
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Ok(Ended::DeviceFailed) => ExitCode::from(3),
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dumbwaiter: {}", told_once(&error));
+            crate::tell!("dumbwaiter: {}", told_once(&error));
             ExitCode::from(2)
         }
     }

@@ -1,6 +1,7 @@
 //! Where results go: stdout, files, terminals.
 
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -40,10 +41,64 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write_text(path, &text)
 }
 
+/// Says something to the user. Nobody may be there to hear it: a terminal that was closed ends no work.
+#[macro_export]
+macro_rules! tell {
+    ($($what:tt)*) => { $crate::output::tell(format_args!($($what)*)) };
+}
+
+/// See [`tell!`](crate::tell).
+pub(crate) fn tell(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{what}");
+}
+
+/// Are they names of one file?
+fn same_file(a: &Path, b: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+    let place = |path: &Path| {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some((std::fs::canonicalize(parent).ok()?, path.file_name()?.to_owned()))
+    };
+    match (id(a), id(b)) {
+        (Some(a), Some(b)) => a == b,
+        (None, None) => place(a).is_some() && place(a) == place(b),
+        _ => false,
+    }
+}
+
+/// Refuses to write over what is read or measured, and to write two things into one file.
+pub(crate) fn check_distinct(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
+    for (i, output) in outputs.iter().enumerate() {
+        if let Some(input) = inputs.iter().find(|input| same_file(output, input)) {
+            bail!("cannot write {}: it is {}, which is read; expected another file", output.display(), input.display());
+        }
+        let regular = std::fs::metadata(output).map_or(true, |m| m.is_file());
+        if regular && outputs[..i].iter().any(|other| same_file(output, other)) {
+            bail!("cannot write {} twice: expected a file of its own for each output", output.display());
+        }
+    }
+    Ok(())
+}
+
+/// Can JSON and a report be written that were asked for, beside what is read?
+pub(crate) fn check_files(json: Option<&Path>, html: Option<&Path>, inputs: &[&Path]) -> Result<()> {
+    if html.is_some_and(is_stdout) {
+        bail!("--html -: a report does not go to stdout; expected the name of a file");
+    }
+    let files: Vec<&Path> = json.into_iter().chain(html).collect();
+    for path in &files {
+        check_writable(path)?;
+    }
+    check_distinct(&files, inputs)
+}
+
 /// Refuses an output path that cannot be written before long work starts.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if is_stdout(path) {
         return Ok(());
+    }
+    if std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device()) {
+        bail!("cannot write {}: it is a block device; expected the name of a file", path.display());
     }
     if path.is_dir() {
         bail!("cannot write {}: it is a folder; expected the name of a file", path.display());

@@ -30,7 +30,7 @@ pub(crate) fn cancel_on_signal(control: &Arc<Control>) -> Result<()> {
             std::thread::sleep(BEAT / 5);
         }
         control.cancel.store(true, Ordering::Relaxed);
-        eprintln!("\ninterrupted: finishing with what is done (again to stop at once)");
+        crate::tell!("\ninterrupted: finishing with what is done (again to stop at once)");
     });
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(crate) fn watch<T: Send>(
                 std::thread::sleep(BEAT);
             } else if last_line.elapsed() >= LINE_EVERY {
                 last_line = Instant::now();
-                eprintln!("{:.0} % after {:.0} s: {message}", share * 100.0, elapsed.as_secs_f64());
+                crate::tell!("{:.0} % after {:.0} s: {message}", share * 100.0, elapsed.as_secs_f64());
             }
         }
         bar.finish_and_clear();

@@ -34,9 +34,8 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
             }
         }
     }
-    for path in [&args.json, &args.html].into_iter().flatten() {
-        output::check_writable(path)?;
-    }
+    let inputs: Vec<_> = args.on.iter().map(std::path::PathBuf::as_path).collect();
+    output::check_files(args.json.as_deref(), args.html.as_deref(), &inputs)?;
     let jobs = match args.jobs {
         Some(0) => bail!("--jobs 0: expected at least 1"),
         Some(jobs) => jobs,
@@ -85,7 +84,7 @@ fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -
     write_all(args, Some(&bed.about()), &finished)?;
     Ok(match bed.failure() {
         Some(reason) => {
-            eprintln!("dumbwaiter: {reason}");
+            crate::tell!("dumbwaiter: {reason}");
             Ended::DeviceFailed
         }
         None if bed.interrupted() => Ended::Interrupted,
@@ -105,7 +104,7 @@ fn watched(effort: &Effort<'_>, paper: &Paper, figure: &Figure) -> Result<Figure
             let left = began.elapsed().as_secs_f64() / done.max(1) as f64 * of.saturating_sub(done) as f64;
             let left = if done > 0 { format!(", about {left:.0} s left") } else { String::new() };
             let text = format!("{}:{}: {done} of {of} runs{left}", paper.name, figure.name);
-            if terminal { eprint!("\r\x1b[K{text}") } else { eprintln!("{text}") }
+            if terminal { eprint!("\r\x1b[K{text}") } else { crate::tell!("{text}") }
         }
     });
     if terminal {
@@ -135,13 +134,13 @@ fn write_all(args: &Reproduce, device: Option<&str>, finished: &[Finished]) -> R
         Some(path) => {
             output::print(&text(device, finished))?;
             output::write_json(path, &rows)?;
-            eprintln!("JSON written to {}", path.display());
+            crate::tell!("JSON written to {}", path.display());
         }
         None => output::print(&text(device, finished))?,
     }
     if let Some(path) = &args.html {
         page(device, finished).write(&whole(args.quick, device, finished), path)?;
-        eprintln!("page written to {}", path.display());
+        crate::tell!("page written to {}", path.display());
     }
     Ok(())
 }

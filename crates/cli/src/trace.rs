@@ -32,7 +32,7 @@ fn options(reading: &Reading) -> Result<Options> {
 fn open(files: &[PathBuf], reading: &Reading) -> Result<TraceReader> {
     let reader = traces::open(files, &options(reading)?)?;
     for note in reader.notes() {
-        eprintln!("note: {note}");
+        crate::tell!("note: {note}");
     }
     Ok(reader)
 }
@@ -185,7 +185,7 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
     };
     let mut reader = open(std::slice::from_ref(&args.from), &args.reading)?;
     let written = traces::convert(&mut reader, &args.to_file, format, columns.as_ref(), None)?;
-    eprintln!(
+    crate::tell!(
         "{} records of {} written to {} as {}",
         output::grouped(written.records),
         reader.format().name(),
@@ -193,7 +193,7 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
         format.name()
     );
     for skipped in reader.skipped().iter().chain(&reader.changed()).chain(&written.left_out).chain(&written.lost) {
-        eprintln!("note: {} records: {}", output::grouped(skipped.count), skipped.reason);
+        crate::tell!("note: {} records: {}", output::grouped(skipped.count), skipped.reason);
     }
     Ok(Ended::Done)
 }

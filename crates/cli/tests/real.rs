@@ -346,6 +346,108 @@ fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
 }
 
 #[test]
+fn results_are_in_their_files_whoever_stopped_listening() {
+    let dir = folder();
+    let disk = file(dir.path(), "disk", &vec![7; 8 << 20]);
+    let scenario = file(dir.path(), "s.toml", READS.as_bytes());
+    for closed in ["stdout", "stderr"] {
+        let (out, page) = (dir.path().join(format!("{closed}.json")), dir.path().join(format!("{closed}.html")));
+        let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"));
+        command.args(["compare", &scenario, "--on", &disk, "--json"]).arg(&out).arg("--html").arg(&page);
+        match closed {
+            "stdout" => command.stdout(full()),
+            _ => command.stderr(full()).stdout(Stdio::null()),
+        };
+        let code = command.status().unwrap().code();
+        assert_eq!(
+            code,
+            Some(if closed == "stdout" { 2 } else { 0 }),
+            "what cannot be printed is an error, remarks are not"
+        );
+        assert_eq!(json(&out)["runs"].as_array().unwrap().len(), 3);
+        assert!(page.exists());
+    }
+}
+
+#[test]
+fn what_is_measured_or_read_is_not_written_over() {
+    let dir = folder();
+    let content = vec![7; 8 << 20];
+    let disk = file(dir.path(), "disk", &content);
+    let link = dir.path().join("link");
+    std::fs::hard_link(&disk, &link).unwrap();
+    let scenario = file(dir.path(), "s.toml", READS.as_bytes());
+    let (link, one) = (link.to_str().unwrap(), dir.path().join("one").to_str().unwrap().to_owned());
+    for outputs in
+        [["--json", link, "--json"], ["--json", &scenario, ""], ["--html", &one, "--json"], ["--html", "-", ""]]
+    {
+        let mut args = vec!["compare", &scenario, "--on", &disk, outputs[0], outputs[1]];
+        if outputs[2] == "--json" && outputs[0] == "--html" {
+            args.extend(["--json", &one]);
+        }
+        let done = dumbwaiter(&args);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!((done.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    }
+    assert_eq!(std::fs::read(&disk).unwrap(), content);
+    assert_eq!(std::fs::read_to_string(&scenario).unwrap(), READS);
+    if let Some((_disk, path)) = device(dir.path()) {
+        let done = dumbwaiter(&["compare", &scenario, "--on", &disk, "--json", path.to_str().unwrap()]);
+        assert_eq!(done.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&done.stderr).contains("block device"));
+    }
+}
+
+#[test]
+fn a_kernel_run_ends_with_its_parent_and_says_what_it_cannot_do() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let path = path.to_str().unwrap();
+    let long = file(dir.path(), "long.toml", READS.replace("200ms", "300s").as_bytes());
+    for (signal, code) in [("-TERM", Some(130)), ("-KILL", None)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+            .args(["compare", &long, "--on", path, "--via", "kernel"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let parts = || -> Vec<u32> {
+            let children = format!("/proc/{}/task/{0}/children", child.id());
+            std::fs::read_to_string(children).unwrap_or_default().split(' ').filter_map(|p| p.parse().ok()).collect()
+        };
+        let mut begun = Vec::new();
+        while begun.len() < 2 {
+            std::thread::sleep(Duration::from_millis(50));
+            begun = parts();
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert_eq!(child.wait().unwrap().code(), code);
+        // Those that lost their parent end when they hear of it.
+        let alive = |pid: &u32| Path::new(&format!("/proc/{pid}/exe")).exists();
+        let ended = (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            !begun.iter().any(alive)
+        });
+        assert!(ended, "{signal}: processes of the load go on");
+    }
+    let short = file(dir.path(), "short.toml", READS.as_bytes());
+    let done = dumbwaiter(&["compare", &short, "--on", path, "--via", "kernel", "--limit", "100"]);
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("a limit of 100 I/Os"), "{said}");
+    // Nobody asked for the kernel's schedulers: then it is a remark, and the rest is done.
+    let out = dir.path().join("out.json");
+    let done = dumbwaiter(&["compare", &short, "--on", path, "--limit", "100", "--json", out.to_str().unwrap()]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(json(&out)["runs"].as_array().unwrap().iter().all(|r| r["via"] == "engine"));
+    let args = ["compare", &short, "--on", path, "--via", "kernel", "-s", "none", "--json", out.to_str().unwrap()];
+    assert!(dumbwaiter(&args).status.success());
+    assert!(json(&out)["runs"][0]["depth"]["device"]["mean"].is_null(), "only the kernel knows");
+}
+
+#[test]
 fn writing_needs_permission_and_a_device_in_use_is_refused() {
     let dir = folder();
     let disk = file(dir.path(), "disk", &vec![7; 4 << 20]);

@@ -149,6 +149,18 @@ pub(crate) fn remove(dir: &Path) -> Result<(), Error> {
     std::fs::remove_dir_all(dir).map_err(|e| Error::file("remove", dir, e))
 }
 
+/// Asks a child of ours to end (SIGTERM).
+pub fn terminate(pid: u32) {
+    // SAFETY: two integers, no memory.
+    unsafe { libc::kill(pid as libc::pid_t, libc::SIGTERM) };
+}
+
+/// This process is asked to end (SIGTERM) when the one that started it is gone, however that ends.
+pub fn end_with_parent() {
+    // SAFETY: integers, no memory.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+}
+
 pub(crate) fn kill(pid: u32) {
     // SAFETY: two integers, no memory.
     unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };

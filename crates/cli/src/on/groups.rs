@@ -15,7 +15,7 @@ const MOST: u64 = 1000;
 /// Of the tasks of a tenant beside the tenants in it; the kernel's default.
 const OWN: u32 = 100;
 /// A run that ends early is noticed after this.
-const DOZE: Duration = Duration::from_millis(20);
+pub(super) const DOZE: Duration = Duration::from_millis(20);
 
 /// A cgroup with its weight for each tenant.
 pub(super) struct TenantGroups {
@@ -67,7 +67,7 @@ impl TenantGroups {
         let within = spec.parent.map(|above| self.make(load, above.0 as usize)).transpose()?;
         let group = self.groups.add(&format!("t{tenant}"), self.scaled(spec.weight), within)?;
         let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
-        let own = if nests { self.groups.add("own", OWN, Some(group))? } else { group };
+        let own = if nests { self.groups.add("own", self.scaled(OWN), Some(group))? } else { group };
         self.places[tenant] = Some((group, own));
         Ok(group)
     }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
 use dumbwaiter_engine::part::{self, Ended, Record};
 use dumbwaiter_engine::{Completion, Target};
+use dumbwaiter_kernel::place::{self, Place};
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_load::{Change, Load, Thread};
 use dumbwaiter_measure::{Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts};
@@ -51,11 +52,38 @@ pub(super) fn schedulers(
 /// Gives the queue a scheduler with its settings.
 pub(super) fn set(settings: &mut Settings, spec: &SchedulerSpec, scenario: &Scenario) -> Result<()> {
     settings.set("scheduler", &spec.name)?;
+    // Some of the scheduler's own follow it.
+    if let Some(n) = scenario.nr_requests {
+        settings.set("nr_requests", &n.to_string())?;
+    }
     for (name, value) in &spec.tunables {
         settings.set(&format!("iosched/{name}"), value).with_context(|| format!("scheduler `{spec}`"))?;
     }
-    if let Some(n) = scenario.nr_requests {
-        settings.set("nr_requests", &n.to_string())?;
+    Ok(())
+}
+
+/// Can the kernel's schedulers run the scenario at all? What they cannot follow of it is noted.
+pub(super) fn check(bench: &Bench<'_>, notes: &mut Vec<String>) -> Result<()> {
+    let scenario = bench.prepared.scenario();
+    let target = Target::open(bench.path, bench.options)?;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u16);
+    let load = bench.prepared.load(scenario.seed, target.sectors(), cpus)?;
+    if load.threads.len() > THREADS_MAX {
+        bail!(
+            "{} threads of I/O: each is a process under the kernel's schedulers; expected at most {THREADS_MAX}",
+            load.threads.len()
+        );
+    }
+    if load.threads.iter().any(|t| t.stage != load.threads[0].stage) {
+        bail!("stages cannot be run through the kernel's schedulers: the threads are processes; use --via engine");
+    }
+    if let Some(limit) = scenario.limit.filter(|_| load.threads.len() > 1) {
+        bail!(
+            "a limit of {limit} I/Os of all threads cannot be kept through the kernel's schedulers: the threads are processes; give a              time, or use --via engine"
+        );
+    }
+    if scenario.queue_depth.is_some() {
+        notes.push("the device's depth is the driver's through the kernel's schedulers, not what is asked for".into());
     }
     Ok(())
 }
@@ -102,23 +130,14 @@ pub(super) fn run(
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u16);
     let seed = scenario.seed.wrapping_add(u64::from(replicate));
     let load = bench.prepared.load(seed, target.sectors(), cpus)?;
-    if load.threads.len() > THREADS_MAX {
-        bail!(
-            "{} threads of I/O: each is a process under the kernel's schedulers; expected at most {THREADS_MAX}",
-            load.threads.len()
-        );
-    }
     let mut notes = Vec::new();
-    if load.threads.iter().any(|t| t.stage != load.threads[0].stage) {
-        bail!("stages cannot be run through the kernel's schedulers: the threads are processes; use --via engine");
-    }
-    let folder = tempfile::tempdir().context("no folder for the records of finished I/Os")?;
-    let file = folder.path().join("scenario.toml");
+    let folder = Place::inside(&std::env::temp_dir()).context("no folder for the records of finished I/Os")?;
+    let file = folder.dir().join("scenario.toml");
     std::fs::write(&file, scenario.to_toml()).with_context(|| file.display().to_string())?;
     let groups = TenantGroups::new(&load, &mut notes)?;
     let mut processes = Vec::new();
     for (i, thread) in load.threads.iter().enumerate() {
-        let started = start(bench, &file, folder.path(), i, thread, completion, sqpoll, replicate)?;
+        let started = start(bench, &file, folder.dir(), i, thread, completion, sqpoll, replicate)?;
         if let Some(groups) = &groups {
             groups.admit(thread.tenant, started.child.id())?;
         }
@@ -140,13 +159,36 @@ pub(super) fn run(
     }
     let pids: Vec<u32> = processes.iter().map(|p| p.child.id()).collect();
     let over = AtomicBool::new(false);
+    let stop = || {
+        if !over.swap(true, Ordering::Relaxed) {
+            pids.iter().for_each(|pid| place::terminate(*pid));
+        }
+    };
+    // The first that fails ends all, as does who cancels.
+    let wait = |process: &mut Process| {
+        let ended = end_of(process);
+        if ended.as_ref().map_or(true, |e| e.failure.is_some() && !bench.options.keep_going) {
+            stop();
+        }
+        ended
+    };
     let (ends, unchanged) = std::thread::scope(|scope| {
         let changer = scope.spawn(|| groups::change(&load.changes, begin, &pids, groups.as_ref(), &over));
-        let ends: Result<Vec<Ended>> = processes.iter_mut().map(end_of).collect();
+        let waiting: Vec<_> = processes.iter_mut().map(|process| scope.spawn(|| wait(process))).collect();
+        while waiting.iter().any(|w| !w.is_finished()) {
+            if bench.control.cancel.load(Ordering::Relaxed) {
+                stop();
+            }
+            std::thread::sleep(groups::DOZE);
+        }
         over.store(true, Ordering::Relaxed);
+        let joined = |w: std::thread::ScopedJoinHandle<'_, Result<Ended>>| {
+            w.join().unwrap_or_else(|_| Err(anyhow!("a process of the load was not heard to its end")))
+        };
+        let ends: Vec<Result<Ended>> = waiting.into_iter().map(joined).collect();
         (ends, changer.join().unwrap_or_default())
     });
-    let ends = ends?;
+    let ends: Vec<Ended> = ends.into_iter().collect::<Result<_>>()?;
     notes.extend(unchanged);
     // Nobody else might have the device until here.
     drop(target);
@@ -355,5 +397,15 @@ fn finish(
         },
         ..RunFacts::default()
     };
-    Ok(Cell { result: recorder.finish(end, facts), notes, failure, unsound: None, cancelled })
+    let mut result = recorder.finish(end, facts);
+    // How much of it was in the scheduler and how much in the device, only the kernel knows.
+    for (depth, series) in [
+        (&mut result.depth.scheduler, &mut result.series.depth_scheduler),
+        (&mut result.depth.device, &mut result.series.depth_device),
+    ] {
+        (depth.mean, depth.max) = (f64::NAN, 0);
+        depth.distribution.clear();
+        series.fill(f64::NAN);
+    }
+    Ok(Cell { result, notes, failure, unsound: None, cancelled })
 }

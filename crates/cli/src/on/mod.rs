@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         rings,
         ..Options::default()
     };
-    compare::check_outputs(&args.outputs)?;
+    compare::check_outputs(&args.outputs, &compare::inputs(args))?;
     let log = energy::Log::of(&args.power)?;
     let queue = facts.queue().filter(Queue::schedules);
     let via = args.via.unwrap_or(if queue.is_some() && !args.verify { Via::Both } else { Via::Engine });
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         None => None,
     };
     notes.extend(queue.iter().flat_map(|queue| queue.remarks(&Roots::default())));
-    let kernels = match (&queue, via) {
+    let mut kernels = match (&queue, via) {
         (_, Via::Engine) => Vec::new(),
         (None, _) if facts.disk.is_some() => bail!(
             "{} hands its I/O on to the devices below it, which have the schedulers; leave out --via, or give one of those",
@@ -138,6 +138,16 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let control = Arc::new(Control::default());
     cancel_with(&stop, &control);
     let prepared = Prepared::new(scenario)?;
+    let bench = Bench { path, prepared: &prepared, options: &options, control: &control };
+    if !kernels.is_empty()
+        && let Err(e) = kernel::check(&bench, &mut notes)
+    {
+        if args.via.is_some() {
+            return Err(e);
+        }
+        notes.push(format!("through our engine only: {e}"));
+        kernels.clear();
+    }
     let mut meter = None;
     if log.is_none() {
         let (best, about) = meters::open_best();
@@ -150,7 +160,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         ways.iter().flat_map(|way| completions.iter().map(move |c| (way, c))).collect();
     let planned = matrix.len() * scenario.replicates as usize;
     let each = prepared.expected().unwrap_or(Nanos::from_secs(1));
-    eprintln!(
+    crate::tell!(
         "{}: {planned} runs of {}, {}",
         path.display(),
         prepared.expected().map_or("unknown length".to_owned(), |t| t.to_string()),
@@ -161,7 +171,6 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         patterns.extend(energy::pattern(&stop));
     }
     let bar = Bar::new(planned as u64, Duration::from_nanos(each.0));
-    let bench = Bench { path, prepared: &prepared, options: &options, control: &control };
     let mut cells: Vec<Cell> = Vec::new();
     let (mut broken, mut refused) = (None, false);
     'runs: for replicate in 0..scenario.replicates {
@@ -203,11 +212,11 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         match broken {
             Some(reason) if refused => bail!(reason),
             Some(reason) => {
-                eprintln!("dumbwaiter: {reason}");
+                crate::tell!("dumbwaiter: {reason}");
                 return Ok(Ended::DeviceFailed);
             }
             None => {
-                eprintln!("dumbwaiter: interrupted before the first run was finished");
+                crate::tell!("dumbwaiter: interrupted before the first run was finished");
                 return Ok(Ended::Interrupted);
             }
         }
@@ -240,7 +249,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     Ok(match broken {
         Some(reason) if refused => bail!(reason),
         Some(reason) => {
-            eprintln!("dumbwaiter: {reason}");
+            crate::tell!("dumbwaiter: {reason}");
             Ended::DeviceFailed
         }
         None if interrupted => Ended::Interrupted,
@@ -272,7 +281,7 @@ fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {
             std::thread::sleep(Duration::from_millis(20));
         }
         control.cancel.store(true, Ordering::Relaxed);
-        eprintln!("\ninterrupted: finishing with what is done (again to stop at once)");
+        crate::tell!("\ninterrupted: finishing with what is done (again to stop at once)");
     });
 }
 
@@ -336,11 +345,20 @@ fn one(
     settings: Option<&mut Settings>,
     mut meter: Option<&mut Meter>,
 ) -> Result<Cell> {
+    let mut told = None;
     match (way, settings) {
         (Way::Engine(_), Some(settings)) => {
             settings.set("scheduler", "none")?;
         }
-        (Way::Kernel(spec), Some(settings)) => kernel::set(settings, spec, bench.prepared.scenario())?,
+        (Way::Kernel(spec), Some(settings)) => {
+            let scenario = bench.prepared.scenario();
+            kernel::set(settings, spec, scenario)?;
+            settings.set("nomerges", &scenario.nomerges.to_string())?;
+            let (asked, got) = (scenario.nr_requests, settings.queue().get("nr_requests")?);
+            told = asked.filter(|n| n.to_string() != got).map(|n| {
+                format!("{n} requests were asked for, {} has {got} under the kernel's {spec}", settings.queue().name())
+            });
+        }
         (_, None) => {}
     }
     if let Some(meter) = &mut meter {
@@ -350,6 +368,7 @@ fn one(
         Way::Engine(choice) => engine(bench, choice, completion, sqpoll, replicate)?,
         Way::Kernel(spec) => kernel::run(bench, spec, completion, sqpoll, replicate)?,
     };
+    cell.notes.extend(told);
     if sqpoll {
         cell.result.completion = "sqpoll".into();
     }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Ioprio;
 use dumbwaiter_engine::part::{self, Part};
 use dumbwaiter_engine::{Completion, Control, Options, Target};
-use dumbwaiter_kernel::ioprio;
+use dumbwaiter_kernel::{ioprio, place};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
 
@@ -24,7 +24,7 @@ use crate::args::PartArgs;
 pub(crate) fn run(args: &PartArgs) -> Result<crate::Ended> {
     match begin(args) {
         Err(error) if !super::is_refusal(&error) => {
-            eprintln!("dumbwaiter: {}", crate::told_once(&error));
+            crate::tell!("dumbwaiter: {}", crate::told_once(&error));
             Ok(crate::Ended::DeviceFailed)
         }
         ended => ended,
@@ -32,6 +32,7 @@ pub(crate) fn run(args: &PartArgs) -> Result<crate::Ended> {
 }
 
 fn begin(args: &PartArgs) -> Result<crate::Ended> {
+    place::end_with_parent();
     let (scenario, _) = Scenario::load(&args.scenario)?;
     let prepared = Prepared::new(&scenario)?;
     let options = Options {
@@ -53,7 +54,7 @@ fn begin(args: &PartArgs) -> Result<crate::Ended> {
     }
     let control = Arc::new(Control::default());
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch for signals")?;
     }
     let (watched, steered) = (Arc::clone(&stop), Arc::clone(&control));

@@ -90,7 +90,7 @@ impl Bed {
         settings.restore();
         let (meter, about_meter) = meters::open_best();
         let rocksdb = Rocksdb::new(&path, &facts, folder, args.allow_writes, args.quick);
-        eprintln!("{}: {}, {}", path.display(), facts.kind, how_written(args));
+        crate::tell!("{}: {}, {}", path.display(), facts.kind, how_written(args));
         Ok(Bed {
             path,
             facts,
@@ -131,7 +131,7 @@ impl Bed {
         self.rocksdb.leave();
         let problems = self.settings.borrow_mut().restore();
         for problem in problems {
-            eprintln!("dumbwaiter: not put back: {problem}");
+            crate::tell!("dumbwaiter: not put back: {problem}");
         }
     }
 
@@ -197,7 +197,7 @@ impl Bed {
         if !self.rocksdb.filled() {
             // Filled under the scheduler that the device has.
             self.settings.borrow_mut().restore();
-            eprintln!("{}: filling a data base of {}", self.path.display(), self.rocksdb.size());
+            crate::tell!("{}: filling a data base of {}", self.path.display(), self.rocksdb.size());
             if !self.rocksdb.fill(&self.stop)? {
                 return Ok(None);
             }

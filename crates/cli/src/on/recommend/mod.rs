@@ -41,9 +41,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
             path.display()
         );
     }
-    for path in [&args.json, &args.html].into_iter().flatten() {
-        output::check_writable(path)?;
-    }
+    output::check_files(args.json.as_deref(), args.html.as_deref(), &[path])?;
     let options = Options::default();
     // Says what cannot be before anything is changed.
     Target::open(path, &options)?;
@@ -68,9 +66,9 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let plan = plan::plan(budget, ways.len(), facts.polling.available)?;
 
     let load = load();
-    eprintln!("{}: up to {budget}, only reading", path.display());
+    crate::tell!("{}: up to {budget}, only reading", path.display());
     for remark in queue.remarks(&Roots::default()) {
-        eprintln!("{remark}");
+        crate::tell!("{remark}");
     }
     let mut survey = Survey {
         path,
@@ -105,12 +103,15 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     survey.bar.finish();
     let notes = survey.settings.restore();
     if let Some(failure) = &survey.failure {
-        eprintln!("dumbwaiter: {failure}");
-        return Ok(Ended::DeviceFailed);
+        crate::tell!("dumbwaiter: {failure}");
     }
+    let failure = survey.failure.take();
     let interrupted = stop.load(Ordering::Relaxed);
     let Some((decision, methods)) = decision.zip(methods) else {
-        eprintln!("dumbwaiter: interrupted before anything could be said");
+        if failure.is_some() {
+            return Ok(Ended::DeviceFailed);
+        }
+        crate::tell!("dumbwaiter: interrupted before anything could be said");
         return Ok(Ended::Interrupted);
     };
     let found = tell::Found {
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         race: &race,
         decision,
         methods,
-        notes,
+        notes: failure.iter().map(|failure| format!("ended early: {failure}")).chain(notes).collect(),
     };
     let advice = tell::advice(found, survey.results);
     if let Some(file) = &args.json {
@@ -135,12 +136,16 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     }
     if let Some(file) = &args.html {
         write_html(&advice.survey, file)?;
-        eprintln!("report written to {}", file.display());
+        crate::tell!("report written to {}", file.display());
     }
     if !args.json.as_deref().is_some_and(output::is_stdout) {
         output::print(&tell::text(&advice, &plan))?;
     }
-    Ok(if interrupted { Ended::Interrupted } else { Ended::Done })
+    Ok(match failure {
+        Some(_) => Ended::DeviceFailed,
+        None if interrupted => Ended::Interrupted,
+        None => Ended::Done,
+    })
 }
 
 /// The progress bar moves with time, since nobody knows beforehand how many runs there will be.
@@ -248,7 +253,7 @@ impl Survey<'_> {
     ) -> Result<bool> {
         let length = Duration::from_nanos((scenario.warmup + scenario.duration.unwrap_or(Nanos::ZERO)).0);
         let due = self.began.elapsed() + length + Duration::from_nanos(plan::OVERHEAD.0);
-        if self.stop.load(Ordering::Relaxed) || due > self.end {
+        if self.failure.is_some() || self.stop.load(Ordering::Relaxed) || due > self.end {
             return Ok(false);
         }
         self.bar.at(self.began.elapsed(), what);
