@@ -16,9 +16,7 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
 /// Prints results; a reader that went away is an error that ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot print the results")
 }
 
 /// Is this what happens when the reader of a pipe is gone?

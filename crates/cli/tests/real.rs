@@ -379,14 +379,10 @@ fn what_is_measured_or_read_is_not_written_over() {
     std::fs::hard_link(&disk, &link).unwrap();
     let scenario = file(dir.path(), "s.toml", READS.as_bytes());
     let (link, one) = (link.to_str().unwrap(), dir.path().join("one").to_str().unwrap().to_owned());
-    for outputs in
-        [["--json", link, "--json"], ["--json", &scenario, ""], ["--html", &one, "--json"], ["--html", "-", ""]]
-    {
-        let mut args = vec!["compare", &scenario, "--on", &disk, outputs[0], outputs[1]];
-        if outputs[2] == "--json" && outputs[0] == "--html" {
-            args.extend(["--json", &one]);
-        }
-        let done = dumbwaiter(&args);
+    let cases: [&[&str]; 4] =
+        [&["--json", link], &["--json", &scenario], &["--html", &one, "--json", &one], &["--html", "-"]];
+    for outputs in cases {
+        let done = dumbwaiter(&[&["compare", &scenario, "--on", &disk], outputs].concat());
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!((done.status.code(), said.lines().count()), (Some(2), 1), "{said}");
     }
