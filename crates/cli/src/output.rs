@@ -1,6 +1,7 @@
 //! Where results go: stdout, files, terminals.
 
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -40,6 +41,19 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write_text(path, &text)
 }
 
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Would both names be the same file, whether it is there or not?
+pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
+    let whole = |path: &Path| {
+        let whole = std::fs::canonicalize(path).ok();
+        whole.or_else(|| Some(std::fs::canonicalize(folder_of(path)).ok()?.join(path.file_name()?)))
+    };
+    whole(a).is_some_and(|a| whole(b) == Some(a))
+}
+
 /// Refuses an output path that cannot be written before long work starts.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if is_stdout(path) {
@@ -48,10 +62,10 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if path.is_dir() {
         bail!("cannot write {}: it is a folder; expected the name of a file", path.display());
     }
-    let parent = match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
+    if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()) {
+        bail!("cannot write {}: it is a block device; expected the name of a file", path.display());
+    }
+    let parent = folder_of(path);
     if !parent.is_dir() {
         bail!("cannot write {}: there is no folder {}", path.display(), parent.display());
     }
