@@ -263,7 +263,7 @@ fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, settings: Option<&mut
             }
             Ok(Figure { iops: cell.result.iops, us_cpu_per_io: cell.result.cpu.us_per_io })
         }
-        Who::Fio { tuned, .. } => fio(s, depth, *tuned),
+        Who::Fio { tuned, .. } => fio(s, depth, *tuned, true),
     }
 }
 
@@ -372,7 +372,11 @@ fn fio_version() -> Option<String> {
     Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
-fn fio(s: &Setting<'_>, depth: u32, tuned: bool) -> Result<Figure> {
+/// The system's number for too little memory, here: too little that may be locked.
+const ENOMEM: i64 = 12;
+
+/// Runs it; where `fixed` buffers cannot be had, once more without them, as the engine does.
+fn fio(s: &Setting<'_>, depth: u32, tuned: bool, fixed: bool) -> Result<Figure> {
     let mut command = Command::new("fio");
     command.arg("--name=bench").arg(format!("--filename={}", s.path.display())).args([
         "--direct=1",
@@ -389,8 +393,10 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool) -> Result<Figure> {
     }
     if tuned {
         let batch = (depth / 4).max(1);
+        if fixed {
+            command.arg("--fixedbufs");
+        }
         command.args([
-            "--fixedbufs",
             "--registerfiles",
             "--gtod_reduce=1",
             &format!("--iodepth_batch_submit={batch}"),
@@ -400,12 +406,21 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool) -> Result<Figure> {
     }
     let out = command.output().context("fio cannot be started")?;
     let text = String::from_utf8_lossy(&out.stdout);
-    let complaint = || anyhow!("fio failed: {}", String::from_utf8_lossy(&out.stderr).trim().to_owned());
+    let complaint = || {
+        let errors = String::from_utf8_lossy(&out.stderr);
+        // What befalls a job is told on stdout.
+        let of_job = text.lines().find(|line| line.starts_with("fio:")).unwrap_or_default();
+        anyhow!("fio failed: {}", format!("{} {of_job}", errors.trim()).trim())
+    };
     // Warnings may stand before the document.
     let json: serde_json::Value =
         serde_json::from_str(text.get(text.find('{').ok_or_else(complaint)?..).unwrap_or_default())
             .map_err(|_| complaint())?;
     let job = &json["jobs"][0];
+    if tuned && fixed && job["error"].as_i64() == Some(ENOMEM) {
+        eprintln!("fio-tuned runs without fixed buffers; `ulimit -l` raises the limit of locked memory");
+        return fio(s, depth, tuned, false);
+    }
     let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
     let (reads, writes) = (number(&job["read"]["total_ios"]), number(&job["write"]["total_ios"]));
     let seconds = number(&job["read"]["runtime"]).max(number(&job["write"]["runtime"])) / 1e3;
