@@ -98,6 +98,13 @@ struct Setting<'a> {
 
 /// Measures and prints.
 pub(crate) fn run(args: &Bench) -> Result<Ended> {
+    let time = match &args.engine.time {
+        Some(text) => units::time(text, units::BareTime::Seconds).map_err(|e| anyhow!("--time: {e}"))?,
+        None => TIME,
+    };
+    if time < Nanos::from_ms(1) {
+        bail!("--time: expected a time above 0, of 1ms at least");
+    }
     let stop = Arc::new(AtomicBool::new(false));
     undo::on_signals(Some(Arc::clone(&stop)))?;
     let own = match &args.engine.on {
@@ -109,10 +116,6 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         (None, Some(own)) => &own.device,
         (None, None) => bail!("--on: expected a file or a block device"),
     };
-    let time = match &args.engine.time {
-        Some(text) => units::time(text, units::BareTime::Seconds).map_err(|e| anyhow!("--time: {e}"))?,
-        None => TIME,
-    };
     let list = args.schedulers.as_deref().unwrap_or(SCHEDULERS);
     let specs = SchedulerSpec::parse_list(list).map_err(|e| anyhow!("--schedulers: {e}"))?;
     let schedulers: Vec<String> = specs.iter().map(ToString::to_string).collect();
@@ -123,6 +126,10 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         let target = Target::open(path, &setting.options)?;
         for note in target.notes() {
             eprintln!("{}: {note}", path.display());
+        }
+        let bytes = target.facts().bytes;
+        if bytes < u64::from(BLOCK) {
+            bail!("{}: has {bytes} bytes; expected room for one I/O of {BLOCK}", path.display());
         }
     }
     let mut settings = settings_of(path);
@@ -152,17 +159,43 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     }
     let depths = if args.engine.depth.is_empty() { DEPTHS.to_vec() } else { args.engine.depth.clone() };
     let rounds = args.engine.rounds.unwrap_or(ROUNDS);
-    let all = measure(&setting, &who, &depths, rounds, settings.as_mut(), &stop)?;
+    // What cannot be asked for is found out now, so that what goes wrong later is the device.
+    for scheduler in &schedulers {
+        load(&setting, scheduler, depths[0], 0)?;
+        Choice::parse(scheduler)?;
+    }
+    let (all, broken) = measure(&setting, &who, &depths, rounds, settings.as_mut(), &stop);
+    if let Some(e) = broken.as_ref().filter(|e| is_refusal(e)) {
+        bail!(crate::told_once(e));
+    }
     let interrupted = stop.load(Ordering::Relaxed);
     let rows = rows(&all, op);
     match &args.json {
         Some(path) => output::write_json(path, &rows)?,
         None => print(&all, &rows, fio.as_deref())?,
     }
-    Ok(if interrupted { Ended::Interrupted } else { Ended::Done })
+    Ok(match broken {
+        Some(e) => {
+            eprintln!("dumbwaiter: {}", crate::told_once(&e));
+            Ended::DeviceFailed
+        }
+        None if interrupted => Ended::Interrupted,
+        None => Ended::Done,
+    })
 }
 
-/// Everybody in turn, each depth for itself; every second round the other way round.
+/// Is it what was asked for that cannot be, and not the device that failed?
+fn is_refusal(error: &anyhow::Error) -> bool {
+    use dumbwaiter_engine::Error as Engine;
+    let asked = matches!(
+        error.downcast_ref(),
+        Some(Engine::Unaligned { .. } | Engine::WritesNotAllowed { .. } | Engine::Load(_) | Engine::NoRing(_))
+    );
+    asked || matches!(error.downcast_ref(), Some(dumbwaiter_kernel::Error::Refused(_)))
+}
+
+/// Everybody in turn, each depth for itself; every second round the other way round. What was finished, and the error that
+/// ended it.
 fn measure(
     setting: &Setting<'_>,
     who: &[Who],
@@ -170,12 +203,13 @@ fn measure(
     rounds: u32,
     mut settings: Option<&mut Settings>,
     stop: &AtomicBool,
-) -> Result<Vec<Runs>> {
+) -> (Vec<Runs>, Option<anyhow::Error>) {
     let mut all = Vec::new();
+    let mut broken = None;
     for depth in depths {
         let mut runs: Vec<Runs> =
             who.iter().map(|who| Runs { who: who.clone(), depth: *depth, figures: Vec::new() }).collect();
-        for round in 0..rounds {
+        'rounds: for round in 0..rounds {
             eprintln!("depth {depth}, round {} of {rounds}", round + 1);
             let mut order: Vec<usize> = (0..runs.len()).collect();
             if round % 2 == 1 {
@@ -185,14 +219,21 @@ fn measure(
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let figure = one(setting, &runs[i].who, *depth, round, settings.as_deref_mut())
-                    .with_context(|| runs[i].who.name())?;
-                runs[i].figures.push(figure);
+                match one(setting, &runs[i].who, *depth, round, settings.as_deref_mut()) {
+                    Ok(figure) => runs[i].figures.push(figure),
+                    Err(e) => {
+                        broken = Some(e.context(runs[i].who.name()));
+                        break 'rounds;
+                    }
+                }
             }
         }
         all.extend(runs.into_iter().filter(|r| !r.figures.is_empty()));
+        if broken.is_some() {
+            break;
+        }
     }
-    Ok(all)
+    (all, broken)
 }
 
 fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, settings: Option<&mut Settings>) -> Result<Figure> {
@@ -211,14 +252,7 @@ fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, settings: Option<&mut
             Ok(Figure { iops: bare.iops, us_cpu_per_io: bare.us_cpu_per_io })
         }
         Who::Engine(scheduler) => {
-            let text = format!(
-                "duration = \"{}ms\"\nseed = {}\n[[task]]\nname = \"bench\"\nrw = \"{}\"\nbs = \"4k\"\niodepth = {depth}\nioengine = \"io_uring\"\n",
-                s.time.0 / 1_000_000,
-                round + 1,
-                s.op
-            );
-            let mut scenario = Scenario::from_toml(&text, "bench")?;
-            scenario.schedulers = SchedulerSpec::parse_list(scheduler).map_err(|e| anyhow!("{e}"))?;
+            let scenario = load(s, scheduler, depth, round)?;
             let target = Target::open(s.path, &s.options)?;
             let prepared = Prepared::new(&scenario)?;
             let control = Control::default();
@@ -229,8 +263,21 @@ fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, settings: Option<&mut
             }
             Ok(Figure { iops: cell.result.iops, us_cpu_per_io: cell.result.cpu.us_per_io })
         }
-        Who::Fio { tuned, .. } => fio(s, depth, *tuned),
+        Who::Fio { tuned, .. } => fio(s, depth, *tuned, true),
     }
+}
+
+/// The engine's load.
+fn load(s: &Setting<'_>, scheduler: &str, depth: u32, round: u32) -> Result<Scenario> {
+    let text = format!(
+        "duration = \"{}ms\"\nseed = {}\n[[task]]\nname = \"bench\"\nrw = \"{}\"\nbs = \"4k\"\niodepth = {depth}\nioengine = \"io_uring\"\n",
+        s.time.0 / 1_000_000,
+        round + 1,
+        s.op
+    );
+    let mut scenario = Scenario::from_toml(&text, "bench")?;
+    scenario.schedulers = SchedulerSpec::parse_list(scheduler).map_err(|e| anyhow!("{e}"))?;
+    Ok(scenario)
 }
 
 fn rows(all: &[Runs], op: &str) -> Vec<Row> {
@@ -325,7 +372,11 @@ fn fio_version() -> Option<String> {
     Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
-fn fio(s: &Setting<'_>, depth: u32, tuned: bool) -> Result<Figure> {
+/// The system's number for too little memory, here: too little that may be locked.
+const ENOMEM: i64 = 12;
+
+/// Runs it; where `fixed` buffers cannot be had, once more without them, as the engine does.
+fn fio(s: &Setting<'_>, depth: u32, tuned: bool, fixed: bool) -> Result<Figure> {
     let mut command = Command::new("fio");
     command.arg("--name=bench").arg(format!("--filename={}", s.path.display())).args([
         "--direct=1",
@@ -342,8 +393,10 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool) -> Result<Figure> {
     }
     if tuned {
         let batch = (depth / 4).max(1);
+        if fixed {
+            command.arg("--fixedbufs");
+        }
         command.args([
-            "--fixedbufs",
             "--registerfiles",
             "--gtod_reduce=1",
             &format!("--iodepth_batch_submit={batch}"),
@@ -353,12 +406,21 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool) -> Result<Figure> {
     }
     let out = command.output().context("fio cannot be started")?;
     let text = String::from_utf8_lossy(&out.stdout);
-    let complaint = || anyhow!("fio failed: {}", String::from_utf8_lossy(&out.stderr).trim().to_owned());
+    let complaint = || {
+        let errors = String::from_utf8_lossy(&out.stderr);
+        // What befalls a job is told on stdout.
+        let of_job = text.lines().find(|line| line.starts_with("fio:")).unwrap_or_default();
+        anyhow!("fio failed: {}", format!("{} {of_job}", errors.trim()).trim())
+    };
     // Warnings may stand before the document.
     let json: serde_json::Value =
         serde_json::from_str(text.get(text.find('{').ok_or_else(complaint)?..).unwrap_or_default())
             .map_err(|_| complaint())?;
     let job = &json["jobs"][0];
+    if tuned && fixed && job["error"].as_i64() == Some(ENOMEM) {
+        eprintln!("fio-tuned runs without fixed buffers; `ulimit -l` raises the limit of locked memory");
+        return fio(s, depth, tuned, false);
+    }
     let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
     let (reads, writes) = (number(&job["read"]["total_ios"]), number(&job["write"]["total_ios"]));
     let seconds = number(&job["read"]["runtime"]).max(number(&job["write"]["runtime"])) / 1e3;

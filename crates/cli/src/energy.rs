@@ -65,7 +65,7 @@ impl Log {
     pub(crate) fn of(args: &PowerLog) -> Result<Option<Log>> {
         let Some(path) = &args.power_log else { return Ok(None) };
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if path.is_dir() || !folder.is_dir() {
+        if path.exists() && !path.is_file() || !folder.is_dir() {
             bail!("--power-log {}: expected the name of a logger's CSV file", path.display());
         }
         let offset = args.power_offset.as_deref().map(signed_seconds).transpose()?;

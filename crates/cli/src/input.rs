@@ -1,6 +1,7 @@
 //! What the user gave: a scenario, a fio job file or a trace, told apart by content.
 
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -16,13 +17,18 @@ pub(crate) enum Kind {
 /// Bytes looked at.
 const LOOK: usize = 64 * 1024;
 
-/// What this file is. A folder, a missing or an empty file is refused here.
+/// What this file is. A folder, a pipe, a missing or an empty file is refused here.
 pub(crate) fn kind_of(path: &Path) -> Result<Kind> {
     let named = || path.display().to_string();
-    let mut file = std::fs::File::open(path).with_context(named)?;
-    if file.metadata().with_context(named)?.is_dir() {
+    // Asked before it is opened: to open a pipe can take for ever.
+    let facts = std::fs::metadata(path).with_context(named)?;
+    if facts.is_dir() {
         bail!("{}: is a folder; expected a scenario, a fio job file or a trace", named());
     }
+    if !facts.is_file() && !facts.file_type().is_block_device() {
+        bail!("{}: is a pipe or alike, which cannot be read twice; expected a file", named());
+    }
+    let mut file = std::fs::File::open(path).with_context(named)?;
     let mut head = vec![0; LOOK];
     let mut got = 0;
     while got < head.len() {
@@ -77,6 +83,14 @@ pub(crate) fn kind_of_all(paths: &[PathBuf]) -> Result<Option<Kind>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_be_read_only_once_is_refused() {
+        for path in ["/dev/null", "/dev/zero"] {
+            let said = format!("{:#}", kind_of(Path::new(path)).unwrap_err());
+            assert!(said.contains(path) && said.contains("cannot be read twice"), "{said}");
+        }
+    }
 
     #[test]
     fn content_decides() {

@@ -50,13 +50,14 @@ pub(crate) fn tell(what: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
 
-/// Are they names of one file?
-fn same_file(a: &Path, b: &Path) -> bool {
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Are they names of one file, whether it is there or not?
+pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
     let id = |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
-    let place = |path: &Path| {
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Some((std::fs::canonicalize(parent).ok()?, path.file_name()?.to_owned()))
-    };
+    let place = |path: &Path| Some((std::fs::canonicalize(folder_of(path)).ok()?, path.file_name()?.to_owned()));
     match (id(a), id(b)) {
         (Some(a), Some(b)) => a == b,
         (None, None) => place(a).is_some() && place(a) == place(b),
@@ -101,10 +102,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if path.is_dir() {
         bail!("cannot write {}: it is a folder; expected the name of a file", path.display());
     }
-    let parent = match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    };
+    let parent = folder_of(path);
     if !parent.is_dir() {
         bail!("cannot write {}: there is no folder {}", path.display(), parent.display());
     }

@@ -28,13 +28,7 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
         Some(text) => Some(Duration::from_nanos(compare::time("--for", text)?.0)),
         None => None,
     };
-    if args.dispatch && args.json.is_some() && args.json == beside(&args.output) {
-        bail!(
-            "--json: {} is the recording's description; choose another name",
-            beside(&args.output).unwrap_or_default().display()
-        );
-    }
-    output::check_writable(&args.output)?;
+    check_outputs(args)?;
     let options = Options {
         output: args.output.clone(),
         format,
@@ -55,17 +49,44 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
     Ok(if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Done })
 }
 
+/// All files that will be written can be, and are different ones.
+fn check_outputs(args: &Record) -> Result<()> {
+    output::check_writable(&args.output)?;
+    if args.output.exists() && !args.output.is_file() {
+        bail!("{}: is no regular file; expected the name of a file", args.output.display());
+    }
+    let description = beside(&args.output).filter(|_| args.dispatch);
+    if let Some(path) = &description {
+        output::check_writable(path)?;
+    }
+    let Some(json) = &args.json else { return Ok(()) };
+    output::check_writable(json)?;
+    let roles = [(Some(args.output.clone()), "the recording itself"), (description, "the recording's description")];
+    for (path, role) in roles {
+        if path.is_some_and(|path| !output::is_stdout(json) && output::same_file(&path, json)) {
+            bail!("--json: {} is {role}; choose another name", json.display());
+        }
+    }
+    Ok(())
+}
+
 fn tell(s: &Summary) {
     let what = if s.method.is_some() { "rows" } else { "I/Os" };
+    if s.records == 0 && s.requests == 0 {
+        let kept = if s.files.is_empty() { "; nothing is written" } else { "" };
+        eprintln!("no I/O in {:.1} s{kept}", s.seconds);
+    }
     let files: Vec<String> = s.files.iter().map(|f| f.display().to_string()).collect();
-    eprintln!(
-        "{} {what} and {} requests in {:.1} s, {} events lost: {}",
-        grouped(s.records),
-        grouped(s.requests),
-        s.seconds,
-        grouped(s.lost),
-        files.join(", ")
-    );
+    if !files.is_empty() {
+        eprintln!(
+            "{} {what} and {} requests in {:.1} s, {} events lost: {}",
+            grouped(s.records),
+            grouped(s.requests),
+            s.seconds,
+            grouped(s.lost),
+            files.join(", ")
+        );
+    }
     for note in &s.notes {
         eprintln!("note: {note}");
     }

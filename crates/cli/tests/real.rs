@@ -1,5 +1,6 @@
 //! `compare --on`, `recommend` and `verify` on files and on loop devices, as users meet them.
 
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -626,4 +627,80 @@ fn what_cannot_be_is_one_clear_line() {
         assert_eq!(done.status.code(), Some(2), "{args:?}: {message}");
         assert!(message.contains(part) && !message.contains("panicked"), "{args:?}: {message}");
     }
+}
+
+#[test]
+fn a_recording_without_io_is_no_failure_and_its_outputs_are_looked_at_before() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    if !Path::new("/sys/kernel/tracing/instances").is_dir() {
+        eprintln!("skipped: no tracefs");
+        return;
+    }
+    let device = path.to_str().unwrap();
+    let name = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let refused = |args: &[&str], why: &str| {
+        let out = dumbwaiter(&[&["record", device, "--for", "10ms"], args].concat());
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        // Before it begins.
+        assert!(out.status.code() == Some(2) && said.contains(why) && !said.contains("recording /dev"), "{said}");
+    };
+    let (trace, rows, linked) = (name("a.dwt"), name("a.csv"), name("b.dwt"));
+    std::os::unix::fs::symlink(&path, &linked).unwrap();
+    std::fs::create_dir(name("c.json")).unwrap();
+    refused(&["-o", &trace, "--json", &format!("{}/./a.dwt", dir.path().display())], "the recording itself");
+    refused(&["-o", &rows, "--dispatch", "--json", &name("a.json")], "the recording's description");
+    refused(&["-o", &linked], "is a block device");
+    refused(&["-o", &trace, "--json", device], "is a block device");
+    refused(&["-o", &trace, "--json", &name("nowhere/a.json")], "there is no folder");
+    refused(&["-o", &name("c.csv"), "--dispatch"], "c.json: it is a folder");
+
+    for length in ["0", "30ms"] {
+        let summary = dir.path().join("summary.json");
+        let out = dumbwaiter(&["record", device, "--for", length, "-o", &trace, "--json", summary.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let records = json(&summary)["records"].as_u64().unwrap();
+        if records > 0 {
+            eprintln!("skipped: something looked at the new device meanwhile");
+            continue;
+        }
+        assert!(out.status.success() && said.contains("no I/O in ") && said.contains("nothing is written"), "{said}");
+        assert!(!Path::new(&trace).exists() && json(&summary)["files"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn bench_engine_keeps_what_was_finished_when_the_target_fails() {
+    let dir = folder();
+    let say = |args: &[&str]| {
+        let out = dumbwaiter(&[&["bench", "engine"], args].concat());
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let small = file(dir.path(), "small", &[1; 2048]);
+    let (code, said) = say(&["--on", &small]);
+    assert!(code == Some(2) && said.contains("small") && said.contains("4096"), "{said}");
+    let disk = file(dir.path(), "disk", &vec![1; 8 << 20]);
+    for time in ["0", "0s", "10us"] {
+        let (code, said) = say(&["--on", &disk, "--time", time]);
+        assert!(code == Some(2) && said.contains("--time") && said.contains("above 0"), "{said}");
+    }
+    // Cut off while it runs.
+    let rows = dir.path().join("rows.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+        .args(["bench", "engine", "--on", &disk, "--time", "200ms", "--depth", "1", "--rounds", "50", "--schedulers"])
+        .args(["none", "--json"])
+        .arg(&rows)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    for line in std::io::BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.contains("round 2 of") {
+            std::fs::OpenOptions::new().write(true).open(&disk).unwrap().set_len(0).unwrap();
+        }
+        said += &(line + "\n");
+    }
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.code() == Some(3) && rows.exists(), "{:?} {said}", out.status);
 }

@@ -32,7 +32,8 @@ pub fn read_at_random(target: &Target, depth: u32, bytes: u32, time: Nanos, seed
     let mut ring = Ring::new((depth + 8).next_power_of_two(), Finding::Interrupt, false)
         .map_err(|e| Error::NoRing(why_no_ring(&e)))?;
     ring.register_file(target.file().as_raw_fd()).map_err(failed)?;
-    ring.register_buffers(&arena).map_err(failed)?;
+    // As the engine does: the limit of locked memory may be too low.
+    let registered = ring.register_buffers(&arena).is_ok();
     let places = (target.facts().bytes / u64::from(bytes)).max(1);
     let mut state = seed | 1;
     let mut entry = |slot: u64| {
@@ -40,7 +41,12 @@ pub fn read_at_random(target: &Target, depth: u32, bytes: u32, time: Nanos, seed
         state ^= state >> 7;
         state ^= state << 17;
         let at = ((u128::from(state) * u128::from(places)) >> 64) as u64 * u64::from(bytes);
-        opcode::ReadFixed::new(types::Fixed(0), arena.address(slot as u32), bytes, 0).offset(at).build().user_data(slot)
+        let (file, address) = (types::Fixed(0), arena.address(slot as u32));
+        let read = match registered {
+            true => opcode::ReadFixed::new(file, address, bytes, 0).offset(at).build(),
+            false => opcode::Read::new(file, address, bytes).offset(at).build(),
+        };
+        read.user_data(slot)
     };
     let before = Usage::now();
     let clock = Clock::start();

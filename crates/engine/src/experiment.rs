@@ -131,7 +131,7 @@ pub fn run(
     }
     let verified = match &mut outcome.verifier {
         Some(verifier) => {
-            verifier.final_pass(target)?;
+            verifier.final_pass(target, &control.cancel)?;
             Some(verifier.found.clone())
         }
         None => None,

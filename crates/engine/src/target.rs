@@ -131,7 +131,7 @@ impl Target {
         // Says now, not in mid-run, that there is no ring.
         Ring::new(8, Finding::Interrupt, false).map_err(|e| Error::NoRing(why_no_ring(&e)))?;
         if let Some(path) = options.verify.as_ref().and_then(|v| v.journal.as_ref()) {
-            verify::check_journal_path(path)?;
+            verify::check_journal_path(path, &probe)?;
         }
         Ok(Target { path: path.to_owned(), file, facts, options: options.clone(), notes })
     }

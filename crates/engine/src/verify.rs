@@ -5,16 +5,18 @@
 //! acknowledged write, or, where writes of one block overlapped in time, the first of those. A block that is read while a
 //! write of it is under way is not judged.
 //!
-//! These generations stand in a table of 8 bytes a block, which can be a file ([`crate::options::Verify::journal`]): it is mapped, so
-//! that every entry survives the program's death (`kill -9`), not the machine's. [`check`] then reads every
-//! block of the table again. A write that was never acknowledged may be there or not.
+//! These generations stand in a table of 8 bytes a block, which can be a file ([`crate::options::Verify::journal`]): it is
+//! allocated whole, for a write to a mapped hole of a full file system is a SIGBUS, and mapped, so that every entry
+//! survives the program's death (`kill -9`), not the machine's. [`check`] then reads every block of the table again. A write that was never acknowledged may be there or not.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::arena::Arena;
 use crate::{Error, Target};
@@ -33,7 +35,8 @@ const PASS_BYTES: usize = 1 << 20;
 pub struct Verified {
     /// Blocks read and judged.
     pub checked: u64,
-    /// Blocks that were read while a write of them was under way: not judged.
+    /// Blocks that were read while a write of them was under way, and those that a final pass that was ended from outside
+    /// did not come to: not judged.
     pub unsettled: u64,
     /// Blocks that hold older data than an acknowledged write, or none of ours.
     pub lost: u64,
@@ -187,14 +190,61 @@ pub(crate) struct Verifier {
     pub(crate) found: Verified,
 }
 
-/// Refuses a journal that cannot be made.
-pub(crate) fn check_journal_path(path: &Path) -> Result<(), Error> {
+/// Refuses a journal that cannot be made, or would be made of the target itself.
+pub(crate) fn check_journal_path(path: &Path, target: &std::fs::Metadata) -> Result<(), Error> {
+    let refuse = |reason: &str| Err(Error::Journal { path: path.to_owned(), reason: reason.into() });
+    if let Ok(there) = std::fs::metadata(path) {
+        if (there.dev(), there.ino()) == (target.dev(), target.ino()) {
+            return refuse("is the target itself; the journal needs a file of its own");
+        }
+        if !there.is_file() {
+            return refuse("is no regular file; expected the name of a file for the journal");
+        }
+    }
     let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     made.map(|_| ()).map_err(|e| journal_error(path, &e))
 }
 
 fn journal_error(path: &Path, e: &std::io::Error) -> Error {
     Error::Journal { path: path.to_owned(), reason: e.to_string() }
+}
+
+/// An empty table in a file, with room for all of it.
+fn make_journal(path: &Path, bytes: u64) -> Result<File, Error> {
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+    let file = opened.map_err(|e| journal_error(path, &e))?;
+    allocate(&file, bytes).map_err(|e| {
+        // Whatever of it found room.
+        let _ = file.set_len(0);
+        let reason = format!("the journal needs {bytes} bytes (8 for each block of the target): {e}");
+        Error::Journal { path: path.to_owned(), reason }
+    })?;
+    Ok(file)
+}
+
+fn allocate(mut file: &File, bytes: u64) -> std::io::Result<()> {
+    let len = libc::off_t::try_from(bytes).map_err(|_| std::io::ErrorKind::FileTooLarge)?;
+    loop {
+        // SAFETY: a plain call on an open descriptor.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) } == 0 {
+            return Ok(());
+        }
+        let e = std::io::Error::last_os_error();
+        match e.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => break,
+            _ => return Err(e),
+        }
+    }
+    let zeros = vec![0; PASS_BYTES];
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(PASS_BYTES as u64);
+        file.write_all(&zeros[..now as usize])?;
+        left -= now;
+    }
+    // Some file systems find out only now that they have no room.
+    file.sync_data()
 }
 
 impl Verifier {
@@ -204,12 +254,8 @@ impl Verifier {
         let floors = match journal {
             None => Floors::map(blocks, None, true).map_err(|e| journal_error(nowhere, &e))?,
             Some(path) => {
-                let make = || {
-                    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-                    file.set_len(HEADER_BYTES as u64 + blocks * 8)?;
-                    Floors::map(blocks, Some(&file), true)
-                };
-                make().map_err(|e| journal_error(path, &e))?
+                let file = make_journal(path, HEADER_BYTES as u64 + blocks * 8)?;
+                Floors::map(blocks, Some(&file), true).map_err(|e| journal_error(path, &e))?
             }
         };
         for (i, word) in [block_bytes, stamp, blocks, JOURNAL_MAGIC].into_iter().enumerate() {
@@ -302,41 +348,59 @@ impl Verifier {
         }
     }
 
-    /// Reads everything that was written once more.
-    pub(crate) fn final_pass(&mut self, target: &Target) -> Result<(), Error> {
+    /// Reads everything that was written once more, until `cancel` is set.
+    pub(crate) fn final_pass(&mut self, target: &Target, cancel: &AtomicBool) -> Result<(), Error> {
         let mut found = std::mem::take(&mut self.found);
-        let done = pass(target, &self.floors, self.block_bytes, self.stamp, &mut found);
+        // Most of a large target has never been touched.
+        let touched = self.states.iter().zip(0u64..).filter(|(state, _)| state.is_some());
+        let pages = touched.map(|(_, page)| page * PAGE as u64..((page + 1) * PAGE as u64).min(self.floors.blocks));
+        let done = pass(target, &self.floors, pages, (self.block_bytes, self.stamp), cancel, &mut found);
         self.found = found;
         done
     }
 }
 
-fn pass(target: &Target, floors: &Floors, block: u64, stamp: u64, found: &mut Verified) -> Result<(), Error> {
+/// Reads and judges the blocks of the table that lie in `ranges`. Where it is cancelled, the others are counted as not judged.
+fn pass(
+    target: &Target,
+    floors: &Floors,
+    ranges: impl Iterator<Item = Range<u64>>,
+    (block, stamp): (u64, u64),
+    cancel: &AtomicBool,
+    found: &mut Verified,
+) -> Result<(), Error> {
     let ring = |source| Error::Ring { what: "no memory to read back", source };
     let mut arena = Arena::new(1, PASS_BYTES).map_err(ring)?;
     let slot = arena.take(PASS_BYTES).unwrap_or(0);
     let most = (PASS_BYTES as u64 / block).max(1);
-    let mut next = 0;
-    while next < floors.blocks {
-        if floors.floor(next).load(Ordering::Acquire) == 0 {
-            next += 1;
-            continue;
-        }
-        let known = |b: &u64| floors.floor(*b).load(Ordering::Acquire) > 0;
-        let end = next + (next..(next + most).min(floors.blocks)).take_while(known).count() as u64;
-        let data = arena.bytes(slot, ((end - next) * block) as usize);
-        match target.file().read_exact_at(data, next * block) {
-            Ok(()) => {
-                for (chunk, b) in data.chunks(block as usize).zip(next..) {
-                    found.judge(chunk, b, stamp, floors.floor(b).load(Ordering::Acquire));
+    let known = |b: &u64| floors.floor(*b).load(Ordering::Acquire) > 0;
+    for Range { start: mut next, end } in ranges {
+        while next < end {
+            if !known(&next) {
+                next += 1;
+                continue;
+            }
+            let to = next + (next..(next + most).min(end)).take_while(known).count() as u64;
+            let bytes = (to - next) * block;
+            if cancel.load(Ordering::Relaxed) {
+                found.unsettled += to - next;
+                next = to;
+                continue;
+            }
+            let data = arena.bytes(slot, bytes as usize);
+            match target.file().read_exact_at(data, next * block) {
+                Ok(()) => {
+                    for (chunk, b) in data.chunks(block as usize).zip(next..) {
+                        found.judge(chunk, b, stamp, floors.floor(b).load(Ordering::Acquire));
+                    }
+                }
+                Err(e) => {
+                    found.unreadable += to - next;
+                    found.wrong(format!("{bytes} bytes at byte {} cannot be read: {e}", next * block));
                 }
             }
-            Err(e) => {
-                found.unreadable += end - next;
-                found.wrong(format!("{} bytes at byte {} cannot be read: {e}", (end - next) * block, next * block));
-            }
+            next = to;
         }
-        next = end;
     }
     Ok(())
 }
@@ -366,7 +430,8 @@ pub fn check(target: &Target, journal: &Path) -> Result<Verified, Error> {
     }
     let floors = Floors::map(blocks, Some(&file), false).map_err(|e| journal_error(journal, &e))?;
     let mut found = Verified::default();
-    pass(target, &floors, block, stamp, &mut found)?;
+    let all = std::iter::once(0..blocks);
+    pass(target, &floors, all, (block, stamp), &AtomicBool::new(false), &mut found)?;
     Ok(found)
 }
 

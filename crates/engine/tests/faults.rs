@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use common::{Loop, filled, is_root, open, run_on, try_command};
-use dumbwaiter_engine::{Cell, Completion, Control, Error, Options};
+use dumbwaiter_engine::{Cell, Completion, Control, Error, Options, Target, Verify};
 
 const READS: &str = "duration = \"5s\"\n[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 16\nioengine = \"io_uring\"\nnorandommap = true\n";
 const WRITES: &str =
@@ -88,6 +88,84 @@ fn a_full_file_system_is_named() {
     // A write that fits in part is short, the next finds no space.
     assert!(failure.contains("full") || failure.contains("short"), "{failure}");
     assert!(cell.result.completed > 0);
+}
+
+fn with_journal(journal: &Path) -> Options {
+    let verify = Some(Verify { journal: Some(journal.to_owned()) });
+    Options { allow_writes: true, verify, ..Options::default() }
+}
+
+#[test]
+fn a_journal_without_room_is_refused_before_the_run() {
+    if !is_root() {
+        eprintln!("skipped: mounting needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let small = tempfile::tempdir().unwrap();
+    let at = small.path().display().to_string();
+    if try_command("mount", &["-t", "tmpfs", "-o", "size=64k", "none", &at]).is_none() {
+        eprintln!("skipped: tmpfs cannot be mounted here");
+        return;
+    }
+    let _mounted = Mounted(small.path());
+    let path = filled(dir.path(), "disk", 8 << 20);
+    let journal = small.path().join("journal");
+    let target = open(&path, &with_journal(&journal));
+    let blocks = target.facts().bytes / u64::from(target.facts().logical_block);
+    let room = 64 << 10 >= 4096 + blocks * 8;
+    let error = match run_on(&target, WRITES, "none", Completion::Interrupt) {
+        Err(error) => error.to_string(),
+        Ok(_) if room => {
+            eprintln!("skipped: blocks are so large here that the journal fits");
+            return;
+        }
+        Ok(_) => panic!("a journal where there is no room"),
+    };
+    let needed = format!("needs {} bytes", 4096 + blocks * 8);
+    assert!(error.contains(&needed) && error.contains("No space left") && error.lines().count() == 1, "{error}");
+    assert_eq!(std::fs::metadata(&journal).unwrap().len(), 0, "what was allocated is given back");
+}
+
+#[test]
+fn a_journal_over_the_target_itself_or_a_device_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 1 << 20);
+    let other = dir.path().join("other-name");
+    std::fs::hard_link(&path, &other).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    for (journal, why) in
+        [(path.as_path(), "target itself"), (&other, "target itself"), (Path::new("/dev/null"), "regular")]
+    {
+        let error = Target::open(&path, &with_journal(journal)).err().unwrap();
+        assert!(matches!(error, Error::Journal { .. }) && error.to_string().contains(why), "{error}");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn whoever_cancels_does_not_wait_for_the_final_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 8 << 20);
+    let target = open(&path, &Options { verify: Some(Verify::default()), allow_writes: true, ..Options::default() });
+    let text = WRITES.replace("limit = 4000", "duration = \"60s\"").replace("\"write\"", "\"randwrite\"");
+    let scenario = common::scenario(&text);
+    let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
+    let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
+    let control = Control::default();
+    let cell = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while control.finished.load(Ordering::Relaxed) < 100 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            control.cancel.store(true, Ordering::Relaxed);
+        });
+        dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).unwrap()
+    });
+    let verified = cell.verified.unwrap();
+    let blocks = 16384 / u64::from(target.facts().logical_block);
+    assert_eq!((verified.checked, verified.clean()), (0, true), "{verified}");
+    assert!(verified.unsettled >= blocks && verified.unsettled % blocks == 0, "{verified}");
 }
 
 #[test]

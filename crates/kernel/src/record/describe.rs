@@ -132,6 +132,34 @@ fn hz() -> u64 {
     text.lines().find_map(|l| l.strip_prefix("CONFIG_HZ=")?.parse().ok()).filter(|hz| *hz > 0).unwrap_or(250)
 }
 
+/// A file under a name of its own until it is renamed; removed where it does not come to that.
+struct Hidden(PathBuf);
+
+impl Hidden {
+    fn beside(path: &Path) -> Hidden {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Hidden(path.with_file_name(format!(".{name}.{}.part", std::process::id())))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Gives both files their names. An older description goes first: it must never stand beside rows that it does not describe.
+fn publish(rows: (&Hidden, &Path), description: (&Hidden, &Path)) -> Result<(), Error> {
+    match std::fs::remove_file(description.1) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::file("replace", description.1, e)),
+        _ => {}
+    }
+    for (hidden, path) in [rows, description] {
+        std::fs::rename(&hidden.0, path).map_err(|e| Error::file("write", path, e))?;
+    }
+    Ok(())
+}
+
 /// Writes rows and description, the description last: with it the recording is whole.
 pub(crate) fn write(
     events: &[Event],
@@ -144,8 +172,8 @@ pub(crate) fn write(
     let fail = |e| Error::file("write", output, e);
     check_name(output)?;
     let description = beside(output).unwrap_or_default();
-    let hidden = output.with_extension(format!("{}.part", std::process::id()));
-    let file = std::io::BufWriter::new(std::fs::File::create(&hidden).map_err(fail)?);
+    let hidden = Hidden::beside(output);
+    let file = std::io::BufWriter::new(std::fs::File::create(&hidden.0).map_err(fail)?);
     let packed = output.extension().is_some_and(|e| e == "zst");
     let written = if packed {
         zstd::Encoder::new(file, 9)
@@ -155,10 +183,7 @@ pub(crate) fn write(
         let mut out = file;
         lines(&mut out, &built.rows).and_then(|()| out.flush())
     };
-    if let Err(e) = written.and_then(|()| std::fs::rename(&hidden, output)) {
-        let _ = std::fs::remove_file(&hidden);
-        return Err(fail(e));
-    }
+    written.map_err(fail)?;
     let iosched: BTreeMap<&str, &str> =
         about.queue.iter().filter_map(|(k, v)| Some((k.strip_prefix("iosched/")?, v.as_str()))).collect();
     let mut queue: BTreeMap<&str, &str> =
@@ -200,7 +225,9 @@ pub(crate) fn write(
     });
     let mut text = serde_json::to_vec_pretty(&value).map_err(|e| fail(e.into()))?;
     text.push(b'\n');
-    std::fs::write(&description, text).map_err(|e| Error::file("write", &description, e))?;
+    let hidden_description = Hidden::beside(&description);
+    std::fs::write(&hidden_description.0, text).map_err(|e| Error::file("write", &description, e))?;
+    publish((&hidden, output), (&hidden_description, &description))?;
     Ok(vec![output.clone(), description])
 }
 
@@ -228,6 +255,36 @@ mod tests {
         for bad in ["b.dwt", "b.zst", ".csv", "/"] {
             assert!(check_name(Path::new(bad)).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_old_description_never_stands_beside_new_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let (rows, description) = (dir.path().join("a.csv"), dir.path().join("a.json"));
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+        let attempt = |text: Option<&str>| {
+            let hidden = (Hidden::beside(&rows), Hidden::beside(&description));
+            std::fs::write(&hidden.0.0, "new").unwrap();
+            if let Some(text) = text {
+                std::fs::write(&hidden.1.0, text).unwrap();
+            }
+            publish((&hidden.0, &rows), (&hidden.1, &description))
+        };
+        for path in [&rows, &description] {
+            std::fs::write(path, "old").unwrap();
+        }
+        // The new one cannot be placed: then none is there.
+        assert!(attempt(None).is_err());
+        assert_eq!((read(&rows).as_str(), description.exists()), ("new", false));
+        attempt(Some("new")).unwrap();
+        assert_eq!((read(&rows), read(&description)), ("new".into(), "new".into()));
+        // The old one cannot be removed: then the old rows stay too.
+        std::fs::write(&rows, "old").unwrap();
+        std::fs::remove_file(&description).unwrap();
+        std::fs::create_dir(&description).unwrap();
+        assert!(attempt(Some("newer")).unwrap_err().to_string().contains("a.json"));
+        assert_eq!(read(&rows), "old");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing hidden is left");
     }
 
     #[test]

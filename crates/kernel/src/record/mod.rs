@@ -70,7 +70,7 @@ pub enum Method {
 /// What was recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Files that were written.
+    /// Files that were written: none where a trace would hold no I/O.
     pub files: Vec<PathBuf>,
     /// Seconds from start to stop.
     pub seconds: f64,
@@ -154,10 +154,12 @@ pub fn record(target: &Target, options: &Options, stop: &AtomicBool, began: impl
         dispatch_recording(&events, &about, options, &mut summary)?;
     } else {
         let written = text::write(&events, &about, options).map_err(|e| Error::Refused(e.to_string()))?;
-        summary.records = written.records;
         summary.requests = events.iter().filter(|e| e.kind == event::Kind::Issue).count() as u64;
-        summary.files = vec![options.output.clone()];
-        notes.extend(written.left_out.iter().map(|s| format!("left out: {} ({})", s.reason, s.count)));
+        if let Some(written) = written {
+            summary.records = written.records;
+            summary.files = vec![options.output.clone()];
+            notes.extend(written.left_out.iter().map(|s| format!("left out: {} ({})", s.reason, s.count)));
+        }
     }
     notes.append(&mut summary.notes);
     summary.notes = notes;

@@ -48,10 +48,13 @@ impl Read for Lines {
     }
 }
 
-/// Writes the trace.
-pub(crate) fn write(events: &[Event], about: &About, options: &Options) -> Result<Written, traces::Error> {
+/// Writes the trace; nothing where there was no I/O, for no reader takes a trace without any.
+pub(crate) fn write(events: &[Event], about: &About, options: &Options) -> Result<Option<Written>, traces::Error> {
     let kept: Vec<Event> =
         events.iter().filter(|e| matches!(e.kind, Kind::Bio | Kind::Issue | Kind::Complete)).copied().collect();
+    if kept.is_empty() {
+        return Ok(None);
+    }
     let lines = Lines {
         first: kept.first().map_or(0, |e| e.at),
         events: kept.into_iter(),
@@ -62,5 +65,5 @@ pub(crate) fn write(events: &[Event], about: &About, options: &Options) -> Resul
     };
     let reading = traces::Options { format: Some(Format::Blkparse), ..traces::Options::default() };
     let mut reader = traces::open_reader(&about.name, Box::new(lines), &reading)?;
-    traces::convert(&mut reader, &options.output, options.format, None, None)
+    traces::convert(&mut reader, &options.output, options.format, None, None).map(Some)
 }

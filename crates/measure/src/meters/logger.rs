@@ -1,13 +1,17 @@
 //! An external power logger's CSV file (as Onset's HOBO loggers export it), read after the runs.
 
+use std::io::Read;
 use std::path::Path;
 
-use super::{Energy, MeterError, Source, logger_clock, logger_time, read};
+use super::{Energy, MeterError, Source, logger_clock, logger_time};
 
 /// A gap in the samples longer than so many periods spoils a run.
 const GAP: f64 = 3.0;
 /// The loggers' own step, in watts.
 const STEP_W: f64 = 1.0;
+
+/// Largest file that is read: years of samples each second.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// A sample. Times are the logger's, in seconds since 1970.
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +68,9 @@ enum Column {
 
 impl Logger {
     /// Reads a file. `zone` is the logger's offset from UTC in minutes; the file's own, if it tells one, goes first.
+    /// Anything but a regular file, and one of more than 1 GiB, is refused.
     pub fn open(path: &Path, zone: Option<i32>) -> Result<Logger, MeterError> {
-        Logger::parse(&path.display().to_string(), &read(path)?, zone)
+        Logger::parse(&path.display().to_string(), &read_whole(path, MOST_BYTES)?, zone)
     }
 
     /// Reads text; `name` stands for the file in messages.
@@ -228,6 +233,24 @@ fn at(points: &[(f64, f64)], time: f64) -> Option<f64> {
     Some(pair[0].1 + share * (pair[1].1 - pair[0].1))
 }
 
+/// The text of a regular file of at most so many bytes.
+fn read_whole(path: &Path, most: u64) -> Result<String, MeterError> {
+    let fail = |e| MeterError::file("read", path, &e);
+    // Asked before it is opened: to open a pipe can take for ever.
+    let facts = std::fs::metadata(path).map_err(fail)?;
+    if !facts.is_file() {
+        return Err(MeterError(format!("{}: is no regular file; expected a logger's CSV file", path.display())));
+    }
+    if facts.len() > most {
+        let (name, bytes) = (path.display(), facts.len());
+        return Err(MeterError(format!("{name}: has {bytes} bytes; expected a logger's CSV file of at most {most}")));
+    }
+    let mut text = String::new();
+    // What is added meanwhile may be left out.
+    std::fs::File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)).map_err(fail)?;
+    Ok(text.trim().to_owned())
+}
+
 fn is_date(cell: &str) -> bool {
     cell.to_ascii_lowercase().starts_with("date")
 }
@@ -305,6 +328,24 @@ mod tests {
         // The same with a clock that is 7 s ahead.
         let ahead = LoggerClock { offset: 7.0, drift: 0.0, reference: FIRST };
         assert!((logger.energy(FIRST - 7.0, FIRST - 3.5, &ahead).unwrap().joules - 180.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn only_files_of_a_sane_size_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.csv");
+        std::fs::write(&path, VENDOR).unwrap();
+        assert_eq!(Logger::open(&path, None).unwrap().samples.len(), 5);
+        let bytes = VENDOR.len() as u64;
+        assert_eq!(read_whole(&path, bytes).unwrap(), VENDOR.trim());
+        let said = read_whole(&path, bytes - 1).unwrap_err().to_string();
+        assert!(said.contains(&format!("has {bytes} bytes")) && said.contains("log.csv"), "{said}");
+        // Sparse: it would not fit into memory.
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(Logger::open(&path, None).unwrap_err().to_string().contains("at most 1073741824"));
+        for other in [Path::new("/dev/null"), dir.path()] {
+            assert!(Logger::open(other, None).unwrap_err().to_string().contains("regular file"));
+        }
     }
 
     #[test]

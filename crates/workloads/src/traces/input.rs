@@ -28,10 +28,17 @@ impl Input {
     /// Opens a file.
     pub(crate) fn open(path: &Path) -> Result<Input, Error> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-        if file.metadata().map_err(|e| Error::io(path, "open", e))?.is_dir() {
+        let facts = file.metadata().map_err(|e| Error::io(path, "open", e))?;
+        if facts.is_dir() {
             return Err(Error::bad(path, "header".into(), "a directory", "a trace file"));
         }
-        Input::over(path, Box::new(file))
+        Input::over(path, Box::new(file)).map_err(|e| match e {
+            Error::Empty { .. } if !facts.is_file() => {
+                let why = "nothing is in it; a pipe cannot be read twice, so give a file";
+                Error::io(path, "read", std::io::Error::other(why))
+            }
+            other => other,
+        })
     }
 
     /// Reads from `reader`; `path` is its name in messages.
