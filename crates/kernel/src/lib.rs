@@ -10,6 +10,7 @@ pub mod diskstats;
 mod error;
 pub mod fidelity;
 pub mod ioprio;
+mod loops;
 pub mod place;
 pub mod queue;
 pub mod record;

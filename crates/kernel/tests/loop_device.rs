@@ -267,6 +267,14 @@ fn a_loop_device_and_its_file_are_known() {
     assert_eq!((file.kind, file.bytes), (Kind::File, 16 * MIB));
     assert_eq!(file.uses, [format!("backs {name}")]);
     file.check_writes(true, None).unwrap_err();
+    // The same file by another name, also when the first is gone.
+    let link = device.file().with_extension("link");
+    std::fs::hard_link(device.file(), &link).unwrap();
+    let linked = Target::of(&link).unwrap().uses;
+    std::fs::remove_file(device.file()).unwrap();
+    let alone = Target::of(&link).unwrap().uses;
+    std::fs::rename(&link, device.file()).unwrap();
+    assert_eq!((&linked, &alone), (&file.uses, &file.uses));
     assert!(Queue::of(device.file()).unwrap().is_none());
 }
 
