@@ -10,6 +10,7 @@ pub mod diskstats;
 mod error;
 pub mod fidelity;
 pub mod ioprio;
+mod lock;
 mod loops;
 pub mod place;
 pub mod queue;
