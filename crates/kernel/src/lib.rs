@@ -11,7 +11,7 @@ mod error;
 pub mod fidelity;
 pub mod ioprio;
 mod lock;
-mod loops;
+pub mod loops;
 pub mod place;
 pub mod queue;
 pub mod record;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{read_some, write};
 use crate::lock::Lock;
 use crate::queue::{Queue, Snapshot};
-use crate::{Error, cgroup, place};
+use crate::{Error, cgroup, loops, place};
 
 const JOURNAL: &str = "/run/dumbwaiter";
 
@@ -35,6 +35,8 @@ pub(crate) enum Action {
     Mount { dir: PathBuf },
     /// A folder of ours with all that is in it.
     Folder { dir: PathBuf },
+    /// A file of ours with the loop devices over it.
+    Loop { file: PathBuf },
     /// A program of ours, which must not outlive us.
     Program { pid: u32, started: String },
 }
@@ -49,6 +51,7 @@ impl Action {
             Action::Instance { dir } if dir.exists() => remove_instance(dir),
             Action::Mount { dir } => place::unmount(dir),
             Action::Folder { dir } => place::remove(dir),
+            Action::Loop { file } => loops::remove(file),
             Action::Program { pid, started: then } if started(*pid).as_ref() == Some(then) => {
                 place::kill(*pid);
                 Ok(())
@@ -66,6 +69,7 @@ impl Action {
             Action::Instance { dir } => format!("trace instance {}", dir.display()),
             Action::Mount { dir } => format!("the mount at {}", dir.display()),
             Action::Folder { dir } => format!("folder {}", dir.display()),
+            Action::Loop { file } => format!("the loop device over {}", file.display()),
             Action::Program { pid, .. } => format!("program {pid}"),
         }
     }
@@ -306,12 +310,14 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
     if !own_folder(dir) {
         return Vec::new();
     }
-    let mut pages: Vec<(Page, PathBuf)> = std::fs::read_dir(dir)
+    let with = |extension: &str| {
+        let all = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|f| f.path());
+        all.filter(|p| p.extension().is_some_and(|e| e == extension)).collect::<Vec<_>>()
+    };
+    // Locks of the dead: whoever lets go removes the file.
+    with("lock").iter().for_each(|path| drop(Lock::take(path)));
+    let mut pages: Vec<(Page, PathBuf)> = with("json")
         .into_iter()
-        .flatten()
-        .flatten()
-        .map(|f| f.path())
-        .filter(|p| p.extension().is_some_and(|e| e == "json"))
         .filter_map(|p| Some((serde_json::from_slice(&std::fs::read(&p).ok()?).ok()?, p)))
         .collect();
     // The latest change of a process first.
@@ -435,8 +441,11 @@ mod tests {
         assert_eq!(leftovers_in(&pages), Vec::<String>::new());
         assert_eq!(queue.get("stuck").unwrap(), "1");
         drop(held);
+        // The killed leave a file.
+        std::fs::write(pages.join("gone-1.lock"), "1").unwrap();
         assert_eq!(leftovers_in(&pages).len(), 1);
         assert_eq!(queue.get("stuck").unwrap(), "0");
+        assert_eq!(std::fs::read_dir(&pages).unwrap().count(), 0);
     }
 
     /// Not a test: the process that the test below starts.
