@@ -1,15 +1,18 @@
 //! `bench engine`: the engine on a real device, in turns with fio and with a ring that nothing else is around.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Control, Options, Target, bare};
+use dumbwaiter_kernel::loops::OwnLoop;
+use dumbwaiter_kernel::place::Leash;
 use dumbwaiter_kernel::queue::{Queue, Settings};
-use dumbwaiter_kernel::{Roots, undo};
+use dumbwaiter_kernel::{Roots, target, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
@@ -109,11 +112,11 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     undo::on_signals(Some(Arc::clone(&stop)))?;
     let own = match &args.engine.on {
         Some(_) => None,
-        None => Some(OwnLoop::make(OWN_BYTES).context("a device in memory cannot be made (name one with --on)")?),
+        None => Some(own_loop(OWN_BYTES).context("a device in memory cannot be made (name one with --on)")?),
     };
     let path: &Path = match (&args.engine.on, &own) {
         (Some(path), _) => path,
-        (None, Some(own)) => &own.device,
+        (None, Some(own)) => own.device(),
         (None, None) => bail!("--on: expected a file or a block device"),
     };
     let list = args.schedulers.as_deref().unwrap_or(SCHEDULERS);
@@ -123,6 +126,13 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     let options = Options { allow_writes: args.engine.allow_writes || own.is_some(), ..Options::default() };
     let setting = Setting { path, op, time, options };
     {
+        if args.engine.allow_writes && own.is_none() {
+            let facts = target::Target::of(path)?;
+            if !facts.uses.is_empty() {
+                bail!("{} is in use ({}): writing would destroy it", path.display(), facts.uses.join("; "));
+            }
+            facts.check_writes(true, None)?;
+        }
         let target = Target::open(path, &setting.options)?;
         for note in target.notes() {
             eprintln!("{}: {note}", path.display());
@@ -132,7 +142,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
             bail!("{}: has {bytes} bytes; expected room for one I/O of {BLOCK}", path.display());
         }
     }
-    let mut settings = settings_of(path);
+    let mut settings = settings_of(path)?;
     let known = settings.as_ref().and_then(|s| s.queue().schedulers().ok()).map(|(_, all)| all).unwrap_or_default();
     if let (Some(settings), true) = (&mut settings, own.is_some()) {
         // The kernel keeps a loop device's settings for whoever uses that number next.
@@ -404,7 +414,12 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool, fixed: bool) -> Result<Figure> 
             &format!("--iodepth_batch_complete_max={depth}"),
         ]);
     }
-    let out = command.output().context("fio cannot be started")?;
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.context("fio cannot be started")?;
+    let out = {
+        let _leash = Leash::on(child.id())?;
+        child.wait_with_output()?
+    };
     let text = String::from_utf8_lossy(&out.stdout);
     let complaint = || {
         let errors = String::from_utf8_lossy(&out.stderr);
@@ -432,56 +447,26 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool, fixed: bool) -> Result<Figure> 
 }
 
 /// The settings of a loop device, whose scheduler changes with the runs; other devices are left as they are.
-fn settings_of(path: &Path) -> Option<Settings> {
-    let queue = Queue::of(path).ok()??;
-    if !queue.name().starts_with("loop") {
-        return None;
-    }
-    let mut settings = Settings::new(&queue).ok()?;
+fn settings_of(path: &Path) -> Result<Option<Settings>> {
+    let Some(queue) = Queue::of(path)?.filter(|queue| queue.name().starts_with("loop")) else { return Ok(None) };
+    let mut settings = Settings::new(&queue)?;
     // Can it be written? To the one that it has.
-    let (now, _) = queue.schedulers().ok()?;
-    settings.set("scheduler", &now).ok()?;
-    settings.load_schedulers(|_| true).ok()?;
-    Some(settings)
+    let (now, _) = queue.schedulers()?;
+    let tried = settings.set("scheduler", &now).and_then(|_| settings.load_schedulers(|_| true));
+    Ok(tried.is_ok().then_some(settings))
 }
 
-/// A loop device over a file in memory, removed with this value.
-struct OwnLoop {
-    file: PathBuf,
-    device: PathBuf,
-}
-
-impl OwnLoop {
-    fn make(bytes: u64) -> Result<OwnLoop> {
-        let file = PathBuf::from(format!("/dev/shm/dumbwaiter-bench-{}.img", std::process::id()));
-        let fill = || -> std::io::Result<()> {
-            use std::io::Write;
-            let mut out = std::io::BufWriter::with_capacity(1 << 20, std::fs::File::create_new(&file)?);
-            let mut state = 0x9e37_79b9_7f4a_7c15u64;
-            for _ in 0..bytes / 8 {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                out.write_all(&state.to_le_bytes())?;
-            }
-            out.flush()
-        };
-        let mut own = OwnLoop { file: file.clone(), device: PathBuf::new() };
-        fill().with_context(|| file.display().to_string())?;
-        let out = Command::new("losetup").arg("--find").arg("--show").arg(&file).output().context("losetup")?;
-        if !out.status.success() {
-            bail!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim());
+/// A loop device over a file in memory with random content.
+fn own_loop(bytes: u64) -> Result<OwnLoop, dumbwaiter_kernel::Error> {
+    OwnLoop::new(Path::new("/dev/shm"), |file| {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..bytes / 8 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            out.write_all(&state.to_le_bytes())?;
         }
-        own.device = PathBuf::from(String::from_utf8_lossy(&out.stdout).trim());
-        Ok(own)
-    }
-}
-
-impl Drop for OwnLoop {
-    fn drop(&mut self) {
-        if !self.device.as_os_str().is_empty() {
-            let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
-        }
-        let _ = std::fs::remove_file(&self.file);
-    }
+        out.flush()
+    })
 }

@@ -464,6 +464,83 @@ fn writing_needs_permission_and_a_device_in_use_is_refused() {
 }
 
 #[test]
+fn the_engines_bench_writes_to_nothing_that_is_in_use() {
+    let dir = folder();
+    let Some((held, _)) = device(dir.path()) else { return };
+    let link = dir.path().join("link");
+    std::fs::hard_link(held.file(), &link).unwrap();
+    for path in [held.file(), &link] {
+        let on = path.to_str().unwrap();
+        let bench = ["bench", "engine", "--on", on, "--allow-writes", "--op", "randwrite", "--schedulers", "none"];
+        let done = dumbwaiter(&[&bench[..], &["--depth", "1", "--rounds", "1", "--time", "100ms"]].concat());
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{said}");
+        assert!(said.contains("in use (backs loop"), "{said}");
+    }
+    assert!(std::fs::read(held.file()).unwrap().iter().all(|byte| *byte == 0), "not a byte has changed");
+}
+
+#[test]
+fn a_device_of_its_own_is_gone_after_a_killed_bench() {
+    let dir = folder();
+    if device(dir.path()).is_none() {
+        return;
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+        .args(["bench", "engine", "--schedulers", "none", "--depth", "1", "--rounds", "100"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let file = PathBuf::from(format!("/dev/shm/dumbwaiter-{}-0.img", child.id()));
+    let attached = || {
+        let out = Command::new("losetup").arg("--associated").arg(&file).output().unwrap();
+        !out.stdout.is_empty()
+    };
+    for _ in 0..600 {
+        if child.try_wait().unwrap().is_some() || (file.exists() && attached()) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let seen = file.exists() && attached();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(seen, "it had a loop device");
+    let next = dumbwaiter(&["schedulers"]);
+    let said = String::from_utf8_lossy(&next.stderr).into_owned();
+    // Where another program was started before, that one put it back.
+    assert!(!file.exists() && !attached(), "{said}");
+}
+
+#[test]
+fn two_runs_on_one_device_do_not_meet() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let before = scheduler_of(&path);
+    let long = file(dir.path(), "long.toml", READS.replace("replicates = 1", "replicates = 50").as_bytes());
+    let on = path.to_str().unwrap();
+    let mut first = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+        .args(["compare", &long, "--on", on])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(first.try_wait().unwrap().is_none(), "the first runs");
+    let told = format!("is being measured by process {}", first.id());
+    for second in [&["compare", &long, "--on", on][..], &["recommend", on], &["bench", "engine", "--on", on]] {
+        let done = dumbwaiter(second);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{second:?}: {said}");
+        assert!(said.contains(&told), "{second:?}: {said}");
+    }
+    Command::new("kill").args(["-INT", &first.id().to_string()]).status().unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(130));
+    assert_eq!(scheduler_of(&path), before);
+}
+
+#[test]
 fn what_was_acknowledged_is_there_after_the_program_is_killed() {
     let dir = folder();
     let disk = file(dir.path(), "disk", &vec![0; 8 << 20]);

@@ -10,6 +10,8 @@ pub mod diskstats;
 mod error;
 pub mod fidelity;
 pub mod ioprio;
+mod lock;
+pub mod loops;
 pub mod place;
 pub mod queue;
 pub mod record;

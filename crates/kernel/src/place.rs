@@ -12,8 +12,8 @@ use crate::error::{read, read_some};
 use crate::undo::{self, Action, Guard};
 use crate::{Error, Roots};
 
-/// First letters of our folders' names; others are never removed.
-const OURS: &str = "dumbwaiter-";
+/// First letters of the names of our folders and files; others are never removed.
+pub(crate) const OURS: &str = "dumbwaiter-";
 
 /// A folder for files, which goes with all that is in it.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Place {
             |dir| {
                 let mut command = Command::new("mount");
                 command.args(["-t", kind, "-o", "noatime,nosuid,nodev,noexec"]).arg(device).arg(dir);
-                done(&mut command, "mount", device)
+                done(&mut command, "mount", device).map(drop)
             },
         )
     }
@@ -99,14 +99,15 @@ pub fn device_of(dir: &Path) -> Result<PathBuf, Error> {
 pub fn make_ext4(device: &Path) -> Result<(), Error> {
     let mut command = Command::new("mkfs.ext4");
     command.args(["-q", "-F", "-i", "1048576", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(device);
-    done(&mut command, "make a file system on", device)
+    done(&mut command, "make a file system on", device).map(drop)
 }
 
-fn done(command: &mut Command, doing: &str, what: &Path) -> Result<(), Error> {
+/// Runs a program to its end; answers what it printed.
+pub(crate) fn done(command: &mut Command, doing: &str, what: &Path) -> Result<String, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| Error::Refused(format!("cannot run {program}: {e}")))?;
     if out.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&out.stderr);
     let said = said.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or("no reason given").to_owned();
@@ -119,14 +120,14 @@ fn is_mounted(dir: &Path) -> bool {
     table.lines().any(|line| line.split(' ').nth(4).is_some_and(|point| Path::new(point) == dir))
 }
 
-fn ours(dir: &Path) -> bool {
-    dir.file_name().is_some_and(|n| n.to_string_lossy().starts_with(OURS))
-        && std::fs::symlink_metadata(dir).is_ok_and(|m| m.is_dir())
+pub(crate) fn ours(path: &Path) -> bool {
+    path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(OURS))
+        && std::fs::symlink_metadata(path).is_ok_and(|m| !m.is_symlink())
 }
 
 /// Unmounts and removes the folder. What is busy for long is detached: it goes with its last user.
 pub(crate) fn unmount(dir: &Path) -> Result<(), Error> {
-    if !ours(dir) {
+    if !ours(dir) || !dir.is_dir() {
         return Ok(());
     }
     for _ in 0..40 {
@@ -143,7 +144,7 @@ pub(crate) fn unmount(dir: &Path) -> Result<(), Error> {
 
 /// Removes one of our folders with all that is in it.
 pub(crate) fn remove(dir: &Path) -> Result<(), Error> {
-    if !ours(dir) {
+    if !ours(dir) || !dir.is_dir() {
         return Ok(());
     }
     std::fs::remove_dir_all(dir).map_err(|e| Error::file("remove", dir, e))

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{read, read_some, write};
+use crate::lock::Lock;
 use crate::target::disk_of;
-use crate::undo::{Action, Guard};
+use crate::undo::{self, Action, Guard};
 use crate::{Error, Roots};
 
 /// The queue of a whole disk.
@@ -40,6 +41,11 @@ impl Queue {
     /// Name of the disk, such as `sda`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The kernel gives each disk another number, even under the same name.
+    pub(crate) fn sequence(&self) -> Option<String> {
+        read_some(&self.disk.join("diskseq"))
     }
 
     fn file(&self, attribute: &str) -> PathBuf {
@@ -141,7 +147,7 @@ impl Queue {
     }
 
     /// What is there now and can be written.
-    fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let writable = |name: &str| {
             let mode = std::fs::metadata(self.file(name)).map(|m| m.permissions().mode());
             mode.is_ok_and(|m| m & 0o222 != 0)
@@ -152,7 +158,7 @@ impl Queue {
         values.sort_by_key(|(name, _)| (name.starts_with("iosched/"), name != "nr_requests"));
         Snapshot {
             disk: self.disk.clone(),
-            sequence: read_some(&self.disk.join("diskseq")),
+            sequence: self.sequence(),
             scheduler: self.schedulers().map(|(current, _)| current).ok(),
             values,
         }
@@ -169,21 +175,30 @@ fn chosen(text: &str) -> String {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     disk: PathBuf,
-    /// The kernel gives each disk another number, even under the same name.
     sequence: Option<String>,
     scheduler: Option<String>,
     values: Vec<(String, String)>,
 }
 
 impl Snapshot {
-    pub(crate) fn name(&self) -> String {
-        Queue::at(&self.disk).name
+    pub(crate) fn queue(&self) -> Queue {
+        Queue::at(&self.disk)
+    }
+
+    /// No more than what is not as it was.
+    pub(crate) fn unsettled(&self) -> Snapshot {
+        let queue = self.queue();
+        let current = queue.schedulers().map(|(current, _)| current).ok();
+        let mut left = self.clone();
+        left.scheduler = left.scheduler.filter(|was| Some(was) != current.as_ref());
+        left.values.retain(|(name, was)| read_some(&queue.file(name)).as_ref() != Some(was));
+        left
     }
 
     /// Writes back whatever differs: the scheduler, then what it reset. Says what still differs.
     pub(crate) fn restore(&self) -> Vec<String> {
-        let queue = Queue::at(&self.disk);
-        if !queue.file("").is_dir() || read_some(&self.disk.join("diskseq")) != self.sequence {
+        let queue = self.queue();
+        if !queue.file("").is_dir() || queue.sequence() != self.sequence {
             // The disk went away, and its settings with it.
             return Vec::new();
         }
@@ -229,13 +244,17 @@ pub struct Settings {
     guard: Guard,
     /// What `nr_requests` was under `none` before it was changed there.
     driver_tags: Option<String>,
+    /// Goes last, when all is put back.
+    _lock: Option<Lock>,
 }
 
 impl Settings {
-    /// Notes every value of the queue, before anything is changed.
+    /// Notes every value of the queue, before anything is changed. A disk has one `Settings` at a time: where another is
+    /// there, of whatever process, this is refused.
     pub fn new(queue: &Queue) -> Result<Settings, Error> {
+        let lock = undo::lock(queue)?;
         let guard = Guard::of(Action::Queue(queue.snapshot()), || Ok(()))?;
-        Ok(Settings { queue: queue.clone(), guard, driver_tags: None })
+        Ok(Settings { queue: queue.clone(), guard, driver_tags: None, _lock: lock })
     }
 
     /// The queue.
@@ -291,10 +310,18 @@ impl Settings {
     }
 
     fn explain(&self, attribute: &str, value: &str, error: Error) -> Error {
-        // The kernel says EINVAL to a name that it does not know; a lack of permission is its own reason.
-        let unknown = matches!(&error, Error::File { cause, .. } if cause.raw_os_error() == Some(libc::EINVAL));
-        if attribute != "scheduler" || !unknown {
+        // A lack of permission is its own reason.
+        let refused = match &error {
+            Error::File { cause, .. } => matches!(cause.raw_os_error(), Some(libc::EINVAL | libc::ERANGE)),
+            Error::Refused(_) => false,
+        };
+        if !refused {
             return error;
+        }
+        if attribute != "scheduler" {
+            let (name, now) = (&self.queue.name, self.queue.get(attribute));
+            let now = now.map(|now| format!("; it is {now}")).unwrap_or_default();
+            return Error::Refused(format!("{name}: the kernel refuses {attribute} = \"{value}\"{now}"));
         }
         let all = self.queue.schedulers().map(|(_, all)| all.join(", ")).unwrap_or_default();
         let hint = GONE.iter().find(|(old, _)| *old == value);
@@ -313,7 +340,8 @@ mod tests {
     use super::*;
 
     fn disk(dir: &Path) -> PathBuf {
-        let disk = dir.join("sda");
+        // Not the name of a real one, which somebody may be measuring.
+        let disk = dir.join(format!("fake-{}", dir.file_name().unwrap().display()));
         std::fs::create_dir_all(disk.join("queue/iosched")).unwrap();
         for (name, value) in [
             ("diskseq", "7"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::read_some;
 use crate::queue::Queue;
-use crate::{Error, Roots};
+use crate::{Error, Roots, loops};
 
 /// What kind of thing a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +128,8 @@ impl Target {
 
     fn file(path: &Path, meta: &std::fs::Metadata, roots: &Roots) -> Target {
         let own = path.canonicalize().unwrap_or_else(|_| path.into());
-        let mut uses = swaps(roots, &|p| p.canonicalize().is_ok_and(|p| p == own));
-        uses.extend(loops(roots, &own));
+        let mut uses = swaps(roots, &|p| loops::same(p, &own));
+        uses.extend(backed(roots, &own));
         Target {
             path: path.into(),
             kind: Kind::File,
@@ -272,7 +272,7 @@ fn uses(path: &Path, dev: (u32, u32), own: &Path, disk: &Path, roots: &Roots) ->
         for holder in std::fs::read_dir(folder.join("holders")).into_iter().flatten().flatten() {
             found.push(format!("{} is part of {}", name(folder), holder.file_name().to_string_lossy()));
         }
-        found.extend(loops(roots, &Path::new("/dev").join(name(folder))));
+        found.extend(backed(roots, &Path::new("/dev").join(name(folder))));
     }
     found.dedup();
     found
@@ -285,14 +285,8 @@ fn swaps(roots: &Roots, same: &dyn Fn(&Path) -> bool) -> Vec<String> {
 }
 
 /// Loop devices that have `backing` as their file.
-fn loops(roots: &Roots, backing: &Path) -> Vec<String> {
-    let all = std::fs::read_dir(roots.sys.join("block")).into_iter().flatten().flatten();
-    let mut found: Vec<String> = all
-        .filter(|d| read_some(&d.path().join("loop/backing_file")).is_some_and(|f| Path::new(&f) == backing))
-        .map(|d| format!("backs {}", d.file_name().to_string_lossy()))
-        .collect();
-    found.sort();
-    found
+fn backed(roots: &Roots, backing: &Path) -> impl Iterator<Item = String> {
+    loops::over(roots, backing).into_iter().map(|name| format!("backs {name}"))
 }
 
 /// Drivers whose poll queues are asked for when they are loaded: the first letters of the disk's name, and the module.

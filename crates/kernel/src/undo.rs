@@ -4,17 +4,19 @@
 //! does not outlive the system). Whoever puts it back - guard, signal, next process - does the same thing: compare, and
 //! write where a value differs.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{read_some, write};
-use crate::queue::Snapshot;
-use crate::{Error, cgroup, place};
+use crate::lock::Lock;
+use crate::queue::{Queue, Snapshot};
+use crate::{Error, cgroup, loops, place};
 
 const JOURNAL: &str = "/run/dumbwaiter";
 
@@ -33,6 +35,8 @@ pub(crate) enum Action {
     Mount { dir: PathBuf },
     /// A folder of ours with all that is in it.
     Folder { dir: PathBuf },
+    /// A file of ours with the loop devices over it.
+    Loop { file: PathBuf },
     /// A program of ours, which must not outlive us.
     Program { pid: u32, started: String },
 }
@@ -47,6 +51,7 @@ impl Action {
             Action::Instance { dir } if dir.exists() => remove_instance(dir),
             Action::Mount { dir } => place::unmount(dir),
             Action::Folder { dir } => place::remove(dir),
+            Action::Loop { file } => loops::remove(file),
             Action::Program { pid, started: then } if started(*pid).as_ref() == Some(then) => {
                 place::kill(*pid);
                 Ok(())
@@ -58,12 +63,13 @@ impl Action {
 
     fn about(&self) -> String {
         match self {
-            Action::Queue(snapshot) => format!("the settings of {}", snapshot.name()),
+            Action::Queue(snapshot) => format!("the settings of {}", snapshot.queue().name()),
             Action::Group { dir, .. } => format!("cgroup {}", dir.display()),
             Action::Write { file, .. } => file.display().to_string(),
             Action::Instance { dir } => format!("trace instance {}", dir.display()),
             Action::Mount { dir } => format!("the mount at {}", dir.display()),
             Action::Folder { dir } => format!("folder {}", dir.display()),
+            Action::Loop { file } => format!("the loop device over {}", file.display()),
             Action::Program { pid, .. } => format!("program {pid}"),
         }
     }
@@ -80,7 +86,7 @@ pub(crate) fn remove_when_free(dir: &Path) -> std::io::Result<()> {
     loop {
         match std::fs::remove_dir(dir) {
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) && tries.next().is_some() => {
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
             }
             done => return done,
         }
@@ -97,8 +103,7 @@ impl Entry {
     fn undo(&self) -> Vec<String> {
         let problems = self.action.run();
         if let Some(path) = &self.journal {
-            // A journal that stays is harmless: what it says is compared before it is written.
-            let _ = std::fs::remove_file(path);
+            close(path, &Page::own(&self.action), &problems);
         }
         problems
     }
@@ -157,8 +162,13 @@ impl Drop for Guard {
 
 fn tell(about: &str, problems: &[String]) {
     for problem in problems {
-        eprintln!("dumbwaiter: not put back, {about}: {problem}");
+        say(&format!("not put back, {about}: {problem}"));
     }
+}
+
+/// Nobody may be listening any more (a closed terminal), and that must not keep us from the rest.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "dumbwaiter: {line}");
 }
 
 /// Puts everything back on SIGINT, SIGTERM and SIGHUP, and ends the process with 128 + the signal's number.
@@ -202,6 +212,13 @@ struct Page {
     action: Action,
 }
 
+impl Page {
+    fn own(action: &Action) -> Page {
+        let pid = std::process::id();
+        Page { pid, started: started(pid).unwrap_or_default(), action: action.clone() }
+    }
+}
+
 /// When a process started, in the kernel's ticks: tells it from a later one of the same number.
 pub(crate) fn started(pid: u32) -> Option<String> {
     let stat = read_some(Path::new(&format!("/proc/{pid}/stat")))?;
@@ -221,29 +238,67 @@ fn journal(id: u64, action: &Action) -> Option<PathBuf> {
     let dir = Path::new(JOURNAL);
     let pid = std::process::id();
     let path = dir.join(format!("{pid}-{id}.json"));
-    let note = || -> std::io::Result<()> {
-        if !dir.is_dir() {
-            std::fs::DirBuilder::new().mode(0o700).create(dir)?;
-        }
-        if !own_folder(dir) {
-            return Err(std::io::Error::other("the folder belongs to somebody else or others may write to it"));
-        }
-        let page = Page { pid, started: started(pid).unwrap_or_default(), action: action.clone() };
-        let hidden = dir.join(format!(".{pid}-{id}"));
-        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&hidden)?;
-        file.write_all(&serde_json::to_vec(&page)?)?;
-        std::fs::rename(&hidden, &path)
-    };
-    match note() {
+    match folder(dir).and_then(|()| write_page(&path, &Page::own(action))) {
         Ok(()) => Some(path),
         Err(e) => {
             static ONCE: Once = Once::new();
             ONCE.call_once(|| {
-                eprintln!("dumbwaiter: no journal in {JOURNAL} ({e}): after a crash, settings stay as they are then");
+                say(&format!("no journal in {JOURNAL} ({e}): after a crash, settings stay as they are then"));
             });
             None
         }
     }
+}
+
+/// Makes the folder if it is not there.
+fn folder(dir: &Path) -> std::io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e),
+        _ if own_folder(dir) => Ok(()),
+        _ => Err(std::io::Error::other("the folder belongs to somebody else or others may write to it")),
+    }
+}
+
+fn write_page(path: &Path, page: &Page) -> std::io::Result<()> {
+    let hidden = path.with_extension("new");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&hidden)?;
+    file.write_all(&serde_json::to_vec(page)?)?;
+    std::fs::rename(&hidden, path)
+}
+
+/// After the attempt: the page goes. Where there were problems it stays for the next process, with no more than what is
+/// left to do: what was put back may be changed by its user before then.
+fn close(path: &Path, page: &Page, problems: &[String]) {
+    if problems.is_empty() {
+        let _ = std::fs::remove_file(path);
+    } else if let Action::Queue(snapshot) = &page.action {
+        let left = Page { pid: page.pid, started: page.started.clone(), action: Action::Queue(snapshot.unsettled()) };
+        let _ = write_page(path, &left);
+    }
+}
+
+/// Keeps other processes from changing a disk's settings. `None` where there is no folder for that.
+pub(crate) fn lock(queue: &Queue) -> Result<Option<Lock>, Error> {
+    if folder(Path::new(JOURNAL)).is_err() {
+        return Ok(None);
+    }
+    let path = lock_of(queue, Path::new(JOURNAL));
+    // Somebody may be putting back for a moment what a third one left.
+    for _ in 0..20 {
+        match Lock::take(&path) {
+            Ok(Some(lock)) => return Ok(Some(lock)),
+            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => return Ok(None),
+        }
+    }
+    let holder = read_some(&path).filter(|pid| !pid.is_empty());
+    let holder = holder.map_or("another process".into(), |pid| format!("process {pid}"));
+    let name = queue.name();
+    Err(Error::Refused(format!("{name} is being measured by {holder}; wait for it or stop it")))
+}
+
+fn lock_of(queue: &Queue, dir: &Path) -> PathBuf {
+    dir.join(format!("{}-{}.lock", queue.name(), queue.sequence().unwrap_or_default()))
 }
 
 /// Puts back what processes left that are gone (killed, or crashed). One line each of what was done.
@@ -255,12 +310,14 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
     if !own_folder(dir) {
         return Vec::new();
     }
-    let mut pages: Vec<(Page, PathBuf)> = std::fs::read_dir(dir)
+    let with = |extension: &str| {
+        let all = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|f| f.path());
+        all.filter(|p| p.extension().is_some_and(|e| e == extension)).collect::<Vec<_>>()
+    };
+    // Locks of the dead: whoever lets go removes the file.
+    with("lock").iter().for_each(|path| drop(Lock::take(path)));
+    let mut pages: Vec<(Page, PathBuf)> = with("json")
         .into_iter()
-        .flatten()
-        .flatten()
-        .map(|f| f.path())
-        .filter(|p| p.extension().is_some_and(|e| e == "json"))
         .filter_map(|p| Some((serde_json::from_slice(&std::fs::read(&p).ok()?).ok()?, p)))
         .collect();
     // The latest change of a process first.
@@ -271,6 +328,14 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
         if started(page.pid).is_some_and(|s| s == page.started) {
             continue;
         }
+        let _held = match &page.action {
+            Action::Queue(snapshot) => match Lock::take(&lock_of(&snapshot.queue(), dir)) {
+                // Somebody measures on it now.
+                Ok(None) => continue,
+                held => held.ok().flatten(),
+            },
+            _ => None,
+        };
         let problems = page.action.run();
         let about = page.action.about();
         match problems.first() {
@@ -279,7 +344,7 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
                 lines.push(format!("could not put back {about}, left by process {}: {problem}", page.pid));
             }
         }
-        let _ = std::fs::remove_file(path);
+        close(&path, &page, &problems);
     }
     lines
 }
@@ -308,6 +373,126 @@ mod tests {
         assert_eq!(std::fs::read_to_string(file("dead")).unwrap(), "back   ");
         assert_eq!(std::fs::read_to_string(file("alive")).unwrap(), "changed");
         assert!(!pages.join("1-0.json").exists() && pages.join("2-0.json").exists());
+    }
+
+    #[test]
+    fn what_could_not_be_put_back_is_tried_again_by_the_next_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let pages = dir.path().join("journal");
+        std::fs::DirBuilder::new().mode(0o700).create(&pages).unwrap();
+        // A group that somebody is in cannot be removed.
+        let (group, member) = (dir.path().join("group"), dir.path().join("group/member"));
+        std::fs::create_dir_all(&member).unwrap();
+        let action = Action::Group { dir: group.clone(), home: dir.path().into() };
+        let page = Page { pid: std::process::id(), started: "1".into(), action };
+        std::fs::write(pages.join("1-0.json"), serde_json::to_vec(&page).unwrap()).unwrap();
+        for _ in 0..2 {
+            let lines = leftovers_in(&pages);
+            assert!(lines.len() == 1 && lines[0].contains("could not put back cgroup"), "{lines:?}");
+        }
+        std::fs::remove_dir(&member).unwrap();
+        let lines = leftovers_in(&pages);
+        assert!(lines.len() == 1 && lines[0].contains("put back cgroup"), "{lines:?}");
+        assert!(!group.exists());
+        assert_eq!(leftovers_in(&pages), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_guard_that_cannot_put_back_leaves_its_page() {
+        if folder(Path::new(JOURNAL)).is_err() {
+            eprintln!("skipped: no {JOURNAL} (root is needed)");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let action = Action::Write { file: dir.path().into(), text: "a folder cannot be written".into() };
+        let guard = Guard::of(action, || Ok(())).unwrap();
+        let page = Path::new(JOURNAL).join(format!("{}-{}.json", std::process::id(), guard.id));
+        drop(guard);
+        let stays = page.exists();
+        let _ = std::fs::remove_file(&page);
+        assert!(stays);
+    }
+
+    #[test]
+    fn of_settings_only_those_are_tried_again_that_were_not_put_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let pages = dir.path().join("journal");
+        std::fs::DirBuilder::new().mode(0o700).create(&pages).unwrap();
+        let disk = dir.path().join("disk");
+        std::fs::create_dir_all(disk.join("queue")).unwrap();
+        let put = |name: &str, text: &str| std::fs::write(disk.join("queue").join(name), text).unwrap();
+        put("nomerges", "0");
+        put("stuck", "0");
+        let queue = Queue::at(&disk);
+        let page = Page { pid: std::process::id(), started: "1".into(), action: Action::Queue(queue.snapshot()) };
+        std::fs::write(pages.join("1-0.json"), serde_json::to_vec(&page).unwrap()).unwrap();
+        put("nomerges", "1");
+        std::fs::remove_file(disk.join("queue/stuck")).unwrap();
+        let lines = leftovers_in(&pages);
+        assert!(lines.len() == 1 && lines[0].contains("queue/stuck"), "{lines:?}");
+        assert_eq!(queue.get("nomerges").unwrap(), "0");
+        // As the user sets it later.
+        put("nomerges", "2");
+        leftovers_in(&pages);
+        assert_eq!(queue.get("nomerges").unwrap(), "2");
+        // Nobody interferes with one who measures.
+        put("stuck", "1");
+        let held = Lock::take(&lock_of(&queue, &pages)).unwrap().unwrap();
+        assert_eq!(leftovers_in(&pages), Vec::<String>::new());
+        assert_eq!(queue.get("stuck").unwrap(), "1");
+        drop(held);
+        // The killed leave a file.
+        std::fs::write(pages.join("gone-1.lock"), "1").unwrap();
+        assert_eq!(leftovers_in(&pages).len(), 1);
+        assert_eq!(queue.get("stuck").unwrap(), "0");
+        assert_eq!(std::fs::read_dir(&pages).unwrap().count(), 0);
+    }
+
+    /// Not a test: the process that the test below starts.
+    #[test]
+    #[ignore = "started by another test"]
+    fn child() {
+        let Ok(dir) = std::env::var("TEST_DIR") else { return };
+        on_signals(None).unwrap();
+        let back = |file: &str| Action::Write { file: Path::new(&dir).join(file), text: "back   ".into() };
+        let _first = Guard::of(back("file"), || Ok(())).unwrap();
+        let failing = Guard::of(back(""), || Ok(())).unwrap();
+        println!("\nready");
+        if std::env::var("TEST_WAY").is_ok_and(|way| way == "signal") {
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        drop(failing);
+        std::process::exit(7);
+    }
+
+    #[test]
+    fn all_is_put_back_where_nobody_listens_any_more() {
+        use std::io::{BufRead, BufReader};
+        use std::process::{Command, Stdio};
+        let dir = tempfile::tempdir().unwrap();
+        for (way, code, expected) in [("signal", 143, "back   "), ("drop", 7, "changed")] {
+            std::fs::write(dir.path().join("file"), "changed").unwrap();
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "undo::tests::child", "--ignored", "--nocapture"])
+                .envs([("TEST_DIR", dir.path().as_os_str()), ("TEST_WAY", way.as_ref())])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            drop(child.stderr.take());
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+            assert!(lines.any(|line| line == "ready"));
+            if way == "signal" {
+                let pid = child.id().to_string();
+                assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+            }
+            let pid = child.id();
+            let status = child.wait().unwrap();
+            let left = |id: u64| Path::new(JOURNAL).join(format!("{pid}-{id}.json"));
+            let _ = (std::fs::remove_file(left(0)), std::fs::remove_file(left(1)));
+            assert_eq!(status.code(), Some(code), "{way}");
+            assert_eq!(std::fs::read_to_string(dir.path().join("file")).unwrap(), expected, "{way}");
+        }
     }
 
     #[test]

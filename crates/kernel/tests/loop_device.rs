@@ -81,6 +81,10 @@ fn a_refused_value_says_why_and_leaves_the_rest() {
     assert!(said.contains("mq-deadline") && said.contains("successor is bfq"), "{said}");
     let said = settings.set("nr_requests", "many").unwrap_err().to_string();
     assert!(said.contains("nr_requests") && said.contains("many"), "{said}");
+    let error = settings.set("nr_requests", "100000").unwrap_err();
+    assert!(matches!(error, dumbwaiter_kernel::Error::Refused(_)), "{error:?}");
+    let said = error.to_string();
+    assert!([queue.name(), "nr_requests", "100000", "it is 100"].iter().all(|part| said.contains(part)), "{said}");
     let said = settings.set("logical_block_size", "4096").unwrap_err().to_string();
     assert!(said.contains("logical_block_size"), "{said}");
     drop(settings);
@@ -184,6 +188,31 @@ fn the_next_process_puts_back_what_a_killed_one_left() {
     assert!(!String::from_utf8_lossy(&again.stdout).contains(queue.name()));
 }
 
+#[test]
+fn a_disk_that_another_process_measures_is_refused_until_that_ends() {
+    for way in ["KILL", "TERM"] {
+        let Some(device) = device() else { return };
+        let queue = Queue::of(device.path()).unwrap().unwrap();
+        let mut child = start(&device, way);
+        wait_until_changed(&mut child);
+        let error = Settings::new(&queue).unwrap_err();
+        assert!(matches!(error, dumbwaiter_kernel::Error::Refused(_)), "{error:?}");
+        let said = error.to_string();
+        assert!(said.contains(&format!("{} is being measured by process {}", queue.name(), child.id())), "{said}");
+        // Looking is free.
+        assert_eq!(queue.schedulers().unwrap().0, "kyber");
+        signal(&child, way);
+        child.wait().unwrap();
+        assert!(start(&device, "leftovers").wait().unwrap().success());
+        for _ in 0..2 {
+            let first = Settings::new(&queue).unwrap();
+            let own = Settings::new(&queue).unwrap_err().to_string();
+            assert!(own.contains(&format!("process {}", std::process::id())), "{own}");
+            drop(first);
+        }
+    }
+}
+
 /// debugfs, where what a driver has of its tags can be seen.
 struct Debugfs(tempfile::TempDir);
 
@@ -267,6 +296,14 @@ fn a_loop_device_and_its_file_are_known() {
     assert_eq!((file.kind, file.bytes), (Kind::File, 16 * MIB));
     assert_eq!(file.uses, [format!("backs {name}")]);
     file.check_writes(true, None).unwrap_err();
+    // The same file by another name, also when the first is gone.
+    let link = device.file().with_extension("link");
+    std::fs::hard_link(device.file(), &link).unwrap();
+    let linked = Target::of(&link).unwrap().uses;
+    std::fs::remove_file(device.file()).unwrap();
+    let alone = Target::of(&link).unwrap().uses;
+    std::fs::rename(&link, device.file()).unwrap();
+    assert_eq!((&linked, &alone), (&file.uses, &file.uses));
     assert!(Queue::of(device.file()).unwrap().is_none());
 }
 

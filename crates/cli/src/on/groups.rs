@@ -32,7 +32,11 @@ impl TenantGroups {
         if load.tenant_specs.len() < 2 {
             return Ok(None);
         }
-        let (hierarchy, about) = cgroup::detect(&Roots::default());
+        TenantGroups::under(&Roots::default(), load, notes)
+    }
+
+    fn under(roots: &Roots, load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>> {
+        let (hierarchy, about) = cgroup::detect(roots);
         let made = hierarchy.map(|found| Groups::new(&found));
         let groups = match made {
             Some(Ok(groups)) => groups,
@@ -53,7 +57,11 @@ impl TenantGroups {
         let places = vec![None; load.tenant_specs.len()];
         let mut made = TenantGroups { groups, places, heaviest: u64::from(heaviest) };
         for i in 0..load.tenant_specs.len() {
-            made.make(load, i)?;
+            // A group without a file for its weight, say: the controller is there, nobody who honours weights is.
+            if let Err(e) = made.make(load, i) {
+                notes.push(format!("tenants are told apart by process only, their weights do not count: {e}"));
+                return Ok(None);
+            }
         }
         Ok(Some(made))
     }
@@ -124,4 +132,27 @@ pub(super) fn change(
         notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_without_a_file_for_a_weight_are_a_note() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::under(dir.path());
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        std::fs::create_dir(dir.path().join("blkio")).unwrap();
+        let mounts = format!("cgroup {}/blkio cgroup rw,blkio 0 0\n", dir.path().display());
+        std::fs::write(dir.path().join("proc/self/mounts"), mounts).unwrap();
+        std::fs::write(dir.path().join("proc/self/cgroup"), "4:blkio:/\n").unwrap();
+        let text = "duration = \"1s\"\n[[tenant]]\nname = \"a\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n[[tenant]]\nname = \"b\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n";
+        let scenario = dumbwaiter_scenario::Scenario::from_toml(text, "test").unwrap();
+        let load = dumbwaiter_load::Prepared::new(&scenario).unwrap().load(0, 1 << 20, 1).unwrap();
+        let mut notes = Vec::new();
+        assert!(TenantGroups::under(&roots, &load, &mut notes).unwrap().is_none());
+        assert!(notes.len() == 1 && notes[0].contains("no file for a weight"), "{notes:?}");
+        assert_eq!(std::fs::read_dir(dir.path().join("blkio")).unwrap().count(), 0);
+    }
 }

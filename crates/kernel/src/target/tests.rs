@@ -43,8 +43,12 @@ impl Machine {
         machine
     }
 
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
     fn put(&self, path: &str, text: &str) {
-        let path = self.dir.path().join(path);
+        let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, format!("{text}\n")).unwrap();
     }
@@ -88,7 +92,23 @@ fn holders_and_a_loop_device_on_top_are_uses() {
     assert_eq!(machine.look((8, 0)).uses, ["sda2 is part of md0"]);
     machine.put("sys/devices/loop0/loop/backing_file", "/dev/nvme0n1");
     assert_eq!(machine.look((259, 0)).uses, ["backs loop0"]);
-    assert_eq!(loops(&machine.roots, Path::new("/dev/nvme0n1")), ["backs loop0"]);
+    assert_eq!(loops::over(&machine.roots, Path::new("/dev/nvme0n1")), ["loop0"]);
+}
+
+#[test]
+fn a_file_is_in_use_under_each_of_its_names() {
+    let machine = Machine::new();
+    let (one, other, third) = (machine.path("one"), machine.path("other"), machine.path("third"));
+    std::fs::write(&one, "x").unwrap();
+    std::fs::hard_link(&one, &other).unwrap();
+    std::fs::write(&third, "x").unwrap();
+    machine.put("sys/devices/loop0/loop/backing_file", one.to_str().unwrap());
+    machine.put("proc/swaps", &format!("Filename Type Size Used Priority\n{} file 4 0 -2", one.display()));
+    let uses = |path: &Path| Target::file(path, &std::fs::metadata(path).unwrap(), &machine.roots).uses;
+    let expected = [format!("swap space {}", one.display()), "backs loop0".into()];
+    assert_eq!(uses(&one), expected);
+    assert_eq!(uses(&other), expected);
+    assert_eq!(uses(&third), Vec::<String>::new());
 }
 
 #[test]
