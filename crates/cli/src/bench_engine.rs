@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         }
         let target = Target::open(path, &setting.options)?;
         for note in target.notes() {
-            eprintln!("{}: {note}", path.display());
+            crate::tell!("{}: {note}", path.display());
         }
         let bytes = target.facts().bytes;
         if bytes < u64::from(BLOCK) {
@@ -151,11 +151,13 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         settings.set("rq_affinity", "1")?;
     }
     for remark in Queue::of(path)?.iter().flat_map(|queue| queue.remarks(&Roots::default())) {
-        eprintln!("{remark}");
+        crate::tell!("{remark}");
     }
     let fio = fio_version();
     if fio.is_none() {
-        eprintln!("fio is not installed: only the engine and the bare ring are measured (Debian: apt-get install fio)");
+        crate::tell!(
+            "fio is not installed: only the engine and the bare ring are measured (Debian: apt-get install fio)"
+        );
     }
     let mut who = vec![Who::Bare];
     for scheduler in &schedulers {
@@ -186,7 +188,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     }
     Ok(match broken {
         Some(e) => {
-            eprintln!("dumbwaiter: {}", crate::told_once(&e));
+            crate::tell!("dumbwaiter: {}", crate::told_once(&e));
             Ended::DeviceFailed
         }
         None if interrupted => Ended::Interrupted,
@@ -220,7 +222,7 @@ fn measure(
         let mut runs: Vec<Runs> =
             who.iter().map(|who| Runs { who: who.clone(), depth: *depth, figures: Vec::new() }).collect();
         'rounds: for round in 0..rounds {
-            eprintln!("depth {depth}, round {} of {rounds}", round + 1);
+            crate::tell!("depth {depth}, round {} of {rounds}", round + 1);
             let mut order: Vec<usize> = (0..runs.len()).collect();
             if round % 2 == 1 {
                 order.reverse();
@@ -433,7 +435,7 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool, fixed: bool) -> Result<Figure> 
             .map_err(|_| complaint())?;
     let job = &json["jobs"][0];
     if tuned && fixed && job["error"].as_i64() == Some(ENOMEM) {
-        eprintln!("fio-tuned runs without fixed buffers; `ulimit -l` raises the limit of locked memory");
+        crate::tell!("fio-tuned runs without fixed buffers; `ulimit -l` raises the limit of locked memory");
         return fio(s, depth, tuned, false);
     }
     let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);

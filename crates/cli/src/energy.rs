@@ -171,7 +171,7 @@ fn signed_seconds(text: &str) -> Result<f64> {
 /// 20 s of idling, 20 s of load on every CPU, 20 s of idling; answers when it began, in seconds since 1970, or nothing if it
 /// was interrupted.
 pub(crate) fn pattern(stop: &AtomicBool) -> Option<f64> {
-    eprintln!("a minute for the power logger: {} s each of idling, full load and idling", PART.as_secs());
+    crate::tell!("a minute for the power logger: {} s each of idling, full load and idling", PART.as_secs());
     let began = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
     let start = Instant::now();
     let stopped = || stop.load(Ordering::Relaxed);

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
     let stop = Arc::new(AtomicBool::new(false));
     undo::on_signals(Some(Arc::clone(&stop)))?;
     let until = args.length.as_ref().map_or("until Ctrl-C".to_owned(), |l| format!("for {l}"));
-    let began = || eprintln!("recording {} {until}", args.device.display());
+    let began = || crate::tell!("recording {} {until}", args.device.display());
     let summary = record(&target, &options, &stop, began)?;
     tell(&summary);
     if let Some(path) = &args.json {
@@ -74,11 +74,11 @@ fn tell(s: &Summary) {
     let what = if s.method.is_some() { "rows" } else { "I/Os" };
     if s.records == 0 && s.requests == 0 {
         let kept = if s.files.is_empty() { "; nothing is written" } else { "" };
-        eprintln!("no I/O in {:.1} s{kept}", s.seconds);
+        crate::tell!("no I/O in {:.1} s{kept}", s.seconds);
     }
     let files: Vec<String> = s.files.iter().map(|f| f.display().to_string()).collect();
     if !files.is_empty() {
-        eprintln!(
+        crate::tell!(
             "{} {what} and {} requests in {:.1} s, {} events lost: {}",
             grouped(s.records),
             grouped(s.requests),
@@ -88,7 +88,7 @@ fn tell(s: &Summary) {
         );
     }
     for note in &s.notes {
-        eprintln!("note: {note}");
+        crate::tell!("note: {note}");
     }
 }
 

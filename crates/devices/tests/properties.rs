@@ -205,7 +205,7 @@ fn a_load_that_lays_all_its_data_on_one_die_does_not_fill_it() {
         let whole = (0.01 * 1024.0 * 1024.0 * 2.0) as u64;
         for sectors in [8, 16, 32, 64, 128] {
             let command = |i: u64| {
-                let sector = if i % 2 == 0 { 0 } else { i / 2 * u64::from(sectors) % whole };
+                let sector = if i.is_multiple_of(2) { 0 } else { i / 2 * u64::from(sectors) % whole };
                 let (op, tenant) = (Op::Write, TenantId(0));
                 Command { tag: i as u32, op, fua: false, sector, sectors, queue: 0, tenant }
             };
