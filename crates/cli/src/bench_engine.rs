@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::args::Bench;
 use crate::bench::median;
-use crate::{Ended, output};
+use crate::{Ended, on, output};
 
 const SCHEDULERS: &str = "none,mq-deadline,kyber,bfq";
 const DEPTHS: [u32; 3] = [1, 32, 128];
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         Choice::parse(scheduler)?;
     }
     let (all, broken) = measure(&setting, &who, &depths, rounds, settings.as_mut(), &stop);
-    if let Some(e) = broken.as_ref().filter(|e| is_refusal(e)) {
+    if let Some(e) = broken.as_ref().filter(|e| on::is_refusal(e)) {
         bail!(crate::told_once(e));
     }
     let interrupted = stop.load(Ordering::Relaxed);
@@ -194,16 +194,6 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         None if interrupted => Ended::Interrupted,
         None => Ended::Done,
     })
-}
-
-/// Is it what was asked for that cannot be, and not the device that failed?
-fn is_refusal(error: &anyhow::Error) -> bool {
-    use dumbwaiter_engine::Error as Engine;
-    let asked = matches!(
-        error.downcast_ref(),
-        Some(Engine::Unaligned { .. } | Engine::WritesNotAllowed { .. } | Engine::Load(_) | Engine::NoRing(_))
-    );
-    asked || matches!(error.downcast_ref(), Some(dumbwaiter_kernel::Error::Refused(_)))
 }
 
 /// Everybody in turn, each depth for itself; every second round the other way round. What was finished, and the error that

@@ -258,7 +258,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
 }
 
 /// Is it what was asked for that cannot be, and not the device that failed?
-fn is_refusal(error: &anyhow::Error) -> bool {
+pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
     use dumbwaiter_engine::Error as Engine;
     let asked = matches!(
         error.downcast_ref(),
