@@ -140,7 +140,16 @@ mod tests {
         drop(own);
         assert!(!file.exists());
         let backing = Path::new("/sys/block").join(device.file_name().unwrap()).join("loop/backing_file");
-        assert!(read_some(&backing).is_none_or(|told| !told.starts_with(file.to_str().unwrap())));
+        let detached = || read_some(&backing).is_none_or(|told| !told.starts_with(file.to_str().unwrap()));
+        // It is only when whoever looks at it in this moment has closed it.
+        let waited = (0..500).any(|_| {
+            let done = detached();
+            if !done {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            done
+        });
+        assert!(waited, "{} is still there", device.display());
         let other = dir.path().join("other");
         std::fs::write(&other, "x").unwrap();
         remove(&other).unwrap();
