@@ -79,7 +79,7 @@ pub(super) fn check(bench: &Bench<'_>, notes: &mut Vec<String>) -> Result<()> {
     }
     if let Some(limit) = scenario.limit.filter(|_| load.threads.len() > 1) {
         bail!(
-            "a limit of {limit} I/Os of all threads cannot be kept through the kernel's schedulers: the threads are processes; give a              time, or use --via engine"
+            "a limit of {limit} I/Os of all threads cannot be kept through the kernel's schedulers: the threads are processes; give a time, or use --via engine"
         );
     }
     if scenario.queue_depth.is_some() {
