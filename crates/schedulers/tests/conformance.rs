@@ -20,7 +20,6 @@ use dumbwaiter_block::{Nanos, Op, RequestId, Scheduler, Setup, State};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_testkit::World;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 use plan::{Plan, Step};
 
@@ -97,11 +96,8 @@ fn run_unguarded(subject: &str, plan: &Plan, checked: bool) -> World {
     world
 }
 
-/// The same cases in every run, unless `DUMBWAITER_SEED` says otherwise.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
-    let seed = std::env::var("DUMBWAITER_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_121);
-    let rng_seed = RngSeed::Fixed(seed);
-    ProptestConfig { cases, failure_persistence: None, rng_seed, max_shrink_iters: 1000, ..ProptestConfig::default() }
+    ProptestConfig { cases, max_shrink_iters: 1000, ..ProptestConfig::default() }
 }
 
 proptest! {

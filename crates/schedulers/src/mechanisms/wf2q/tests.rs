@@ -104,13 +104,16 @@ fn systems() -> impl Strategy<Value = Vec<(u32, u64)>> {
 }
 
 /// Worst lead and lag of any leaf after any slot, as parts of their bounds.
+///
+/// The bounds are those of exact arithmetic. Each stamp is cut off to a whole unit: a leaf's own at most once per slot,
+/// and virtual time at most once per slot of anybody, so both are allowed a unit of service per slot so far.
 fn worst(rules: Rules, leaves: &[(u32, u64)], slots: usize) -> (f64, f64) {
     let (mut tree, ids) = flat(rules, 0, leaves);
     let sum: f64 = leaves.iter().map(|l| f64::from(l.0)).sum();
     let largest = leaves.iter().map(|l| l.1).max().unwrap() as f64;
     let (mut served, mut total) = (vec![0.0; leaves.len()], 0.0);
     let (mut lead, mut lag) = (0.0f64, 0.0f64);
-    for _ in 0..slots {
+    for n in 1..=slots {
         let leaf = slot(&mut tree);
         let i = ids.iter().position(|id| *id == leaf).unwrap();
         served[i] += leaves[i].1 as f64;
@@ -118,22 +121,23 @@ fn worst(rules: Rules, leaves: &[(u32, u64)], slots: usize) -> (f64, f64) {
         for (i, (weight, budget)) in leaves.iter().enumerate() {
             let (share, budget) = (f64::from(*weight) / sum, *budget as f64);
             let ahead = served[i] - share * total;
-            lead = lead.max(ahead / (budget * (1.0 - share)));
-            lag = lag.max(-ahead / (budget + share * largest));
+            let cut_off = n as f64 * 2.0 * f64::from(*weight) / UNIT;
+            lead = lead.max((ahead - cut_off) / (budget * (1.0 - share)));
+            lag = lag.max((-ahead - cut_off) / (budget + share * largest));
         }
     }
     (lead, lag)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     /// Nobody is ahead by more than B(1 − φ) or behind by more than B + φ·Bmax, for any budgets and weights.
     #[test]
     fn lead_and_lag_are_bounded(leaves in systems()) {
         let (lead, lag) = worst(Rules::IDEAL, &leaves, 300);
-        prop_assert!(lead <= 1.001, "lead {lead}");
-        prop_assert!(lag <= 1.001, "lag {lag}");
+        prop_assert!(lead <= 1.0 + 1e-9, "lead {lead}");
+        prop_assert!(lag <= 1.0 + 1e-9, "lag {lag}");
     }
 
     /// With a cached candidate instead of a search, as the kernel: weights of 1000 : 1 have been seen to lag 3 bounds.
