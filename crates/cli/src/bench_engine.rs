@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Control, Options, Target, bare};
 use dumbwaiter_kernel::loops::OwnLoop;
-use dumbwaiter_kernel::place::Leash;
+use dumbwaiter_kernel::place;
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_kernel::{Roots, target, undo};
 use dumbwaiter_load::Prepared;
@@ -406,12 +406,8 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool, fixed: bool) -> Result<Figure> 
             &format!("--iodepth_batch_complete_max={depth}"),
         ]);
     }
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.context("fio cannot be started")?;
-    let out = {
-        let _leash = Leash::on(child.id())?;
-        child.wait_with_output()?
-    };
+    place::end_with_us(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let out = command.spawn().and_then(|child| child.wait_with_output()).context("fio cannot be started")?;
     let text = String::from_utf8_lossy(&out.stdout);
     let complaint = || {
         let errors = String::from_utf8_lossy(&out.stderr);

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,10 +157,15 @@ pub fn terminate(pid: u32) {
     unsafe { libc::kill(pid as libc::pid_t, libc::SIGTERM) };
 }
 
-/// This process is asked to end (SIGTERM) when the one that started it is gone, however that ends.
-pub fn end_with_parent() {
-    // SAFETY: integers, no memory.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+/// The program is asked to end (SIGTERM) when the thread that starts it is gone, however that ends.
+pub fn end_with_us(command: &mut Command) -> &mut Command {
+    let ask = || {
+        // SAFETY: integers, no memory.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+        Ok(())
+    };
+    // SAFETY: what runs between fork and exec is one system call, which touches no memory.
+    unsafe { command.pre_exec(ask) }
 }
 
 pub(crate) fn kill(pid: u32) {
@@ -210,5 +216,34 @@ mod tests {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         drop(Leash::on(child.id()).unwrap());
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(libc::SIGKILL));
+    }
+
+    /// Not a test: the process that the test below starts and kills.
+    #[test]
+    #[ignore = "started by another test"]
+    fn a_parent() {
+        let mut child = end_with_us(Command::new("sleep").arg("600")).spawn().unwrap();
+        println!("\nchild {}", child.id());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_program_ends_with_us_however_that_is() {
+        use std::io::{BufRead, BufReader};
+        let mut parent = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", "place::tests::a_parent"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let child: u32 = lines.find_map(|line| line.strip_prefix("child ")?.parse().ok()).unwrap();
+        assert!(undo::started(child).is_some());
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        let gone = |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            undo::started(child).is_none()
+        };
+        assert!((0..1000).any(gone));
     }
 }

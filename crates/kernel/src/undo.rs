@@ -219,11 +219,14 @@ impl Page {
     }
 }
 
-/// When a process started, in the kernel's ticks: tells it from a later one of the same number.
+/// When a process started, in the kernel's ticks: tells it from a later one of the same number. `None` for one that is
+/// dead, whether or not its parent has taken note of that.
 pub(crate) fn started(pid: u32) -> Option<String> {
     let stat = read_some(Path::new(&format!("/proc/{pid}/stat")))?;
     // The name, in parentheses, may hold anything.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19).map(str::to_owned)
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let alive = !matches!(fields.next()?, "Z" | "X");
+    fields.nth(18).filter(|_| alive).map(str::to_owned)
 }
 
 /// Only a folder of our own that nobody else may write is believed.
@@ -277,16 +280,29 @@ fn close(path: &Path, page: &Page, problems: &[String]) {
     }
 }
 
-/// Keeps other processes from changing a disk's settings. `None` where there is no folder for that.
+/// Keeps other processes from changing a disk's settings, which are those of its user then. `None` where there is no
+/// folder for that.
 pub(crate) fn lock(queue: &Queue) -> Result<Option<Lock>, Error> {
-    if folder(Path::new(JOURNAL)).is_err() {
+    lock_in(queue, Path::new(JOURNAL))
+}
+
+fn lock_in(queue: &Queue, dir: &Path) -> Result<Option<Lock>, Error> {
+    if folder(dir).is_err() {
         return Ok(None);
     }
-    let path = lock_of(queue, Path::new(JOURNAL));
+    let path = lock_of(queue, dir);
     // Somebody may be putting back for a moment what a third one left.
     for _ in 0..20 {
         match Lock::take(&path) {
-            Ok(Some(lock)) => return Ok(Some(lock)),
+            Ok(Some(lock)) => {
+                // Of somebody who died between our look at leftovers and here.
+                for (page, path) in of_the_dead(dir) {
+                    if matches!(&page.action, Action::Queue(snapshot) if snapshot.queue().name() == queue.name()) {
+                        say(&settle(&page, &path));
+                    }
+                }
+                return Ok(Some(lock));
+            }
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
             Err(_) => return Ok(None),
         }
@@ -310,24 +326,10 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
     if !own_folder(dir) {
         return Vec::new();
     }
-    let with = |extension: &str| {
-        let all = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|f| f.path());
-        all.filter(|p| p.extension().is_some_and(|e| e == extension)).collect::<Vec<_>>()
-    };
     // Locks of the dead: whoever lets go removes the file.
-    with("lock").iter().for_each(|path| drop(Lock::take(path)));
-    let mut pages: Vec<(Page, PathBuf)> = with("json")
-        .into_iter()
-        .filter_map(|p| Some((serde_json::from_slice(&std::fs::read(&p).ok()?).ok()?, p)))
-        .collect();
-    // The latest change of a process first.
-    let number = |p: &Path| -> Option<u64> { p.file_stem()?.to_str()?.split_once('-')?.1.parse().ok() };
-    pages.sort_by_key(|(page, path)| (page.pid, std::cmp::Reverse(number(path))));
+    files(dir, "lock").iter().for_each(|path| drop(Lock::take(path)));
     let mut lines = Vec::new();
-    for (page, path) in pages {
-        if started(page.pid).is_some_and(|s| s == page.started) {
-            continue;
-        }
+    for (page, path) in of_the_dead(dir) {
         let _held = match &page.action {
             Action::Queue(snapshot) => match Lock::take(&lock_of(&snapshot.queue(), dir)) {
                 // Somebody measures on it now.
@@ -336,17 +338,40 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
             },
             _ => None,
         };
-        let problems = page.action.run();
-        let about = page.action.about();
-        match problems.first() {
-            None => lines.push(format!("put back {about}, left by process {} that is gone", page.pid)),
-            Some(problem) => {
-                lines.push(format!("could not put back {about}, left by process {}: {problem}", page.pid));
-            }
+        // Another process may have been faster.
+        if path.exists() {
+            lines.push(settle(&page, &path));
         }
-        close(&path, &page, &problems);
     }
     lines
+}
+
+fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|f| f.path());
+    all.filter(|p| p.extension().is_some_and(|e| e == extension)).collect()
+}
+
+/// The pages of processes that are gone, the latest change of a process first.
+fn of_the_dead(dir: &Path) -> Vec<(Page, PathBuf)> {
+    let mut pages: Vec<(Page, PathBuf)> = files(dir, "json")
+        .into_iter()
+        .filter_map(|p| Some((serde_json::from_slice(&std::fs::read(&p).ok()?).ok()?, p)))
+        .filter(|(page, _): &(Page, _)| started(page.pid).is_none_or(|s| s != page.started))
+        .collect();
+    let number = |p: &Path| -> Option<u64> { p.file_stem()?.to_str()?.split_once('-')?.1.parse().ok() };
+    pages.sort_by_key(|(page, path)| (page.pid, std::cmp::Reverse(number(path))));
+    pages
+}
+
+/// Puts back what a page tells of; one line of how that went.
+fn settle(page: &Page, path: &Path) -> String {
+    let problems = page.action.run();
+    close(path, page, &problems);
+    let about = page.action.about();
+    match problems.first() {
+        None => format!("put back {about}, left by process {} that is gone", page.pid),
+        Some(problem) => format!("could not put back {about}, left by process {}: {problem}", page.pid),
+    }
 }
 
 #[cfg(test)]
@@ -446,6 +471,27 @@ mod tests {
         assert_eq!(leftovers_in(&pages).len(), 1);
         assert_eq!(queue.get("stuck").unwrap(), "0");
         assert_eq!(std::fs::read_dir(&pages).unwrap().count(), 0);
+        // Of one who died after we looked.
+        put("stuck", "1");
+        std::fs::write(pages.join("1-0.json"), serde_json::to_vec(&page).unwrap()).unwrap();
+        let held = lock_in(&queue, &pages).unwrap();
+        assert!(held.is_some());
+        assert_eq!(queue.get("stuck").unwrap(), "0");
+        assert!(!pages.join("1-0.json").exists());
+    }
+
+    #[test]
+    fn the_dead_are_dead_before_their_parents_know() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        assert!(started(child.id()).is_some());
+        child.kill().unwrap();
+        // Not waited for, it stays in the table of processes.
+        assert!((0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            started(child.id()).is_none()
+        }));
+        assert!(Path::new(&format!("/proc/{}", child.id())).exists());
+        child.wait().unwrap();
     }
 
     /// Not a test: the process that the test below starts.

@@ -229,7 +229,7 @@ fn start(
             command.arg(flag);
         }
     }
-    let mut child = command
+    let mut child = place::end_with_us(&mut command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

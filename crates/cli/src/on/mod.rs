@@ -182,7 +182,11 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
             let cell = one(&bench, way, *completion, *sqpoll, replicate, settings.as_mut(), meter.as_mut());
             bar.done();
             match cell {
-                Ok(cell) if cell.cancelled => break 'runs,
+                Ok(cell) if cell.cancelled => {
+                    // Lost data is lost, whether or not the run came to its end.
+                    broken = cell.unsound.map(|unsound| format!("{what}: {unsound}"));
+                    break 'runs;
+                }
                 Ok(cell) => {
                     // To go on after failed I/Os is not to put up with data that is lost.
                     let failed = cell.failure.clone().filter(|_| !args.keep_going).or(cell.unsound.clone());

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Ioprio;
 use dumbwaiter_engine::part::{self, Part};
 use dumbwaiter_engine::{Completion, Control, Options, Target};
-use dumbwaiter_kernel::{ioprio, place};
+use dumbwaiter_kernel::ioprio;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
 
@@ -32,7 +32,6 @@ pub(crate) fn run(args: &PartArgs) -> Result<crate::Ended> {
 }
 
 fn begin(args: &PartArgs) -> Result<crate::Ended> {
-    place::end_with_parent();
     let (scenario, _) = Scenario::load(&args.scenario)?;
     let prepared = Prepared::new(&scenario)?;
     let options = Options {

@@ -251,7 +251,7 @@ fn run(command: &mut Command, benchmark: &str, stop: &AtomicBool) -> Result<Opti
     let file = |name: &str| folder.path().join(name);
     let make = |name: &str| File::create(file(name)).with_context(|| file(name).display().to_string());
     command.stdin(Stdio::null()).stdout(make("out")?).stderr(make("err")?);
-    let mut child = Tame(command.spawn().context("cannot start db_bench")?);
+    let mut child = Tame(place::end_with_us(command).spawn().context("cannot start db_bench")?);
     let _leash = Leash::on(child.0.id())?;
     let mut usage = cpu::Usage::default();
     let status = loop {
