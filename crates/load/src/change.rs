@@ -1,7 +1,10 @@
 //! What becomes different while a run goes on.
 
-use dumbwaiter_block::{Ioprio, Nanos, TenantId};
+use dumbwaiter_block::{BlockLayer, Event, Ioprio, Nanos, TenantId};
+use dumbwaiter_measure::Recorder;
 use dumbwaiter_scenario::{Task, Tenant};
+
+use crate::Running;
 
 /// Something that happens to a thread or a tenant at a time. Threads are indices into [`crate::Load::threads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,37 @@ pub enum Change {
         /// Its share relative to its siblings.
         weight: u32,
     },
+}
+
+impl Change {
+    /// Makes the change; answers with the thread that asks for nothing more from now on, if it is that.
+    pub fn make<T: AsMut<Running>>(
+        self,
+        now: Nanos,
+        threads: &mut [T],
+        layer: &mut BlockLayer,
+        recorder: &mut Recorder,
+    ) -> Option<u32> {
+        match self {
+            Change::Stop { thread } => return threads[thread as usize].as_mut().stop().then_some(thread),
+            Change::Ioprio { thread, ioprio } => {
+                let running = threads[thread as usize].as_mut();
+                running.thread.ioprio = ioprio;
+                running.change(now, layer, |task| task.ioprio = ioprio);
+            }
+            Change::Move { thread, tenant } => {
+                let running = threads[thread as usize].as_mut();
+                running.thread.tenant = tenant;
+                running.change(now, layer, |task| task.tenant = tenant);
+            }
+            Change::Weight { tenant, weight } => {
+                layer.tenants_mut().tenants[tenant.0 as usize].weight = weight;
+                recorder.weight(now, tenant, weight);
+                layer.event(now, Event::TenantChanged(tenant));
+            }
+        }
+        None
+    }
 }
 
 /// The changes of a task, which is this thread.

@@ -5,6 +5,7 @@
 
 mod application;
 mod change;
+mod running;
 mod thread;
 mod trace;
 
@@ -21,6 +22,7 @@ use dumbwaiter_workloads::traces::{self, Replay, StatusHandle, Survey};
 
 pub use self::application::application;
 pub use self::change::Change;
+pub use self::running::{Running, lowest_stage};
 pub use self::thread::{Mode, Thread};
 use self::trace::OPEN_LOOP_DEPTH;
 

@@ -1,7 +1,6 @@
 //! Tasks that come and go, and what changes of tasks and tenants while they run.
 
-use dumbwaiter_block::{Event, Nanos};
-use dumbwaiter_load::Change;
+use dumbwaiter_block::Nanos;
 
 use super::Run;
 
@@ -14,51 +13,17 @@ impl Run<'_> {
     /// Makes the changes that are due.
     pub(super) fn change_due(&mut self) {
         while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= self.now) {
-            match change {
-                Change::Stop { thread } => {
-                    let state = &mut self.threads[thread as usize];
-                    if !state.done {
-                        state.done = true;
-                        state.thread.workload.stopped();
-                        self.live -= 1;
-                    }
-                    self.may_exit(thread);
-                }
-                Change::Ioprio { thread, ioprio } => {
-                    self.threads[thread as usize].thread.ioprio = ioprio;
-                    self.change_tasks(thread, |task| task.ioprio = ioprio);
-                }
-                Change::Move { thread, tenant } => {
-                    self.threads[thread as usize].thread.tenant = tenant;
-                    self.change_tasks(thread, |task| task.tenant = tenant);
-                }
-                Change::Weight { tenant, weight } => {
-                    self.layer.tenants_mut().tenants[tenant.0 as usize].weight = weight;
-                    self.recorder.weight(self.now, tenant, weight);
-                    self.layer.event(self.now, Event::TenantChanged(tenant));
-                }
+            if let Some(thread) = change.make(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
+                self.live -= 1;
+                self.may_exit(thread);
             }
-        }
-    }
-
-    fn change_tasks(&mut self, thread: u32, change: impl Fn(&mut dumbwaiter_block::Task)) {
-        for &task in &self.threads[thread as usize].tasks {
-            change(&mut self.layer.tenants_mut().tasks[task.0 as usize]);
-            self.layer.event(self.now, Event::TaskChanged(task));
         }
     }
 
     /// Tasks of a thread that will ask for nothing more exit when all their I/O is done; then the next stage may start.
     pub(super) fn may_exit(&mut self, thread: u32) {
-        let state = &mut self.threads[thread as usize];
-        if !state.done || state.outstanding > 0 || state.exited || !self.open {
-            return;
-        }
-        state.exited = true;
-        for &task in &state.tasks {
-            self.layer.event(self.now, Event::TaskExited(task));
-        }
-        if self.several_stages {
+        let running = &mut self.threads[thread as usize].running;
+        if self.open && running.exit_if_idle(self.now, &mut self.layer) && self.several_stages {
             self.start_stage();
         }
     }

@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
             self.together.stop();
         }
         let (closed, cancelled) = result?;
-        let outcome = |t: &ThreadState| Some((t.thread.task, t.thread.workload.outcome(closed.end)?));
+        let outcome = |t: &ThreadState| Some((t.running.thread.task, t.running.thread.workload.outcome(closed.end)?));
         let applications = self.threads.iter().filter_map(outcome).collect();
         if let Some(records) = &mut self.records {
             records.flush().map_err(|source| Error::Ring { what: "finished I/Os cannot be written down", source })?;

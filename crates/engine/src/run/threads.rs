@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use dumbwaiter_block::{Io, Nanos, Op, SECTOR_BYTES, TaskId};
-use dumbwaiter_load::{Mode, Thread};
+use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
+use dumbwaiter_load::{Mode, Running, Thread, lowest_stage};
 use dumbwaiter_measure::Completed;
 use dumbwaiter_workloads::{Next, Want};
 
@@ -20,36 +20,24 @@ pub(super) struct Slot {
 }
 
 pub(super) struct ThreadState {
-    pub(super) thread: Thread,
-    pub(super) outstanding: u32,
+    pub(super) running: Running,
     /// When it asks again by itself.
     wake_at: Nanos,
     /// Up to when an open loop has been asked.
     asked: Nanos,
     /// It is in the list of those that may have more to ask.
     ready: bool,
-    pub(super) done: bool,
-    /// Its tasks were said to have exited.
-    pub(super) exited: bool,
-    /// An open loop whose requests are issued late: it had as many outstanding as it may.
-    late: bool,
-    /// Its tasks; the first is the thread's own.
-    pub(super) tasks: Vec<TaskId>,
 }
 
 impl ThreadState {
     pub(super) fn new(thread: Thread) -> ThreadState {
-        ThreadState {
-            tasks: vec![thread.task],
-            thread,
-            outstanding: 0,
-            wake_at: Nanos::MAX,
-            asked: Nanos::ZERO,
-            ready: false,
-            done: false,
-            late: false,
-            exited: false,
-        }
+        ThreadState { running: Running::new(thread), wake_at: Nanos::MAX, asked: Nanos::ZERO, ready: false }
+    }
+}
+
+impl AsMut<Running> for ThreadState {
+    fn as_mut(&mut self) -> &mut Running {
+        &mut self.running
     }
 }
 
@@ -59,16 +47,15 @@ const PLUG_OVER: u32 = 2;
 impl Run<'_> {
     /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
     pub(super) fn start_stage(&mut self) {
-        let live = |t: &&ThreadState| !t.done || t.outstanding > 0;
-        let Some(stage) = self.threads.iter().filter(live).map(|t| t.thread.stage).min() else { return };
+        let Some(stage) = lowest_stage(self.threads.iter().map(|t| &t.running)) else { return };
         if self.stage == Some(stage) {
             return;
         }
         self.stage = Some(stage);
         for thread in 0..self.threads.len() as u32 {
-            if self.threads[thread as usize].thread.stage == stage {
+            if self.threads[thread as usize].running.thread.stage == stage {
                 let state = &mut self.threads[thread as usize];
-                let start = state.thread.start;
+                let start = state.running.thread.start;
                 state.asked = self.now.max(start);
                 if start <= self.now {
                     self.make_ready(thread);
@@ -131,27 +118,28 @@ impl Run<'_> {
     fn pump(&mut self, thread: u32) -> Result<(), Error> {
         let now = self.now;
         let state = &self.threads[thread as usize];
-        let plugged = state.thread.mode == Mode::Batch && state.thread.depth - state.outstanding > PLUG_OVER;
+        let plugged = state.running.thread.mode == Mode::Batch
+            && state.running.thread.depth - state.running.outstanding > PLUG_OVER;
         loop {
             let state = &mut self.threads[thread as usize];
-            if !self.open || state.done || self.submitted >= self.until.ios {
+            if !self.open || state.running.done || self.submitted >= self.until.ios {
                 break;
             }
-            if state.outstanding >= state.thread.depth {
-                state.late = !state.thread.closed;
+            if state.running.outstanding >= state.running.thread.depth {
+                state.running.late = !state.running.thread.closed;
                 break;
             }
             // An open loop is asked as of the time it named: what it then issues was due at that time, and its latency
             // counts from there, however late we are.
-            let at = if state.thread.closed || state.late { now } else { state.asked.min(now) };
-            match state.thread.workload.next(at) {
+            let at = if state.running.thread.closed || state.running.late { now } else { state.asked.min(now) };
+            match state.running.thread.workload.next(at) {
                 Next::Issue(want) => {
-                    self.issued_late += u64::from(state.late);
+                    self.issued_late += u64::from(state.running.late);
                     self.ask(thread, want, at, plugged)?;
                 }
                 Next::Wait(due) if due < Nanos::MAX => {
                     let due = due.max(at + Nanos(1));
-                    state.late = false;
+                    state.running.late = false;
                     state.asked = due;
                     if due <= now {
                         continue;
@@ -163,7 +151,7 @@ impl Run<'_> {
                     break;
                 }
                 Next::Wait(_) | Next::Done => {
-                    state.done = true;
+                    state.running.done = true;
                     self.live -= 1;
                     break;
                 }
@@ -179,11 +167,6 @@ impl Run<'_> {
 
     fn ask(&mut self, thread: u32, want: Want, submit: Nanos, plugged: bool) -> Result<(), Error> {
         let want = self.permitted(thread, want)?;
-        let state = &mut self.threads[thread as usize];
-        self.submitted += 1;
-        self.submitted_by_tenant[state.thread.tenant.0 as usize] += 1;
-        state.outstanding += 1;
-        let task = if want.task == 0 { state.thread.task } else { self.task_of(thread, want.task) };
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
@@ -192,19 +175,9 @@ impl Run<'_> {
             }
         };
         self.slots[slot as usize] = Slot { submit, thread, task: want.task };
-        let state = &self.threads[thread as usize];
-        let io = Io {
-            op: want.op,
-            flags: want.flags,
-            ioprio: want.ioprio.unwrap_or(state.thread.ioprio),
-            sector: want.sector,
-            sectors: want.sectors,
-            task,
-            tenant: state.thread.tenant,
-            cpu: state.thread.cpu,
-            stream: want.stream,
-            cookie: slot,
-        };
+        let io = self.threads[thread as usize].running.ask(&want, slot, self.layer.tenants_mut());
+        self.submitted += 1;
+        self.submitted_by_tenant[io.tenant.0 as usize] += 1;
         self.layer.submit(self.now, io, plugged.then_some(&mut self.plug));
         Ok(())
     }
@@ -241,17 +214,8 @@ impl Run<'_> {
     }
 
     fn task_name(&self, thread: u32) -> String {
-        let task = self.threads[thread as usize].thread.task.0 as usize;
+        let task = self.threads[thread as usize].running.thread.task.0 as usize;
         self.task_specs.get(task).map_or_else(String::new, |spec| spec.name.clone())
-    }
-
-    /// Tasks of a workload with several: the first is the thread's own, the others are added as they appear.
-    fn task_of(&mut self, thread: u32, number: u16) -> TaskId {
-        let state = &mut self.threads[thread as usize];
-        while state.tasks.len() <= usize::from(number) {
-            state.tasks.push(self.layer.tenants_mut().add_task(state.thread.tenant, state.thread.ioprio));
-        }
-        state.tasks[usize::from(number)]
     }
 
     /// The threads of finished I/Os are told, and it is noted what is to be measured of these.
@@ -277,8 +241,8 @@ impl Run<'_> {
                 self.unmeasured.push((done, slot.task));
             }
             let state = &mut self.threads[slot.thread as usize];
-            state.outstanding -= 1;
-            state.thread.workload.completed(now, slot.task, now.since(slot.submit));
+            state.running.outstanding -= 1;
+            state.running.thread.workload.completed(now, slot.task, now.since(slot.submit));
             self.make_ready(slot.thread);
         }
         self.finished.clear();

@@ -62,7 +62,7 @@ impl Run<'_> {
             let (cpu, op) = (usize::from(entry.io.cpu), entry.io.op);
             let thread = entry.thread;
             let state = &mut self.threads[thread as usize];
-            match state.thread.mode {
+            match state.running.thread.mode {
                 Mode::Each if self.turns.taken => self.done_by_device(slot),
                 Mode::Each => {
                     let at = self.host.interrupt(cpu, done, op);

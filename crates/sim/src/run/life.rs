@@ -1,8 +1,5 @@
 //! Tasks that come and go, and what changes of tasks and tenants while they run.
 
-use dumbwaiter_block::Event;
-use dumbwaiter_load::Change;
-
 use super::Run;
 
 impl Run<'_> {
@@ -11,54 +8,24 @@ impl Run<'_> {
         if !self.open {
             return;
         }
-        match self.changes[number as usize].1 {
-            Change::Stop { thread } => {
-                let state = &mut self.threads[thread as usize];
-                if !state.done {
-                    state.done = true;
-                    state.thread.workload.stopped();
-                    self.live -= 1;
-                }
+        let (_, change) = self.changes[number as usize];
+        match change.make(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
+            Some(thread) => {
+                self.live -= 1;
                 self.may_exit(thread);
             }
-            Change::Ioprio { thread, ioprio } => {
-                self.threads[thread as usize].thread.ioprio = ioprio;
-                self.change_tasks(thread, |task| task.ioprio = ioprio);
-            }
-            Change::Move { thread, tenant } => {
-                self.threads[thread as usize].thread.tenant = tenant;
-                self.change_tasks(thread, |task| task.tenant = tenant);
-            }
-            Change::Weight { tenant, weight } => {
-                self.layer.tenants_mut().tenants[tenant.0 as usize].weight = weight;
-                self.recorder.weight(self.now, tenant, weight);
-                self.layer.event(self.now, Event::TenantChanged(tenant));
-                self.serve();
-            }
+            None => self.serve(),
         }
-    }
-
-    fn change_tasks(&mut self, thread: u32, change: impl Fn(&mut dumbwaiter_block::Task)) {
-        for &task in &self.threads[thread as usize].tasks {
-            change(&mut self.layer.tenants_mut().tasks[task.0 as usize]);
-            self.layer.event(self.now, Event::TaskChanged(task));
-        }
-        self.serve();
     }
 
     /// Tasks of a thread that will ask for nothing more exit when all their I/O is done; then the next stage may start.
     pub(super) fn may_exit(&mut self, thread: u32) {
-        let state = &mut self.threads[thread as usize];
-        if !state.done || state.outstanding > 0 || state.exited || !self.open {
-            return;
-        }
-        state.exited = true;
-        for &task in &state.tasks {
-            self.layer.event(self.now, Event::TaskExited(task));
-        }
-        self.serve();
-        if self.several_stages {
-            self.start_stage();
+        let running = &mut self.threads[thread as usize].running;
+        if self.open && running.exit_if_idle(self.now, &mut self.layer) {
+            self.serve();
+            if self.several_stages {
+                self.start_stage();
+            }
         }
     }
 }

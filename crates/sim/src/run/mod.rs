@@ -246,7 +246,7 @@ impl<'a> Run<'a> {
         let cpus = self.host.cpus();
         if self.host.completion() == Method::Sqpoll && cpus > 1 {
             for state in &self.threads {
-                self.host.start_poll((usize::from(state.thread.cpu) + cpus / 2) % cpus, Nanos::ZERO);
+                self.host.start_poll((usize::from(state.running.thread.cpu) + cpus / 2) % cpus, Nanos::ZERO);
             }
         }
     }
@@ -257,7 +257,8 @@ impl<'a> Run<'a> {
         for slot in &self.free {
             waiting[*slot as usize] = false;
         }
-        let outcome = |t: &ThreadState| t.thread.workload.outcome(end).map(|outcome| (t.thread.task, outcome));
+        let outcome =
+            |t: &ThreadState| t.running.thread.workload.outcome(end).map(|outcome| (t.running.thread.task, outcome));
         let since = self.slots.iter().zip(&waiting).filter(|(_, waits)| **waits).map(|(slot, _)| slot.submit).min();
         Closed {
             end,

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Io, Nanos, SECTOR_BYTES, TaskId};
-use dumbwaiter_load::{Mode, Thread};
+use dumbwaiter_block::{Io, Nanos, SECTOR_BYTES};
+use dumbwaiter_load::{Mode, Running, Thread, lowest_stage};
 use dumbwaiter_measure::Completed;
 use dumbwaiter_workloads::{Next, Want};
 
@@ -30,8 +30,7 @@ pub(super) struct Slot {
 }
 
 pub(super) struct ThreadState {
-    pub(super) thread: Thread,
-    pub(super) outstanding: u32,
+    pub(super) running: Running,
     /// Slots that wait for the next batch.
     pub(super) prepared: VecDeque<u32>,
     /// Of these, those in the batch under way.
@@ -54,21 +53,12 @@ pub(super) struct ThreadState {
     pub(super) rests: bool,
     pub(super) slept: Nanos,
     pub(super) ring: RingTime,
-    pub(super) done: bool,
-    /// Its tasks have exited.
-    pub(super) exited: bool,
-    /// An open loop whose requests are issued late: it had as many outstanding as it may.
-    pub(super) late: bool,
-    /// Its tasks by number; the first is the thread's own.
-    pub(super) tasks: Vec<TaskId>,
 }
 
 impl ThreadState {
     pub(super) fn new(thread: Thread) -> ThreadState {
         ThreadState {
-            tasks: vec![thread.task],
-            thread,
-            outstanding: 0,
+            running: Running::new(thread),
             prepared: VecDeque::new(),
             issuing: 0,
             ready: VecDeque::new(),
@@ -81,10 +71,13 @@ impl ThreadState {
             rests: false,
             slept: Nanos::ZERO,
             ring: RingTime::default(),
-            done: false,
-            exited: false,
-            late: false,
         }
+    }
+}
+
+impl AsMut<Running> for ThreadState {
+    fn as_mut(&mut self) -> &mut Running {
+        &mut self.running
     }
 }
 
@@ -94,15 +87,14 @@ const PLUG_OVER: u32 = 2;
 impl Run<'_> {
     /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
     pub(super) fn start_stage(&mut self) {
-        let live = |t: &&ThreadState| !t.done || t.outstanding > 0;
-        let Some(stage) = self.threads.iter().filter(live).map(|t| t.thread.stage).min() else { return };
+        let Some(stage) = lowest_stage(self.threads.iter().map(|t| &t.running)) else { return };
         if self.stage == Some(stage) {
             return;
         }
         self.stage = Some(stage);
         for thread in 0..self.threads.len() as u32 {
-            if self.threads[thread as usize].thread.stage == stage {
-                let start = self.threads[thread as usize].thread.start;
+            if self.threads[thread as usize].running.thread.stage == stage {
+                let start = self.threads[thread as usize].running.thread.start;
                 self.wake(thread, self.now.max(start));
             }
         }
@@ -121,25 +113,25 @@ impl Run<'_> {
         let now = self.now;
         loop {
             let state = &mut self.threads[thread as usize];
-            if !self.open || state.done || self.submitted >= self.until.ios {
+            if !self.open || state.running.done || self.submitted >= self.until.ios {
                 break;
             }
-            if state.outstanding >= state.thread.depth {
-                state.late = !state.thread.closed;
+            if state.running.outstanding >= state.running.thread.depth {
+                state.running.late = !state.running.thread.closed;
                 break;
             }
-            match state.thread.workload.next(now) {
+            match state.running.thread.workload.next(now) {
                 Next::Issue(want) => {
-                    self.issued_late += u64::from(state.late);
+                    self.issued_late += u64::from(state.running.late);
                     self.ask(thread, want);
                 }
                 Next::Wait(at) if at < Nanos::MAX => {
-                    state.late = false;
+                    state.running.late = false;
                     self.wake(thread, at.max(Nanos(now.0 + 1)));
                     break;
                 }
                 Next::Wait(_) | Next::Done => {
-                    state.done = true;
+                    state.running.done = true;
                     self.live -= 1;
                     break;
                 }
@@ -152,31 +144,6 @@ impl Run<'_> {
 
     /// The thread wants an I/O: it takes a slot and, by itself or with a batch, the CPU.
     pub(super) fn ask(&mut self, thread: u32, want: Want) {
-        let now = self.now;
-        let state = &mut self.threads[thread as usize];
-        self.submitted += 1;
-        self.submitted_by_tenant[state.thread.tenant.0 as usize] += 1;
-        state.outstanding += 1;
-        let cpus = self.host.cpus();
-        let (task, cpu) = if want.task == 0 {
-            (state.thread.task, state.thread.cpu)
-        } else {
-            let task = self.task_of(thread, want.task);
-            (task, (usize::from(want.task) % cpus) as u16)
-        };
-        let state = &self.threads[thread as usize];
-        let io = Io {
-            op: want.op,
-            flags: want.flags,
-            ioprio: want.ioprio.unwrap_or(state.thread.ioprio),
-            sector: want.sector,
-            sectors: want.sectors,
-            task,
-            tenant: state.thread.tenant,
-            cpu,
-            stream: want.stream,
-            cookie: 0,
-        };
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
@@ -184,23 +151,19 @@ impl Run<'_> {
                 self.slots.len() as u32 - 1
             }
         };
-        let mode = state.thread.mode;
-        self.slots[slot as usize] =
-            Slot { submit: now, io: Io { cookie: slot, ..io }, thread, task: want.task, ..Slot::default() };
+        let running = &mut self.threads[thread as usize].running;
+        let mut io = running.ask(&want, slot, self.layer.tenants_mut());
+        if want.task != 0 {
+            io.cpu = (usize::from(want.task) % self.host.cpus()) as u16;
+        }
+        self.submitted += 1;
+        self.submitted_by_tenant[io.tenant.0 as usize] += 1;
+        let mode = running.thread.mode;
+        self.slots[slot as usize] = Slot { submit: self.now, io, thread, task: want.task, ..Slot::default() };
         match mode {
-            Mode::Each => self.take_turn(usize::from(cpu), Turn::Submit(slot)),
+            Mode::Each => self.take_turn(usize::from(io.cpu), Turn::Submit(slot)),
             Mode::Batch => self.threads[thread as usize].prepared.push_back(slot),
         }
-    }
-
-    /// Tasks of a workload with several: the first is the thread's own, the others are added as they appear.
-    pub(super) fn task_of(&mut self, thread: u32, number: u16) -> TaskId {
-        let state = &mut self.threads[thread as usize];
-        while state.tasks.len() <= usize::from(number) {
-            let task = self.layer.tenants_mut().add_task(state.thread.tenant, state.thread.ioprio);
-            state.tasks.push(task);
-        }
-        state.tasks[usize::from(number)]
     }
 
     /// A ring's thread that is not in the middle of a batch starts one.
@@ -216,9 +179,9 @@ impl Run<'_> {
         state.asleep = false;
         let slots = &self.slots;
         let ops = state.prepared.iter().map(|slot| slots[*slot as usize].io.op);
-        let cpu = usize::from(state.thread.cpu);
+        let cpu = usize::from(state.running.thread.cpu);
         let (called, arrives) = self.host.submit_batch(cpu, self.now, more, cold, ops);
-        if state.thread.closed {
+        if state.running.thread.closed {
             for slot in &state.prepared {
                 self.slots[*slot as usize].submit = called;
             }
@@ -260,7 +223,7 @@ impl Run<'_> {
     pub(super) fn look(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
         state.reaping = true;
-        let at = self.host.look(usize::from(state.thread.cpu), self.now);
+        let at = self.host.look(usize::from(state.running.thread.cpu), self.now);
         self.events.push(at, What::Reap(thread));
     }
 
@@ -286,7 +249,7 @@ impl Run<'_> {
         let entry = self.slots[slot as usize];
         self.free.push(slot);
         let state = &mut self.threads[entry.thread as usize];
-        state.outstanding -= 1;
+        state.running.outstanding -= 1;
         if self.open {
             let io = &entry.io;
             self.recorder.record(&Completed {
@@ -301,7 +264,7 @@ impl Run<'_> {
                 complete: self.now,
             });
         }
-        state.thread.workload.completed(self.now, entry.task, self.now.since(entry.submit));
+        state.running.thread.workload.completed(self.now, entry.task, self.now.since(entry.submit));
         entry.thread
     }
 }

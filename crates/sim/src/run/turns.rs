@@ -67,7 +67,7 @@ impl Run<'_> {
         match turn {
             Turn::Submit(slot) => {
                 let entry = &mut self.slots[slot as usize];
-                let closed = self.threads[entry.thread as usize].thread.closed;
+                let closed = self.threads[entry.thread as usize].running.thread.closed;
                 let (called, arrives) = self.host.submit(cpu, self.now, entry.io.op, entry.io.sectors, closed);
                 // An I/O that waited for the CPU was called when its thread wanted it.
                 if closed && entry.submit == self.now {
@@ -176,7 +176,7 @@ impl Run<'_> {
     /// booked in order, and what is left of the CPU polls. `leaves`: it was at work until now.
     pub(super) fn ring_waits(&mut self, thread: u32, leaves: bool) {
         let state = &mut self.threads[thread as usize];
-        let cpu = usize::from(state.thread.cpu);
+        let cpu = usize::from(state.running.thread.cpu);
         state.asleep = true;
         let completion = self.host.completion();
         state.cold = completion.sleeps();
@@ -186,7 +186,7 @@ impl Run<'_> {
                     self.host.sleep(cpu, self.now);
                 }
             }
-            _ if state.outstanding == 0 => {}
+            _ if state.running.outstanding == 0 => {}
             Completion::Poll | Completion::Sqpoll => {
                 state.polls = true;
                 self.host.start_poll(cpu, self.now);
@@ -213,7 +213,7 @@ impl Run<'_> {
     /// A ring's thread that slept before it looks.
     pub(super) fn rested(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
-        let cpu = usize::from(state.thread.cpu);
+        let cpu = usize::from(state.running.thread.cpu);
         state.rests = false;
         self.host.timer(cpu, self.now);
         let at = self.host.switch_in(cpu, self.now);
@@ -232,7 +232,7 @@ impl Run<'_> {
     /// The device has finished an I/O of a ring whose thread waits: when does it know?
     pub(super) fn ring_wakes(&mut self, thread: u32, done: Nanos, op: Op) -> Nanos {
         let state = &mut self.threads[thread as usize];
-        let cpu = usize::from(state.thread.cpu);
+        let cpu = usize::from(state.running.thread.cpu);
         if !std::mem::take(&mut state.polls) {
             return self.host.interrupt(cpu, done, op);
         }
@@ -248,7 +248,7 @@ impl Run<'_> {
     pub(super) fn stop_looking(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
         if std::mem::take(&mut state.polls) {
-            self.host.stop_poll(usize::from(state.thread.cpu), self.now);
+            self.host.stop_poll(usize::from(state.running.thread.cpu), self.now);
         }
     }
 }
