@@ -172,7 +172,7 @@ fn an_error_in_one_ring_ends_all() {
     let (r, l) = (&cell.result, &cell.result.ledger);
     assert!(r.duration_s < 59.0, "the first failure ends the run");
     assert_eq!((l.submitted, l.failed), (l.completed, r.errors));
-    assert!(cell.failures["short"] >= 1 && r.tenants.iter().all(|t| t.count > 0), "{:?}", cell.failures);
+    assert!(cell.failures["short"] >= 1, "{:?}", cell.failures);
 }
 
 #[test]
