@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
     if cells.is_empty() {
         bail!("interrupted before the first run was finished");
     }
-    let (cells, unused): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(|c| c.result.requests > 0);
+    let fits = |cell: &Cell| cell.result.requests > 0 || cell.skipped.is_empty();
+    let (cells, unused): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(fits);
     let unused = unused_notes(&unused);
     if cells.is_empty() {
         bail!("{}; expected some: choose a device on which they fit, or see --fit", unused.join("; "));

@@ -279,6 +279,15 @@ fn a_device_that_no_record_reaches_is_not_recommended_for() {
 }
 
 #[test]
+fn a_run_that_ends_before_its_first_request_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    // The application begins at a second.
+    let scenario = file(&dir, "app.toml", b"[[task]]\nname = \"t\"\napp = \"oowriter-like\"\n");
+    let printed = ok(&["compare", &scenario, "--device", "null:0us", "--schedulers", "none", "--duration", "10ms"]);
+    assert!(printed.contains("no I/O was done in the measured time"), "{printed}");
+}
+
+#[test]
 fn options_that_only_a_trace_can_use_are_refused_without_one() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = file(&dir, "small.toml", SMALL.as_bytes());
