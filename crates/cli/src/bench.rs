@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use dumbwaiter_block::{
     Context, Flags, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Setup, State, Tenant, Tenants,
 };
+use dumbwaiter_measure::median;
 use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
@@ -134,11 +135,6 @@ fn wanted(args: &Bench) -> Result<Vec<Choice>> {
             specs.iter().map(|s| Ok(Choice::parse(&s.to_string())?)).collect()
         }
     }
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn peak_rss() -> Option<u64> {

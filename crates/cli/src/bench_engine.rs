@@ -14,6 +14,7 @@ use dumbwaiter_kernel::place;
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_kernel::{Roots, target, undo};
 use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::median;
 use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::Choice;
@@ -21,7 +22,6 @@ use dumbwaiter_workloads::units;
 use serde::Serialize;
 
 use crate::args::Bench;
-use crate::bench::median;
 use crate::{Ended, on, output};
 
 const SCHEDULERS: &str = "none,mq-deadline,kyber,bfq";

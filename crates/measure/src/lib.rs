@@ -35,7 +35,7 @@ pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
     NestedRow, OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
 };
-pub use stats::{Comparison, Sample, TestKind, Verdict, compare, paired, student_t, welch};
+pub use stats::{Comparison, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
 pub use text::{count_text, latency_text, rate_text};
 
 /// One finished I/O, as it is measured.

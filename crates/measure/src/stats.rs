@@ -40,6 +40,21 @@ impl Sample {
     }
 }
 
+/// The median; NaN counts as endless, and so does that of nothing.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    for value in &mut values {
+        if value.is_nan() {
+            *value = f64::INFINITY;
+        }
+    }
+    values.sort_by(f64::total_cmp);
+    match (values.get(values.len() / 2), values.len() % 2) {
+        (None, _) => f64::INFINITY,
+        (Some(middle), 1) => *middle,
+        (Some(middle), _) => f64::midpoint(values[values.len() / 2 - 1], *middle),
+    }
+}
+
 /// Which test told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -158,6 +173,14 @@ fn steady(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_median_counts_the_undefined_as_endless() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median(vec![f64::NAN, 1.0, f64::NAN]), f64::INFINITY);
+        assert_eq!(median(Vec::new()), f64::INFINITY);
+    }
 
     fn close(a: f64, b: f64, tolerance: f64) {
         assert!((a - b).abs() <= tolerance, "{a} for {b}");

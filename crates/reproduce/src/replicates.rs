@@ -1,6 +1,6 @@
 //! The same case with several seeds.
 
-use dumbwaiter_measure::RunResult;
+use dumbwaiter_measure::{RunResult, median};
 use dumbwaiter_scenario::Scenario;
 
 use crate::device::{Work, rounds};
@@ -45,21 +45,6 @@ impl Runs {
     /// A counter of the scheduler.
     pub(crate) fn counter(&self, name: &str) -> f64 {
         self.median(|r| r.scheduler_counters.get(name).copied().unwrap_or(f64::NAN))
-    }
-}
-
-/// The median; NaN counts as endless, and so does that of nothing.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    for value in &mut values {
-        if value.is_nan() {
-            *value = f64::INFINITY;
-        }
-    }
-    values.sort_by(f64::total_cmp);
-    match (values.get(values.len() / 2), values.len() % 2) {
-        (None, _) => f64::INFINITY,
-        (Some(middle), 1) => *middle,
-        (Some(middle), _) => f64::midpoint(values[values.len() / 2 - 1], *middle),
     }
 }
 
@@ -111,17 +96,4 @@ pub(crate) fn partitions(head: &str, tenants: &[(u32, &str)]) -> String {
         );
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_median_counts_the_undefined_as_endless() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
-        assert_eq!(median(vec![f64::NAN, 1.0, f64::NAN]), f64::INFINITY);
-        assert_eq!(median(Vec::new()), f64::INFINITY);
-    }
 }
