@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use dumbwaiter_testkit::program;
 use serde_json::Value;
 
 fn dumbwaiter(args: &[&str]) -> Output {
@@ -373,19 +374,17 @@ fn lists_manuals_completions_and_man_pages_are_there() {
 fn an_interrupt_ends_with_what_is_finished() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("part.json");
-    let child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
         .args(["compare", "--device", "null:0us,ull:optane-900p", "--duration", "1h", "--schedulers", "none,kyber"])
         .args(["--replicates", "1", "--jobs", "1", "--json", json.to_str().unwrap()])
         .stderr(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(700));
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    program::interrupt(&mut child, "INT");
     let out = child.wait_with_output().unwrap();
     let message = text(&out.stderr);
-    // An hour of a null device is not simulated in a second: nothing was finished, and that is said.
+    // An hour of a null device is not simulated at once: nothing was finished, and that is said.
     assert!(message.contains("interrupted"), "{message}");
     assert!(matches!(out.status.code(), Some(2 | 130)), "{:?}", out.status);
     assert!(!json.exists());

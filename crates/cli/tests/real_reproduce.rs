@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use dumbwaiter_testkit::LoopDevice;
+use dumbwaiter_testkit::{LoopDevice, program};
 use serde_json::Value;
 
 fn dumbwaiter(args: &[&str]) -> Output {
@@ -141,14 +141,9 @@ fn rocksdb_in_a_folder_on_a_mounted_drive_can_be_ended_at_any_time() {
         .spawn()
         .unwrap();
     // The data base is there first, and a scheduler is set for the first run only after it.
-    let began = Instant::now();
-    while left_behind(place.dir()).is_empty() && began.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(!left_behind(place.dir()).is_empty(), "a folder was made");
+    program::wait_until(&mut child, "a folder is made", || !left_behind(place.dir()).is_empty());
     std::thread::sleep(Duration::from_millis(1500));
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    program::interrupt(&mut child, "INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(out.exists(), "what was finished is written");
     assert!(left_behind(place.dir()).is_empty());

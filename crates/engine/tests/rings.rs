@@ -173,6 +173,8 @@ fn an_error_in_one_ring_ends_all() {
     assert!(r.duration_s < 59.0, "the first failure ends the run");
     assert_eq!((l.submitted, l.failed), (l.completed, r.errors));
     assert!(cell.failures["short"] >= 1, "{:?}", cell.failures);
+    // What each of them did is counted, though one ends early.
+    assert_eq!(control.finished.load(Ordering::Relaxed), r.completed);
 }
 
 #[test]
@@ -208,14 +210,15 @@ fn all_rings_end_when_they_are_cancelled_and_tell_how_far_they_are() {
     let began = Instant::now();
     let cell = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(150));
+            while control.finished.load(Ordering::Relaxed) < 1000 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             control.cancel.store(true, Ordering::Relaxed);
         });
         dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).unwrap()
     });
     let took = began.elapsed();
     assert!(cell.cancelled && cell.failure.is_none());
-    assert!(cell.result.tenants.iter().all(|t| t.count > 0));
     assert_eq!(control.finished.load(Ordering::Relaxed), cell.result.completed);
     let told = Duration::from_nanos(control.elapsed_ns.load(Ordering::Relaxed));
     assert!(!told.is_zero() && told <= took, "{told:?} of {took:?}: the time of both rings is the same");

@@ -1,4 +1,5 @@
-//! Locks among processes: a file with the holder's number that is locked for as long as the value lives, or its process.
+//! Locks among processes: a file that is locked for as long as the value lives, or its process. Who holds it for long signs
+//! it with the number of the process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Lock {
     path: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -16,7 +17,7 @@ impl Lock {
     pub(crate) fn take(path: &Path) -> std::io::Result<Option<Lock>> {
         loop {
             let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-            let mut file = open?;
+            let file = open?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
@@ -26,10 +27,13 @@ impl Lock {
             let own = file.metadata()?;
             if std::fs::metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == (own.dev(), own.ino())) {
                 file.set_len(0)?;
-                write!(file, "{}", std::process::id())?;
-                return Ok(Some(Lock { path: path.into(), _file: file }));
+                return Ok(Some(Lock { path: path.into(), file }));
             }
         }
+    }
+
+    pub(crate) fn sign(&mut self) -> std::io::Result<()> {
+        write!(self.file, "{}", std::process::id())
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dumbwaiter_kernel::cgroup::{self, Groups};
 use dumbwaiter_kernel::queue::{Queue, Settings};
@@ -12,6 +13,12 @@ use dumbwaiter_kernel::{Roots, undo};
 use dumbwaiter_testkit::LoopDevice;
 
 const MIB: u64 = 1 << 20;
+/// Whoever looks for leftovers puts back those of other tests as well: one test at a time kills and looks.
+static KILLED: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    KILLED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn device() -> Option<LoopDevice> {
     LoopDevice::new(Path::new("/dev/shm"), 16 * MIB)
@@ -172,6 +179,7 @@ fn settings_come_back_after_signals_and_a_panic() {
 
 #[test]
 fn the_next_process_puts_back_what_a_killed_one_left() {
+    let _alone = alone();
     let Some(device) = device() else { return };
     let queue = Queue::of(device.path()).unwrap().unwrap();
     let before = unusual(&queue);
@@ -190,6 +198,7 @@ fn the_next_process_puts_back_what_a_killed_one_left() {
 
 #[test]
 fn a_disk_that_another_process_measures_is_refused_until_that_ends() {
+    let _alone = alone();
     for way in ["KILL", "TERM"] {
         let Some(device) = device() else { return };
         let queue = Queue::of(device.path()).unwrap().unwrap();
@@ -243,6 +252,7 @@ impl Drop for Debugfs {
 
 #[test]
 fn a_driver_has_its_tags_under_schedulers_and_afterwards() {
+    let _alone = alone();
     let (Some(device), Some(debugfs)) = (device(), Debugfs::new()) else { return };
     let queue = Queue::of(device.path()).unwrap().unwrap();
     let nothing = Vec::<String>::new();

@@ -122,48 +122,45 @@ fn a_trace_holds_every_io_with_its_times() {
     assert!(measured >= 390, "{measured} of 400 with times");
 }
 
-/// Records a load under a scheduler and returns the agreement of ours.
-fn agreement(scheduler: &str) -> Option<(Summary, f64)> {
+/// Records a load under a scheduler until ours agrees with more than the `least` part of its calls. Four times at most: the
+/// clocks of two processors may disagree for a moment, an interrupt may overtake a call, somebody else may look at a new
+/// device. `false` where nothing can be recorded.
+fn agrees(scheduler: &str, least: impl Fn(&Summary) -> f64) -> bool {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    let device = shallow(scheduler)?;
+    let Some(device) = shallow(scheduler) else { return false };
     let dir = tempfile::tempdir().unwrap();
     let output = dir.path().join("load.csv.zst");
     let options = Options { output: output.clone(), dispatch: true, ..Options::default() };
-    // The clocks of two processors may disagree for a moment, or somebody else may look at a new device: then once more.
-    let mut tries = 0;
-    let summary = loop {
+    let agreed = (0..4).any(|_| {
         let summary = recorded(&device, &options, || load(&device.path, 24, 100));
-        tries += 1;
-        if summary.unmatched + summary.unfinished == 0 || tries == 4 {
-            break summary;
+        println!("{summary:?}");
+        no_instance_is_left();
+        assert_eq!(summary.lost, 0);
+        // Neighbours may have been merged.
+        if summary.unmatched + summary.unfinished > 0 || !(2300..=2400).contains(&summary.requests) {
+            return false;
         }
-    };
-    no_instance_is_left();
-    assert_eq!((summary.lost, summary.unmatched, summary.unfinished), (0, 0, 0), "{summary:?}");
-    // Neighbours may have been merged.
-    assert!((2300..=2400).contains(&summary.requests), "{summary:?}");
-    let recording = Recording::open(&output).unwrap();
-    assert_eq!(recording.scheduler, scheduler);
-    let dispatches = recording.rows.iter().filter(|r| r.what == What::Dispatch).count() as u64;
-    assert_eq!(dispatches, summary.requests);
-    let choice = Choice::parse(scheduler).unwrap();
-    let found = call_by_call(&recording, &|setup| choice.build(setup), None);
-    println!("{scheduler}: {} of {} calls agree, {summary:?}", found.same + found.none_same, found.calls());
-    Some((summary, found.agreement()))
+        let recording = Recording::open(&output).unwrap();
+        assert_eq!(recording.scheduler, scheduler);
+        let dispatches = recording.rows.iter().filter(|r| r.what == What::Dispatch).count() as u64;
+        assert_eq!(dispatches, summary.requests);
+        let choice = Choice::parse(scheduler).unwrap();
+        let found = call_by_call(&recording, &|setup| choice.build(setup), None);
+        println!("{scheduler}: {} of {} calls agree", found.same + found.none_same, found.calls());
+        found.agreement() > least(&summary)
+    });
+    assert!(agreed, "{scheduler}: see what is printed above");
+    true
 }
 
 #[test]
 fn mq_deadline_agrees_with_a_recording_of_the_running_kernel() {
-    let Some((summary, agreement)) = agreement("mq-deadline") else { return };
     // Without probes a call's moment is inferred; with several CPUs dispatching at once that can be wrong.
-    let least = if summary.method == Some(Method::Probes) { 0.99 } else { 0.75 };
-    assert!(agreement > least, "{agreement} by {:?}", summary.method);
+    agrees("mq-deadline", |summary| if summary.method == Some(Method::Probes) { 0.99 } else { 0.75 });
 }
 
 #[test]
 fn kyber_and_bfq_can_be_recorded() {
-    for scheduler in ["kyber", "bfq"] {
-        let Some((_, agreement)) = agreement(scheduler) else { return };
-        println!("{scheduler}: {agreement}");
-    }
+    // Their answers depend on time, which a busy machine stretches.
+    let _ = agrees("kyber", |_| 0.0) && agrees("bfq", |_| 0.0);
 }

@@ -7,6 +7,7 @@
 mod fifo;
 mod loop_device;
 pub mod notation;
+pub mod program;
 pub mod scenario;
 mod world;
 

@@ -111,6 +111,9 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         if failure.is_some() {
             return Ok(Ended::DeviceFailed);
         }
+        if !interrupted {
+            bail!("--for: {budget} was over before `{current}`, which is set, had run twice; expected more time");
+        }
         crate::tell!("dumbwaiter: interrupted before anything could be said");
         return Ok(Ended::Interrupted);
     };

@@ -1,0 +1,28 @@
+//! Programs that tests start, and wait for: for what they do, not for a time.
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// Waits until `seen`. Panics where the program ends before that.
+pub fn wait_until(child: &mut Child, what: &str, mut seen: impl FnMut() -> bool) {
+    while !seen() {
+        if let Some(status) = child.try_wait().expect("a child of ours") {
+            panic!("{what}: it ended before that ({status})");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends SIGINT or SIGTERM as soon as the program catches both: before that they would end it without a word.
+pub fn interrupt(child: &mut Child, signal: &str) {
+    const BOTH: u64 = 1 << (2 - 1) | 1 << (15 - 1);
+    let pid = child.id();
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & BOTH == BOTH)
+    };
+    wait_until(child, "it catches signals", caught);
+    let sent = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "{signal} is sent");
+}
