@@ -71,7 +71,7 @@ fn every_way_of_completion_that_works_without_polled_queues() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let learned = Completion::Hybrid(Sleep::Learned);
-    let fixed = Completion::parse("hybrid-20us").unwrap();
+    let fixed = Completion::parse("hybrid-fixed:20us").unwrap();
     for (completion, sqpoll) in [
         (learned, false),
         (fixed, false),
