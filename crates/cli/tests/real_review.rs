@@ -1,0 +1,140 @@
+//! `compare --on` and `verify`: journals that are there already, names of completion methods, and who may not set schedulers.
+
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use dumbwaiter_testkit::LoopDevice;
+use serde_json::Value;
+
+const WRITES: &str = r#"
+duration = "200ms"
+replicates = 1
+schedulers = ["none"]
+[[tenant]]
+name = "all"
+[[tenant.task]]
+name = "t"
+rw = "randwrite"
+iodepth = 8
+"#;
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"));
+    command.env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
+    command
+}
+
+fn told(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn file(dir: &Path, name: &str, content: &[u8]) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn device(dir: &Path) -> Option<(LoopDevice, PathBuf)> {
+    let Some(disk) = LoopDevice::new(dir, 16 << 20) else {
+        println!("skipped: no loop device (root is needed)");
+        return None;
+    };
+    let path = disk.path().to_path_buf();
+    Some((disk, path))
+}
+
+#[test]
+fn a_journal_goes_over_nothing_but_a_journal_whose_writes_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = file(dir.path(), "disk", &vec![0; 4 << 20]);
+    let scenario = file(dir.path(), "s.toml", WRITES.as_bytes());
+    let text = file(dir.path(), "text", b"three years of work");
+    let journal = dir.path().join("journal").to_str().unwrap().to_owned();
+    let run = |journal: &str, more: &[&str]| {
+        let args = ["compare", &scenario, "--on", &disk, "--allow-writes", "--verify", "--verify-journal", journal];
+        let out = command().args(args).args(more).output().unwrap();
+        (out.status.code(), told(&out))
+    };
+    for precious in [&text, &scenario] {
+        let (code, said) = run(precious, &[]);
+        assert!(code == Some(2) && said.contains("is no journal"), "{said}");
+    }
+    assert_eq!(std::fs::read(&text).unwrap(), b"three years of work");
+    assert_eq!(std::fs::read(&scenario).unwrap(), WRITES.as_bytes());
+    let (code, said) = run(&journal, &["--json", &journal]);
+    assert!(code == Some(2) && said.contains("cannot write"), "{said}");
+
+    let (code, said) = run(&journal, &[]);
+    assert!(code == Some(0) && !said.contains("earlier run"), "{said}");
+    let (code, said) = run(&journal, &[]);
+    assert!(code == Some(0) && said.contains("of an earlier run") && said.contains(" 0 lost"), "{said}");
+
+    // One of its blocks is lost: nobody writes over what shows that.
+    let table = std::fs::read(&journal).unwrap();
+    let written = table[4096..].chunks(8).position(|floor| floor.iter().any(|byte| *byte != 0)).unwrap();
+    let target = std::fs::OpenOptions::new().write(true).open(&disk).unwrap();
+    target.write_all_at(&[0; 512], 512 * written as u64).unwrap();
+    let place = format!("block at byte {}", 512 * written);
+    let found = command().args(["verify", &disk, &journal]).output().unwrap();
+    assert_eq!(found.status.code(), Some(3), "{}", told(&found));
+    assert!(told(&found).contains(" 1 lost") && told(&found).contains(&place), "{}", told(&found));
+    let (code, said) = run(&journal, &[]);
+    assert!(code == Some(3) && said.contains(&place) && said.contains("remove the journal"), "{said}");
+    assert_eq!(std::fs::read(&journal).unwrap(), table);
+}
+
+#[test]
+fn methods_are_named_as_they_were_asked_for_and_sqpoll_needs_no_polled_queues() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = file(dir.path(), "disk", &vec![7; 4 << 20]);
+    let scenario = file(dir.path(), "s.toml", WRITES.replace("randwrite", "randread").as_bytes());
+    let out = dir.path().join("out.json");
+    let asked = "interrupt,hybrid-fixed:20us,hybrid-fixed:1500ns,sqpoll";
+    let done = command()
+        .args(["compare", &scenario, "--on", &disk, "--completion", asked, "--json", out.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    let report = json(&out);
+    let names: Vec<&str> =
+        report["runs"].as_array().unwrap().iter().map(|r| r["completion"].as_str().unwrap()).collect();
+    assert_eq!(names.join(","), asked);
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("completion sqpoll: a thread of the kernel submits"), "{notes}");
+}
+
+#[test]
+fn who_may_not_set_schedulers_has_the_engine() {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let device = path.to_str().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
+    let program = dir.path().join("dumbwaiter");
+    std::fs::copy(env!("CARGO_BIN_EXE_dumbwaiter"), &program).unwrap();
+    let scenario = file(dir.path(), "s.toml", WRITES.replace("randwrite", "randread").as_bytes());
+    let out = dir.path().join("out.json");
+    let run = |more: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(["compare", &scenario, "--on", device, "--json", out.to_str().unwrap()]).args(more);
+        let done = command.uid(65534).gid(65534).output().unwrap();
+        (done.status.code(), told(&done))
+    };
+    let (code, said) = run(&[]);
+    assert!(code == Some(0) && said.contains("through our engine only") && said.contains("run as root"), "{said}");
+    let report = json(&out);
+    assert!(report["runs"].as_array().unwrap().iter().all(|run| run["via"] == "engine"));
+    // Asked for, it is refused; and where nothing is in the engine's way there is nothing to tell.
+    let (code, said) = run(&["--via", "kernel"]);
+    assert!(code == Some(2) && said.contains("run as root"), "{said}");
+    let (code, said) = run(&["--via", "engine"]);
+    assert!(code == Some(0), "{said}");
+    let now = std::fs::read_to_string(format!("/sys/block/{}/queue/scheduler", path.file_name().unwrap().display()));
+    assert_eq!(said.contains("below ours"), !now.unwrap().contains("[none]"), "{said}");
+}
