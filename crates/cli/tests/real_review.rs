@@ -138,3 +138,68 @@ fn who_may_not_set_schedulers_has_the_engine() {
     let now = std::fs::read_to_string(format!("/sys/block/{}/queue/scheduler", path.file_name().unwrap().display()));
     assert_eq!(said.contains("below ours"), !now.unwrap().contains("[none]"), "{said}");
 }
+
+#[test]
+fn results_go_over_no_log_of_a_meter() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = file(dir.path(), "disk", &vec![7; 1 << 20]);
+    let log = file(dir.path(), "log.csv", b"a month of watts");
+    let runs = file(dir.path(), "runs.json", b"{}");
+    let cases: [&[&str]; 2] = [&["compare", "--on", &disk, "--duration", "10ms"], &["energy", &runs]];
+    for args in cases {
+        let done = command().args(args).args(["--power-log", &log, "--json", &log]).output().unwrap();
+        assert!(done.status.code() == Some(2) && told(&done).contains("which is read"), "{}", told(&done));
+    }
+    assert_eq!(std::fs::read(&log).unwrap(), b"a month of watts");
+}
+
+#[test]
+fn ios_smaller_than_blocks_are_refused_or_rounded_out() {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let larger = Command::new("losetup").args(["--sector-size", "4096"]).arg(&path).status();
+    assert!(larger.unwrap().success());
+    let scenario = WRITES.replace("randwrite", "randread").replace("iodepth", "bs = \"512\"\niodepth");
+    let scenario = file(dir.path(), "s.toml", scenario.as_bytes());
+    let out = dir.path().join("out.json");
+    let args = ["compare", &scenario, "--on", path.to_str().unwrap(), "--json", out.to_str().unwrap()];
+    let done = command().args(args).output().unwrap();
+    assert!(done.status.code() == Some(2) && told(&done).contains("--round-out"), "{}", told(&done));
+    let done = command().args(args).arg("--round-out").output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    let report = json(&out);
+    let ways: Vec<_> = report["runs"].as_array().unwrap().iter().map(|run| run["via"].as_str().unwrap()).collect();
+    assert_eq!(ways, ["engine", "kernel"]);
+    assert!(report["notes"].to_string().contains("rounded out to blocks of 4096"), "{}", report["notes"]);
+}
+
+#[test]
+fn an_io_that_starves_is_told_of() {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let disk = file(dir.path(), "disk", &vec![7; 32 << 20]);
+    // The nearest first, one in the device: nobody goes to the far end while there is somebody near.
+    let scenario = r#"
+duration = "3s"
+replicates = 1
+queue_depth = 1
+schedulers = ["sstf"]
+[[task]]
+name = "near"
+rw = "randread"
+size = "1m"
+iodepth = 8
+[[task]]
+name = "far"
+rw = "randread"
+offset = "24m"
+size = "1m"
+start = "50ms"
+"#;
+    let scenario = file(dir.path(), "s.toml", scenario.as_bytes());
+    let out = dir.path().join("out.json");
+    let args = ["compare", &scenario, "--on", &disk, "--json", out.to_str().unwrap()];
+    let done = command().args(args).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    let notes = json(&out)["notes"].to_string();
+    assert!(notes.contains("sstf, engine: ") && notes.contains("no latency counts them"), "{notes}");
+}

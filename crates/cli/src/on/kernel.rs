@@ -224,6 +224,7 @@ fn start(
         ("--allow-writes", bench.options.allow_writes),
         ("--buffered", !bench.options.direct),
         ("--keep-going", bench.options.keep_going),
+        ("--round-out", bench.options.round_out),
     ] {
         if set {
             command.arg(flag);
@@ -353,6 +354,7 @@ fn finish(
     })?;
     let mut ledger = Ledger::default();
     let (mut usr, mut sys, mut switches) = (0, 0, 0);
+    let mut oldest = 0;
     let mut failure = None;
     let mut applications = Vec::new();
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
@@ -367,6 +369,7 @@ fn finish(
         usr += ended.usr_ns;
         sys += ended.sys_ns;
         switches += ended.switches;
+        oldest = oldest.max(ended.oldest_ns);
         failure = failure.or(ended.failure);
         applications.extend(ended.applications);
         for (error, n) in ended.failures {
@@ -407,5 +410,5 @@ fn finish(
         depth.distribution.clear();
         series.fill(f64::NAN);
     }
-    Ok(Cell { result, notes, failure, unsound: None, cancelled })
+    Ok(Cell { result, notes, failure, unsound: None, oldest: Nanos(oldest), cancelled })
 }

@@ -54,6 +54,8 @@ struct Cell {
     failure: Option<String>,
     /// Acknowledged writes that are not there, in words.
     unsound: Option<String>,
+    /// How long the oldest I/O had been waiting that was not finished at the end.
+    oldest: Nanos,
     cancelled: bool,
 }
 
@@ -94,11 +96,13 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         verify,
         sqpoll: false,
         keep_going: args.keep_going,
+        round_out: args.round_out,
         rings,
         ..Options::default()
     };
     let mut inputs = compare::inputs(args);
     inputs.extend(args.verify_journal.as_deref());
+    inputs.extend(args.power.power_log.as_deref());
     compare::check_outputs(&args.outputs, &inputs)?;
     let log = energy::Log::of(&args.power)?;
     let queue = facts.queue().filter(Queue::schedules);
@@ -412,6 +416,11 @@ fn one(
         Way::Kernel(spec) => kernel::run(bench, spec, completion, sqpoll, replicate)?,
     };
     cell.notes.extend(told);
+    // Where it ended early, that is what there is to tell.
+    if cell.failure.is_none() && !cell.cancelled {
+        let starved = compare::starved(&cell.result, cell.oldest);
+        cell.notes.extend(starved.map(|told| format!("{}, {}: {told}", way.label(), cell.result.via)));
+    }
     if sqpoll {
         cell.result.completion = "sqpoll".into();
     }
@@ -444,7 +453,8 @@ fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bo
         notes.push(format!("verified: {verified}"));
         unsound = (!verified.clean()).then(|| format!("verifying failed: {verified}"));
     }
-    Ok(Cell { result: cell.result, notes, failure: cell.failure, unsound, cancelled: cell.cancelled })
+    let (failure, oldest, cancelled) = (cell.failure, cell.oldest, cell.cancelled);
+    Ok(Cell { result: cell.result, notes, failure, unsound, oldest, cancelled })
 }
 
 /// What became of the writes in a journal that is there already; nothing in it is thrown away unseen.
