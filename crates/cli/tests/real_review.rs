@@ -154,6 +154,36 @@ fn results_go_over_no_log_of_a_meter() {
 }
 
 #[test]
+fn energy_is_added_to_results_of_both_ways() {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let scenario = file(dir.path(), "s.toml", WRITES.replace("randwrite", "randread").as_bytes());
+    let (runs, out) = (dir.path().join("runs.json"), dir.path().join("out.json"));
+    let args = ["compare", &scenario, "--on", path.to_str().unwrap(), "--json", runs.to_str().unwrap()];
+    let done = command().args(args).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    // 50 W all the time, from the epoch on as far as this log is concerned.
+    let began = json(&runs)["runs"][0]["started_unix_ns"].as_u64().unwrap() / 1_000_000_000;
+    let second = |i: u64| format!("{i},01/01/70 {:02}:{:02}:{:02},50.0\n", i / 3600, i / 60 % 60, i % 60);
+    let rows: String = (0..1200).map(second).collect();
+    let log = file(dir.path(), "log.csv", format!("\"#\",\"Date Time, GMT+00:00\",\"Power, W\"\n{rows}").as_bytes());
+    let behind = format!("-{}s", began - 300);
+    let done = command()
+        .args(["energy", runs.to_str().unwrap(), "--power-log", &log, "--power-offset", &behind, "--json"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    let report = json(&out);
+    let with = report["runs"].as_array().unwrap();
+    assert_eq!(with.len(), 2);
+    for run in with {
+        let (joules, seconds) = (run["energy"]["joules"].as_f64().unwrap(), run["duration_s"].as_f64().unwrap());
+        assert!((joules - 50.0 * seconds).abs() < 0.01 * joules, "{joules} J in {seconds} s, {}", run["via"]);
+    }
+}
+
+#[test]
 fn ios_smaller_than_blocks_are_refused_or_rounded_out() {
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let Some((_disk, path)) = device(dir.path()) else { return };
