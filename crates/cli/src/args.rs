@@ -217,7 +217,7 @@ pub(crate) struct Compare {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
     /// Runs simulated at the same time; results do not depend on it
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", conflicts_with = "on")]
     pub(crate) jobs: Option<usize>,
     #[command(flatten)]
     pub(crate) outputs: Outputs,

@@ -162,12 +162,12 @@ fn energy_is_added_to_results_of_both_ways() {
     let args = ["compare", &scenario, "--on", path.to_str().unwrap(), "--json", runs.to_str().unwrap()];
     let done = command().args(args).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", told(&done));
-    // 50 W all the time, from the epoch on as far as this log is concerned.
+    // 50 W all the time, and a clock that is years behind.
     let began = json(&runs)["runs"][0]["started_unix_ns"].as_u64().unwrap() / 1_000_000_000;
-    let second = |i: u64| format!("{i},01/01/70 {:02}:{:02}:{:02},50.0\n", i / 3600, i / 60 % 60, i % 60);
+    let second = |i: u64| format!("{i},01/01/20 {:02}:{:02}:{:02},50.0\n", i / 3600, i / 60 % 60, i % 60);
     let rows: String = (0..1200).map(second).collect();
     let log = file(dir.path(), "log.csv", format!("\"#\",\"Date Time, GMT+00:00\",\"Power, W\"\n{rows}").as_bytes());
-    let behind = format!("-{}s", began - 300);
+    let behind = format!("-{}s", began - 1_577_836_800 - 300);
     let done = command()
         .args(["energy", runs.to_str().unwrap(), "--power-log", &log, "--power-offset", &behind, "--json"])
         .arg(&out)
