@@ -1,9 +1,11 @@
-//! `compare --on` and `verify`: journals that are there already, names of completion methods, and who may not set schedulers.
+//! `compare --on`, `verify` and `energy`: files that are there already, names of completion methods, who may not set schedulers,
+//! small I/Os, and what comes of a run to its end.
 
+use std::io::{BufRead, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use dumbwaiter_testkit::LoopDevice;
 use serde_json::Value;
@@ -181,6 +183,25 @@ fn energy_is_added_to_results_of_both_ways() {
         let (joules, seconds) = (run["energy"]["joules"].as_f64().unwrap(), run["duration_s"].as_f64().unwrap());
         assert!((joules - 50.0 * seconds).abs() < 0.01 * joules, "{joules} J in {seconds} s, {}", run["via"]);
     }
+}
+
+#[test]
+fn a_program_that_is_replaced_goes_on() {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let program = dir.path().join("dumbwaiter");
+    std::fs::copy(env!("CARGO_BIN_EXE_dumbwaiter"), &program).unwrap();
+    let scenario = file(dir.path(), "s.toml", WRITES.replace("randwrite", "randread").as_bytes());
+    let mut command = Command::new(&program);
+    command.args(["compare", &scenario, "--on", path.to_str().unwrap()]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("runs of") && said.read_line(&mut text).unwrap() > 0 {}
+    // Before the runs through the kernel's scheduler, whose processes are this program too.
+    std::fs::remove_file(&program).unwrap();
+    said.read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
 }
 
 #[test]
