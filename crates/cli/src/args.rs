@@ -91,6 +91,8 @@ pub(crate) struct PartArgs {
     pub(crate) buffered: bool,
     #[arg(long)]
     pub(crate) keep_going: bool,
+    #[arg(long)]
+    pub(crate) round_out: bool,
 }
 
 #[derive(clap::Args)]
@@ -180,6 +182,9 @@ pub(crate) struct Compare {
     /// With --on: go on after a failed I/O
     #[arg(long, requires = "on")]
     pub(crate) keep_going: bool,
+    /// With --on: round I/Os that are not whole blocks of the device out to such, instead of ending there
+    #[arg(long, requires = "on")]
+    pub(crate) round_out: bool,
     /// With --on: rings of our engine, each on a CPU of its own, for schedulers that need no common view (none): a number,
     /// per-core, or auto
     #[arg(long, value_name = "N|per-core|auto", requires = "on")]
@@ -212,7 +217,7 @@ pub(crate) struct Compare {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
     /// Runs simulated at the same time; results do not depend on it
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", conflicts_with = "on")]
     pub(crate) jobs: Option<usize>,
     #[command(flatten)]
     pub(crate) outputs: Outputs,

@@ -160,15 +160,19 @@ fn starved_notes(cells: &[Cell]) -> Vec<String> {
     for cell in cells {
         let run = &cell.result;
         let place = format!("{}, {}: ", run.device, run.scheduler);
-        let longest = run.latency_us.max.max(0.0);
-        if cell.oldest.as_us_f64() > 2.0 * longest && !notes.iter().any(|n| n.starts_with(&place)) {
-            let (count, oldest) = (run.ledger.outstanding, cell.oldest);
-            notes.push(format!(
-                "{place}{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"
-            ));
+        if !notes.iter().any(|n| n.starts_with(&place)) {
+            notes.extend(starved(run, cell.oldest).map(|told| place + &told));
         }
     }
     notes
+}
+
+/// What is to be told of an I/O that had waited for so long at the end of a run, if that is worth it.
+pub(crate) fn starved(run: &RunResult, oldest: Nanos) -> Option<String> {
+    let longest = run.latency_us.max.max(0.0);
+    let count = run.ledger.outstanding;
+    (oldest.as_us_f64() > 2.0 * longest)
+        .then(|| format!("{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"))
 }
 
 /// Devices that hold fewer commands than the scenario would give them.
@@ -261,13 +265,19 @@ fn scenario_of(args: &Compare) -> Result<(Scenario, Vec<String>)> {
         Some(Kind::Scenario) => Scenario::load(&args.input[0])?,
         Some(Kind::FioJob) => {
             let path = args.input[0].display().to_string();
-            let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+            let text = std::fs::read_to_string(&args.input[0]).with_context(|| path.clone())?;
             Scenario::from_fio(&text, &path, &|name| std::env::var(name).ok())?
         }
         Some(Kind::Trace) => {
             // The files of a blktrace capture, one a CPU, are one trace; others are traces of their own.
             let one_capture = args.input.len() > 1 && all_blktrace(&args.input);
-            let mut paths: Vec<String> = args.input.iter().map(|p| p.display().to_string()).collect();
+            let name = |p: &PathBuf| {
+                let text = p.to_str().map(str::to_owned);
+                text.ok_or_else(|| {
+                    anyhow!("{}: the name is not UTF-8, as names in a scenario are; give a link", p.display())
+                })
+            };
+            let mut paths = args.input.iter().map(name).collect::<Result<Vec<String>>>()?;
             let parts = if one_capture { paths.split_off(1) } else { Vec::new() };
             let options = TraceOptions {
                 format: args.reading.format.clone(),

@@ -21,7 +21,7 @@ const PART: Duration = Duration::from_secs(20);
 /// Adds energy to results that were written before.
 pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
     let log = Log::of(&args.power)?.ok_or_else(|| anyhow!("--power-log is missing: expected a logger's CSV file"))?;
-    compare::check_outputs(&args.outputs, &[])?;
+    compare::check_outputs(&args.outputs, &[&log.path])?;
     let old = Document::read_json(&args.results)?;
     let mut runs = old.runs;
     if runs.iter().all(|run| run.started_unix_ns.is_none()) {

@@ -1,7 +1,7 @@
 //! The `dumbwaiter` command: choose and prove a block I/O scheduler.
 //!
-//! stdout is for results, stderr for the story. Exit codes: 0 done, 1 a check failed, 2 bad input or refused,
-//! 130 interrupted (with what was finished).
+//! stdout is for results, stderr for the story. Exit codes: 0 done, 1 a check failed, 2 bad input or refused, 3 a
+//! device or an I/O failed (with what was finished), 130 interrupted (with what was finished).
 #![forbid(unsafe_code)]
 
 mod args;

@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// An I/O does not fit the device's blocks.
     #[error(
-        "task `{task}`: {op} of {bytes} bytes at byte {at}: {} takes multiples of {block} bytes only; choose such a size, or let I/Os be rounded out to blocks",
+        "task `{task}`: {op} of {bytes} bytes at byte {at}: {} takes multiples of {block} bytes only; choose such a size, or let I/Os be rounded out to blocks (--round-out)",
         path.display()
     )]
     Unaligned {

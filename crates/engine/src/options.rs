@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_scenario::Completion as Asked;
 
 use crate::ring::Ring;
 
@@ -151,18 +152,17 @@ pub enum Sleep {
 }
 
 impl Completion {
-    /// Reads `interrupt`, `poll`, `hybrid`, `hybrid-learned` or `hybrid-20us`.
+    /// Reads `interrupt`, `poll`, `hybrid`, `hybrid-learned` or `hybrid-fixed:20us`, as scenarios have them.
     pub fn parse(text: &str) -> Option<Completion> {
         Some(match text {
             "interrupt" | "irq" => Completion::Interrupt,
             "poll" => Completion::Poll,
             "hybrid" => Completion::Hybrid(Sleep::Auto),
             "hybrid-learned" => Completion::Hybrid(Sleep::Learned),
-            other => {
-                let us =
-                    other.strip_prefix("hybrid-")?.strip_suffix("us")?.parse().ok().filter(|us| *us <= 1_000_000)?;
-                Completion::Hybrid(Sleep::Fixed(Nanos::from_us(us)))
-            }
+            other => match other.parse() {
+                Ok(Asked::HybridFixed(time)) => Completion::Hybrid(Sleep::Fixed(time)),
+                _ => return None,
+            },
         })
     }
 }
@@ -174,7 +174,7 @@ impl fmt::Display for Completion {
             Completion::Poll => f.write_str("poll"),
             Completion::Hybrid(Sleep::Auto) => f.write_str("hybrid"),
             Completion::Hybrid(Sleep::Learned) => f.write_str("hybrid-learned"),
-            Completion::Hybrid(Sleep::Fixed(time)) => write!(f, "hybrid-{}us", time.0 / 1_000),
+            Completion::Hybrid(Sleep::Fixed(time)) => Asked::HybridFixed(*time).fmt(f),
         }
     }
 }
@@ -201,10 +201,10 @@ mod tests {
 
     #[test]
     fn completion_names_round_trip() {
-        for name in ["interrupt", "poll", "hybrid", "hybrid-learned", "hybrid-20us"] {
+        for name in ["interrupt", "poll", "hybrid", "hybrid-learned", "hybrid-fixed:20us", "hybrid-fixed:1500ns"] {
             assert_eq!(Completion::parse(name).unwrap().to_string(), name);
         }
-        for wrong in ["", "polling", "hybrid-", "hybrid-us", "hybrid--3us", "hybrid-99999999999us"] {
+        for wrong in ["", "polling", "hybrid-20us", "hybrid-fixed:", "hybrid-fixed:0", "hybrid-fixed:2s", "sqpoll"] {
             assert_eq!(Completion::parse(wrong), None, "{wrong}");
         }
     }

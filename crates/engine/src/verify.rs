@@ -56,7 +56,8 @@ impl std::fmt::Display for Verified {
             f,
             "{} blocks checked, {} lost, {} torn, {} misplaced, {} unreadable, {} not judged",
             self.checked, self.lost, self.torn, self.misplaced, self.unreadable, self.unsettled
-        )
+        )?;
+        self.first.as_ref().map_or(Ok(()), |first| write!(f, "; the first: {first}"))
     }
 }
 

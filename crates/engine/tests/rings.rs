@@ -92,7 +92,7 @@ fn other_ways_of_completion_have_several_rings_too() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
-    for (name, sqpoll) in [("hybrid-learned", false), ("hybrid-20us", false), ("interrupt", true)] {
+    for (name, sqpoll) in [("hybrid-learned", false), ("hybrid-fixed:20us", false), ("interrupt", true)] {
         let target = open(&path, &Options { sqpoll, ..asked(Rings::PerCore) });
         let cell = run_on(&target, HALVES, "none", Completion::parse(name).unwrap()).unwrap();
         assert_eq!((rings_of(&cell), cell.result.completed, cell.failure), (2.0, 2 * BLOCKS, None), "{name}");

@@ -172,6 +172,7 @@ pub struct Cpu {
     /// Polling for completions, s.
     pub poll_s: f64,
     /// Busy fraction of each CPU, 0 to 1.
+    #[serde(deserialize_with = "nans")]
     pub utilisation: Vec<f64>,
 }
 
@@ -205,6 +206,7 @@ pub struct TenantSeries {
     /// Its name.
     pub name: String,
     /// MB/s per interval.
+    #[serde(deserialize_with = "nans")]
     pub mb_per_s: Vec<f64>,
 }
 
@@ -214,10 +216,13 @@ pub struct Series {
     /// Length of an interval, s; the last one may be shorter or up to half longer.
     pub interval_s: f64,
     /// Start of each interval, s since the start of the run.
+    #[serde(deserialize_with = "nans")]
     pub times: Vec<f64>,
     /// Data moved, MB/s.
+    #[serde(deserialize_with = "nans")]
     pub mb_per_s: Vec<f64>,
     /// Requests per second.
+    #[serde(deserialize_with = "nans")]
     pub iops: Vec<f64>,
     /// 99th percentile of the latency, us; where an interval joins several, the highest of theirs.
     #[serde(deserialize_with = "nans")]
@@ -226,8 +231,10 @@ pub struct Series {
     #[serde(default, deserialize_with = "nans")]
     pub pv: Vec<f64>,
     /// Requests in the scheduler, averaged over time.
+    #[serde(deserialize_with = "nans")]
     pub depth_scheduler: Vec<f64>,
     /// Requests in the device, averaged over time.
+    #[serde(deserialize_with = "nans")]
     pub depth_device: Vec<f64>,
     /// Bandwidth by tenant.
     pub tenants: Vec<TenantSeries>,
@@ -269,8 +276,10 @@ pub struct Depths {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Cdf {
     /// Latencies, us, rising.
+    #[serde(deserialize_with = "nans")]
     pub us: Vec<f64>,
     /// Fractions, rising to 1.
+    #[serde(deserialize_with = "nans")]
     pub fraction: Vec<f64>,
 }
 

@@ -123,6 +123,22 @@ mod tests {
     }
 
     #[test]
+    fn lists_with_figures_that_are_not_known_are_read_back() {
+        let mut d = document();
+        for series in d.runs.iter_mut().map(|run| &mut run.series) {
+            // As of the kernel's schedulers.
+            for list in [&mut series.depth_scheduler, &mut series.depth_device, &mut series.mb_per_s, &mut series.iops]
+            {
+                list.push(f64::NAN);
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("result.json");
+        d.write_json(&path).unwrap();
+        assert_eq!(Document::read_json(&path).unwrap().to_json(), d.to_json());
+    }
+
+    #[test]
     fn writing_and_reading_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");

@@ -13,8 +13,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
 use dumbwaiter_engine::part::{self, Ended, Record};
 use dumbwaiter_engine::{Completion, Target};
+use dumbwaiter_kernel::Roots;
 use dumbwaiter_kernel::place::{self, Place};
 use dumbwaiter_kernel::queue::{Queue, Settings};
+use dumbwaiter_kernel::target::disk_of;
 use dumbwaiter_load::{Change, Load, Thread};
 use dumbwaiter_measure::{Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
@@ -117,6 +119,14 @@ impl Drop for Process {
     }
 }
 
+/// A folder for files that is not on the disk of `path`, which is only read: else it would be measured with our own writes.
+fn off(path: &Path) -> PathBuf {
+    let disk = |path: &Path| disk_of(path, &Roots::default()).ok().flatten();
+    let usual = std::env::temp_dir();
+    let on_it = disk(path).is_some_and(|it| place::device_of(&usual).ok().and_then(|of| disk(&of)) == Some(it));
+    if on_it { PathBuf::from("/dev/shm") } else { usual }
+}
+
 /// One run under the scheduler that is set.
 pub(super) fn run(
     bench: &Bench<'_>,
@@ -131,7 +141,7 @@ pub(super) fn run(
     let seed = scenario.seed.wrapping_add(u64::from(replicate));
     let load = bench.prepared.load(seed, target.sectors(), cpus)?;
     let mut notes = Vec::new();
-    let folder = Place::inside(&std::env::temp_dir()).context("no folder for the records of finished I/Os")?;
+    let folder = Place::inside(&off(bench.path)).context("no folder for the records of finished I/Os")?;
     let file = folder.dir().join("scenario.toml");
     std::fs::write(&file, scenario.to_toml()).with_context(|| file.display().to_string())?;
     let groups = TenantGroups::new(&load, &mut notes)?;
@@ -211,8 +221,8 @@ fn start(
     replicate: u32,
 ) -> Result<Process> {
     let records = folder.join(format!("{number}.records"));
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
-    let mut command = Command::new(program);
+    // This very program, though another was installed in its place since.
+    let mut command = Command::new("/proc/self/exe");
     command.arg("part").arg(scenario).arg("--on").arg(bench.path).arg("--records").arg(&records);
     command.args(["--thread", &number.to_string(), "--replicate", &replicate.to_string()]);
     command.args(["--completion", &completion.to_string()]);
@@ -224,6 +234,7 @@ fn start(
         ("--allow-writes", bench.options.allow_writes),
         ("--buffered", !bench.options.direct),
         ("--keep-going", bench.options.keep_going),
+        ("--round-out", bench.options.round_out),
     ] {
         if set {
             command.arg(flag);
@@ -353,6 +364,7 @@ fn finish(
     })?;
     let mut ledger = Ledger::default();
     let (mut usr, mut sys, mut switches) = (0, 0, 0);
+    let mut oldest = 0;
     let mut failure = None;
     let mut applications = Vec::new();
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
@@ -367,6 +379,7 @@ fn finish(
         usr += ended.usr_ns;
         sys += ended.sys_ns;
         switches += ended.switches;
+        oldest = oldest.max(ended.oldest_ns);
         failure = failure.or(ended.failure);
         applications.extend(ended.applications);
         for (error, n) in ended.failures {
@@ -407,5 +420,5 @@ fn finish(
         depth.distribution.clear();
         series.fill(f64::NAN);
     }
-    Ok(Cell { result, notes, failure, unsound: None, cancelled })
+    Ok(Cell { result, notes, failure, unsound: None, oldest: Nanos(oldest), cancelled })
 }

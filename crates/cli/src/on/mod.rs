@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Nanos;
+use dumbwaiter_engine::verify::Verified;
 use dumbwaiter_engine::{Completion, Control, Options, Rings, Sleep, Target, Verify};
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_kernel::{Roots, undo};
@@ -53,6 +54,8 @@ struct Cell {
     failure: Option<String>,
     /// Acknowledged writes that are not there, in words.
     unsound: Option<String>,
+    /// How long the oldest I/O had been waiting that was not finished at the end.
+    oldest: Nanos,
     cancelled: bool,
 }
 
@@ -93,22 +96,42 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         verify,
         sqpoll: false,
         keep_going: args.keep_going,
+        round_out: args.round_out,
         rings,
         ..Options::default()
     };
-    compare::check_outputs(&args.outputs, &compare::inputs(args))?;
+    let mut inputs = compare::inputs(args);
+    inputs.extend(args.verify_journal.as_deref());
+    inputs.extend(args.power.power_log.as_deref());
+    compare::check_outputs(&args.outputs, &inputs)?;
     let log = energy::Log::of(&args.power)?;
     let queue = facts.queue().filter(Queue::schedules);
-    let via = args.via.unwrap_or(if queue.is_some() && !args.verify { Via::Both } else { Via::Engine });
+    let mut via = args.via.unwrap_or(if queue.is_some() && !args.verify { Via::Both } else { Via::Engine });
     if args.verify && via != Via::Engine {
         bail!("--verify: only our engine checks what it wrote; leave out --via, or say --via engine");
     }
     let mut notes = warnings;
     let choices = compare::choices_of(scenario)?;
+    if let Some(journal) = &args.verify_journal
+        && let Some(found) = of_earlier_run(path, journal)?
+    {
+        if !found.clean() {
+            crate::tell!(
+                "dumbwaiter: {}: what an earlier run wrote is not there: {found}; remove the journal to begin anew",
+                journal.display()
+            );
+            return Ok(Ended::DeviceFailed);
+        }
+        notes.push(format!("{}, of an earlier run: {found}", journal.display()));
+    }
     let completions = completions(scenario, path, &options, &mut notes)?;
 
     let stop = Arc::new(AtomicBool::new(false));
     undo::on_signals(Some(Arc::clone(&stop)))?;
+    if let Some(why) = queue.as_ref().filter(|_| via == Via::Both && args.via.is_none()).and_then(not_to_be_set) {
+        notes.push(format!("through our engine only: {why}"));
+        via = Via::Engine;
+    }
     let mut settings = match &queue {
         Some(queue) => settings_of(queue, via, scenario, &mut notes)?,
         None => None,
@@ -161,8 +184,9 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
     let planned = matrix.len() * scenario.replicates as usize;
     let each = prepared.expected().unwrap_or(Nanos::from_secs(1));
     crate::tell!(
-        "{}: {planned} runs of {}, {}",
+        "{}: {planned} run{} of {}, {}",
         path.display(),
+        if planned == 1 { "" } else { "s" },
         prepared.expected().map_or("unknown length".to_owned(), |t| t.to_string()),
         if args.allow_writes { "WRITING to it" } else { "only reading" }
     );
@@ -307,7 +331,15 @@ fn completions(
             Asked::Poll => (Completion::Poll, false),
             Asked::Hybrid => (Completion::Hybrid(Sleep::Auto), false),
             Asked::HybridFixed(time) => (Completion::Hybrid(Sleep::Fixed(*time)), false),
-            Asked::Sqpoll => (Completion::Poll, true),
+            Asked::Sqpoll if target.check(Completion::Poll).is_ok() => (Completion::Poll, true),
+            Asked::Sqpoll => {
+                notes.push(
+                    "completion sqpoll: a thread of the kernel submits, and interrupts tell what is done, since nothing is \
+                     there to be polled"
+                        .into(),
+                );
+                (Completion::Interrupt, true)
+            }
         };
         match target.check(completion) {
             Ok(_) => can.push((completion, sqpoll)),
@@ -321,10 +353,25 @@ fn completions(
     Ok(can)
 }
 
+/// Why this program may not set the scheduler, if so.
+fn not_to_be_set(queue: &Queue) -> Option<String> {
+    let file = format!("/sys/block/{}/queue/scheduler", queue.name());
+    let opened = std::fs::OpenOptions::new().write(true).open(&file);
+    opened.err().map(|e| format!("the kernel's scheduler cannot be set; run as root ({file}: {e})"))
+}
+
 /// Guards the queue's settings, where they may be changed at all.
 fn settings_of(queue: &Queue, via: Via, scenario: &Scenario, notes: &mut Vec<String>) -> Result<Option<Settings>> {
-    let mut settings = Settings::new(queue)?;
     let (now, _) = queue.schedulers()?;
+    match not_to_be_set(queue) {
+        Some(why) if via != Via::Engine => bail!("{why}, or with --via engine"),
+        Some(why) => {
+            notes.extend((now != "none").then(|| format!("the kernel's scheduler stays `{now}` below ours: {why}")));
+            return Ok(None);
+        }
+        None => {}
+    }
+    let mut settings = Settings::new(queue)?;
     match settings.set("scheduler", &now) {
         Ok(_) => {
             if via != Via::Engine {
@@ -373,6 +420,11 @@ fn one(
         Way::Kernel(spec) => kernel::run(bench, spec, completion, sqpoll, replicate)?,
     };
     cell.notes.extend(told);
+    // Where it ended early, that is what there is to tell.
+    if cell.failure.is_none() && !cell.cancelled {
+        let starved = compare::starved(&cell.result, cell.oldest);
+        cell.notes.extend(starved.map(|told| format!("{}, {}: {told}", way.label(), cell.result.via)));
+    }
     if sqpoll {
         cell.result.completion = "sqpoll".into();
     }
@@ -405,7 +457,18 @@ fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bo
         notes.push(format!("verified: {verified}"));
         unsound = (!verified.clean()).then(|| format!("verifying failed: {verified}"));
     }
-    Ok(Cell { result: cell.result, notes, failure: cell.failure, unsound, cancelled: cell.cancelled })
+    let (failure, oldest, cancelled) = (cell.failure, cell.oldest, cell.cancelled);
+    Ok(Cell { result: cell.result, notes, failure, unsound, oldest, cancelled })
+}
+
+/// What became of the writes in a journal that is there already; nothing in it is thrown away unseen.
+fn of_earlier_run(path: &Path, journal: &Path) -> Result<Option<Verified>> {
+    if !std::fs::metadata(journal).is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
+        return Ok(None);
+    }
+    let target = Target::open(path, &Options::default())?;
+    let found = dumbwaiter_engine::verify::check(&target, journal);
+    found.map(Some).context("--verify-journal: that file is there; remove it or give another")
 }
 
 /// The time of day, ns since 1970.
@@ -424,5 +487,5 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Ended> {
     let target = Target::open(&args.target, &Options::default())?;
     let found = dumbwaiter_engine::verify::check(&target, &args.journal)?;
     output::print(&format!("{found}\n"))?;
-    Ok(if found.clean() { Ended::Done } else { Ended::Failed })
+    Ok(if found.clean() { Ended::Done } else { Ended::DeviceFailed })
 }

@@ -41,6 +41,7 @@ fn begin(args: &PartArgs) -> Result<crate::Ended> {
         exclusive: false,
         sqpoll: args.sqpoll,
         keep_going: args.keep_going,
+        round_out: args.round_out,
         ..Options::default()
     };
     let target = Target::open(&args.on, &options)?;

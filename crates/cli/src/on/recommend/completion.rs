@@ -61,10 +61,10 @@ pub(super) fn look(
     facts: &dumbwaiter_kernel::target::Target,
 ) -> Result<Methods> {
     let length = length.max(LENGTH_MIN);
-    let target = Target::open(survey.path, survey.options)?;
     let asked = [Completion::Interrupt, Completion::Poll, Completion::Hybrid(Sleep::Auto)];
-    let methods: Vec<Completion> = asked.into_iter().filter(|m| target.check(*m).is_ok()).collect();
-    drop(target);
+    // A device that went away can do none, and the survey has told that it did.
+    let methods: Vec<Completion> = Target::open(survey.path, survey.options)
+        .map_or_else(|_| Vec::new(), |target| asked.into_iter().filter(|m| target.check(*m).is_ok()).collect());
     let round = |depths: usize| Duration::from_nanos((length + OVERHEAD).0) * (depths * methods.len()) as u32;
     let left = survey.end.saturating_sub(survey.began.elapsed());
     let depths = (1..=DEPTHS.len()).rev().find(|n| round(*n) * ROUNDS_MIN <= left).unwrap_or(0);

@@ -22,7 +22,7 @@ use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 
 use self::plan::Plan;
 use self::race::Race;
-use super::{Bench, cancel_with, kernel};
+use super::{Bench, Cell, cancel_with, kernel};
 use crate::args::Recommend;
 use crate::progress::Bar;
 use crate::{Ended, compare, output};
@@ -134,16 +134,16 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         notes: failure.iter().map(|failure| format!("ended early: {failure}")).chain(notes).collect(),
     };
     let advice = tell::advice(found, survey.results);
-    if let Some(file) = &args.json {
-        output::write_json(file, &advice)?;
-    }
-    if let Some(file) = &args.html {
+    // Each whatever becomes of the others; what is on stdout is lost with its reader.
+    let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
+    let json = args.json.as_deref().map_or(Ok(()), |file| output::write_json(file, &advice));
+    let html = args.html.as_deref().map_or(Ok(()), |file| {
         write_html(&advice.survey, file)?;
         crate::tell!("report written to {}", file.display());
-    }
-    if !args.json.as_deref().is_some_and(output::is_stdout) {
-        output::print(&tell::text(&advice, &plan))?;
-    }
+        Ok(())
+    });
+    let text = if to_stdout { Ok(()) } else { output::print(&tell::text(&advice, &plan)) };
+    html.and(json).and(text)?;
     Ok(match failure {
         Some(_) => Ended::DeviceFailed,
         None if interrupted => Ended::Interrupted,
@@ -260,12 +260,14 @@ impl Survey<'_> {
             return Ok(false);
         }
         self.bar.at(self.began.elapsed(), what);
-        if self.choice {
-            self.set(spec, scenario)?;
-        }
-        let prepared = Prepared::new(scenario)?;
-        let bench = Bench { path: self.path, prepared: &prepared, options: self.options, control: self.control };
-        let cell = kernel::run(&bench, spec, completion, false, round)?;
+        let cell = match self.cell(scenario, spec, completion, round) {
+            // What was found before stays found.
+            Err(e) if !self.results.is_empty() || !super::is_refusal(&e) => {
+                self.failure = Some(format!("{spec}: {e:#}"));
+                return Ok(false);
+            }
+            other => other?,
+        };
         if cell.failure.is_some() {
             self.failure = cell.failure;
             return Ok(false);
@@ -275,5 +277,14 @@ impl Survey<'_> {
         }
         self.results.push(RunResult { variant: point.to_owned(), ..cell.result });
         Ok(true)
+    }
+
+    fn cell(&mut self, scenario: &Scenario, spec: &SchedulerSpec, completion: Completion, round: u32) -> Result<Cell> {
+        if self.choice {
+            self.set(spec, scenario)?;
+        }
+        let prepared = Prepared::new(scenario)?;
+        let bench = Bench { path: self.path, prepared: &prepared, options: self.options, control: self.control };
+        kernel::run(&bench, spec, completion, false, round)
     }
 }

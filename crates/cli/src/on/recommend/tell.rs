@@ -13,8 +13,6 @@ use super::plan::Plan;
 use super::race::{Decision, Gain, Loss, Race};
 use crate::output;
 
-const RULES: &str = "/etc/udev/rules.d/60-io-scheduler.rules";
-
 /// What to set, for machines.
 #[derive(Serialize)]
 pub(super) struct Advice {
@@ -67,7 +65,7 @@ pub(super) struct Found<'a> {
 /// Puts it together.
 pub(super) fn advice(found: Found<'_>, results: Vec<RunResult>) -> Advice {
     let Found { path, device, current, plan, race, decision, methods, .. } = found;
-    let (commands, udev_rule) = found.spec.map(|spec| settings(device, spec)).unwrap_or_default();
+    let (commands, udev_rule) = found.spec.map(|spec| settings(device, &disk(device), spec)).unwrap_or_default();
     let sentence = sentence(&decision, current, race.ways.len());
     let mut notes = vec![sentence.clone()];
     notes.extend(found.notes);
@@ -122,16 +120,37 @@ pub(super) fn advice(found: Found<'_>, results: Vec<RunResult>) -> Advice {
     }
 }
 
-/// The commands that set a scheduler now and at every start, and the udev rule by itself.
-fn settings(device: &str, spec: &SchedulerSpec) -> (Vec<String>, String) {
+/// How a udev rule knows the disk whose folder in sysfs this is. Names as `sda` change hands from one start to the next; where
+/// the drive says who it is, that is what counts.
+fn disk(device: &str) -> String {
+    identified(&Path::new("/sys/block").join(device)).unwrap_or_else(|| format!("KERNEL==\"{device}\""))
+}
+
+fn identified(disk: &Path) -> Option<String> {
+    // NVMe, SCSI and SATA, virtio-blk. A pattern's special characters would match more than they say.
+    let named = |attribute: &str, key: &str| {
+        let id = std::fs::read_to_string(disk.join(attribute)).ok()?.trim_end().to_owned();
+        let plain = |c: char| c.is_ascii_alphanumeric() || " .:_-+/=".contains(c);
+        (!id.trim().is_empty() && id.chars().all(plain)).then(|| format!("{key}==\"{id}\""))
+    };
+    let id = named("wwid", "ATTR{wwid}")
+        .or_else(|| named("device/wwid", "ATTRS{wwid}"))
+        .or_else(|| named("serial", "ATTR{serial}"))?;
+    Some(format!("SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", {id}"))
+}
+
+/// The commands that set a scheduler now and at every start, and the udev rule by itself. Each disk has a file of its own for
+/// it: that of another disk stays.
+fn settings(device: &str, matching: &str, spec: &SchedulerSpec) -> (Vec<String>, String) {
     let queue = format!("/sys/block/{device}/queue");
     let mut commands = vec![format!("echo {} > {queue}/scheduler", spec.name)];
-    let mut rule = format!("ACTION==\"add|change\", KERNEL==\"{device}\", ATTR{{queue/scheduler}}=\"{}\"", spec.name);
+    let mut rule = format!("ACTION==\"add|change\", {matching}, ATTR{{queue/scheduler}}=\"{}\"", spec.name);
     for (name, value) in &spec.tunables {
         commands.push(format!("echo {value} > {queue}/iosched/{name}"));
         rule += &format!(", ATTR{{queue/iosched/{name}}}=\"{value}\"");
     }
-    commands.push(format!("echo '{rule}' > {RULES} && udevadm control --reload"));
+    let file = format!("/etc/udev/rules.d/60-io-scheduler-{device}.rules");
+    commands.push(format!("echo '{rule}' > {file} && udevadm control --reload"));
     (commands, rule)
 }
 
@@ -313,12 +332,38 @@ mod tests {
     #[test]
     fn commands_and_rule_set_the_scheduler_and_its_settings() {
         let spec = SchedulerSpec::parse("mq-deadline:fifo_batch=1").unwrap();
-        let (commands, rule) = settings("sda", &spec);
+        let (commands, rule) = settings("sda", "KERNEL==\"sda\"", &spec);
         assert_eq!(commands[0], "echo mq-deadline > /sys/block/sda/queue/scheduler");
         assert_eq!(commands[1], "echo 1 > /sys/block/sda/queue/iosched/fifo_batch");
         let expected = "ACTION==\"add|change\", KERNEL==\"sda\", ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/iosched/fifo_batch}=\"1\"";
         assert_eq!(rule, expected);
         assert!(commands[2].contains(&rule) && commands[2].contains("/etc/udev/rules.d/"));
+        let (other, _) = settings("sdb", "KERNEL==\"sdb\"", &spec);
+        let file =
+            |commands: &[String]| commands[2].split_whitespace().find(|w| w.ends_with(".rules")).map(str::to_owned);
+        assert_ne!(file(&commands), file(&other), "one disk's rule would be written over another's");
+    }
+
+    #[test]
+    fn a_rule_knows_a_disk_by_what_it_says_of_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |attribute: &str, id: &str| {
+            let disk = tempfile::tempdir_in(folder.path()).unwrap();
+            std::fs::create_dir(disk.path().join("device")).unwrap();
+            std::fs::write(disk.path().join(attribute), id).unwrap();
+            identified(disk.path())
+        };
+        let disk = "SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\"";
+        assert_eq!(
+            told("wwid", "eui.0025385b71b00b2f\n"),
+            Some(format!("{disk}, ATTR{{wwid}}==\"eui.0025385b71b00b2f\""))
+        );
+        let ata = "t10.ATA     ST1000DM003-1CH162       Z1D5ABCD";
+        assert_eq!(told("device/wwid", &format!("{ata}   \n")), Some(format!("{disk}, ATTRS{{wwid}}==\"{ata}\"")));
+        assert_eq!(told("serial", "vol-1\n"), Some(format!("{disk}, ATTR{{serial}}==\"vol-1\"")));
+        for useless in ["", "\n", "any*\n", "a\"b\n", "it's\n"] {
+            assert_eq!(told("wwid", useless), None, "{useless:?}");
+        }
     }
 
     #[test]
