@@ -431,10 +431,11 @@ fn one(
     if let Some(meter) = &mut meter {
         let drawn = meter.stop()?;
         let run = &mut cell.result;
-        // The meter ran over the warm-up too; the measured part's share of the time is taken.
-        let joules = drawn.joules * (run.duration_s / drawn.seconds).min(1.0);
-        run.energy = Some(energy::of(run, joules, meter.about()));
-        cell.notes.extend(drawn.warning);
+        // The meter ran over the warm-up too.
+        if let (Some(from), Some(to)) = (run.started_unix_ns, run.ended_unix_ns) {
+            run.energy = Some(energy::of(run, drawn.between(from, to), meter.about()));
+        }
+        cell.notes.extend(drawn.energy.warning);
     }
     Ok(cell)
 }

@@ -166,6 +166,7 @@ impl Rocksdb {
             meter.start()?;
         }
         let done = run(&mut command, "readrandom", stop)?;
+        let ended = super::unix_ns();
         let drawn = meter.as_mut().map(|m| m.stop()).transpose()?;
         let moved = Diskstats::of(self.dev, &roots)?.since(&before);
         let Some((said, usage)) = done else { return Ok(None) };
@@ -173,7 +174,8 @@ impl Rocksdb {
             bail!("the device counted no reads while db_bench made {}", said.operations);
         }
         let energy = drawn.zip(meter).map(|(drawn, meter)| {
-            let joules = drawn.joules * (said.seconds / drawn.seconds).min(1.0);
+            // It opens the data base first.
+            let joules = drawn.between(ended.saturating_sub((said.seconds * 1e9) as u64), ended);
             Energy {
                 joules,
                 source: meter.about().to_owned(),

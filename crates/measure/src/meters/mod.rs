@@ -16,7 +16,7 @@ use std::path::Path;
 
 pub use logger::{Logger, LoggerClock};
 pub use logger_time::zone;
-pub use sampler::Meter;
+pub use sampler::{Drawn, Meter};
 
 /// Where an energy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

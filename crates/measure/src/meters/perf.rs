@@ -144,8 +144,7 @@ impl Probe for Perf {
     }
 
     fn period(&self) -> Duration {
-        // The kernel widens the counter to 64 bits itself.
-        Duration::from_secs(3600)
+        Duration::from_millis(100)
     }
 
     fn reset(&mut self) {

@@ -29,6 +29,6 @@ fn this_machine_is_looked_at_without_harm() {
     println!("{about}");
     if let Some(mut meter) = meter {
         meter.start().unwrap();
-        assert!(meter.stop().unwrap().joules >= 0.0);
+        assert!(meter.stop().unwrap().energy.joules >= 0.0);
     }
 }
