@@ -11,7 +11,7 @@ use dumbwaiter_measure::{Energy, RunResult};
 use dumbwaiter_report::Document;
 
 use crate::args::{EnergyArgs, PowerLog};
-use crate::{Ended, compare};
+use crate::{Ended, input, results};
 
 /// A log that is being written is waited for so long, until it holds the end of the last run.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const PART: Duration = Duration::from_secs(20);
 /// Adds energy to results that were written before.
 pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
     let log = Log::of(&args.power)?.ok_or_else(|| anyhow!("--power-log is missing: expected a logger's CSV file"))?;
-    compare::check_outputs(&args.outputs, &[&log.path])?;
+    results::check_outputs(&args.outputs, &[&log.path])?;
     let old = Document::read_json(&args.results)?;
     let mut runs = old.runs;
     if runs.iter().all(|run| run.started_unix_ns.is_none()) {
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
     let of_meters = |note: &String| note.starts_with("no energy meter: ") || note.starts_with("energy meter: ");
     document.notes = old.notes.into_iter().filter(|note| !of_meters(note)).chain(told).collect();
     document.load_patterns_unix_s = old.load_patterns_unix_s;
-    compare::write_all(&args.outputs, &document)?;
+    results::write_all(&args.outputs, &document)?;
     Ok(Ended::Done)
 }
 
@@ -165,7 +165,7 @@ fn signed_seconds(text: &str) -> Result<f64> {
         Some(plain) => (-1.0, plain),
         None => (1.0, text.strip_prefix('+').unwrap_or(text)),
     };
-    Ok(sign * compare::time("--power-offset", plain)?.as_secs_f64())
+    Ok(sign * input::time("--power-offset", plain)?.as_secs_f64())
 }
 
 /// 20 s of idling, 20 s of load on every CPU, 20 s of idling; answers when it began, in seconds since 1970, or nothing if it

@@ -4,7 +4,9 @@ use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use dumbwaiter_block::Nanos;
+use dumbwaiter_workloads::units;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,11 @@ pub(crate) fn kind_of_all(paths: &[PathBuf]) -> Result<Option<Kind>> {
         all if all.iter().all(|k| *k == Kind::Trace) => Ok(Some(Kind::Trace)),
         _ => bail!("{} files given: expected one scenario, one fio job file, or traces only", paths.len()),
     }
+}
+
+/// A length of time that a flag gives; seconds where it has no unit.
+pub(crate) fn time(flag: &str, text: &str) -> Result<Nanos> {
+    units::time(text, units::BareTime::Seconds).map_err(|e| anyhow!("{flag}: {e}"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::args::Record;
 use crate::output::{self, grouped};
-use crate::{Ended, compare, trace};
+use crate::{Ended, input, trace};
 
 pub(crate) fn run(args: &Record) -> Result<Ended> {
     let target = Target::of(&args.device)?;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
         ),
     };
     let length = match &args.length {
-        Some(text) => Some(Duration::from_nanos(compare::time("--for", text)?.0)),
+        Some(text) => Some(Duration::from_nanos(input::time("--for", text)?.0)),
         None => None,
     };
     check_outputs(args)?;

@@ -1,14 +1,14 @@
 //! `compare --on`, `verify` and `energy`: files that are there already, names of completion methods, who may not set schedulers,
 //! small I/Os, and what comes of a run to its end.
 
+mod common;
+
 use std::io::{BufRead, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use dumbwaiter_testkit::LoopDevice;
-use serde_json::Value;
+use crate::common::*;
 
 const WRITES: &str = r#"
 duration = "200ms"
@@ -30,25 +30,6 @@ fn command() -> Command {
 
 fn told(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
-fn file(dir: &Path, name: &str, content: &[u8]) -> String {
-    let path = dir.join(name);
-    std::fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
-
-fn device(dir: &Path) -> Option<(LoopDevice, PathBuf)> {
-    let Some(disk) = LoopDevice::new(dir, 16 << 20) else {
-        println!("skipped: no loop device (root is needed)");
-        return None;
-    };
-    let path = disk.path().to_path_buf();
-    Some((disk, path))
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! `reproduce --on`: figures of papers on loop devices, as users meet them.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use dumbwaiter_testkit::{LoopDevice, program};
 use serde_json::Value;
+
+use crate::common::folder;
 
 fn dumbwaiter(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"));
@@ -16,11 +20,6 @@ fn dumbwaiter(args: &[&str]) -> Output {
 fn told(done: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&done.stdout), text(&done.stderr))
-}
-
-/// A folder in memory where there is one: loop devices over it are quick.
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 fn scheduler_of(disk: &LoopDevice) -> String {

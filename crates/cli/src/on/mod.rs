@@ -26,7 +26,7 @@ use dumbwaiter_schedulers::Choice;
 
 use crate::args::{Compare, VerifyArgs, Via};
 use crate::progress::Bar;
-use crate::{Ended, compare, energy, output};
+use crate::{Ended, energy, experiment, output, results};
 
 /// One cell of the matrix.
 enum Way<'a> {
@@ -100,10 +100,10 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         rings,
         ..Options::default()
     };
-    let mut inputs = compare::inputs(args);
+    let mut inputs = experiment::inputs(args);
     inputs.extend(args.verify_journal.as_deref());
     inputs.extend(args.power.power_log.as_deref());
-    compare::check_outputs(&args.outputs, &inputs)?;
+    results::check_outputs(&args.outputs, &inputs)?;
     let log = energy::Log::of(&args.power)?;
     let queue = facts.queue().filter(Queue::schedules);
     let mut via = args.via.unwrap_or(if queue.is_some() && !args.verify { Via::Both } else { Via::Engine });
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         bail!("--verify: only our engine checks what it wrote; leave out --via, or say --via engine");
     }
     let mut notes = warnings;
-    let choices = compare::choices_of(scenario)?;
+    let choices = experiment::choices_of(scenario)?;
     if let Some(journal) = &args.verify_journal
         && let Some(found) = of_earlier_run(path, journal)?
     {
@@ -268,9 +268,9 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
             Err(e) => unread = Some(e),
         }
     }
-    let mut document = compare::document(args, scenario, runs, notes)?;
+    let mut document = results::document(args, scenario, runs, notes)?;
     document.load_patterns_unix_s = patterns;
-    compare::write_all(&args.outputs, &document)?;
+    results::write_all(&args.outputs, &document)?;
     if let Some(e) = unread {
         return Err(e.context("the runs have no energy; `dumbwaiter energy` can add it to their JSON later"));
     }
@@ -422,7 +422,7 @@ fn one(
     cell.notes.extend(told);
     // Where it ended early, that is what there is to tell.
     if cell.failure.is_none() && !cell.cancelled {
-        let starved = compare::starved(&cell.result, cell.oldest);
+        let starved = results::starved(&cell.result, cell.oldest);
         cell.notes.extend(starved.map(|told| format!("{}, {}: {told}", way.label(), cell.result.via)));
     }
     if sqpoll {

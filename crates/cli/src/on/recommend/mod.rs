@@ -25,12 +25,12 @@ use self::race::Race;
 use super::{Bench, Cell, cancel_with, kernel};
 use crate::args::Recommend;
 use crate::progress::Bar;
-use crate::{Ended, compare, output};
+use crate::{Ended, input, output};
 
 /// Looks, and says what to set.
 pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let path = args.device.as_path();
-    let budget = compare::time("--for", &args.length)?;
+    let budget = input::time("--for", &args.length)?;
     let facts = dumbwaiter_kernel::target::Target::of(path)?;
     let Some(queue) = facts.queue() else {
         bail!("{} is a file: a scheduler is set for a block device; give the device that it is on", path.display())
