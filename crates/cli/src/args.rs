@@ -574,7 +574,7 @@ pub(crate) struct BenchEngine {
     /// Allow writing to it, which destroys what is on it
     #[arg(long, requires = "on")]
     pub(crate) allow_writes: bool,
-    /// Pattern of the I/O
+    /// Pattern of the I/O: randread, randwrite, randrw, read, write, rw
     #[arg(long, value_name = "RW")]
     pub(crate) op: Option<String>,
     /// I/Os kept outstanding

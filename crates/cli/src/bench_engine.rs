@@ -25,6 +25,8 @@ use crate::args::Bench;
 use crate::{Ended, on, output};
 
 const SCHEDULERS: &str = "none,mq-deadline,kyber,bfq";
+/// As fio names them, too.
+const OPS: [&str; 6] = ["randread", "randwrite", "randrw", "read", "write", "rw"];
 const DEPTHS: [u32; 3] = [1, 32, 128];
 const ROUNDS: u32 = 3;
 const TIME: Nanos = Nanos::from_secs(2);
@@ -122,8 +124,17 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     let list = args.schedulers.as_deref().unwrap_or(SCHEDULERS);
     let specs = SchedulerSpec::parse_list(list).map_err(|e| anyhow!("--schedulers: {e}"))?;
     let schedulers: Vec<String> = specs.iter().map(ToString::to_string).collect();
-    let op = args.engine.op.as_deref().unwrap_or("randread");
+    let op = args.engine.op.as_deref().unwrap_or(OPS[0]);
+    if !OPS.contains(&op) {
+        bail!("--op {op}: expected one of {}", OPS.join(", "));
+    }
     let options = Options { allow_writes: args.engine.allow_writes || own.is_some(), ..Options::default() };
+    if !options.allow_writes && !op.ends_with("read") {
+        bail!(
+            "--op {op}: {} is only read unless writing is allowed (--allow-writes): that destroys what is on it",
+            path.display()
+        );
+    }
     let setting = Setting { path, op, time, options };
     {
         if args.engine.allow_writes && own.is_none() {

@@ -25,6 +25,11 @@ fn the_engines_bench_writes_to_nothing_that_is_in_use() {
         assert_eq!(done.status.code(), Some(2), "{said}");
         assert!(said.contains("in use (backs loop"), "{said}");
     }
+    for (op, told) in [("randwrite", "--allow-writes"), ("nosuch", "expected one of randread")] {
+        let done = dumbwaiter(&["bench", "engine", "--on", held.path().to_str().unwrap(), "--op", op]);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && said.contains(told) && said.lines().count() == 1, "{said}");
+    }
     assert!(std::fs::read(held.file()).unwrap().iter().all(|byte| *byte == 0), "not a byte has changed");
 }
 

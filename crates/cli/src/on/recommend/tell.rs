@@ -184,10 +184,11 @@ fn shown(gain: &Gain, whose: &str) -> String {
         _ => latency_text(v),
     };
     let [low, high] = gain.ci95.map(|c| c * 100.0);
-    let ci = if low.is_finite() && high.is_finite() {
-        format!(", with 95 % confidence {low:+.0} to {high:+.0} %")
-    } else {
-        String::new()
+    let ci = match (low.is_finite() && high.is_finite(), high) {
+        (false, _) => String::new(),
+        // Of few runs that differ much, the logarithm's interval says next to nothing, in many digits.
+        (_, 1000.0..) => ", by how much is open".to_owned(),
+        _ => format!(", with 95 % confidence {low:+.0} to {high:+.0} %"),
     };
     let p = match gain.p {
         p if p.is_nan() => "chance not ruled out".to_owned(),
@@ -379,5 +380,7 @@ mod tests {
         };
         let told = shown(&gain, "bfq's ");
         assert_eq!(told, "3.00 ms in place of bfq's 4.00 ms (-25 %, with 95 % confidence -38 to -11 %, p = 0.003)");
+        let told = shown(&Gain { ci95: [-0.99, 1063.0], p: 0.7, ..gain }, "");
+        assert_eq!(told, "3.00 ms in place of 4.00 ms (-25 %, by how much is open, p = 0.700)");
     }
 }
