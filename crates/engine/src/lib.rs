@@ -19,6 +19,7 @@ mod experiment;
 mod hybrid;
 pub mod options;
 pub mod part;
+pub mod record;
 mod ring;
 mod run;
 mod target;

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
-use dumbwaiter_engine::part::{self, Ended, Record};
+use dumbwaiter_engine::part::{self, Ended};
+use dumbwaiter_engine::record::Record;
 use dumbwaiter_engine::{Completion, Target};
 use dumbwaiter_kernel::Roots;
 use dumbwaiter_kernel::place::{self, Place};

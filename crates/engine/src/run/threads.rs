@@ -9,7 +9,7 @@ use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;
 use crate::Error;
-use crate::part::Record;
+use crate::record::Record;
 
 /// An I/O that its thread waits for.
 #[derive(Clone, Copy, Default)]
