@@ -70,8 +70,10 @@ fn both_papers_are_run_on_a_device_that_stays_as_it_was() {
     let rows = rows(&out);
     for row in &rows {
         assert_eq!((&row["world"], &row["device"]), (&"real".into(), &device.into()), "{row}");
-        assert!(row["within_tolerance"].is_null() && row["ours"].as_f64().unwrap() >= 0.0, "{row}");
+        // Where the device stood still for a whole run there is no figure.
+        assert!(row["within_tolerance"].is_null() && row["ours"].as_f64().is_none_or(|ours| ours >= 0.0), "{row}");
     }
+    assert!(rows.iter().any(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{text}");
     let of = |paper: &str, case: &str| rows.iter().any(|r| r["paper"] == paper && r["case"] == case);
     assert!(of("ull-2023", "default, read, none") && of("poll-2022", "8 threads, interrupt"), "{text}");
     assert!(!rows.iter().any(|r| r["case"].as_str().unwrap().contains("write")), "read-only unless asked for");
