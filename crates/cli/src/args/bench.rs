@@ -1,0 +1,68 @@
+//! What `bench` takes.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// What to measure
+    #[arg(value_enum)]
+    pub(crate) what: BenchWhat,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Only these schedulers
+    #[arg(long, short, value_name = "NAME,…")]
+    pub(crate) schedulers: Option<String>,
+    #[command(flatten)]
+    pub(crate) engine: BenchEngine,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum BenchWhat {
+    /// Simulated requests per second on one core
+    Sim,
+    /// Nanoseconds per request inside a scheduler
+    Schedulers,
+    /// I/Os per second and CPU time of the engine on a real device, beside fio and a bare ring
+    Engine,
+}
+
+/// What only `bench engine` uses.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct BenchEngine {
+    /// File or block device to run on; without it, a loop device in memory that is made for it and removed (root only)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) on: Option<PathBuf>,
+    /// Allow writing to it, which destroys what is on it
+    #[arg(long, requires = "on")]
+    pub(crate) allow_writes: bool,
+    /// Pattern of the I/O: randread, randwrite, randrw, read, write, rw
+    #[arg(long, value_name = "RW")]
+    pub(crate) op: Option<String>,
+    /// I/Os kept outstanding
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) depth: Vec<u32>,
+    /// Length of each run, such as 2s
+    #[arg(long, value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    /// Rounds, in each of which everybody runs once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) rounds: Option<u32>,
+}
+
+impl BenchEngine {
+    /// The first option given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.on.is_some(), "--on"),
+            (self.op.is_some(), "--op"),
+            (!self.depth.is_empty(), "--depth"),
+            (self.time.is_some(), "--time"),
+            (self.rounds.is_some(), "--rounds"),
+        ];
+        given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
+    }
+}

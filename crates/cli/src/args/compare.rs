@@ -1,0 +1,205 @@
+//! What `compare` takes.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use super::trace::Reading;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter compare
+  dumbwaiter compare --on /dev/nvme0n1
+  dumbwaiter compare --on /dev/nvme0n1 --duration 2m --power-log live.csv --power-offset 3s
+  dumbwaiter compare scenarios/noisy-neighbour.toml --html report.html
+  dumbwaiter compare job.fio --device hdd:st1000dm003,ssd:850pro-256 --schedulers none,mq-deadline,kyber
+  dumbwaiter compare trace.csv.zst --depth 32 --device ./my-drive.toml --json result.json
+  dumbwaiter compare job.fio --device ull:optane-900p --completion interrupt,poll,hybrid
+  dumbwaiter compare --schedulers mq-deadline,mq-deadline:fifo_batch=1,mq-deadline:kernel=5.15")]
+pub(crate) struct Compare {
+    /// A scenario (TOML), a fio job file or one or more block traces; without it, the built-in scenario
+    #[arg(value_name = "SCENARIO.toml|JOB.fio|TRACE")]
+    pub(crate) input: Vec<PathBuf>,
+    /// Devices to simulate: kind:name, a parameter file, with overrides after `?` (see `dumbwaiter devices`)
+    #[arg(long, short, value_name = "NAME|FILE,…", value_delimiter = ',')]
+    pub(crate) device: Vec<String>,
+    /// Schedulers, with settings after a colon, or `all` (see `dumbwaiter schedulers`)
+    #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
+    pub(crate) schedulers: Option<String>,
+    /// Run on this file or block device instead of simulating; nothing is written unless you say --allow-writes
+    #[arg(long, value_name = "PATH", conflicts_with = "device")]
+    pub(crate) on: Option<PathBuf>,
+    /// With --on: through our engine, the kernel's own schedulers, or both (the default on a block device)
+    #[arg(long, value_enum, requires = "on")]
+    pub(crate) via: Option<Via>,
+    /// With --on: let the load write. This destroys what is on the file or device
+    #[arg(long, requires = "on")]
+    pub(crate) allow_writes: bool,
+    /// With --allow-writes: write although the device is mounted or in use; PATH must be that of --on
+    #[arg(long, value_name = "PATH", requires = "allow_writes")]
+    pub(crate) i_know_this_destroys: Option<PathBuf>,
+    /// With --allow-writes: checksums in every block written, checked on reading and at the end
+    #[arg(long, requires = "allow_writes")]
+    pub(crate) verify: bool,
+    /// With --verify: note every acknowledged write in this file, for `dumbwaiter verify` after a crash
+    #[arg(long, value_name = "FILE", requires = "verify")]
+    pub(crate) verify_journal: Option<PathBuf>,
+    /// With --on: through the page cache (no O_DIRECT)
+    #[arg(long, requires = "on")]
+    pub(crate) buffered: bool,
+    /// With --on: go on after a failed I/O
+    #[arg(long, requires = "on")]
+    pub(crate) keep_going: bool,
+    /// With --on: round I/Os that are not whole blocks of the device out to such, instead of ending there
+    #[arg(long, requires = "on")]
+    pub(crate) round_out: bool,
+    /// With --on: rings of our engine, each on a CPU of its own, for schedulers that need no common view (none): a number,
+    /// per-core, or auto
+    #[arg(long, value_name = "N|per-core|auto", requires = "on")]
+    pub(crate) rings: Option<String>,
+    /// How completions are found: interrupt, poll, hybrid, hybrid-fixed:TIME, sqpoll
+    #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
+    pub(crate) completion: Vec<String>,
+    /// Commands that the driver gives the device at once
+    #[arg(long, short, value_name = "N")]
+    pub(crate) queue_depth: Option<u32>,
+    /// Requests that the scheduler may hold
+    #[arg(long, value_name = "N")]
+    pub(crate) nr_requests: Option<u32>,
+    /// Simulated time that is measured, such as 10s
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<String>,
+    /// Simulated time before that, in which nothing is counted
+    #[arg(long, value_name = "TIME")]
+    pub(crate) warmup: Option<String>,
+    /// End a run after so many I/Os
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Runs of each combination, each with its own seed
+    #[arg(long, short, value_name = "N")]
+    pub(crate) replicates: Option<u32>,
+    /// Seed of the first replicate
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// What the recommendation aims at
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) goal: Goal,
+    /// Runs simulated at the same time; results do not depend on it
+    #[arg(long, short, value_name = "N", conflicts_with = "on")]
+    pub(crate) jobs: Option<usize>,
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
+    /// Print the scenario as it takes effect, and run nothing
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    #[command(flatten)]
+    pub(crate) replay: Replay,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    #[command(flatten)]
+    pub(crate) power: PowerLog,
+    /// With --on: before and after the runs, a minute of idling, full load and idling, for the log's clock to be found by
+    #[arg(long, requires = "on", help_heading = "Power logger")]
+    pub(crate) power_sync: bool,
+}
+
+impl Compare {
+    /// The first option given that only a trace can use.
+    pub(crate) fn of_traces(&self) -> Option<&'static str> {
+        let (replay, reading) = (&self.replay, &self.reading);
+        let given = [
+            (replay.speed.is_some(), "--speed"),
+            (replay.depth.is_some(), "--depth"),
+            (replay.closed_per_task, "--closed-per-task"),
+            (replay.fit.is_some(), "--fit"),
+            (reading.format.is_some(), "--format"),
+            (reading.columns.is_some(), "--columns"),
+            (reading.arrival.is_some(), "--arrival"),
+            (reading.assume_bytes.is_some(), "--assume-bytes"),
+        ];
+        given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
+    }
+}
+
+/// Whose schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// Ours, in this program, over io_uring
+    Engine,
+    /// The kernel's own, set through sysfs and put back afterwards
+    Kernel,
+    /// Both, side by side
+    Both,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub(crate) enum Goal {
+    /// Lowest p99 of the interactive tenant (else of reads) within 10 % of the best throughput
+    #[default]
+    Balanced,
+    /// Lowest p99, at half of the best throughput or more
+    Latency,
+    /// Most MB/s
+    Throughput,
+    /// Shares nearest to the weights, within 20 % of the best throughput
+    Fairness,
+}
+
+impl From<Goal> for dumbwaiter_measure::Goal {
+    fn from(goal: Goal) -> dumbwaiter_measure::Goal {
+        match goal {
+            Goal::Balanced => dumbwaiter_measure::Goal::Balanced,
+            Goal::Latency => dumbwaiter_measure::Goal::Latency,
+            Goal::Throughput => dumbwaiter_measure::Goal::Throughput,
+            Goal::Fairness => dumbwaiter_measure::Goal::Fairness,
+        }
+    }
+}
+
+/// Where results go.
+#[derive(clap::Args)]
+pub(crate) struct Outputs {
+    /// Write everything as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a report with plots, one file that works offline
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write tables of runs, tenants, series and distributions
+    #[arg(long, value_name = "DIR")]
+    pub(crate) parquet: Option<PathBuf>,
+}
+
+/// How a trace is replayed.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Traces")]
+pub(crate) struct Replay {
+    /// Replay at so many times the recorded speed
+    #[arg(long, value_name = "FACTOR", conflicts_with_all = ["depth", "closed_per_task"])]
+    pub(crate) speed: Option<f64>,
+    /// Keep so many I/Os outstanding, whatever the recorded times
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<u32>,
+    /// Each recorded process waits for its own I/Os
+    #[arg(long)]
+    pub(crate) closed_per_task: bool,
+    /// What becomes of I/Os beyond the end of the device
+    #[arg(long, value_name = "skip|wrap|scale")]
+    pub(crate) fit: Option<String>,
+}
+
+/// The log of a power meter that the machine or the drive is plugged into.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Power logger")]
+pub(crate) struct PowerLog {
+    /// A logger's CSV file, read after the runs: joules are taken from it and from nothing else
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) power_log: Option<PathBuf>,
+    /// The logger's clock is so far ahead of this machine's (-2s: behind)
+    #[arg(long, value_name = "TIME", requires = "power_log", allow_hyphen_values = true)]
+    pub(crate) power_offset: Option<String>,
+    /// Time zone of the log, where its header tells none
+    #[arg(long, value_name = "GMT±HH:MM", requires = "power_log", allow_hyphen_values = true)]
+    pub(crate) power_zone: Option<String>,
+}
