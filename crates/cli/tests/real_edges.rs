@@ -6,6 +6,7 @@ mod common;
 use std::io::{BufRead, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::common::*;
@@ -32,9 +33,17 @@ fn told(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
+/// The program, by a process that has gone: what this one has open for writing, a child of another test may hold for a moment,
+/// and then it cannot be started.
+fn copied(dir: &Path) -> PathBuf {
+    let program = dir.join("dumbwaiter");
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_dumbwaiter")).arg(&program).status().unwrap().success());
+    program
+}
+
 #[test]
 fn a_journal_goes_over_nothing_but_a_journal_whose_writes_are_there() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let disk = file(dir.path(), "disk", &vec![0; 4 << 20]);
     let scenario = file(dir.path(), "s.toml", WRITES.as_bytes());
     let text = file(dir.path(), "text", b"three years of work");
@@ -74,7 +83,7 @@ fn a_journal_goes_over_nothing_but_a_journal_whose_writes_are_there() {
 
 #[test]
 fn methods_are_named_as_they_were_asked_for_and_sqpoll_needs_no_polled_queues() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let disk = file(dir.path(), "disk", &vec![7; 4 << 20]);
     let scenario = file(dir.path(), "s.toml", WRITES.replace("randwrite", "randread").as_bytes());
     let out = dir.path().join("out.json");
@@ -94,13 +103,12 @@ fn methods_are_named_as_they_were_asked_for_and_sqpoll_needs_no_polled_queues() 
 
 #[test]
 fn who_may_not_set_schedulers_has_the_engine() {
-    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };
     let device = path.to_str().unwrap();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
-    let program = dir.path().join("dumbwaiter");
-    std::fs::copy(env!("CARGO_BIN_EXE_dumbwaiter"), &program).unwrap();
+    let program = copied(dir.path());
     let scenario = file(dir.path(), "s.toml", WRITES.replace("randwrite", "randread").as_bytes());
     let out = dir.path().join("out.json");
     let run = |more: &[&str]| {
@@ -124,7 +132,7 @@ fn who_may_not_set_schedulers_has_the_engine() {
 
 #[test]
 fn results_go_over_no_log_of_a_meter() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = folder();
     let disk = file(dir.path(), "disk", &vec![7; 1 << 20]);
     let log = file(dir.path(), "log.csv", b"a month of watts");
     let runs = file(dir.path(), "runs.json", b"{}");
@@ -138,7 +146,7 @@ fn results_go_over_no_log_of_a_meter() {
 
 #[test]
 fn energy_is_added_to_results_of_both_ways() {
-    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };
     let scenario = file(dir.path(), "s.toml", WRITES.replace("randwrite", "randread").as_bytes());
     let (runs, out) = (dir.path().join("runs.json"), dir.path().join("out.json"));
@@ -168,10 +176,9 @@ fn energy_is_added_to_results_of_both_ways() {
 
 #[test]
 fn a_program_that_is_replaced_goes_on() {
-    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };
-    let program = dir.path().join("dumbwaiter");
-    std::fs::copy(env!("CARGO_BIN_EXE_dumbwaiter"), &program).unwrap();
+    let program = copied(dir.path());
     let scenario = file(dir.path(), "s.toml", WRITES.replace("randwrite", "randread").as_bytes());
     let mut command = Command::new(&program);
     command.args(["compare", &scenario, "--on", path.to_str().unwrap()]).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -187,7 +194,7 @@ fn a_program_that_is_replaced_goes_on() {
 
 #[test]
 fn ios_smaller_than_blocks_are_refused_or_rounded_out() {
-    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };
     let larger = Command::new("losetup").args(["--sector-size", "4096"]).arg(&path).status();
     assert!(larger.unwrap().success());
@@ -207,7 +214,7 @@ fn ios_smaller_than_blocks_are_refused_or_rounded_out() {
 
 #[test]
 fn an_io_that_starves_is_told_of() {
-    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let dir = folder();
     let disk = file(dir.path(), "disk", &vec![7; 32 << 20]);
     // The nearest first, one in the device: nobody goes to the far end while there is somebody near.
     let scenario = r#"
