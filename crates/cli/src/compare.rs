@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Compare) -> Result<Ended> {
         bail!("{}; expected some: choose a device on which they fit, or see --fit", unused.join("; "));
     }
     let mut skipped = skipped_notes(&cells);
-    skipped.extend(starved_notes(&cells));
+    let ends = cells.iter().map(|cell| (&cell.result, cell.oldest));
+    skipped.extend(results::starved_notes(ends, |run| format!("{}, {}", run.device, run.scheduler)));
     let mut notes = warnings;
     notes.extend(shallow_notes(&scenario, &devices));
     notes.extend(prepared.notes().iter().cloned());
@@ -85,19 +86,6 @@ fn unused_notes(cells: &[Cell]) -> Vec<String> {
         reasons.collect::<Vec<_>>().join(", ")
     };
     by_device.iter().map(|(device, cell)| format!("{device}: no request reached it ({})", told(cell))).collect()
-}
-
-/// Schedulers that left an I/O waiting for twice as long as any that they finished: its latency is in no figure.
-fn starved_notes(cells: &[Cell]) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for cell in cells {
-        let run = &cell.result;
-        let place = format!("{}, {}: ", run.device, run.scheduler);
-        if !notes.iter().any(|n| n.starts_with(&place)) {
-            notes.extend(results::starved(run, cell.oldest).map(|told| place + &told));
-        }
-    }
-    notes
 }
 
 /// Devices that hold fewer commands than the scenario would give them.

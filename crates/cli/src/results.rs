@@ -69,10 +69,21 @@ pub(crate) fn document(
     Ok(document)
 }
 
-/// What is to be told of an I/O that had waited for so long at the end of a run, if that is worth it.
-pub(crate) fn starved(run: &RunResult, oldest: Nanos) -> Option<String> {
-    let longest = run.latency_us.max.max(0.0);
-    let count = run.ledger.outstanding;
-    (oldest.as_us_f64() > 2.0 * longest)
-        .then(|| format!("{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"))
+/// Schedulers that left an I/O waiting for twice as long as any that they finished: its latency is in no figure. Of each
+/// place, one; with each run goes how long its oldest I/O had waited.
+pub(crate) fn starved_notes<'a>(
+    runs: impl Iterator<Item = (&'a RunResult, Nanos)>,
+    place: impl Fn(&RunResult) -> String,
+) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for (run, oldest) in runs.filter(|(run, oldest)| oldest.as_us_f64() > 2.0 * run.latency_us.max.max(0.0)) {
+        let place = place(run) + ": ";
+        if !notes.iter().any(|note| note.starts_with(&place)) {
+            let count = run.ledger.outstanding;
+            notes.push(format!(
+                "{place}{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"
+            ));
+        }
+    }
+    notes
 }

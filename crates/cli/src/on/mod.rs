@@ -260,6 +260,9 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
             }
         }
     }
+    // Where one ended early, that is what there is to tell.
+    let ends = cells.iter().filter(|cell| cell.failure.is_none()).map(|cell| (&cell.result, cell.oldest));
+    notes.extend(results::starved_notes(ends, |run| format!("{}, {}", run.scheduler, run.via)));
     let mut runs: Vec<RunResult> = cells.into_iter().map(|c| c.result).collect();
     let mut unread = None;
     if let Some(log) = &log {
@@ -420,11 +423,6 @@ fn one(
         Way::Kernel(spec) => kernel::run(bench, spec, completion, sqpoll, replicate)?,
     };
     cell.notes.extend(told);
-    // Where it ended early, that is what there is to tell.
-    if cell.failure.is_none() && !cell.cancelled {
-        let starved = results::starved(&cell.result, cell.oldest);
-        cell.notes.extend(starved.map(|told| format!("{}, {}: {told}", way.label(), cell.result.via)));
-    }
     if sqpoll {
         cell.result.completion = "sqpoll".into();
     }
