@@ -110,6 +110,12 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     if time < Nanos::from_ms(1) {
         bail!("--time: expected a time above 0, of 1ms at least");
     }
+    let op = args.engine.op.as_deref().unwrap_or(OPS[0]);
+    if !OPS.contains(&op) {
+        bail!("--op {op}: expected one of {}", OPS.join(", "));
+    }
+    let list = args.schedulers.as_deref().unwrap_or(SCHEDULERS);
+    let specs = SchedulerSpec::parse_list(list).map_err(|e| anyhow!("--schedulers: {e}"))?;
     let stop = Arc::new(AtomicBool::new(false));
     undo::on_signals(Some(Arc::clone(&stop)))?;
     let own = match &args.engine.on {
@@ -121,13 +127,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         (None, Some(own)) => own.device(),
         (None, None) => bail!("--on: expected a file or a block device"),
     };
-    let list = args.schedulers.as_deref().unwrap_or(SCHEDULERS);
-    let specs = SchedulerSpec::parse_list(list).map_err(|e| anyhow!("--schedulers: {e}"))?;
     let schedulers: Vec<String> = specs.iter().map(ToString::to_string).collect();
-    let op = args.engine.op.as_deref().unwrap_or(OPS[0]);
-    if !OPS.contains(&op) {
-        bail!("--op {op}: expected one of {}", OPS.join(", "));
-    }
     let options = Options { allow_writes: args.engine.allow_writes || own.is_some(), ..Options::default() };
     if !options.allow_writes && !op.ends_with("read") {
         bail!(
@@ -223,6 +223,9 @@ fn measure(
         let mut runs: Vec<Runs> =
             who.iter().map(|who| Runs { who: who.clone(), depth: *depth, figures: Vec::new() }).collect();
         'rounds: for round in 0..rounds {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             crate::tell!("depth {depth}, round {} of {rounds}", round + 1);
             let mut order: Vec<usize> = (0..runs.len()).collect();
             if round % 2 == 1 {
@@ -234,6 +237,8 @@ fn measure(
                 }
                 match one(setting, &runs[i].who, *depth, round, settings.as_deref_mut()) {
                     Ok(figure) => runs[i].figures.push(figure),
+                    // fio hears of Ctrl-C too.
+                    Err(_) if stop.load(Ordering::Relaxed) => break,
                     Err(e) => {
                         broken = Some(e.context(runs[i].who.name()));
                         break 'rounds;

@@ -104,14 +104,19 @@ fn watched(effort: &Effort<'_>, paper: &Paper, figure: &Figure) -> Result<Figure
             let left = began.elapsed().as_secs_f64() / done.max(1) as f64 * of.saturating_sub(done) as f64;
             let left = if done > 0 { format!(", about {left:.0} s left") } else { String::new() };
             let text = format!("{}:{}: {done} of {of} runs{left}", paper.name, figure.name);
-            if terminal { eprint!("\r\x1b[K{text}") } else { crate::tell!("{text}") }
+            if terminal { rewrite_line(&text) } else { crate::tell!("{text}") }
         }
     });
     if terminal {
-        eprint!("\r\x1b[K");
-        let _ = std::io::stderr().flush();
+        rewrite_line("");
     }
     result
+}
+
+/// Writes over the line of the terminal, which may be gone.
+fn rewrite_line(text: &str) {
+    let mut terminal = std::io::stderr();
+    let _ = write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush());
 }
 
 fn list() -> String {

@@ -1,16 +1,14 @@
 //! The command as users and scripts meet it: exit codes, messages, JSON keys, files.
 
+mod common;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use dumbwaiter_testkit::program;
 use serde_json::Value;
 
-fn dumbwaiter(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"));
-    command.args(args).env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
-    command.output().expect("the program starts")
-}
+use crate::common::dumbwaiter;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -1,11 +1,14 @@
 //! `energy` and `compare --power-log`: the log of a power meter joined with runs.
 
+mod common;
+
 use std::fmt::Write;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
+
+use crate::common::dumbwaiter;
 
 /// Two schedulers, once each, on a simulated device.
 const SMALL: &str = r#"
@@ -22,12 +25,6 @@ iodepth = 4
 "#;
 /// 28 March 2023, 14:00:00 UTC.
 const ZERO: u64 = 1_680_012_000;
-
-fn dumbwaiter(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"));
-    command.args(args).env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
-    command.output().expect("the program starts")
-}
 
 fn file(dir: &Path, name: &str, content: &str) -> String {
     let path = dir.join(name);

@@ -23,12 +23,6 @@ rw = "randwrite"
 iodepth = 8
 "#;
 
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"));
-    command.env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
-    command
-}
-
 fn told(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }

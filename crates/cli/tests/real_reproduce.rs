@@ -9,12 +9,10 @@ use std::time::Duration;
 use dumbwaiter_testkit::{LoopDevice, program};
 use serde_json::Value;
 
-use crate::common::folder;
+use crate::common::{command, folder};
 
-fn dumbwaiter(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"));
-    command.arg("reproduce").args(args).env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
-    command.output().expect("the program starts")
+fn reproduce(args: &[&str]) -> Output {
+    command().arg("reproduce").args(args).output().expect("the program starts")
 }
 
 fn told(done: &Output) -> (String, String) {
@@ -52,7 +50,7 @@ fn both_papers_are_run_on_a_device_that_stays_as_it_was() {
     let before = scheduler_of(&disk);
     let device = disk.path().to_str().unwrap();
     let (out, page) = (dir.path().join("out.json"), dir.path().join("page.html"));
-    let done = dumbwaiter(&[
+    let done = reproduce(&[
         "ull-2023:table-1",
         "poll-2022:table-1",
         "poll-2022:figure-2",
@@ -95,7 +93,7 @@ fn rocksdb_runs_on_a_file_system_that_is_gone_afterwards() {
     let device = disk.path().to_str().unwrap();
     let out = dir.path().join("out.json");
     let mounts = tempfile::tempdir().unwrap();
-    let refused = dumbwaiter(&["ull-2023:figure-5", "--on", device, "--quick"]);
+    let refused = reproduce(&["ull-2023:figure-5", "--on", device, "--quick"]);
     let (text, errors) = told(&refused);
     assert!(refused.status.success() && text.contains("skipped: RocksDB needs a file system"), "{text}{errors}");
     let done = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
@@ -152,10 +150,10 @@ fn rocksdb_in_a_folder_on_a_mounted_drive_can_be_ended_at_any_time() {
     // A file system cannot be made on what is mounted, whatever is allowed.
     let device = disk.path().to_str().unwrap();
     let on = ["ull-2023:figure-5", "--on", device, "--allow-writes", "--quick"];
-    let done = dumbwaiter(&on);
+    let done = reproduce(&on);
     assert_eq!(done.status.code(), Some(2));
     assert!(told(&done).1.contains("is in use"), "{}", told(&done).1);
-    let done = dumbwaiter(&[&on[..], &["--i-know-this-destroys", device]].concat());
+    let done = reproduce(&[&on[..], &["--i-know-this-destroys", device]].concat());
     let (text, errors) = told(&done);
     assert!(done.status.success() && text.contains("--dir"), "{text}{errors}");
 }
@@ -169,7 +167,7 @@ fn a_device_that_fails_ends_it_with_what_was_finished() {
     let before = scheduler_of(&disk);
     let out = dir.path().join("out.json");
     let device = disk.path().to_str().unwrap();
-    let done = dumbwaiter(&["ull-2023:table-1", "--on", device, "--quick", "--json", out.to_str().unwrap()]);
+    let done = reproduce(&["ull-2023:table-1", "--on", device, "--quick", "--json", out.to_str().unwrap()]);
     let (text, errors) = told(&done);
     assert_eq!(done.status.code(), Some(3), "{text}{errors}");
     assert!(
@@ -196,7 +194,7 @@ fn what_cannot_be_is_one_clear_line() {
         (&["poll-2022", "--on", file, "--jobs", "2"], "--jobs"),
     ];
     for (args, part) in cases {
-        let done = dumbwaiter(args);
+        let done = reproduce(args);
         let (_, message) = told(&done);
         assert_eq!(done.status.code(), Some(2), "{args:?}: {message}");
         assert!(message.contains(part) && !message.contains("panicked"), "{args:?}: {message}");

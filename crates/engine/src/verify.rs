@@ -7,7 +7,8 @@
 //!
 //! These generations stand in a table of 8 bytes a block, which can be a file ([`crate::options::Verify::journal`]): it is
 //! allocated whole, for a write to a mapped hole of a full file system is a SIGBUS, and mapped, so that every entry
-//! survives the program's death (`kill -9`), not the machine's. [`check`] then reads every block of the table again. A write that was never acknowledged may be there or not.
+//! survives the program's death (`kill -9`), not the machine's. [`check`] then reads every block of the table again. A
+//! write that was never acknowledged may be there or not.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};

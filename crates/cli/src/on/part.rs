@@ -68,7 +68,7 @@ fn begin(args: &PartArgs) -> Result<crate::Ended> {
     let records = Box::new(BufWriter::with_capacity(1 << 18, file));
     let part = Part { thread: args.thread, completion, replicate: args.replicate, control: &control };
     let ended = part::run(&prepared, &target, &part, wait_for_the_word, records)?;
-    println!("{}", serde_json::to_string(&ended)?);
+    crate::output::print(&(serde_json::to_string(&ended)? + "\n"))?;
     Ok(crate::Ended::Done)
 }
 

@@ -29,10 +29,15 @@ iodepth = 8
 ioprio = "be/2"
 "#;
 
-pub(crate) fn dumbwaiter(args: &[&str]) -> Output {
+/// The program, without the terminal's colours.
+pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"));
-    command.args(args).env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
-    command.output().expect("the program starts")
+    command.env_remove("CLICOLOR_FORCE").env("NO_COLOR", "1");
+    command
+}
+
+pub(crate) fn dumbwaiter(args: &[&str]) -> Output {
+    command().args(args).output().expect("the program starts")
 }
 
 pub(crate) fn file(dir: &Path, name: &str, content: &[u8]) -> String {
