@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
-use dumbwaiter_measure::meters::{self, Logger, LoggerClock};
 use dumbwaiter_measure::{Energy, RunResult};
+use dumbwaiter_meters::{self as meters, Logger, LoggerClock};
 use dumbwaiter_report::Document;
 
 use crate::args::{EnergyArgs, PowerLog};

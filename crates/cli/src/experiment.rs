@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_workloads::traces::{self, Format};
+use dumbwaiter_traces::{self as traces, Format};
 
 use crate::args::Compare;
 use crate::input::{self, Kind};

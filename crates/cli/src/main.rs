@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     // The processes of a load leave that to who started them.
     if !matches!(args.command, Command::Part(_)) {
-        for line in dumbwaiter_kernel::undo::leftovers() {
+        for line in dumbwaiter_linux::undo::leftovers() {
             crate::tell!("dumbwaiter: {line}");
         }
     }

@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Ioprio, Nanos, Tenant, TenantId, Tenants};
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
+use dumbwaiter_traces::{self as traces, Replay, StatusHandle, Survey};
 use dumbwaiter_workloads::Workload;
 use dumbwaiter_workloads::applications::{AppContext, Part};
 use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec};
 use dumbwaiter_workloads::page_cache::{FLUSHER_DEPTH, PageCache};
-use dumbwaiter_workloads::traces::{self, Replay, StatusHandle, Survey};
 
 pub use self::application::application;
 pub use self::change::Change;

@@ -12,7 +12,6 @@ mod criterion;
 mod energy;
 mod fairness;
 mod histogram;
-pub mod meters;
 mod ranking;
 mod recommend;
 mod recorder;

@@ -16,11 +16,11 @@ use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::verify::Verified;
 use dumbwaiter_engine::{Completion, Control, Options, Rings, Sleep, Target, Verify};
-use dumbwaiter_kernel::queue::{Queue, Settings};
-use dumbwaiter_kernel::{Roots, undo};
+use dumbwaiter_linux::queue::{Queue, Settings};
+use dumbwaiter_linux::{Roots, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
-use dumbwaiter_measure::meters::{self, Meter};
+use dumbwaiter_meters::{self as meters, Meter};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::Choice;
 
@@ -69,7 +69,7 @@ struct Bench<'a> {
 
 /// Runs the matrix and writes what came out.
 pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Vec<String>) -> Result<Ended> {
-    let facts = dumbwaiter_kernel::target::Target::of(path)?;
+    let facts = dumbwaiter_linux::target::Target::of(path)?;
     let writes = dumbwaiter_engine::writes(scenario);
     if writes.is_some() || args.allow_writes {
         if let Some(task) = writes.as_ref().filter(|_| !args.allow_writes) {
@@ -302,7 +302,7 @@ pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
                 | Engine::Journal { .. }
         )
     );
-    asked || matches!(error.downcast_ref(), Some(dumbwaiter_kernel::Error::Refused(_)))
+    asked || matches!(error.downcast_ref(), Some(dumbwaiter_linux::Error::Refused(_)))
 }
 
 fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {

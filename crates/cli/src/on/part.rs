@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Ioprio;
 use dumbwaiter_engine::part::{self, Part};
 use dumbwaiter_engine::{Completion, Control, Options, Target};
-use dumbwaiter_kernel::ioprio;
+use dumbwaiter_linux::ioprio;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
 

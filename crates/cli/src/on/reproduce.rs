@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_engine::{Completion, Control, Options, Sleep, Target};
-use dumbwaiter_kernel::queue::Settings;
-use dumbwaiter_kernel::{place, target, undo};
+use dumbwaiter_linux::queue::Settings;
+use dumbwaiter_linux::{place, target, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
-use dumbwaiter_measure::meters::{self, Meter};
+use dumbwaiter_meters::{self as meters, Meter};
 use dumbwaiter_reproduce::{Case, Device, Work};
 use dumbwaiter_scenario::{Completion as Asked, Scenario, SchedulerSpec};
 use dumbwaiter_workloads::generate::BlockSize;

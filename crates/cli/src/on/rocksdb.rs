@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_kernel::Roots;
-use dumbwaiter_kernel::diskstats::Diskstats;
-use dumbwaiter_kernel::place::{self, Leash, Place};
-use dumbwaiter_kernel::target::Target;
-use dumbwaiter_measure::meters::{Meter, cpu};
+use dumbwaiter_linux::Roots;
+use dumbwaiter_linux::diskstats::Diskstats;
+use dumbwaiter_linux::place::{self, Leash, Place};
+use dumbwaiter_linux::target::Target;
 use dumbwaiter_measure::{Energy, Recorder, RecorderConfig, RunFacts, RunResult};
+use dumbwaiter_meters::{Meter, cpu};
 
 /// Sizes of the paper's pairs, bytes.
 const KEY: u64 = 16;

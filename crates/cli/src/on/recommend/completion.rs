@@ -58,7 +58,7 @@ pub(super) fn look(
     survey: &mut Survey<'_>,
     spec: &SchedulerSpec,
     length: Nanos,
-    facts: &dumbwaiter_kernel::target::Target,
+    facts: &dumbwaiter_linux::target::Target,
 ) -> Result<Methods> {
     let length = length.max(LENGTH_MIN);
     let asked = [Completion::Interrupt, Completion::Poll, Completion::Hybrid(Sleep::Auto)];
