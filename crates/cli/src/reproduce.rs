@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_report::{Align, Grid, Page, PageSection, table};
 use dumbwaiter_reproduce::{Effort, Error, Figure, FigureResult, PAPERS, Paper, Progress, Row, find};
-use dumbwaiter_sim::Control;
 use serde_json::json;
 
 use crate::args::Reproduce;

@@ -66,7 +66,7 @@ pub(crate) fn described(completion: Completion, way: Way, sqpoll: bool) -> Strin
 /// Takes as long as the scenario says. Rings and buffers are made and given back within. What the scenario says of the host
 /// (CPUs, cost profile, hardware queues) is for simulations and is not used.
 pub fn run(
-    prepared: &Prepared<'_>,
+    prepared: &Prepared,
     target: &Target,
     choice: &Choice,
     completion: Completion,

@@ -65,7 +65,7 @@ pub struct Part<'a> {
 
 /// Runs one thread of the load. When all is set up, `ready` is called; it answers when to begin.
 pub fn run(
-    prepared: &Prepared<'_>,
+    prepared: &Prepared,
     target: &Target,
     part: &Part<'_>,
     ready: impl FnOnce() -> io::Result<Instant>,

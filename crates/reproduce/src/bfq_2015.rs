@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn every_load_is_a_scenario() {
-        let control = dumbwaiter_sim::Control::default();
+        let control = dumbwaiter_experiment::Control::default();
         let effort = Effort { quick: true, jobs: 1, control: &control, device: None };
         for load in LOADS {
             let start = StartUp { launches: 2, greedy: true, timeout: 20 };
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn an_idle_disk_starts_the_application_under_any_scheduler() {
-        let control = dumbwaiter_sim::Control::default();
+        let control = dumbwaiter_experiment::Control::default();
         let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
         let all = grid(
             &[StartUp { launches: 1, greedy: false, timeout: 8 }.beside(None, false)],

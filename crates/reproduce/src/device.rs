@@ -111,9 +111,9 @@ pub(crate) fn rounds(
 mod tests {
     use std::cell::Cell;
 
+    use dumbwaiter_experiment::Control;
     use dumbwaiter_measure::{Energy, Recorder, RecorderConfig, RunFacts};
     use dumbwaiter_scenario::Completion;
-    use dumbwaiter_sim::Control;
 
     use super::*;
     use crate::{FigureResult, find};

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_sim::{Control, Prepared};
+use dumbwaiter_sim::Prepared;
 
 use crate::{Device, Error};
 
@@ -91,5 +92,5 @@ impl Effort<'_> {
 fn one(case: &Case, model: &dumbwaiter_devices::DeviceModel, control: &Control) -> Result<RunResult, Error> {
     let choice = Choice::parse(&case.scheduler).map_err(|e| Error::Case(e.to_string()))?;
     let cell = Prepared::new(&case.scenario)?.run(model, &choice, case.replicate, control)?;
-    if cell.cancelled { Err(Error::Cancelled) } else { Ok(cell.result) }
+    if cell.cancelled { Err(Error::Cancelled) } else { Ok(cell.run) }
 }

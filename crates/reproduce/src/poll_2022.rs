@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn published_tables_and_orders() {
-        let control = dumbwaiter_sim::Control::default();
+        let control = dumbwaiter_experiment::Control::default();
         let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
         for run in [table_1, figure_2, table_2] {
             for row in run(&effort, &mut |_| {}).unwrap().rows {

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn four_tenants_run_under_every_scheduler_and_the_widest_second_is_theirs() {
-        let control = dumbwaiter_sim::Control::default();
+        let control = dumbwaiter_experiment::Control::default();
         let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
         let tenants = WEIGHTS.map(|weight| (weight, "msn"));
         let text = partitions("duration = \"400ms\"\nwarmup = \"100ms\"\nseries = \"100ms\"", &tenants);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn every_load_is_a_scenario_on_every_device() {
-        let control = dumbwaiter_sim::Control::default();
+        let control = dumbwaiter_experiment::Control::default();
         let effort = Effort { quick: true, jobs: 1, control: &control, device: None };
         for load in LOADS.iter().chain(&["rand-4K", "rand-32K", "rand-256K"]) {
             for device in [SSD, HDD] {

@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn published_latencies_and_their_order() {
-        let control = dumbwaiter_sim::Control::default();
+        let control = dumbwaiter_experiment::Control::default();
         let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
         let rows = table_1(&effort, &mut |_| {}).unwrap().rows;
         assert_eq!(rows.len(), 16);
