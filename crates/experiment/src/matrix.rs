@@ -138,6 +138,7 @@ impl Matrix {
         };
         match result {
             None => Finished::Cancelled,
+            Some(Err(failure)) if failure.kind == FailureKind::Interrupted => Finished::Cancelled,
             Some(Err(failure)) => what(failure),
             // Lost data is lost, whether or not the run came to its end.
             Some(Ok(result)) if result.cancelled => result.failure.map_or(Finished::Cancelled, what),
