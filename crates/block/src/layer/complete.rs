@@ -172,6 +172,8 @@ impl BlockLayer {
         self.requests[id].sequence = rest;
         if rest.step() == Some(Sequence::POST) && result.is_ok() {
             self.requests[id].state = State::Held;
+            let hw = self.hw_of(id);
+            self.leave_device(hw, id);
             self.flush.pending.push_back((now, id));
         } else {
             self.release(id);

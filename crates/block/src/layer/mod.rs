@@ -196,6 +196,22 @@ pub struct BlockLayer {
     fault: Option<Fault>,
 }
 
+/// Counts and lists of the layer itself, for debugging.
+impl std::fmt::Debug for BlockLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockLayer")
+            .field("ledger", &self.ledger)
+            .field("hw", &self.hw)
+            .field("tags", &self.tags.iter().map(|pool| (pool.used(), pool.depth())).collect::<Vec<_>>())
+            .field("waiting", &self.waiting)
+            .field("flush", &self.flush)
+            .field("switches", &self.switches)
+            .field("held_back", &self.freeze.as_ref().map(|_| self.held_back()))
+            .field("fault", &self.fault)
+            .finish_non_exhaustive()
+    }
+}
+
 impl BlockLayer {
     /// A block layer over `scheduler`, which was made with `config.setup`.
     pub fn new(config: Config, scheduler: Box<dyn Scheduler>, tenants: Tenants) -> BlockLayer {

@@ -138,6 +138,15 @@ impl BlockLayer {
         for queue in &mut self.hw {
             queue.owed = 0;
         }
+        if let Some(flush) = self.flush.request
+            && self.requests[flush].state == State::Issued
+            && !self.held[flush.index()].driver_tag
+        {
+            // It borrowed the tag of a request that waits for it, and that one may lose its tag now.
+            let hw = self.hw_of(flush);
+            self.held[flush.index()].driver_tag = true;
+            self.hw[hw].tags_used += 1;
+        }
         let on_the_path = [State::Plugged, State::Queued, State::Dispatched, State::Issued];
         let mut admitted: Vec<RequestId> =
             self.requests.iter().filter(|(_, r)| on_the_path.contains(&r.state)).map(|(id, _)| id).collect();
@@ -160,7 +169,7 @@ impl BlockLayer {
             }
             return;
         }
-        if !matches!(self.requests[id].state, State::Dispatched | State::Issued) {
+        if self.requests[id].state != State::Issued {
             self.release_driver_tag(id);
         }
         let pool = self.pool_of(id);

@@ -109,7 +109,7 @@ impl BlockLayer {
     /// A driver tag for a request that is to be sent. Under `none` it took one on the way in, and a flush borrows that of a
     /// request that waits for it.
     fn own_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
-        let borrowed = |waiter: &RequestId| self.held[waiter.index()].driver_tag;
+        let borrowed = |waiter: &RequestId| self.held[waiter.index()].driver_tag && self.hw_of(*waiter) == hw;
         if self.traits.direct && self.flush.request == Some(id) && self.flush.running.iter().any(borrowed) {
             return true;
         }
@@ -153,9 +153,7 @@ impl BlockLayer {
         let hw = self.hw_of(id);
         self.ledger.returned += 1;
         self.requests[id].state = State::Dispatched;
-        if !self.traits.direct {
-            self.release_driver_tag(id);
-        }
+        self.leave_device(hw, id);
         self.hw[hw].busy = self.hw[hw].busy_before;
         self.hw[hw].note_busy(true);
         self.hw[hw].ready.push_front(id);
@@ -179,9 +177,7 @@ impl BlockLayer {
         self.note_refusal(now, id);
         let hw = self.hw_of(id);
         self.ledger.returned += 1;
-        if !self.traits.direct {
-            self.release_driver_tag(id);
-        }
+        self.leave_device(hw, id);
         if self.flush.request == Some(id) {
             self.requests[id].state = State::Dispatched;
             self.hw[hw].ready.push_front(id);
@@ -194,6 +190,20 @@ impl BlockLayer {
         }
         self.queue(now, id, Place::Head, false);
         self.run_all();
+    }
+
+    /// A request that goes on is no longer in the device: it gives its driver tag up. Under `none` it keeps the tag, unless
+    /// requests that it may have to wait for have none.
+    pub(super) fn leave_device(&mut self, hw: usize, id: RequestId) {
+        if !self.traits.direct {
+            self.release_driver_tag(id);
+        } else if self.hw[hw].owed > 0 && self.held[id.index()].driver_tag {
+            self.release_driver_tag(id);
+            if self.flush.request != Some(id) {
+                self.held[id.index()].owes = true;
+                self.hw[hw].owed += 1;
+            }
+        }
     }
 
     /// Did the scheduler that is there now dispatch this request, or let it pass? Not if it is a flush, or if the scheduler was
