@@ -914,11 +914,6 @@ impl Scheduler for Headway {
         }
     }
 
-    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
-        let flow = self.remove(id);
-        self.sent(flow, id, false, ctx);
-    }
-
     fn describe(&self, _ctx: &Context<'_>) -> String {
         let accounts: Vec<String> = self
             .accounts

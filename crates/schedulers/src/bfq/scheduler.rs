@@ -1,7 +1,8 @@
 //! The block layer's calls.
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, Side, Traits, Tunable,
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, Replayable, RequestId, Scheduler, Side, Traits,
+    Tunable,
 };
 
 use super::queue::NONE;
@@ -222,9 +223,8 @@ impl Scheduler for Bfq {
         }
     }
 
-    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
-        let now = self.at(ctx.now);
-        self.force(id, now);
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        Some(self)
     }
 
     fn describe(&self, ctx: &Context<'_>) -> String {
@@ -277,6 +277,13 @@ impl Scheduler for Bfq {
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())
+    }
+}
+
+impl Replayable for Bfq {
+    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
+        let now = self.at(ctx.now);
+        self.force(id, now);
     }
 }
 

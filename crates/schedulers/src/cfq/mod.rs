@@ -35,7 +35,8 @@ mod slice;
 mod tests;
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Traits, Tunable,
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, Replayable, RequestId, Scheduler, Setup, Side, Traits,
+    Tunable,
 };
 
 use crate::mechanisms::forest::{Forest, Tree};
@@ -350,12 +351,8 @@ impl Scheduler for Cfq {
         }
     }
 
-    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
-        if self.queued(id) {
-            self.force(id, ctx);
-        } else {
-            self.first.remove(&mut self.links, id);
-        }
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        Some(self)
     }
 
     fn describe(&self, ctx: &Context<'_>) -> String {
@@ -386,5 +383,15 @@ impl Scheduler for Cfq {
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())
+    }
+}
+
+impl Replayable for Cfq {
+    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
+        if self.queued(id) {
+            self.force(id, ctx);
+        } else {
+            self.first.remove(&mut self.links, id);
+        }
     }
 }
