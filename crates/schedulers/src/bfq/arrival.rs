@@ -362,7 +362,7 @@ impl Bfq {
             self.note_io_bound(q, now);
         }
         let queue = &mut self.queues[q as usize];
-        self.sorted.insert(&mut queue.sorted, id.0, sector, 0);
+        self.sorted.insert(&mut queue.sorted, id.0, sector);
         self.entries[id.index()].queued = true;
         let before = queue.next;
         let next = self.better(before, id.0, self.head_pos);

@@ -80,13 +80,11 @@ impl Scheduler for Bfq {
         }
         let q = self.entries[id.index()].queue;
         let overtakes = self.sorted.previous(id.0).is_some_and(|p| self.sorted.key(p) > request.sector);
+        let queue = &mut self.queues[q as usize];
+        self.sorted.rekey(&mut queue.sorted, id.0, request.sector);
         if !overtakes {
-            self.sorted.rekey(id.0, request.sector);
             return;
         }
-        let queue = &mut self.queues[q as usize];
-        self.sorted.remove(&mut queue.sorted, id.0);
-        self.sorted.insert(&mut queue.sorted, id.0, request.sector, 0);
         let before = queue.next;
         let next = self.better(before, id.0, self.head_pos);
         self.queues[q as usize].next = next;

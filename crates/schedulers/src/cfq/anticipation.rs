@@ -10,7 +10,7 @@ use dumbwaiter_block::{Nanos, Tunable};
 use super::Cfq;
 use super::group::Group;
 use super::queue::NONE;
-use crate::mechanisms::forest::{Forest, Tree};
+use crate::mechanisms::ordered::{Forest, Tree};
 
 /// Settings beside those of CFQ.
 pub(super) const TUNABLES: [Tunable; 4] = [

@@ -7,7 +7,7 @@ use dumbwaiter_block::{Context, TenantId};
 
 use super::queue::{BEST_EFFORT, IDLE, NONE, REALTIME, TREES, ThinkTime};
 use super::{Cfq, Version};
-use crate::mechanisms::forest::Tree;
+use crate::mechanisms::ordered::Tree;
 
 /// Fixed point of fractions: 12 bits.
 pub(super) const WHOLE: u64 = 1 << 12;

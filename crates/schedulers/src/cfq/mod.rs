@@ -39,7 +39,7 @@ use dumbwaiter_block::{
     Tunable,
 };
 
-use crate::mechanisms::forest::{Forest, Tree};
+use crate::mechanisms::ordered::{Forest, Tree};
 use crate::mechanisms::list::{Links, List};
 use anticipation::Anticipation;
 use arrival::Process;
@@ -104,7 +104,7 @@ pub struct Cfq {
     /// Requests that go before everything: given back by the driver, or flush data.
     first: List,
     /// Requests of each queue.
-    by_sector: Forest<u64>,
+    by_sector: Forest,
 
     queues: Vec<Queue>,
     free_queues: Vec<u32>,
@@ -112,14 +112,14 @@ pub struct Cfq {
     /// Queues of each service tree.
     service: Forest<i64>,
     /// Queues by their next request's sector, a tree per level.
-    by_position: Forest<u64>,
+    by_position: Forest,
     positions: [Tree; 8],
 
     groups: Vec<Group>,
     /// Group of each tenant.
     tenants: Vec<u32>,
     /// Active groups.
-    order: Forest<u64>,
+    order: Forest,
     line: Tree,
     min_vdisktime: u64,
 

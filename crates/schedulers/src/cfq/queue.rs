@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{IoClass, Ioprio};
 
-use crate::mechanisms::forest::Tree;
+use crate::mechanisms::ordered::Tree;
 use crate::mechanisms::list::List;
 
 /// Stands for "none" where an index is stored.

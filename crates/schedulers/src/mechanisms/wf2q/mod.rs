@@ -100,7 +100,7 @@ impl Rules {
 #[derive(Clone, Debug)]
 pub struct ServiceTree {
     rules: Rules,
-    forest: Forest,
+    forest: Forest<u64, u64>,
     entities: Vec<Entity>,
     free: Vec<EntityId>,
     nodes: Vec<Node>,
