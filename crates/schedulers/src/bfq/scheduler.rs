@@ -161,7 +161,7 @@ impl Scheduler for Bfq {
             Event::TaskChanged(task) => {
                 let q = self.processes.get(task.0 as usize).map_or(NONE, |p| p.queue);
                 if q != NONE
-                    && let Some(own) = ctx.tenants.tasks.get(task.0 as usize)
+                    && let Some(own) = ctx.tenants.task(task)
                 {
                     let (class, level) = arrival::priority(own.ioprio);
                     self.set_priority(q, class, level);
@@ -169,8 +169,7 @@ impl Scheduler for Bfq {
             }
             Event::TenantChanged(tenant) => {
                 let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
-                if let (Some(known), Some(own)) =
-                    (self.groups.get(group as usize), ctx.tenants.tenants.get(tenant.0 as usize))
+                if let (Some(known), Some(own)) = (self.groups.get(group as usize), ctx.tenants.tenant(tenant))
                     && let Some(entity) = known.entity
                 {
                     self.groups[group as usize].weight = own.weight;
@@ -178,7 +177,7 @@ impl Scheduler for Bfq {
                 }
             }
             Event::RotationalChanged(rotational) => self.rotational = rotational,
-            Event::DepthChanged(_) => {}
+            Event::TaskAdded(_) | Event::TenantAdded(_) | Event::TenantRetired(_) | Event::DepthChanged { .. } => {}
         }
     }
 
