@@ -39,8 +39,8 @@ use dumbwaiter_block::{
     Tunable,
 };
 
-use crate::mechanisms::ordered::{Forest, Tree};
 use crate::mechanisms::list::{Links, List};
+use crate::mechanisms::ordered::{Forest, Tree};
 use anticipation::Anticipation;
 use arrival::Process;
 use complete::DepthSense;

@@ -441,7 +441,7 @@ impl<K: Key, L: Key> Forest<K, L> {
     fn mend_removal(&mut self, tree: &mut Tree, mut at: u32, mut parent: u32) {
         while at != tree.root && !self.red(at) {
             let on_left = self.at(parent).left == at;
-            let side = |link: &Link, near: bool| if near == on_left { link.left } else { link.right };
+            let side = |link: &Link<K, L>, near: bool| if near == on_left { link.left } else { link.right };
             let mut sibling = side(self.at(parent), false);
             if self.red(sibling) {
                 self.at_mut(sibling).red = false;
