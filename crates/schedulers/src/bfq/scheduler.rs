@@ -167,17 +167,14 @@ impl Scheduler for Bfq {
                     self.set_priority(q, class, level);
                 }
             }
-            Event::TenantChanged(tenant) => {
-                let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
-                if let (Some(known), Some(own)) = (self.groups.get(group as usize), ctx.tenants.tenant(tenant))
-                    && let Some(entity) = known.entity
-                {
-                    self.groups[group as usize].weight = own.weight;
-                    self.engine.set_weight(entity, self.group_weight(own.weight));
-                }
+            Event::TenantAdded(_) => self.tenant_added(ctx),
+            Event::TenantChanged(tenant) => self.tenant_changed(tenant, ctx),
+            Event::TenantRetired(tenant) => {
+                let now = self.at(ctx.now);
+                self.tenant_retired(tenant, now);
             }
             Event::RotationalChanged(rotational) => self.rotational = rotational,
-            Event::TaskAdded(_) | Event::TenantAdded(_) | Event::TenantRetired(_) | Event::DepthChanged { .. } => {}
+            Event::TaskAdded(_) | Event::DepthChanged { .. } => {}
         }
     }
 

@@ -227,6 +227,21 @@ impl Anticipation {
         }
     }
 
+    /// Group `g` has neither requests nor queues any more, and its number may become another's.
+    pub(super) fn forget(&mut self, g: u32, groups: &[Group]) {
+        if self.serves(g) {
+            self.end_turn(groups);
+        }
+        for entity in [2 * g, 2 * g + 1] {
+            if let Some(own) = self.entities.get_mut(entity as usize) {
+                *own = Entity::default();
+            }
+        }
+        if let Some(habit) = self.habits.get_mut(g as usize) {
+            *habit = Habit::default();
+        }
+    }
+
     /// Virtual time of a tenant among its siblings.
     #[cfg(test)]
     pub(super) fn vt(&self, g: u32) -> u64 {

@@ -9,7 +9,8 @@
 //!
 //! - `settings`: versions, clock, tunables
 //! - `queue`: a queue and what is measured of it
-//! - `group`: tenants as groups
+//! - `group`: groups, their fractions and their order
+//! - `tenants`: tenants as groups
 //! - `arrival`: a request's way into a queue; preemption
 //! - `dispatch`: which queue, may it, which request
 //! - `slice`: lengths, order and ends of slices
@@ -31,6 +32,7 @@ mod idle;
 mod queue;
 mod settings;
 mod slice;
+mod tenants;
 #[cfg(test)]
 mod tests;
 
@@ -116,6 +118,7 @@ pub struct Cfq {
     positions: [Tree; 8],
 
     groups: Vec<Group>,
+    free_groups: Vec<u32>,
     /// Group of each tenant.
     tenants: Vec<u32>,
     /// Active groups.
@@ -162,6 +165,7 @@ impl Cfq {
             by_position: Forest::default(),
             positions: [Tree::default(); 8],
             groups: vec![Group::root(start)],
+            free_groups: Vec::new(),
             tenants: Vec::new(),
             order: Forest::default(),
             line: Tree::default(),
@@ -326,13 +330,13 @@ impl Scheduler for Cfq {
                 self.idle_timer_fires(now);
             }
             Event::TaskExited(task) => self.task_ends(task, ctx.now),
-            Event::TenantChanged(tenant) => self.reweigh(tenant, ctx),
+            Event::TenantAdded(_) => self.tenant_added(ctx),
+            Event::TenantChanged(tenant) => self.tenant_changed(tenant, ctx),
+            Event::TenantRetired(tenant) => self.tenant_retired(tenant, ctx.now),
             // A task's new priority comes with its next request.
             Event::Timer
             | Event::TaskAdded(_)
             | Event::TaskChanged(_)
-            | Event::TenantAdded(_)
-            | Event::TenantRetired(_)
             | Event::DepthChanged { .. }
             | Event::RotationalChanged(_) => {}
         }

@@ -5,6 +5,7 @@
 
 use dumbwaiter_block::{Tenant, TenantId, Tenants};
 
+use crate::mechanisms::nesting;
 use crate::mechanisms::ordered::{Forest, Tree, later};
 
 /// Number of a node: the root, or see [`tenant_node`], [`task_node`] and [`write_back_node`].
@@ -162,7 +163,7 @@ impl Hierarchy {
         for (id, tenant) in all() {
             let node = tenant_node(id.0);
             self.node_mut(node).weight = u64::from(tenant.weight.max(1));
-            let parent = tenant.parent.filter(|_| !is_in_itself(tenant, tenants)).map(|p| tenant_node(p.0));
+            let parent = nesting::parent_of(tenant, tenants).map(|p| tenant_node(p.0));
             self.attach(node, parent.unwrap_or(ROOT));
         }
         self.learned = true;
@@ -335,14 +336,4 @@ impl Hierarchy {
         }
         true
     }
-}
-
-/// Does the chain of tenants around this one never end?
-fn is_in_itself(tenant: &Tenant, tenants: &Tenants) -> bool {
-    let mut above = tenant.parent;
-    for _ in 0..tenants.tenant_slots() {
-        let Some(at) = above else { return false };
-        above = tenants.tenant(at).and_then(|t| t.parent);
-    }
-    above.is_some()
 }

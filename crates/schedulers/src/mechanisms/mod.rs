@@ -1,6 +1,7 @@
 //! Mechanisms that several schedulers share, each with its own tests.
 
 pub mod list;
+pub mod nesting;
 pub mod ordered;
 pub mod wf2q;
 
