@@ -63,8 +63,10 @@ pub fn find(name: &str) -> Option<&'static Entry> {
     REGISTRY.iter().find(|e| e.name == name)
 }
 
-/// A factory of one type of scheduler, as the result of [`Entry::make`].
-fn factory<S: Scheduler + 'static>(build: impl Fn(Setup) -> S + Send + Sync + 'static) -> Result<Factory, ChoiceError> {
+/// A factory of one type of scheduler, as [`Entry::make`] returns it.
+pub fn factory<S: Scheduler + 'static>(
+    build: impl Fn(Setup) -> S + Send + Sync + 'static,
+) -> Result<Factory, ChoiceError> {
     Ok(Arc::new(move |setup| Box::new(build(setup))))
 }
 
