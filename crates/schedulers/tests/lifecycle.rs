@@ -122,7 +122,7 @@ impl Disk {
     /// A tenant, sometimes nested, with two tasks that read and write, that goes while its I/O is under way. The tenant
     /// that stays changes its weight, or where it is nested, meanwhile.
     fn connect_and_disconnect(&mut self, round: u32, stays: (TenantId, TaskId)) {
-        let outer = (round % 3 == 0).then(|| self.tenant(1 + round % 999, None));
+        let outer = round.is_multiple_of(3).then(|| self.tenant(1 + round % 999, None));
         let tenant = self.tenant(1 + round % 1000, outer);
         let class = [IoClass::BestEffort, IoClass::Realtime, IoClass::Idle][round as usize % 3];
         let tasks = [self.task(tenant, Ioprio::new(class, round as u8 % 8)), self.task(tenant, Ioprio::DEFAULT)];
@@ -132,7 +132,7 @@ impl Disk {
             self.submit(stays.1, Op::Read, Flags::NONE);
             (0..round % 5).for_each(|_| _ = self.step());
         }
-        if round % 4 == 0 {
+        if round.is_multiple_of(4) {
             let weight = 1 + round % 777;
             let nested = Tenant { weight, parent: outer };
             self.layer.change_tenant(self.now, stays.0, nested).unwrap();

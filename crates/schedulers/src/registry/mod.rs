@@ -87,7 +87,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: &[],
         parameters: &[],
         manual: include_str!("../none.md"),
-        make: |_| factory(|setup| none::None::new(setup)),
+        make: |_| factory(none::None::new),
     },
     Entry {
         name: "noop",
@@ -105,7 +105,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: mq_deadline::LEGACY_TUNABLES,
         parameters: &[],
         manual: include_str!("../deadline.md"),
-        make: |_| factory(|setup| crate::deadline::deadline(setup)),
+        make: |_| factory(crate::deadline::deadline),
     },
     Entry {
         name: "mq-deadline",
@@ -126,7 +126,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: kyber::TUNABLES,
         parameters: &[],
         manual: include_str!("../kyber.md"),
-        make: |_| factory(|setup| kyber::Kyber::new(setup)),
+        make: |_| factory(kyber::Kyber::new),
     },
     Entry {
         name: "cfq",
@@ -147,7 +147,7 @@ pub const REGISTRY: &[Entry] = &[
         tunables: cfq::A_CFQ_TUNABLES,
         parameters: &[],
         manual: include_str!("../a_cfq.md"),
-        make: |_| factory(|setup| Cfq::anticipating(setup)),
+        make: |_| factory(Cfq::anticipating),
     },
     Entry {
         name: "bfq",
@@ -198,6 +198,6 @@ pub const REGISTRY: &[Entry] = &[
         tunables: headway::TUNABLES,
         parameters: &[],
         manual: include_str!("../headway.md"),
-        make: |_| factory(|setup| headway::Headway::new(setup)),
+        make: |_| factory(headway::Headway::new),
     },
 ];

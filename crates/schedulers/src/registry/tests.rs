@@ -22,7 +22,7 @@ static LEARNED: Entry = Entry {
         }
         settings.file("notes")?;
         match settings.text("order") {
-            Some("long") => factory(|setup| crate::headway::Headway::new(setup)),
+            Some("long") => factory(crate::headway::Headway::new),
             _ => factory(|_| Noop::default()),
         }
     },
