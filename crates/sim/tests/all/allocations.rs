@@ -7,9 +7,10 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_sim::{Control, Prepared};
+use dumbwaiter_sim::Prepared;
 
 /// The system's allocator, which counts the allocations of the run that its thread watches.
 struct Counting;
@@ -82,7 +83,7 @@ fn allocations(device: &str, scheduler: &str) -> u64 {
     ALLOCATIONS.set(0);
     let cell = prepared.run(&model, &choice, 0, control).unwrap();
     WATCH.set(None);
-    assert_eq!(cell.result.requests, limit);
+    assert_eq!(cell.run.requests, limit);
     ALLOCATIONS.get()
 }
 
