@@ -219,10 +219,10 @@ impl Default for Scenario {
 
 impl Scenario {
     /// The TOML text of the built-in scenario, a file to copy and change.
-    pub const BUILTIN: &'static str = include_str!("../../../scenarios/shared-disk.toml");
+    pub const BUILTIN: &'static str = include_str!("../builtin/shared-disk.toml");
 
     /// The file of [`Scenario::builtin_real`].
-    pub const BUILTIN_REAL: &'static str = include_str!("../../../scenarios/real-drive.toml");
+    pub const BUILTIN_REAL: &'static str = include_str!("../builtin/real-drive.toml");
 
     /// A shared disk: sequential readers, random readers, writers and somebody who waits.
     pub fn builtin() -> Scenario {
