@@ -2,8 +2,8 @@
 
 use crate::criterion::{Focus, Goal, Metric};
 use crate::recommend::{Recommendation, recommend};
-use crate::result::RunResult;
-use crate::stats::{SIGNIFICANCE, Sample, TestKind, Verdict, compare};
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_measure::{SIGNIFICANCE, Sample, TestKind, Verdict, compare};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -299,9 +299,9 @@ fn choose(rows: &[Row], metric: Metric, samples: &[Vec<(u64, f64)>]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Completed;
-    use crate::recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
     use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
+    use dumbwaiter_measure::Completed;
+    use dumbwaiter_measure::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 
     /// A run of 2000 reads of 1 MB, each `latency_us` long, in `run_s`.
     fn run(scheduler: &str, seed: u64, latency_us: u64, run_s: u64, cpu_us: u64) -> RunResult {

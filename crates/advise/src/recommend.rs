@@ -2,9 +2,9 @@
 
 use crate::criterion::{Focus, Goal, Metric};
 use crate::ranking::{Row, several};
-use crate::result::RunResult;
-use crate::stats::Verdict;
-use crate::text::{latency_text, rate_text};
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_measure::Verdict;
+use dumbwaiter_measure::{latency_text, rate_text};
 use serde::{Deserialize, Serialize};
 
 /// A p99 of fewer requests than this rests on less than ten of them.
@@ -85,7 +85,7 @@ fn shown(row: &Row, metric: Metric) -> String {
         Metric::MbPerS => rate_text(value),
         Metric::Pv | Metric::Jain if value.is_nan() => "undefined".to_string(),
         Metric::Pv | Metric::Jain => format!("{value:.3}"),
-        Metric::Iops => format!("{} IOPS", crate::text::count_text(value)),
+        Metric::Iops => format!("{} IOPS", dumbwaiter_measure::count_text(value)),
         _ => latency_text(value),
     }
 }

@@ -1,6 +1,6 @@
 //! What runs are compared by, and what a user may want most.
 
-use crate::result::RunResult;
+use dumbwaiter_measure::RunResult;
 use serde::{Deserialize, Serialize};
 
 /// A figure that schedulers are compared by.
@@ -153,7 +153,7 @@ impl Focus {
         if reads > 0 && reads.saturating_mul(20) >= all { Focus::Reads } else { Focus::All }
     }
 
-    fn tenants<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a crate::TenantStats> {
+    fn tenants<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a dumbwaiter_measure::TenantStats> {
         let names: &[String] = if let Focus::Tenants(names) = self { names } else { &[] };
         run.tenants.iter().filter(|t| names.contains(&t.name))
     }
