@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use dumbwaiter_output::escape_line;
 use dumbwaiter_sim::Control;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -104,7 +105,7 @@ impl Bar {
     /// A run begins.
     pub(crate) fn begin(&self, what: &str) {
         let left = self.each * (self.runs - self.bar.position()).min(u64::from(u32::MAX)) as u32;
-        self.bar.set_message(format!("{what} (about {} s left)", left.as_secs()));
+        self.bar.set_message(format!("{} (about {} s left)", escape_line(what), left.as_secs()));
     }
 
     /// So long after the first began; how many there will be is not known, only how long they may take together.
