@@ -29,7 +29,7 @@ pub use result::{
     NestedRow, OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
 };
 pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
-pub use text::{count_text, latency_text, rate_text};
+pub use text::{count_text, grouped, latency_text, rate_text};
 
 /// One finished I/O, as it is measured.
 #[derive(Clone, Copy, Debug)]

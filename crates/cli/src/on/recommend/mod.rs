@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Control, Options, Target};
+use dumbwaiter_engine::{Completion, Options, Target};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::queue::{Queue, Settings};
 use dumbwaiter_linux::{Roots, undo};
 use dumbwaiter_load::Prepared;
