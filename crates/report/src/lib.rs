@@ -21,7 +21,7 @@ mod sample;
 pub use advice::{SurveyPoint, advice_text};
 pub use columns::write_parquet;
 pub use compare::compare_text;
-pub use file::{Error, write_atomically};
+pub use file::Error;
 pub use html::{Grid, Page, PageSection, Plot, PlotLine, html, write_html};
 pub use json::{read_json, write_json};
 pub use table::{Align, Style, table};
