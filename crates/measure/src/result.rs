@@ -450,8 +450,8 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    /// What was compared: scheduler, whose block layer, completion method.
-    pub fn way(&self) -> (&str, &str, &str) {
+    /// What an experiment compares: (scheduler, block layer, completion method).
+    pub fn configuration(&self) -> (&str, &str, &str) {
         (&self.scheduler, &self.via, &self.completion)
     }
 }
