@@ -8,15 +8,11 @@
 #![deny(unsafe_code)]
 
 mod application;
-mod criterion;
 mod energy;
 mod fairness;
 mod histogram;
-mod ranking;
-mod recommend;
 mod recorder;
 mod result;
-mod row;
 mod series;
 mod stats;
 mod tally;
@@ -25,18 +21,14 @@ mod text;
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 
 pub use application::{ApplicationStats, PlayerStats, StartUpStats};
-pub use criterion::{Focus, Goal, Metric};
 pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
-pub use ranking::{Ranking, rank};
-pub use recommend::Recommendation;
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts, TaskSpec, TenantSpec};
 pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
     NestedRow, OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
 };
-pub use row::{Axes, Estimate, Row};
-pub use stats::{Comparison, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
+pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
 pub use text::{count_text, latency_text, rate_text};
 
 /// One finished I/O, as it is measured.

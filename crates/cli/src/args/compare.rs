@@ -146,13 +146,13 @@ pub(crate) enum Goal {
     Fairness,
 }
 
-impl From<Goal> for dumbwaiter_measure::Goal {
-    fn from(goal: Goal) -> dumbwaiter_measure::Goal {
+impl From<Goal> for dumbwaiter_advise::Goal {
+    fn from(goal: Goal) -> dumbwaiter_advise::Goal {
         match goal {
-            Goal::Balanced => dumbwaiter_measure::Goal::Balanced,
-            Goal::Latency => dumbwaiter_measure::Goal::Latency,
-            Goal::Throughput => dumbwaiter_measure::Goal::Throughput,
-            Goal::Fairness => dumbwaiter_measure::Goal::Fairness,
+            Goal::Balanced => dumbwaiter_advise::Goal::Balanced,
+            Goal::Latency => dumbwaiter_advise::Goal::Latency,
+            Goal::Throughput => dumbwaiter_advise::Goal::Throughput,
+            Goal::Fairness => dumbwaiter_advise::Goal::Fairness,
         }
     }
 }

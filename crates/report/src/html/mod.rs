@@ -8,9 +8,10 @@ pub use page::{Grid, Page, PageSection, Plot, PlotLine};
 
 use crate::applications::applications;
 use crate::compare::columns;
-use crate::document::Document;
 use crate::file::{Error, write_atomically};
-use dumbwaiter_measure::{Ranking, RunResult, Verdict, latency_text};
+use dumbwaiter_advise::Document;
+use dumbwaiter_advise::Ranking;
+use dumbwaiter_measure::{RunResult, Verdict, latency_text};
 use figures::{Figure, Group, figures};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};
@@ -197,7 +198,12 @@ fn section(
         .iter()
         .map(|look| Group {
             look,
-            runs: document.runs.iter().filter(here).filter(|r| label(document, r.way()) == look.scheduler).collect(),
+            runs: document
+                .runs
+                .iter()
+                .filter(here)
+                .filter(|r| label(document, r.configuration()) == look.scheduler)
+                .collect(),
         })
         .filter(|g| !g.runs.is_empty())
         .collect();

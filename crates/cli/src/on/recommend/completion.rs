@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use dumbwaiter_advise::Metric;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Sleep, Target};
-use dumbwaiter_measure::{Metric, RunResult, Sample};
+use dumbwaiter_measure::{RunResult, Sample};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! One scheduler's row in a ranking, and the estimates in it.
 
 use crate::criterion::Metric;
-use crate::stats::{TestKind, Verdict};
+use dumbwaiter_measure::{TestKind, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

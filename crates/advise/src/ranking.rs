@@ -2,9 +2,8 @@
 
 use crate::criterion::{Focus, Goal, Metric};
 use crate::recommend::{Recommendation, recommend};
-use crate::result::RunResult;
 use crate::row::{Axes, Estimate, Row};
-use crate::stats::{SIGNIFICANCE, Sample, TestKind, Verdict, compare};
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, TestKind, Verdict, compare};
 use std::collections::BTreeMap;
 
 /// Relative difference below which two means count as equal, significant or not.
@@ -217,9 +216,9 @@ fn choose(rows: &[Row], metric: Metric, values: &[Values]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Completed;
-    use crate::recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
     use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
+    use dumbwaiter_measure::Completed;
+    use dumbwaiter_measure::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 
     /// A run of 2000 reads of 1 MB, each `latency_us` long, in `run_s`.
     fn run(scheduler: &str, seed: u64, latency_us: u64, run_s: u64, cpu_us: u64) -> RunResult {
