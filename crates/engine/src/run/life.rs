@@ -13,7 +13,7 @@ impl Run<'_> {
     /// Makes the changes that are due.
     pub(super) fn change_due(&mut self) {
         while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= self.now) {
-            if let Some(thread) = change.make(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
+            if let Some(thread) = change.apply(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
                 self.live -= 1;
                 self.may_exit(thread);
             }

@@ -1,4 +1,4 @@
-//! A closed loop over one device, without any host: keeps a fixed number of commands outstanding.
+//! A closed loop over one device without a host model: keeps a fixed number of commands outstanding.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use dumbwaiter_block::{Nanos, Op, TenantId};
 use crate::rng::Stage;
 use crate::{Command, Completion, Counters, Device, Submitted};
 
-/// What to ask of the device.
+/// The load of a closed loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// Commands outstanding; what the device does not accept waits in a FIFO queue of the host.
+    /// Commands outstanding; commands that the device does not accept wait in a FIFO queue of the host.
     pub depth: u32,
     /// 512-byte sectors per command.
     pub sectors: u32,
-    /// Share of reads, 0 to 1; the rest are writes.
+    /// Fraction of reads, 0 to 1; the rest are writes.
     pub reads: f64,
     /// Sequential from `start`, else uniform over the span, aligned to the command's size.
     pub sequential: bool,
@@ -22,7 +22,7 @@ pub struct Job {
     pub start: u64,
     /// Sectors of the span.
     pub span: u64,
-    /// Commands completed before measuring begins.
+    /// Commands completed before the measurement begins.
     pub warmup: u64,
     /// Commands measured.
     pub commands: u64,
@@ -49,9 +49,9 @@ impl Job {
     }
 }
 
-/// What came of it.
+/// Figures of a closed loop.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct Measurement {
     /// Commands per second.
     pub iops: f64,
     /// 10^6 bytes per second.
@@ -66,12 +66,12 @@ pub struct Outcome {
     pub little_error: f64,
     /// Commands whose breakdown does not sum to their latency; 0 unless the model is broken.
     pub unaccounted: u64,
-    /// What the device counted, warm-up included.
+    /// Counters of the device, warm-up included.
     pub counters: Counters,
 }
 
 /// Runs a job from virtual time 0 on a new device.
-pub fn run(device: &mut dyn Device, job: &Job) -> Outcome {
+pub fn run(device: &mut dyn Device, job: &Job) -> Measurement {
     let (place, kind) = (Stage::new(job.seed, 1), Stage::new(job.seed, 2));
     let slots = (job.span / u64::from(job.sectors)).max(1);
     let ask = |n: u64, _tag: u32| {
@@ -82,22 +82,22 @@ pub fn run(device: &mut dyn Device, job: &Job) -> Outcome {
     run_with(device, job.depth, job.warmup, job.commands, ask)
 }
 
-/// Runs a closed loop of `depth` commands; `ask(n, tag)` says operation, first sector and sectors of the
-/// n-th, which takes the place of the one that had that tag.
+/// Runs a closed loop of `depth` commands. `ask(n, tag)` gives operation, first sector and sectors of the n-th command,
+/// which replaces the completed command with that tag.
 pub fn run_with(
     device: &mut dyn Device,
     depth: u32,
     warmup: u64,
     commands: u64,
     mut ask: impl FnMut(u64, u32) -> (Op, u64, u32),
-) -> Outcome {
+) -> Measurement {
     let mut next = 0u64;
     let mut make = |tag| {
         let (op, sector, sectors) = ask(next, tag);
         next += 1;
         Command { tag, op, fua: false, sector, sectors, queue: 0, tenant: TenantId(0) }
     };
-    // When the host asked, and when the device took it.
+    // Submission by the host and acceptance by the device.
     let mut asked = vec![Nanos::ZERO; depth as usize];
     let mut taken = vec![Nanos::ZERO; depth as usize];
     let mut bytes_of = vec![0u64; depth as usize];
@@ -141,7 +141,7 @@ pub fn run_with(
     latencies.sort_unstable();
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize].as_us_f64();
     let iops = commands as f64 / seconds;
-    Outcome {
+    Measurement {
         iops,
         mb_per_s: bytes as f64 / seconds / 1e6,
         mean_us,
