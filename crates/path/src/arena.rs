@@ -3,8 +3,8 @@
 
 use std::io;
 
-/// Data is aligned to this, more than any device asks for.
-pub(crate) const ALIGN: usize = 4096;
+use crate::buffer::ALIGN;
+
 /// Requests of up to this size get a small slot.
 const SMALL: usize = 64 << 10;
 

@@ -5,7 +5,7 @@
 
 use dumbwaiter_block::{Dir, Nanos, Op};
 
-use crate::options::Sleep;
+use crate::completion::Sleep;
 
 const BUCKETS: usize = 16;
 /// The first completion after it starts a new window.

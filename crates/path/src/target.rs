@@ -1,7 +1,7 @@
 //! A file or block device to run on: opened with care, and asked beforehand what it can do.
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use dumbwaiter_block::SECTOR_BYTES;
 use io_uring::{opcode, types};
 
-use crate::arena::Arena;
-use crate::options::{Completion, Options, Sleep};
-use crate::ring::{Finding, Ring, why_no_ring};
-use crate::{Error, verify};
+use crate::Error;
+use crate::buffer::Buffer;
+use crate::completion::{CompletionMode, CompletionSupport, Sleep};
+use crate::options::OpenOptions;
+use crate::ring::{Ring, RingMode, why_no_ring};
 
 /// What kind of thing a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,84 +57,61 @@ pub struct Target {
     path: PathBuf,
     file: File,
     facts: Facts,
-    options: Options,
+    options: OpenOptions,
     notes: Vec<String>,
 }
 
 impl Target {
     /// Opens `path`, for reading only unless writes are allowed (then a device in use is refused), and finds out what it is.
-    pub fn open(path: &Path, options: &Options) -> Result<Target, Error> {
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Target, Error> {
         let refuse = |reason: String| Error::Open { path: path.to_owned(), reason };
-        let probe = std::fs::metadata(path).map_err(|e| refuse(why_not_opened(&e, options)))?;
-        let kind = match probe.file_type() {
-            t if t.is_file() => Kind::File,
-            t if t.is_block_device() => Kind::Device,
-            t if t.is_dir() => return Err(refuse("is a folder; expected a file or a block device".into())),
-            _ => return Err(refuse("is neither a file nor a block device".into())),
-        };
-        if options.verify.is_some() && !options.allow_writes {
-            return Err(refuse("verifying checks what was written, so writing must be allowed too".into()));
-        }
-        if options.allow_writes && kind == Kind::Device && read_only(&probe) {
+        let meta = std::fs::metadata(path).map_err(|e| refuse(why_not_opened(&e, options)))?;
+        let kind = kind_of(&meta).map_err(refuse)?;
+        if options.allow_writes && kind == Kind::Device && read_only(&meta) {
             return Err(refuse("is a read-only device; leave out the permission to write".into()));
         }
-        let mut notes = Vec::new();
         let (file, direct) = open_file(path, kind, options).map_err(|e| refuse(why_not_opened(&e, options)))?;
+        let mut notes = Vec::new();
         if options.direct && !direct {
             notes.push(
                 "the file system does not do direct I/O: through the page cache, so figures are those of memory".into(),
             );
         }
         let whole = size_of(&file).map_err(|e| refuse(format!("its size cannot be told: {e}")))?;
-        let queue = queue_of(&probe, kind);
-        let number = |name: &str| sysfs(queue.as_deref(), name).and_then(|text| text.parse::<u64>().ok());
-        let logical_block = match kind {
-            Kind::Device => number("queue/logical_block_size").unwrap_or(SECTOR_BYTES),
-            Kind::File if direct => direct_alignment(&file).unwrap_or(SECTOR_BYTES),
-            Kind::File => SECTOR_BYTES,
-        };
-        let logical_block = logical_block.max(SECTOR_BYTES);
-        let bytes = whole / logical_block * logical_block;
-        if bytes == 0 {
-            return Err(refuse(format!("has {whole} bytes; expected at least one block of {logical_block}")));
+        let facts = facts_of(&file, &meta, kind, direct, whole, options);
+        let block = facts.logical_block;
+        if facts.bytes == 0 {
+            return Err(refuse(format!("has {whole} bytes; expected at least one block of {block}")));
         }
-        if bytes != whole {
-            notes.push(format!(
-                "its last {} bytes are no whole block of {logical_block} and are not used",
-                whole - bytes
-            ));
+        if facts.bytes != whole {
+            notes.push(format!("its last {} bytes are no whole block of {block} and are not used", whole - facts.bytes));
         }
         if kind == Kind::File {
-            notes.extend(holes(&file, &probe, whole));
+            notes.extend(holes(&file, &meta, whole));
         }
-        let driver_max =
-            number("queue/max_sectors_kb").filter(|_| kind == Kind::Device).map(|kb| kb.saturating_mul(1024));
-        let facts = Facts {
-            kind,
-            bytes,
-            logical_block: logical_block as u32,
-            rotational: number("queue/rotational") == Some(1),
-            write_back: kind == Kind::File
-                || sysfs(queue.as_deref(), "queue/write_cache").is_some_and(|text| text == "write back"),
-            fua: kind == Kind::File || number("queue/fua") == Some(1),
-            max_request_bytes: driver_max
-                .unwrap_or(u64::from(options.max_request_bytes))
-                .min(u64::from(options.max_request_bytes))
-                .max(logical_block) as u32,
-            depth: number("queue/nr_requests").filter(|_| kind == Kind::Device).map(|n| n as u32),
-            kernel_scheduler: match kind {
-                Kind::File => String::new(),
-                Kind::Device => chosen(&sysfs(queue.as_deref(), "queue/scheduler").unwrap_or_default()),
-            },
-            model: sysfs(queue.as_deref(), "device/model").unwrap_or_default(),
-            direct,
-        };
         // Says now, not in mid-run, that there is no ring.
-        Ring::new(8, Finding::Interrupt, false).map_err(|e| Error::NoRing(why_no_ring(&e)))?;
-        if let Some(path) = options.verify.as_ref().and_then(|v| v.journal.as_ref()) {
-            verify::check_journal_path(path, &probe)?;
-        }
-        Ok(Target { path: path.to_owned(), file, facts, options: options.clone(), notes })
+        Ring::new(8, RingMode::Interrupt, false).map_err(|e| Error::NoRing(why_no_ring(&e)))?;
+        Ok(Target { path: path.to_owned(), file, facts, options: *options, notes })
+    }
+
+    /// A pipe or socket in place of a device: its I/O takes as long as a test wants.
+    #[cfg(test)]
+    pub(crate) fn of_stream(stream: impl Into<std::os::fd::OwnedFd>, bytes: u64) -> Target {
+        let facts = Facts {
+            kind: Kind::File,
+            bytes,
+            logical_block: 512,
+            rotational: false,
+            write_back: true,
+            fua: true,
+            max_request_bytes: 64 << 10,
+            depth: None,
+            kernel_scheduler: String::new(),
+            model: String::new(),
+            direct: false,
+        };
+        let options = OpenOptions { allow_writes: true, ..OpenOptions::default() };
+        Target { path: "stream".into(), file: File::from(stream.into()), facts, options, notes: Vec::new() }
     }
 
     /// What is known of it.
@@ -146,8 +124,8 @@ impl Target {
         &self.notes
     }
 
-    /// How it is used.
-    pub fn options(&self) -> &Options {
+    /// How it was opened.
+    pub fn options(&self) -> &OpenOptions {
         &self.options
     }
 
@@ -161,60 +139,56 @@ impl Target {
         self.facts.bytes / SECTOR_BYTES
     }
 
-    pub(crate) fn file(&self) -> &File {
+    /// The open file or device.
+    pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Is it a device that went away after it was opened? Its I/O fails then, or finds no bytes.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         let number = self.file.metadata().map(|meta| meta.rdev());
         self.facts.kind == Kind::Device
             && (size_of(&self.file).is_ok_and(|bytes| bytes == 0)
                 || number.is_ok_and(|number| !sysfs_of(number).exists()))
     }
 
-    /// Can completions be found in this way here? Reads one block to know it. Answers with how they will be found: hybrid
-    /// polling of our own takes the kernel's place where that is not possible.
-    pub fn check(&self, completion: Completion) -> Result<Way, Error> {
-        let refuse = |reason: &str| Error::Completion {
-            path: self.path.clone(),
-            completion: completion.to_string(),
-            reason: reason.to_owned(),
-        };
-        const NO_POLLED_QUEUES: &str = "it has no queues to poll; give the driver some (`nvme.poll_queues=2` or `virtio_blk.poll_queues=2` on the kernel's command line, or as the module is loaded; null_blk: `poll_queues`; others have none); `interrupt` and `hybrid` work";
-        const NO_POLLED_FILES: &str = "polling needs direct I/O, on a block device or a file system that supports it (ext4, xfs); `interrupt` and `hybrid` work";
-        let why = if self.facts.kind == Kind::Device { NO_POLLED_QUEUES } else { NO_POLLED_FILES };
-        match completion {
-            Completion::Interrupt => Ok(Way { finding: Finding::Interrupt, own: None }),
-            Completion::Poll => match self.reads_with(Finding::Poll) {
-                Ok(()) => Ok(Way { finding: Finding::Poll, own: None }),
-                Err(_) => Err(refuse(why)),
-            },
-            Completion::Hybrid(sleep) => {
-                if sleep == Sleep::Auto && self.reads_with(Finding::HybridPoll).is_ok() {
-                    return Ok(Way { finding: Finding::HybridPoll, own: None });
-                }
-                let polled = self.reads_with(Finding::Poll).is_ok();
-                let finding = if polled { Finding::Poll } else { Finding::Interrupt };
-                Ok(Way { finding, own: Some(sleep) })
+    /// Is this completion mode possible here? Reads one block to know it. Answers with how completions will be found: where
+    /// the kernel has no hybrid polling, the disk sleeps itself.
+    pub fn check(&self, mode: CompletionMode) -> Result<CompletionSupport, Error> {
+        let support = |ring, sleep| Ok(CompletionSupport { ring, sleep });
+        match mode {
+            CompletionMode::Interrupt => support(RingMode::Interrupt, None),
+            CompletionMode::Poll if self.reads_with(RingMode::Iopoll).is_ok() => support(RingMode::Iopoll, None),
+            CompletionMode::Poll => {
+                let why = if self.facts.kind == Kind::Device { NO_POLLED_QUEUES } else { NO_POLLED_FILES };
+                let (path, completion) = (self.path.clone(), mode.to_string());
+                Err(Error::Completion { path, completion, reason: why.to_owned() })
+            }
+            CompletionMode::Hybrid(Sleep::Auto) if self.reads_with(RingMode::HybridIopoll).is_ok() => {
+                support(RingMode::HybridIopoll, None)
+            }
+            CompletionMode::Hybrid(sleep) => {
+                let polled = self.reads_with(RingMode::Iopoll).is_ok();
+                support(if polled { RingMode::Iopoll } else { RingMode::Interrupt }, Some(sleep))
             }
         }
     }
 
-    /// Reads the first block through a ring of this kind.
-    fn reads_with(&self, finding: Finding) -> io::Result<()> {
-        let mut arena = Arena::new(1, self.facts.logical_block as usize)?;
-        let slot = arena.take(self.facts.logical_block as usize).ok_or(io::ErrorKind::OutOfMemory)?;
-        let address = arena.address(slot);
-        let mut ring = Ring::new(8, finding, false)?;
+    /// Reads the first block through a ring of this mode.
+    fn reads_with(&self, mode: RingMode) -> io::Result<()> {
+        let mut buffer = Buffer::new(self.facts.logical_block as usize);
+        let mut ring = Ring::new(8, mode, false)?;
         ring.register_file(self.file.as_raw_fd())?;
-        let entry = opcode::Read::new(types::Fixed(0), address, self.facts.logical_block).build();
-        // SAFETY: the arena lives until the completion is here.
+        let entry = opcode::Read::new(types::Fixed(0), buffer.as_mut_ptr(), self.facts.logical_block).build();
+        // SAFETY: the buffer lives until the completion is here, or is leaked.
         unsafe { ring.push(&entry)? };
         let mut result = None;
         while result.is_none() {
-            ring.enter(1, None, 0)?;
-            ring.reap(|_, res| result = Some(res));
+            if let Err(e) = ring.enter(1, None, 0) {
+                std::mem::forget(buffer);
+                return Err(e);
+            }
+            ring.reap(|_, res, _| result = Some(res));
         }
         match result {
             Some(res) if res < 0 => Err(io::Error::from_raw_os_error(-res)),
@@ -223,28 +197,48 @@ impl Target {
     }
 }
 
-/// How completions will be found.
-#[derive(Clone, Copy, Debug)]
-pub struct Way {
-    pub(crate) finding: Finding,
-    /// Sleeps of our own before each look.
-    pub(crate) own: Option<Sleep>,
-}
+const NO_POLLED_QUEUES: &str = "it has no queues to poll; give the driver some (`nvme.poll_queues=2` or `virtio_blk.poll_queues=2` on the kernel's command line, or as the module is loaded; null_blk: `poll_queues`; others have none); `interrupt` and `hybrid` work";
+const NO_POLLED_FILES: &str = "polling needs direct I/O, on a block device or a file system that supports it (ext4, xfs); `interrupt` and `hybrid` work";
 
-impl Way {
-    /// In words, for results and people.
-    pub fn describe(&self) -> &'static str {
-        match (self.finding, self.own.is_some()) {
-            (Finding::Interrupt, false) => "interrupts",
-            (Finding::Poll, false) => "the kernel polls",
-            (Finding::HybridPoll, _) => "the kernel sleeps, then polls",
-            (Finding::Poll, true) => "we sleep, then the kernel polls",
-            (Finding::Interrupt, true) => "we sleep, then look for the interrupt's completion without sleeping",
-        }
+fn kind_of(meta: &Metadata) -> Result<Kind, String> {
+    match meta.file_type() {
+        t if t.is_file() => Ok(Kind::File),
+        t if t.is_block_device() => Ok(Kind::Device),
+        t if t.is_dir() => Err("is a folder; expected a file or a block device".into()),
+        _ => Err("is neither a file nor a block device".into()),
     }
 }
 
-fn open_file(path: &Path, kind: Kind, options: &Options) -> io::Result<(File, bool)> {
+/// What an open target of `whole` bytes is; its `bytes` may be 0.
+fn facts_of(file: &File, meta: &Metadata, kind: Kind, direct: bool, whole: u64, options: &OpenOptions) -> Facts {
+    let queue = queue_of(meta, kind);
+    let device = kind == Kind::Device;
+    let text = |name: &str| sysfs(queue.as_deref(), name).unwrap_or_default();
+    let number = |name: &str| text(name).parse::<u64>().ok();
+    let logical_block = match kind {
+        Kind::Device => number("queue/logical_block_size").unwrap_or(SECTOR_BYTES),
+        Kind::File if direct => direct_alignment(file).unwrap_or(SECTOR_BYTES),
+        Kind::File => SECTOR_BYTES,
+    }
+    .max(SECTOR_BYTES);
+    let most = u64::from(options.max_request_bytes);
+    let driver_max = number("queue/max_sectors_kb").filter(|_| device).map_or(most, |kb| kb.saturating_mul(1024));
+    Facts {
+        kind,
+        bytes: whole / logical_block * logical_block,
+        logical_block: logical_block as u32,
+        rotational: number("queue/rotational") == Some(1),
+        write_back: !device || text("queue/write_cache") == "write back",
+        fua: !device || number("queue/fua") == Some(1),
+        max_request_bytes: driver_max.min(most).max(logical_block) as u32,
+        depth: number("queue/nr_requests").filter(|_| device).map(|n| n as u32),
+        kernel_scheduler: if device { chosen(&text("queue/scheduler")) } else { String::new() },
+        model: text("device/model"),
+        direct,
+    }
+}
+
+fn open_file(path: &Path, kind: Kind, options: &OpenOptions) -> io::Result<(File, bool)> {
     let open = |direct: bool| {
         let mut flags = libc::O_CLOEXEC;
         if direct {
@@ -254,7 +248,7 @@ fn open_file(path: &Path, kind: Kind, options: &Options) -> io::Result<(File, bo
             // The kernel refuses a device that is mounted or part of another.
             flags |= libc::O_EXCL;
         }
-        OpenOptions::new().read(true).write(options.allow_writes).custom_flags(flags).open(path)
+        std::fs::OpenOptions::new().read(true).write(options.allow_writes).custom_flags(flags).open(path)
     };
     match open(options.direct) {
         Ok(file) => Ok((file, options.direct)),
@@ -263,7 +257,7 @@ fn open_file(path: &Path, kind: Kind, options: &Options) -> io::Result<(File, bo
     }
 }
 
-fn why_not_opened(error: &io::Error, options: &Options) -> String {
+fn why_not_opened(error: &io::Error, options: &OpenOptions) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT) => "there is no such file or device".into(),
         Some(libc::EACCES | libc::EPERM) => {
@@ -282,7 +276,7 @@ fn size_of(mut file: &File) -> io::Result<u64> {
 }
 
 /// The sysfs folder of the device, or of the one that a file lies on. A partition's queue is its parent's.
-fn queue_of(meta: &std::fs::Metadata, kind: Kind) -> Option<PathBuf> {
+fn queue_of(meta: &Metadata, kind: Kind) -> Option<PathBuf> {
     let device = if kind == Kind::Device { meta.rdev() } else { meta.dev() };
     let folder = std::fs::canonicalize(sysfs_of(device)).ok()?;
     if folder.join("queue").is_dir() {
@@ -292,7 +286,7 @@ fn queue_of(meta: &std::fs::Metadata, kind: Kind) -> Option<PathBuf> {
 }
 
 /// The kernel lets a read-only device be opened for writing, and fails each write.
-fn read_only(meta: &std::fs::Metadata) -> bool {
+fn read_only(meta: &Metadata) -> bool {
     std::fs::read_to_string(sysfs_of(meta.rdev()).join("ro")).is_ok_and(|text| text.trim() == "1")
 }
 
@@ -324,7 +318,7 @@ fn direct_alignment(file: &File) -> Option<u64> {
 }
 
 /// A file with holes: reading those asks no device.
-fn holes(file: &File, meta: &std::fs::Metadata, whole: u64) -> Option<String> {
+fn holes(file: &File, meta: &Metadata, whole: u64) -> Option<String> {
     // SAFETY: a plain call on an open descriptor.
     let hole = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_HOLE) };
     if hole < 0 || hole as u64 >= whole {

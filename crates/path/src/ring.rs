@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use dumbwaiter_block::Nanos;
 use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, Parameters, squeue};
+use io_uring::{EnterFlags, IoUring, Parameters, cqueue, squeue};
 
 use crate::arena::Arena;
 
@@ -49,15 +49,16 @@ struct RawParameters {
     cq_off: [u64; 5],
 }
 
-/// Who finds completions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finding {
-    /// Interrupts.
+/// How the kernel finds completions for a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RingMode {
+    /// By interrupts.
+    #[default]
     Interrupt,
-    /// The kernel polls.
-    Poll,
-    /// The kernel sleeps and polls.
-    HybridPoll,
+    /// It polls.
+    Iopoll,
+    /// It sleeps, then polls.
+    HybridIopoll,
 }
 
 /// A ring of one thread.
@@ -72,6 +73,8 @@ pub(crate) struct Ring {
     pending: u32,
     min_timeout: bool,
     ext_arg: bool,
+    #[cfg(test)]
+    pub(crate) refuse_next_push: bool,
 }
 
 fn setup(entries: u32, flags: u32) -> io::Result<IoUring> {
@@ -88,21 +91,21 @@ fn setup(entries: u32, flags: u32) -> io::Result<IoUring> {
 
 impl Ring {
     /// A ring for this thread, with the best that this kernel has.
-    pub(crate) fn new(entries: u32, finding: Finding, sqpoll: bool) -> io::Result<Ring> {
-        let polled = match finding {
-            Finding::Interrupt => 0,
-            Finding::Poll => IOPOLL,
-            Finding::HybridPoll => IOPOLL | HYBRID_IOPOLL,
+    pub(crate) fn new(entries: u32, mode: RingMode, sqpoll: bool) -> io::Result<Ring> {
+        let polled = match mode {
+            RingMode::Interrupt => 0,
+            RingMode::Iopoll => IOPOLL,
+            RingMode::HybridIopoll => IOPOLL | HYBRID_IOPOLL,
         };
         // Best first: completions run when we ask (6.1), cooperatively (5.19), whenever (before).
-        let ways: &[u32] = if sqpoll {
+        let flag_sets: &[u32] = if sqpoll {
             &[SQPOLL | SINGLE_ISSUER, SQPOLL]
         } else {
             &[SINGLE_ISSUER | DEFER_TASKRUN | COOP_TASKRUN, COOP_TASKRUN, 0]
         };
         let mut result = Err(io::Error::from_raw_os_error(libc::EINVAL));
-        for way in ways {
-            result = setup(entries, way | polled);
+        for flags in flag_sets {
+            result = setup(entries, flags | polled);
             match &result {
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
                 _ => break,
@@ -122,10 +125,12 @@ impl Ring {
             enter,
             flags,
             sqpoll,
-            polled: finding != Finding::Interrupt,
+            polled: mode != RingMode::Interrupt,
             pending: 0,
             min_timeout: ring.params().is_feature_min_timeout(),
             ext_arg: ring.params().is_feature_ext_arg(),
+            #[cfg(test)]
+            refuse_next_push: false,
             ring,
         })
     }
@@ -143,8 +148,8 @@ impl Ring {
         unsafe { self.ring.submitter().register_buffers(&[whole]) }
     }
 
-    /// Can it wait for several completions, but not longer than a time?
-    pub(crate) fn waits_for_several(&self) -> bool {
+    /// Can it wait for several completions, and after some time for one only?
+    pub(crate) fn has_min_wait(&self) -> bool {
         self.min_timeout && !self.polled
     }
 
@@ -158,6 +163,10 @@ impl Ring {
     /// # Safety
     /// The buffer that it names must live, and not be touched, until its completion was reaped.
     pub(crate) unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        #[cfg(test)]
+        if std::mem::take(&mut self.refuse_next_push) {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
         loop {
             // SAFETY: by the caller's promise.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
@@ -185,7 +194,7 @@ impl Ring {
     }
 
     /// Hands over what is queued and waits until `want` completions can be reaped: not longer than `timeout`, and after
-    /// `min_wait_us` for one only. Returns early at a signal.
+    /// `min_wait_us`, which never outlasts the timeout, for one only. Returns early at a signal.
     pub(crate) fn enter(&mut self, want: u32, timeout: Option<Nanos>, min_wait_us: u32) -> io::Result<()> {
         let mut flags = self.flags | EnterFlags::GETEVENTS;
         let mut submit = self.pending;
@@ -198,6 +207,11 @@ impl Ring {
                 return Ok(());
             }
         }
+        if let Some(timeout) = timeout.filter(|_| want > 0 && !self.ext_arg) {
+            return self.enter_and_poll(submit, want, flags, timeout);
+        }
+        // The kernel looks at the timeout only after the minimal wait.
+        let min_wait_us = timeout.map_or(min_wait_us, |t| min_wait_us.min((t.0 / 1_000).min(u64::from(u32::MAX)) as u32));
         let spec = timeout.map(|t| Timespec::new().sec(t.0 / 1_000_000_000).nsec((t.0 % 1_000_000_000) as u32));
         let mut args = SubmitArgs::new();
         if let Some(spec) = &spec {
@@ -214,6 +228,27 @@ impl Ring {
             (std::ptr::null(), 0)
         };
         self.call(submit, want, flags, arg, size)
+    }
+
+    /// Before Linux 5.11 the call knows no timeout, but the ring's descriptor can be polled.
+    #[cold]
+    fn enter_and_poll(&mut self, submit: u32, want: u32, flags: EnterFlags, timeout: Nanos) -> io::Result<()> {
+        self.call(submit, 0, flags, std::ptr::null(), 0)?;
+        if self.ring.completion().len() >= want as usize {
+            return Ok(());
+        }
+        let mut ring = libc::pollfd { fd: self.ring.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let time = libc::timespec {
+            tv_sec: (timeout.0 / 1_000_000_000) as libc::time_t,
+            tv_nsec: (timeout.0 % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: one descriptor and one time, which live over the call.
+        let found = unsafe { libc::ppoll(&raw mut ring, 1, &raw const time, std::ptr::null()) };
+        if found < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+        }
+        self.call(0, 0, self.flags | EnterFlags::GETEVENTS, std::ptr::null(), 0)
     }
 
     fn call(
@@ -243,10 +278,10 @@ impl Ring {
         }
     }
 
-    /// Takes every completion that is there.
-    pub(crate) fn reap(&mut self, mut each: impl FnMut(u64, i32)) {
+    /// Takes every completion that is there: its `user_data`, its result, and whether the entry stays armed.
+    pub(crate) fn reap(&mut self, mut each: impl FnMut(u64, i32, bool)) {
         for entry in self.ring.completion() {
-            each(entry.user_data(), entry.result());
+            each(entry.user_data(), entry.result(), cqueue::more(entry.flags()));
         }
     }
 
@@ -301,5 +336,62 @@ pub(crate) fn why_no_ring(error: &io::Error) -> String {
         Some(libc::ENOMEM) => "io_uring gets no memory: raise the limit of locked memory (`ulimit -l`)".into(),
         Some(libc::EMFILE | libc::ENFILE) => "io_uring gets no file descriptor: raise the limit (`ulimit -n`)".into(),
         _ => format!("io_uring cannot be set up: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::time::{Duration, Instant};
+
+    use io_uring::{opcode, types};
+
+    use super::*;
+
+    /// A ring in which one read waits for a pipe.
+    fn waiting_ring(buffer: &mut [u8; 8]) -> (Ring, io::PipeReader, io::PipeWriter) {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut ring = Ring::new(8, RingMode::Interrupt, false).unwrap();
+        let read = opcode::Read::new(types::Fd(reader.as_raw_fd()), buffer.as_mut_ptr(), 8).build().user_data(7);
+        // SAFETY: the caller keeps the buffer until the completion was reaped.
+        unsafe { ring.push(&read).unwrap() };
+        (ring, reader, writer)
+    }
+
+    fn finish(mut ring: Ring, mut writer: io::PipeWriter) {
+        writer.write_all(&[1; 8]).unwrap();
+        let mut seen = Vec::new();
+        while seen.is_empty() {
+            ring.enter(1, None, 0).unwrap();
+            ring.reap(|user_data, result, more| seen.push((user_data, result, more)));
+        }
+        assert_eq!(seen, [(7, 8, false)]);
+    }
+
+    #[test]
+    fn a_timeout_ends_a_wait_also_where_the_kernel_has_no_extended_arguments() {
+        for ext_arg in [true, false] {
+            let mut buffer = [0; 8];
+            let (mut ring, _reader, writer) = waiting_ring(&mut buffer);
+            ring.ext_arg &= ext_arg;
+            // Without the timeout this would never return.
+            ring.enter(1, Some(Nanos::from_ms(2)), 0).unwrap();
+            assert!(!ring.ready());
+            finish(ring, writer);
+        }
+    }
+
+    #[test]
+    fn a_minimal_wait_does_not_outlast_the_timeout() {
+        let mut buffer = [0; 8];
+        let (mut ring, _reader, writer) = waiting_ring(&mut buffer);
+        if !ring.has_min_wait() {
+            eprintln!("skipped: this kernel has no minimal wait (Linux 6.12)");
+        }
+        let began = Instant::now();
+        // The kernel takes the minimal wait first: an hour of it would not end here.
+        ring.enter(2, Some(Nanos::from_ms(1)), u32::MAX).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(600));
+        finish(ring, writer);
     }
 }
