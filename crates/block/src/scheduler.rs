@@ -5,7 +5,7 @@
 //! Only [`Scheduler::insert`], [`Scheduler::next`], [`Scheduler::has_work`] and [`Scheduler::clone_box`] lack a default.
 
 use crate::merge::{Join, MergeIndex};
-use crate::{Context, Io, Nanos, RequestId, TickClock};
+use crate::{Context, Io, Nanos, RequestId, TaskId, TenantId, TickClock};
 
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +32,27 @@ pub enum Place {
 pub enum Event {
     /// The time that [`Scheduler::timer`] asked for has come.
     Timer,
-    /// A task ended.
-    TaskExited(crate::TaskId),
-    /// A task's priority changed; `ctx.tenants` has the new one.
-    TaskChanged(crate::TaskId),
-    /// A tenant's weight changed; `ctx.tenants` has the new one.
-    TenantChanged(crate::TenantId),
-    /// The number of requests the scheduler may hold changed.
-    DepthChanged(u32),
-    /// Somebody said whether the device has a moving arm (Linux: queue/rotational was written).
+    /// A task was added.
+    TaskAdded(TaskId),
+    /// A task's priority or tenant changed; `ctx.tenants` has the new one.
+    TaskChanged(TaskId),
+    /// A task ended and none of its I/O is under way. Forget it: its id may be given to another task next.
+    TaskExited(TaskId),
+    /// A tenant was added.
+    TenantAdded(TenantId),
+    /// A tenant's weight or parent changed; `ctx.tenants` has the new one.
+    TenantChanged(TenantId),
+    /// A tenant is gone, with its tasks and the tenants nested in it, and none of its I/O is under way. `ctx.tenants` still
+    /// has it. Forget it: its id may be given to another tenant next.
+    TenantRetired(TenantId),
+    /// The number of requests that the scheduler may hold, or that the device may hold, changed.
+    DepthChanged {
+        /// What [`Setup::nr_requests`] would be now.
+        nr_requests: u32,
+        /// What [`Setup::device_depth`] would be now.
+        device_depth: u32,
+    },
+    /// The device was declared rotational or not (Linux: queue/rotational was written).
     RotationalChanged(bool),
 }
 
@@ -108,6 +120,19 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// This set-up with each number that may not be 0 at least 1.
+    pub fn usable(self) -> Setup {
+        let period = self.clock.period.max(Nanos(1));
+        Setup {
+            clock: TickClock { period, ..self.clock },
+            cpus: self.cpus.max(1),
+            hw_queues: self.hw_queues.max(1),
+            nr_requests: self.nr_requests.max(1),
+            device_depth: self.device_depth.max(1),
+            rotational: self.rotational,
+        }
+    }
+
     /// The hardware queue that serves a CPU.
     pub fn hw_queue_of(&self, cpu: u16) -> usize {
         usize::from(cpu) % usize::from(self.hw_queues.max(1))

@@ -331,24 +331,27 @@ impl Headway {
     /// Each tenant's place and weight, and its part of the whole: its weight among its siblings, times the part of what it is
     /// nested in.
     fn learn_shares(&mut self, ctx: &Context<'_>) {
-        let tenants = &ctx.tenants.tenants;
-        self.accounts.resize_with(tenants.len().max(self.accounts.len()), Account::default);
+        let tenants = ctx.tenants;
+        self.accounts.resize_with(tenants.tenant_slots().max(self.accounts.len()), Account::default);
         // One level under the next: a tenant is made after the one it is nested in, or is reached by a later round.
-        for _ in 0..tenants.len() {
+        for _ in 0..tenants.tenant_slots() {
             let mut changed = false;
-            for (i, tenant) in tenants.iter().enumerate() {
-                let siblings: u64 =
-                    tenants.iter().filter(|t| t.parent == tenant.parent).map(|t| u64::from(t.weight)).sum();
+            for (id, tenant) in tenants.tenants() {
+                let siblings: u64 = tenants
+                    .tenants()
+                    .filter(|(_, t)| t.parent == tenant.parent)
+                    .map(|(_, t)| u64::from(t.weight))
+                    .sum();
                 let above = tenant.parent.map_or(WHOLE, |p| self.accounts[p.0 as usize].share);
                 let share = (above * u64::from(tenant.weight) / siblings.max(1)).max(1);
-                changed |= std::mem::replace(&mut self.accounts[i].share, share) != share;
+                changed |= std::mem::replace(&mut self.accounts[id.0 as usize].share, share) != share;
             }
             if !changed {
                 break;
             }
         }
-        for (i, tenant) in tenants.iter().enumerate() {
-            let id = tenant_entity(i as u32);
+        for (id, tenant) in tenants.tenants() {
+            let id = tenant_entity(id.0);
             self.make(id);
             let entity = &mut self.entities[id as usize];
             entity.weight = u64::from(tenant.weight.max(1));
@@ -896,7 +899,12 @@ impl Scheduler for Headway {
                     entity.known = false;
                 }
             }
-            Event::DepthChanged(_) | Event::Timer | Event::TaskChanged(_) => {}
+            Event::TaskAdded(_)
+            | Event::TaskChanged(_)
+            | Event::TenantAdded(_)
+            | Event::TenantRetired(_)
+            | Event::DepthChanged { .. }
+            | Event::Timer => {}
         }
     }
 

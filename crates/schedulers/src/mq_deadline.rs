@@ -490,8 +490,8 @@ impl Scheduler for MqDeadline {
     }
 
     fn event(&mut self, event: dumbwaiter_block::Event, _ctx: &Context<'_>) {
-        if let dumbwaiter_block::Event::DepthChanged(depth) = event {
-            self.nr_requests = depth;
+        if let dumbwaiter_block::Event::DepthChanged { nr_requests, .. } = event {
+            self.nr_requests = nr_requests;
             self.values[5] = 0;
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dumbwaiter_block::{
-    BlockLayer, Config, Context, Finished, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup, TaskId, Tenant,
-    TenantId, Tenants,
+    BlockLayer, Config, Context, Errno, Finished, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup, TaskId,
+    Tenant, TenantId, Tenants,
 };
 
 use crate::notation;
@@ -61,7 +61,7 @@ pub struct World {
     done: Vec<Done>,
     idle_done: Vec<Finished>,
     shown_done: Vec<Finished>,
-    cookie: u32,
+    token: u64,
     fill_sector: u64,
 }
 
@@ -90,7 +90,7 @@ impl World {
             done: Vec::new(),
             idle_done: Vec::new(),
             shown_done: Vec::new(),
-            cookie: 0,
+            token: 0,
             fill_sector: FILL_SECTOR,
         }
     }
@@ -209,7 +209,8 @@ impl World {
     pub fn complete_nth(&mut self, n: usize, failed: bool) {
         let (_, issue) = self.device.remove(n).unwrap_or_else(|| panic!("the device holds no request {n}"));
         let mut ios = Vec::new();
-        self.layer.complete(self.now, issue.id, failed, &mut ios);
+        let result = if failed { Err(Errno::EIO) } else { Ok(()) };
+        self.layer.complete(self.now, issue.id, result, &mut ios);
         self.shown_done.extend(&ios);
         self.done.push(Done { issue, at: self.now, ios });
     }
@@ -365,6 +366,9 @@ impl World {
         self.unplug_all();
         self.issue_all();
         for _ in 0..PATIENCE {
+            if let Some(fault) = self.layer.fault() {
+                panic!("{fault}\n{}", self.describe());
+            }
             if self.layer.requests().is_empty() {
                 return;
             }
@@ -395,11 +399,11 @@ impl World {
     }
 
     fn count_and(&mut self, mut io: Io, submit: impl FnOnce(&mut BlockLayer, Nanos, Io)) {
-        io.cookie = self.cookie;
-        self.cookie += 1;
+        io.token = self.token;
+        self.token += 1;
         submit(&mut self.layer, self.now, io);
         let before = self.idle_done.len();
-        self.layer.finish_idle(&mut self.idle_done);
+        self.layer.finish_idle(self.now, &mut self.idle_done);
         self.shown_done.extend_from_slice(&self.idle_done[before..]);
         debug_assert!(io.op == Op::Flush || io.sectors > 0, "an I/O of no sectors");
     }

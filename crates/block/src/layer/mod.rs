@@ -10,9 +10,15 @@
 //! ```
 
 mod complete;
+mod fault;
+mod parts;
+mod population;
 mod service;
 mod submit;
 mod waiting;
+
+pub use fault::{Culprit, Fault, NO_PROGRESS_LIMIT};
+pub use parts::Part;
 
 #[cfg(test)]
 mod tests;
@@ -25,8 +31,10 @@ use crate::ledger::Ledger;
 use crate::merge::{Limits, MergeIndex};
 use crate::scheduler::{Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
 use crate::tags::TagMap;
-use crate::{Io, Nanos, RequestId, Requests, Tenants};
-use waiting::Line;
+use crate::{Errno, Io, Nanos, RequestId, Requests, Tenants};
+use fault::FailedAttempts;
+use population::Population;
+use waiting::TagWaitQueue;
 
 /// How often an unwilling scheduler is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
 const RERUN_DELAY: Nanos = Nanos::from_ms(3);
@@ -59,8 +67,8 @@ pub struct Finished {
     pub issue: Nanos,
     /// It joined another's request.
     pub merged: bool,
-    /// The device refused it.
-    pub failed: bool,
+    /// How it ended.
+    pub result: Result<(), Errno>,
 }
 
 /// A hardware queue as the block layer sees it.
@@ -112,6 +120,15 @@ struct Held {
     tag: u32,
     /// Holds a driver tag of its hardware queue.
     driver_tag: bool,
+    /// Its parts in sector order: the first, the last, and behind this one the next; see `parts.rs`.
+    first: RequestId,
+    last: RequestId,
+    next: RequestId,
+}
+
+impl Held {
+    const NONE: Held =
+        Held { tag: NO_TAG, driver_tag: false, first: RequestId::NIL, last: RequestId::NIL, next: RequestId::NIL };
 }
 
 /// See the module's text.
@@ -121,6 +138,7 @@ pub struct BlockLayer {
     traits: Traits,
     requests: Requests,
     tenants: Tenants,
+    population: Population,
     held: Vec<Held>,
     index: MergeIndex,
     /// Scheduler tags: one pool. The single-queue layer has one for requests that nobody waits for, and one for each
@@ -131,7 +149,7 @@ pub struct BlockLayer {
     freed: Vec<usize>,
     /// Waiting for a tag, oldest first: a line for those that may take any and one for those that are limited; or one
     /// per pool; or one per hardware queue where driver tags are taken at once.
-    waiting: Vec<Line>,
+    waiting: Vec<TagWaitQueue>,
     waited: u64,
     hw: Vec<HwQueue>,
     runnable: VecDeque<u16>,
@@ -142,26 +160,31 @@ pub struct BlockLayer {
     rerun_at: Option<Nanos>,
     /// I/Os of the slab that wait nowhere themselves: they are part of another request, or travel in pieces.
     carried: u64,
+    failed_attempts: FailedAttempts,
+    fault: Option<Fault>,
 }
 
 impl BlockLayer {
     /// A block layer over `scheduler`, which was made with `config.setup`.
     pub fn new(config: Config, scheduler: Box<dyn Scheduler>, tenants: Tenants) -> BlockLayer {
+        let mut config = config;
+        config.setup = config.setup.usable();
         let setup = &config.setup;
-        let queues = setup.hw_queues.max(1);
+        let queues = setup.hw_queues;
         let per_queue = (setup.device_depth / u32::from(queues)).max(1);
         let traits = scheduler.traits();
         let lines = if traits.direct { usize::from(queues) } else { 2 };
         BlockLayer {
             traits,
-            tags: vec![TagMap::new(setup.nr_requests.max(1))],
+            tags: vec![TagMap::new(setup.nr_requests)],
             freed: Vec::new(),
             scheduler,
             requests: Requests::default(),
+            population: Population::new(&tenants),
             tenants,
             held: Vec::new(),
             index: MergeIndex::new(config.limits),
-            waiting: vec![Line::default(); lines],
+            waiting: vec![TagWaitQueue::default(); lines],
             waited: 0,
             hw: (0..queues).map(|_| HwQueue { tags: per_queue, ..HwQueue::default() }).collect(),
             runnable: VecDeque::new(),
@@ -170,6 +193,8 @@ impl BlockLayer {
             done_at_once: Vec::new(),
             rerun_at: None,
             carried: 0,
+            failed_attempts: FailedAttempts::default(),
+            fault: None,
             config,
         }
     }
@@ -199,9 +224,34 @@ impl BlockLayer {
         &self.tenants
     }
 
-    /// Changes tasks and tenants; tell the scheduler by [`BlockLayer::event`].
-    pub fn tenants_mut(&mut self) -> &mut Tenants {
-        &mut self.tenants
+    /// How it is set up now.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes how many requests the scheduler may hold (at least 1). Those over a smaller number stay.
+    pub fn set_nr_requests(&mut self, now: Nanos, nr_requests: u32) {
+        self.config.setup.nr_requests = nr_requests.max(1);
+        for pool in &mut self.tags {
+            pool.resize(nr_requests.max(1));
+        }
+        self.depth_changed(now);
+    }
+
+    /// Changes how many requests the device may hold (at least 1 in each hardware queue). Those over a smaller number stay.
+    pub fn set_device_depth(&mut self, now: Nanos, device_depth: u32) {
+        let queues = self.hw.len() as u32;
+        self.config.setup.device_depth = device_depth.max(1);
+        for queue in &mut self.hw {
+            queue.tags = (device_depth / queues).max(1);
+        }
+        self.depth_changed(now);
+    }
+
+    fn depth_changed(&mut self, now: Nanos) {
+        let Setup { nr_requests, device_depth, .. } = self.config.setup;
+        self.event(now, Event::DepthChanged { nr_requests, device_depth });
+        self.admit_all(now);
     }
 
     /// Passes an event on to the scheduler and runs its queues.

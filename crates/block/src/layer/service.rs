@@ -1,7 +1,7 @@
 //! The way out: dispatch lists, the scheduler's choice, driver tags.
 
 use crate::Context;
-use crate::layer::{BlockLayer, RERUN_DELAY};
+use crate::layer::{BlockLayer, Fault, RERUN_DELAY};
 use crate::request::State;
 use crate::scheduler::{Next, Place};
 use crate::{Nanos, Request, RequestId};
@@ -10,7 +10,9 @@ impl BlockLayer {
     /// The next request for the device, if any may go now. The driver hands it over and calls
     /// [`BlockLayer::refused`] if the device would not take it, then polls again.
     pub fn poll(&mut self, now: Nanos) -> Option<RequestId> {
-        while let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw)) {
+        while self.fault.is_none()
+            && let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw))
+        {
             let queue = &mut self.hw[hw];
             if !std::mem::replace(&mut queue.running, true) {
                 queue.in_turn = queue.busy > 0;
@@ -60,8 +62,10 @@ impl BlockLayer {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy };
         match self.scheduler.next(hw, &ctx) {
             Next::Dispatch(id) => {
+                if !self.expect_state(id, State::Queued, Fault::WrongDispatch) {
+                    return None;
+                }
                 let request = &mut self.requests[id];
-                debug_assert_eq!(request.state, State::Queued, "request {} dispatched twice", id.0);
                 request.state = State::Dispatched;
                 request.dispatch = now;
                 self.ledger.dispatched += 1;
@@ -78,11 +82,13 @@ impl BlockLayer {
                 Some(self.issue(now, own, id))
             }
             Next::WaitUntil(at) => {
+                self.note_stall(now);
                 self.rerun(hw, at.max(now + Nanos(1)));
                 None
             }
             Next::Empty => {
                 if self.scheduler.has_work(hw) {
+                    self.note_stall(now);
                     let clock = self.config.setup.clock;
                     self.rerun(hw, clock.time_of(clock.ticks(now + RERUN_DELAY) + 1));
                 }
@@ -129,6 +135,10 @@ impl BlockLayer {
     /// The device would not take a request that [`BlockLayer::poll`] returned. It is the next to be sent; what
     /// was to go straight to the device behind it queues up, and a completion or 3 ms start the queue again.
     pub fn refused(&mut self, now: Nanos, id: RequestId) {
+        if !self.expect_state(id, State::Issued, Fault::WrongCompletion) {
+            return;
+        }
+        self.note_refusal(now, id);
         let hw = self.hw_of(id);
         self.ledger.returned += 1;
         self.requests[id].state = State::Dispatched;
@@ -155,6 +165,10 @@ impl BlockLayer {
     /// The driver gives back a request that the device had taken: it loses its driver tag and is inserted at the
     /// scheduler's head.
     pub fn requeue(&mut self, now: Nanos, id: RequestId) {
+        if !self.expect_state(id, State::Issued, Fault::WrongCompletion) {
+            return;
+        }
+        self.note_refusal(now, id);
         let hw = self.hw_of(id);
         self.ledger.returned += 1;
         self.hw[hw].tags_used -= u32::from(self.held[id.index()].driver_tag && !self.traits.direct);

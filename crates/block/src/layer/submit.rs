@@ -2,8 +2,8 @@
 
 use crate::Context;
 use crate::flush::Sequence;
-use crate::layer::waiting::Line;
-use crate::layer::{BlockLayer, Held, NO_TAG};
+use crate::layer::waiting::TagWaitQueue;
+use crate::layer::{BlockLayer, Fault, Held};
 use crate::merge::{self, Join, Side};
 use crate::plug::Plug;
 use crate::request::{Request, State};
@@ -16,6 +16,7 @@ impl BlockLayer {
     pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) {
         self.ledger.submitted += 1;
         self.ledger.sectors_submitted += u64::from(io.sectors);
+        self.population.begins(io.task, io.tenant);
         let (sequence, wanted) = Sequence::of(io, self.config.volatile_cache, self.config.fua);
         if sequence == Sequence::NONE && io.op == Op::Flush {
             // Nothing is volatile: it is done as soon as it is asked for, on the next poll.
@@ -52,7 +53,7 @@ impl BlockLayer {
             self.ledger.pieces += 1;
             let piece = Io { sectors, flags, ..rest };
             self.submit_one(now, piece, sequence, parent, plug.as_deref_mut());
-            rest.sector += u64::from(sectors);
+            rest.sector = rest.sector.saturating_add(u64::from(sectors));
             rest.sectors -= sectors;
         }
         self.requests[parent].pieces -= 1;
@@ -61,11 +62,18 @@ impl BlockLayer {
     fn allocate(&mut self, now: Nanos, io: Io) -> RequestId {
         let mut request = Request::new(io, now);
         request.segments = self.config.limits.segments(&io);
+        let id = self.enter(request);
+        self.parts_begin(id);
+        id
+    }
+
+    /// Gives a request its slot.
+    pub(super) fn enter(&mut self, request: Request) -> RequestId {
         let id = self.requests.insert(request);
         if id.index() >= self.held.len() {
-            self.held.resize(id.index() + 1, Held { tag: NO_TAG, driver_tag: false });
+            self.held.resize(id.index() + 1, Held::NONE);
         }
-        self.held[id.index()] = Held { tag: NO_TAG, driver_tag: false };
+        self.held[id.index()] = Held::NONE;
         id
     }
 
@@ -123,23 +131,20 @@ impl BlockLayer {
 
     /// Is there a tag at all?
     fn tag_free(&self, hw: usize) -> bool {
-        if self.traits.direct {
-            self.hw[hw].tags_used < self.hw[hw].tags
-        } else {
-            self.tags[0].used() < self.tags[0].depth()
-        }
+        if self.traits.direct { self.hw[hw].tags_used < self.hw[hw].tags } else { self.tags[0].has_free() }
     }
 
     /// The pool that a request's scheduler tag is of.
     pub(super) fn pool_of(&self, id: RequestId) -> usize {
         let request = &self.requests[id];
-        if self.traits.single_queue && request.sync() { 1 + request.io.tenant.0 as usize } else { 0 }
+        let tenant = request.io.tenant.0 as usize;
+        if self.traits.single_queue && request.sync() && tenant < self.tenants.tenant_slots() { 1 + tenant } else { 0 }
     }
 
     #[cold]
     fn add_pools(&mut self, last: usize) {
-        self.tags.resize(last + 1, TagMap::new(self.config.setup.nr_requests.max(1)));
-        self.waiting.resize(self.tags.len().max(self.waiting.len()), Line::default());
+        self.tags.resize(last + 1, TagMap::new(self.config.setup.nr_requests));
+        self.waiting.resize(self.tags.len().max(self.waiting.len()), TagWaitQueue::default());
     }
 
     /// The line in which a request waits for its tag.
@@ -184,6 +189,16 @@ impl BlockLayer {
                 Some(id) => self.admit(now, id, None),
                 None => return,
             }
+        }
+    }
+
+    /// More tags may be free than one completion gives back.
+    pub(super) fn admit_all(&mut self, now: Nanos) {
+        if self.traits.single_queue {
+            self.freed.extend((0..self.waiting.len()).filter(|pool| self.waiting[*pool].oldest().is_some()));
+        }
+        for hw in 0..self.hw.len() {
+            self.admit_waiting(now, hw);
         }
     }
 
@@ -288,7 +303,7 @@ impl BlockLayer {
             Merging::Index => self.scheduler.merge(io, &self.index, &ctx),
         };
         let Some(join) = found else { return false };
-        if !self.join(now, join, io, parent) {
+        if !self.may_join(join, io) || !self.join(now, join, io, parent) {
             return false;
         }
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
@@ -298,6 +313,19 @@ impl BlockLayer {
             self.join_neighbour(now, join);
         }
         true
+    }
+
+    /// Does the scheduler hold the request it named, and does `io` belong there?
+    fn may_join(&mut self, join: Join, io: &Io) -> bool {
+        if !self.expect_state(join.into, State::Queued, Fault::WrongMerge) {
+            return false;
+        }
+        let request = &self.requests[join.into];
+        if !merge::touches(request, io, join.side, &self.config.limits) {
+            self.set_fault_about(join.into, Fault::WrongMerge);
+            return false;
+        }
+        merge::compatible(request, io)
     }
 
     /// Grows `join.into` by `io` if the limits allow; else seals it.
@@ -319,6 +347,10 @@ impl BlockLayer {
         self.requests[id].parent = parent;
         self.requests[id].merged = self.requests[join.into].merged;
         self.requests[join.into].merged = id;
+        match join.side {
+            Side::Front => self.parts_join(id, join.into, join.into),
+            Side::Back | Side::Range => self.parts_join(join.into, id, join.into),
+        }
         *match join.side {
             Side::Back => &mut self.ledger.merged_back,
             Side::Front => &mut self.ledger.merged_front,
@@ -335,6 +367,8 @@ impl BlockLayer {
             Side::Range => None,
         };
         if let Some((survivor, absorbed)) = pair
+            && self.expect_state(survivor, State::Queued, Fault::WrongMerge)
+            && self.expect_state(absorbed, State::Queued, Fault::WrongMerge)
             && self.absorb(survivor, absorbed)
         {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
@@ -413,6 +447,7 @@ impl BlockLayer {
         self.requests[tail].merged = self.requests[survivor].merged;
         self.requests[survivor].merged = next;
         self.requests[next].state = State::Merged;
+        self.parts_join(survivor, next, survivor);
         self.carried += 1;
         self.ledger.joined += 1;
         true

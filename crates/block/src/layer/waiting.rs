@@ -11,14 +11,14 @@ const TRIES: usize = 8;
 /// A line of requests, oldest first. One that may not go yet holds up those of its own task, not those of others:
 /// each task sleeps for its own tag.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct TagWaitQueue {
     /// Age of each waiting task's oldest request, and the task.
     heads: BinaryHeap<Reverse<(u64, u32)>>,
     tasks: Vec<VecDeque<(u64, RequestId)>>,
     refused: Vec<Reverse<(u64, u32)>>,
 }
 
-impl Line {
+impl TagWaitQueue {
     /// Does this task wait?
     pub(super) fn holds(&self, task: u32) -> bool {
         self.tasks.get(task as usize).is_some_and(|own| !own.is_empty())
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn who_may_not_go_holds_up_its_own_task_only() {
-        let mut line = Line::default();
+        let mut line = TagWaitQueue::default();
         for (age, task) in [(1, 0), (2, 0), (3, 1), (4, 2)] {
             line.push(age, task, RequestId(age as u32));
         }

@@ -1,6 +1,6 @@
 //! A request arrives: which queue it belongs to, what it tells about that queue, and whether the queue in service goes.
 
-use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId};
+use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId, TaskId, TenantId};
 
 use super::expiry::Reason;
 use super::queue::{Group, NONE, Process, Queue, QueueId, SeekMean};
@@ -67,7 +67,7 @@ impl Bfq {
             self.saved.push(None);
         }
         let prio = match io.ioprio.class() {
-            IoClass::None => ctx.tenants.tasks.get(task as usize).map_or(Ioprio::DEFAULT, |t| t.ioprio),
+            IoClass::None => ctx.tenants.task(TaskId(task)).map_or(Ioprio::DEFAULT, |t| t.ioprio),
             _ => io.ioprio,
         };
         let (class, level) = priority(prio);
@@ -190,9 +190,9 @@ impl Bfq {
         if known != NONE {
             return known;
         }
-        let tenants = &ctx.tenants.tenants;
-        let (node, entity, parent) = match tenants.get(tenant as usize) {
-            Some(own) if tenants.len() > 1 => {
+        let own = ctx.tenants.tenant(TenantId(tenant));
+        let (node, entity, parent) = match own {
+            Some(own) if ctx.tenants.tenant_slots() > 1 => {
                 let parent = own.parent.filter(|p| p.0 != tenant).map(|p| self.group_of(p.0, ctx));
                 let above = parent.map_or(NodeId::ROOT, |p| self.groups[p as usize].node);
                 let weight = self.group_weight(own.weight);
@@ -209,7 +209,7 @@ impl Bfq {
             allocated: 0,
             async_queues: [NONE; 17],
             last_created: NONE,
-            weight: tenants.get(tenant as usize).map_or(100, |own| own.weight),
+            weight: own.map_or(100, |own| own.weight),
             pending: 0,
             active_children: 0,
             counted: None,

@@ -162,7 +162,7 @@ impl Scheduler for Bfq {
             Event::TaskChanged(task) => {
                 let q = self.processes.get(task.0 as usize).map_or(NONE, |p| p.queue);
                 if q != NONE
-                    && let Some(own) = ctx.tenants.tasks.get(task.0 as usize)
+                    && let Some(own) = ctx.tenants.task(task)
                 {
                     let (class, level) = arrival::priority(own.ioprio);
                     self.set_priority(q, class, level);
@@ -170,8 +170,7 @@ impl Scheduler for Bfq {
             }
             Event::TenantChanged(tenant) => {
                 let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
-                if let (Some(known), Some(own)) =
-                    (self.groups.get(group as usize), ctx.tenants.tenants.get(tenant.0 as usize))
+                if let (Some(known), Some(own)) = (self.groups.get(group as usize), ctx.tenants.tenant(tenant))
                     && let Some(entity) = known.entity
                 {
                     self.groups[group as usize].weight = own.weight;
@@ -179,7 +178,7 @@ impl Scheduler for Bfq {
                 }
             }
             Event::RotationalChanged(rotational) => self.rotational = rotational,
-            Event::DepthChanged(_) => {}
+            Event::TaskAdded(_) | Event::TenantAdded(_) | Event::TenantRetired(_) | Event::DepthChanged { .. } => {}
         }
     }
 

@@ -125,19 +125,20 @@ impl Cfq {
 
     #[cold]
     fn make_group(&mut self, index: usize, ctx: &Context<'_>) -> u32 {
-        let all = &ctx.tenants.tenants;
+        let all = ctx.tenants;
+        let slots = all.tenant_slots();
         if index >= self.tenants.len() {
-            self.tenants.resize(index.max(all.len().saturating_sub(1)) + 1, NONE);
+            self.tenants.resize(index.max(slots.saturating_sub(1)) + 1, NONE);
         }
-        if all.len() <= 1 {
+        if slots <= 1 {
             self.tenants[index] = 0;
             return 0;
         }
-        let tenant = all.get(index).copied().unwrap_or_default();
+        let tenant = all.tenant(TenantId(index as u32)).copied().unwrap_or_default();
         // A chain of parents that does not end is cut: the group hangs from the root.
         let mut above = tenant.parent;
-        for _ in 0..all.len() {
-            above = above.and_then(|t| all.get(t.0 as usize)?.parent);
+        for _ in 0..slots {
+            above = above.and_then(|t| all.tenant(t)?.parent);
         }
         let parent = match tenant.parent {
             Some(parent) if above.is_none() => self.group_of(parent, ctx),
@@ -154,7 +155,7 @@ impl Cfq {
     pub(super) fn reweigh(&mut self, tenant: TenantId, ctx: &Context<'_>) {
         let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
         if group != NONE && group != 0 {
-            let weight = ctx.tenants.tenants.get(tenant.0 as usize).map_or(1, |t| t.weight);
+            let weight = ctx.tenants.tenant(tenant).map_or(1, |t| t.weight);
             self.groups[group as usize].wanted_weight = weight.max(1);
         }
     }

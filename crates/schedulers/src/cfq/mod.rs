@@ -327,7 +327,13 @@ impl Scheduler for Cfq {
             Event::TaskExited(task) => self.task_ends(task, ctx.now),
             Event::TenantChanged(tenant) => self.reweigh(tenant, ctx),
             // A task's new priority comes with its next request.
-            Event::Timer | Event::TaskChanged(_) | Event::DepthChanged(_) | Event::RotationalChanged(_) => {}
+            Event::Timer
+            | Event::TaskAdded(_)
+            | Event::TaskChanged(_)
+            | Event::TenantAdded(_)
+            | Event::TenantRetired(_)
+            | Event::DepthChanged { .. }
+            | Event::RotationalChanged(_) => {}
         }
     }
 

@@ -74,9 +74,9 @@ pub(crate) fn conservation(world: &World, plan: &Plan) -> Result<(), String> {
     let mut finished = vec![0u32; all.len()];
     let by_device = world.all_done().iter().flat_map(|d| &d.ios);
     for f in by_device.chain(world.done_without_device()) {
-        let i = f.io.cookie as usize;
+        let i = f.io.token as usize;
         finished[i] += 1;
-        let asked = Io { cookie: f.io.cookie, ..*all[i] };
+        let asked = Io { token: f.io.token, ..*all[i] };
         // Flags change on the way (FUA becomes a flush), nothing else may.
         if (Io { flags: asked.flags, ..f.io }) != asked {
             return Err(format!("asked for {asked:?}, finished {:?}", f.io));
@@ -123,8 +123,8 @@ fn dataless(world: &World) -> u64 {
 fn stability(world: &World, all: &[&Io]) -> Result<(), String> {
     let config = world.config();
     for done in world.all_done() {
-        for f in done.ios.iter().filter(|f| !f.failed) {
-            let flags = all[f.io.cookie as usize].flags;
+        for f in done.ios.iter().filter(|f| f.result.is_ok()) {
+            let flags = all[f.io.token as usize].flags;
             let forced = config.volatile_cache && !config.fua && f.io.op != Op::Flush && flags.has(Flags::FUA);
             if forced && done.issue.io.op != Op::Flush {
                 return Err(format!("{:?} finished without a flush", f.io));
