@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Control, Options, Target, bare};
+use dumbwaiter_drive::{CompletionMode as Completion, Control, Options, Target, bare};
 use dumbwaiter_kernel::loops::OwnLoop;
 use dumbwaiter_kernel::place;
 use dumbwaiter_kernel::queue::{Queue, Settings};
@@ -275,7 +275,7 @@ fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, settings: Option<&mut
             let prepared = Prepared::new(&scenario)?;
             let control = Control::default();
             let choice = Choice::parse(scheduler)?;
-            let cell = dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control)?;
+            let cell = dumbwaiter_drive::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control)?;
             if let Some(failure) = cell.failure {
                 bail!("{failure}");
             }

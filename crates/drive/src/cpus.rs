@@ -30,7 +30,7 @@ pub(crate) fn stay_on(cpu: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_thread_stays_where_it_was_told_to() {
+    fn a_pinned_thread_stays_on_its_cpu() {
         let all = super::allowed();
         assert!(!all.is_empty());
         for cpu in &all {

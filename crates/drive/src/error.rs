@@ -1,34 +1,16 @@
-//! Why something cannot be run on a real file or device.
+//! Why a load cannot run on a real file or device.
 
 use std::io;
 use std::path::PathBuf;
 
 use dumbwaiter_block::{Fault, Op};
 
-/// Why a target cannot be used, or a run not begun or not believed. Each says in one line what to do about it.
+/// Why a run cannot begin or end, or why its result cannot be trusted. Each says in one line what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The target cannot be opened.
-    #[error("{}: {reason}", path.display())]
-    Open {
-        /// The target.
-        path: PathBuf,
-        /// What is wrong, and what helps.
-        reason: String,
-    },
-    /// The kernel gives us no ring.
-    #[error("{0}")]
-    NoRing(String),
-    /// The device or the kernel cannot complete in this way.
-    #[error("{}: completion `{completion}` is not possible: {reason}", path.display())]
-    Completion {
-        /// The target.
-        path: PathBuf,
-        /// What was asked for.
-        completion: String,
-        /// Why not, and how to enable it.
-        reason: String,
-    },
+    /// The target cannot be used, or the disk on it cannot go on.
+    #[error(transparent)]
+    Path(#[from] dumbwaiter_path::Error),
     /// The load changes what is on the target, and that was not allowed.
     #[error("task `{task}` does a {op}, and {} is only read unless writing is allowed (--allow-writes): that destroys what is on it", path.display())]
     WritesNotAllowed {
@@ -61,14 +43,12 @@ pub enum Error {
     /// The scenario has no threads.
     #[error(transparent)]
     Load(#[from] dumbwaiter_load::Error),
-    /// The kernel refused a call on our ring.
-    #[error("{what}: {source}")]
-    Ring {
-        /// Which.
-        what: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
+    /// The worker does not learn when to begin.
+    #[error("the start time cannot be read: {0}")]
+    Start(io::Error),
+    /// The log of completed I/Os cannot be written.
+    #[error("the log of completed I/Os cannot be written: {0}")]
+    Log(io::Error),
     /// The journal of acknowledged writes cannot be written or read.
     #[error("{}: {reason}", path.display())]
     Journal {
@@ -111,4 +91,15 @@ pub enum Error {
         /// What does not add up.
         what: String,
     },
+}
+
+impl Error {
+    /// Was something asked for that cannot be done on this target? Otherwise the device or the system failed.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Error::Path(error) => error.is_refusal(),
+            Error::Unaligned { .. } | Error::WritesNotAllowed { .. } | Error::Load(_) | Error::Journal { .. } => true,
+            _ => false,
+        }
+    }
 }

@@ -11,11 +11,11 @@ use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
 
-use crate::deal::deal;
-use crate::options::Completion;
-use crate::run::rings::{self, Together};
-use crate::run::{Control, Outcome, Parts, Until};
-use crate::target::Way;
+use dumbwaiter_path::{CompletionMode, CompletionSupport};
+
+use crate::partition::partition;
+use crate::run::group::{self, RingGroup};
+use crate::run::{Control, Outcome, Parts, RunLimit};
 use crate::verify::{Verified, Verifier, fresh_stamp};
 use crate::{Error, Target};
 
@@ -54,11 +54,11 @@ pub fn writes(scenario: &Scenario) -> Option<String> {
 }
 
 /// How completions were found, for people.
-pub(crate) fn described(completion: Completion, way: Way, sqpoll: bool) -> String {
+pub(crate) fn described(completion: CompletionMode, support: CompletionSupport, sqpoll: bool) -> String {
     if sqpoll {
-        return format!("completion sqpoll: a thread of the kernel submits, and {}", way.describe());
+        return format!("completion sqpoll: a thread of the kernel submits, and {}", support.describe());
     }
-    format!("completion {completion}: {}", way.describe())
+    format!("completion {completion}: {}", support.describe())
 }
 
 /// Runs one scheduler on `target` under the load of `prepared`, with seed number `replicate`.
@@ -69,7 +69,7 @@ pub fn run(
     prepared: &Prepared<'_>,
     target: &Target,
     choice: &Choice,
-    completion: Completion,
+    completion: CompletionMode,
     replicate: u32,
     control: &Control,
 ) -> Result<Cell, Error> {
@@ -79,11 +79,11 @@ pub fn run(
         return Err(Error::WritesNotAllowed { task, op: dumbwaiter_block::Op::Write, path: target.path().to_owned() });
     }
     let seed = s.seed.wrapping_add(u64::from(replicate));
-    let way = target.check(completion)?;
+    let support = target.check(completion)?;
     let config = config(s, target);
     let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
     let (tenant_specs, task_specs) = (&load.tenant_specs, &load.task_specs);
-    let (shares, note) = deal(s, options, choice, config.setup, &load);
+    let (assignments, note) = partition(s, options, choice, config.setup, &load);
     let recorder = Recorder::new(RecorderConfig {
         warmup: s.warmup,
         interval: s.series,
@@ -98,31 +98,31 @@ pub fn run(
         }
         None => None,
     };
-    let together = Together::default();
+    let group = RingGroup::default();
     let mut threads: Vec<Option<Thread>> = load.threads.into_iter().map(Some).collect();
     let mut parts = Vec::new();
-    for (ring, share) in shares.into_iter().enumerate() {
-        let setup = Setup { device_depth: share.depth, ..config.setup };
+    for (ring, assigned) in assignments.into_iter().enumerate() {
+        let setup = Setup { device_depth: assigned.depth, ..config.setup };
         let of_ring = Parts {
             target,
-            way,
+            support,
             config: Config { setup, ..config },
             scheduler: choice.build(setup),
             tenants: load.tenants.clone(),
             task_specs: task_specs.clone(),
-            threads: share.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
+            threads: assigned.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
             // Where there are several rings nothing changes, and nothing is verified.
             changes: load.changes.clone(),
             recorder: recorder.clone(),
             verifier: verifier.take(),
-            until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
+            limit: RunLimit { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
             seed: seed.wrapping_add(ring as u64),
             control,
-            together: &together,
+            group: &group,
         };
-        parts.push((share.cpu, of_ring));
+        parts.push((assigned.cpu, of_ring));
     }
-    let mut outcome = rings::run(parts, &together).map_err(|error| named(error, choice))?;
+    let mut outcome = group::run(parts, &group).map_err(|error| named(error, choice))?;
     let applications = applications(&mut outcome, task_specs, tenant_specs);
     let mut skipped = load.replays.finish(outcome.issued_late)?;
     if outcome.rounded > 0 {
@@ -138,8 +138,8 @@ pub fn run(
     };
     let mut notes = std::mem::take(&mut outcome.notes);
     notes.extend(note);
-    if completion != Completion::Interrupt {
-        notes.push(described(completion, way, options.sqpoll));
+    if completion != CompletionMode::Interrupt {
+        notes.push(described(completion, support, options.sqpoll));
     }
     Ok(Cell {
         skipped,
@@ -202,7 +202,7 @@ pub(crate) fn config(s: &Scenario, target: &Target) -> Config {
 fn result(
     target: &Target,
     choice: &Choice,
-    completion: Completion,
+    completion: CompletionMode,
     replicate: u32,
     seed: u64,
     outcome: Outcome,
@@ -244,7 +244,7 @@ fn result(
         },
         scheduler_counters: outcome.counters,
         device_counters: BTreeMap::from([
-            ("ring_waits".to_owned(), outcome.enters as f64),
+            ("ring_waits".to_owned(), outcome.waits as f64),
             ("rings".to_owned(), outcome.rings as f64),
         ]),
         applications,

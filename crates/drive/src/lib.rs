@@ -1,33 +1,30 @@
-//! The engine: the same block layer and schedulers as in the simulator, in real time, on a file or block device through
-//! io_uring.
+//! A load on a [`Disk`](dumbwaiter_path::Disk): the same block layer and schedulers as in the simulator, in real time, on a
+//! file or block device.
 //!
 //! [`Target::open`] opens a target and finds out what it is; [`run()`] runs one scheduler on it under the load of a scenario and
-//! answers with the same [`dumbwaiter_measure::RunResult`] as a simulation. Nothing writes unless
-//! [`Options::allow_writes`] says so.
+//! answers with the same [`dumbwaiter_measure::RunResult`] as a simulation. Nothing writes unless [`Options::allow_writes`]
+//! says so.
 //!
-//! One thread owns the block layer and the ring. Each turn of its loop makes one system call, which hands over everything
-//! the scheduler chose and waits for completions. Under a scheduler that needs no common view of the device ([`Rings`]) a run
-//! has several of both, each on a CPU of its own.
+//! One thread has the load and the disk. Under a scheduler that needs no common view of the device ([`Rings`]) a run has
+//! several of both, each on a CPU of its own.
 
-mod arena;
 pub mod bare;
-mod clock;
 mod cpus;
-mod deal;
 mod error;
 mod experiment;
-mod hybrid;
 pub mod options;
-pub mod part;
+mod partition;
 pub mod record;
-mod ring;
 mod run;
 mod target;
+mod usage;
 pub mod verify;
+pub mod worker;
 
+pub use dumbwaiter_path::{Batching, CompletionMode, CompletionSupport, Facts, Kind, Sleep};
 pub use error::Error;
 pub use experiment::{Cell, run, writes};
-pub use options::{Batching, Completion, Options, Rings, Sleep, Verify};
+pub use options::{Options, Rings, Verify};
 pub use run::Control;
-pub use target::{Facts, Kind, Target, Way};
+pub use target::Target;
 pub use verify::Verified;

@@ -1,21 +1,17 @@
-//! How a target is used.
+//! How a load may use a target.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use dumbwaiter_block::Nanos;
-use dumbwaiter_scenario::Completion as Asked;
-
-use crate::ring::Ring;
+use dumbwaiter_path::{Batching, OpenOptions};
 
 /// How a target is used.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Past the page cache (`O_DIRECT`).
+    /// Bypass the page cache (`O_DIRECT`).
     pub direct: bool,
     /// May the load write, discard and zero? That destroys what is on the target.
     pub allow_writes: bool,
-    /// With writes on a device: nobody else may have it, so that the kernel refuses one that is mounted or part of another.
+    /// With writes on a device: claim it (`O_EXCL`), so that the kernel refuses one that is mounted or part of another.
     pub exclusive: bool,
     /// Check that what is read is what was written; see [`crate::verify`].
     pub verify: Option<Verify>,
@@ -86,96 +82,11 @@ pub struct Verify {
     pub journal: Option<PathBuf>,
 }
 
-/// How long a completion may wait for others, so that one wake-up serves all of them.
-///
-/// The engine sleeps until an eighth of what the device holds is done, but two at least, which on a steady device takes an eighth
-/// of its service time, and does nothing of the kind at a depth below 8. Where the mean service time is 1 ms or longer, one completion is enough
-/// after half of it, or after this limit. On faster devices no timer is set, for it costs more than the wake-up that it
-/// guards: if such a device stalls on more than seven eighths of its requests, the others are known late. Only with interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batching {
-    /// Never wait longer than this on a slow device; 0 wakes up for every completion of any.
-    pub longest: Nanos,
-}
-
-impl Default for Batching {
-    fn default() -> Batching {
-        Batching { longest: Nanos::from_us(500) }
-    }
-}
-
-/// The part of what the device holds that is waited for together: one over this.
-const PART: u32 = 8;
-/// With fewer than this nothing is waited for together.
-const FEW: u32 = 8;
-/// The part of the mean service time after which one completion is enough: one over this.
-const PATIENCE: u64 = 2;
-/// Devices slower than this get a timer.
-const SLOW: Nanos = Nanos::from_ms(1);
-
-/// How many completions to wait for, and after how many microseconds one is enough (0: never).
-pub(crate) fn batch(ring: &Ring, under_way: u32, service: Nanos, batching: Batching) -> (u32, u32) {
-    let several = (under_way / PART).max(2);
-    if under_way < FEW || ring.polled() || service == Nanos::ZERO || batching.longest == Nanos::ZERO {
-        (1, 0)
-    } else if service < SLOW {
-        (several, 0)
-    } else if ring.waits_for_several() {
-        (several, (Nanos(service.0 / PATIENCE).min(batching.longest).0 / 1_000).max(1) as u32)
-    } else {
-        (1, 0)
-    }
-}
-
-/// How completions are found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Completion {
-    /// The device interrupts; the engine sleeps meanwhile.
-    #[default]
-    Interrupt,
-    /// The kernel polls the device (`IORING_SETUP_IOPOLL`); the CPU is busy meanwhile.
-    Poll,
-    /// Sleeps for a part of the expected time, then polls.
-    Hybrid(Sleep),
-}
-
-/// How long hybrid polling sleeps first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sleep {
-    /// As the kernel does (`IORING_SETUP_HYBRID_IOPOLL`, Linux 6.13) where it and the device can; else as `Learned`.
-    #[default]
-    Auto,
-    /// Half of the mean service time of requests of that size and direction, ours.
-    Learned,
-    /// A fixed time, ours.
-    Fixed(Nanos),
-}
-
-impl Completion {
-    /// Reads `interrupt`, `poll`, `hybrid`, `hybrid-learned` or `hybrid-fixed:20us`, as scenarios have them.
-    pub fn parse(text: &str) -> Option<Completion> {
-        Some(match text {
-            "interrupt" | "irq" => Completion::Interrupt,
-            "poll" => Completion::Poll,
-            "hybrid" => Completion::Hybrid(Sleep::Auto),
-            "hybrid-learned" => Completion::Hybrid(Sleep::Learned),
-            other => match other.parse() {
-                Ok(Asked::HybridFixed(time)) => Completion::Hybrid(Sleep::Fixed(time)),
-                _ => return None,
-            },
-        })
-    }
-}
-
-impl fmt::Display for Completion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Completion::Interrupt => f.write_str("interrupt"),
-            Completion::Poll => f.write_str("poll"),
-            Completion::Hybrid(Sleep::Auto) => f.write_str("hybrid"),
-            Completion::Hybrid(Sleep::Learned) => f.write_str("hybrid-learned"),
-            Completion::Hybrid(Sleep::Fixed(time)) => Asked::HybridFixed(*time).fmt(f),
-        }
+impl Options {
+    /// What of them concerns opening.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        let Options { direct, allow_writes, exclusive, max_request_bytes, .. } = *self;
+        OpenOptions { direct, allow_writes, exclusive, max_request_bytes }
     }
 }
 
@@ -196,16 +107,6 @@ mod tests {
         }
         for wrong in ["", "0", "-1", "1025", "many", "2.5"] {
             assert_eq!(Rings::parse(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn completion_names_round_trip() {
-        for name in ["interrupt", "poll", "hybrid", "hybrid-learned", "hybrid-fixed:20us", "hybrid-fixed:1500ns"] {
-            assert_eq!(Completion::parse(name).unwrap().to_string(), name);
-        }
-        for wrong in ["", "polling", "hybrid-20us", "hybrid-fixed:", "hybrid-fixed:0", "hybrid-fixed:2s", "sqpoll"] {
-            assert_eq!(Completion::parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,33 +1,33 @@
-//! What is written down of a finished I/O, and read again.
+//! Binary log record of one completed I/O.
 
 use std::io::{self, Read, Write};
 
 use dumbwaiter_block::{Nanos, Op};
 
-/// A finished I/O. Times are since the start that all processes share.
+/// One completed I/O. Times count from the common start of all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What was done.
+    /// The operation.
     pub op: Op,
     /// Number of the task among those of its thread.
     pub task: u16,
     /// Length in bytes.
     pub bytes: u32,
-    /// When it was asked for.
+    /// When the task submitted it.
     pub submit: Nanos,
-    /// When the kernel got it.
+    /// When the kernel received it.
     pub issue: Nanos,
-    /// When it was done.
+    /// When it completed.
     pub complete: Nanos,
 }
 
 const OPS: [Op; 6] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::WriteZeroes];
 
 impl Record {
-    /// Bytes of one.
+    /// Size of a record in the log.
     pub const BYTES: usize = 32;
 
-    /// As it is written down.
+    /// Appends it to a log.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut bytes = [0; Record::BYTES];
         bytes[0] = OPS.iter().position(|op| *op == self.op).unwrap_or(0) as u8;
@@ -39,7 +39,7 @@ impl Record {
         to.write_all(&bytes)
     }
 
-    /// The next one; `None` at the end. A last one that is cut off counts for nothing.
+    /// The next record of a log; `None` at its end. A last record that is cut off is left out.
     pub fn read(from: &mut impl Read) -> io::Result<Option<Record>> {
         let mut bytes = [0; Record::BYTES];
         match from.read_exact(&mut bytes) {

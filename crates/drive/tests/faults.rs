@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use common::{Loop, filled, is_root, open, run_on, try_command};
-use dumbwaiter_engine::{Cell, Completion, Control, Error, Options, Target, Verify};
+use dumbwaiter_drive::{Cell, CompletionMode, Control, Error, Options, Target, Verify};
 
 const READS: &str = "duration = \"5s\"\n[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 16\nioengine = \"io_uring\"\nnorandommap = true\n";
 const WRITES: &str =
@@ -34,7 +34,7 @@ fn a_file_cut_off_in_mid_run_ends_it_with_what_was_finished() {
             }
             std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 20).unwrap();
         });
-        dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).unwrap()
+        dumbwaiter_drive::run(&prepared, &target, &choice, CompletionMode::Interrupt, 0, &control).unwrap()
     });
     let failure = cell.failure.clone().unwrap();
     assert!(failure.contains("short: 0 of 4096 bytes") && failure.contains("cut off"), "{failure}");
@@ -44,13 +44,13 @@ fn a_file_cut_off_in_mid_run_ends_it_with_what_was_finished() {
 }
 
 #[test]
-fn told_to_go_on_it_counts_every_failure() {
+fn with_keep_going_every_failure_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &Options { keep_going: true, ..Options::default() });
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4 << 20).unwrap();
     let text = READS.replace("duration = \"5s\"", "limit = 2000");
-    let cell = run_on(&target, &text, "bfq", Completion::Interrupt).unwrap();
+    let cell = run_on(&target, &text, "bfq", CompletionMode::Interrupt).unwrap();
     conserved(&cell);
     assert_eq!(cell.result.ledger.submitted, 2000);
     assert_eq!(cell.result.completed + cell.result.errors, 2000);
@@ -82,7 +82,7 @@ fn a_full_file_system_is_named() {
     let path = dir.path().join("disk");
     std::fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();
     let target = open(&path, &Options { allow_writes: true, ..Options::default() });
-    let cell = run_on(&target, WRITES, "none", Completion::Interrupt).unwrap();
+    let cell = run_on(&target, WRITES, "none", CompletionMode::Interrupt).unwrap();
     conserved(&cell);
     let failure = cell.failure.unwrap();
     // A write that fits in part is short, the next finds no space.
@@ -114,7 +114,7 @@ fn a_journal_without_room_is_refused_before_the_run() {
     let target = open(&path, &with_journal(&journal));
     let blocks = target.facts().bytes / u64::from(target.facts().logical_block);
     let room = 64 << 10 >= 4096 + blocks * 8;
-    let error = match run_on(&target, WRITES, "none", Completion::Interrupt) {
+    let error = match run_on(&target, WRITES, "none", CompletionMode::Interrupt) {
         Err(error) => error.to_string(),
         Ok(_) if room => {
             eprintln!("skipped: blocks are so large here that the journal fits");
@@ -144,7 +144,7 @@ fn a_journal_over_the_target_itself_or_a_device_is_refused() {
 }
 
 #[test]
-fn whoever_cancels_does_not_wait_for_the_final_pass() {
+fn a_cancelled_run_skips_the_final_pass() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &Options { verify: Some(Verify::default()), allow_writes: true, ..Options::default() });
@@ -160,7 +160,7 @@ fn whoever_cancels_does_not_wait_for_the_final_pass() {
             }
             control.cancel.store(true, Ordering::Relaxed);
         });
-        dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).unwrap()
+        dumbwaiter_drive::run(&prepared, &target, &choice, CompletionMode::Interrupt, 0, &control).unwrap()
     });
     let verified = cell.verified.unwrap();
     let blocks = 16384 / u64::from(target.facts().logical_block);
@@ -186,7 +186,7 @@ fn a_device_with_an_unreadable_part_and_one_that_goes_away() {
     let device = Path::new("/dev/mapper").join(&name);
     let cell = {
         let target = open(&device, &Options::default());
-        run_on(&target, READS, "kyber", Completion::Interrupt)
+        run_on(&target, READS, "kyber", CompletionMode::Interrupt)
     };
     let _ = try_command("dmsetup", &["remove", "--retry", &name]);
     let cell = cell.unwrap();
@@ -203,10 +203,10 @@ fn blocks_of_4096_bytes_are_respected() {
     let target = open(&disk.device, &Options::default());
     assert_eq!(target.facts().logical_block, 4096);
     let text = "limit = 500\n[[task]]\nname = \"small\"\nrw = \"randread\"\nbs = \"512\"\niodepth = 4\nioengine = \"io_uring\"\n";
-    let error = run_on(&target, text, "none", Completion::Interrupt).err().unwrap();
+    let error = run_on(&target, text, "none", CompletionMode::Interrupt).err().unwrap();
     assert!(matches!(&error, Error::Unaligned { task, block: 4096, .. } if task == "small"), "{error}");
     let target = open(&disk.device, &Options { round_out: true, ..Options::default() });
-    let cell = run_on(&target, text, "none", Completion::Interrupt).unwrap();
+    let cell = run_on(&target, text, "none", CompletionMode::Interrupt).unwrap();
     assert_eq!((cell.result.completed, cell.failure), (500, None));
     assert!(cell.skipped.iter().any(|(why, n)| why.contains("rounded out to blocks of 4096") && *n > 400));
 }
@@ -217,7 +217,7 @@ fn a_device_in_use_is_not_written_to_and_a_read_only_one_neither() {
     let path = filled(dir.path(), "disk", 8 << 20);
     let Some(disk) = Loop::over(&path, &["--read-only"]) else { return };
     let writable = Options { allow_writes: true, ..Options::default() };
-    let error = dumbwaiter_engine::Target::open(&disk.device, &writable).err().unwrap().to_string();
+    let error = dumbwaiter_drive::Target::open(&disk.device, &writable).err().unwrap().to_string();
     assert!(error.contains("read-only") || error.contains("no permission"), "{error}");
     drop(disk);
     let Some(disk) = Loop::over(&path, &[]) else { return };
@@ -226,12 +226,12 @@ fn a_device_in_use_is_not_written_to_and_a_read_only_one_neither() {
         // As a mount does; the constant is O_EXCL.
         std::fs::OpenOptions::new().read(true).custom_flags(0o200).open(&disk.device).unwrap()
     };
-    let error = dumbwaiter_engine::Target::open(&disk.device, &writable).err().unwrap().to_string();
+    let error = dumbwaiter_drive::Target::open(&disk.device, &writable).err().unwrap().to_string();
     assert!(error.contains("is in use"), "{error}");
     drop(holder);
     let target = open(&disk.device, &writable);
     let cell =
-        run_on(&target, &WRITES.replace("\"write\"", "\"randtrim\""), "mq-deadline", Completion::Interrupt).unwrap();
+        run_on(&target, &WRITES.replace("\"write\"", "\"randtrim\""), "mq-deadline", CompletionMode::Interrupt).unwrap();
     conserved(&cell);
     assert_eq!(cell.failure, None);
     assert!(cell.result.other.count > 0);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{filled, open, run_on};
-use dumbwaiter_engine::{Completion, Options, Verify, verify};
+use dumbwaiter_drive::{CompletionMode, Options, Verify, verify};
 use dumbwaiter_testkit::program;
 
 const LOAD: &str = r#"
@@ -36,7 +36,7 @@ fn child() {
     let dir = Path::new(&dir);
     let verify = Some(Verify { journal: Some(dir.join("journal")) });
     let target = open(&dir.join("disk"), &Options { allow_writes: true, verify, ..Options::default() });
-    let _ = run_on(&target, LOAD, "mq-deadline", Completion::Interrupt);
+    let _ = run_on(&target, LOAD, "mq-deadline", CompletionMode::Interrupt);
 }
 
 fn run_and_kill(dir: &Path) {
@@ -99,10 +99,24 @@ fn a_journal_of_something_else_is_refused() {
     };
     assert!(say(b"x").contains("no journal"));
     assert!(say(&[0; 8192]).contains("no journal"));
+    let header = |block: u64, stamp: u64, blocks: u64| {
+        let words = [block, stamp, blocks, 0x4457_4a4f_5552_4e31];
+        let mut file: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        file.resize(4096, 0);
+        file
+    };
+    // Sizes that overflow when they are counted in bytes.
+    for blocks in [1 << 61, u64::MAX, u64::MAX / 8] {
+        assert!(say(&header(512, 1, blocks)).contains("no journal"), "{blocks}");
+    }
+    assert!(say(&header(512, 1, 0)).contains("nothing to check"));
+    let mut one_block = header(1 << 63, 1, 2);
+    one_block.resize(4096 + 16, 0);
+    assert!(say(&one_block).contains("belongs to a target"));
     let verify = Some(Verify { journal: Some(journal.clone()) });
     let large =
         open(&filled(dir.path(), "large", 2 << 20), &Options { allow_writes: true, verify, ..Options::default() });
-    run_on(&large, &LOAD.replace("duration = \"60s\"", "limit = 20"), "none", Completion::Interrupt).unwrap();
+    run_on(&large, &LOAD.replace("duration = \"60s\"", "limit = 20"), "none", CompletionMode::Interrupt).unwrap();
     let error = verify::check(&target, &journal).unwrap_err().to_string();
     assert!(error.contains("belongs to a target of 2097152 bytes"), "{error}");
     assert!(verify::check(&large, &journal).unwrap().clean());

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::{filled, open, run_on};
-use dumbwaiter_engine::{Cell, Completion, Control, Error, Options, Rings, Verify};
+use dumbwaiter_drive::{Cell, CompletionMode, Control, Error, Options, Rings, Verify};
 
 /// Two tasks of two tenants, each of which reads its half of 8 MiB once.
 const HALVES: &str = r#"
@@ -68,7 +68,7 @@ fn two_rings_serve_and_count_what_one_does() {
     let path = filled(dir.path(), "disk", 8 << 20);
     for (rings, number) in [(Rings::Auto, 2.0), (Rings::PerCore, 2.0), (Rings::Number(2), 2.0), (Rings::Number(1), 1.0)]
     {
-        let cell = run_on(&open(&path, &asked(rings)), HALVES, "none", Completion::Interrupt).unwrap();
+        let cell = run_on(&open(&path, &asked(rings)), HALVES, "none", CompletionMode::Interrupt).unwrap();
         let r = &cell.result;
         assert_eq!((rings_of(&cell), &cell.failure), (number, &None), "{rings:?}");
         assert!(!cell.notes.iter().any(|n| n.contains("ring")), "{:?}", cell.notes);
@@ -86,7 +86,7 @@ fn two_rings_serve_and_count_what_one_does() {
 }
 
 #[test]
-fn other_ways_of_completion_have_several_rings_too() {
+fn other_completion_modes_have_several_rings_too() {
     if !two_cpus() {
         return;
     }
@@ -94,7 +94,7 @@ fn other_ways_of_completion_have_several_rings_too() {
     let path = filled(dir.path(), "disk", 8 << 20);
     for (name, sqpoll) in [("hybrid-learned", false), ("hybrid-fixed:20us", false), ("interrupt", true)] {
         let target = open(&path, &Options { sqpoll, ..asked(Rings::PerCore) });
-        let cell = run_on(&target, HALVES, "none", Completion::parse(name).unwrap()).unwrap();
+        let cell = run_on(&target, HALVES, "none", CompletionMode::parse(name).unwrap()).unwrap();
         assert_eq!((rings_of(&cell), cell.result.completed, cell.failure), (2.0, 2 * BLOCKS, None), "{name}");
     }
 }
@@ -102,7 +102,7 @@ fn other_ways_of_completion_have_several_rings_too() {
 /// One ring, and why in a line if several were asked for.
 fn one_ring(path: &Path, text: &str, scheduler: &str, options: &Options, why: &str) -> Cell {
     let run = |rings| {
-        run_on(&open(path, &Options { rings, ..options.clone() }), text, scheduler, Completion::Interrupt).unwrap()
+        run_on(&open(path, &Options { rings, ..options.clone() }), text, scheduler, CompletionMode::Interrupt).unwrap()
     };
     let told = |cell: &Cell| cell.notes.iter().filter(|n| n.contains("ring")).cloned().collect::<Vec<_>>();
     let cell = run(Rings::Auto);
@@ -115,7 +115,7 @@ fn one_ring(path: &Path, text: &str, scheduler: &str, options: &Options, why: &s
 }
 
 #[test]
-fn what_needs_one_ring_gets_one_and_a_remark() {
+fn what_needs_one_ring_gets_one_and_a_note() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let plain = Options::default();
@@ -136,11 +136,11 @@ fn there_are_no_more_rings_than_cpus_that_tasks_run_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let one_task = HALVES.split_once("[[task]]\nname = \"second\"").unwrap().0;
-    let cell = run_on(&open(&path, &asked(Rings::Number(8))), one_task, "none", Completion::Interrupt).unwrap();
+    let cell = run_on(&open(&path, &asked(Rings::Number(8))), one_task, "none", CompletionMode::Interrupt).unwrap();
     assert_eq!((rings_of(&cell), cell.result.completed), (1.0, BLOCKS));
     assert!(cell.notes.iter().any(|n| n.contains("rings: 1, not 8") && n.contains("run on: 1,")), "{:?}", cell.notes);
     let shallow = format!("queue_depth = 1\n{HALVES}");
-    let cell = run_on(&open(&path, &asked(Rings::Number(2))), &shallow, "none", Completion::Interrupt).unwrap();
+    let cell = run_on(&open(&path, &asked(Rings::Number(2))), &shallow, "none", CompletionMode::Interrupt).unwrap();
     assert_eq!((rings_of(&cell), cell.result.completed), (1.0, 2 * BLOCKS));
 }
 
@@ -164,7 +164,7 @@ fn an_error_in_one_ring_ends_all() {
             // The half of the second task only.
             std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4 << 20).unwrap();
         });
-        dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).unwrap()
+        dumbwaiter_drive::run(&prepared, &target, &choice, CompletionMode::Interrupt, 0, &control).unwrap()
     });
     let failure = cell.failure.clone().unwrap();
     assert!(failure.contains("cut off"), "{failure}");
@@ -190,7 +190,7 @@ fn a_ring_that_cannot_go_on_ends_all_with_its_error() {
     let text =
         format!("{}[[task]]\nname = \"t\"\ntenant = \"high\"\ntrace = \"{}\"\n", endless(one_task), trace.display());
     let began = Instant::now();
-    let error = run_on(&open(&path, &asked(Rings::Number(2))), &text, "none", Completion::Interrupt).err().unwrap();
+    let error = run_on(&open(&path, &asked(Rings::Number(2))), &text, "none", CompletionMode::Interrupt).err().unwrap();
     assert!(matches!(&error, Error::WritesNotAllowed { task, .. } if task == "t"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(59), "the other ring ends with it");
 }
@@ -215,7 +215,7 @@ fn all_rings_end_when_they_are_cancelled_and_tell_how_far_they_are() {
             }
             control.cancel.store(true, Ordering::Relaxed);
         });
-        dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).unwrap()
+        dumbwaiter_drive::run(&prepared, &target, &choice, CompletionMode::Interrupt, 0, &control).unwrap()
     });
     let took = began.elapsed();
     assert!(cell.cancelled && cell.failure.is_none());

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{filled, open, run_on};
-use dumbwaiter_engine::{Completion, Error, Options, Sleep, Target, Verify, writes};
+use dumbwaiter_drive::{CompletionMode, Error, Options, Sleep, Target, Verify, writes};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_schedulers::REGISTRY;
 
@@ -54,7 +54,7 @@ fn every_scheduler_serves_a_mixed_load_and_loses_nothing() {
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &writable());
     for entry in REGISTRY {
-        let cell = run_on(&target, MIXED, entry.name, Completion::Interrupt).unwrap();
+        let cell = run_on(&target, MIXED, entry.name, CompletionMode::Interrupt).unwrap();
         let r = &cell.result;
         assert_eq!(cell.failure, None, "{}", entry.name);
         assert_eq!((r.ledger.submitted, r.ledger.completed, r.errors), (3000, 3000, 0), "{}", entry.name);
@@ -68,16 +68,16 @@ fn every_scheduler_serves_a_mixed_load_and_loses_nothing() {
 }
 
 #[test]
-fn every_way_of_completion_that_works_without_polled_queues() {
+fn every_completion_mode_that_works_without_polled_queues() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
-    let learned = Completion::Hybrid(Sleep::Learned);
-    let fixed = Completion::parse("hybrid-fixed:20us").unwrap();
+    let learned = CompletionMode::Hybrid(Sleep::Learned);
+    let fixed = CompletionMode::parse("hybrid-fixed:20us").unwrap();
     for (completion, sqpoll) in [
         (learned, false),
         (fixed, false),
-        (Completion::Hybrid(Sleep::Auto), false),
-        (Completion::Interrupt, true),
+        (CompletionMode::Hybrid(Sleep::Auto), false),
+        (CompletionMode::Interrupt, true),
         (learned, true),
     ] {
         let target = open(&path, &Options { sqpoll, ..writable() });
@@ -94,7 +94,7 @@ fn polling_where_it_is_impossible_is_refused_with_what_enables_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 1 << 20);
     let target = open(&path, &Options { direct: false, ..Options::default() });
-    let error = target.check(Completion::Poll).unwrap_err().to_string();
+    let error = target.check(CompletionMode::Poll).unwrap_err().to_string();
     assert!(error.contains("completion `poll` is not possible") && error.contains("`hybrid`"), "{error}");
     assert_eq!(error.lines().count(), 1);
 }
@@ -105,7 +105,7 @@ fn nothing_is_written_unless_allowed() {
     let path = filled(dir.path(), "disk", 1 << 20);
     let before = std::fs::read(&path).unwrap();
     let target = open(&path, &Options::default());
-    let error = run_on(&target, MIXED, "none", Completion::Interrupt).err().unwrap();
+    let error = run_on(&target, MIXED, "none", CompletionMode::Interrupt).err().unwrap();
     assert!(matches!(&error, Error::WritesNotAllowed { task, .. } if task == "sync"), "{error}");
     assert!(error.to_string().contains("--allow-writes"));
     // A trace shows only in the run that it writes.
@@ -114,7 +114,7 @@ fn nothing_is_written_unless_allowed() {
     std::fs::write(&trace, file).unwrap();
     let text = format!("[[task]]\nname = \"t\"\ntrace = \"{}\"\n", trace.display());
     assert_eq!(writes(&common::scenario(&text)), None);
-    let error = run_on(&target, &text, "mq-deadline", Completion::Interrupt).err().unwrap();
+    let error = run_on(&target, &text, "mq-deadline", CompletionMode::Interrupt).err().unwrap();
     assert!(matches!(error, Error::WritesNotAllowed { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
@@ -132,7 +132,7 @@ fn a_trace_is_replayed_open_and_closed() {
             "[[task]]\nname = \"t\"\ntrace = \"{}\"\ncolumns = \"time_us,op,offset_bytes,size_bytes\"\n{pace}",
             trace.display()
         );
-        let cell = run_on(&target, &text, "kyber", Completion::Interrupt).unwrap();
+        let cell = run_on(&target, &text, "kyber", CompletionMode::Interrupt).unwrap();
         assert_eq!((cell.result.read.count, cell.failure), (200, None));
         // The recorded span is 20 ms.
         assert!(!pace.is_empty() || cell.result.duration_s >= 0.0199, "{}", cell.result.duration_s);
@@ -146,13 +146,13 @@ fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
     let target = open(&path, &Options::default());
     let job = "[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\nioengine = \"io_uring\"\n";
     let cell =
-        run_on(&target, &format!("duration = \"100ms\"\nwarmup = \"200ms\"\n{job}"), "bfq", Completion::Interrupt)
+        run_on(&target, &format!("duration = \"100ms\"\nwarmup = \"200ms\"\n{job}"), "bfq", CompletionMode::Interrupt)
             .unwrap();
     assert!(cell.result.duration_s >= 0.1 && !cell.cancelled);
     assert!(cell.result.requests > cell.result.completed, "what was asked in the warm-up is not counted");
     let scenario = common::scenario(&format!("duration = \"1h\"\n{job}"));
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
-    let control = dumbwaiter_engine::Control::default();
+    let control = dumbwaiter_drive::Control::default();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let cell = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -161,14 +161,14 @@ fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
             }
             control.cancel.store(true, std::sync::atomic::Ordering::Relaxed);
         });
-        dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control).unwrap()
+        dumbwaiter_drive::run(&prepared, &target, &choice, CompletionMode::Interrupt, 0, &control).unwrap()
     });
     assert!(cell.cancelled && cell.result.completed > 0);
     assert_eq!(control.finished.load(std::sync::atomic::Ordering::Relaxed), cell.result.completed);
 }
 
 #[test]
-fn what_cannot_be_opened_is_said_in_a_line() {
+fn what_cannot_be_opened_is_an_error_of_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let say = |path: &std::path::Path, options: &Options| {
         let error = Target::open(path, options).err().unwrap().to_string();
@@ -187,7 +187,7 @@ fn what_cannot_be_opened_is_said_in_a_line() {
 }
 
 #[test]
-fn holes_and_odd_ends_are_remarked_on() {
+fn holes_and_odd_ends_are_noted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sparse");
     let file = std::fs::File::create(&path).unwrap();
@@ -233,7 +233,7 @@ at = "700ms"
 tenant = "b"
 "#;
     // Where others want the machine, a task may get nothing of it in its time.
-    let run = |_| run_on(&target, life, "bfq", Completion::Interrupt).unwrap().result;
+    let run = |_| run_on(&target, life, "bfq", CompletionMode::Interrupt).unwrap().result;
     let of = |r: &RunResult, name: &str| r.tasks.iter().find(|t| t.name == name).unwrap().count;
     let r = (0..10).map(run).find(|r| of(r, "late") > 0 && of(r, "early") > 0).expect("tasks that never run");
     assert_eq!(r.ledger.submitted, r.ledger.completed);

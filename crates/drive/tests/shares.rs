@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Loop, filled, is_root, open, run_on};
-use dumbwaiter_engine::{Completion, Options, Rings};
+use dumbwaiter_drive::{CompletionMode, Options, Rings};
 
 const LOADS: [(&str, [&str; 4]); 3] = [
     ("4k random, depth 32", ["rw = \"randread\"\nbs = \"4k\"\niodepth = 32"; 4]),
@@ -48,7 +48,7 @@ fn tenants_share_a_device_in_memory() {
                         "[[tenant]]\nname = \"t{i}\"\nweight = {weight}\n[[task]]\nname = \"j{i}\"\ntenant = \"t{i}\"\n{job}\nioengine = \"io_uring\"\nnorandommap = true\n"
                     );
                 }
-                let cell = run_on(&target, &text, scheduler, Completion::Interrupt).unwrap();
+                let cell = run_on(&target, &text, scheduler, CompletionMode::Interrupt).unwrap();
                 let r = &cell.result;
                 if scheduler == "none" {
                     total_of_none = r.mb_per_s;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use dumbwaiter_block::Op;
+use dumbwaiter_block::{Fault, Op};
 
 /// Why a target cannot be used, or a disk on it not go on. Each says in one line what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -64,9 +64,15 @@ pub enum Error {
         /// Requests that wait outside the device.
         queued: u64,
     },
-    /// The scheduler broke the rules of the block layer.
+    /// The scheduler or the device broke the rules of the block layer.
     #[error("{0}")]
-    Scheduler(String),
+    Fault(Fault),
+    /// The block layer was used past the disk ([`crate::Disk::layer_mut`]).
+    #[error("request {id} was to be sent while the device has it: requests are completed past the disk")]
+    Mixed {
+        /// The request.
+        id: u32,
+    },
 }
 
 impl Error {

@@ -21,7 +21,7 @@
 //! let config = Config { setup, ..Config::default() };
 //! let mut disk = Disk::new(target, config, scheduler, tenants, DiskOptions::default())?;
 //!
-//! let io = Io { op: Op::Read, sector: 0, sectors: 8, task, tenant, cookie: 1, ..Io::default() };
+//! let io = Io { op: Op::Read, sector: 0, sectors: 8, task, tenant, token: 1, ..Io::default() };
 //! disk.submit(io, Data::Buffer(Buffer::new(4096)))?;
 //! let mut events = Vec::new();
 //! while events.is_empty() {
@@ -29,7 +29,7 @@
 //! }
 //! for event in events {
 //!     if let Event::Completed { finished, data: Data::Buffer(read) } = event {
-//!         println!("I/O {}: {:?}, begins with {:?}", finished.io.cookie, finished.result, &read[..16]);
+//!         println!("I/O {}: {:?}, begins with {:?}", finished.io.token, finished.result, &read[..16]);
 //!     }
 //! }
 //! # Ok(())
@@ -49,7 +49,7 @@ mod options;
 mod ring;
 mod rings;
 mod target;
-mod token;
+mod user_data;
 
 pub use buffer::{ALIGN, Buffer, Data, Iovecs, MAX_IOVECS};
 pub use clock::exact_timers;

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use io_uring::squeue;
 
 use crate::ring::{Ring, RingMode};
-use crate::token::Token;
+use crate::user_data::UserData;
 
 /// One or two rings over one file, and how many requests the kernel holds of each.
 pub(crate) struct Rings {
@@ -91,17 +91,17 @@ impl Rings {
         self.side.is_some() && (self.in_side > 0 || watching)
     }
 
-    /// Takes every completion that is there: token, result, and whether a watch stays armed.
-    pub(crate) fn reap(&mut self, mut each: impl FnMut(Token, i32, bool)) {
+    /// Takes every completion that is there: what it answers, its result, and whether a watch stays armed.
+    pub(crate) fn reap(&mut self, mut each: impl FnMut(UserData, i32, bool)) {
         let rings = [(Some(&mut self.main), &mut self.in_main), (self.side.as_mut(), &mut self.in_side)];
         for (ring, count) in rings {
             let Some(ring) = ring else { continue };
             ring.reap(|user_data, result, more| {
-                let token = Token::decode(user_data);
-                if matches!(token, Token::Request(_)) {
+                let answered = UserData::decode(user_data);
+                if matches!(answered, UserData::Request(_)) {
                     *count -= 1;
                 }
-                each(token, result, more);
+                each(answered, result, more);
             });
         }
     }
@@ -140,7 +140,7 @@ mod tests {
             let mut rings = Rings::new(RingMode::Interrupt, make).unwrap();
             rings.side = Some(make(RingMode::Interrupt).unwrap());
             let read = opcode::Read::new(types::Fd(reader.as_raw_fd()), buffer.as_mut_ptr(), 4).build();
-            let read = read.user_data(Token::Request(RequestId(3)).encode());
+            let read = read.user_data(UserData::Request(RequestId(3)).encode());
             // SAFETY: the buffer lives until the rings are drained, below.
             unsafe { rings.push_request(&read, beside).unwrap() };
             let written = AtomicBool::new(false);
@@ -161,7 +161,7 @@ mod tests {
         let make = |_| Ring::new(8, RingMode::Interrupt, false);
         let mut rings = Rings::new(RingMode::Interrupt, make).unwrap();
         rings.main.refuse_next_push = true;
-        let entry = opcode::Nop::new().build().user_data(Token::Request(RequestId(0)).encode());
+        let entry = opcode::Nop::new().build().user_data(UserData::Request(RequestId(0)).encode());
         // SAFETY: it names no memory.
         unsafe { rings.push_request(&entry, false).unwrap_err() };
         // Counted before the push it would be waited for without end.

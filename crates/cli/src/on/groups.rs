@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dumbwaiter_block::{Nanos, TenantId};
-use dumbwaiter_engine::part;
+use dumbwaiter_drive::worker as part;
 use dumbwaiter_kernel::cgroup::{self, Groups};
 use dumbwaiter_kernel::{Roots, ioprio};
 use dumbwaiter_load::{Change, Load};

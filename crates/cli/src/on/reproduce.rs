@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
-use dumbwaiter_engine::{Completion, Control, Options, Sleep, Target};
+use dumbwaiter_drive::{CompletionMode as Completion, Control, Options, Sleep, Target};
 use dumbwaiter_kernel::queue::Settings;
 use dumbwaiter_kernel::{place, target, undo};
 use dumbwaiter_load::Prepared;
@@ -273,7 +273,7 @@ impl Device for Bed {
             Work::Case(case) => case,
             Work::Readrandom { .. } => return self.rocksdb.refuses(),
         };
-        if !self.options.allow_writes && dumbwaiter_engine::writes(&case.scenario).is_some() {
+        if !self.options.allow_writes && dumbwaiter_drive::writes(&case.scenario).is_some() {
             return Some(
                 "left out: loads that write; --allow-writes runs them, and destroys what is on the device".into(),
             );

@@ -13,7 +13,7 @@ impl Run<'_> {
     /// Makes the changes that are due.
     pub(super) fn change_due(&mut self) {
         while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= self.now) {
-            if let Some(thread) = change.make(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
+            if let Some(thread) = change.make(self.now, &mut self.threads, self.disk.layer_mut(), &mut self.recorder) {
                 self.live -= 1;
                 self.may_exit(thread);
             }
@@ -23,7 +23,7 @@ impl Run<'_> {
     /// Tasks of a thread that will ask for nothing more exit when all their I/O is done; then the next stage may start.
     pub(super) fn may_exit(&mut self, thread: u32) {
         let running = &mut self.threads[thread as usize].running;
-        if self.open && running.exit_if_idle(self.now, &mut self.layer) && self.several_stages {
+        if self.open && running.exit_if_idle(self.now, self.disk.layer_mut()) && self.several_stages {
             self.start_stage();
         }
     }

@@ -1,10 +1,11 @@
-//! The threads of a run: what they ask for, how they hand it over, and what they are told.
+//! The threads of a run: what they submit and when, and how their completions are measured.
 
 use std::cmp::Reverse;
 
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
 use dumbwaiter_load::{Mode, Running, Thread, lowest_stage};
 use dumbwaiter_measure::Completed;
+use dumbwaiter_path::Data;
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;
@@ -15,8 +16,8 @@ use crate::record::Record;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Slot {
     pub(super) submit: Nanos,
-    thread: u32,
-    task: u16,
+    pub(super) thread: u32,
+    pub(super) task: u16,
 }
 
 pub(super) struct ThreadState {
@@ -67,7 +68,7 @@ impl Run<'_> {
         }
     }
 
-    fn make_ready(&mut self, thread: u32) {
+    pub(super) fn make_ready(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
         if !std::mem::replace(&mut state.ready, true) {
             self.ready.push(thread);
@@ -122,7 +123,7 @@ impl Run<'_> {
             && state.running.thread.depth - state.running.outstanding > PLUG_OVER;
         loop {
             let state = &mut self.threads[thread as usize];
-            if !self.open || state.running.done || self.submitted >= self.until.ios {
+            if !self.open || state.running.done || self.submitted >= self.limit.ios {
                 break;
             }
             if state.running.outstanding >= state.running.thread.depth {
@@ -158,9 +159,7 @@ impl Run<'_> {
                 Next::Blocked => break,
             }
         }
-        if !self.plug.is_empty() {
-            self.layer.unplug(now, &mut self.plug);
-        }
+        self.disk.unplug();
         self.may_exit(thread);
         Ok(())
     }
@@ -175,10 +174,13 @@ impl Run<'_> {
             }
         };
         self.slots[slot as usize] = Slot { submit, thread, task: want.task };
-        let io = self.threads[thread as usize].running.ask(self.now, &want, u64::from(slot), &mut self.layer);
+        let io = self.threads[thread as usize].running.ask(self.now, &want, u64::from(slot), self.disk.layer_mut());
         self.submitted += 1;
         self.submitted_by_tenant[io.tenant.0 as usize] += 1;
-        self.layer.submit(self.now, io, plugged.then_some(&mut self.plug));
+        match plugged {
+            true => self.disk.submit_plugged(io, Data::Scratch)?,
+            false => self.disk.submit(io, Data::Scratch)?,
+        }
         Ok(())
     }
 
@@ -218,52 +220,22 @@ impl Run<'_> {
         self.task_specs.get(task).map_or_else(String::new, |spec| spec.name.clone())
     }
 
-    /// The threads of finished I/Os are told, and it is noted what is to be measured of these.
-    pub(super) fn deliver(&mut self) {
-        let now = self.now;
-        for i in 0..self.finished.len() {
-            let finished = self.finished[i];
-            let io = &finished.io;
-            let slot = self.slots[io.token as usize];
-            self.free.push(io.token as u32);
-            if self.open && finished.result.is_ok() {
-                let done = Completed {
-                    op: io.op,
-                    task: io.task,
-                    tenant: io.tenant,
-                    bytes: u64::from(io.sectors) * SECTOR_BYTES,
-                    submit: slot.submit,
-                    insert: finished.insert,
-                    issue: finished.issue,
-                    device_done: now,
-                    complete: now,
-                };
-                self.unmeasured.push((done, slot.task));
-            }
-            let state = &mut self.threads[slot.thread as usize];
-            state.running.outstanding -= 1;
-            state.running.thread.workload.completed(now, slot.task, now.since(slot.submit));
-            self.make_ready(slot.thread);
-        }
-        self.finished.clear();
-    }
-
     /// Measures what finished in this turn.
     pub(super) fn measure(&mut self) {
         for i in 0..self.unmeasured.len() {
             let (done, task) = self.unmeasured[i];
             self.recorder.record(&done);
-            self.write_down(task, &done);
+            self.log(task, &done);
         }
         self.unmeasured.clear();
     }
 
-    fn write_down(&mut self, task: u16, done: &Completed) {
+    fn log(&mut self, task: u16, done: &Completed) {
         let Some(records) = &mut self.records else { return };
         let Completed { op, submit, issue, complete, .. } = *done;
         let record = Record { op, task, bytes: done.bytes as u32, submit, issue, complete };
         if let Err(e) = record.write(records) {
-            self.failure.get_or_insert_with(|| format!("finished I/Os cannot be written down: {e}"));
+            self.failure.get_or_insert_with(|| format!("the log of completed I/Os cannot be written: {e}"));
             self.stopping = true;
         }
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dumbwaiter_engine::{Cell, Completion, Control, Error, Options, Target, run};
+use dumbwaiter_drive::{Cell, CompletionMode, Control, Error, Options, Target, run};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
@@ -29,7 +29,7 @@ pub(crate) fn scenario(text: &str) -> Scenario {
     Scenario::from_toml(text, "test").unwrap()
 }
 
-pub(crate) fn run_on(target: &Target, text: &str, scheduler: &str, completion: Completion) -> Result<Cell, Error> {
+pub(crate) fn run_on(target: &Target, text: &str, scheduler: &str, completion: CompletionMode) -> Result<Cell, Error> {
     let scenario = scenario(text);
     let prepared = Prepared::new(&scenario).unwrap();
     run(&prepared, target, &Choice::parse(scheduler).unwrap(), completion, 0, &Control::default())

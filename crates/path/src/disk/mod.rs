@@ -283,7 +283,7 @@ impl Disk {
         if data.count() > usize::from(self.layer.config().limits.segments(&io)).max(1) {
             io.flags = io.flags.with(Flags::NOMERGE);
         }
-        io.cookie = self.slots.put(io.cookie, data);
+        io.token = u64::from(self.slots.put(io.token, data));
         Ok(io)
     }
 
@@ -317,7 +317,7 @@ impl Disk {
     }
 
     fn check_fault(&self) -> Result<(), Error> {
-        self.layer.fault().map_or(Ok(()), |fault| Err(Error::Scheduler(fault.to_string())))
+        self.layer.fault().map_or(Ok(()), |fault| Err(Error::Fault(*fault)))
     }
 }
 

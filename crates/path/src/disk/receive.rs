@@ -6,7 +6,7 @@ use super::event::{Event, Outcome, RequestFailure};
 use super::send::{InDevice, carries_data};
 use super::Disk;
 use crate::Error;
-use crate::token::Token;
+use crate::user_data::UserData;
 
 /// The part of a new service time in the mean: one over this.
 const SMOOTHING: u64 = 64;
@@ -15,10 +15,10 @@ impl Disk {
     /// Takes what is completed.
     pub(super) fn reap(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
         let (done, watches) = (&mut self.done, &mut self.watches);
-        self.rings.reap(|token, result, more| match token {
-            Token::Request(id) => done.push((id.0, result)),
-            Token::Watch { index, generation } => watches.fired(index, generation, result, more),
-            Token::None => {}
+        self.rings.reap(|answered, result, more| match answered {
+            UserData::Request(id) => done.push((id.0, result)),
+            UserData::Watch { index, generation } => watches.fired(index, generation, result, more),
+            UserData::None => {}
         });
         let mut done = std::mem::take(&mut self.done);
         for (id, result) in done.drain(..) {
@@ -39,7 +39,7 @@ impl Disk {
         self.observe_completion(&held, outcome.is_none());
         if held.gathered {
             for part in self.layer.parts(id) {
-                self.slots.returns(part.io.cookie);
+                self.slots.returns(part.io.token as u32);
             }
         }
         if let (Some(slot), Some(arena)) = (held.scratch(), &mut self.arena) {
@@ -87,8 +87,8 @@ impl Disk {
     /// Hands finished I/Os back to their submitters.
     pub(super) fn deliver(&mut self, events: &mut Vec<Event>) {
         for mut finished in self.finished.drain(..) {
-            let (cookie, data) = self.slots.take(finished.io.cookie);
-            finished.io.cookie = cookie;
+            let (token, data) = self.slots.take(finished.io.token as u32);
+            finished.io.token = token;
             events.push(Event::Completed { finished, data });
         }
     }

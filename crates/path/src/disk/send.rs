@@ -7,7 +7,7 @@ use io_uring::{opcode, squeue, types};
 use super::Disk;
 use crate::Error;
 use crate::observer::Transfer;
-use crate::token::Token;
+use crate::user_data::UserData;
 
 /// The scratch buffers' number with the kernel.
 const BUFFERS: u16 = 0;
@@ -68,7 +68,7 @@ impl Disk {
             self.held.resize(id.index() + 1, InDevice::NONE);
         }
         if self.held[id.index()].number != 0 {
-            return Err(Error::Scheduler(format!("request {} was sent while the device has it", id.0)));
+            return Err(Error::Mixed { id: id.0 });
         }
         let mut held = InDevice {
             op,
@@ -99,7 +99,7 @@ impl Disk {
             let sleep = sleeper.after_issue(op, request.sectors);
             self.to_sleep.add(self.now, sleep, id, held.number);
         }
-        let entry = entry.user_data(Token::Request(id).encode());
+        let entry = entry.user_data(UserData::Request(id).encode());
         // Before the push: a panic after it must find what the request uses.
         self.held[id.index()] = held;
         // SAFETY: scratch buffers and buffers of slots live as long as the disk, which drains its rings before it lets go of
@@ -129,7 +129,7 @@ impl Disk {
     /// A transfer of the memory of all I/Os that the request consists of, in sector order. `None` without a scratch buffer
     /// for those that need one.
     fn gather(&mut self, id: RequestId, request: &Request, held: &mut InDevice) -> Option<squeue::Entry> {
-        let needs_scratch = self.layer.parts(id).any(|part| !self.slots.data(part.io.cookie).is_foreign());
+        let needs_scratch = self.layer.parts(id).any(|part| !self.slots.data(part.io.token as u32).is_foreign());
         let slot = if needs_scratch { Some(self.take_scratch(held.bytes)?) } else { None };
         held.scratch = slot.unwrap_or(NO_SCRATCH);
         held.gathered = true;
@@ -141,8 +141,8 @@ impl Disk {
         let scratch = slot.and_then(|slot| Some(self.arena.as_ref()?.address(slot)));
         for part in self.layer.parts(id) {
             let bytes = u64::from(part.sectors) * SECTOR_BYTES;
-            self.slots.goes(part.io.cookie);
-            match (self.slots.data(part.io.cookie), scratch) {
+            self.slots.goes(part.io.token as u32);
+            match (self.slots.data(part.io.token as u32), scratch) {
                 (data, Some(scratch)) if !data.is_foreign() => {
                     let place = scratch.wrapping_add(((part.sector - request.sector) * SECTOR_BYTES) as usize);
                     pieces.push(libc::iovec { iov_base: place.cast(), iov_len: bytes as usize });

@@ -6,7 +6,7 @@ use crate::buffer::Data;
 #[derive(Default)]
 struct Slot {
     /// The submitter's own number.
-    cookie: u32,
+    token: u64,
     /// Requests in the device that use its data.
     in_device: u32,
     data: Data,
@@ -24,9 +24,9 @@ pub(super) struct Slots {
 impl Slots {
     /// Keeps an I/O; answers with its number.
     #[inline]
-    pub(super) fn put(&mut self, cookie: u32, data: Data) -> u32 {
+    pub(super) fn put(&mut self, token: u64, data: Data) -> u32 {
         self.foreign += u64::from(data.is_foreign());
-        let slot = Slot { cookie, in_device: 0, data };
+        let slot = Slot { token, in_device: 0, data };
         match self.free.pop() {
             Some(number) => {
                 let place = &mut self.slots[number as usize];
@@ -41,16 +41,16 @@ impl Slots {
         }
     }
 
-    /// An I/O is done: its cookie and data.
+    /// An I/O is done: its token and data.
     #[inline]
-    pub(super) fn take(&mut self, number: u32) -> (u32, Data) {
+    pub(super) fn take(&mut self, number: u32) -> (u64, Data) {
         let slot = &mut self.slots[number as usize];
         // A panic keeps the data until the disk has been drained.
         assert_eq!(slot.in_device, 0, "an I/O ends while the device has a part of it");
         let data = std::mem::take(&mut slot.data);
         self.foreign -= u64::from(data.is_foreign());
         self.free.push(number);
-        (slot.cookie, data)
+        (slot.token, data)
     }
 
     /// Does any I/O have data outside the disk's memory?

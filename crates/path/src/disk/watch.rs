@@ -9,7 +9,7 @@ use io_uring::{opcode, types};
 
 use super::{Disk, Event};
 use crate::Error;
-use crate::token::Token;
+use crate::user_data::UserData;
 
 /// What a descriptor is watched for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub(super) struct Watches {
     waker: Option<(Arc<OwnedFd>, WatchId)>,
 }
 
-/// A generation fits into a token.
+/// A generation fits into `user_data`.
 const GENERATIONS: u32 = 1 << 30;
 
 impl Watches {
@@ -197,8 +197,8 @@ impl Disk {
         if self.watches.remove(id) != Some(true) {
             return Ok(());
         }
-        let token = Token::Watch { index: id.index, generation: id.generation };
-        let entry = opcode::PollRemove::new(token.encode()).build().user_data(Token::None.encode());
+        let poll = UserData::Watch { index: id.index, generation: id.generation };
+        let entry = opcode::PollRemove::new(poll.encode()).build().user_data(UserData::None.encode());
         self.push_beside(&entry)
     }
 
@@ -221,10 +221,10 @@ impl Disk {
                 continue;
             }
             watch.state = State::Armed;
-            let token = Token::Watch { index, generation: watch.generation };
+            let watched = UserData::Watch { index, generation: watch.generation };
             let poll = opcode::PollAdd::new(types::Fd(watch.fd), watch.interest.mask() as u32);
             let poll = poll.multi(!self.watches.one_shot);
-            let entry = poll.build().user_data(token.encode());
+            let entry = poll.build().user_data(watched.encode());
             self.push_beside(&entry)?;
         }
         Ok(())

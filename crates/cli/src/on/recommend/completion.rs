@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Sleep, Target};
+use dumbwaiter_drive::{CompletionMode as Completion, Sleep, Target};
 use dumbwaiter_measure::{Metric, RunResult, Sample};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;

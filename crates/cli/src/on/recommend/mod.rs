@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Control, Options, Target};
+use dumbwaiter_drive::{CompletionMode as Completion, Control, Options, Target};
 use dumbwaiter_kernel::queue::{Queue, Settings};
 use dumbwaiter_kernel::{Roots, undo};
 use dumbwaiter_load::Prepared;

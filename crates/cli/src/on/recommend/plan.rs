@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn nothing_is_written() {
         for point in points().unwrap() {
-            assert_eq!(dumbwaiter_engine::writes(&point.scenario), None, "{}", point.name);
+            assert_eq!(dumbwaiter_drive::writes(&point.scenario), None, "{}", point.name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How many rings a run has, and whose I/O goes through which.
+//! How many rings a run has, and which threads submit through which.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,25 @@ use dumbwaiter_schedulers::Choice;
 use crate::cpus;
 use crate::options::{Options, Rings};
 
-/// What one ring gets.
+/// The part of a run that one ring serves.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    /// The CPU it stays on; where there is only one ring it goes where it likes.
+pub(crate) struct RingAssignment {
+    /// The CPU that it is pinned to; a single ring is not.
     pub(crate) cpu: Option<usize>,
     /// Threads of the load, by their numbers.
     pub(crate) threads: Vec<usize>,
-    /// Its part of what the device may hold.
+    /// Its part of the device depth.
     pub(crate) depth: u32,
 }
 
-/// The rings of a run, and a remark where they are fewer than were asked for.
-pub(crate) fn deal(
+/// The rings of a run, and a note where they are fewer than were asked for.
+pub(crate) fn partition(
     s: &Scenario,
     options: &Options,
     choice: &Choice,
     setup: Setup,
     load: &Load,
-) -> (Vec<Share>, Option<String>) {
+) -> (Vec<RingAssignment>, Option<String>) {
     let of_threads: Vec<u16> = load.threads.iter().map(|t| t.cpu).collect();
     let cpus: Vec<u16> = of_threads.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     let possible = cpus.len().min(setup.device_depth.max(1) as usize).max(1);
@@ -47,7 +47,7 @@ pub(crate) fn deal(
             (rings, (rings < asked as usize).then_some(fewer))
         }
     };
-    (shares(&of_threads, &cpus, rings, setup.device_depth, &cpus::allowed()), note)
+    (assign(&of_threads, &cpus, rings, setup.device_depth, &cpus::allowed()), note)
 }
 
 /// Why all I/O has to go through one ring.
@@ -76,15 +76,15 @@ fn obstacle(s: &Scenario, options: &Options, choice: &Choice, load: &Load) -> Op
     }
 }
 
-/// Deals CPUs to rings in turns, as hardware queues are, with the threads on them; and the depth as evenly as it can be.
-fn shares(of_threads: &[u16], cpus: &[u16], rings: usize, depth: u32, allowed: &[usize]) -> Vec<Share> {
+/// Assigns CPUs to rings in turns, as hardware queues are, with the threads on them, and divides the depth evenly.
+fn assign(of_threads: &[u16], cpus: &[u16], rings: usize, depth: u32, allowed: &[usize]) -> Vec<RingAssignment> {
     let ring_of = |cpu: u16| cpus.iter().position(|c| *c == cpu).unwrap_or(0) % rings;
-    let share = |ring: usize| Share {
+    let one = |ring: usize| RingAssignment {
         cpu: (rings > 1 && !allowed.is_empty()).then(|| allowed[usize::from(cpus[ring]) % allowed.len()]),
         threads: (0..of_threads.len()).filter(|thread| ring_of(of_threads[*thread]) == ring).collect(),
         depth: depth / rings as u32 + u32::from((ring as u32) < depth % rings as u32),
     };
-    (0..rings).map(share).collect()
+    (0..rings).map(one).collect()
 }
 
 #[cfg(test)]
@@ -95,28 +95,28 @@ mod tests {
     #[test]
     fn threads_of_one_cpu_stay_together() {
         let of_threads = [0, 1, 2, 0, 5];
-        let two = shares(&of_threads, &[0, 1, 2, 5], 2, 7, &[4, 5, 6, 7, 8, 9]);
-        let share = |cpu, threads: &[usize], depth| Share { cpu: Some(cpu), threads: threads.to_vec(), depth };
+        let two = assign(&of_threads, &[0, 1, 2, 5], 2, 7, &[4, 5, 6, 7, 8, 9]);
+        let share = |cpu, threads: &[usize], depth| RingAssignment { cpu: Some(cpu), threads: threads.to_vec(), depth };
         assert_eq!(two, [share(4, &[0, 2, 3], 4), share(5, &[1, 4], 3)]);
-        let one = shares(&of_threads, &[0, 1, 2, 5], 1, 7, &[4, 5]);
-        assert_eq!(one, [Share { cpu: None, threads: vec![0, 1, 2, 3, 4], depth: 7 }]);
+        let one = assign(&of_threads, &[0, 1, 2, 5], 1, 7, &[4, 5]);
+        assert_eq!(one, [RingAssignment { cpu: None, threads: vec![0, 1, 2, 3, 4], depth: 7 }]);
     }
 
     proptest! {
         #[test]
-        fn every_thread_and_all_of_the_depth_is_dealt_once(
+        fn every_thread_and_all_of_the_depth_is_assigned_once(
             of_threads in prop::collection::vec(0u16..9, 1..20), more in 0u32..300, part in 1usize..9,
         ) {
             let cpus: Vec<u16> = of_threads.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
             let rings = part.min(cpus.len());
             let depth = rings as u32 + more;
-            let dealt = shares(&of_threads, &cpus, rings, depth, &[0, 1, 2, 3, 4, 5, 6, 7, 8]);
-            let mut threads: Vec<usize> = dealt.iter().flat_map(|s| s.threads.clone()).collect();
+            let assigned = assign(&of_threads, &cpus, rings, depth, &[0, 1, 2, 3, 4, 5, 6, 7, 8]);
+            let mut threads: Vec<usize> = assigned.iter().flat_map(|s| s.threads.clone()).collect();
             threads.sort_unstable();
             prop_assert_eq!(threads, (0..of_threads.len()).collect::<Vec<_>>());
-            prop_assert_eq!(dealt.iter().map(|s| s.depth).sum::<u32>(), depth);
-            prop_assert!(dealt.iter().all(|s| s.depth > 0 && !s.threads.is_empty()));
-            let places: BTreeSet<_> = dealt.iter().map(|s| s.cpu).collect();
+            prop_assert_eq!(assigned.iter().map(|s| s.depth).sum::<u32>(), depth);
+            prop_assert!(assigned.iter().all(|s| s.depth > 0 && !s.threads.is_empty()));
+            let places: BTreeSet<_> = assigned.iter().map(|s| s.cpu).collect();
             prop_assert_eq!(places.len(), rings);
         }
     }

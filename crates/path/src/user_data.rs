@@ -1,4 +1,4 @@
-//! What a completion entry belongs to: the layout of `user_data` in the ring.
+//! What a completion entry answers: the layout of `user_data` in the ring.
 //!
 //! ```text
 //! bits 63-62  kind: 0 request, 1 watched descriptor, 2 none
@@ -14,7 +14,7 @@ const GENERATION_MASK: u64 = (1 << (KIND_SHIFT - GENERATION_SHIFT)) - 1;
 
 /// Identifies a submission entry and the completion entries that answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum UserData {
     /// A request of the block layer. Its code is the bare id.
     Request(RequestId),
     /// A poll of a watched descriptor.
@@ -28,26 +28,26 @@ pub(crate) enum Token {
     None,
 }
 
-impl Token {
+impl UserData {
     pub(crate) fn encode(self) -> u64 {
         match self {
-            Token::Request(id) => u64::from(id.0),
-            Token::Watch { index, generation } => {
+            UserData::Request(id) => u64::from(id.0),
+            UserData::Watch { index, generation } => {
                 1 << KIND_SHIFT | (u64::from(generation) & GENERATION_MASK) << GENERATION_SHIFT | u64::from(index)
             }
-            Token::None => 2 << KIND_SHIFT,
+            UserData::None => 2 << KIND_SHIFT,
         }
     }
 
     #[inline]
-    pub(crate) fn decode(user_data: u64) -> Token {
+    pub(crate) fn decode(user_data: u64) -> UserData {
         match user_data >> KIND_SHIFT {
-            0 => Token::Request(RequestId(user_data as u32)),
-            1 => Token::Watch {
+            0 => UserData::Request(RequestId(user_data as u32)),
+            1 => UserData::Watch {
                 index: user_data as u32,
                 generation: (user_data >> GENERATION_SHIFT & GENERATION_MASK) as u32,
             },
-            _ => Token::None,
+            _ => UserData::None,
         }
     }
 }
@@ -57,22 +57,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_token_decodes_to_itself() {
+    fn every_code_decodes_to_itself() {
         let last_generation = GENERATION_MASK as u32;
-        for token in [
-            Token::Request(RequestId(0)),
-            Token::Request(RequestId(u32::MAX - 1)),
-            Token::Watch { index: 0, generation: 0 },
-            Token::Watch { index: u32::MAX, generation: last_generation },
-            Token::None,
+        for code in [
+            UserData::Request(RequestId(0)),
+            UserData::Request(RequestId(u32::MAX - 1)),
+            UserData::Watch { index: 0, generation: 0 },
+            UserData::Watch { index: u32::MAX, generation: last_generation },
+            UserData::None,
         ] {
-            assert_eq!(Token::decode(token.encode()), token);
+            assert_eq!(UserData::decode(code.encode()), code);
         }
     }
 
     #[test]
     fn a_generation_that_wraps_stays_in_its_field() {
-        let token = Token::Watch { index: 7, generation: u32::MAX };
-        assert_eq!(Token::decode(token.encode()), Token::Watch { index: 7, generation: GENERATION_MASK as u32 });
+        let code = UserData::Watch { index: 7, generation: u32::MAX };
+        assert_eq!(UserData::decode(code.encode()), UserData::Watch { index: 7, generation: GENERATION_MASK as u32 });
     }
 }

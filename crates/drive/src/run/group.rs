@@ -1,5 +1,4 @@
-//! Several rings at the same time, each with a block layer of its own on a thread that stays on its CPU, and one outcome of
-//! all.
+//! Several rings at the same time, each with a disk of its own on a thread pinned to its CPU, and one outcome of all.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -10,19 +9,19 @@ use dumbwaiter_block::Nanos;
 use super::{Outcome, Parts, Run};
 use crate::{Error, Target, cpus};
 
-/// From when all are ready to when they begin: enough for all to hear of it on a busy machine.
+/// From when all are ready to when they begin: long enough to reach every thread on a busy machine.
 const LEAD: Duration = Duration::from_millis(10);
 
-/// What the rings of a run have in common.
+/// The rings of one run: each has its own thread, disk and scheduler, and the first failure ends all.
 #[derive(Default)]
-pub(crate) struct Together {
-    /// One of them failed: all end.
+pub(crate) struct RingGroup {
+    /// One of them failed, so all end.
     stop: AtomicBool,
-    /// How far the first of them is, ns.
+    /// The latest time that any of them reached, ns.
     reached: AtomicU64,
 }
 
-impl Together {
+impl RingGroup {
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -32,16 +31,16 @@ impl Together {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// One of them is at `now`: by how much all together are further.
+    /// One ring reached `now`: how much later that is than any reached before.
     pub(super) fn advance(&self, now: Nanos) -> Nanos {
         now.since(Nanos(self.reached.fetch_max(now.0, Ordering::Relaxed)))
     }
 }
 
-/// A ring that breaks down must not leave the others running for the rest of an hour.
-struct StopIfLost<'a>(&'a Together);
+/// A panic on one ring ends the others too.
+struct StopOnPanic<'a>(&'a RingGroup);
 
-impl Drop for StopIfLost<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.stop();
@@ -49,26 +48,26 @@ impl Drop for StopIfLost<'_> {
     }
 }
 
-/// Runs all parts, each with the CPU that it stays on, at the same time; a single one on this thread.
-pub(crate) fn run(mut parts: Vec<(Option<usize>, Parts<'_>)>, together: &Together) -> Result<Outcome, Error> {
+/// Runs all parts at the same time, each pinned to its CPU; a single one on this thread.
+pub(crate) fn run(mut parts: Vec<(Option<usize>, Parts<'_>)>, group: &RingGroup) -> Result<Outcome, Error> {
     let Some((_, first)) = parts.first() else {
-        return Err(Error::NoRing("a load without a thread needs no ring".into()));
+        return Err(no_thread());
     };
     let target = first.target;
     let mut outcomes = match parts.len() {
         1 => parts.pop().map(|(_, parts)| Run::new(parts)?.finish()).into_iter().collect::<Result<Vec<_>, _>>()?,
-        _ => side_by_side(parts, together)?,
+        _ => side_by_side(parts, group)?,
     };
     for outcome in &outcomes {
         conserved(outcome, target)?;
     }
-    // The one that ended last tells of the whole time; one that failed ended first.
+    // The last to end covers the whole time; one that failed ended first.
     outcomes.sort_by_key(|outcome| outcome.closed.end);
     let joined = outcomes.into_iter().reduce(join);
-    joined.ok_or_else(|| Error::NoRing("no ring was run".into()))
+    joined.ok_or_else(|| no_thread())
 }
 
-fn side_by_side(parts: Vec<(Option<usize>, Parts<'_>)>, together: &Together) -> Result<Vec<Outcome>, Error> {
+fn side_by_side(parts: Vec<(Option<usize>, Parts<'_>)>, group: &RingGroup) -> Result<Vec<Outcome>, Error> {
     std::thread::scope(|scope| {
         let (ready, all_ready) = mpsc::channel();
         let (begins, threads): (Vec<_>, Vec<_>) = parts
@@ -76,46 +75,50 @@ fn side_by_side(parts: Vec<(Option<usize>, Parts<'_>)>, together: &Together) -> 
             .map(|(cpu, parts)| {
                 let ready = ready.clone();
                 let (begin, when) = mpsc::channel();
-                (begin, scope.spawn(move || one(cpu, parts, together, ready, &when)))
+                (begin, scope.spawn(move || one(cpu, parts, group, ready, &when)))
             })
             .unzip();
         drop(ready);
-        // Ends when each has said that it is ready, or is gone.
+        // Ends when each thread is ready or gone.
         if all_ready.iter().count() == threads.len() {
             let begin = Instant::now() + LEAD;
-            // Who is not there to hear it has failed.
             for one in &begins {
+                // A thread that does not receive it has failed.
                 let _ = one.send(begin);
             }
         }
         drop(begins);
         let ended: Vec<_> =
             threads.into_iter().map(|t| t.join().unwrap_or_else(|lost| std::panic::resume_unwind(lost))).collect();
-        // Why one of them failed comes before that the others never began.
+        // The error of one matters more than that the others never began.
         ended.into_iter().collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().flatten().collect())
     })
 }
 
-/// One ring, on its thread. Nothing if the others could not begin.
+/// One ring, on its thread. `None` if the others could not begin.
 fn one(
     cpu: Option<usize>,
     parts: Parts<'_>,
-    together: &Together,
+    group: &RingGroup,
     ready: mpsc::Sender<()>,
     when: &mpsc::Receiver<Instant>,
 ) -> Result<Option<Outcome>, Error> {
-    let _guard = StopIfLost(together);
-    // Before anything is made: its memory is then near.
+    let _guard = StopOnPanic(group);
+    // First, so that memory is allocated near this CPU.
     let pinned = cpu.map_or(Ok(()), cpus::stay_on);
     let mut run = Run::new(parts)?;
     if let Err(e) = pinned {
-        run.notes.push(format!("a ring does not stay on one CPU: {e}"));
+        run.notes.push(format!("a ring cannot be pinned to its CPU: {e}"));
     }
     let _ = ready.send(());
     drop(ready);
     let Ok(begin) = when.recv() else { return Ok(None) };
     run.begin_at(begin);
     run.finish().map(Some)
+}
+
+fn no_thread() -> Error {
+    dumbwaiter_path::Error::NoRing("a load without a thread needs no ring".into()).into()
 }
 
 fn conserved(outcome: &Outcome, target: &Target) -> Result<(), Error> {
@@ -139,7 +142,7 @@ fn join(mut a: Outcome, b: Outcome) -> Outcome {
         *a.failures.entry(error).or_insert(0) += count;
     }
     a.submitted_by_tenant.iter_mut().zip(&b.submitted_by_tenant).for_each(|(all, more)| *all += more);
-    // The processor time is the program's, from when all began.
+    // CPU time is that of the whole program since all began.
     let (outstanding, oldest) = (a.closed.outstanding + b.closed.outstanding, a.closed.oldest.max(b.closed.oldest));
     a.closed = super::Closed { outstanding, oldest, ..b.closed };
     a.notes.extend(b.notes);
@@ -152,7 +155,7 @@ fn join(mut a: Outcome, b: Outcome) -> Outcome {
         cancelled: a.cancelled || b.cancelled,
         failure: a.failure.or(b.failure),
         verifier: a.verifier.or(b.verifier),
-        enters: a.enters + b.enters,
+        waits: a.waits + b.waits,
         rings: a.rings + b.rings,
         ..a
     }
