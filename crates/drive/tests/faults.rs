@@ -230,8 +230,8 @@ fn a_device_in_use_is_not_written_to_and_a_read_only_one_neither() {
     assert!(error.contains("is in use"), "{error}");
     drop(holder);
     let target = open(&disk.device, &writable);
-    let cell =
-        run_on(&target, &WRITES.replace("\"write\"", "\"randtrim\""), "mq-deadline", CompletionMode::Interrupt).unwrap();
+    let cell = run_on(&target, &WRITES.replace("\"write\"", "\"randtrim\""), "mq-deadline", CompletionMode::Interrupt)
+        .unwrap();
     conserved(&cell);
     assert_eq!(cell.failure, None);
     assert!(cell.result.other.count > 0);

@@ -99,9 +99,15 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for name in
-            ["interrupt", "poll", "hybrid", "hybrid-learned", "hybrid-fixed:20us", "hybrid-fixed:1500ns", "hybrid-fixed:1s"]
-        {
+        for name in [
+            "interrupt",
+            "poll",
+            "hybrid",
+            "hybrid-learned",
+            "hybrid-fixed:20us",
+            "hybrid-fixed:1500ns",
+            "hybrid-fixed:1s",
+        ] {
             assert_eq!(CompletionMode::parse(name).unwrap().to_string(), name);
         }
         let wrong = ["", "polling", "hybrid-20us", "hybrid-fixed:", "hybrid-fixed:0", "hybrid-fixed:0us"];

@@ -54,7 +54,7 @@ mod user_data;
 pub use buffer::{ALIGN, Buffer, Data, Iovecs, MAX_IOVECS};
 pub use clock::exact_timers;
 pub use completion::{CompletionMode, CompletionSupport, Sleep};
-pub use disk::{Disk, DiskOptions, Event, Interest, Outcome, Readiness, RequestFailure, WatchId, Waker};
+pub use disk::{Disk, DiskOptions, Event, Interest, Outcome, Readiness, RequestFailure, Waker, WatchId};
 pub use error::Error;
 pub use observer::{Observer, Transfer};
 pub use options::{Batching, OpenOptions};

@@ -211,7 +211,8 @@ impl Ring {
             return self.enter_and_poll(submit, want, flags, timeout);
         }
         // The kernel looks at the timeout only after the minimal wait.
-        let min_wait_us = timeout.map_or(min_wait_us, |t| min_wait_us.min((t.0 / 1_000).min(u64::from(u32::MAX)) as u32));
+        let min_wait_us =
+            timeout.map_or(min_wait_us, |t| min_wait_us.min((t.0 / 1_000).min(u64::from(u32::MAX)) as u32));
         let spec = timeout.map(|t| Timespec::new().sec(t.0 / 1_000_000_000).nsec((t.0 % 1_000_000_000) as u32));
         let mut args = SubmitArgs::new();
         if let Some(spec) = &spec {

@@ -84,7 +84,8 @@ impl Target {
             return Err(refuse(format!("has {whole} bytes; expected at least one block of {block}")));
         }
         if facts.bytes != whole {
-            notes.push(format!("its last {} bytes are no whole block of {block} and are not used", whole - facts.bytes));
+            notes
+                .push(format!("its last {} bytes are no whole block of {block} and are not used", whole - facts.bytes));
         }
         if kind == Kind::File {
             notes.extend(holes(&file, &meta, whole));

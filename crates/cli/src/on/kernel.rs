@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
-use dumbwaiter_drive::worker::{self as part, WorkerReport as Ended};
 use dumbwaiter_drive::record::Record;
+use dumbwaiter_drive::worker::{self as part, WorkerReport as Ended};
 use dumbwaiter_drive::{CompletionMode as Completion, Target};
 use dumbwaiter_kernel::Roots;
 use dumbwaiter_kernel::place::{self, Place};

@@ -64,7 +64,7 @@ pub(crate) fn run(mut parts: Vec<(Option<usize>, Parts<'_>)>, group: &RingGroup)
     // The last to end covers the whole time; one that failed ended first.
     outcomes.sort_by_key(|outcome| outcome.closed.end);
     let joined = outcomes.into_iter().reduce(join);
-    joined.ok_or_else(|| no_thread())
+    joined.ok_or_else(no_thread)
 }
 
 fn side_by_side(parts: Vec<(Option<usize>, Parts<'_>)>, group: &RingGroup) -> Result<Vec<Outcome>, Error> {

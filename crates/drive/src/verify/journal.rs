@@ -47,7 +47,9 @@ impl Floors {
     /// A table for `blocks` of `block_bytes` and the run of `stamp`, in `journal` if there is one.
     pub(super) fn new(block_bytes: u64, blocks: u64, stamp: u64, journal: Option<&Path>) -> Result<Floors, Error> {
         let floors = match journal {
-            None => Floors::map(blocks, None, true).map_err(|e| journal_error(Path::new("table of written blocks"), &e))?,
+            None => {
+                Floors::map(blocks, None, true).map_err(|e| journal_error(Path::new("table of written blocks"), &e))?
+            }
             Some(path) => {
                 let bytes = journal_bytes(blocks).unwrap_or(u64::MAX);
                 let file = make_journal(path, bytes)?;

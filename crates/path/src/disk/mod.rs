@@ -127,7 +127,9 @@ impl Disk {
         let refuse = |reason: String| Error::Setup { path: target.path().to_owned(), reason };
         if config.limits.max_discard_segments > 1 {
             let ranges = config.limits.max_discard_segments;
-            return Err(refuse(format!("discards of {ranges} ranges were asked for; expected 1: each is sent by itself")));
+            return Err(refuse(format!(
+                "discards of {ranges} ranges were asked for; expected 1: each is sent by itself"
+            )));
         }
         let entries = (depth + 8).next_power_of_two();
         let rings = Rings::new(options.completion.ring, |mode| {
@@ -311,7 +313,9 @@ impl Disk {
         match data.bytes() {
             None if self.arena.is_none() => Some("this disk has no buffers of its own".into()),
             Some(given) if given != bytes => Some(format!("{given} bytes of memory for {bytes} bytes of data")),
-            Some(_) if data.count() > MAX_IOVECS => Some(format!("{} pieces; expected at most {MAX_IOVECS}", data.count())),
+            Some(_) if data.count() > MAX_IOVECS => {
+                Some(format!("{} pieces; expected at most {MAX_IOVECS}", data.count()))
+            }
             _ => None,
         }
     }

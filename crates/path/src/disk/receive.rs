@@ -2,9 +2,9 @@
 
 use dumbwaiter_block::{Errno, Nanos, RequestId, SECTOR_BYTES};
 
+use super::Disk;
 use super::event::{Event, Outcome, RequestFailure};
 use super::send::{InDevice, carries_data};
-use super::Disk;
 use crate::Error;
 use crate::user_data::UserData;
 

@@ -145,7 +145,8 @@ fn a_watched_descriptor_is_reported_each_time_until_it_is_unwatched() {
             disk.turn(None, &mut events).unwrap();
         }
         let expected = Readiness { readable: true, writable: false, ended: false };
-        let ready = |e: &Event| matches!(e, Event::Ready { watch: w, readiness } if *w == watch && *readiness == expected);
+        let ready =
+            |e: &Event| matches!(e, Event::Ready { watch: w, readiness } if *w == watch && *readiness == expected);
         assert!(events.drain(..).all(|event| ready(&event)));
         let mut buffer = [0; 5];
         std::io::Read::read_exact(&mut ours, &mut buffer).unwrap();

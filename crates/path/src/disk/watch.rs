@@ -207,7 +207,8 @@ impl Disk {
         if let Some((fd, _)) = &self.watches.waker {
             return Ok(Waker(Arc::clone(fd)));
         }
-        let fd = Arc::new(new_eventfd().map_err(|source| Error::Ring { what: "no descriptor to be woken by", source })?);
+        let fd =
+            Arc::new(new_eventfd().map_err(|source| Error::Ring { what: "no descriptor to be woken by", source })?);
         let id = self.watch(fd.as_fd(), Interest::Read)?;
         self.watches.waker = Some((Arc::clone(&fd), id));
         Ok(Waker(fd))
