@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Prepared, Thread};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
+use dumbwaiter_path::{CompletionMode, CompletionSupport};
 use dumbwaiter_scenario::{Scenario, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
 
-use dumbwaiter_path::{CompletionMode, CompletionSupport};
-
 use crate::partition::partition;
 use crate::run::group::{self, RingGroup};
-use crate::run::{Control, Outcome, Parts, RunLimit};
+use crate::run::{Outcome, Parts, RunLimit};
 use crate::verify::{Verified, Verifier, fresh_stamp};
 use crate::{Error, Target};
 
@@ -66,7 +66,7 @@ pub(crate) fn described(completion: CompletionMode, support: CompletionSupport, 
 /// Takes as long as the scenario says. Rings and buffers are made and given back within. What the scenario says of the host
 /// (CPUs, cost profile, hardware queues) is for simulations and is not used.
 pub fn run(
-    prepared: &Prepared<'_>,
+    prepared: &Prepared,
     target: &Target,
     choice: &Choice,
     completion: CompletionMode,

@@ -25,6 +25,5 @@ pub use dumbwaiter_path::{Batching, CompletionMode, CompletionSupport, Facts, Ki
 pub use error::Error;
 pub use experiment::{Cell, run, writes};
 pub use options::{Options, Rings, Verify};
-pub use run::Control;
 pub use target::Target;
 pub use verify::Verified;

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use dumbwaiter_block::{Config, Nanos, Setup};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Load, Prepared};
 use dumbwaiter_measure::{ApplicationStats, Recorder, RecorderConfig};
 use dumbwaiter_path::CompletionMode;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment;
 use crate::run::group::RingGroup;
-use crate::run::{Control, Outcome, Parts, Run, RunLimit};
+use crate::run::{Outcome, Parts, Run, RunLimit};
 pub use crate::usage::monotonic;
 use crate::{Error, Target};
 
@@ -66,7 +67,7 @@ pub struct Worker<'a> {
 
 /// Runs one thread of the load. When the disk is set up, `await_start` is called, which answers when to begin.
 pub fn run(
-    prepared: &Prepared<'_>,
+    prepared: &Prepared,
     target: &Target,
     worker: &Worker<'_>,
     await_start: impl FnOnce() -> io::Result<Instant>,

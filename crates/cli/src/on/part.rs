@@ -1,7 +1,7 @@
 //! The hidden command that runs one thread of a load in a process of its own, and how its parent speaks with it.
 //!
 //! The child says `ready` on its stdout, reads the time to begin (CLOCK_MONOTONIC, ns) from its stdin, and ends with one line
-//! of JSON, [`worker::WorkerReport`].
+//! of JSON, [`worker::WorkerReport`](dumbwaiter_drive::worker::WorkerReport).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Ioprio;
 use dumbwaiter_drive::worker::{self as part, Worker as Part};
-use dumbwaiter_drive::{CompletionMode as Completion, Control, Options, Target};
-use dumbwaiter_kernel::ioprio;
+use dumbwaiter_drive::{CompletionMode as Completion, Options, Target};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_linux::ioprio;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
 
@@ -72,7 +73,7 @@ fn begin(args: &PartArgs) -> Result<crate::Ended> {
     Ok(crate::Ended::Done)
 }
 
-/// Tells the parent that all is set up, and reads the time to begin.
+/// Says that all is set up, and waits for the time to begin.
 fn await_start() -> io::Result<Instant> {
     let mut out = io::stdout();
     writeln!(out, "ready")?;

@@ -13,9 +13,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{Config, Ledger, Nanos, Scheduler, TaskId, Tenants};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 use dumbwaiter_path::{CompletionSupport, Disk, DiskOptions, Event, exact_timers};
@@ -26,17 +27,6 @@ use crate::{Error, Target};
 
 use self::group::RingGroup;
 use self::threads::{Slot, ThreadState};
-
-/// Progress of runs and the means to end them, shared with other threads.
-#[derive(Default)]
-pub struct Control {
-    /// Set to end the run early; what is finished counts.
-    pub cancel: AtomicBool,
-    /// Nanoseconds that runs took so far, all together.
-    pub elapsed_ns: AtomicU64,
-    /// I/Os finished so far, all runs together.
-    pub finished: AtomicU64,
-}
 
 /// A run ends at this time or after this many I/Os.
 #[derive(Clone, Copy)]
