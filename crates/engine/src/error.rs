@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use dumbwaiter_block::{Fault, Op};
+use dumbwaiter_block::{Fault, Nanos, Op};
 
 /// Why a target cannot be used, or a run not begun or not believed. Each says in one line what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,14 @@ pub enum Error {
         /// The target.
         path: PathBuf,
         /// What is wrong, and what helps.
+        reason: String,
+    },
+    /// A scheduler that the scenario changes to is not known.
+    #[error("change at {at}: {reason}")]
+    Scheduler {
+        /// When.
+        at: Nanos,
+        /// What is wrong with it.
         reason: String,
     },
     /// The kernel gives us no ring.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_block::{Config, Limits, Nanos, Scheduler, Setup, TickClock};
 use dumbwaiter_load::{Prepared, Thread};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
-use dumbwaiter_scenario::{Scenario, Work};
+use dumbwaiter_scenario::{Scenario, SchedulerChange, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
 
@@ -114,6 +114,7 @@ pub fn run(
             threads: share.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
             // Where there are several rings nothing changes, and nothing is verified.
             changes: load.changes.clone(),
+            schedulers: replacements(s, setup)?,
             recorder: recorder.clone(),
             verifier: verifier.take(),
             until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
@@ -161,6 +162,16 @@ pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &
         dumbwaiter_load::application(name, &tenants[tenant.0 as usize].name, outcome)
     });
     told.collect()
+}
+
+/// The schedulers of the scenario's exchanges, in order.
+fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Option<Box<dyn Scheduler>>>, Error> {
+    let make = |change: &SchedulerChange| {
+        let refused =
+            |why: dumbwaiter_schedulers::ChoiceError| Error::Scheduler { at: change.at, reason: why.to_string() };
+        Choice::parse(&change.scheduler.to_string()).map(|choice| Some(choice.build(setup))).map_err(refused)
+    };
+    s.changes.iter().map(make).collect()
 }
 
 fn named(error: Error, choice: &Choice) -> Error {
@@ -213,6 +224,7 @@ fn result(
     let closed = outcome.closed;
     let usage = closed.usage;
     let facts = RunFacts {
+        switches: (outcome.switches.count > 0).then_some((outcome.switches.count, outcome.switches.pause)),
         device: target.path().display().to_string(),
         scheduler: choice.label().into(),
         variant: String::new(),

@@ -81,7 +81,7 @@ pub fn run(
     let number = part.thread as u32;
     let own = |change: &Change| match *change {
         Change::Stop { thread } if thread == number => Some(Change::Stop { thread: 0 }),
-        Change::Ioprio { .. } | Change::Move { .. } | Change::Weight { .. } | Change::Stop { .. } => None,
+        _ => None,
     };
     let changes = load.changes.iter().filter_map(|(at, change)| Some((*at, own(change)?))).collect();
     let depth = threads.iter().map(|t| t.depth).sum::<u32>().clamp(1, config.setup.device_depth.max(1));
@@ -105,6 +105,7 @@ pub fn run(
         task_specs: load.task_specs.clone(),
         threads,
         changes,
+        schedulers: Vec::new(),
         recorder,
         verifier: None,
         until: Until { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },

@@ -1,8 +1,8 @@
-//! What becomes different while a run goes on.
+//! Changes of tasks, tenants and the scheduler during a run.
 
-use dumbwaiter_block::{BlockLayer, Ioprio, Nanos, TenantId};
+use dumbwaiter_block::{BlockLayer, Handover, Ioprio, Nanos, Scheduler, TenantId};
 use dumbwaiter_measure::Recorder;
-use dumbwaiter_scenario::{Task, Tenant};
+use dumbwaiter_scenario::{Scenario, Task, Tenant};
 
 use crate::Running;
 
@@ -28,6 +28,13 @@ pub enum Change {
         /// The tenant.
         tenant: TenantId,
     },
+    /// The scheduler is exchanged.
+    Scheduler {
+        /// The change's number in the scenario, counted from 0.
+        number: u32,
+        /// How requests under way pass to the new scheduler.
+        how: Handover,
+    },
     /// The tenant gets a weight.
     Weight {
         /// The tenant.
@@ -38,15 +45,22 @@ pub enum Change {
 }
 
 impl Change {
-    /// Makes the change; answers with the thread that asks for nothing more from now on, if it is that.
+    /// Makes the change; answers with the thread that asks for nothing more from now on, if it is that. `schedulers` are those
+    /// of the scenario's changes, in order.
     pub fn make<T: AsMut<Running>>(
         self,
         now: Nanos,
         threads: &mut [T],
         layer: &mut BlockLayer,
         recorder: &mut Recorder,
+        schedulers: &mut [Option<Box<dyn Scheduler>>],
     ) -> Option<u32> {
         match self {
+            Change::Scheduler { number, how } => {
+                if let Some(scheduler) = schedulers.get_mut(number as usize).and_then(Option::take) {
+                    layer.replace(now, scheduler, how);
+                }
+            }
             Change::Stop { thread } => return threads[thread as usize].as_mut().stop().then_some(thread),
             Change::Ioprio { thread, ioprio } => {
                 let running = threads[thread as usize].as_mut();
@@ -68,6 +82,12 @@ impl Change {
         }
         None
     }
+}
+
+/// The changes of the scheduler.
+pub(crate) fn of_scenario(changes: &mut Vec<(Nanos, Change)>, scenario: &Scenario) {
+    let numbered = (0..).zip(&scenario.changes);
+    changes.extend(numbered.map(|(number, change)| (change.at, Change::Scheduler { number, how: change.how })));
 }
 
 /// The changes of a task, which is this thread.

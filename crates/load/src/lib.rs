@@ -76,7 +76,7 @@ pub struct Load {
     pub task_specs: Vec<TaskSpec>,
     /// Who does the I/O.
     pub threads: Vec<Thread>,
-    /// What becomes different, by time.
+    /// Changes during the run, by time.
     pub changes: Vec<(Nanos, Change)>,
     /// What the replays had to leave out, known at the end of the run.
     pub replays: Replays,
@@ -137,6 +137,7 @@ impl Prepared {
         let mut buffered = false;
         let mut replays = Replays::default();
         let mut changes = Vec::new();
+        change::of_scenario(&mut changes, s);
         for tenant in &s.tenants {
             change::of_tenant(&mut changes, tenant, ids[tenant.name.as_str()]);
         }

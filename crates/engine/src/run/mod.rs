@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
-use dumbwaiter_block::{BlockLayer, Config, Finished, Ledger, Nanos, Plug, RequestId, Scheduler, TaskId, Tenants};
+use dumbwaiter_block::{
+    BlockLayer, Config, Finished, Ledger, Nanos, Plug, RequestId, Scheduler, Switches, TaskId, Tenants,
+};
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
 
@@ -49,6 +51,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) task_specs: Vec<TaskSpec>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) changes: Vec<(Nanos, Change)>,
+    /// The schedulers of the scenario's exchanges, in order.
+    pub(crate) schedulers: Vec<Option<Box<dyn Scheduler>>>,
     pub(crate) recorder: Recorder,
     pub(crate) verifier: Option<Verifier>,
     pub(crate) until: Until,
@@ -62,6 +66,8 @@ pub(crate) struct Parts<'a> {
 pub(crate) struct Outcome {
     pub(crate) recorder: Recorder,
     pub(crate) ledger: Ledger,
+    /// Exchanges of the scheduler.
+    pub(crate) switches: Switches,
     /// What the scheduler counted.
     pub(crate) counters: BTreeMap<String, f64>,
     pub(crate) closed: Closed,
@@ -137,6 +143,7 @@ pub(crate) struct Run<'a> {
     several_stages: bool,
     live: usize,
     changes: VecDeque<(Nanos, Change)>,
+    schedulers: Vec<Option<Box<dyn Scheduler>>>,
     issued_late: u64,
     rounded: u64,
     failure: Option<String>,
@@ -232,6 +239,7 @@ impl<'a> Run<'a> {
             stage: None,
             several_stages,
             changes: parts.changes.into(),
+            schedulers: parts.schedulers,
             issued_late: 0,
             rounded: 0,
             failure: None,
@@ -279,6 +287,7 @@ impl<'a> Run<'a> {
         Ok(Outcome {
             recorder: self.recorder,
             ledger: *self.layer.ledger(),
+            switches: self.layer.switches(),
             counters,
             closed,
             submitted_by_tenant: self.submitted_by_tenant,
