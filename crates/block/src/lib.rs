@@ -28,7 +28,9 @@ pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};
 pub use plug::Plug;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
-pub use scheduler::{Event, Merging, Next, Place, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable};
+pub use scheduler::{
+    Event, Merging, Next, Place, Replayable, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
+};
 pub use sorted::Sorted;
 pub use tags::TagMap;
 pub use tenant::{Task, TaskId, Tenant, TenantError, TenantId, Tenants};

@@ -30,7 +30,7 @@ fn subjects() -> Vec<String> {
     REGISTRY
         .iter()
         .flat_map(|e| {
-            let versions = e.variants.names.iter().skip(1).map(|v| format!("{}:{v}", e.name));
+            let versions = e.versions().iter().skip(1).map(|v| format!("{}:{v}", e.name));
             std::iter::once(e.name.to_owned()).chain(versions)
         })
         .collect()

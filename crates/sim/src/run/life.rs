@@ -11,10 +11,10 @@ impl Run<'_> {
             return;
         }
         let (_, change) = self.changes[number as usize];
-        if let Change::Scheduler { number, .. } = change {
-            self.next_cost = self.costs.get(number as usize).copied();
+        if let Change::Scheduler { index, .. } = change {
+            self.next_cost = self.costs.get(index as usize).copied();
         }
-        match change.make(self.now, &mut self.threads, &mut self.layer, &mut self.recorder, &mut self.schedulers) {
+        match change.apply(self.now, &mut self.threads, &mut self.layer, &mut self.recorder, &mut self.schedulers) {
             Some(thread) => {
                 self.live -= 1;
                 self.may_exit(thread);

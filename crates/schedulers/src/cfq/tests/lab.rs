@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{
-    Context, Event, Flags, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Scheduler, State, TaskId,
-    Tenant, TenantId, Tenants, TickClock,
+    Context, Event, Flags, Io, Ioprio, Nanos, Next, Op, Place, Replayable, Request, RequestId, Requests, Scheduler,
+    State, TaskId, Tenant, TenantId, Tenants, TickClock,
 };
 
 use super::super::queue::{HOMELESS, NONE};

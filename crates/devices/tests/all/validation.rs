@@ -1,0 +1,51 @@
+//! Every figure of every built-in device alone is within its tolerance.
+
+use dumbwaiter_devices::{load, models, validate};
+
+fn validate_kind(kind: &str) {
+    let mut failed = Vec::new();
+    for info in models().iter().filter(|info| info.kind.name() == kind) {
+        let model = load(info.name).unwrap();
+        let checks = validate::run(&model);
+        assert!(!checks.is_empty());
+        for c in checks {
+            println!(
+                "{:5} {:25} {:70} {:>12} {:8} {:>10.3} {:8} {}",
+                c.ok, info.name, c.measurement, c.target, c.unit, c.model, c.tolerance, c.grade
+            );
+            if !c.ok {
+                failed
+                    .push(format!("{}: {}: {} not {} ({})", info.name, c.measurement, c.model, c.target, c.tolerance));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn hard_disks() {
+    validate_kind("hdd");
+}
+
+#[test]
+fn flash() {
+    validate_kind("ssd");
+}
+
+#[test]
+fn ultra_low_latency() {
+    validate_kind("ull");
+}
+
+#[test]
+fn null() {
+    validate_kind("null");
+}
+
+#[test]
+fn overrides_keep_the_targets_of_their_device() {
+    let expectations = |name| validate::expectations(name).len();
+    assert_eq!(expectations("hdd:st1000dm003?lookahead=false"), expectations("hdd:st1000dm003"));
+    assert!(expectations("no-such-device") == 0);
+    assert_eq!(validate::needs_host("ull:optane-900p?jitter=0").len(), 5);
+}
