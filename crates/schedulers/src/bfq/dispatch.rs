@@ -8,7 +8,7 @@ use super::queue::{NONE, QueueId};
 use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::Class;
 
-/// What the choice of a queue led to.
+/// The outcome of choosing a queue.
 enum Choice {
     Serve(QueueId),
     Idle,
@@ -91,7 +91,7 @@ impl Bfq {
         }
     }
 
-    /// Has the queue in service as many requests in the device as it may?
+    /// Does the queue in service have as many requests in the device as it may?
     fn outstanding_enough(&self, q: QueueId) -> bool {
         let queue = &self.queues[q as usize];
         let quantum = if queue.sync { self.rules.sync_quantum } else { self.rules.async_quantum };
@@ -178,7 +178,7 @@ impl Bfq {
         self.sync_in_driver += u32::from(self.entries[id.index()].sync);
     }
 
-    /// A request that bypasses the order.
+    /// Sends a request that bypasses the order of queues.
     fn send(&mut self, id: RequestId) {
         let q = self.entries[id.index()].queue;
         self.queues[q as usize].in_flight += 1;
@@ -219,7 +219,7 @@ impl Bfq {
         self.engine.set_used(entity, 0);
     }
 
-    /// The queue's next request once `id` is gone.
+    /// The queue's next request after `id` has left it.
     fn next_after(&mut self, q: QueueId, id: RequestId, sector: u64, now: Now) -> u32 {
         let mainline = self.is(Generation::Mainline);
         let queue = &mut self.queues[q as usize];
@@ -284,7 +284,7 @@ impl Bfq {
         }
     }
 
-    /// For replays: this request goes, whatever the policy says.
+    /// For replays: dispatches this request, whatever the policy would choose.
     pub(super) fn force(&mut self, id: RequestId, now: Now) {
         let q = self.entries[id.index()].queue;
         if self.entries[id.index()].at_head {

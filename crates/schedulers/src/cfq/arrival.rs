@@ -1,4 +1,4 @@
-//! A request arrives: whose queue, what it shows of its task, and whether it preempts.
+//! A request arrives: its queue, what it shows about its task, and whether it preempts.
 
 use dumbwaiter_block::{Context, Dir, Flags, Nanos, Request, RequestId, TaskId};
 
@@ -31,7 +31,7 @@ impl Cfq {
             self.processes.resize(task + 1, fresh);
         }
         if !self.processes[task].alive {
-            // The number of a task that ended is another task's now.
+            // The number of an exited task belongs to a new task.
             self.processes[task] = Process { queue: NONE, think: ThinkTime::new(now), alive: true };
         }
         let group = self.group_of(io.tenant, ctx);
@@ -179,7 +179,7 @@ impl Cfq {
         }
     }
 
-    /// Frees a queue that nobody and nothing uses any more.
+    /// Frees a queue that is not used any more.
     pub(super) fn release_queue(&mut self, q: u32) {
         let queue = &mut self.queues[q as usize];
         let used = queue.tasks > 0
@@ -203,7 +203,7 @@ impl Cfq {
         }
     }
 
-    /// A task ended: its queue's slice with it.
+    /// A task exited: the slice of its queue ends.
     pub(super) fn task_ends(&mut self, task: TaskId, at: Nanos) {
         let now = self.clock.count(at);
         let index = task.0 as usize;

@@ -75,7 +75,7 @@ enum Reserved {
     Wait(Nanos),
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone)]
 pub struct Headway {
     settings: Settings,
@@ -99,7 +99,7 @@ pub struct Headway {
 }
 
 impl Headway {
-    /// An empty one.
+    /// An empty scheduler.
     pub fn new(setup: Setup) -> Headway {
         Headway {
             settings: Settings::default(),
@@ -293,7 +293,7 @@ impl Headway {
         self.shares.charge(node, correction, weight, false, waits);
     }
 
-    /// A task exited, and its number may become another's.
+    /// A task exited, and its number may be used again.
     fn forget_task(&mut self, task: TaskId) {
         let node = task_node(task.0);
         if self.exclusive.is_some_and(|e| e.owner == node) {
@@ -306,7 +306,7 @@ impl Headway {
         self.forget_node(node);
     }
 
-    /// A tenant is gone, and its number may become another's.
+    /// A tenant was retired, and its number may be used again.
     fn forget_tenant(&mut self, tenant: TenantId, ctx: &Context<'_>) {
         let node = tenant_node(tenant.0);
         if self.exclusive.is_some_and(|e| e.owner == node) {
@@ -534,7 +534,7 @@ impl Scheduler for Headway {
     }
 
     fn describe(&self, _ctx: &Context<'_>) -> String {
-        let owner = self.exclusive.map_or("nobody".to_owned(), |e| format!("node {} until {}", e.owner, e.ends));
+        let owner = self.exclusive.map_or("none".to_owned(), |e| format!("node {} until {}", e.owner, e.ends));
         let mut text = format!(
             "depth {} of {}, {} in device, exclusive for {owner}\n",
             self.depth.current, self.depth.max, self.in_device

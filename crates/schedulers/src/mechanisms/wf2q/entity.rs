@@ -1,4 +1,4 @@
-//! What is arbitrated: leaves and groups.
+//! Leaves and groups.
 
 /// Handle of an [`Entity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
