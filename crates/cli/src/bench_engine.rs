@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Control, Options, Target, bare};
-use dumbwaiter_kernel::loops::OwnLoop;
-use dumbwaiter_kernel::place;
-use dumbwaiter_kernel::queue::{Queue, Settings};
-use dumbwaiter_kernel::{Roots, target, undo};
+use dumbwaiter_engine::{Completion, Options, Target, bare};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_linux::loops::OwnLoop;
+use dumbwaiter_linux::place;
+use dumbwaiter_linux::queue::{Queue, Settings};
+use dumbwaiter_linux::{Roots, target, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::median;
 use dumbwaiter_report::{Align, table};
@@ -461,7 +462,7 @@ fn settings_of(path: &Path) -> Result<Option<Settings>> {
 }
 
 /// A loop device over a file in memory with random content.
-fn own_loop(bytes: u64) -> Result<OwnLoop, dumbwaiter_kernel::Error> {
+fn own_loop(bytes: u64) -> Result<OwnLoop, dumbwaiter_linux::Error> {
     OwnLoop::new(Path::new("/dev/shm"), |file| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         let mut state = 0x9e37_79b9_7f4a_7c15u64;

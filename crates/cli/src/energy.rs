@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, bail};
-use dumbwaiter_measure::meters::{self, Logger, LoggerClock};
+use dumbwaiter_advise::Document;
 use dumbwaiter_measure::{Energy, RunResult};
-use dumbwaiter_report::Document;
+use dumbwaiter_meters::{self as meters, Logger, LoggerClock};
+use dumbwaiter_report::read_json;
 
 use crate::args::{EnergyArgs, PowerLog};
 use crate::{Ended, input, results};
@@ -22,7 +23,7 @@ const PART: Duration = Duration::from_secs(20);
 pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
     let log = Log::of(&args.power)?.ok_or_else(|| anyhow!("--power-log is missing: expected a logger's CSV file"))?;
     results::check_outputs(&args.outputs, &[&log.path])?;
-    let old = Document::read_json(&args.results)?;
+    let old = read_json(&args.results)?;
     let mut runs = old.runs;
     if runs.iter().all(|run| run.started_unix_ns.is_none()) {
         bail!(

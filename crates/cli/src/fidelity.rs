@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use dumbwaiter_kernel::fidelity::{call_by_call, compare, free_running, kernel_order};
-use dumbwaiter_kernel::recording::Recording;
+use dumbwaiter_fidelity::recording::Recording;
+use dumbwaiter_fidelity::{call_by_call, compare, free_running, kernel_order};
 use dumbwaiter_report::{Align, table};
 use dumbwaiter_schedulers::{Choice, find};
 use rayon::prelude::*;

@@ -10,7 +10,6 @@ mod bench_engine;
 mod compare;
 mod devices;
 mod energy;
-mod experiment;
 mod fidelity;
 mod input;
 mod on;
@@ -45,12 +44,12 @@ fn main() -> ExitCode {
     let args = Args::parse();
     // The processes of a load leave that to who started them.
     if !matches!(args.command, Command::Part(_)) {
-        for line in dumbwaiter_kernel::undo::leftovers() {
+        for line in dumbwaiter_linux::undo::leftovers() {
             crate::tell!("dumbwaiter: {line}");
         }
     }
     let ended = match args.command {
-        Command::Compare(args) => compare::run(&args),
+        Command::Compare(args) => compare::run(*args),
         Command::Schedulers(args) => schedulers::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Trace(args) => trace::run(&args),

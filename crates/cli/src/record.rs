@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dumbwaiter_kernel::record::{Method, Options, Summary, beside, record};
-use dumbwaiter_kernel::target::Target;
-use dumbwaiter_kernel::undo;
+use dumbwaiter_linux::target::Target;
+use dumbwaiter_linux::undo;
+use dumbwaiter_recording::{Method, Options, Summary, beside, record};
 use serde_json::json;
 
 use crate::args::Record;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
+use dumbwaiter_advise::Document;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_measure::RunResult;
-use dumbwaiter_report::{Document, compare_text, write_html, write_parquet};
+use dumbwaiter_report::{compare_text, write_html, write_parquet};
 use dumbwaiter_scenario::Scenario;
 
 use crate::args::{Compare, Outputs};

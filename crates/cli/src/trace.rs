@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use dumbwaiter_report::{Align, bars, sparkline, table};
-use dumbwaiter_workloads::traces::{self, Arrival, Columns, Format, Options, StatOptions, TraceReader, TraceStat};
+use dumbwaiter_traces::{self as traces, Arrival, Columns, Format, Options, StatOptions, TraceReader, TraceStat};
 
 use crate::args::{Reading, Trace, TraceCommand, TraceConvert, TraceHead, TraceStat as StatArgs};
 use crate::{Ended, output};

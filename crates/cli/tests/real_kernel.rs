@@ -71,7 +71,7 @@ tenant = "house"
 fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
     let dir = folder();
     let Some((_disk, path)) = device(dir.path()) else { return };
-    let (found, about) = dumbwaiter_kernel::cgroup::detect(&dumbwaiter_kernel::Roots::default());
+    let (found, about) = dumbwaiter_linux::cgroup::detect(&dumbwaiter_linux::Roots::default());
     let Some(found) = found else {
         println!("skipped: {about}");
         return;
@@ -117,7 +117,7 @@ fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
         for home in ["t2", "t0/own"] {
             if let [pid] = members(home)[..] {
                 note(&mut homes, home.to_owned());
-                if let Ok(priority) = dumbwaiter_kernel::ioprio::get(pid) {
+                if let Ok(priority) = dumbwaiter_linux::ioprio::get(pid) {
                     note(&mut priorities, priority.to_string());
                 }
             }

@@ -123,11 +123,11 @@ fn rocksdb_in_a_folder_on_a_mounted_drive_can_be_ended_at_any_time() {
     }
     let dir = folder();
     let Some(disk) = LoopDevice::new(dir.path(), 160 << 20) else { return };
-    if let Err(e) = dumbwaiter_kernel::place::make_ext4(disk.path()) {
+    if let Err(e) = dumbwaiter_linux::place::make_ext4(disk.path()) {
         eprintln!("skipped: {e}");
         return;
     }
-    let place = dumbwaiter_kernel::place::Place::mount(disk.path(), "ext4").unwrap();
+    let place = dumbwaiter_linux::place::Place::mount(disk.path(), "ext4").unwrap();
     let before = scheduler_of(&disk);
     let out = dir.path().join("out.json");
     let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))

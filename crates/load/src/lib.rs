@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Ioprio, Nanos, Tenant, TenantId, Tenants};
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_scenario::{Scenario, TraceSpec, Work};
+use dumbwaiter_traces::{self as traces, Replay, StatusHandle, Survey};
 use dumbwaiter_workloads::Workload;
 use dumbwaiter_workloads::applications::{AppContext, Part};
 use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec};
 use dumbwaiter_workloads::page_cache::{FLUSHER_DEPTH, PageCache};
-use dumbwaiter_workloads::traces::{self, Replay, StatusHandle, Survey};
 
 pub use self::application::application;
 pub use self::change::Change;
@@ -59,8 +59,8 @@ impl From<traces::Error> for Error {
 }
 
 /// A scenario with what has to be known of its traces, read once for all runs.
-pub struct Prepared<'a> {
-    scenario: &'a Scenario,
+pub struct Prepared {
+    scenario: Scenario,
     surveys: BTreeMap<String, Survey>,
     /// Remarks on the traces, for people.
     pub notes: Vec<String>,
@@ -82,10 +82,10 @@ pub struct Load {
     pub replays: Replays,
 }
 
-impl<'a> Prepared<'a> {
+impl Prepared {
     /// Reads what has to be known before the first run.
-    pub fn new(scenario: &'a Scenario) -> Result<Prepared<'a>, Error> {
-        let mut prepared = Prepared { scenario, surveys: BTreeMap::new(), notes: Vec::new() };
+    pub fn new(scenario: &Scenario) -> Result<Prepared, Error> {
+        let mut prepared = Prepared { scenario: scenario.clone(), surveys: BTreeMap::new(), notes: Vec::new() };
         for (_, task) in scenario.tasks() {
             if let Work::Trace(spec) = &task.work {
                 trace::fit(spec)?;
@@ -102,13 +102,13 @@ impl<'a> Prepared<'a> {
     }
 
     /// The scenario.
-    pub fn scenario(&self) -> &'a Scenario {
-        self.scenario
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
     }
 
     /// Time of one run, as far as it can be told beforehand.
     pub fn expected(&self) -> Option<Nanos> {
-        let s = self.scenario;
+        let s = &self.scenario;
         s.duration.map(|d| d + s.warmup).or_else(|| {
             let mut longest = Some(Nanos::ZERO);
             for (_, task) in s.tasks() {
@@ -129,7 +129,7 @@ impl<'a> Prepared<'a> {
 
     /// The load of one run on a device of `capacity_sectors` and a host of `cpus`.
     pub fn load(&self, seed: u64, capacity_sectors: u64, cpus: u16) -> Result<Load, Error> {
-        let s = self.scenario;
+        let s = &self.scenario;
         let (mut tenants, mut tenant_specs, ids) = tenants_of(s);
         let mut task_specs = Vec::new();
         let mut threads = Vec::new();

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use dumbwaiter_scenario::TraceSpec;
-use dumbwaiter_workloads::traces::{
-    self, Arrival, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, Survey, TraceReader,
+use dumbwaiter_traces::{
+    self as traces, Arrival, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, Survey, TraceReader,
 };
 
 use crate::Error;

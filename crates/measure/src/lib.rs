@@ -8,13 +8,9 @@
 #![deny(unsafe_code)]
 
 mod application;
-mod criterion;
 mod energy;
 mod fairness;
 mod histogram;
-pub mod meters;
-mod ranking;
-mod recommend;
 mod recorder;
 mod result;
 mod series;
@@ -25,18 +21,15 @@ mod text;
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 
 pub use application::{ApplicationStats, PlayerStats, StartUpStats};
-pub use criterion::{Focus, Goal, Metric};
 pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
-pub use ranking::{Cell, Ranking, Row, Several, rank};
-pub use recommend::Recommendation;
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts, TaskSpec, TenantSpec};
 pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
     NestedRow, OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
 };
-pub use stats::{Comparison, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
-pub use text::{count_text, latency_text, rate_text};
+pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
+pub use text::{count_text, grouped, latency_text, rate_text};
 
 /// One finished I/O, as it is measured.
 #[derive(Clone, Copy, Debug)]

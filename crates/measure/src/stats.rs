@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Differences with a larger p value are ties.
-pub(crate) const SIGNIFICANCE: f64 = 0.05;
+pub const SIGNIFICANCE: f64 = 0.05;
 
 /// Mean and spread of replicated measurements.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,9 @@
 #[path = "../tests/sample/mod.rs"]
 mod sample;
 
-use dumbwaiter_measure::Goal;
-use dumbwaiter_report::{Document, Error, Style, compare_text, write_html};
+use dumbwaiter_advise::Document;
+use dumbwaiter_advise::Goal;
+use dumbwaiter_report::{Error, Style, compare_text, write_html};
 
 fn main() -> Result<(), Error> {
     let path = std::env::args_os().nth(1).unwrap_or_else(|| "report.html".into());

@@ -1,8 +1,9 @@
 //! How applications fared, by scheduler: one table of start-ups, one of players.
 
-use crate::document::Document;
 use crate::table::Align;
-use dumbwaiter_measure::{ApplicationStats, PlayerStats, Ranking, StartUpStats};
+use dumbwaiter_advise::Document;
+use dumbwaiter_advise::Ranking;
+use dumbwaiter_measure::{ApplicationStats, PlayerStats, StartUpStats};
 
 /// A table with its title.
 pub(crate) struct Applications {

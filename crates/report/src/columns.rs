@@ -1,7 +1,7 @@
 //! Results as Parquet files, for notebooks: one file per kind of row, joined by `run`.
 
-use crate::document::Document;
 use crate::file::{Error, write_atomically};
+use dumbwaiter_advise::Document;
 use dumbwaiter_measure::{Latency, RunResult};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};

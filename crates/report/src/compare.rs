@@ -1,9 +1,10 @@
 //! The answer of `compare` on a terminal.
 
 use crate::applications::applications;
-use crate::document::Document;
 use crate::table::{Align, Style, table};
-use dumbwaiter_measure::{Cell, Focus, Metric, Ranking, Row, Verdict, count_text};
+use dumbwaiter_advise::Document;
+use dumbwaiter_advise::{Cell, Focus, Metric, Ranking, Row};
+use dumbwaiter_measure::{Verdict, count_text};
 
 /// Marks the recommended scheduler.
 const WINNER: &str = "▸";
@@ -231,7 +232,7 @@ fn wrapped(text: &str, width: Option<u16>) -> String {
 pub(crate) mod tests {
     use super::*;
     use crate::sample;
-    use dumbwaiter_measure::Goal;
+    use dumbwaiter_advise::Goal;
     use serde_json::json;
 
     fn of(replicates: u32) -> Document {

@@ -2,8 +2,9 @@
 
 mod sample;
 
-use dumbwaiter_measure::Goal;
-use dumbwaiter_report::{Document, write_html};
+use dumbwaiter_advise::Document;
+use dumbwaiter_advise::Goal;
+use dumbwaiter_report::write_html;
 use std::path::Path;
 use std::process::Command;
 

@@ -4,9 +4,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_sim::{Control, Prepared};
+use dumbwaiter_sim::Prepared;
 
 struct Counting;
 
@@ -45,7 +46,7 @@ fn allocations(device: &str, scheduler: &str, requests: u64) -> u64 {
     let prepared = Prepared::new(&scenario).unwrap();
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     let cell = prepared.run(&model, &choice, 0, &Control::default()).unwrap();
-    assert_eq!(cell.result.requests, requests);
+    assert_eq!(cell.run.requests, requests);
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 

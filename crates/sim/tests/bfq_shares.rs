@@ -1,9 +1,10 @@
 //! Shares of four tenants of weights 1, 2, 4 and 5 on flash, under bfq and h-bfq: when bytes follow weights, and when not.
 
+use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_sim::{Control, Prepared};
+use dumbwaiter_sim::Prepared;
 
 type Load = (&'static str, &'static str, u32);
 
@@ -24,7 +25,7 @@ fn run(loads: [Load; 4], seconds: u32, scheduler: &str) -> RunResult {
     let scenario = Scenario::from_toml(&toml, "test").unwrap();
     let model = dumbwaiter_devices::load("ssd:850pro-256").unwrap();
     let choice = Choice::parse(scheduler).unwrap();
-    let result = Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().result;
+    let result = Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run;
     let shares: Vec<f64> = result.tenants.iter().map(|t| t.share).collect();
     println!("{scheduler}: PV {:.3}, {:.0} MB/s, {shares:.3?}", result.fairness.pv, result.mb_per_s);
     result

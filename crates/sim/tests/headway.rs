@@ -1,15 +1,16 @@
 //! What headway gives to tenants and to programs that start, on the models of real devices.
 
+use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_sim::{Control, Prepared};
+use dumbwaiter_sim::Prepared;
 
 fn run(toml: &str, device: &str, scheduler: &str) -> RunResult {
     let scenario = Scenario::from_toml(toml, "test").unwrap();
     let model = dumbwaiter_devices::load(device).unwrap();
     let choice = Choice::parse(scheduler).unwrap();
-    Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().result
+    Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run
 }
 
 fn tenants(weights: &[u32], job: &str) -> String {

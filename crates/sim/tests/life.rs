@@ -1,16 +1,17 @@
 //! Tasks that come and go, and tenants whose weight changes.
 
+use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_sim::{Control, Prepared};
+use dumbwaiter_sim::Prepared;
 
 fn run(toml: &str, device: &str, scheduler: &str) -> RunResult {
     let scenario = Scenario::from_toml(toml, "test").unwrap();
     scenario.validate(&|_| Ok(()), &|_| Ok(())).unwrap();
     let model = dumbwaiter_devices::load(device).unwrap();
     let choice = Choice::parse(scheduler).unwrap();
-    Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().result
+    Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run
 }
 
 /// One comes late, one goes early, one changes its priority, one its tenant, and a weight changes.

@@ -1,16 +1,17 @@
 //! Whole runs: conservation, determinism, Little's law and what schedulers are for.
 
+use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_sim::{Control, Prepared};
+use dumbwaiter_sim::Prepared;
 use proptest::prelude::*;
 
 fn run_with(scenario: &Scenario, device: &str, scheduler: &str, replicate: u32) -> RunResult {
     let model = dumbwaiter_devices::load(device).unwrap();
     let choice = Choice::parse(scheduler).unwrap();
     let prepared = Prepared::new(scenario).unwrap();
-    prepared.run(&model, &choice, replicate, &Control::default()).unwrap().result
+    prepared.run(&model, &choice, replicate, &Control::default()).unwrap().run
 }
 
 fn run(toml: &str, device: &str, scheduler: &str) -> RunResult {
@@ -133,7 +134,7 @@ fn what_starves_is_still_seen_at_the_end() {
     let prepared = Prepared::new(&scenario).unwrap();
     let choice = Choice::parse("sstf").unwrap();
     let cell = prepared.run(&model, &choice, 0, &Control::default()).unwrap();
-    assert_eq!(cell.result.ledger.outstanding, 61);
+    assert_eq!(cell.run.ledger.outstanding, 61);
     assert!(cell.oldest > dumbwaiter_block::Nanos::from_secs(3), "{}", cell.oldest);
 }
 

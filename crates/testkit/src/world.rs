@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dumbwaiter_block::{
-    BlockLayer, Config, Context, Errno, Finished, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup, TaskId,
-    Tenant, TenantId, Tenants,
+    BlockLayer, Config, Context, Errno, Finished, Handover, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup,
+    TaskId, Tenant, TenantId, Tenants,
 };
 
 use crate::notation;
@@ -17,6 +17,8 @@ const FILL_SECTOR: u64 = 1 << 40;
 /// A request that the device took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issue {
+    /// Its place among all that the device took.
+    pub number: usize,
     /// Its handle while it is in the device.
     pub id: RequestId,
     /// The I/O that made it.
@@ -29,6 +31,19 @@ pub struct Issue {
     pub at: Nanos,
     /// The hardware queue.
     pub hw_queue: u16,
+}
+
+/// An I/O of a request, or the part of it that the request transfers; see [`BlockLayer::parts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IssuedPart {
+    /// The I/O as it was submitted.
+    pub io: Io,
+    /// First sector of the part.
+    pub sector: u64,
+    /// Length of the part in sectors.
+    pub sectors: u32,
+    /// Sectors of the I/O before the part.
+    pub offset: u32,
 }
 
 /// A request that the device finished.
@@ -57,6 +72,7 @@ pub struct World {
     answers: VecDeque<bool>,
     plugs: BTreeMap<TaskId, Plug>,
     issues: Vec<Issue>,
+    parts: Vec<Vec<IssuedPart>>,
     shown: usize,
     done: Vec<Done>,
     idle_done: Vec<Finished>,
@@ -86,6 +102,7 @@ impl World {
             answers: VecDeque::new(),
             plugs: BTreeMap::new(),
             issues: Vec::new(),
+            parts: Vec::new(),
             shown: 0,
             done: Vec::new(),
             idle_done: Vec::new(),
@@ -118,6 +135,11 @@ impl World {
     /// Every request the device took so far.
     pub fn all_issued(&self) -> &[Issue] {
         &self.issues
+    }
+
+    /// The parts of every request the device took so far.
+    pub fn all_parts(&self) -> &[Vec<IssuedPart>] {
+        &self.parts
     }
 
     /// Every request the device finished so far.
@@ -247,6 +269,13 @@ impl World {
         self
     }
 
+    /// Exchanges the scheduler for one that `make` makes of the set-up as it is now.
+    pub fn replace(&mut self, make: impl FnOnce(Setup) -> Box<dyn Scheduler>, how: Handover) -> &mut World {
+        let scheduler = make(self.layer.config().setup);
+        self.layer.replace(self.now, scheduler, how);
+        self
+    }
+
     /// How long the device takes for each request from now on; 10 us in a new world.
     pub fn service(&mut self, time: Nanos) -> &mut World {
         self.service = time;
@@ -329,6 +358,7 @@ impl World {
             }
             let request = self.layer.request(id);
             let issue = Issue {
+                number: self.issues.len(),
                 id,
                 io: request.io,
                 sector: request.sector,
@@ -337,6 +367,9 @@ impl World {
                 hw_queue: self.layer.hw_queue(id),
             };
             self.issues.push(issue);
+            let parts = self.layer.parts(id);
+            let parts = parts.map(|p| IssuedPart { io: *p.io, sector: p.sector, sectors: p.sectors, offset: p.offset });
+            self.parts.push(parts.collect());
             self.device.push_back(((!self.held).then(|| self.now + self.service), issue));
         }
     }
@@ -374,11 +407,12 @@ impl World {
             }
             assert!(
                 self.next_event().is_some(),
-                "stuck at {}: {} queued, {} in the device\n{}",
+                "stuck at {}: {} queued, {} in the device\n{}\n{:?}",
                 self.now,
                 self.layer.queued(),
                 self.device.len(),
-                self.describe()
+                self.describe(),
+                self.layer
             );
             self.step();
         }

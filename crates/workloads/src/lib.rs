@@ -6,7 +6,6 @@ pub mod fio;
 pub mod generate;
 pub mod nearest;
 pub mod page_cache;
-pub mod traces;
 pub mod units;
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};

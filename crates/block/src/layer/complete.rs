@@ -18,17 +18,17 @@ impl BlockLayer {
         self.failed_attempts = FailedAttempts::default();
         let hw = self.hw_of(id);
         self.ledger.finished += 1;
-        if !self.traits.direct {
+        let flushed = self.flush.request == Some(id);
+        if !self.traits.direct || flushed {
             self.release_driver_tag(id);
         }
-        let flushed = self.flush.request == Some(id);
         if flushed {
             self.flush.request = None;
             self.requests.remove(id);
             self.flush_done(now, result, out);
         } else {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-            if self.scheduler.complete(id, &ctx) {
+            if self.known_to_scheduler(id) && self.scheduler.complete(id, &ctx) {
                 self.run_all();
             }
             if self.requests[id].sequence == Sequence::NONE {
@@ -53,6 +53,9 @@ impl BlockLayer {
         if self.some_leave() {
             self.give_up_ids(now);
         }
+        if self.freeze.is_some() {
+            self.end_freeze(now);
+        }
     }
 
     /// Appends I/Os that need nothing from the device (a flush where nothing is volatile).
@@ -68,11 +71,15 @@ impl BlockLayer {
     /// Gives back the tags that it still has.
     pub(super) fn release(&mut self, id: RequestId) {
         self.release_driver_tag(id);
+        if std::mem::take(&mut self.held[id.index()].owes) {
+            let hw = self.hw_of(id);
+            self.hw[hw].owed -= 1;
+        }
         let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);
         if tag != NO_TAG {
-            let pool = self.pool_of(id);
+            let pool = self.held[id.index()].pool as usize;
             self.tags[pool].put(tag);
-            if self.traits.single_queue && self.waiting[pool].oldest().is_some() {
+            if self.traits.single_queue && self.waiting.waits(pool) {
                 self.freed.push(pool);
             }
         }
@@ -165,6 +172,8 @@ impl BlockLayer {
         self.requests[id].sequence = rest;
         if rest.step() == Some(Sequence::POST) && result.is_ok() {
             self.requests[id].state = State::Held;
+            let hw = self.hw_of(id);
+            self.leave_device(hw, id);
             self.flush.pending.push_back((now, id));
         } else {
             self.release(id);

@@ -52,7 +52,11 @@ impl BlockLayer {
             self.hw[hw].in_turn = true;
             return Some(self.issue(now, hw, id));
         }
-        if let Some(id) = self.hw[hw].direct.pop_front() {
+        if let Some(id) = self.hw[hw].direct.front().copied() {
+            if !self.own_driver_tag(hw, id) {
+                return self.out_of_tags(hw);
+            }
+            self.hw[hw].direct.pop_front();
             return Some(self.issue(now, hw, id));
         }
         if !self.scheduler.has_work(hw) {
@@ -102,14 +106,20 @@ impl BlockLayer {
         self.rerun_at = Some(self.rerun_at.map_or(at, |t| t.min(at)));
     }
 
-    /// Under `none` a request took its driver tag on the way in, and a flush borrows that of one who waits for it.
+    /// A driver tag for a request that is to be sent. Under `none` it took one on the way in, and a flush borrows that of a
+    /// request that waits for it.
     fn own_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
-        if self.traits.direct {
+        let borrowed = |waiter: &RequestId| self.held[waiter.index()].driver_tag && self.hw_of(*waiter) == hw;
+        if self.traits.direct && self.flush.request == Some(id) && self.flush.running.iter().any(borrowed) {
             return true;
         }
-        let held = &mut self.held[id.index()].driver_tag;
-        *held = *held || self.hw[hw].take_tag();
-        *held
+        let (held, queue) = (&mut self.held[id.index()], &mut self.hw[hw]);
+        if !held.driver_tag && queue.tags_used < queue.tags {
+            queue.tags_used += 1;
+            queue.owed -= u32::from(std::mem::take(&mut held.owes));
+            held.driver_tag = true;
+        }
+        held.driver_tag
     }
 
     fn out_of_tags(&mut self, hw: usize) -> Option<RequestId> {
@@ -125,7 +135,8 @@ impl BlockLayer {
         request.state = State::Issued;
         request.issue = now;
         self.ledger.issued += 1;
-        if self.flush.request != Some(id) {
+        self.last_issue = now;
+        if self.known_to_scheduler(id) {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
             self.scheduler.issued(id, &ctx);
         }
@@ -142,18 +153,13 @@ impl BlockLayer {
         let hw = self.hw_of(id);
         self.ledger.returned += 1;
         self.requests[id].state = State::Dispatched;
-        if !self.traits.direct {
-            self.held[id.index()].driver_tag = false;
-            self.hw[hw].tags_used -= 1;
-        }
+        self.leave_device(hw, id);
         self.hw[hw].busy = self.hw[hw].busy_before;
         self.hw[hw].note_busy(true);
         self.hw[hw].ready.push_front(id);
         while let Some(behind) = self.hw[hw].direct.pop_front() {
-            self.requests[behind].state = State::Queued;
             self.ledger.inserted += 1;
-            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: true };
-            self.scheduler.insert(behind, Place::Tail, &ctx);
+            self.queue(now, behind, Place::Tail, true);
         }
         self.hw[hw].restart = true;
         self.rerun(hw, now + RERUN_DELAY);
@@ -171,19 +177,38 @@ impl BlockLayer {
         self.note_refusal(now, id);
         let hw = self.hw_of(id);
         self.ledger.returned += 1;
-        self.hw[hw].tags_used -= u32::from(self.held[id.index()].driver_tag && !self.traits.direct);
-        self.held[id.index()].driver_tag &= self.traits.direct;
+        self.leave_device(hw, id);
         if self.flush.request == Some(id) {
             self.requests[id].state = State::Dispatched;
             self.hw[hw].ready.push_front(id);
             self.run(hw);
             return;
         }
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        self.scheduler.requeued(id, &ctx);
-        self.requests[id].state = State::Queued;
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        self.scheduler.insert(id, Place::Head, &ctx);
+        if self.known_to_scheduler(id) {
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            self.scheduler.requeued(id, &ctx);
+        }
+        self.queue(now, id, Place::Head, false);
         self.run_all();
+    }
+
+    /// A request that goes on is no longer in the device: it gives its driver tag up. Under `none` it keeps the tag, unless
+    /// requests that it may have to wait for have none.
+    pub(super) fn leave_device(&mut self, hw: usize, id: RequestId) {
+        if !self.traits.direct {
+            self.release_driver_tag(id);
+        } else if self.hw[hw].owed > 0 && self.held[id.index()].driver_tag {
+            self.release_driver_tag(id);
+            if self.flush.request != Some(id) {
+                self.held[id.index()].owes = true;
+                self.hw[hw].owed += 1;
+            }
+        }
+    }
+
+    /// Did the scheduler that is there now dispatch this request, or let it pass? Not if it is a flush, or if the scheduler was
+    /// exchanged since.
+    pub(super) fn known_to_scheduler(&self, id: RequestId) -> bool {
+        self.flush.request != Some(id) && self.held[id.index()].owner == self.switches.count as u32
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use dumbwaiter_block::{Nanos, TenantId};
 use dumbwaiter_engine::part;
-use dumbwaiter_kernel::cgroup::{self, Groups};
-use dumbwaiter_kernel::{Roots, ioprio};
+use dumbwaiter_linux::cgroup::{self, Groups};
+use dumbwaiter_linux::{Roots, ioprio};
 use dumbwaiter_load::{Change, Load};
 
 /// The largest weight that every kind of group takes.

@@ -14,10 +14,10 @@ use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
 use dumbwaiter_engine::part::{self, Ended};
 use dumbwaiter_engine::record::Record;
 use dumbwaiter_engine::{Completion, Target};
-use dumbwaiter_kernel::Roots;
-use dumbwaiter_kernel::place::{self, Place};
-use dumbwaiter_kernel::queue::{Queue, Settings};
-use dumbwaiter_kernel::target::disk_of;
+use dumbwaiter_linux::Roots;
+use dumbwaiter_linux::place::{self, Place};
+use dumbwaiter_linux::queue::{Queue, Settings};
+use dumbwaiter_linux::target::disk_of;
 use dumbwaiter_load::{Change, Load, Thread};
 use dumbwaiter_measure::{Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
@@ -109,7 +109,7 @@ impl Process {
         }
         let said = said.lines().next().map(|line| line.trim_start_matches("dumbwaiter: ").to_owned());
         let said = said.unwrap_or_else(|| format!("a process of the load failed ({status})"));
-        Ok(if status.code() == Some(2) { dumbwaiter_kernel::Error::Refused(said).into() } else { anyhow!(said) })
+        Ok(if status.code() == Some(2) { dumbwaiter_linux::Error::Refused(said).into() } else { anyhow!(said) })
     }
 }
 

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Ioprio;
 use dumbwaiter_engine::part::{self, Part};
-use dumbwaiter_engine::{Completion, Control, Options, Target};
-use dumbwaiter_kernel::ioprio;
+use dumbwaiter_engine::{Completion, Options, Target};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_linux::ioprio;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
 

@@ -2,7 +2,8 @@
 //! knows whether it is light or dark.
 
 use super::palette::Look;
-use dumbwaiter_measure::{Cdf, Ranking, RunResult, Sample};
+use dumbwaiter_advise::Ranking;
+use dumbwaiter_measure::{Cdf, RunResult, Sample};
 use serde::Serialize;
 use serde_json::{Value, json};
 

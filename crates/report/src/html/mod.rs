@@ -8,9 +8,10 @@ pub use page::{Grid, Page, PageSection, Plot, PlotLine};
 
 use crate::applications::applications;
 use crate::compare::columns;
-use crate::document::Document;
 use crate::file::{Error, write_atomically};
-use dumbwaiter_measure::{Ranking, RunResult, Verdict, latency_text};
+use dumbwaiter_advise::Document;
+use dumbwaiter_advise::Ranking;
+use dumbwaiter_measure::{RunResult, Verdict, latency_text};
 use figures::{Figure, Group, figures};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};

@@ -2,8 +2,8 @@
 //! see it. The colours are those of Okabe and Ito, which stay apart for colour-blind readers, on white
 //! and on black; yellow and black, each lost on one of the two, are left out.
 
-use crate::document::Document;
-use dumbwaiter_measure::Several;
+use dumbwaiter_advise::Document;
+use dumbwaiter_advise::Several;
 
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
 /// Plotly's name of a dash, and the same for SVG.

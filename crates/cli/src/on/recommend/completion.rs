@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use dumbwaiter_advise::Metric;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Sleep, Target};
-use dumbwaiter_measure::{Metric, RunResult, Sample};
+use dumbwaiter_measure::{RunResult, Sample};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 
@@ -58,7 +59,7 @@ pub(super) fn look(
     survey: &mut Survey<'_>,
     spec: &SchedulerSpec,
     length: Nanos,
-    facts: &dumbwaiter_kernel::target::Target,
+    facts: &dumbwaiter_linux::target::Target,
 ) -> Result<Methods> {
     let length = length.max(LENGTH_MIN);
     let asked = [Completion::Interrupt, Completion::Poll, Completion::Hybrid(Sleep::Auto)];

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Control, Options, Target};
-use dumbwaiter_kernel::queue::{Queue, Settings};
-use dumbwaiter_kernel::{Roots, undo};
+use dumbwaiter_engine::{Completion, Options, Target};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_linux::queue::{Queue, Settings};
+use dumbwaiter_linux::{Roots, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_report::write_html;
@@ -31,7 +32,7 @@ use crate::{Ended, input, output};
 pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let path = args.device.as_path();
     let budget = input::time("--for", &args.length)?;
-    let facts = dumbwaiter_kernel::target::Target::of(path)?;
+    let facts = dumbwaiter_linux::target::Target::of(path)?;
     let Some(queue) = facts.queue() else {
         bail!("{} is a file: a scheduler is set for a block device; give the device that it is on", path.display())
     };

@@ -1,8 +1,8 @@
 //! What is looked at, and for how long.
 
 use anyhow::{Result, bail};
+use dumbwaiter_advise::Metric;
 use dumbwaiter_block::Nanos;
-use dumbwaiter_measure::Metric;
 use dumbwaiter_scenario::Scenario;
 
 /// Runs of each scheduler at the deciding point before anything is said: with less, chance cannot be judged.

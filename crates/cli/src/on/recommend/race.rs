@@ -3,7 +3,8 @@
 //! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
 //! there is out, however well it serves whoever waits.
 
-use dumbwaiter_measure::{Focus, Goal, Metric, Ranking, RunResult, Sample, paired, rank, welch};
+use dumbwaiter_advise::{Focus, Goal, Metric, Ranking, rank};
+use dumbwaiter_measure::{RunResult, Sample, paired, welch};
 
 use super::plan::{GUARD_ROUNDS, ROUNDS_MIN};
 

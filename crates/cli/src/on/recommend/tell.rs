@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dumbwaiter_measure::{Metric, RunResult, latency_text, rank, rate_text};
-use dumbwaiter_report::{Align, Document, table};
+use dumbwaiter_advise::Document;
+use dumbwaiter_advise::{Metric, rank};
+use dumbwaiter_measure::{RunResult, latency_text, rate_text};
+use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 

@@ -1,0 +1,242 @@
+//! What runs are compared by, and what a user may want most.
+
+use dumbwaiter_measure::RunResult;
+use serde::{Deserialize, Serialize};
+
+/// A figure that schedulers are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Metric {
+    /// Data moved, MB/s.
+    MbPerS,
+    /// Requests per second.
+    Iops,
+    /// Mean latency, us.
+    Mean,
+    /// Median latency, us.
+    P50,
+    /// 99th percentile of the latency, us.
+    P99,
+    /// 99.9th percentile of the latency, us.
+    P999,
+    /// 99th percentile of reads, us.
+    ReadP99,
+    /// 99th percentile of writes, us.
+    WriteP99,
+    /// 99th percentile of whoever is the [`Focus`], us.
+    FocusP99,
+    /// Proportionality variation.
+    Pv,
+    /// Jain's index.
+    Jain,
+    /// Processor time per I/O, us.
+    CpuUsPerIo,
+    /// Context switches per I/O.
+    CtxPerIo,
+    /// Joules per million I/Os.
+    JPerMio,
+    /// Bytes moved per joule.
+    BytesPerJ,
+}
+
+impl Metric {
+    /// All of them, in the order they are told.
+    pub const ALL: [Metric; 15] = [
+        Metric::MbPerS,
+        Metric::Iops,
+        Metric::Mean,
+        Metric::P50,
+        Metric::P99,
+        Metric::P999,
+        Metric::ReadP99,
+        Metric::WriteP99,
+        Metric::FocusP99,
+        Metric::Pv,
+        Metric::Jain,
+        Metric::CpuUsPerIo,
+        Metric::CtxPerIo,
+        Metric::JPerMio,
+        Metric::BytesPerJ,
+    ];
+
+    /// Its key in JSON.
+    pub fn key(self) -> &'static str {
+        match self {
+            Metric::MbPerS => "mb_per_s",
+            Metric::Iops => "iops",
+            Metric::Mean => "latency_mean_us",
+            Metric::P50 => "latency_p50_us",
+            Metric::P99 => "latency_p99_us",
+            Metric::P999 => "latency_p99_9_us",
+            Metric::ReadP99 => "read_p99_us",
+            Metric::WriteP99 => "write_p99_us",
+            Metric::FocusP99 => "focus_p99_us",
+            Metric::Pv => "pv",
+            Metric::Jain => "jain",
+            Metric::CpuUsPerIo => "cpu_us_per_io",
+            Metric::CtxPerIo => "ctx_per_io",
+            Metric::JPerMio => "j_per_mio",
+            Metric::BytesPerJ => "bytes_per_j",
+        }
+    }
+
+    /// Is more better?
+    pub fn higher_is_better(self) -> bool {
+        matches!(self, Metric::MbPerS | Metric::Iops | Metric::Jain | Metric::BytesPerJ)
+    }
+
+    /// Is `a` better than `b`? Nothing is better than NaN, everything else beats it.
+    pub fn better(self, a: f64, b: f64) -> bool {
+        match (a.is_nan(), b.is_nan()) {
+            (true, _) => false,
+            (false, true) => true,
+            _ if self.higher_is_better() => a > b,
+            _ => a < b,
+        }
+    }
+
+    /// The figure of one run; NaN where it has none.
+    pub fn of(self, run: &RunResult, focus: &Focus) -> f64 {
+        match self {
+            Metric::MbPerS => run.mb_per_s,
+            Metric::Iops => run.iops,
+            Metric::Mean => run.latency_us.mean,
+            Metric::P50 => run.latency_us.p50,
+            Metric::P99 => run.latency_us.p99,
+            Metric::P999 => run.latency_us.p99_9,
+            Metric::ReadP99 => run.read.latency_us.p99,
+            Metric::WriteP99 => run.write.latency_us.p99,
+            Metric::FocusP99 => focus.p99_us(run),
+            Metric::Pv => run.fairness.pv,
+            Metric::Jain => run.fairness.jain,
+            Metric::CpuUsPerIo => run.cpu.us_per_io,
+            Metric::CtxPerIo => run.cpu.ctx_per_io,
+            Metric::JPerMio => run.energy.as_ref().map_or(f64::NAN, |e| e.j_per_mio),
+            Metric::BytesPerJ => run.energy.as_ref().map_or(f64::NAN, |e| e.bytes_per_j),
+        }
+    }
+}
+
+/// Whose latency counts most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// These tenants; of several, the one that fares worst.
+    Tenants(Vec<String>),
+    /// All reads: somebody waits for them.
+    Reads,
+    /// Every request.
+    All,
+}
+
+impl Focus {
+    /// Finds it in runs of one device and load: the tenants that the scenario marks; else the tenant
+    /// that, over all runs, takes less than half of what its weight entitles it to, as an interactive
+    /// one does (and a starved one); else reads where they are at least a twentieth; else everything.
+    pub fn of(runs: &[&RunResult]) -> Focus {
+        let Some(first) = runs.first() else { return Focus::All };
+        let marked: Vec<String> = first.tenants.iter().filter(|t| t.focus).map(|t| t.name.clone()).collect();
+        if !marked.is_empty() {
+            return Focus::Tenants(marked);
+        }
+        let appetite = |i: usize| -> f64 {
+            let tenants = runs.iter().filter_map(|r| r.tenants.get(i));
+            tenants.map(|t| if t.ideal_share > 0.0 { t.share / t.ideal_share } else { f64::NAN }).sum::<f64>()
+                / runs.len() as f64
+        };
+        let least = (0..first.tenants.len())
+            .map(|i| (i, appetite(i)))
+            .filter(|(_, a)| *a < 0.5)
+            .reduce(|a, b| if b.1 < a.1 { b } else { a });
+        if let Some((i, _)) = least {
+            return Focus::Tenants(vec![first.tenants[i].name.clone()]);
+        }
+        let (reads, all) = runs.iter().fold((0u64, 0u64), |(r, a), run| (r + run.read.count, a + run.completed));
+        if reads > 0 && reads.saturating_mul(20) >= all { Focus::Reads } else { Focus::All }
+    }
+
+    fn tenants<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a dumbwaiter_measure::TenantStats> {
+        let names: &[String] = if let Focus::Tenants(names) = self { names } else { &[] };
+        run.tenants.iter().filter(|t| names.contains(&t.name))
+    }
+
+    /// The 99th percentile of its latency in a run, us; NaN where it finished nothing.
+    pub fn p99_us(&self, run: &RunResult) -> f64 {
+        match self {
+            Focus::Tenants(_) => self.tenants(run).map(|t| t.latency_us.p99).fold(f64::NAN, f64::max),
+            Focus::Reads => run.read.latency_us.p99,
+            Focus::All => run.latency_us.p99,
+        }
+    }
+
+    /// Its requests in a run; of several tenants the fewest.
+    pub fn count(&self, run: &RunResult) -> u64 {
+        match self {
+            Focus::Tenants(_) => self.tenants(run).map(|t| t.count).min().unwrap_or(0),
+            Focus::Reads => run.read.count,
+            Focus::All => run.completed,
+        }
+    }
+
+    /// In words: `reads`, `all requests`, `"desktop"`.
+    pub fn name(&self) -> String {
+        match self {
+            Focus::Tenants(names) => names.join(", "),
+            Focus::Reads => "reads".to_string(),
+            Focus::All => "all requests".to_string(),
+        }
+    }
+}
+
+/// What a user wants most. Each goal is one figure to excel in, among the schedulers that keep a
+/// given part of the best throughput.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Goal {
+    /// The lowest p99 of the focus within 10 % of the best throughput.
+    #[default]
+    Balanced,
+    /// The lowest p99 of the focus, if at least half of the best throughput is kept.
+    Latency,
+    /// The most MB/s.
+    Throughput,
+    /// The lowest PV within 20 % of the best throughput.
+    Fairness,
+}
+
+impl Goal {
+    /// All of them.
+    pub const ALL: [Goal; 4] = [Goal::Balanced, Goal::Latency, Goal::Throughput, Goal::Fairness];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Goal::Balanced => "balanced",
+            Goal::Latency => "latency",
+            Goal::Throughput => "throughput",
+            Goal::Fairness => "fairness",
+        }
+    }
+
+    /// The goal of this name.
+    pub fn parse(name: &str) -> Option<Goal> {
+        Goal::ALL.into_iter().find(|g| g.name() == name)
+    }
+
+    /// The figure to excel in.
+    pub fn metric(self) -> Metric {
+        match self {
+            Goal::Balanced | Goal::Latency => Metric::FocusP99,
+            Goal::Throughput => Metric::MbPerS,
+            Goal::Fairness => Metric::Pv,
+        }
+    }
+
+    /// Part of the best throughput that must be kept, 0 to 1.
+    pub fn throughput_floor(self) -> f64 {
+        match self {
+            Goal::Balanced => 0.9,
+            Goal::Latency => 0.5,
+            Goal::Throughput => 0.0,
+            Goal::Fairness => 0.8,
+        }
+    }
+}

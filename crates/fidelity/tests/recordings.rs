@@ -1,0 +1,75 @@
+//! Our schedulers held against every kernel recording of the shared set.
+
+use std::path::{Path, PathBuf};
+
+use dumbwaiter_fidelity::recording::Recording;
+use dumbwaiter_fidelity::{call_by_call, compare, free_running, kernel_order};
+use dumbwaiter_schedulers::{Choice, find};
+
+fn recordings() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/kernel-dispatch");
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
+    paths.retain(|p| p.to_string_lossy().ends_with(".csv.zst"));
+    paths.sort();
+    paths
+}
+
+/// Least share of calls with the kernel's answer.
+fn floor(name: &str) -> f64 {
+    match name {
+        n if n.starts_with("none") => 1.0,
+        n if n.starts_with("mq-deadline") => 0.999,
+        // Its worst: calls that an interrupt overtook in the recording.
+        n if n.starts_with("bfq-mixed-prio.") => 0.95,
+        n if n.starts_with("bfq-weights-idle0") => 0.97,
+        n if n.contains("-wall-2cpu") || n.starts_with("bfq-classes") => 0.985,
+        _ => 0.995,
+    }
+}
+
+#[test]
+fn every_recording_is_followed() {
+    let paths = recordings();
+    if paths.is_empty() {
+        println!("skipped: no shared data");
+        return;
+    }
+    let mut failures = Vec::new();
+    for path in paths {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let recording = Recording::open(&path).unwrap();
+        if find(&recording.scheduler).is_none() {
+            continue;
+        }
+        let mut choice = Choice::parse(&recording.scheduler).unwrap();
+        if !choice.entry().kernels().is_empty() {
+            choice.with("kernel", &recording.kernel).unwrap();
+        }
+        for (key, value) in &recording.iosched {
+            choice.with(key, value).unwrap();
+        }
+        let make = |setup| choice.build(setup);
+        let found = call_by_call(&recording, &make, Some(1));
+        let order = free_running(&recording, &make);
+        let kernel = kernel_order(&recording);
+        // One that idles at other times than the kernel did may have some left when the calls end.
+        let all = if recording.scheduler == "bfq" { kernel.len() * 99 / 100 } else { kernel.len() };
+        if order.len() < all {
+            failures.push(format!("{name}: free running dispatched {} of {} requests", order.len(), kernel.len()));
+        }
+        let order = compare(&kernel, &order).unwrap();
+        println!(
+            "{name}: {} calls, {:.4} % agree, {} differ; free running {:.4} identical, kendall {:.6}",
+            found.calls(),
+            found.agreement() * 100.0,
+            found.differences.len(),
+            order.identical_share,
+            order.kendall_tau_distance
+        );
+        if found.agreement() < floor(&name) {
+            failures.push(format!("{name}: {:.5}\n{}", found.agreement(), found.explanation.unwrap_or_default()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

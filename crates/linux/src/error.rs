@@ -1,0 +1,26 @@
+use std::path::{Path, PathBuf};
+
+/// What can go wrong with the kernel's files, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file of the kernel cannot be read or written.
+    #[error("cannot {doing} {path}: {cause}")]
+    File {
+        /// "read", "write 5 to" and alike.
+        doing: String,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// Something is refused or not there; the text says what was found and what was expected.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Error {
+    /// The error of doing something with a file, such as "read".
+    pub fn file(doing: impl Into<String>, path: &Path, cause: std::io::Error) -> Error {
+        Error::File { doing: doing.into(), path: path.into(), cause }
+    }
+}

@@ -1,0 +1,87 @@
+//! Documents of results in files.
+
+use std::io::Write;
+use std::path::Path;
+
+use dumbwaiter_advise::{Document, ParseError};
+
+use crate::file::{Error, write_atomically};
+
+/// Writes the document's JSON to a file, whole or not at all.
+pub fn write_json(document: &Document, path: &Path) -> Result<(), Error> {
+    write_atomically(path, |out| out.write_all(document.to_json().as_bytes()))
+}
+
+/// Reads a document that [`write_json`] wrote.
+pub fn read_json(path: &Path) -> Result<Document, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_path_buf(), source })?;
+    Document::from_json(&text).map_err(|error| match error {
+        ParseError::Json(source) => Error::Parse { path: path.to_path_buf(), source },
+        ParseError::Schema { found, expected } => Error::Schema { path: path.to_path_buf(), found, expected },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::tests::document;
+    use serde_json::Value;
+
+    #[test]
+    fn json_has_the_keys_that_users_rely_on() {
+        let v: Value = serde_json::from_str(&document().to_json()).unwrap();
+        let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+        insta::assert_snapshot!(keys(&v), @r"goal notes ranking recommendation runs scenario schema title versions");
+        let run = &v["runs"][0];
+        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants variant via world write");
+        let parts = ["latency_us", "read", "fairness", "cpu", "series"];
+        let parts = parts.map(|part| format!("{part}: {}", keys(&run[part]))).join("\n");
+        insta::assert_snapshot!(parts, @r"
+        latency_us: max mean p50 p95 p99 p99_9 stddev
+        read: count iops max mb_per_s mean p50 p95 p99 p99_9 stddev
+        fairness: jain pv pv_share reversals_s
+        cpu: busy_s ctx_per_io irq_s poll_s scheduler_s submit_s sys_s us_per_io usr_s utilisation
+        series: depth_device depth_scheduler interval_s iops mb_per_s p99_us pv tenants times
+        ");
+        insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share weight");
+        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"completion device keeps_throughput metrics rank replicates scheduler variant verdict via");
+        insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"ci95":14566.2,"mean":40981.844333333334,"n":3,"p":null,"test":null,"verdict":"best"}"#);
+    }
+
+    #[test]
+    fn lists_with_figures_that_are_not_known_are_read_back() {
+        let mut d = document();
+        for series in d.runs.iter_mut().map(|run| &mut run.series) {
+            // As of the kernel's schedulers.
+            for list in [&mut series.depth_scheduler, &mut series.depth_device, &mut series.mb_per_s, &mut series.iops]
+            {
+                list.push(f64::NAN);
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("result.json");
+        write_json(&d, &path).unwrap();
+        assert_eq!(read_json(&path).unwrap().to_json(), d.to_json());
+    }
+
+    #[test]
+    fn writing_and_reading_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let d = document();
+        write_json(&d, &path).unwrap();
+        assert_eq!(read_json(&path).unwrap().to_json(), d.to_json());
+    }
+
+    #[test]
+    fn what_is_no_document_is_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        assert!(matches!(read_json(&path), Err(Error::Read { .. })));
+        std::fs::write(&path, "{\"schema\": 9}").unwrap();
+        assert!(matches!(read_json(&path), Err(Error::Schema { found: 9, .. })));
+        std::fs::write(&path, "{\"schema\": 1, \"runs\": 3}").unwrap();
+        let message = read_json(&path).unwrap_err().to_string();
+        assert!(message.contains("r.json"), "{message}");
+    }
+}

@@ -1,0 +1,225 @@
+//! Traces as workloads.
+
+use std::collections::VecDeque;
+
+use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_traces::{
+    Fit, Format, Known, Options, Pace, Record, Replay, ReplayOptions, StatusHandle, TraceWriter, open,
+};
+use dumbwaiter_workloads::{Next, Want, Workload};
+use proptest::prelude::*;
+
+const ALL: Known = Known { times: true, sizes: true, devices: true, tasks: true };
+
+fn trace(records: &[Record]) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut writer = TraceWriter::create(file.path(), Format::Columnar, None, ALL).unwrap();
+    records.iter().for_each(|r| writer.write(r).unwrap());
+    writer.finish().unwrap();
+    file
+}
+
+fn at(us: u64, sector: u64, task: u32) -> Record {
+    Record { time: Nanos(us * 1000), task, ..Record::new(Op::Read, sector, 8) }
+}
+
+fn options(pace: Pace) -> ReplayOptions {
+    ReplayOptions { pace, capacity: 1 << 20, fit: Fit::Skip, limit: None }
+}
+
+fn replay(records: &[Record], options: &ReplayOptions) -> Replay {
+    Replay::open(&[trace(records).path()], &Options::default(), options, None).unwrap()
+}
+
+/// Runs against a device that serves in order, one request in 100 µs. Returns what was issued and when.
+fn run(mut workload: Replay, mut issued: impl FnMut(Nanos, &Want, usize)) -> (usize, StatusHandle) {
+    let status = workload.status();
+    let mut now = Nanos(1_000_000);
+    let mut device: VecDeque<(Nanos, u16)> = VecDeque::new();
+    let mut n = 0;
+    loop {
+        let wake = match workload.next(now) {
+            Next::Issue(want) => {
+                n += 1;
+                issued(now, &want, device.len());
+                let free = device.back().map_or(now, |(t, _)| *t).max(now);
+                device.push_back((Nanos(free.0 + 100_000), want.task));
+                continue;
+            }
+            Next::Wait(until) => {
+                assert!(until > now);
+                Some(until)
+            }
+            Next::Blocked => None,
+            Next::Done => return (n, status),
+        };
+        match (device.front().copied(), wake) {
+            (Some((t, task)), wake) if wake.is_none_or(|w| t <= w) => {
+                device.pop_front();
+                now = t;
+                workload.completed(now, task, Nanos(100_000));
+            }
+            (_, Some(until)) => now = until,
+            (None, None) => panic!("blocked with nothing outstanding"),
+            (Some(_), None) => unreachable!(),
+        }
+    }
+}
+
+#[test]
+fn open_loop_keeps_the_times() {
+    let records = [at(0, 0, 1), at(5, 8, 1), at(5, 16, 2), at(1000, 24, 1)];
+    for (speed, want) in [(1.0, [0, 5, 5, 1000]), (2.0, [0, 2, 2, 500]), (0.5, [0, 10, 10, 2000])] {
+        let mut times = Vec::new();
+        let (n, status) = run(replay(&records, &options(Pace::Open { speed })), |now, _, _| {
+            times.push((now.0 - 1_000_000) / 1000);
+        });
+        assert_eq!((n, times), (4, want.to_vec()));
+        let status = status.lock().unwrap();
+        assert!(status.done && status.error.is_none());
+        assert_eq!((status.issued, status.records), (4, 4));
+    }
+}
+
+#[test]
+fn closed_loop_keeps_order_and_depth() {
+    let records: Vec<Record> = (0..500).map(|i| at(i * 1_000_000, i * 8, (i % 5) as u32)).collect();
+    let (mut deepest, mut sectors) = (0, Vec::new());
+    run(replay(&records, &options(Pace::Closed { depth: 7 })), |_, want, outstanding| {
+        deepest = deepest.max(outstanding + 1);
+        sectors.push(want.sector);
+    });
+    assert_eq!(deepest, 7);
+    assert_eq!(sectors, (0..500).map(|i| i * 8).collect::<Vec<u64>>());
+}
+
+#[test]
+fn by_task_no_one_waits_for_another() {
+    // Task 9 has many requests in front of the only one of task 3.
+    let mut records: Vec<Record> = (0..100).map(|i| at(i, i * 8, 9)).collect();
+    records.push(at(100, 8000, 3));
+    let mut order = Vec::new();
+    run(replay(&records, &options(Pace::ClosedPerTask { depth: 2 })), |_, want, _| order.push(want.task));
+    assert_eq!(order.len(), 101);
+    assert_eq!(order[..3], [0, 0, 1]);
+}
+
+proptest! {
+    #[test]
+    fn by_task_each_keeps_its_order_and_its_depth(tasks in prop::collection::vec(0u32..6, 1..300), depth in 1u32..5) {
+        let records: Vec<Record> = tasks.iter().enumerate().map(|(i, t)| at(i as u64, i as u64 * 8, *t)).collect();
+        let mut last = [None; 8];
+        let mut replay = replay(&records, &options(Pace::ClosedPerTask { depth }));
+        let mut outstanding = [0u32; 8];
+        let mut queue = VecDeque::new();
+        let mut n = 0;
+        loop {
+            match replay.next(Nanos(0)) {
+                Next::Issue(w) => {
+                    n += 1;
+                    let t = usize::from(w.task);
+                    prop_assert!(last[t].is_none_or(|s| s < w.sector));
+                    last[t] = Some(w.sector);
+                    outstanding[t] += 1;
+                    prop_assert!(outstanding[t] <= depth);
+                    queue.push_back(w.task);
+                }
+                Next::Blocked => {
+                    let task = queue.pop_front().expect("something is outstanding");
+                    outstanding[usize::from(task)] -= 1;
+                    replay.completed(Nanos(0), task, Nanos(1));
+                }
+                Next::Done => break,
+                Next::Wait(_) => prop_assert!(false, "a closed loop does not wait"),
+            }
+        }
+        prop_assert_eq!(n, records.len());
+    }
+
+    #[test]
+    fn every_fit_stays_on_the_device(places in prop::collection::vec((0u64..1 << 40, 1u32..5000, 0u32..3), 1..100), capacity in 100u64..1 << 24, fit in 0usize..3) {
+        let records: Vec<Record> = places.iter().map(|(s, n, d)| Record { device: *d, ..Record::new(Op::Write, *s, *n) }).collect();
+        let fit = [Fit::Skip, Fit::Wrap, Fit::Scale][fit];
+        let options = ReplayOptions { capacity, fit, ..options(Pace::Closed { depth: u32::MAX }) };
+        let mut ends = Vec::new();
+        let (n, status) = run(replay(&records, &options), |_, w, _| ends.push(w.sector + u64::from(w.sectors)));
+        prop_assert!(ends.iter().all(|e| *e <= capacity));
+        let skipped: u64 = status.lock().unwrap().skipped.iter().map(|s| s.count).sum();
+        prop_assert_eq!(n as u64 + skipped, records.len() as u64);
+    }
+}
+
+#[test]
+fn devices_get_regions_of_their_own() {
+    let on = |device, sector| Record { device, ..Record::new(Op::Read, sector, 8) };
+    let records = [on(7, 0), on(3, 0), on(7, 8), on(5, 300_000), on(5, 16)];
+    let mut sectors = Vec::new();
+    let (n, status) =
+        run(replay(&records, &ReplayOptions { capacity: 900_000, ..options(Pace::Closed { depth: 1 }) }), |_, w, _| {
+            sectors.push(w.sector)
+        });
+    assert_eq!((n, sectors), (4, vec![0, 300_000, 8, 600_016]));
+    let status = status.lock().unwrap();
+    assert_eq!((status.skipped[0].reason.as_str(), status.skipped[0].count), ("beyond the device", 1));
+}
+
+#[test]
+fn scaling_keeps_neighbours_and_stretches_nothing() {
+    let records: Vec<Record> = [0u64, 8, 16, 4_000_000, 4_000_008].map(|s| Record::new(Op::Read, s, 8)).to_vec();
+    let mut sectors = Vec::new();
+    let scaled = ReplayOptions { capacity: 1 << 20, fit: Fit::Scale, ..options(Pace::Closed { depth: 1 }) };
+    run(replay(&records, &scaled), |_, w, _| sectors.push(w.sector));
+    assert_eq!(sectors[..3], [0, 8, 16]);
+    assert_eq!(sectors[4] - sectors[3], 8);
+    let wide = ReplayOptions { capacity: 1 << 30, ..scaled };
+    let mut same = Vec::new();
+    run(replay(&records, &wide), |_, w, _| same.push(w.sector));
+    assert_eq!(same, [0, 8, 16, 4_000_000, 4_000_008]);
+}
+
+#[test]
+fn tasks_are_small_numbers_and_share_beyond_4096() {
+    let records: Vec<Record> = (0..5000u32).map(|i| at(u64::from(i), 0, 1_000_000 - i)).collect();
+    let mut tasks = Vec::new();
+    run(replay(&records, &options(Pace::Closed { depth: 4 })), |_, w, _| tasks.push(w.task));
+    assert_eq!(tasks, (0..5000u32).map(|i| (i % 4096) as u16).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_limit_ends_it() {
+    let records: Vec<Record> = (0..50).map(|i| at(i, i * 8, 0)).collect();
+    let limited = ReplayOptions { limit: Some(20), ..options(Pace::Closed { depth: 4 }) };
+    assert_eq!(run(replay(&records, &limited), |_, _, _| ()).0, 20);
+}
+
+#[test]
+fn an_error_in_the_middle_ends_it_and_is_kept() {
+    let records: Vec<Record> = (0..100_000).map(|i| at(i, i % 1000 * 8, 0)).collect();
+    let file = trace(&records);
+    let whole = std::fs::read(file.path()).unwrap();
+    std::fs::write(file.path(), &whole[..whole.len() - 100]).unwrap();
+    let reader = open(&[file.path()], &Options::default()).unwrap();
+    let broken = Replay::new(reader, &options(Pace::Closed { depth: 8 }), None).unwrap();
+    let (n, status) = run(broken, |_, _, _| ());
+    let status = status.lock().unwrap();
+    assert!((65_536..100_000).contains(&n));
+    assert!(status.error.as_ref().unwrap().to_string().contains("truncated"), "{status:?}");
+}
+
+#[test]
+fn impossible_options_are_refused() {
+    let file = trace(&[at(0, 0, 0)]);
+    let refuse = |o: ReplayOptions| {
+        Replay::open(&[file.path()], &Options::default(), &o, None).err().expect("an error").to_string()
+    };
+    for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(refuse(options(Pace::Open { speed })).contains("speed"));
+    }
+    assert!(refuse(options(Pace::Closed { depth: 0 })).contains("depth"));
+    assert!(refuse(options(Pace::ClosedPerTask { depth: 0 })).contains("depth"));
+    assert!(refuse(ReplayOptions { capacity: 0, ..options(Pace::Closed { depth: 1 }) }).contains("capacity"));
+    std::fs::write(file.path(), "Read,0\nWrite,512\n").unwrap();
+    assert!(refuse(options(Pace::Open { speed: 1.0 })).contains("--depth"));
+    let closed = Replay::open(&[file.path()], &Options::default(), &options(Pace::Closed { depth: 1 }), None);
+    assert_eq!(run(closed.unwrap(), |_, _, _| ()).0, 2);
+}
