@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dumbwaiter_experiment::{Control, Step};
+use dumbwaiter_output::escape_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often the bar moves.
@@ -145,7 +146,7 @@ impl Bar {
     /// A run begins.
     pub(crate) fn begin(&self, what: &str) {
         let left = self.each * (self.runs - self.bar.position()).min(u64::from(u32::MAX)) as u32;
-        self.bar.set_message(format!("{what} (about {} s left)", left.as_secs()));
+        self.bar.set_message(format!("{} (about {} s left)", escape_line(what), left.as_secs()));
     }
 
     /// So long after the first began; how many there will be is not known, only how long they may take together.
@@ -163,5 +164,11 @@ impl Bar {
     /// All are.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -65,7 +65,7 @@ fn begin(args: &PartArgs) -> Result<crate::Ended> {
         }
         steered.cancel.store(true, Ordering::Relaxed);
     });
-    let file = File::create(&args.records).with_context(|| args.records.display().to_string())?;
+    let file = File::create_new(&args.records).with_context(|| args.records.display().to_string())?;
     let records = Box::new(BufWriter::with_capacity(1 << 18, file));
     let part = Part { thread: args.thread, completion, replicate: args.replicate, control: &control };
     let ended = part::run(&prepared, &target, &part, wait_for_the_word, records)?;
