@@ -177,7 +177,7 @@ impl Class {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct RequestState {
     /// In ticks.
     arrival: i64,
     /// In ticks.
@@ -195,7 +195,7 @@ pub struct MqDeadline {
     classes: [Class; CLASSES],
     head: List,
     links: Links,
-    entries: Vec<Entry>,
+    entries: Vec<RequestState>,
     waiting: usize,
     last_dir: usize,
     batching: u32,
@@ -371,7 +371,7 @@ impl Scheduler for MqDeadline {
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         if id.index() >= self.entries.len() {
-            self.entries.resize(id.index() + 1, Entry::default());
+            self.entries.resize(id.index() + 1, RequestState::default());
         }
         let request = &ctx.requests[id];
         let (class, dir) = (self.index_of_class(&request.io), request.io.op.dir() as usize);

@@ -53,14 +53,14 @@ impl Bfq {
         let task = io.task.0;
         let sync = request.sync();
         if id.index() >= self.entries.len() {
-            self.entries.resize(id.index() + 1, super::Entry::NEW);
+            self.entries.resize(id.index() + 1, super::RequestState::NEW);
         }
-        self.entries[id.index()] = super::Entry {
+        self.entries[id.index()] = super::RequestState {
             task,
             sectors: request.sectors,
             sync,
             meta: io.flags.any(dumbwaiter_block::Flags::META),
-            ..super::Entry::NEW
+            ..super::RequestState::NEW
         };
         while task as usize >= self.processes.len() {
             self.processes.push(Process::NEW);

@@ -9,7 +9,7 @@ use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::Class;
 
 /// The outcome of choosing a queue.
-enum Choice {
+enum Selection {
     Serve(QueueId),
     Idle,
     Nothing,
@@ -29,17 +29,17 @@ impl Bfq {
             return Next::WaitUntil(dumbwaiter_block::Nanos::MAX);
         }
         match self.select(now) {
-            Choice::Serve(q) => {
+            Selection::Serve(q) => {
                 let id = RequestId(self.queues[q as usize].next);
                 self.serve(q, id, now);
                 Next::Dispatch(id)
             }
-            Choice::Idle => Next::WaitUntil(self.idle_until.unwrap_or(dumbwaiter_block::Nanos::MAX)),
-            Choice::Nothing => Next::Empty,
+            Selection::Idle => Next::WaitUntil(self.idle_until.unwrap_or(dumbwaiter_block::Nanos::MAX)),
+            Selection::Nothing => Next::Empty,
         }
     }
 
-    fn select(&mut self, now: Now) -> Choice {
+    fn select(&mut self, now: Now) -> Selection {
         if let Some(q) = self.in_service
             && self.may_expire_for_time(q, now)
             && !self.must_idle(q)
@@ -51,14 +51,14 @@ impl Bfq {
                 Some(q) => q,
                 None => match self.next_slot(now) {
                     Some(q) => q,
-                    None => return Choice::Nothing,
+                    None => return Selection::Nothing,
                 },
             };
             self.look_at_oldest(q, now);
             let queue = &self.queues[q as usize];
             if queue.next != NONE {
                 if self.outstanding_enough(q) {
-                    return Choice::Idle;
+                    return Selection::Idle;
                 }
                 if self.cost(q, queue.next) > self.engine.entity(queue.entity).left() {
                     self.expire(q, Reason::BudgetExhausted, false, now);
@@ -67,10 +67,10 @@ impl Bfq {
                 if queue.waiting {
                     self.stop_waiting(q);
                 }
-                return Choice::Serve(q);
+                return Selection::Serve(q);
             }
             if queue.waiting || (queue.in_flight > 0 && self.deserves_idling(q)) {
-                return self.injected(q).map_or(Choice::Idle, Choice::Serve);
+                return self.injected(q).map_or(Selection::Idle, Selection::Serve);
             }
             self.expire(q, Reason::NoMoreRequests, false, now);
         }

@@ -95,7 +95,7 @@ impl Spans {
 
 /// State of a request beside itself.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RequestState {
     queue: QueueId,
     task: u32,
     sectors: u32,
@@ -107,8 +107,8 @@ struct Entry {
     queued: bool,
 }
 
-impl Entry {
-    const NEW: Entry = Entry {
+impl RequestState {
+    const NEW: RequestState = RequestState {
         queue: NONE,
         task: 0,
         sectors: 0,
@@ -142,7 +142,7 @@ pub struct Bfq {
     free_groups: Vec<u32>,
     /// Group of each tenant.
     tenants: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<RequestState>,
     links: Links,
     /// Requests by sector, one tree a queue.
     sorted: Forest,

@@ -3,7 +3,7 @@
 use dumbwaiter_block::{Context, Dir, Flags, Nanos, Request, RequestId, TaskId};
 
 use super::queue::{HOMELESS, IDLE, NO_IDLE, NONE, Queue, REALTIME, ThinkTime, rank_of};
-use super::{Cfq, Entry, Version};
+use super::{Cfq, RequestState, Version};
 
 /// A task as the scheduler knows it.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl Cfq {
         self.boost(q, preferred);
 
         let deadline = now + self.set.fifo_expire[usize::from(sync)];
-        self.entries[id.index()] = Entry { queue: q, deadline, preferred, ..Entry::default() };
+        self.entries[id.index()] = RequestState { queue: q, deadline, preferred, ..RequestState::default() };
         let queue = &mut self.queues[q as usize];
         let g = queue.group;
         queue.fifo.push_back(&mut self.links, id);

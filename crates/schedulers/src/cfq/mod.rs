@@ -64,7 +64,7 @@ pub const A_CFQ_TUNABLES: &[Tunable] = &{
 
 /// State of a request beside itself.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RequestState {
     queue: u32,
     deadline: i64,
     /// Metadata, or asks for preference.
@@ -75,9 +75,9 @@ struct Entry {
     in_driver: bool,
 }
 
-impl Default for Entry {
+impl Default for RequestState {
     fn default() -> Self {
-        Entry { queue: NONE, deadline: 0, preferred: false, in_flight: false, in_driver: false }
+        RequestState { queue: NONE, deadline: 0, preferred: false, in_flight: false, in_driver: false }
     }
 }
 
@@ -101,7 +101,7 @@ pub struct Cfq {
     /// A+CFQ's mechanism, where it is on.
     anticipation: Option<Anticipation>,
 
-    entries: Vec<Entry>,
+    entries: Vec<RequestState>,
     links: Links,
     /// Requests that go before all others: requeued ones and flush data.
     first: List,
@@ -215,14 +215,14 @@ impl Scheduler for Cfq {
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         if id.index() >= self.entries.len() {
-            self.entries.resize(id.index() + 1, Entry::default());
+            self.entries.resize(id.index() + 1, RequestState::default());
         }
         match place {
             Place::Tail => self.arrive(id, ctx),
             Place::Head => {
                 // A requeued request is still counted with its queue.
                 if !self.entries[id.index()].in_flight {
-                    self.entries[id.index()] = Entry::default();
+                    self.entries[id.index()] = RequestState::default();
                 }
                 self.first.push_front(&mut self.links, id);
             }

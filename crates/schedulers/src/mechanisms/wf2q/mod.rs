@@ -208,7 +208,7 @@ impl ServiceTree {
 
     fn forget_entity(&mut self, id: EntityId) {
         debug_assert!(!self.is_active(id) && !self.in_service(id), "entity {} is in use", id.0);
-        if self.entities[id.index()].place == entity::Place::Idle {
+        if self.entities[id.index()].place == entity::Membership::Idle {
             self.leave_idle(id);
         }
         if self.entities[id.index()].known {
@@ -223,7 +223,7 @@ impl ServiceTree {
 
     /// Is it waiting on an active tree?
     pub fn is_active(&self, id: EntityId) -> bool {
-        self.entities[id.index()].place == entity::Place::Active
+        self.entities[id.index()].place == entity::Membership::Active
     }
 
     /// Is it in service in its node?
