@@ -7,6 +7,7 @@
 //! What compares does not know which world it drives.
 #![forbid(unsafe_code)]
 
+mod cached;
 mod cell;
 mod compare;
 mod control;
@@ -15,6 +16,7 @@ mod matrix;
 mod side_by_side;
 mod world;
 
+pub use cached::Cached;
 pub use cell::{Cell, CellResult, DbBench, Stack, Work};
 pub use compare::{Comparison, Ending, compare};
 pub use control::{Control, Step};
