@@ -1,12 +1,13 @@
 //! Progress on stderr, and Ctrl-C.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dumbwaiter_experiment::{Control, Step};
+use dumbwaiter_output::escape_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often the bar moves.
@@ -42,9 +43,18 @@ pub(crate) struct Progress {
     done: AtomicU64,
     /// Length of one run in nanoseconds; 0 if unknown.
     each_ns: AtomicU64,
+    /// Shown before the figures; empty for none.
+    label: Mutex<String>,
 }
 
 impl Progress {
+    /// Begins again from nothing, for runs called `label`.
+    pub(crate) fn restart(&self, label: &str) {
+        self.planned.store(0, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        *self.label.lock().unwrap_or_else(PoisonError::into_inner) = format!("{label}: ");
+    }
+
     /// A control that keeps this progress up to date.
     pub(crate) fn control(self: &Arc<Progress>) -> Control {
         let progress = Arc::clone(self);
@@ -60,10 +70,16 @@ impl Progress {
         })
     }
 
+    fn label(&self) -> String {
+        self.label.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Share of the work that is done, from 0 to 1: of virtual time where the length of a run is known, else of runs.
     fn share(&self, control: &Control) -> f64 {
         let planned = self.planned.load(Ordering::Relaxed).max(1) as f64;
         match self.each_ns.load(Ordering::Relaxed) {
+            // The control's time goes on from one label to the next.
+            _ if !self.label().is_empty() => self.done.load(Ordering::Relaxed) as f64 / planned,
             0 => self.done.load(Ordering::Relaxed) as f64 / planned,
             each => control.elapsed_ns.load(Ordering::Relaxed) as f64 / (each as f64 * planned),
         }
@@ -90,7 +106,8 @@ pub(crate) fn watch<T: Send>(progress: &Progress, control: &Control, work: impl 
             let share = progress.share(control);
             let (done, runs) = (progress.done.load(Ordering::Relaxed), progress.planned.load(Ordering::Relaxed));
             let rate = control.finished.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64() / 1e6;
-            let message = format!("{done}/{runs} runs, {rate:.2} M I/Os simulated per second");
+            let label = progress.label();
+            let message = format!("{label}{done}/{runs} runs, {rate:.2} M I/Os simulated per second");
             if terminal {
                 bar.set_position((share.clamp(0.0, 1.0) * 1000.0) as u64);
                 bar.set_message(message);
@@ -129,7 +146,7 @@ impl Bar {
     /// A run begins.
     pub(crate) fn begin(&self, what: &str) {
         let left = self.each * (self.runs - self.bar.position()).min(u64::from(u32::MAX)) as u32;
-        self.bar.set_message(format!("{what} (about {} s left)", left.as_secs()));
+        self.bar.set_message(format!("{} (about {} s left)", escape_line(what), left.as_secs()));
     }
 
     /// So long after the first began; how many there will be is not known, only how long they may take together.
@@ -147,5 +164,11 @@ impl Bar {
     /// All are.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -15,8 +15,9 @@ pub use crate::clock::monotonic;
 use crate::experiment;
 use crate::options::Completion;
 use crate::run::rings::Together;
-use crate::run::{Control, Parts, Run, Until};
+use crate::run::{Parts, Run, Until};
 use crate::{Error, Target};
+use dumbwaiter_experiment::Control;
 
 /// How a part ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -138,6 +138,7 @@ impl Matrix {
         };
         match result {
             None => Finished::Cancelled,
+            Some(Err(failure)) if failure.kind == FailureKind::Interrupted => Finished::Cancelled,
             Some(Err(failure)) => what(failure),
             // Lost data is lost, whether or not the run came to its end.
             Some(Ok(result)) if result.cancelled => result.failure.map_or(Finished::Cancelled, what),
@@ -150,7 +151,8 @@ impl Matrix {
     }
 }
 
-fn run_one(cell: &Cell, world: &dyn World, control: &Control) -> Result<CellResult, Failure> {
+/// Runs one cell, with its variant in the result and its steps reported.
+pub(crate) fn run_one(cell: &Cell, world: &dyn World, control: &Control) -> Result<CellResult, Failure> {
     control.step(&Step::Began(cell));
     let mut result = world.run(cell, control)?;
     if !cell.variant.is_empty() {
