@@ -35,6 +35,7 @@ pub fn compare(
         let text = "--verify: only our engine checks what it wrote; leave out --via, or say --via engine";
         return Err(Failure::refused(text));
     }
+    experiment.notes.extend(device.energy_note().map(str::to_owned));
     // Refused in any case where another process measures the device.
     device.guard().map_err(Failure::refused)?;
     let mut kernel = None;

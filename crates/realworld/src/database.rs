@@ -60,7 +60,7 @@ impl Database {
         let bytes = room.as_ref().map_or(0, |room| (room / 100 * FILLED_PERCENT).min(options.bytes_max));
         let pairs = (bytes / PAIR_BYTES).min(PAIRS_MAX);
         let refusal = match room {
-            Err(e) if installed("db_bench") => Some(format!("skipped: {e}")),
+            Err(e) if installed("db_bench") => Some(e.to_string()),
             _ => refusal(device, pairs),
         };
         Database {
@@ -208,21 +208,21 @@ fn refusal(device: &DeviceUnderTest, pairs: u64) -> Option<String> {
     let (path, uses) = (device.path().display(), &device.facts().uses);
     let new = device.options().database.folder.is_none();
     if !installed("db_bench") {
-        Some("skipped: db_bench is not installed (Debian: apt-get install rocksdb-tools)".to_owned())
+        Some("db_bench is not installed (Debian: apt-get install rocksdb-tools)".to_owned())
     } else if new && !device.options().allow_writes {
         Some(format!(
-            "skipped: RocksDB needs a file system, and making one destroys what is on {path}: --allow-writes allows it; on \
+            "RocksDB needs a file system, and making one destroys what is on {path}: --allow-writes allows it; on \
              a mounted drive give --dir FOLDER in place of --on"
         ))
     } else if new && !uses.is_empty() {
         Some(format!(
-            "skipped: no file system can be made on {path}, which is in use ({}); give --dir FOLDER in place of --on",
+            "no file system can be made on {path}, which is in use ({}); give --dir FOLDER in place of --on",
             uses.join("; ")
         ))
     } else if new && !installed("mkfs.ext4") {
-        Some("skipped: mkfs.ext4 is not installed (Debian: apt-get install e2fsprogs)".to_owned())
+        Some("mkfs.ext4 is not installed (Debian: apt-get install e2fsprogs)".to_owned())
     } else if pairs < PAIRS_MIN {
-        Some(format!("skipped: {path} has too little room for a data base of {PAIRS_MIN} pairs"))
+        Some(format!("{path} has too little room for a data base of {PAIRS_MIN} pairs"))
     } else {
         None
     }

@@ -124,6 +124,7 @@ pub struct DeviceUnderTest {
     queue: Option<Queue>,
     notes: Vec<String>,
     no_energy: Option<String>,
+    energy_note: Option<String>,
     methods: Methods,
     settings: Mutex<Option<Settings>>,
     meter: Mutex<Option<Meter>>,
@@ -165,12 +166,12 @@ impl DeviceUnderTest {
         notes.extend(target.notes().iter().cloned());
         let queue = facts.queue().filter(Queue::schedules);
         notes.extend(queue.iter().flat_map(|queue| queue.remarks(&Roots::default())));
+        let mut energy_note = None;
         let (meter, no_energy) = match &options.energy {
             EnergySource::Meter => {
                 let (meter, about) = meters::open_best();
-                let why = about.strip_prefix("no energy meter: ").unwrap_or(&about).to_owned();
-                notes.push(about);
-                let why = meter.is_none().then_some(why);
+                let why = meter.is_none().then(|| about.strip_prefix("no energy meter: ").unwrap_or(&about).to_owned());
+                energy_note = Some(about);
                 (meter, why)
             }
             EnergySource::None => (None, Some("energy is not measured".to_owned())),
@@ -187,6 +188,7 @@ impl DeviceUnderTest {
             queue,
             notes,
             no_energy,
+            energy_note,
             settings: Mutex::default(),
             meter: Mutex::new(meter),
             load_patterns: Mutex::default(),
@@ -225,6 +227,11 @@ impl DeviceUnderTest {
         self.no_energy.as_deref()
     }
 
+    /// Which meter gives the energy, or why there is none, in one line; `None` where it comes from no meter.
+    pub fn energy_note(&self) -> Option<&str> {
+        self.energy_note.as_deref()
+    }
+
     /// When load patterns for a power logger began, in seconds since 1970.
     pub fn load_patterns_unix_s(&self) -> Vec<f64> {
         lock(&self.load_patterns).clone()
@@ -236,14 +243,9 @@ impl DeviceUnderTest {
         let size = self.facts.bytes as f64 / 1e9;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let meter = lock(&self.meter).as_ref().map(|meter| format!("energy meter: {}", meter.about()));
-        let energy = match (&self.options.energy, meter, &self.no_energy) {
-            (EnergySource::Log(log), ..) => format!("energy from {}", log.path().display()),
-            (_, Some(meter), _) => meter,
-            (_, None, why) => format!("no energy meter: {}", why.as_deref().unwrap_or_default()),
-        };
+        let energy = self.energy_note.as_ref().map_or(String::new(), |note| format!("; {note}"));
         format!(
-            "{} ({},{model} {size:.1} GB), Linux {}, {cpus} CPUs; {energy}",
+            "{} ({},{model} {size:.1} GB), Linux {}, {cpus} CPUs{energy}",
             self.path.display(),
             self.facts.kind,
             release.trim(),
@@ -398,17 +400,11 @@ impl DeviceUnderTest {
         Ok(result)
     }
 
-    /// Turns the outcome of a run into that of a world, and counts it in `control`.
-    pub(crate) fn finished(&self, result: Result<CellResult, Error>, control: &Control) -> Result<CellResult, Failure> {
-        match &result {
-            Ok(result) => {
-                self.failed.fetch_or(result.failure.is_some(), Ordering::Relaxed);
-                control.elapsed_ns.fetch_add((result.run.duration_s * 1e9) as u64, Ordering::Relaxed);
-                control.finished.fetch_add(result.run.completed, Ordering::Relaxed);
-            }
-            Err(_) => self.failed.store(true, Ordering::Relaxed),
-        }
-        result.map_err(Failure::from)
+    /// Turns the outcome of a run into that of a world.
+    pub(crate) fn finished(&self, result: Result<CellResult, Error>) -> Result<CellResult, Failure> {
+        let failed = result.as_ref().map_or(true, |result| result.failure.is_some());
+        self.failed.fetch_or(failed, Ordering::Relaxed);
+        Ok(result?)
     }
 
     /// After the last run: puts settings back, runs the load pattern again and reads the power log. Does nothing a second

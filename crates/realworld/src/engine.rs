@@ -1,8 +1,5 @@
 //! Our block layer and schedulers on a real file or device.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
 use dumbwaiter_engine::{Options, Target};
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
 use dumbwaiter_load::Prepared;
@@ -13,9 +10,6 @@ use crate::DeviceUnderTest;
 use crate::completion::Method;
 use crate::error::Error;
 use crate::time::{stamp, unix_ns};
-
-/// How soon a run notices that it is cancelled.
-const CONTROL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Our block layer and schedulers over io_uring. The kernel's scheduler below them is set to `none` for the runs, where
 /// that is possible.
@@ -57,10 +51,7 @@ impl Engine<'_> {
         let options = Options { sqpoll: method.sqpoll, ..self.device.disk_options().clone() };
         let target = Target::open(self.device.path(), &options)?;
         let before = unix_ns();
-        let run = |inner: &dumbwaiter_engine::Control| {
-            dumbwaiter_engine::run(load, &target, choice, method.mode, replicate, inner)
-        };
-        let ended = with_control(control, run)?;
+        let ended = dumbwaiter_engine::run(load, &target, choice, method.mode, replicate, control)?;
         let mut result = ended.result;
         if method.sqpoll {
             result.completion = "sqpoll".into();
@@ -109,37 +100,10 @@ impl World for Engine<'_> {
             return Err(Failure::refused("a database runs under the kernel's schedulers only"));
         };
         self.device.begin(control);
-        self.device.finished(self.run_load(load, cell, control), control)
+        self.device.finished(self.run_load(load, cell, control))
     }
 
     fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
         self.device.conclude(runs, control)
     }
-}
-
-/// Sets a flag when dropped, also by a panic.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Makes a run that ends when `control` is cancelled.
-fn with_control<T>(control: &Control, run: impl FnOnce(&dumbwaiter_engine::Control) -> T) -> T {
-    let inner = dumbwaiter_engine::Control::default();
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                if control.cancelled() {
-                    inner.cancel.store(true, Ordering::Relaxed);
-                }
-                std::thread::sleep(CONTROL_POLL_INTERVAL);
-            }
-        });
-        let _over = SetOnDrop(&over);
-        run(&inner)
-    })
 }

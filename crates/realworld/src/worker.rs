@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use dumbwaiter_block::Ioprio;
 pub use dumbwaiter_engine::part::Ended as WorkerReport;
 use dumbwaiter_engine::part::{self as worker, Part as Worker};
-use dumbwaiter_engine::{Completion as CompletionMode, Control, Options, Target};
+use dumbwaiter_engine::{Completion as CompletionMode, Options, Target};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::ioprio;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
@@ -60,7 +61,7 @@ pub struct WorkerJob {
     pub scenario: String,
     /// The device or file.
     pub device: PathBuf,
-    /// The file for the log of completed I/Os, which is made anew.
+    /// The file for the log of completed I/Os, which must not exist yet.
     pub log: PathBuf,
     /// Index of the thread in the load.
     pub thread: usize,
@@ -136,7 +137,7 @@ fn work() -> Result<WorkerReport, Error> {
     }
     let control = Arc::new(Control::default());
     cancel_on_signals(&control)?;
-    let log = File::create(&job.log).doing(job.log.display())?;
+    let log = File::create_new(&job.log).doing(job.log.display())?;
     let log = Box::new(BufWriter::with_capacity(LOG_BUFFER_BYTES, log));
     let worker = Worker { thread: job.thread, completion, replicate: job.replicate, control: &control };
     Ok(worker::run(&prepared, &target, &worker, await_start, log)?)

@@ -4,6 +4,7 @@ mod groups;
 mod join;
 mod workers;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use dumbwaiter_experiment::{
@@ -79,9 +80,11 @@ impl Kernel<'_> {
                 ),
             }));
         };
-        let (current, _) = queue.schedulers().map_err(Failure::refused)?;
+        let (current, listed) = queue.schedulers().map_err(Failure::refused)?;
         let own = queue.attributes().into_iter().filter(|(name, _)| name.starts_with("iosched/")).collect();
-        if let Some(why) = device.guard().map_err(Failure::refused)? {
+        let why = device.guard().map_err(Failure::refused)?;
+        // The only scheduler, kept as it is, needs not be set.
+        if let Some(why) = why.filter(|_| !options.keep_current || listed.len() > 1) {
             return Err(Failure::refused(why));
         }
         if let Some(settings) = device.settings().as_mut() {
@@ -262,7 +265,11 @@ impl World for Kernel<'_> {
             Work::Scenario(load) => self.run_load(load, cell, control),
             Work::DbBench(bench) => self.run_database(*bench, cell, control),
         };
-        self.device.finished(result, control)
+        if let Ok(result) = &result {
+            control.elapsed_ns.fetch_add((result.run.duration_s * 1e9) as u64, Ordering::Relaxed);
+            control.finished.fetch_add(result.run.completed, Ordering::Relaxed);
+        }
+        self.device.finished(result)
     }
 
     fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
