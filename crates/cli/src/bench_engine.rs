@@ -11,9 +11,9 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::{Completion, Options, Target, bare};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::loops::OwnLoop;
-use dumbwaiter_linux::place;
-use dumbwaiter_linux::queue::{Queue, Settings};
-use dumbwaiter_linux::{Roots, target, undo};
+use dumbwaiter_linux::queue::Queue;
+use dumbwaiter_linux::settings::Settings;
+use dumbwaiter_linux::{Roots, process, target, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::median;
 use dumbwaiter_report::{Align, table};
@@ -423,7 +423,7 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool, fixed: bool) -> Result<Figure> 
             &format!("--iodepth_batch_complete_max={depth}"),
         ]);
     }
-    place::end_with_us(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    process::end_with_us(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let out = command.spawn().and_then(|child| child.wait_with_output()).context("fio cannot be started")?;
     let text = String::from_utf8_lossy(&out.stdout);
     let complaint = || {

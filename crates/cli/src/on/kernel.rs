@@ -14,10 +14,11 @@ use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
 use dumbwaiter_engine::part::{self, Ended};
 use dumbwaiter_engine::record::Record;
 use dumbwaiter_engine::{Completion, Target};
-use dumbwaiter_linux::Roots;
+use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::place::{self, Place};
-use dumbwaiter_linux::queue::{Queue, Settings};
-use dumbwaiter_linux::target::disk_of;
+use dumbwaiter_linux::queue::Queue;
+use dumbwaiter_linux::settings::Settings;
+use dumbwaiter_linux::{Roots, process};
 use dumbwaiter_load::{Change, Load, Thread};
 use dumbwaiter_measure::{Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
@@ -172,7 +173,7 @@ pub(super) fn run(
     let over = AtomicBool::new(false);
     let stop = || {
         if !over.swap(true, Ordering::Relaxed) {
-            pids.iter().for_each(|pid| place::terminate(*pid));
+            pids.iter().for_each(|pid| process::terminate(*pid));
         }
     };
     // The first that fails ends all, as does who cancels.
@@ -241,7 +242,7 @@ fn start(
             command.arg(flag);
         }
     }
-    let mut child = place::end_with_us(&mut command)
+    let mut child = process::end_with_us(&mut command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use dumbwaiter_engine::{Completion, Options, Sleep, Target};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Failure, Refusal, Stack, Work, World};
-use dumbwaiter_linux::queue::Settings;
+use dumbwaiter_linux::settings::Settings;
 use dumbwaiter_linux::{place, target, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::diskstats::Diskstats;
 use dumbwaiter_linux::place::{self, Leash, Place};
 use dumbwaiter_linux::target::Target;
+use dumbwaiter_linux::{Roots, process};
 use dumbwaiter_measure::{Energy, Recorder, RecorderConfig, RunFacts, RunResult};
 use dumbwaiter_meters::{Meter, cpu};
 
@@ -253,7 +253,7 @@ fn run(command: &mut Command, benchmark: &str, stop: &AtomicBool) -> Result<Opti
     let file = |name: &str| folder.path().join(name);
     let make = |name: &str| File::create(file(name)).with_context(|| file(name).display().to_string());
     command.stdin(Stdio::null()).stdout(make("out")?).stderr(make("err")?);
-    let mut child = Tame(place::end_with_us(command).spawn().context("cannot start db_bench")?);
+    let mut child = Tame(process::end_with_us(command).spawn().context("cannot start db_bench")?);
     let _leash = Leash::on(child.0.id())?;
     let mut usage = cpu::Usage::default();
     let status = loop {
