@@ -166,3 +166,9 @@ impl Bar {
         self.bar.finish_and_clear();
     }
 }
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

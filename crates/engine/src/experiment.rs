@@ -169,6 +169,7 @@ fn named(error: Error, choice: &Choice) -> Error {
         Error::NotConserved { target, what, .. } => {
             Error::NotConserved { target, scheduler: choice.label().into(), what }
         }
+        Error::Fault { target, fault, .. } => Error::Fault { target, scheduler: choice.label().into(), fault },
         other => other,
     }
 }

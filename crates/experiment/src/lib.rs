@@ -12,7 +12,9 @@ mod compare;
 mod control;
 mod input;
 mod matrix;
+mod plan;
 mod side_by_side;
+mod survey;
 mod world;
 
 pub use cell::{Cell, CellResult, DbBench, Stack, Work};
@@ -21,4 +23,5 @@ pub use control::{Control, Step};
 pub use input::{Experiment, InputKind, Overrides, ReadError, input_kind};
 pub use matrix::{Finished, Matrix};
 pub use side_by_side::SideBySide;
+pub use survey::{Subject, SurveyLoad, Surveyed, recommend};
 pub use world::{About, Concurrency, Failure, FailureKind, Refusal, World};

@@ -151,7 +151,8 @@ impl Matrix {
     }
 }
 
-fn run_one(cell: &Cell, world: &dyn World, control: &Control) -> Result<CellResult, Failure> {
+/// Runs one cell, with its variant in the result and its steps reported.
+pub(crate) fn run_one(cell: &Cell, world: &dyn World, control: &Control) -> Result<CellResult, Failure> {
     control.step(&Step::Began(cell));
     let mut result = world.run(cell, control)?;
     if !cell.variant.is_empty() {

@@ -20,6 +20,7 @@ pub mod queue;
 mod roots;
 pub mod settings;
 pub mod target;
+pub mod udev;
 pub mod undo;
 
 pub use error::Error;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_block::{Config, Fault, Limits, Nanos, Setup, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
 use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
@@ -30,6 +30,16 @@ pub enum Error {
         value: String,
         /// What can be used.
         expected: String,
+    },
+    /// The scheduler broke its contract with the block layer, or scheduler or device make no progress.
+    #[error("{device}, {scheduler}: {fault}. This is a defect; please report the scenario and seed")]
+    Fault {
+        /// The device.
+        device: String,
+        /// The scheduler.
+        scheduler: String,
+        /// What is wrong.
+        fault: Fault,
     },
     /// Requests were lost or invented: a defect of ours.
     #[error(
@@ -142,6 +152,10 @@ pub(crate) fn run(
     let applications = applications.collect();
     let skipped = load.replays.finish(outcome.issued_late)?;
     let (cancelled, oldest) = (outcome.cancelled, outcome.oldest);
+    if let Some(fault) = outcome.layer.fault() {
+        let (device, scheduler) = (model.name().into(), choice.label().into());
+        return Err(Error::Fault { device, scheduler, fault: *fault });
+    }
     if let Some(what) = outcome.layer.ledger().imbalance() {
         return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
     }

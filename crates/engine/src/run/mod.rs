@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
         let several_stages = parts.threads.iter().any(|t| t.stage != parts.threads[0].stage);
         let outstanding = parts.threads.iter().map(|t| t.depth.min(1024) as usize).sum::<usize>();
         Ok(Run {
-            submitted_by_tenant: vec![0; parts.tenants.tenants.len()],
+            submitted_by_tenant: vec![0; parts.tenants.tenant_slots()],
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             target: parts.target,
             sleeper: parts.way.own.map(Sleeper::new),

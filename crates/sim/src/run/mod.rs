@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
     pub fn new(parts: Parts<'a>) -> Run<'a> {
         let turns = Turns::new(parts.host.completion(), parts.host.cpus());
         let mut run = Run {
-            submitted_by_tenant: vec![0; parts.tenants.tenants.len()],
+            submitted_by_tenant: vec![0; parts.tenants.tenant_slots()],
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
             stage: None,
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
             if self.open && (at > self.until.time || over) {
                 end = Some(self.close(if over { self.now } else { self.until.time }));
             }
-            if !self.open && idle {
+            if (!self.open && idle) || self.layer.fault().is_some() {
                 break;
             }
             if self.warm.is_none() && at >= self.until.warmup {

@@ -36,10 +36,10 @@ fn run(point: &str, scheduler: &str, seed: u64, p99_us: f64, mb: f64) -> RunResu
     recorder.finish(Nanos::from_secs(1), facts)
 }
 
-fn race(ways: &[&str], current: &str) -> Race {
+fn race(schedulers: &[&str], current: &str) -> Race {
     Race {
         points: vec!["shared", "deep"],
-        ways: ways.iter().map(|w| (*w).to_owned()).collect(),
+        schedulers: schedulers.iter().map(|w| (*w).to_owned()).collect(),
         current: current.into(),
         goal: Goal::Balanced,
     }
@@ -62,8 +62,8 @@ fn raced(race: &Race, natures: &[Nature], rounds: u64) -> Vec<RunResult> {
     let mut results = Vec::new();
     for round in 0..rounds {
         for heat in race.next(&results) {
-            for way in heat.ways {
-                results.push(one(&natures[way], race.points[heat.point], round));
+            for entrant in heat.schedulers {
+                results.push(one(&natures[entrant], race.points[heat.point], round));
             }
         }
     }
@@ -76,10 +76,11 @@ fn everybody_is_screened_and_a_clear_winner_ends_the_race() {
     let natures =
         [("none", 900.0, 100.0, 100.0, 0.05), ("kyber", 300.0, 99.0, 98.0, 0.05), ("bfq", 800.0, 99.0, 99.0, 0.05)];
     let first = race.next(&[]);
-    assert_eq!(first.iter().map(|h| (h.point, h.ways.len())).collect::<Vec<_>>(), [(0, 3), (1, 3)]);
+    assert_eq!(first.iter().map(|h| (h.point, h.schedulers.len())).collect::<Vec<_>>(), [(0, 3), (1, 3)]);
     let results = raced(&race, &natures, 50);
     assert!(race.next(&results).is_empty(), "decided");
-    let runs = |way: &str, point: &str| results.iter().filter(|r| r.scheduler == way && r.variant == point).count();
+    let runs =
+        |entrant: &str, point: &str| results.iter().filter(|r| r.scheduler == entrant && r.variant == point).count();
     assert_eq!((runs("none", "shared"), runs("none", "deep")), (SURE, GUARD_ROUNDS), "no more than it takes");
     let decision = race.decide(&results).unwrap();
     assert_eq!((decision.pick.as_str(), decision.keep), ("kyber", false));
@@ -153,7 +154,7 @@ fn what_is_set_stays_if_it_loses_to_somebody_but_not_surely_to_the_pick() {
         results.push(run("shared", "none", round, 900.0 + small, 100.0 + small));
         results.push(run("shared", "bfq", round, 900.0 + small, 85.0 - small));
         results.push(run("shared", "kyber", round, 300.0 + small, mb));
-        results.extend(race.ways.iter().map(|way| run("deep", way, round, 900.0, 100.0 + small)));
+        results.extend(race.schedulers.iter().map(|entrant| run("deep", entrant, round, 900.0, 100.0 + small)));
     }
     let decision = race.decide(&results).unwrap();
     assert_eq!(decision.losses.iter().map(|l| l.scheduler.as_str()).collect::<Vec<_>>(), ["bfq"]);
@@ -177,7 +178,7 @@ fn a_doubtful_loss_is_looked_at_again_before_it_counts() {
     let (_, losses) = race.keepers(&results);
     assert!(losses.is_empty(), "two runs say nothing yet");
     let again = race.next(&results).into_iter().find(|heat| heat.point == 1).unwrap();
-    assert_eq!(again.ways, [0, 1]);
+    assert_eq!(again.schedulers, [0, 1]);
 }
 
 #[test]

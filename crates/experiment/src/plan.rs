@@ -1,14 +1,12 @@
 //! What is looked at, and for how long.
 
-use anyhow::{Result, bail};
 use dumbwaiter_advise::Metric;
+use dumbwaiter_advise::race::{GUARD_ROUNDS, ROUNDS_MIN};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_scenario::Scenario;
 
-/// Runs of each scheduler at the deciding point before anything is said: with less, chance cannot be judged.
-pub(super) const ROUNDS_MIN: usize = 3;
-/// Runs of each scheduler at every other point.
-pub(super) const GUARD_ROUNDS: usize = 2;
+use crate::Failure;
+
 /// Rounds at the deciding point that the plan has time for.
 const ROUNDS_PLANNED: u64 = 10;
 /// Part of the time for the points that do not decide, in percent.
@@ -18,44 +16,45 @@ const DECIDING_MAX: Nanos = Nanos::from_secs(3);
 const GUARD_MIN: Nanos = Nanos::from_ms(250);
 const GUARD_MAX: Nanos = Nanos::from_secs(2);
 /// What starting and collecting a run takes beside it.
-pub(super) const OVERHEAD: Nanos = Nanos::from_ms(150);
+pub(crate) const OVERHEAD: Nanos = Nanos::from_ms(150);
 /// Part of a run that is warm-up, in percent.
 const WARMUP_PERCENT: u64 = 20;
 
 /// A load that the schedulers are tried under.
-pub(super) struct Point {
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
+pub(crate) struct Point {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
     /// The figure that is told of it.
-    pub(super) metric: Metric,
-    pub(super) scenario: Scenario,
+    pub(crate) metric: Metric,
+    pub(crate) scenario: Scenario,
 }
 
 /// What is run, the point that decides first.
-pub(super) struct Plan {
-    pub(super) points: Vec<Point>,
+pub(crate) struct Plan {
+    pub(crate) points: Vec<Point>,
     /// Time for the schedulers.
-    pub(super) race: Nanos,
+    pub(crate) race: Nanos,
     /// Length of a run at each depth of the completion methods.
-    pub(super) completion: Nanos,
+    pub(crate) completion: Nanos,
 }
 
 /// One task of one tenant.
-fn alone(task: &str) -> Result<Scenario> {
+fn alone(task: &str) -> Result<Scenario, Failure> {
     let text =
         format!("schedulers = [\"none\"]\n[[tenant]]\nname = \"reader\"\n[[tenant.task]]\nname = \"read\"\n{task}");
-    Ok(Scenario::from_toml(&text, "built-in point")?)
+    Scenario::from_toml(&text, "built-in point").map_err(Failure::refused)
 }
 
 /// All points: the one that decides, then those at which nothing may be lost, the most telling first.
-fn points() -> Result<Vec<Point>> {
+fn points() -> Result<Vec<Point>, Failure> {
     let point = |name, about, metric, scenario| Point { name, about, metric, scenario };
     let four = ["a", "b", "c", "d"].map(|name| {
         format!(
             "[[tenant]]\nname = \"{name}\"\n[[tenant.task]]\nname = \"read\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 8\n"
         )
     });
-    let four = Scenario::from_toml(&format!("schedulers = [\"none\"]\n{}", four.concat()), "built-in point")?;
+    let four = Scenario::from_toml(&format!("schedulers = [\"none\"]\n{}", four.concat()), "built-in point")
+        .map_err(Failure::refused)?;
     Ok(vec![
         point("shared", "one who waits, a database and a backup together", Metric::FocusP99, Scenario::builtin_real()),
         point(
@@ -93,7 +92,7 @@ fn points() -> Result<Vec<Point>> {
 }
 
 /// The load for comparing completion methods.
-pub(super) fn reads_of_4k(depth: u32, length: Nanos) -> Result<Scenario> {
+pub(crate) fn reads_of_4k(depth: u32, length: Nanos) -> Result<Scenario, Failure> {
     Ok(timed(&alone(&format!("rw = \"randread\"\nbs = \"4k\"\niodepth = {depth}"))?, length))
 }
 
@@ -103,14 +102,16 @@ fn timed(scenario: &Scenario, length: Nanos) -> Scenario {
 }
 
 /// Divides `budget` for so many schedulers; `polled`: the device can be polled, so that there is more to find out.
-pub(super) fn plan(budget: Nanos, schedulers: usize, polled: bool) -> Result<Plan> {
+pub(crate) fn plan(budget: Nanos, schedulers: usize, polled: bool) -> Result<Plan, Failure> {
     let n = schedulers.max(1) as u64;
     let percent = if polled { 80 } else { 90 };
     let race = budget.0 * percent / 100;
     let least = n * ROUNDS_MIN as u64 * (DECIDING_MIN + OVERHEAD).0;
     if race < least {
         let seconds = (least * 100 / percent).div_ceil(1_000_000_000);
-        bail!("--for: {budget} is too short to try {n} schedulers; expected {seconds}s or more, or fewer --schedulers");
+        return Err(Failure::refused(format!(
+            "--for: {budget} is too short to try {n} schedulers; expected {seconds}s or more, or fewer --schedulers"
+        )));
     }
     let mut points = points()?;
     let guard_rounds = n * GUARD_ROUNDS as u64;
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn nothing_is_written() {
         for point in points().unwrap() {
-            assert_eq!(dumbwaiter_engine::writes(&point.scenario), None, "{}", point.name);
+            assert_eq!(point.scenario.writer(), None, "{}", point.name);
         }
     }
 }

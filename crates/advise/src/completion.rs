@@ -1,97 +1,51 @@
-//! What polling would give and cost, beside the interrupt, under the scheduler that is recommended.
+//! What polling would give and cost, beside interrupts, under the recommended scheduler.
 
-use std::time::Duration;
-
-use anyhow::Result;
-use dumbwaiter_advise::Metric;
-use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Sleep, Target};
-use dumbwaiter_measure::{RunResult, Sample};
-use dumbwaiter_scenario::SchedulerSpec;
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample};
 use serde::Serialize;
 
-use super::Survey;
-use super::plan::{self, OVERHEAD};
-use super::race::{Gain, gain};
+use crate::Metric;
+use crate::race::{Gain, gain};
 
-/// I/Os at a time.
-const DEPTHS: [u32; 3] = [1, 8, 32];
-const ROUNDS_MIN: u32 = 3;
-const ROUNDS_MAX: u32 = 6;
-/// Shorter runs say little of a median.
-const LENGTH_MIN: Nanos = Nanos::from_ms(400);
-/// A median has to be lower by so much to be worth a change of the application.
+/// I/Os in flight at which the methods are compared.
+pub const DEPTHS: [u32; 3] = [1, 8, 32];
+/// A median must be lower by this share to be worth changing the application.
 const WORTH: f64 = 0.05;
-const SIGNIFICANCE: f64 = 0.05;
 
 /// One method at one depth.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Method {
-    pub(super) depth: u32,
-    pub(super) completion: String,
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    pub(super) iops: f64,
-    pub(super) cpu_us_per_io: f64,
+pub struct Method {
+    /// I/Os in flight.
+    pub depth: u32,
+    /// The method.
+    pub completion: String,
+    /// Median latency in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile of the latency in microseconds.
+    pub p99_us: f64,
+    /// I/Os a second.
+    pub iops: f64,
+    /// CPU time of an I/O in microseconds.
+    pub cpu_us_per_io: f64,
     /// Its median against the interrupt's; none for the interrupt itself.
-    pub(super) median: Option<Gain>,
+    pub median: Option<Gain>,
     /// Is it better than the interrupt by more than chance, and enough to be worth it?
-    pub(super) better: bool,
+    pub better: bool,
 }
 
 /// What is known of completion methods.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Methods {
-    pub(super) measured: Vec<Method>,
+pub struct Methods {
+    /// Figures by depth and method.
+    pub measured: Vec<Method>,
     /// What to do, in a sentence.
-    pub(super) sentence: String,
+    pub sentence: String,
     /// How to do it, or what is in the way; one line each.
-    pub(super) how: Vec<String>,
+    pub how: Vec<String>,
 }
 
 /// Name of the point in the survey.
-fn point(depth: u32) -> String {
+pub fn point(depth: u32) -> String {
     format!("completion, 4k-{depth}")
-}
-
-/// Measures with the time that is left.
-pub(super) fn look(
-    survey: &mut Survey<'_>,
-    spec: &SchedulerSpec,
-    length: Nanos,
-    facts: &dumbwaiter_linux::target::Target,
-) -> Result<Methods> {
-    let length = length.max(LENGTH_MIN);
-    let asked = [Completion::Interrupt, Completion::Poll, Completion::Hybrid(Sleep::Auto)];
-    // A device that went away can do none, and the survey has told that it did.
-    let methods: Vec<Completion> = Target::open(survey.path, survey.options)
-        .map_or_else(|_| Vec::new(), |target| asked.into_iter().filter(|m| target.check(*m).is_ok()).collect());
-    let round = |depths: usize| Duration::from_nanos((length + OVERHEAD).0) * (depths * methods.len()) as u32;
-    let left = survey.end.saturating_sub(survey.began.elapsed());
-    let depths = (1..=DEPTHS.len()).rev().find(|n| round(*n) * ROUNDS_MIN <= left).unwrap_or(0);
-    let mut before = Vec::new();
-    if methods.len() > 1 {
-        'rounds: for number in 0..ROUNDS_MAX {
-            // A round that could not be finished would favour those who come first.
-            if survey.began.elapsed() + round(depths) > survey.end {
-                break;
-            }
-            for depth in &DEPTHS[..depths] {
-                let scenario = plan::reads_of_4k(*depth, length)?;
-                for i in 0..methods.len() {
-                    let method = methods[(i + number as usize) % methods.len()];
-                    let what = format!("4 KiB at random, {depth} at a time, {method}");
-                    if !survey.one(&point(*depth), &scenario, spec, method, number, &what)? {
-                        break 'rounds;
-                    }
-                }
-            }
-        }
-        before = methods.iter().map(ToString::to_string).collect();
-    }
-    let measured = measured(&survey.results, &before);
-    let (sentence, how) = advice(&measured, facts.polling.available, &facts.polling.about);
-    Ok(Methods { measured, sentence, how })
 }
 
 /// The figures of each depth and method, where each has run twice or more.
@@ -125,6 +79,13 @@ fn measured(results: &[RunResult], methods: &[String]) -> Vec<Method> {
         }
     }
     all
+}
+
+/// Compares the methods by the runs of a survey. `available`: can the kernel poll the device, and why or what it needs.
+pub fn compare_methods(results: &[RunResult], methods: &[String], available: (bool, &str)) -> Methods {
+    let measured = measured(results, methods);
+    let (sentence, how) = advice(&measured, available.0, available.1);
+    Methods { measured, sentence, how }
 }
 
 /// What to do about it.

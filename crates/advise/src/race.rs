@@ -3,13 +3,13 @@
 //! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
 //! there is out, however well it serves whoever waits.
 
-use dumbwaiter_advise::{Focus, Goal, Metric, Ranking, rank};
-use dumbwaiter_measure::{RunResult, Sample, paired, welch};
+use crate::{Focus, Goal, Metric, Ranking, rank};
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, paired, welch};
 
-use super::plan::{GUARD_ROUNDS, ROUNDS_MIN};
-
-/// Differences with a larger p value may be chance.
-const SIGNIFICANCE: f64 = 0.05;
+/// Runs of each scheduler at the deciding point before anything is said: with less, chance cannot be judged.
+pub const ROUNDS_MIN: usize = 3;
+/// Runs of each scheduler at every other point.
+pub const GUARD_ROUNDS: usize = 2;
 /// Looking again and again, and at many points, finds differences where none are: who is left out must be worse by far less a
 /// chance than that.
 const DROP: f64 = 0.01;
@@ -21,38 +21,43 @@ const GUARD_RUNS_MAX: usize = 6;
 const SAME: f64 = 0.02;
 
 /// What the race is about.
-pub(super) struct Race {
+pub struct Race {
     /// Names of the points, the one that decides first.
-    pub(super) points: Vec<&'static str>,
+    pub points: Vec<&'static str>,
     /// Schedulers, as results name them.
-    pub(super) ways: Vec<String>,
+    pub schedulers: Vec<String>,
     /// The one that is set.
-    pub(super) current: String,
-    pub(super) goal: Goal,
+    pub current: String,
+    /// What the recommendation aims at.
+    pub goal: Goal,
 }
 
 /// Some schedulers, once each at one point.
 #[derive(Debug, PartialEq)]
-pub(super) struct Heat {
-    pub(super) point: usize,
-    pub(super) ways: Vec<usize>,
+pub struct Heat {
+    /// Number of the point.
+    pub point: usize,
+    /// Numbers of the schedulers.
+    pub schedulers: Vec<usize>,
 }
 
 /// A scheduler that loses too much at a guard point.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub(super) struct Loss {
-    pub(super) scheduler: String,
-    pub(super) point: String,
+pub struct Loss {
+    /// The scheduler.
+    pub scheduler: String,
+    /// Name of the point.
+    pub point: String,
     /// Its part of the best throughput there.
-    pub(super) share: f64,
+    pub share: f64,
     /// Probability of such a loss by chance.
-    pub(super) p: f64,
+    pub p: f64,
 }
 
 /// Who is below the floor of throughput at a point.
 struct Below {
     point: usize,
-    way: usize,
+    entrant: usize,
     /// Who moves most there.
     best: usize,
     runs: usize,
@@ -63,49 +68,55 @@ struct Below {
 
 /// A difference between what is set and what is recommended.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(super) struct Gain {
-    pub(super) point: String,
-    pub(super) metric: String,
-    pub(super) now: f64,
-    pub(super) then: f64,
+pub struct Gain {
+    /// Name of the point.
+    pub point: String,
+    /// The figure, a [`Metric::key`].
+    pub metric: String,
+    /// Its value under what is set, in the metric's unit.
+    pub now: f64,
+    /// Its value under what is recommended.
+    pub then: f64,
     /// `then` over `now`, less 1.
-    pub(super) change: f64,
+    pub change: f64,
     /// 95 % confidence interval of `change`.
-    pub(super) ci95: [f64; 2],
+    pub ci95: [f64; 2],
     /// Probability of such a difference by chance.
-    pub(super) p: f64,
+    pub p: f64,
 }
 
 /// What follows.
-#[derive(Debug)]
-pub(super) struct Decision {
-    pub(super) pick: String,
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The recommended scheduler.
+    pub pick: String,
     /// The pick is what is set.
-    pub(super) keep: bool,
+    pub keep: bool,
     /// Of those that lose nothing, at the point that decides.
-    pub(super) ranking: Ranking,
-    pub(super) losses: Vec<Loss>,
+    pub ranking: Ranking,
+    /// Schedulers ruled out by lost throughput.
+    pub losses: Vec<Loss>,
     /// Against what is set; none where that is kept.
-    pub(super) gain: Option<Gain>,
+    pub gain: Option<Gain>,
     /// Others that cannot be told from the pick by the figure that decides.
-    pub(super) ties: Vec<String>,
+    pub ties: Vec<String>,
     /// The best by the figures, if it is not the pick, by how much, and with which chance.
-    pub(super) unproven: Option<(String, Gain)>,
+    pub unproven: Option<(String, Gain)>,
 }
 
 impl Race {
-    fn runs<'a>(&self, results: &'a [RunResult], point: usize, way: &str) -> Vec<&'a RunResult> {
-        results.iter().filter(|r| r.variant == self.points[point] && r.scheduler == way).collect()
+    fn runs<'a>(&self, results: &'a [RunResult], point: usize, entrant: &str) -> Vec<&'a RunResult> {
+        results.iter().filter(|r| r.variant == self.points[point] && r.scheduler == entrant).collect()
     }
 
-    fn samples(&self, results: &[RunResult], point: usize, way: &str, metric: Metric) -> Vec<(u64, f64)> {
+    fn samples(&self, results: &[RunResult], point: usize, entrant: &str, metric: Metric) -> Vec<(u64, f64)> {
         let at: Vec<&RunResult> = results.iter().filter(|r| r.variant == self.points[point]).collect();
         let focus = Focus::of(&at);
-        self.runs(results, point, way).iter().map(|r| (r.seed, metric.of(r, &focus))).collect()
+        self.runs(results, point, entrant).iter().map(|r| (r.seed, metric.of(r, &focus))).collect()
     }
 
     /// Part of the best throughput that must be kept at every point.
-    pub(super) fn floor(&self) -> f64 {
+    pub fn floor(&self) -> f64 {
         if self.goal == Goal::Throughput { Goal::Balanced.throughput_floor() } else { self.goal.throughput_floor() }
     }
 
@@ -114,21 +125,21 @@ impl Race {
         let mut found = Vec::new();
         for (point, name) in self.points.iter().enumerate() {
             let all: Vec<Vec<(u64, f64)>> =
-                self.ways.iter().map(|way| self.samples(results, point, way, Metric::MbPerS)).collect();
+                self.schedulers.iter().map(|entrant| self.samples(results, point, entrant, Metric::MbPerS)).collect();
             if all.iter().any(|s| s.len() < GUARD_ROUNDS) {
                 continue;
             }
             let means: Vec<f64> = all.iter().map(|s| sample(s).mean).collect();
             let best = (0..means.len()).fold(0, |best, i| if means[i] > means[best] { i } else { best });
-            for (way, scheduler) in self.ways.iter().enumerate() {
-                let share = means[way] / means[best];
+            for (entrant, label) in self.schedulers.iter().enumerate() {
+                let share = means[entrant] / means[best];
                 if share < self.floor() {
-                    let p = Contrast::of(&all[best], &all[way]).p;
-                    let loss = Loss { scheduler: scheduler.clone(), point: (*name).to_owned(), share, p };
-                    let runs = all[way].len().min(all[best].len());
+                    let p = Contrast::of(&all[best], &all[entrant]).p;
+                    let loss = Loss { scheduler: label.clone(), point: (*name).to_owned(), share, p };
+                    let runs = all[entrant].len().min(all[best].len());
                     // There is one point that decides, but many guards.
                     let sure = if point == 0 { p <= SIGNIFICANCE } else { p <= DROP && runs >= SURE };
-                    found.push(Below { point, way, best, runs: all[way].len(), sure, loss });
+                    found.push(Below { point, entrant, best, runs: all[entrant].len(), sure, loss });
                 }
             }
         }
@@ -138,12 +149,13 @@ impl Race {
     /// Those that do not surely lose; where everybody does somewhere, whoever loses least. With the losses.
     fn keepers(&self, results: &[RunResult]) -> (Vec<usize>, Vec<Loss>) {
         let losses: Vec<(usize, Loss)> =
-            self.below(results).into_iter().filter(|b| b.sure).map(|b| (b.way, b.loss)).collect();
-        let worst = |way: usize| losses.iter().filter(|(w, _)| *w == way).map(|(_, l)| l.share).fold(1.0, f64::min);
-        let mut keepers: Vec<usize> = (0..self.ways.len()).filter(|way| worst(*way) >= 1.0).collect();
+            self.below(results).into_iter().filter(|b| b.sure).map(|b| (b.entrant, b.loss)).collect();
+        let worst =
+            |entrant: usize| losses.iter().filter(|(w, _)| *w == entrant).map(|(_, l)| l.share).fold(1.0, f64::min);
+        let mut keepers: Vec<usize> = (0..self.schedulers.len()).filter(|entrant| worst(*entrant) >= 1.0).collect();
         if keepers.is_empty() {
-            let least = (0..self.ways.len()).map(worst).fold(0.0, f64::max);
-            keepers = (0..self.ways.len()).filter(|way| worst(*way) >= least - SAME).collect();
+            let least = (0..self.schedulers.len()).map(worst).fold(0.0, f64::max);
+            keepers = (0..self.schedulers.len()).filter(|entrant| worst(*entrant) >= least - SAME).collect();
         }
         (keepers, losses.into_iter().map(|(_, loss)| loss).collect())
     }
@@ -151,38 +163,38 @@ impl Race {
     /// The ranking of those that lose nothing, at the point that decides.
     fn ranking(&self, results: &[RunResult], keepers: &[usize]) -> Option<Ranking> {
         let mut runs: Vec<RunResult> =
-            keepers.iter().flat_map(|way| self.runs(results, 0, &self.ways[*way])).cloned().collect();
+            keepers.iter().flat_map(|entrant| self.runs(results, 0, &self.schedulers[*entrant])).cloned().collect();
         // The sentence names the device; which point it is, is told elsewhere.
         runs.iter_mut().for_each(|run| run.variant = String::new());
         rank(&runs, self.goal).into_iter().next()
     }
 
     /// The next runs; none when all is decided.
-    pub(super) fn next(&self, results: &[RunResult]) -> Vec<Heat> {
-        let all = || 0..self.ways.len();
-        let count = |point: usize, way: usize| self.runs(results, point, &self.ways[way]).len();
+    pub fn next(&self, results: &[RunResult]) -> Vec<Heat> {
+        let all = || 0..self.schedulers.len();
+        let count = |point: usize, entrant: usize| self.runs(results, point, &self.schedulers[entrant]).len();
         let mut heats = Vec::new();
         for point in 0..self.points.len() {
             let least = if point == 0 { ROUNDS_MIN } else { GUARD_ROUNDS };
-            let ways: Vec<usize> = all().filter(|way| count(point, *way) < least).collect();
-            if !ways.is_empty() {
-                heats.push(Heat { point, ways });
+            let schedulers: Vec<usize> = all().filter(|entrant| count(point, *entrant) < least).collect();
+            if !schedulers.is_empty() {
+                heats.push(Heat { point, schedulers });
             }
         }
-        if !heats.is_empty() || self.ways.len() < 2 {
+        if !heats.is_empty() || self.schedulers.len() < 2 {
             return heats;
         }
         let (keepers, _) = self.keepers(results);
         let leader = self.ranking(results, &keepers).map(|ranking| ranking.rows[0].scheduler.clone());
         let live = self.live(results);
         if live.len() > 1 {
-            heats.push(Heat { point: 0, ways: live });
+            heats.push(Heat { point: 0, schedulers: live });
         }
         // Does the leader, or what is set, lose at a guard? Of the others nobody needs to know.
         for b in self.below(results).into_iter().filter(|b| b.point > 0 && !b.sure && b.runs < GUARD_RUNS_MAX) {
-            let way = &self.ways[b.way];
-            if keepers.contains(&b.way) && (leader.as_ref() == Some(way) || *way == self.current) {
-                heats.push(Heat { point: b.point, ways: vec![b.best, b.way] });
+            let entrant = &self.schedulers[b.entrant];
+            if keepers.contains(&b.entrant) && (leader.as_ref() == Some(entrant) || *entrant == self.current) {
+                heats.push(Heat { point: b.point, schedulers: vec![b.best, b.entrant] });
             }
         }
         heats
@@ -192,38 +204,40 @@ impl Race {
     fn live(&self, results: &[RunResult]) -> Vec<usize> {
         let (keepers, _) = self.keepers(results);
         let Some(ranking) = self.ranking(results, &keepers) else { return keepers };
-        let of = |way: usize| self.samples(results, 0, &self.ways[way], ranking.metric);
-        let Some(leader) = keepers.iter().copied().find(|way| self.ways[*way] == ranking.rows[0].scheduler) else {
+        let of = |entrant: usize| self.samples(results, 0, &self.schedulers[entrant], ranking.metric);
+        let Some(leader) =
+            keepers.iter().copied().find(|entrant| self.schedulers[*entrant] == ranking.rows[0].scheduler)
+        else {
             return keepers;
         };
         let first = of(leader);
         let doubtful: Vec<usize> =
-            self.below(results).into_iter().filter(|b| b.point == 0 && !b.sure).map(|b| b.way).collect();
-        let open = |way: usize| {
-            let own = of(way);
+            self.below(results).into_iter().filter(|b| b.point == 0 && !b.sure).map(|b| b.entrant).collect();
+        let open = |entrant: usize| {
+            let own = of(entrant);
             let few = own.len() < SURE || first.len() < SURE;
             let contrast = Contrast::of(&first, &own);
-            few || doubtful.contains(&way) || contrast.p.is_nan() || contrast.p > DROP && !contrast.is_none()
+            few || doubtful.contains(&entrant) || contrast.p.is_nan() || contrast.p > DROP && !contrast.is_none()
         };
-        keepers.iter().copied().filter(|way| *way == leader || open(*way)).collect()
+        keepers.iter().copied().filter(|entrant| *entrant == leader || open(*entrant)).collect()
     }
 
     /// What follows; nothing where what is set has not run twice yet.
-    pub(super) fn decide(&self, results: &[RunResult]) -> Option<Decision> {
-        let enough = |way: &String| self.runs(results, 0, way).len() >= 2;
+    pub fn decide(&self, results: &[RunResult]) -> Option<Decision> {
+        let enough = |entrant: &String| self.runs(results, 0, entrant).len() >= 2;
         if !enough(&self.current) {
             return None;
         }
         let (keepers, losses) = self.keepers(results);
-        let keepers: Vec<usize> = keepers.into_iter().filter(|way| enough(&self.ways[*way])).collect();
+        let keepers: Vec<usize> = keepers.into_iter().filter(|entrant| enough(&self.schedulers[*entrant])).collect();
         let ranking = self.ranking(results, &keepers)?;
         let winner = ranking.rows[0].scheduler.clone();
         let gain = |metric: Metric, point: usize, to: &str| {
-            let of = |way: &str| self.samples(results, point, way, metric);
+            let of = |entrant: &str| self.samples(results, point, entrant, metric);
             gain(self.points[point], metric, &of(&self.current), &of(to))
         };
         let loses = losses.iter().filter(|l| l.scheduler == self.current).min_by(|a, b| a.share.total_cmp(&b.share));
-        let current_is_in = keepers.iter().any(|way| self.ways[*way] == self.current);
+        let current_is_in = keepers.iter().any(|entrant| self.schedulers[*entrant] == self.current);
         let (pick, told, unproven) = if winner == self.current {
             (winner, None, None)
         } else if let Some(loss) = loses.filter(|_| !current_is_in) {
@@ -246,9 +260,9 @@ impl Race {
             }
         };
         let own = self.samples(results, 0, &pick, ranking.metric);
-        let others = keepers.iter().map(|way| &self.ways[*way]).filter(|way| **way != pick);
+        let others = keepers.iter().map(|entrant| &self.schedulers[*entrant]).filter(|entrant| **entrant != pick);
         let ties = others
-            .filter(|way| Contrast::of(&own, &self.samples(results, 0, way, ranking.metric)).p > SIGNIFICANCE)
+            .filter(|entrant| Contrast::of(&own, &self.samples(results, 0, entrant, ranking.metric)).p > SIGNIFICANCE)
             .cloned()
             .collect();
         Some(Decision { keep: pick == self.current, pick, ranking, losses, gain: told, ties, unproven })
@@ -307,7 +321,7 @@ impl Contrast {
 }
 
 /// What changes from one to the other.
-pub(super) fn gain(point: &str, metric: Metric, from: &[(u64, f64)], to: &[(u64, f64)]) -> Gain {
+pub fn gain(point: &str, metric: Metric, from: &[(u64, f64)], to: &[(u64, f64)]) -> Gain {
     let Contrast { now, then, change, ci95, p } = Contrast::of(from, to);
     Gain { point: point.to_owned(), metric: metric.key().to_owned(), now, then, change, ci95, p }
 }

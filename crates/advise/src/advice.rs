@@ -1,74 +1,92 @@
-//! The advice, for people and for machines.
+//! The advice for a drive: what to set, how sure that is, and the commands that set it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use dumbwaiter_advise::Document;
-use dumbwaiter_advise::{Metric, rank};
 use dumbwaiter_measure::{RunResult, latency_text, rate_text};
-use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 
-use super::completion::Methods;
-use super::plan::Plan;
-use super::race::{Decision, Gain, Loss, Race};
-use crate::output;
+use crate::completion::Methods;
+use crate::race::{Decision, Gain, Loss, Race};
+use crate::{Document, Metric};
 
 /// What to set, for machines.
 #[derive(Serialize)]
-pub(super) struct Advice {
-    device: String,
-    goal: String,
+pub struct Advice {
+    /// The path of the device.
+    pub device: String,
+    /// The goal, by its name.
+    pub goal: String,
     /// What decides, in a sentence.
-    criterion: String,
+    pub criterion: String,
     /// What is set now.
-    current: String,
-    recommended: String,
+    pub current: String,
+    /// The scheduler to use.
+    pub recommended: String,
     /// `true` where nothing is to be changed.
-    keep: bool,
+    pub keep: bool,
     /// The recommendation in a sentence.
-    sentence: String,
+    pub sentence: String,
     /// What changes, and with which confidence; `null` where nothing does.
-    gain: Option<Gain>,
+    pub gain: Option<Gain>,
     /// Schedulers that cannot be told from the recommended one.
-    ties: Vec<String>,
+    pub ties: Vec<String>,
     /// Schedulers that are out because they lose throughput.
-    losses: Vec<Loss>,
-    commands: Vec<String>,
-    udev_rule: String,
-    completion: Methods,
-    interrupted: bool,
-    seconds: f64,
-    pub(super) survey: Document,
+    pub losses: Vec<Loss>,
+    /// Commands that set it now and at every start.
+    pub commands: Vec<String>,
+    /// The udev rule by itself.
+    pub udev_rule: String,
+    /// The completion methods.
+    pub completion: Methods,
+    /// It was ended early.
+    pub interrupted: bool,
+    /// How long the survey took.
+    pub seconds: f64,
+    /// Every run, ranked.
+    pub survey: Document,
 }
 
-/// All that the survey found.
-pub(super) struct Found<'a> {
-    pub(super) path: &'a Path,
-    /// Name of the disk.
-    pub(super) device: &'a str,
-    pub(super) current: &'a str,
-    /// The pick.
-    pub(super) spec: Option<&'a SchedulerSpec>,
-    pub(super) not_loaded: Vec<&'static str>,
-    /// Of the machine, before it began.
-    pub(super) load: f64,
-    pub(super) cpus: f64,
-    pub(super) interrupted: bool,
-    pub(super) seconds: f64,
-    pub(super) plan: &'a Plan,
-    pub(super) race: &'a Race,
-    pub(super) decision: Decision,
-    pub(super) methods: Methods,
-    pub(super) notes: Vec<String>,
+/// A survey of a device, whatever came of it.
+pub struct Survey<'a> {
+    /// Its path, as it was given.
+    pub path: &'a str,
+    /// Name of the disk in sysfs.
+    pub disk: &'a str,
+    /// How a udev rule matches the disk.
+    pub udev_match: &'a str,
+    /// The schedulers that were tried; one of them is picked.
+    pub schedulers: &'a [SchedulerSpec],
+    /// Schedulers of Linux that this kernel does not offer.
+    pub not_loaded: Vec<&'static str>,
+    /// Load average of the machine before it began.
+    pub load: f64,
+    /// Its CPUs.
+    pub cpus: f64,
+    /// It was ended early from outside.
+    pub interrupted: bool,
+    /// How long it took.
+    pub seconds: f64,
+    /// The loads by the names of their points.
+    pub scenarios: serde_json::Value,
+    /// The rules, and what is set now.
+    pub race: &'a Race,
+    /// What follows from the runs.
+    pub decision: Decision,
+    /// The completion methods under the pick.
+    pub methods: Methods,
+    /// Remarks.
+    pub notes: Vec<String>,
 }
 
-/// Puts it together.
-pub(super) fn advice(found: Found<'_>, results: Vec<RunResult>) -> Advice {
-    let Found { path, device, current, plan, race, decision, methods, .. } = found;
-    let (commands, udev_rule) = found.spec.map(|spec| settings(device, &disk(device), spec)).unwrap_or_default();
-    let sentence = sentence(&decision, current, race.ways.len());
+/// What to set, from the runs of a survey.
+pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
+    let Survey { path, race, decision, methods, .. } = found;
+    let device = found.disk;
+    let current = race.current.as_str();
+    let spec = found.schedulers.iter().find(|spec| spec.to_string() == decision.pick);
+    let (commands, udev_rule) = spec.map(|spec| settings(device, found.udev_match, spec)).unwrap_or_default();
+    let sentence = sentence(&decision, current, race.schedulers.len());
     let mut notes = vec![sentence.clone()];
     notes.extend(found.notes);
     if found.interrupted {
@@ -89,10 +107,8 @@ pub(super) fn advice(found: Found<'_>, results: Vec<RunResult>) -> Advice {
     let deciding = results.iter().filter(|r| r.variant == race.points[0]).count();
     notes.push(format!("{} runs, {deciding} of them at the point that decides", results.len()));
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
-    let scenarios: serde_json::Map<String, serde_json::Value> =
-        plan.points.iter().filter_map(|p| Some((p.name.to_owned(), serde_json::to_value(&p.scenario).ok()?))).collect();
-    let title = format!("survey of {}", path.display());
-    let mut survey = Document::new(&title, scenarios.into(), versions, results, race.goal);
+    let title = format!("survey of {path}");
+    let mut survey = Document::new(&title, found.scenarios, versions, results, race.goal);
     survey.notes = notes;
     // What each point by itself would say is not the advice.
     for told in &mut survey.recommendation {
@@ -103,7 +119,7 @@ pub(super) fn advice(found: Found<'_>, results: Vec<RunResult>) -> Advice {
         }
     }
     Advice {
-        device: path.display().to_string(),
+        device: path.to_owned(),
         goal: race.goal.name().to_owned(),
         criterion: criterion(race, &decision),
         current: current.to_owned(),
@@ -120,25 +136,6 @@ pub(super) fn advice(found: Found<'_>, results: Vec<RunResult>) -> Advice {
         seconds: found.seconds,
         survey,
     }
-}
-
-/// How a udev rule knows the disk whose folder in sysfs this is. Names as `sda` change hands from one start to the next; where
-/// the drive says who it is, that is what counts.
-fn disk(device: &str) -> String {
-    identified(&Path::new("/sys/block").join(device)).unwrap_or_else(|| format!("KERNEL==\"{device}\""))
-}
-
-fn identified(disk: &Path) -> Option<String> {
-    // NVMe, SCSI and SATA, virtio-blk. A pattern's special characters would match more than they say.
-    let named = |attribute: &str, key: &str| {
-        let id = std::fs::read_to_string(disk.join(attribute)).ok()?.trim_end().to_owned();
-        let plain = |c: char| c.is_ascii_alphanumeric() || " .:_-+/=".contains(c);
-        (!id.trim().is_empty() && id.chars().all(plain)).then(|| format!("{key}==\"{id}\""))
-    };
-    let id = named("wwid", "ATTR{wwid}")
-        .or_else(|| named("device/wwid", "ATTRS{wwid}"))
-        .or_else(|| named("serial", "ATTR{serial}"))?;
-    Some(format!("SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", {id}"))
 }
 
 /// The commands that set a scheduler now and at every start, and the udev rule by itself. Each disk has a file of its own for
@@ -200,11 +197,11 @@ fn shown(gain: &Gain, whose: &str) -> String {
     format!("{} in place of {whose}{} ({:+.0} %{ci}, {p})", value(gain.then), value(gain.now), gain.change * 100.0)
 }
 
-fn sentence(decision: &Decision, current: &str, ways: usize) -> String {
+fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
     let Decision { pick, ranking, ties, unproven, gain, .. } = decision;
     let focus = ranking.focus.name();
     let figure = named(ranking.metric, &focus);
-    if ways < 2 {
+    if tried < 2 {
         return format!("Keep {current}: there is no other scheduler to choose.");
     }
     if let Some(gain) = gain {
@@ -234,100 +231,6 @@ fn sentence(decision: &Decision, current: &str, ways: usize) -> String {
     }
 }
 
-/// All of it for a terminal.
-pub(super) fn text(advice: &Advice, plan: &Plan) -> String {
-    let style = output::style();
-    let rankings = rank(&advice.survey.runs, advice.survey.goal);
-    let mut columns = vec![
-        ("shared", Metric::FocusP99, "waiting p99 us".to_owned()),
-        ("shared", Metric::MbPerS, "shared MB/s".to_owned()),
-    ];
-    for point in &plan.points[1..] {
-        let unit = if point.metric == Metric::Iops { "IOPS" } else { "MB/s" };
-        columns.push((point.name, point.metric, format!("{} {unit}", point.name)));
-    }
-    let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
-    header.extend(columns.iter().map(|(.., title)| (title.as_str(), Align::Right)));
-    let Some(shared) = rankings.iter().find(|r| r.variant == "shared") else { return String::new() };
-    let mut lines = Vec::new();
-    for scheduler in shared.rows.iter().map(|row| &row.scheduler) {
-        let mark = if *scheduler == advice.recommended { "▸" } else { "" };
-        let mut line = vec![mark.to_owned(), scheduler.clone()];
-        for (point, metric, _) in &columns {
-            let row = rankings.iter().find(|r| r.variant == *point);
-            let row = row.and_then(|r| r.rows.iter().find(|row| row.scheduler == *scheduler));
-            line.push(row.map_or(String::new(), |r| format!("{:.0}", r.mean(*metric))));
-        }
-        lines.push(line);
-    }
-    let mut text = format!("{} · {} is set · {:.0} s of reading\n\n", advice.device, advice.current, advice.seconds);
-    text += &table(&header, &lines, style);
-    for point in &plan.points {
-        text += &format!("\n{}: {}", point.name, point.about);
-    }
-    text += &format!("\n\n{}\n", advice.sentence);
-    for loss in &advice.losses {
-        text += &format!(
-            "{} {}: {:.0} % of the best throughput at {} (p = {:.3}).\n",
-            loss.scheduler,
-            if loss.scheduler == advice.recommended { "loses" } else { "is out" },
-            loss.share * 100.0,
-            loss.point,
-            loss.p
-        );
-    }
-    text += &format!("By {}.\n", advice.criterion);
-    if !advice.keep {
-        text += "\nNow, and at every start:\n";
-        for command in &advice.commands {
-            text += &format!("  {command}\n");
-        }
-    }
-    text += "\n";
-    if !advice.completion.measured.is_empty() {
-        text += &completion_table(&advice.completion, style);
-        text += "\n";
-    }
-    text += &format!("{}\n", advice.completion.sentence);
-    for how in &advice.completion.how {
-        text += &format!("  {how}\n");
-    }
-    for note in &advice.survey.notes[1..] {
-        text += &format!("note: {note}\n");
-    }
-    text
-}
-
-fn completion_table(methods: &Methods, style: dumbwaiter_report::Style) -> String {
-    let header = [
-        ("4 KiB at a time", Align::Right),
-        ("completion", Align::Left),
-        ("p50 us", Align::Right),
-        ("p99 us", Align::Right),
-        ("IOPS", Align::Right),
-        ("CPU/IO us", Align::Right),
-        ("median", Align::Left),
-    ];
-    let lines: Vec<Vec<String>> = methods
-        .measured
-        .iter()
-        .map(|m| {
-            let median =
-                m.median.as_ref().map_or(String::new(), |g| format!("{:+.0} %, p = {:.3}", g.change * 100.0, g.p));
-            vec![
-                m.depth.to_string(),
-                m.completion.clone(),
-                format!("{:.1}", m.p50_us),
-                format!("{:.1}", m.p99_us),
-                format!("{:.0}", m.iops),
-                format!("{:.1}", m.cpu_us_per_io),
-                median,
-            ]
-        })
-        .collect();
-    table(&header, &lines, style)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,28 +248,6 @@ mod tests {
         let file =
             |commands: &[String]| commands[2].split_whitespace().find(|w| w.ends_with(".rules")).map(str::to_owned);
         assert_ne!(file(&commands), file(&other), "one disk's rule would be written over another's");
-    }
-
-    #[test]
-    fn a_rule_knows_a_disk_by_what_it_says_of_itself() {
-        let folder = tempfile::tempdir().unwrap();
-        let told = |attribute: &str, id: &str| {
-            let disk = tempfile::tempdir_in(folder.path()).unwrap();
-            std::fs::create_dir(disk.path().join("device")).unwrap();
-            std::fs::write(disk.path().join(attribute), id).unwrap();
-            identified(disk.path())
-        };
-        let disk = "SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\"";
-        assert_eq!(
-            told("wwid", "eui.0025385b71b00b2f\n"),
-            Some(format!("{disk}, ATTR{{wwid}}==\"eui.0025385b71b00b2f\""))
-        );
-        let ata = "t10.ATA     ST1000DM003-1CH162       Z1D5ABCD";
-        assert_eq!(told("device/wwid", &format!("{ata}   \n")), Some(format!("{disk}, ATTRS{{wwid}}==\"{ata}\"")));
-        assert_eq!(told("serial", "vol-1\n"), Some(format!("{disk}, ATTR{{serial}}==\"vol-1\"")));
-        for useless in ["", "\n", "any*\n", "a\"b\n", "it's\n"] {
-            assert_eq!(told("wwid", useless), None, "{useless:?}");
-        }
     }
 
     #[test]
