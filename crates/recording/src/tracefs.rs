@@ -4,11 +4,10 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::describe::About;
-use super::event::{Format, Kind};
-use super::names;
-use super::pages::Pages;
-use dumbwaiter_linux::file::{read, read_some, write};
+use crate::about::About;
+use crate::event::{Format, Kind};
+use crate::pages::Pages;
+use dumbwaiter_linux::file::{names, read, read_some, write};
 use dumbwaiter_linux::undo::{Action, Guard};
 use dumbwaiter_linux::{Error, Roots};
 
