@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Options, Target, bare};
+use dumbwaiter_drive::{CompletionMode as Completion, Options, Target, bare};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::loops::OwnLoop;
 use dumbwaiter_linux::queue::Queue;
@@ -276,7 +276,7 @@ fn one(s: &Setting<'_>, who: &Who, depth: u32, round: u32, settings: Option<&mut
             let prepared = Prepared::new(&scenario)?;
             let control = Control::default();
             let choice = Choice::parse(scheduler)?;
-            let cell = dumbwaiter_engine::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control)?;
+            let cell = dumbwaiter_drive::run(&prepared, &target, &choice, Completion::Interrupt, 0, &control)?;
             if let Some(failure) = cell.failure {
                 bail!("{failure}");
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dumbwaiter_block::{Nanos, TenantId};
-use dumbwaiter_engine::part;
+use dumbwaiter_drive::worker as part;
 use dumbwaiter_linux::cgroup::{self, Groups};
 use dumbwaiter_linux::{Roots, ioprio};
 use dumbwaiter_load::{Change, Load};

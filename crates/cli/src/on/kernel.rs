@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
-use dumbwaiter_engine::part::{self, Ended};
-use dumbwaiter_engine::record::Record;
-use dumbwaiter_engine::{Completion, Target};
+use dumbwaiter_drive::record::Record;
+use dumbwaiter_drive::worker::{self as part, WorkerReport as Ended};
+use dumbwaiter_drive::{CompletionMode as Completion, Target};
 use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::place::{self, Place};
 use dumbwaiter_linux::queue::Queue;

@@ -9,7 +9,7 @@ impl Run<'_> {
             return;
         }
         let (_, change) = self.changes[number as usize];
-        match change.make(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
+        match change.apply(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
             Some(thread) => {
                 self.live -= 1;
                 self.may_exit(thread);
