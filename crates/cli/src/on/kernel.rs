@@ -68,6 +68,10 @@ pub(super) fn set(settings: &mut Settings, spec: &SchedulerSpec, scenario: &Scen
 /// Can the kernel's schedulers run the scenario at all? What they cannot follow of it is noted.
 pub(super) fn check(bench: &Bench<'_>, notes: &mut Vec<String>) -> Result<()> {
     let scenario = bench.prepared.scenario();
+    if let Some(change) = scenario.changes.first() {
+        let at = change.at.as_secs_f64();
+        anyhow::bail!("change at {at} s: the kernel's scheduler is not exchanged during a run; expected no [[change]]");
+    }
     let target = Target::open(bench.path, bench.options)?;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u16);
     let load = bench.prepared.load(scenario.seed, target.sectors(), cpus)?;

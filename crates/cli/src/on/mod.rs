@@ -302,7 +302,7 @@ pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
     asked || matches!(error.downcast_ref(), Some(dumbwaiter_linux::Error::Refused(_)))
 }
 
-fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {
+pub(crate) fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {
     let (stop, control) = (Arc::clone(stop), Arc::clone(control));
     std::thread::spawn(move || {
         while !stop.load(Ordering::Relaxed) {
