@@ -1,5 +1,5 @@
-//! Writing traces: every format but blktrace's and HP's binaries, packed by the file's extension (`.zst`, `.gz`),
-//! appearing under its name only when complete.
+//! Writes traces in every format except blktrace's and HP's binaries, compressed by the file's extension (`.zst`,
+//! `.gz`); a file appears under its name only when complete.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,18 +19,18 @@ use super::record::{Counts, NAMED, Record, Skipped};
 use super::table;
 use super::vscsi;
 
-/// What was written, and what the format could not hold.
+/// Result of writing a trace: records written, skipped and degraded.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// Records in the file.
     pub records: u64,
-    /// Records left out, by reason.
+    /// Records skipped, by reason.
     pub left_out: Vec<Skipped>,
-    /// Records that lost something, by what.
+    /// Records that lost information, by the information lost.
     pub lost: Vec<Skipped>,
 }
 
-/// Packs what is written.
+/// Compresses the output.
 enum Pack {
     Plain(BufWriter<File>),
     Gzip(flate2::write::GzEncoder<BufWriter<File>>),
@@ -66,10 +66,10 @@ impl Write for Pack {
     }
 }
 
-/// D and C events that are due later, by time and order, with their requests.
+/// Pending D and C events by time and order, with their requests.
 type Later = BTreeMap<(u64, u64), (char, Record)>;
 
-/// The body of a file in one format.
+/// State of the writer of one format.
 enum Body {
     Table { columns: Columns, delimiter: u8, decimals: Option<usize> },
     Iolog { timed: bool, writer: IologWriter },
@@ -93,17 +93,17 @@ impl Drop for Temporary {
     }
 }
 
-/// Writes one trace file.
+/// Writes a trace file.
 pub struct TraceWriter {
     path: PathBuf,
     temporary: Temporary,
-    /// `None` only for the columnar body, which owns it, and after the end.
+    /// `None` for the columnar format, which owns the output, and after the end.
     out: Option<Pack>,
     body: Body,
     holds: Known,
-    /// Measured times have a place.
+    /// Whether the format can express measured times.
     measured: bool,
-    /// Marks have a place.
+    /// Whether the format can express request flags.
     marks: bool,
     line: Vec<u8>,
     held: Option<Record>,
@@ -114,7 +114,10 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Starts a file of `format`; `columns` for [`Format::Columns`]. `known` is what the records carry.
+    /// Starts a file of `format`; `columns` for [`Format::Columns`]. `known` is what the records contain.
+    ///
+    /// # Errors
+    /// A format that cannot be written, contradictory options, or a file that cannot be created.
     pub fn create(path: &Path, format: Format, columns: Option<&Columns>, known: Known) -> Result<TraceWriter, Error> {
         if !format.writable() {
             let writable: Vec<&str> = Format::ALL.iter().filter(|f| f.writable()).map(|f| f.name()).collect();
@@ -210,7 +213,10 @@ impl TraceWriter {
         move |e| Error::io(&path, "write", e)
     }
 
-    /// Adds a record. Times may not decrease.
+    /// Adds a record; times must not decrease.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn write(&mut self, record: &Record) -> Result<(), Error> {
         match self.held.replace(*record) {
             Some(before) => self.emit(&before, Some(record.time)),
@@ -279,7 +285,7 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Counts what the format has no place for.
+    /// Counts information that the format cannot express.
     fn tell_lost(&mut self, r: &Record) {
         let measured = r.latency.is_some() || r.wait.is_some();
         let other_device = !self.holds.devices && *self.one_device.get_or_insert(r.device) != r.device;
@@ -305,6 +311,9 @@ impl TraceWriter {
     }
 
     /// Completes the file and gives it its name.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn finish(mut self) -> Result<Written, Error> {
         let last = self.held.map_or(Nanos(0), |r| r.time);
         if let Some(r) = self.held.take() {
@@ -332,7 +341,7 @@ impl TraceWriter {
     }
 }
 
-/// Writes the D and C events that are due before `now`.
+/// Writes the D and C events before `now`.
 fn later_lines(line: &mut Vec<u8>, later: &mut Later, now: u64, sequence: &mut u64) {
     while let Some(first) = later.first_entry()
         && first.key().0 < now
@@ -343,7 +352,10 @@ fn later_lines(line: &mut Vec<u8>, later: &mut Later, now: u64, sequence: &mut u
     }
 }
 
-/// Writes what is left of a trace (or `limit` records of it) as another file.
+/// Writes the rest of a trace (or `limit` records of it) to another file.
+///
+/// # Errors
+/// As [`TraceReader::next_record`] and [`TraceWriter::create`].
 pub fn convert(
     reader: &mut TraceReader,
     path: &Path,

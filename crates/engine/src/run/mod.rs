@@ -89,7 +89,7 @@ pub(crate) struct Outcome {
     /// Rings that it went through.
     pub(crate) rings: usize,
     /// What came of the applications, by their first tasks.
-    pub(crate) applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
+    pub(crate) applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
 /// How things stood when the measured part ended.

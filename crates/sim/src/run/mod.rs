@@ -99,7 +99,7 @@ pub struct Outcome {
     /// It was ended from outside.
     pub cancelled: bool,
     /// What came of the applications by then, by their first tasks.
-    pub applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
+    pub applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
 /// How things stood when the measured part ended.
@@ -109,7 +109,7 @@ struct Closed {
     counters: Counters,
     outstanding: u64,
     oldest: Nanos,
-    applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
+    applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
 /// Everything a run is made of.
