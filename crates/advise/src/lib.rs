@@ -3,12 +3,16 @@
 //! [`rank`] turns the results of runs into decisions. Nothing here runs a load, reads a clock or opens a file.
 #![forbid(unsafe_code)]
 
+mod advice;
+pub mod completion;
 mod criterion;
 mod document;
+pub mod race;
 mod ranking;
 mod recommend;
 mod row;
 
+pub use advice::{Advice, Survey, advice};
 pub use criterion::{Focus, Goal, Metric};
 pub use document::{Document, ParseError, SCHEMA};
 pub use ranking::{Ranking, rank};

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod errno;
 mod flush;
 pub mod layer;
 mod ledger;
@@ -20,14 +21,17 @@ mod tenant;
 mod time;
 
 pub use context::Context;
-pub use layer::{BlockLayer, Config, Finished};
+pub use errno::Errno;
+pub use layer::{BlockLayer, Config, Fault, Finished, Handover, Part, Switches};
 pub use ledger::Ledger;
 pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};
 pub use plug::Plug;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
-pub use scheduler::{Event, Merging, Next, Place, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable};
+pub use scheduler::{
+    Event, Merging, Next, Place, Replayable, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
+};
 pub use sorted::Sorted;
 pub use tags::TagMap;
-pub use tenant::{Task, TaskId, Tenant, TenantId, Tenants};
+pub use tenant::{Task, TaskId, Tenant, TenantError, TenantId, Tenants};
 pub use time::{Nanos, TickClock};

@@ -88,7 +88,7 @@ impl Limits {
 
     fn within_chunk(&self, first: u64, sectors: u64) -> bool {
         let chunk = u64::from(self.chunk_sectors);
-        chunk == 0 || first % chunk + sectors <= chunk
+        chunk == 0 || (first % chunk).saturating_add(sectors) <= chunk
     }
 }
 
@@ -112,10 +112,19 @@ pub fn touching(request: &Request, io: &Io, limits: &Limits) -> Option<Side> {
         Some(Side::Range)
     } else if request.end() == io.sector {
         Some(Side::Back)
-    } else if io.sector + u64::from(io.sectors) == request.sector {
+    } else if io.sector.checked_add(u64::from(io.sectors)) == Some(request.sector) {
         Some(Side::Front)
     } else {
         None
+    }
+}
+
+/// Does `io` touch `request` at this side?
+pub(crate) fn touches(request: &Request, io: &Io, side: Side, limits: &Limits) -> bool {
+    match side {
+        Side::Range => touching(request, io, limits) == Some(Side::Range),
+        Side::Back => request.end() == io.sector,
+        Side::Front => io.sector.checked_add(u64::from(io.sectors)) == Some(request.sector),
     }
 }
 

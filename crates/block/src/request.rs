@@ -1,6 +1,6 @@
 //! The request and the slab that holds all of them.
 
-use crate::{Flags, Ioprio, Nanos, Op, TaskId, TenantId};
+use crate::{Errno, Flags, Ioprio, Nanos, Op, TaskId, TenantId};
 
 /// Size of the unit in which positions and lengths are counted.
 pub const SECTOR_BYTES: u64 = 512;
@@ -18,7 +18,7 @@ pub struct Io {
     pub sector: u64,
     /// Length in sectors of 512 bytes; 0 for a flush.
     pub sectors: u32,
-    /// Who asks.
+    /// The task that submits it.
     pub task: TaskId,
     /// The tenant that is charged.
     pub tenant: TenantId,
@@ -27,7 +27,7 @@ pub struct Io {
     /// Stream or tag hint; requests of different streams never merge.
     pub stream: u16,
     /// The submitter's own number, handed back at completion.
-    pub cookie: u32,
+    pub token: u64,
 }
 
 /// Handle of a request in [`Requests`]. Numbers are small and reused, so they index side tables.
@@ -64,7 +64,7 @@ impl From<RequestId> for u32 {
 /// A request on its way. `sector` and `sectors` grow as others merge into it; `io` stays what was submitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The I/O that made it.
+    /// The I/O it was made for.
     pub io: Io,
     /// First sector now.
     pub sector: u64,
@@ -72,7 +72,7 @@ pub struct Request {
     pub sectors: u32,
     /// Data segments now (scatter-gather entries).
     pub segments: u16,
-    /// How many other requests depend on it, and how it may be treated.
+    /// Where it is on the path.
     pub state: State,
     /// No more merging into it: a limit was hit, or its flags forbid it.
     pub sealed: bool,
@@ -92,6 +92,8 @@ pub struct Request {
     pub(crate) parent: RequestId,
     /// Pieces of it that have not completed.
     pub(crate) pieces: u32,
+    /// The first error of its pieces.
+    pub(crate) error: Option<Errno>,
     /// What remains of a flush sequence.
     pub(crate) sequence: crate::flush::Sequence,
 }
@@ -136,13 +138,14 @@ impl Request {
             merged: RequestId::NIL,
             parent: RequestId::NIL,
             pieces: 0,
+            error: None,
             sequence: crate::flush::Sequence::NONE,
         }
     }
 
     /// The sector behind the last one.
     pub fn end(&self) -> u64 {
-        self.sector + u64::from(self.sectors)
+        self.sector.saturating_add(u64::from(self.sectors))
     }
 
     /// Length in bytes.
@@ -150,7 +153,7 @@ impl Request {
         u64::from(self.sectors) * SECTOR_BYTES
     }
 
-    /// Does somebody wait for it? Reads always; other operations when marked so.
+    /// Is it synchronous? Reads always; other operations when marked so.
     pub fn sync(&self) -> bool {
         self.io.op == Op::Read || self.io.flags.any(Flags::SYNC.with(Flags::FUA).with(Flags::PREFLUSH))
     }
@@ -190,6 +193,17 @@ impl Requests {
         slot.state = State::Free;
         self.free.push(id);
         *slot
+    }
+
+    /// A live request; `None` if no request has this id now.
+    pub fn get(&self, id: RequestId) -> Option<&Request> {
+        self.slots.get(id.index()).filter(|request| request.state != State::Free)
+    }
+
+    /// Live requests by ascending id.
+    pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
+        let ids = (0..).map(RequestId);
+        ids.zip(&self.slots).filter(|(_, request)| request.state != State::Free)
     }
 
     /// Live requests.

@@ -1,29 +1,30 @@
 //! The contract of a scheduler: the one trait a new policy implements.
 //!
-//! A scheduler holds [`RequestId`]s, never requests. It is told what happens (`insert`, `merged`, `complete`,
-//! `event`) and asked for decisions (`next`, `merge`, `limit`). It never reads a clock: `ctx.now` is the time.
-//! Only [`Scheduler::insert`], [`Scheduler::next`], [`Scheduler::has_work`] and [`Scheduler::clone_box`] lack a default.
+//! A scheduler holds [`RequestId`]s, never requests. The block layer reports what happens (`insert`, `merged`,
+//! `complete`, `event`) and asks for decisions (`next`, `merge`, `limit`). A scheduler never reads a clock: `ctx.now`
+//! is the time. Only [`Scheduler::insert`], [`Scheduler::next`], [`Scheduler::has_work`] and [`Scheduler::clone_box`]
+//! lack a default.
 
 use crate::merge::{Join, MergeIndex};
-use crate::{Context, Io, Nanos, RequestId, TickClock};
+use crate::{Context, Io, Nanos, RequestId, TaskId, TenantId, TickClock};
 
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send this one; the scheduler has let go of it.
+    /// Send this request, which the scheduler no longer holds.
     Dispatch(RequestId),
-    /// Deliberately nothing before this time, though it holds requests (idling, throttling).
+    /// Send nothing before this time, although requests are queued (idling, throttling).
     WaitUntil(Nanos),
-    /// Nothing to send now.
+    /// Nothing can be sent now.
     Empty,
 }
 
 /// Where an inserted request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Where the policy puts an arrival.
+    /// An arrival: in the order of the policy.
     Tail,
-    /// Before others: a requeue, or the data step of a flush sequence.
+    /// Before all others: a requeued request, or the data step of a flush sequence.
     Head,
 }
 
@@ -32,15 +33,27 @@ pub enum Place {
 pub enum Event {
     /// The time that [`Scheduler::timer`] asked for has come.
     Timer,
-    /// A task ended.
-    TaskExited(crate::TaskId),
-    /// A task's priority changed; `ctx.tenants` has the new one.
-    TaskChanged(crate::TaskId),
-    /// A tenant's weight changed; `ctx.tenants` has the new one.
-    TenantChanged(crate::TenantId),
-    /// The number of requests the scheduler may hold changed.
-    DepthChanged(u32),
-    /// Somebody said whether the device has a moving arm (Linux: queue/rotational was written).
+    /// A task was added.
+    TaskAdded(TaskId),
+    /// A task's priority or tenant changed; `ctx.tenants` has the new one.
+    TaskChanged(TaskId),
+    /// A task ended and none of its I/O is under way. Forget it: its id may be given to another task next.
+    TaskExited(TaskId),
+    /// A tenant was added.
+    TenantAdded(TenantId),
+    /// A tenant's weight or parent changed; `ctx.tenants` has the new one.
+    TenantChanged(TenantId),
+    /// A tenant is gone, with its tasks and the tenants nested in it, and none of its I/O is under way. `ctx.tenants` still
+    /// has it. Forget it: its id may be given to another tenant next.
+    TenantRetired(TenantId),
+    /// The number of requests that the scheduler may hold, or that the device may hold, changed.
+    DepthChanged {
+        /// What [`Setup::nr_requests`] would be now.
+        nr_requests: u32,
+        /// What [`Setup::device_depth`] would be now.
+        device_depth: u32,
+    },
+    /// The device was declared rotational or not (Linux: queue/rotational was written).
     RotationalChanged(bool),
 }
 
@@ -55,7 +68,7 @@ pub enum Merging {
     Index,
 }
 
-/// How a scheduler wants to be treated.
+/// What a scheduler requires of the block layer around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
     /// State per hardware queue (`true`), or one state for the device.
@@ -65,9 +78,9 @@ pub struct Traits {
     pub direct: bool,
     /// How arrivals may join queued requests.
     pub merging: Merging,
-    /// The single-queue block layer of Linux up to 4.20 is around it: requests of one plug arrive sorted by sector, an
-    /// arrival may join any request of its plug, and each tenant's requests that somebody waits for have `nr_requests`
-    /// slots, and all others together as many.
+    /// The block layer behaves as the single-queue one of Linux up to 4.20: requests of one plug arrive sorted by sector,
+    /// an arrival may join any request of its plug, the synchronous requests of each tenant have `nr_requests` slots, and
+    /// all asynchronous ones together have as many.
     pub single_queue: bool,
 }
 
@@ -77,20 +90,20 @@ impl Default for Traits {
     }
 }
 
-/// What a scheduler is told when it is made.
+/// The device and the limits that a scheduler is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The coarse clock.
     pub clock: TickClock,
-    /// CPUs, that is software queues.
+    /// CPUs; each has a software queue.
     pub cpus: u16,
     /// Hardware queues.
     pub hw_queues: u16,
-    /// Requests the scheduler may hold, those in the device included; see [`Traits::single_queue`].
+    /// Requests that the scheduler may hold, including those in the device; see [`Traits::single_queue`].
     pub nr_requests: u32,
-    /// Requests the device may hold.
+    /// Requests that the device may hold.
     pub device_depth: u32,
-    /// Has the device a moving arm?
+    /// The device is a disk with a moving arm.
     pub rotational: bool,
 }
 
@@ -108,44 +121,57 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// This set-up with each number that may not be 0 at least 1.
+    pub fn usable(self) -> Setup {
+        let period = self.clock.period.max(Nanos(1));
+        Setup {
+            clock: TickClock { period, ..self.clock },
+            cpus: self.cpus.max(1),
+            hw_queues: self.hw_queues.max(1),
+            nr_requests: self.nr_requests.max(1),
+            device_depth: self.device_depth.max(1),
+            rotational: self.rotational,
+        }
+    }
+
     /// The hardware queue that serves a CPU.
     pub fn hw_queue_of(&self, cpu: u16) -> usize {
         usize::from(cpu) % usize::from(self.hw_queues.max(1))
     }
 }
 
-/// A setting of a scheduler, as the kernel names it in `queue/iosched/`.
+/// A numeric setting of a scheduler that can be changed while it runs, named as in the kernel's `queue/iosched/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunable {
     /// The kernel's file name.
     pub name: &'static str,
-    /// Unit of the number.
+    /// Unit of the value.
     pub unit: &'static str,
     /// Smallest value accepted.
     pub min: i128,
     /// Largest value accepted.
     pub max: i128,
-    /// Value of a new scheduler.
+    /// Value in a new scheduler.
     pub default: i128,
-    /// One sentence.
+    /// What it controls, in one sentence.
     pub help: &'static str,
 }
 
-/// Why a setting was refused.
+/// Why a new value of a setting was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TunableError {
-    /// No such setting; the scheduler's settings are listed.
+    /// The scheduler has no setting of this name.
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// What there is.
+        /// Names of all its settings.
         known: Vec<&'static str>,
     },
     /// The value is outside the range.
     OutOfRange {
         /// The setting.
         tunable: Tunable,
-        /// What was asked for.
+        /// The value given.
         value: i128,
     },
 }
@@ -154,10 +180,10 @@ impl std::fmt::Display for TunableError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             TunableError::Unknown { name, known } if known.is_empty() => {
-                write!(f, "unknown tunable `{name}`: this scheduler has none")
+                write!(f, "unknown setting `{name}`: this scheduler has none")
             }
             TunableError::Unknown { name, known } => {
-                write!(f, "unknown tunable `{name}`; known: {}", known.join(", "))
+                write!(f, "unknown setting `{name}`; known: {}", known.join(", "))
             }
             TunableError::OutOfRange { tunable: t, value } => {
                 write!(f, "{} = {value} is out of range: expected {} to {} ({})", t.name, t.min, t.max, t.unit)
@@ -170,46 +196,46 @@ impl std::error::Error for TunableError {}
 
 /// A policy: which queued request goes to the device next, and when none should.
 pub trait Scheduler: Send {
-    /// How it wants to be treated. Constant over its life.
+    /// What it requires of the block layer. The answer never changes.
     fn traits(&self) -> Traits {
         Traits::default()
     }
 
-    /// A request enters. Requests of one plug are all inserted before the first `next`.
+    /// A request enters. All requests of a plug are inserted before the first `next`.
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>);
 
-    /// Does it hold anything for this hardware queue? It is never asked for a decision while it does not.
+    /// Does it hold a request for this hardware queue? [`Scheduler::next`] is only called while it does.
     fn has_work(&self, hw_queue: usize) -> bool;
 
-    /// What goes next to this hardware queue?
+    /// Chooses the next request for this hardware queue.
     fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next;
 
-    /// The device finished a request that `next` had returned; called once for each, before its slot is freed.
-    /// `true` if something that was held back may go now: every hardware queue is asked again.
+    /// The device finished a request that `next` had returned. Called once for each, before its slot is freed.
+    /// Returns `true` if a request that was held back may go now: the block layer then asks every hardware queue again.
     fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
         let _ = (id, ctx);
         false
     }
 
-    /// The driver took a request that `next` had returned.
+    /// The driver accepted a request that `next` had returned.
     fn issued(&mut self, id: RequestId, ctx: &Context<'_>) {
         let _ = (id, ctx);
     }
 
-    /// The driver gave a request back; it will be inserted again at the head.
+    /// The driver returned a request unserved. It is inserted again at the head.
     fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
         let _ = (id, ctx);
     }
 
-    /// Which queued request may this arrival join? The block layer has still to check sizes and flags of the
-    /// request named. The default asks the shared index for one that ends where the arrival starts.
+    /// Finds the queued request that an arrival may join. The block layer then checks sizes and flags. The default asks
+    /// the shared index for a request that ends where the arrival starts.
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
         index.lookup(io, ctx).filter(|join| self.allow_merge(join.into, io, ctx))
     }
 
-    /// May `io` become part of this queued request, which the block layer found by itself: when a plug's requests are
-    /// inserted, or where it looks no further than the request that merged last? A policy that holds requests of one
-    /// tenant in several queues says no across them. (What [`Scheduler::merge`] answers is not asked about again.)
+    /// May `io` become part of this queued request, which the block layer found itself: when it inserted the requests of
+    /// a plug, or because it was the last to merge? A policy with several queues refuses merges across them. The block
+    /// layer does not ask this of the request that [`Scheduler::merge`] returned.
     fn allow_merge(&self, queued: RequestId, io: &Io, ctx: &Context<'_>) -> bool {
         let _ = (queued, io, ctx);
         true
@@ -225,35 +251,35 @@ pub trait Scheduler: Send {
         let _ = (survivor, absorbed, ctx);
     }
 
-    /// The queued request before `id` in this policy's order, with which it might be joined.
+    /// The queued request before `id` in this policy's order: a candidate for a merge with it.
     fn former(&self, id: RequestId) -> Option<RequestId> {
         let _ = id;
         None
     }
 
-    /// The queued request behind `id` in this policy's order, with which it might be joined.
+    /// The queued request after `id` in this policy's order: a candidate for a merge with it.
     fn latter(&self, id: RequestId) -> Option<RequestId> {
         let _ = id;
         None
     }
 
-    /// How many of the `nr_requests` slots this kind of I/O may use.
+    /// The number of the `nr_requests` slots that I/O of this kind may use, from 1 to `nr_requests`.
     fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
         let _ = io;
         nr_requests
     }
 
-    /// Something else happened.
+    /// Reports a timer, or a change of a task, a tenant or the device.
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         let _ = (event, ctx);
     }
 
-    /// When it wants [`Event::Timer`], if ever.
+    /// The time at which it needs [`Event::Timer`], if any.
     fn timer(&self) -> Option<Nanos> {
         None
     }
 
-    /// Its settings.
+    /// Its numeric settings.
     fn tunables(&self) -> &'static [Tunable] {
         &[]
     }
@@ -264,20 +290,20 @@ pub trait Scheduler: Send {
         None
     }
 
-    /// Stores a value that is known to be in range. Callers use [`set_tunable`].
+    /// Stores a value that is in the range of the setting. Callers use [`set_tunable`], which checks that.
     fn set(&mut self, name: &str, value: i128) {
         let _ = (name, value);
     }
 
-    /// For replays against the kernel only: dispatch this queued request, whatever the policy would choose.
-    fn take(&mut self, id: RequestId, hw_queue: usize, ctx: &Context<'_>) {
-        let _ = (id, hw_queue, ctx);
+    /// The scheduler as one that a replay of a kernel recording can correct, if it can.
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        None
     }
 
-    /// Names and numbers of what it counted since it was made: for results, never for decisions.
+    /// Reports its counters by name, for results. A counter starts at 0 when the scheduler is built.
     fn counters(&self, _count: &mut dyn FnMut(&'static str, u64)) {}
 
-    /// A line or more about the state, for people who mend a scheduler.
+    /// A text dump of the state, for debugging.
     fn describe(&self, ctx: &Context<'_>) -> String {
         let _ = ctx;
         String::new()
@@ -287,13 +313,20 @@ pub trait Scheduler: Send {
     fn clone_box(&self) -> Box<dyn Scheduler>;
 }
 
+/// A scheduler that follows decisions of another: what a replay of a kernel recording needs.
+pub trait Replayable {
+    /// Dispatches this queued request, whatever the policy would choose, with all that follows from a dispatch. An
+    /// at-head request counts too.
+    fn take(&mut self, id: RequestId, hw_queue: usize, ctx: &Context<'_>);
+}
+
 impl Clone for Box<dyn Scheduler> {
     fn clone(&self) -> Self {
         self.clone_box()
     }
 }
 
-/// Changes a setting after checking its name and range.
+/// Changes a setting after it checked the name and the range.
 pub fn set_tunable(scheduler: &mut dyn Scheduler, name: &str, value: i128) -> Result<(), TunableError> {
     let tunables = scheduler.tunables();
     let Some(tunable) = tunables.iter().find(|t| t.name == name) else {

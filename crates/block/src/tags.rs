@@ -1,10 +1,15 @@
 //! Tags: numbered slots of which each request holds one while it is in the scheduler or in the device.
 
+/// Slots for which memory is set aside at once; more words are added as they are first used.
+const SLOTS_AT_START: u32 = 4096;
+
 /// A set of numbered slots, given out lowest first. A caller with a limit gets only slots below it, so that
-/// others who sit in low positions also reduce what it may take (Linux: sbitmap with a shallow depth).
+/// holders of low slots also reduce what it may take (Linux: sbitmap with a shallow depth).
 #[derive(Clone, Debug)]
 pub struct TagMap {
     words: Vec<u64>,
+    /// All words before this one are full.
+    first: usize,
     depth: u32,
     used: u32,
 }
@@ -12,7 +17,8 @@ pub struct TagMap {
 impl TagMap {
     /// `depth` free slots.
     pub fn new(depth: u32) -> TagMap {
-        TagMap { words: vec![0; depth.div_ceil(64) as usize], depth, used: 0 }
+        let words = vec![0; depth.min(SLOTS_AT_START).div_ceil(64) as usize];
+        TagMap { words, first: 0, depth, used: 0 }
     }
 
     /// Slots in all.
@@ -20,41 +26,59 @@ impl TagMap {
         self.depth
     }
 
-    /// Slots taken.
+    /// Slots taken. More than the depth after [`TagMap::resize`] to fewer or [`TagMap::take_beyond`].
     pub fn used(&self) -> u32 {
         self.used
     }
 
+    /// Is a slot free?
+    pub fn has_free(&self) -> bool {
+        self.used < self.depth
+    }
+
+    /// Changes the depth. Slots beyond it stay with their holders until these give them back.
+    pub fn resize(&mut self, depth: u32) {
+        self.depth = depth;
+    }
+
     /// Takes the lowest free slot below `limit`.
     pub fn take(&mut self, limit: u32) -> Option<u32> {
-        let limit = limit.min(self.depth);
-        if self.used >= self.depth {
+        if !self.has_free() {
             return None;
         }
-        for (i, word) in self.words.iter_mut().enumerate() {
-            let first = i as u32 * 64;
-            if first >= limit {
-                return None;
-            }
-            if *word != u64::MAX {
-                let slot = first + word.trailing_ones();
-                if slot >= limit {
-                    return None;
-                }
-                *word |= 1 << (slot - first);
-                self.used += 1;
-                return Some(slot);
-            }
+        self.take_below(limit.min(self.depth))
+    }
+
+    /// Takes the lowest free slot, beyond the depth if need be. As long as such slots are held, fewer than the depth are
+    /// given out.
+    pub fn take_beyond(&mut self) -> Option<u32> {
+        self.take_below(u32::MAX)
+    }
+
+    fn take_below(&mut self, limit: u32) -> Option<u32> {
+        while self.words.get(self.first) == Some(&u64::MAX) {
+            self.first += 1;
         }
-        None
+        if self.first == self.words.len() {
+            self.words.push(0);
+        }
+        let word = &mut self.words[self.first];
+        let slot = self.first as u32 * 64 + word.trailing_ones();
+        if slot >= limit {
+            return None;
+        }
+        *word |= 1 << (slot % 64);
+        self.used += 1;
+        Some(slot)
     }
 
     /// Gives a slot back.
     pub fn put(&mut self, slot: u32) {
         let bit = 1u64 << (slot % 64);
-        let word = &mut self.words[slot as usize / 64];
-        assert!(*word & bit != 0, "tag {slot} freed twice");
-        *word &= !bit;
+        let i = slot as usize / 64;
+        assert!(self.words[i] & bit != 0, "tag {slot} freed twice");
+        self.words[i] &= !bit;
+        self.first = self.first.min(i);
         self.used -= 1;
     }
 }
@@ -76,5 +100,31 @@ mod tests {
         tags.put(70);
         assert_eq!(tags.take(70), None);
         assert_eq!(tags.take(71), Some(70));
+    }
+
+    #[test]
+    fn slots_beyond_a_smaller_depth_stay_held_and_count() {
+        let mut tags = TagMap::new(130);
+        while tags.take(130).is_some() {}
+        tags.resize(2);
+        assert_eq!((tags.take(2), tags.used()), (None, 130));
+        for slot in (1..130).rev() {
+            assert_eq!(tags.take(2), None, "{} are held", tags.used());
+            tags.put(slot);
+        }
+        assert_eq!(tags.take(2), Some(1));
+        assert_eq!(tags.take_beyond(), Some(2));
+        tags.put(0);
+        assert_eq!(tags.take(2), None, "the slot beyond the depth counts");
+        tags.put(2);
+        assert_eq!(tags.take(2), Some(0));
+    }
+
+    #[test]
+    fn a_huge_depth_costs_no_memory_before_it_is_used() {
+        let mut tags = TagMap::new(u32::MAX);
+        assert_eq!((tags.take(u32::MAX), tags.words.len()), (Some(0), 64));
+        let mut none = TagMap::new(0);
+        assert_eq!((none.take(1), none.take_beyond()), (None, Some(0)));
     }
 }

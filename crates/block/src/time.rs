@@ -102,7 +102,7 @@ impl TickClock {
 
     /// The tick count at `now`; it may be negative before the first known step.
     pub fn ticks(&self, now: Nanos) -> i64 {
-        (now.0 as i64 - self.step_at.0 as i64).div_euclid(self.period.0 as i64)
+        (now.0 as i64).saturating_sub(self.step_at.0 as i64).div_euclid((self.period.0 as i64).max(1))
     }
 
     /// When the count becomes `tick`, not before 0.
@@ -119,7 +119,7 @@ impl TickClock {
     /// Milliseconds in ticks, rounded up as the kernel rounds its tunables.
     pub fn from_ms(&self, ms: u64) -> i64 {
         // Saturated, it is 584 years.
-        ms.saturating_mul(1_000_000).div_ceil(self.period.0).min(i64::MAX as u64 / 4) as i64
+        ms.saturating_mul(1_000_000).div_ceil(self.period.0.max(1)).min(i64::MAX as u64 / 4) as i64
     }
 }
 

@@ -6,11 +6,12 @@ use anyhow::{Context as _, Result, bail};
 use dumbwaiter_block::{
     Context, Flags, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Setup, State, Tenant, Tenants,
 };
+use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::median;
 use dumbwaiter_report::{Align, table};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_sim::{Control, Prepared};
+use dumbwaiter_sim::Prepared;
 use serde::Serialize;
 
 use crate::args::{Bench, BenchWhat};
@@ -84,7 +85,7 @@ fn sim(args: &Bench) -> Result<Ended> {
             let control = Control::default();
             let started = Instant::now();
             let cell = prepared.run(&model, &choice, replicate, &control)?;
-            requests = cell.result.requests;
+            requests = cell.run.requests;
             rates.push(requests as f64 / started.elapsed().as_secs_f64());
         }
         rows.push(SimRow {

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::{Completion, Control, Options, Target, bare};
+use dumbwaiter_engine::{Completion, Options, Target, bare};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::loops::OwnLoop;
 use dumbwaiter_linux::place;
 use dumbwaiter_linux::queue::{Queue, Settings};

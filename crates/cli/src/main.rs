@@ -10,7 +10,6 @@ mod bench_engine;
 mod compare;
 mod devices;
 mod energy;
-mod experiment;
 mod fidelity;
 mod input;
 mod on;
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
         }
     }
     let ended = match args.command {
-        Command::Compare(args) => compare::run(&args),
+        Command::Compare(args) => compare::run(*args),
         Command::Schedulers(args) => schedulers::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Trace(args) => trace::run(&args),

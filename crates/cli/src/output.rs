@@ -1,11 +1,12 @@
 //! Where results go: stdout, files, terminals.
 
 use std::io::{IsTerminal, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use dumbwaiter_report::{Style, write_atomically};
+use dumbwaiter_output::{escape, escape_styled};
+use dumbwaiter_report::Style;
 use serde::Serialize;
 
 /// Does this path stand for stdout?
@@ -13,8 +14,10 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Prints results; a reader that went away is an error that ends the program quietly.
+/// Prints results, control characters escaped but those of our own styles. A reader that went away is an error that ends
+/// the program quietly.
 pub(crate) fn print(text: &str) -> Result<()> {
+    let text = if style().colour { escape_styled(text) } else { escape(text) };
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot print the results")
 }
@@ -29,7 +32,8 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
     if is_stdout(path) {
         return print(text);
     }
-    Ok(write_atomically(path, |out| out.write_all(text.as_bytes()))?)
+    dumbwaiter_output::write(path, |out| out.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Writes a value as JSON to a file or to stdout.
@@ -39,7 +43,7 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write_text(path, &text)
 }
 
-/// Says something to the user. Nobody may be there to hear it: a terminal that was closed ends no work.
+/// Prints a line on stderr, control characters escaped. A terminal that was closed ends no work.
 #[macro_export]
 macro_rules! tell {
     ($($what:tt)*) => { $crate::output::tell(format_args!($($what)*)) };
@@ -47,7 +51,7 @@ macro_rules! tell {
 
 /// See [`tell!`](crate::tell).
 pub(crate) fn tell(what: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{what}");
+    let _ = writeln!(std::io::stderr(), "{}", escape(&what.to_string()));
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -96,31 +100,18 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if is_stdout(path) {
         return Ok(());
     }
-    if std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device()) {
-        bail!("cannot write {}: it is a block device; expected the name of a file", path.display());
-    }
-    if path.is_dir() {
-        bail!("cannot write {}: it is a folder; expected the name of a file", path.display());
-    }
-    let parent = folder_of(path);
-    if !parent.is_dir() {
-        bail!("cannot write {}: there is no folder {}", path.display(), parent.display());
-    }
-    let probe = parent.join(format!(".dumbwaiter.{}.part", std::process::id()));
-    std::fs::File::create(&probe).with_context(|| format!("cannot write {}", path.display()))?;
-    let _ = std::fs::remove_file(&probe);
-    Ok(())
+    dumbwaiter_output::check(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Refuses a folder for output that cannot be made or written, before long work starts.
 pub(crate) fn check_folder(dir: &Path) -> Result<()> {
-    if dir.is_dir() {
-        return check_writable(&dir.join("runs.parquet"));
+    if std::fs::symlink_metadata(dir).is_err() {
+        return check_writable(dir);
     }
-    if dir.exists() {
+    if !dir.is_dir() {
         bail!("cannot write to {}: it is a file; expected a folder", dir.display());
     }
-    check_writable(dir)
+    check_writable(&dir.join("runs.parquet"))
 }
 
 /// How tables look on this terminal.

@@ -1,12 +1,13 @@
 //! Progress on stderr, and Ctrl-C.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use dumbwaiter_sim::Control;
+use dumbwaiter_experiment::{Control, Step};
+use dumbwaiter_output::escape_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often the bar moves.
@@ -35,14 +36,58 @@ pub(crate) fn cancel_on_signal(control: &Arc<Control>) -> Result<()> {
     Ok(())
 }
 
-/// Shows how far `work` is. `total_ns` is the virtual time of all runs, if known; `runs_done` counts finished runs.
-pub(crate) fn watch<T: Send>(
-    control: &Control,
-    runs: u64,
-    total_ns: Option<u64>,
-    runs_done: &std::sync::atomic::AtomicU64,
-    work: impl FnOnce() -> T + Send,
-) -> T {
+/// How far the runs of an experiment are.
+#[derive(Default)]
+pub(crate) struct Progress {
+    planned: AtomicU64,
+    done: AtomicU64,
+    /// Length of one run in nanoseconds; 0 if unknown.
+    each_ns: AtomicU64,
+    /// Shown before the figures; empty for none.
+    label: Mutex<String>,
+}
+
+impl Progress {
+    /// Begins again from nothing, for runs called `label`.
+    pub(crate) fn restart(&self, label: &str) {
+        self.planned.store(0, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        *self.label.lock().unwrap_or_else(PoisonError::into_inner) = format!("{label}: ");
+    }
+
+    /// A control that keeps this progress up to date.
+    pub(crate) fn control(self: &Arc<Progress>) -> Control {
+        let progress = Arc::clone(self);
+        Control::observed(move |step| match step {
+            Step::Planned { cells, each } => {
+                progress.planned.fetch_add(*cells, Ordering::Relaxed);
+                progress.each_ns.store(each.map_or(0, |each| each.0), Ordering::Relaxed);
+            }
+            Step::Began(_) => {}
+            Step::Finished(..) => {
+                progress.done.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    }
+
+    fn label(&self) -> String {
+        self.label.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Share of the work that is done, from 0 to 1: of virtual time where the length of a run is known, else of runs.
+    fn share(&self, control: &Control) -> f64 {
+        let planned = self.planned.load(Ordering::Relaxed).max(1) as f64;
+        match self.each_ns.load(Ordering::Relaxed) {
+            // The control's time goes on from one label to the next.
+            _ if !self.label().is_empty() => self.done.load(Ordering::Relaxed) as f64 / planned,
+            0 => self.done.load(Ordering::Relaxed) as f64 / planned,
+            each => control.elapsed_ns.load(Ordering::Relaxed) as f64 / (each as f64 * planned),
+        }
+    }
+}
+
+/// Shows on stderr how far `work` is, which simulates under `control`.
+pub(crate) fn watch<T: Send>(progress: &Progress, control: &Control, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let worker = scope.spawn(work);
         let started = Instant::now();
@@ -58,14 +103,11 @@ pub(crate) fn watch<T: Send>(
             if elapsed < PATIENCE {
                 continue;
             }
-            let done = runs_done.load(Ordering::Relaxed);
-            let finished = control.finished.load(Ordering::Relaxed);
-            let share = match total_ns {
-                Some(total) if total > 0 => control.simulated_ns.load(Ordering::Relaxed) as f64 / total as f64,
-                _ => done as f64 / runs.max(1) as f64,
-            };
-            let rate = finished as f64 / elapsed.as_secs_f64() / 1e6;
-            let message = format!("{done}/{runs} runs, {rate:.2} M I/Os simulated per second");
+            let share = progress.share(control);
+            let (done, runs) = (progress.done.load(Ordering::Relaxed), progress.planned.load(Ordering::Relaxed));
+            let rate = control.finished.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64() / 1e6;
+            let label = progress.label();
+            let message = format!("{label}{done}/{runs} runs, {rate:.2} M I/Os simulated per second");
             if terminal {
                 bar.set_position((share.clamp(0.0, 1.0) * 1000.0) as u64);
                 bar.set_message(message);
@@ -104,7 +146,7 @@ impl Bar {
     /// A run begins.
     pub(crate) fn begin(&self, what: &str) {
         let left = self.each * (self.runs - self.bar.position()).min(u64::from(u32::MAX)) as u32;
-        self.bar.set_message(format!("{what} (about {} s left)", left.as_secs()));
+        self.bar.set_message(format!("{} (about {} s left)", escape_line(what), left.as_secs()));
     }
 
     /// So long after the first began; how many there will be is not known, only how long they may take together.
@@ -122,5 +164,11 @@ impl Bar {
     /// All are.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -1,17 +1,17 @@
 //! `reproduce`: published experiments, run again on the models or on a real device.
 
-use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_report::{Align, Grid, Page, PageSection, table};
-use dumbwaiter_reproduce::{Effort, Error, Figure, FigureResult, PAPERS, Paper, Progress, Row, find};
-use dumbwaiter_sim::Control;
+use dumbwaiter_reproduce::{Effort, Error, Figure, FigureResult, PAPERS, Paper, Row, find};
+use dumbwaiter_sim::Simulator;
 use serde_json::json;
 
 use crate::args::Reproduce;
+use crate::compare::ended_by;
 use crate::on::reproduce::Bed;
 use crate::{Ended, output, progress};
 
@@ -44,12 +44,14 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
     if args.on.is_some() || args.dir.is_some() {
         return on_device(args, wanted);
     }
-    let control = Arc::new(Control::default());
+    let progress = Arc::new(progress::Progress::default());
+    let control = Arc::new(progress.control());
     progress::cancel_on_signal(&control)?;
-    let effort = Effort { quick: args.quick, jobs, control: &control, device: None };
+    let world = Simulator::new(jobs);
+    let effort = Effort::new(args.quick, &world, &control);
     let mut finished: Vec<Finished> = Vec::new();
     for (paper, figure) in wanted {
-        match watched(&effort, paper, figure) {
+        match watched(&progress, &control, &effort, paper, figure) {
             Ok(result) => finished.push((paper, figure, result)),
             Err(Error::Cancelled) => break,
             Err(error) => return Err(error.into()),
@@ -70,53 +72,32 @@ fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -
         );
     }
     let bed = Bed::new(args)?;
-    let control = Control::default();
-    let effort = Effort { quick: args.quick, jobs: 1, control: &control, device: Some(&bed) };
+    let effort = Effort::new(args.quick, &bed, bed.control());
     let mut finished: Vec<Finished> = Vec::new();
     for (paper, figure) in wanted {
-        let result = watched(&effort, paper, figure);
-        bed.figure_over();
-        finished.push((paper, figure, result?));
-        if bed.ended() {
+        finished.push((paper, figure, figure.reproduce(&effort)?));
+        if effort.failure().is_some() || bed.interrupted() {
             break;
         }
     }
     write_all(args, Some(&bed.about()), &finished)?;
-    Ok(match bed.failure() {
-        Some(reason) => {
-            crate::tell!("dumbwaiter: {reason}");
-            Ended::DeviceFailed
-        }
-        None if bed.interrupted() => Ended::Interrupted,
-        None => Ended::Done,
-    })
-}
-
-/// A line on stderr says how far it is: rewritten on a terminal, else one every ten seconds.
-fn watched(effort: &Effort<'_>, paper: &Paper, figure: &Figure) -> Result<FigureResult, Error> {
-    let terminal = std::io::stderr().is_terminal();
-    let every = if terminal { Duration::from_millis(200) } else { Duration::from_secs(10) };
-    let began = Instant::now();
-    let mut last = began;
-    let result = figure.reproduce(effort, &mut |Progress { done, of }| {
-        if last.elapsed() >= every {
-            last = Instant::now();
-            let left = began.elapsed().as_secs_f64() / done.max(1) as f64 * of.saturating_sub(done) as f64;
-            let left = if done > 0 { format!(", about {left:.0} s left") } else { String::new() };
-            let text = format!("{}:{}: {done} of {of} runs{left}", paper.name, figure.name);
-            if terminal { rewrite_line(&text) } else { crate::tell!("{text}") }
-        }
-    });
-    if terminal {
-        rewrite_line("");
+    match effort.failure() {
+        None if bed.interrupted() => Ok(Ended::Interrupted),
+        None => Ok(Ended::Done),
+        Some(failure) => ended_by(failure),
     }
-    result
 }
 
-/// Writes over the line of the terminal, which may be gone.
-fn rewrite_line(text: &str) {
-    let mut terminal = std::io::stderr();
-    let _ = write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush());
+/// Runs a figure, and shows on stderr how far it is.
+fn watched(
+    progress: &progress::Progress,
+    control: &Control,
+    effort: &Effort<'_>,
+    paper: &Paper,
+    figure: &Figure,
+) -> Result<FigureResult, Error> {
+    progress.restart(&format!("{}:{}", paper.name, figure.name));
+    progress::watch(progress, control, || figure.reproduce(effort))
 }
 
 fn list() -> String {

@@ -64,7 +64,7 @@ fn settings(entry: &Entry) -> String {
         ];
         text += &format!("\n{}", table(&header, &rows, output::style()));
     }
-    let names = entry.variants.names;
+    let names = entry.versions();
     if !entry.kernels().is_empty() {
         text += &format!(
             "\nkernel=RELEASE follows another Linux release; the order of dispatch changed at {}.\n",
@@ -88,7 +88,7 @@ fn as_json(entry: &Entry) -> Value {
         "summary": entry.summary,
         "source": entry.source,
         "kernels": entry.kernels(),
-        "variants": entry.variants.names,
+        "variants": entry.versions(),
         "tunables": entry.tunables.iter().map(|t| json!({
             "name": t.name, "unit": t.unit, "min": number(t.min), "max": number(t.max),
             "default": number(t.default), "help": t.help,

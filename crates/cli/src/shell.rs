@@ -1,5 +1,7 @@
 //! `completions` and `man`: made from the same definitions as the parser.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
@@ -23,9 +25,20 @@ pub(crate) fn man(args: &Man) -> Result<Ended> {
             output::print(&String::from_utf8_lossy(&text))?;
         }
         Some(dir) => {
-            clap_mangen::generate_to(Args::command(), dir)
-                .with_context(|| format!("cannot write to {}", dir.display()))?;
+            let mut command = Args::command().disable_help_subcommand(true);
+            command.build();
+            write_pages(&command, dir)?;
         }
     }
     Ok(Ended::Done)
+}
+
+/// A page for the command, and for each below it that is not hidden.
+fn write_pages(command: &clap::Command, dir: &Path) -> Result<()> {
+    for below in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        write_pages(below, dir)?;
+    }
+    let page = clap_mangen::Man::new(command.clone());
+    let path = dir.join(page.get_filename());
+    dumbwaiter_output::write(&path, |out| page.render(out)).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -460,3 +460,60 @@ fn reproduced_rows_are_a_list_with_the_keys_that_checks_use() {
     assert_eq!(keys, expected);
     refused(&["reproduce", "bfq-2014"], &["bfq-2014", "bfq-2015"]);
 }
+
+#[test]
+fn control_characters_from_files_are_shown_and_not_sent_to_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let hostile = "x\\u001b]0;owned\\u0007\\u009b31m\\u202e";
+    let scenario = SMALL.replace("name = \"small\"", &format!("name = \"{hostile}\""));
+    let scenario = scenario.replace("name = \"one\"", &format!("name = \"{hostile}\""));
+    let name = "evil\x1b[31m\u{202e}.toml";
+    let evil = file(&dir, name, scenario.as_bytes());
+    let broken = file(&dir, "\x1b[2Jbroken.toml", b"name = 3");
+    let trace = file(&dir, "\x1b[2J.csv", b"\x1b[2J,\x07\n1,2\n");
+    let recording = file(&dir, "rows\x1b[2J.csv", b"ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu\n0,\x1b,x\n");
+    let about = "{\"scheduler\": \"\\u001b[2Jcfq\", \"kernel\": \"6\\u001b[2J\"}";
+    file(&dir, "rows\x1b[2J.json", about.as_bytes());
+    let missing = format!("{}/\x1b[31mmissing", dir.path().display());
+    let calls: [&[&str]; 8] = [
+        &["compare", &evil, "--duration", "10ms"],
+        &["compare", &evil, "--duration", "10ms", "--json", "-"],
+        &["compare", &broken],
+        &["compare", &trace],
+        &["trace", "stat", &trace],
+        &["fidelity", &recording],
+        &["fidelity", &missing],
+        &["compare", &evil, "--html", &missing, "--json", &missing],
+    ];
+    let unsafe_char = |c: &char| (c.is_control() && *c != '\n') || ('\u{202a}'..='\u{202e}').contains(c);
+    for args in calls {
+        for colour in [false, true] {
+            let mut command = common::command();
+            if colour {
+                command.env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR");
+            }
+            let out = command.args(args).output().unwrap();
+            for said in [text(&out.stdout), text(&out.stderr)] {
+                let plain = said.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "");
+                assert!(plain.chars().all(|c| !unsafe_char(&c)), "{args:?}: {said:?}");
+            }
+            // The first prints no names.
+            let said = text(&out.stdout) + &text(&out.stderr);
+            let shown = ["\\u001b", "\\u{1b}", "\\x1b"].iter().any(|form| said.contains(form));
+            assert!(shown || args == calls[0], "{args:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_link_at_an_outputs_name_is_refused_before_anything_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = file(&dir, "small.toml", SMALL.as_bytes());
+    let victim = file(&dir, "victim", b"precious");
+    let link = dir.path().join("link").to_str().unwrap().to_owned();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    for flag in ["--json", "--html"] {
+        refused(&["compare", &scenario, flag, &link], &["cannot write", "it is a symbolic link to", "victim"]);
+    }
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+}

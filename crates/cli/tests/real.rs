@@ -311,7 +311,7 @@ fn a_recording_without_io_is_no_failure_and_its_outputs_are_looked_at_before() {
     std::fs::create_dir(name("c.json")).unwrap();
     refused(&["-o", &trace, "--json", &format!("{}/./a.dwt", dir.path().display())], "the recording itself");
     refused(&["-o", &rows, "--dispatch", "--json", &name("a.json")], "the recording's description");
-    refused(&["-o", &linked], "is a block device");
+    refused(&["-o", &linked], "is a symbolic link");
     refused(&["-o", &trace, "--json", device], "is a block device");
     refused(&["-o", &trace, "--json", &name("nowhere/a.json")], "there is no folder");
     refused(&["-o", &name("c.csv"), "--dispatch"], "c.json: it is a folder");

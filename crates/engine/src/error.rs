@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use dumbwaiter_block::Op;
+use dumbwaiter_block::{Fault, Op};
 
 /// Why a target cannot be used, or a run not begun or not believed. Each says in one line what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +88,16 @@ pub enum Error {
         scheduler: String,
         /// How many wait.
         waiting: u64,
+    },
+    /// The scheduler, or the device's driver, broke its contract with the block layer, or the device makes no progress.
+    #[error("{target}, {scheduler}: {fault}")]
+    Fault {
+        /// The target.
+        target: String,
+        /// The scheduler.
+        scheduler: String,
+        /// What is wrong.
+        fault: Fault,
     },
     /// Requests were lost or invented: a defect of ours.
     #[error(

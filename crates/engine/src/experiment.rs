@@ -14,10 +14,11 @@ use dumbwaiter_workloads::generate::Mix;
 use crate::deal::deal;
 use crate::options::Completion;
 use crate::run::rings::{self, Together};
-use crate::run::{Control, Outcome, Parts, Until};
+use crate::run::{Outcome, Parts, Until};
 use crate::target::Way;
 use crate::verify::{Verified, Verifier, fresh_stamp};
 use crate::{Error, Target};
+use dumbwaiter_experiment::Control;
 
 /// Depth where neither the scenario nor the device says one.
 const DEPTH: u32 = 128;
@@ -66,7 +67,7 @@ pub(crate) fn described(completion: Completion, way: Way, sqpoll: bool) -> Strin
 /// Takes as long as the scenario says. Rings and buffers are made and given back within. What the scenario says of the host
 /// (CPUs, cost profile, hardware queues) is for simulations and is not used.
 pub fn run(
-    prepared: &Prepared<'_>,
+    prepared: &Prepared,
     target: &Target,
     choice: &Choice,
     completion: Completion,
@@ -168,6 +169,7 @@ fn named(error: Error, choice: &Choice) -> Error {
         Error::NotConserved { target, what, .. } => {
             Error::NotConserved { target, scheduler: choice.label().into(), what }
         }
+        Error::Fault { target, fault, .. } => Error::Fault { target, scheduler: choice.label().into(), fault },
         other => other,
     }
 }

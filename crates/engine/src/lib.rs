@@ -28,6 +28,5 @@ pub mod verify;
 pub use error::Error;
 pub use experiment::{Cell, run, writes};
 pub use options::{Batching, Completion, Options, Rings, Sleep, Verify};
-pub use run::Control;
 pub use target::{Facts, Kind, Target, Way};
 pub use verify::Verified;

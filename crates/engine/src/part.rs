@@ -15,8 +15,9 @@ pub use crate::clock::monotonic;
 use crate::experiment;
 use crate::options::Completion;
 use crate::run::rings::Together;
-use crate::run::{Control, Parts, Run, Until};
+use crate::run::{Parts, Run, Until};
 use crate::{Error, Target};
+use dumbwaiter_experiment::Control;
 
 /// How a part ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -65,7 +66,7 @@ pub struct Part<'a> {
 
 /// Runs one thread of the load. When all is set up, `ready` is called; it answers when to begin.
 pub fn run(
-    prepared: &Prepared<'_>,
+    prepared: &Prepared,
     target: &Target,
     part: &Part<'_>,
     ready: impl FnOnce() -> io::Result<Instant>,

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use common::{Loop, filled, is_root, open, run_on, try_command};
-use dumbwaiter_engine::{Cell, Completion, Control, Error, Options, Target, Verify};
+use dumbwaiter_engine::{Cell, Completion, Error, Options, Target, Verify};
+use dumbwaiter_experiment::Control;
 
 const READS: &str = "duration = \"5s\"\n[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 16\nioengine = \"io_uring\"\nnorandommap = true\n";
 const WRITES: &str =

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::{filled, open, run_on};
-use dumbwaiter_engine::{Cell, Completion, Control, Error, Options, Rings, Verify};
+use dumbwaiter_engine::{Cell, Completion, Error, Options, Rings, Verify};
+use dumbwaiter_experiment::Control;
 
 /// Two tasks of two tenants, each of which reads its half of 8 MiB once.
 const HALVES: &str = r#"

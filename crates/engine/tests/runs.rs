@@ -152,7 +152,7 @@ fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
     assert!(cell.result.requests > cell.result.completed, "what was asked in the warm-up is not counted");
     let scenario = common::scenario(&format!("duration = \"1h\"\n{job}"));
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
-    let control = dumbwaiter_engine::Control::default();
+    let control = dumbwaiter_experiment::Control::default();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let cell = std::thread::scope(|scope| {
         scope.spawn(|| {

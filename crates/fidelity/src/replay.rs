@@ -322,7 +322,10 @@ pub fn call_by_call(
                 if let Some(id) =
                     kernel.and_then(|n| world.id(n)).filter(|id| world.requests[*id].state == State::Queued)
                 {
-                    scheduler.take(id, hw, &world.context(row.at));
+                    // A scheduler that cannot be corrected goes on without this dispatch.
+                    if let Some(replayed) = scheduler.replayable() {
+                        replayed.take(id, hw, &world.context(row.at));
+                    }
                 }
             }
             if let Some(id) = kernel.and_then(|n| world.id(n)) {

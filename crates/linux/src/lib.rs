@@ -16,6 +16,7 @@ pub mod place;
 pub mod queue;
 mod roots;
 pub mod target;
+pub mod udev;
 pub mod undo;
 
 pub use error::Error;

@@ -1,6 +1,6 @@
 //! Scheduled changes of weights, priorities and membership.
 
-use dumbwaiter_block::{BlockLayer, Event, Ioprio, Nanos, TenantId};
+use dumbwaiter_block::{BlockLayer, Ioprio, Nanos, TenantId};
 use dumbwaiter_measure::Recorder;
 use dumbwaiter_scenario::{Task, Tenant};
 
@@ -59,9 +59,11 @@ impl Change {
                 running.change(now, layer, |task| task.tenant = tenant);
             }
             Change::Weight { tenant, weight } => {
-                layer.tenants_mut().tenants[tenant.0 as usize].weight = weight;
                 recorder.weight(now, tenant, weight);
-                layer.event(now, Event::TenantChanged(tenant));
+                if let Some(own) = layer.tenants().tenant(tenant).copied() {
+                    // The scenario's weights have been checked.
+                    let _ = layer.change_tenant(now, tenant, dumbwaiter_block::Tenant { weight, ..own });
+                }
             }
         }
         None

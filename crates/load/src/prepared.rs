@@ -11,20 +11,20 @@ use crate::error::Error;
 use crate::trace;
 
 /// A scenario with its traces surveyed, which happens once for all runs.
-pub struct Prepared<'a> {
-    scenario: &'a Scenario,
+pub struct Prepared {
+    scenario: Scenario,
     surveys: BTreeMap<String, Survey>,
     /// Notes on the traces, for the report.
     pub notes: Vec<String>,
 }
 
-impl<'a> Prepared<'a> {
+impl Prepared {
     /// Surveys every trace of the scenario.
     ///
     /// # Errors
     /// A trace that cannot be read, or an unknown setting of one.
-    pub fn new(scenario: &'a Scenario) -> Result<Prepared<'a>, Error> {
-        let mut prepared = Prepared { scenario, surveys: BTreeMap::new(), notes: Vec::new() };
+    pub fn new(scenario: &Scenario) -> Result<Prepared, Error> {
+        let mut prepared = Prepared { scenario: scenario.clone(), surveys: BTreeMap::new(), notes: Vec::new() };
         for (_, task) in scenario.tasks() {
             if let Work::Trace(spec) = &task.work {
                 trace::fit(spec)?;
@@ -41,13 +41,13 @@ impl<'a> Prepared<'a> {
     }
 
     /// The scenario.
-    pub fn scenario(&self) -> &'a Scenario {
-        self.scenario
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
     }
 
     /// Length of one run, if it is known before the run.
     pub fn expected(&self) -> Option<Nanos> {
-        let s = self.scenario;
+        let s = &self.scenario;
         s.duration.map(|d| d + s.warmup).or_else(|| {
             let mut longest = Some(Nanos::ZERO);
             for (_, task) in s.tasks() {
@@ -71,6 +71,6 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// A job that does not fit the device, or a trace that cannot be opened again.
     pub fn load(&self, seed: u64, capacity_sectors: u64, cpus: u16) -> Result<Load, Error> {
-        build::load(self.scenario, &self.surveys, Host { seed, capacity_sectors, cpus })
+        build::load(&self.scenario, &self.surveys, Host { seed, capacity_sectors, cpus })
     }
 }

@@ -1,6 +1,6 @@
 //! State of a thread during a run, as far as simulated and real devices share it.
 
-use dumbwaiter_block::{BlockLayer, Event, Io, Nanos, TaskId, Tenants};
+use dumbwaiter_block::{BlockLayer, Event, Io, Nanos, Task, TaskId};
 use dumbwaiter_workloads::Want;
 
 use crate::thread::Thread;
@@ -28,9 +28,9 @@ impl Running {
     }
 
     /// Builds the block-layer I/O of what the workload wants, and counts it as outstanding.
-    pub fn ask(&mut self, want: &Want, cookie: u32, tenants: &mut Tenants) -> Io {
+    pub fn ask(&mut self, now: Nanos, want: &Want, token: u64, layer: &mut BlockLayer) -> Io {
         self.outstanding += 1;
-        let task = self.task(want.task, tenants);
+        let task = self.task(now, want.task, layer);
         let Thread { ioprio, tenant, cpu, .. } = self.thread;
         Io {
             op: want.op,
@@ -42,14 +42,16 @@ impl Running {
             tenant,
             cpu,
             stream: want.stream,
-            cookie,
+            token,
         }
     }
 
     /// The task with this number in the workload; tasks but the first are created when they first appear.
-    fn task(&mut self, number: u16, tenants: &mut Tenants) -> TaskId {
+    fn task(&mut self, now: Nanos, number: u16, layer: &mut BlockLayer) -> TaskId {
         while self.tasks.len() <= usize::from(number) {
-            self.tasks.push(tenants.add_task(self.thread.tenant, self.thread.ioprio));
+            let task = Task { tenant: self.thread.tenant, ioprio: self.thread.ioprio };
+            // A load's tenants are never retired, so this one exists.
+            self.tasks.push(layer.add_task(now, task).unwrap_or(self.thread.task));
         }
         self.tasks[usize::from(number)]
     }
@@ -64,10 +66,13 @@ impl Running {
     }
 
     /// Changes all tasks of the thread and informs the scheduler.
-    pub(crate) fn change(&self, now: Nanos, layer: &mut BlockLayer, change: impl Fn(&mut dumbwaiter_block::Task)) {
-        for &task in &self.tasks {
-            change(&mut layer.tenants_mut().tasks[task.0 as usize]);
-            layer.event(now, Event::TaskChanged(task));
+    pub(crate) fn change(&self, now: Nanos, layer: &mut BlockLayer, change: impl Fn(&mut Task)) {
+        for &id in &self.tasks {
+            if let Some(mut task) = layer.tenants().task(id).copied() {
+                change(&mut task);
+                // It names a tenant of the scenario, and these are never retired.
+                let _ = layer.change_task(now, id, task);
+            }
         }
     }
 

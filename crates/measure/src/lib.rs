@@ -30,7 +30,7 @@ pub use result::{
 };
 pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
 pub use tenants::{TaskSpec, TenantSpec};
-pub use text::{count_text, latency_text, rate_text};
+pub use text::{count_text, grouped, latency_text, rate_text};
 
 /// A completed I/O with the times of its way through the block layer.
 #[derive(Clone, Copy, Debug)]

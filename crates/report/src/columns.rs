@@ -1,6 +1,6 @@
 //! Results as Parquet files, for notebooks: one file per kind of row, joined by `run`.
 
-use crate::file::{Error, write_atomically};
+use crate::file::{Error, write_file};
 use dumbwaiter_advise::Document;
 use dumbwaiter_measure::{Latency, RunResult};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
@@ -93,7 +93,7 @@ impl Columns {
 /// which is made if it is missing. `run` is the index in the document's `runs`; units are in the
 /// names of the columns.
 pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(dir).map_err(|source| Error::Write { path: dir.to_path_buf(), source })?;
+    dumbwaiter_output::create_folder(dir).map_err(|source| Error::Write { path: dir.to_path_buf(), source })?;
     let files = [
         ("runs.parquet", runs(&document.runs)),
         ("tenants.parquet", tenants(&document.runs)),
@@ -101,7 +101,7 @@ pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
         ("latency_cdf.parquet", latency_cdf(&document.runs)),
     ];
     for (name, columns) in &files {
-        write_atomically(&dir.join(name), |out| columns.write(out).map_err(io::Error::other))?;
+        write_file(&dir.join(name), |out| columns.write(out).map_err(io::Error::other))?;
     }
     Ok(())
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use dumbwaiter_advise::{Document, ParseError};
 
-use crate::file::{Error, write_atomically};
+use crate::file::{Error, write_file};
 
 /// Writes the document's JSON to a file, whole or not at all.
 pub fn write_json(document: &Document, path: &Path) -> Result<(), Error> {
-    write_atomically(path, |out| out.write_all(document.to_json().as_bytes()))
+    write_file(path, |out| out.write_all(document.to_json().as_bytes()))
 }
 
 /// Reads a document that [`write_json`] wrote.

@@ -4,6 +4,7 @@
 //! documents give equal bytes: nothing here reads a clock or a machine's name.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod applications;
 mod columns;
 mod compare;
@@ -17,9 +18,10 @@ mod text_plot;
 #[path = "../tests/sample/mod.rs"]
 mod sample;
 
+pub use advice::{SurveyPoint, advice_text};
 pub use columns::write_parquet;
 pub use compare::compare_text;
-pub use file::{Error, write_atomically};
+pub use file::Error;
 pub use html::{Grid, Page, PageSection, Plot, PlotLine, html, write_html};
 pub use json::{read_json, write_json};
 pub use table::{Align, Style, table};

@@ -1,6 +1,7 @@
 //! A plain table for terminals.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use dumbwaiter_output::{BOLD, FAINT, RESET, escape, escape_line};
 
 /// Side on which a column's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,19 +22,24 @@ pub struct Style {
 }
 
 impl Style {
-    /// `text` in bold, where allowed.
+    /// `text` in bold, where allowed; control characters escaped.
     pub(crate) fn bold(self, text: &str) -> String {
-        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
+        self.styled(BOLD, text)
     }
 
-    /// `text` in a faint tone, where allowed.
+    /// `text` in a faint tone, where allowed; control characters escaped.
     pub(crate) fn faint(self, text: &str) -> String {
-        if self.colour { format!("\x1b[2m{text}\x1b[0m") } else { text.to_string() }
+        self.styled(FAINT, text)
+    }
+
+    fn styled(self, code: &str, text: &str) -> String {
+        let text = escape(text);
+        if self.colour { format!("{code}{text}{RESET}") } else { text.into_owned() }
     }
 }
 
 /// A table with a header and lines of cells; short lines are filled up with empty cells. Cells wrap
-/// where the width is too small. Ends with a newline.
+/// where the width is too small; control characters in them are escaped. Ends with a newline.
 pub fn table(header: &[(&str, Align)], rows: &[Vec<String>], style: Style) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -42,7 +48,7 @@ pub fn table(header: &[(&str, Align)], rows: &[Vec<String>], style: Style) -> St
     }
     let cell = |text: &str, align: Align| {
         let alignment = if align == Align::Left { CellAlignment::Left } else { CellAlignment::Right };
-        Cell::new(text).set_alignment(alignment)
+        Cell::new(escape_line(text)).set_alignment(alignment)
     };
     let is_rule = |text: &str| text.is_empty();
     table.set_header(header.iter().map(|(text, align)| cell(text, *align)));
@@ -72,6 +78,16 @@ mod tests {
          none         3.1
          mq-deadline
         ");
+    }
+
+    #[test]
+    fn cells_and_styles_send_nothing_to_the_terminal() {
+        let rows = vec![vec!["a\x1b[31mb\nforged".to_string()]];
+        let style = Style { width: None, colour: true };
+        let text = table(&[("head\x07", Align::Left)], &rows, style) + &style.bold("\x1b]0;x");
+        let plain = text.replace(BOLD, "").replace(FAINT, "").replace(RESET, "");
+        assert!(plain.contains("a\\u001b[31mb\\u000aforged") && plain.contains("head\\u0007"), "{plain}");
+        assert!(plain.ends_with("\\u001b]0;x") && !plain.contains('\x1b'), "{plain}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use dumbwaiter_schedulers::Choice;
 
 use crate::bfq_2015::{HDD, Launches, StartUp, background, machine};
 use crate::replicates::{Runs, case, partitions, replicated};
-use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
+use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Row};
 
 const NAME: &str = "ablation";
 const SSD: &str = "ssd:sata-mlc";
@@ -29,12 +29,12 @@ pub(crate) const PAPER: Paper = Paper {
     ],
 };
 
-fn mainline(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    ablate("mainline", effort, progress)
+fn mainline(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    ablate("mainline", effort)
 }
 
-fn v7r8(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    ablate("v7r8", effort, progress)
+fn v7r8(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    ablate("v7r8", effort)
 }
 
 /// Mechanisms that are on in a generation, and what switches them off; settings of the kernel that are as good as switches
@@ -68,7 +68,7 @@ struct Measured {
     ssd_speed: f64,
 }
 
-fn ablate(generation: &str, effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn ablate(generation: &str, effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut variants = vec![("nothing".to_owned(), String::new())];
     variants.extend(switches(generation)?.into_iter().map(|(name, setting)| (name, format!(",{setting}"))));
     let hdd = effort.pick(20, 8);
@@ -102,7 +102,7 @@ fn ablate(generation: &str, effort: &Effort<'_>, progress: &mut dyn FnMut(Progre
             cases.push(case(text, device, &format!("bfq:{generation}{setting}{shares}"))?);
         }
     }
-    let runs = replicated(&cases, effort.pick(5, 3), effort, progress)?;
+    let runs = replicated(&cases, effort.pick(5, 3), effort)?;
     let measured: Vec<Measured> =
         variants.iter().zip(runs.chunks(texts.len())).map(|((name, _), runs)| measure(name, runs)).collect();
     let mut out = FigureResult::default();

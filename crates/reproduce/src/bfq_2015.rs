@@ -5,7 +5,7 @@
 use dumbwaiter_measure::{PlayerStats, RunResult, StartUpStats};
 
 use crate::replicates::{Runs, case, replicated};
-use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
+use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Row};
 
 const NAME: &str = "bfq-2015";
 pub(crate) const HDD: &str = "hdd:st1000dm003";
@@ -122,27 +122,21 @@ fn launches(run: &RunResult) -> Option<&StartUpStats> {
 }
 
 /// Runs of every scheduler for each load.
-fn grid(
-    texts: &[String],
-    device: &str,
-    replicates: u32,
-    effort: &Effort<'_>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Vec<Vec<Runs>>, Error> {
+fn grid(texts: &[String], device: &str, replicates: u32, effort: &Effort<'_>) -> Result<Vec<Vec<Runs>>, Error> {
     let mut cases: Vec<Case> = Vec::new();
     for text in texts {
         for (_, scheduler) in SCHEDULERS {
             cases.push(case(text, device, scheduler)?);
         }
     }
-    let mut runs = replicated(&cases, replicates, effort, progress)?.into_iter();
+    let mut runs = replicated(&cases, replicates, effort)?.into_iter();
     Ok(texts.iter().map(|_| runs.by_ref().take(SCHEDULERS.len()).collect()).collect())
 }
 
 const LOADS: [&str; 4] = ["10r-seq", "10r-rand", "5r5w-seq", "5r5w-rand"];
 
-fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    let all = grid(&LOADS.map(|load| throughput(load, false, effort)), HDD, effort.pick(5, 2), effort, progress)?;
+fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let all = grid(&LOADS.map(|load| throughput(load, false, effort)), HDD, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
     for (load, runs) in LOADS.iter().zip(&all) {
         let speed: Vec<f64> = runs.iter().map(Runs::mb_per_s).collect();
@@ -189,13 +183,13 @@ fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
     Ok(out)
 }
 
-fn figure_3(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut out = FigureResult::default();
     for (kind, greedy) in [("greedy", true), ("paced", false)] {
         let start = StartUp { launches: effort.pick(3, 2), greedy, timeout: 60 };
         let mut texts = vec![start.beside(None, false)];
         texts.extend(LOADS.map(|load| start.beside(Some(load), false)));
-        let all = grid(&texts, HDD, effort.pick(3, 2), effort, progress)?;
+        let all = grid(&texts, HDD, effort.pick(3, 2), effort)?;
         let idle = Launches::of(&all[0][BFQ]).mean_s();
         out.rows.push(row("figure-3", "start-up", format!("{kind}, idle"), idle, "s"));
         for (load, runs) in LOADS.iter().zip(&all[1..]) {
@@ -224,10 +218,10 @@ fn figure_3(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
     Ok(out)
 }
 
-fn figure_4(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn figure_4(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let kinds = [("10r-seq", true), ("10r-rand", true), ("5r5w-seq", false), ("5r5w-rand", false)];
     let texts = kinds.map(|(load, raw)| throughput(load, raw, effort));
-    let all = grid(&texts, SSD, effort.pick(5, 2), effort, progress)?;
+    let all = grid(&texts, SSD, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
     for ((load, raw), runs) in kinds.iter().zip(&all) {
         let speed: Vec<f64> = runs.iter().map(Runs::mb_per_s).collect();
@@ -255,13 +249,13 @@ fn figure_4(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
     Ok(out)
 }
 
-fn figure_5(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn figure_5(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let kinds = [("10r-seq", true), ("10r-rand", true), ("5r5w-seq", false), ("5r5w-rand", false)];
     // Nothing is computed in between: 2.5 s of it would hide what the SSD takes.
     let start = StartUp { launches: effort.pick(5, 2), greedy: true, timeout: 20 };
     let mut texts = vec![start.beside(None, false)];
     texts.extend(kinds.map(|(load, raw)| start.beside(Some(load), raw)));
-    let all = grid(&texts, SSD, 2, effort, progress)?;
+    let all = grid(&texts, SSD, 2, effort)?;
     let mut out = FigureResult::default();
     let idle = Launches::of(&all[0][BFQ]).mean_s();
     out.rows.push(row("figure-5", "start-up", "idle", idle, "s"));
@@ -285,7 +279,7 @@ fn figure_5(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
     Ok(out)
 }
 
-fn player(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn player(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let task = |name: &str, settings: &str| format!("[[task]]\nname = \"{name}\"\nstage = 1\n{settings}\n");
     let film = task("film", "app = \"player\"");
     let interference = task("interference", "app = \"player-interference\"");
@@ -294,7 +288,7 @@ fn player(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Fig
     // A player is not looked at until its interactive raise is over.
     texts.push(machine(2, 60, &(film + "runtime = \"60s\"\n")));
     texts.push(machine(2, 60, &task("greedy", "rw = \"read\"\nbs = \"128k\"\nioengine = \"psync\"")));
-    let all = grid(&texts, HDD, effort.pick(5, 2), effort, progress)?;
+    let all = grid(&texts, HDD, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
     let of_player = |run: &RunResult, of: fn(&PlayerStats) -> f64| {
         run.applications.iter().find_map(|a| a.player.as_ref()).map_or(f64::NAN, of)
@@ -338,8 +332,9 @@ mod tests {
 
     #[test]
     fn every_load_is_a_scenario() {
-        let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 1, control: &control, device: None };
+        let control = dumbwaiter_experiment::Control::default();
+        let world = dumbwaiter_sim::Simulator::new(2);
+        let effort = Effort::new(true, &world, &control);
         for load in LOADS {
             let start = StartUp { launches: 2, greedy: true, timeout: 20 };
             for text in [throughput(load, false, &effort), start.beside(Some(load), false)] {
@@ -351,16 +346,11 @@ mod tests {
 
     #[test]
     fn an_idle_disk_starts_the_application_under_any_scheduler() {
-        let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
-        let all = grid(
-            &[StartUp { launches: 1, greedy: false, timeout: 8 }.beside(None, false)],
-            HDD,
-            1,
-            &effort,
-            &mut |_| {},
-        )
-        .unwrap();
+        let control = dumbwaiter_experiment::Control::default();
+        let world = dumbwaiter_sim::Simulator::new(2);
+        let effort = Effort::new(true, &world, &control);
+        let all =
+            grid(&[StartUp { launches: 1, greedy: false, timeout: 8 }.beside(None, false)], HDD, 1, &effort).unwrap();
         for runs in &all[0] {
             let went = Launches::of(runs);
             assert_eq!((went.started, went.not_started), (1, 0));

@@ -1,95 +1,81 @@
-//! How much a reproduction may cost, and the runs it asks for.
+//! How much a reproduction may cost, and where its runs are made.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError};
 
-use dumbwaiter_measure::RunResult;
+use dumbwaiter_experiment::{Control, Failure, World};
 use dumbwaiter_scenario::Scenario;
-use dumbwaiter_schedulers::Choice;
-use dumbwaiter_sim::{Control, Prepared};
 
-use crate::{Device, Error};
+use crate::FigureResult;
 
-/// How much work a figure may be.
+/// How much work a figure may be, and the world that runs it: the models, or a real device.
 pub struct Effort<'a> {
     /// Shorter runs and fewer replicates.
     pub quick: bool,
-    /// Runs at the same time; results do not depend on it.
-    pub jobs: usize,
-    /// Watched and steered from outside.
-    pub control: &'a Control,
-    /// Takes the place of the models.
-    pub device: Option<&'a dyn Device>,
+    pub(crate) world: &'a dyn World,
+    pub(crate) control: &'a Control,
+    failure: Mutex<Option<Failure>>,
 }
 
-/// How far a figure is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Runs finished.
-    pub done: usize,
-    /// Runs in all.
-    pub of: usize,
-}
-
-/// One run to be made.
+/// One combination that a figure needs runs of.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Load, host and length. Its lists of devices and schedulers are not looked at.
+    /// Load, host and length. Its lists of devices and schedulers are ignored.
     pub scenario: Scenario,
-    /// The device, as `--device` takes it.
+    /// The device, as `--device` takes it; a real device takes its place.
     pub device: String,
     /// The scheduler, as `--schedulers` takes it.
     pub scheduler: String,
-    /// Number of the replicate, from 0.
-    pub replicate: u32,
 }
 
-impl Effort<'_> {
+impl<'a> Effort<'a> {
+    /// Figures in `world`, ended early by `control`.
+    pub fn new(quick: bool, world: &'a dyn World, control: &'a Control) -> Effort<'a> {
+        Effort { quick, world, control, failure: Mutex::default() }
+    }
+
+    /// Why a real device ended a figure early, if it did. Nothing more can be run on it then.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn fail(&self, failure: Failure) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+
+    /// Is it a real device?
+    pub fn real(&self) -> bool {
+        self.world.about().real
+    }
+
     /// `full`, or `quick` where a quick look was asked for.
     pub fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// Runs all cases, several at a time, and answers in their order.
-    pub fn simulate(&self, cases: &[Case], progress: &mut dyn FnMut(Progress)) -> Result<Vec<RunResult>, Error> {
-        let mut models = BTreeMap::new();
-        for case in cases {
-            if !models.contains_key(&case.device) {
-                let model = dumbwaiter_devices::load(&case.device).map_err(|e| Error::Case(e.to_string()))?;
-                models.insert(case.device.clone(), model);
-            }
-        }
-        let next = AtomicUsize::new(0);
-        let (sender, receiver) = mpsc::channel();
-        let mut results: Vec<Option<RunResult>> = cases.iter().map(|_| None).collect();
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.clamp(1, cases.len().max(1)) {
-                let (sender, next, models, control) = (sender.clone(), &next, &models, self.control);
-                scope.spawn(move || {
-                    while !control.cancel.load(Ordering::Relaxed) {
-                        let i = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(case) = cases.get(i) else { break };
-                        // Nobody listens any more once another run has failed.
-                        if sender.send((i, one(case, &models[&case.device], control))).is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-            drop(sender);
-            for (done, (i, result)) in receiver.iter().enumerate() {
-                results[i] = Some(result?);
-                progress(Progress { done: done + 1, of: cases.len() });
-            }
-            Ok::<(), Error>(())
-        })?;
-        results.into_iter().collect::<Option<Vec<_>>>().ok_or(Error::Cancelled)
+    /// Warm-up and length of a run, ms: those of the model, or what a real device needs.
+    pub(crate) fn lengths(&self, warmup: u32, duration: u32) -> (u32, u32) {
+        if self.real() { self.pick((300, 2000), (50, 250)) } else { (warmup, duration) }
     }
-}
 
-fn one(case: &Case, model: &dumbwaiter_devices::DeviceModel, control: &Control) -> Result<RunResult, Error> {
-    let choice = Choice::parse(&case.scheduler).map_err(|e| Error::Case(e.to_string()))?;
-    let cell = Prepared::new(&case.scenario)?.run(model, &choice, case.replicate, control)?;
-    if cell.cancelled { Err(Error::Cancelled) } else { Ok(cell.result) }
+    /// Runs of each case: a real device is never twice the same.
+    pub(crate) fn replicates(&self, model: u32) -> u32 {
+        if self.real() { self.pick(3, 1) } else { model }
+    }
+
+    /// Has each run an energy?
+    pub(crate) fn metered(&self) -> bool {
+        self.world.about().no_energy.is_none()
+    }
+
+    /// What is left of a figure of energies where a real device has no meter: the reason.
+    pub(crate) fn without_meter(&self) -> Option<FigureResult> {
+        let why = self.world.about().no_energy?;
+        Some(FigureResult { notes: vec![format!("no meter, so no number ({why})")], ..FigureResult::default() })
+    }
+
+    /// The steps of an axis: every third for a quick look at a real device, which cannot be hurried.
+    pub(crate) fn steps(&self, all: &[u32]) -> Vec<u32> {
+        let every = if self.real() { self.pick(1, 3) } else { 1 };
+        all.iter().copied().step_by(every).collect()
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::bfq_2015::{HDD, Launches, SSD, StartUp, background, machine};
 use crate::replicates::{Runs, case, partitions, replicated};
-use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
+use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Row};
 
 const NAME: &str = "headway";
 const SATA: &str = "ssd:sata-mlc";
@@ -45,7 +45,7 @@ fn name_of(weights: &[u32]) -> String {
 /// Headway may take a task for a fresh one in its first 15 s, and serve it apart: runs begin cold, or after that.
 const PHASES: [(&str, u32); 2] = [("cold", 1), ("settled", 17)];
 
-fn shares(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn shares(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut points = Vec::new();
     let mut cases: Vec<Case> = Vec::new();
     for (phase, warmup) in PHASES {
@@ -59,7 +59,7 @@ fn shares(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Fig
             }
         }
     }
-    let runs = replicated(&cases, effort.pick(5, 1), effort, progress)?;
+    let runs = replicated(&cases, effort.pick(5, 1), effort)?;
     let mut out = FigureResult::default();
     for (case, runs) in points.iter().zip(runs.chunks(SHARING.len())) {
         let ours = runs[0].pv();
@@ -75,7 +75,7 @@ fn shares(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Fig
     Ok(out)
 }
 
-fn start_ups(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn start_ups(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let schedulers = ["headway", "bfq:v7r8", "bfq:mainline"];
     let loads = ["10r-seq", "10r-rand", "5r5w-seq", "5r5w-rand"];
     let start = StartUp { launches: 2, greedy: true, timeout: 30 };
@@ -87,7 +87,7 @@ fn start_ups(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<
             }
         }
     }
-    let runs = replicated(&cases, effort.pick(5, 2), effort, progress)?;
+    let runs = replicated(&cases, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
     for (i, runs) in runs.chunks(schedulers.len()).enumerate() {
         let (device, load) = ([HDD, SSD][i / loads.len()], loads[i % loads.len()]);
@@ -106,7 +106,7 @@ fn start_ups(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<
     Ok(out)
 }
 
-fn throughput(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn throughput(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let schedulers = ["headway", "mq-deadline", "none"];
     let mut texts: Vec<(String, &str, String)> = Vec::new();
     for (phase, warmup) in PHASES {
@@ -130,7 +130,7 @@ fn throughput(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result
             cases.push(case(text, device, scheduler)?);
         }
     }
-    let runs = replicated(&cases, effort.pick(5, 2), effort, progress)?;
+    let runs = replicated(&cases, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
     for ((case, device, _), runs) in texts.iter().zip(runs.chunks(schedulers.len())) {
         let case = format!("{device}, {case}");

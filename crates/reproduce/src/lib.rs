@@ -2,16 +2,18 @@
 //!
 //! A paper is a list of figures; a figure is a function that simulates and answers rows: the paper's value beside ours, and
 //! whether orderings and tolerances hold. A miss is a row like any other. Where a paper's text gives no number, none is
-//! made up from its plots. Figures of schedulers and completion methods can be run on a real [`Device`] as well.
+//! made up from its plots. Figures run in any world, on the models or on a real
+//! device, and do not know in which.
 #![forbid(unsafe_code)]
 
 mod ablation;
 mod bfq_2015;
-mod device;
 mod effort;
 mod fair_ssd_2020;
 mod headway;
 mod poll_2022;
+#[cfg(test)]
+mod real_tests;
 mod replicates;
 mod row;
 mod ull_2023;
@@ -19,8 +21,7 @@ mod ull_2023;
 use dumbwaiter_report::{Grid, Plot};
 use serde::Serialize;
 
-pub use device::{Device, Work};
-pub use effort::{Case, Effort, Progress};
+pub use effort::{Case, Effort};
 pub use row::Row;
 
 /// A paper that can be run again.
@@ -37,8 +38,8 @@ pub struct Paper {
     pub figures: &'static [Figure],
 }
 
-/// Runs a figure with an effort and tells how far it is.
-pub type Run = fn(&Effort<'_>, &mut dyn FnMut(Progress)) -> Result<FigureResult, Error>;
+/// Runs a figure.
+pub type Run = fn(&Effort<'_>) -> Result<FigureResult, Error>;
 
 /// A figure or table of a paper.
 pub struct Figure {
@@ -52,12 +53,15 @@ pub struct Figure {
 
 impl Figure {
     /// Runs it. On a real device, rows say so, and only orders are judged.
-    pub fn reproduce(&self, effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-        let mut result = (self.run)(effort, progress)?;
-        if let Some(device) = effort.device {
-            let name = device.name();
-            result.rows = result.rows.into_iter().map(|row| row.real(&name)).collect();
-            for note in device.notes() {
+    pub fn reproduce(&self, effort: &Effort<'_>) -> Result<FigureResult, Error> {
+        let result = (self.run)(effort);
+        let concluded = effort.world.conclude(&mut []);
+        let mut result = result?;
+        result.notes.extend(concluded?);
+        let about = effort.world.about();
+        if about.real {
+            result.rows = result.rows.into_iter().map(|row| row.real(&about.name)).collect();
+            for note in about.notes {
                 if !result.notes.contains(&note) {
                     result.notes.push(note);
                 }
@@ -85,7 +89,7 @@ pub struct FigureResult {
 pub enum Error {
     /// A run was refused or broke off.
     #[error(transparent)]
-    Run(#[from] dumbwaiter_sim::Error),
+    Run(#[from] dumbwaiter_experiment::Failure),
     /// A case that is none.
     #[error("{0}")]
     Case(String),

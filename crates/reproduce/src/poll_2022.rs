@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::replicates::{Runs, measured};
-use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
+use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Row};
 
 const NAME: &str = "poll-2022";
 const DEVICE: &str = "ull:optane-900p";
@@ -51,7 +51,7 @@ fn case(kib: u32, threads: u32, method: Completion, milliseconds: u32, effort: &
          [[task]]\nname = \"reader\"\ncount = {threads}\nrw = \"randread\"\nbs = \"{kib}k\"\nioengine = \"psync\"\nnorandommap = true\n"
     );
     let scenario = Scenario::from_toml(&text, NAME).map_err(|e| Error::Case(e.to_string()))?;
-    Ok(Case { scenario, device: DEVICE.to_owned(), scheduler: "none".to_owned(), replicate: 0 })
+    Ok(Case { scenario, device: DEVICE.to_owned(), scheduler: "none".to_owned() })
 }
 
 /// Runs of every method for each (KiB, threads), in the order of [`METHODS`], and what must be said of them.
@@ -60,7 +60,6 @@ fn cells(
     milliseconds: u32,
     replicates: u32,
     effort: &Effort<'_>,
-    progress: &mut dyn FnMut(Progress),
 ) -> Result<(Vec<[Runs; 3]>, Vec<String>), Error> {
     let mut cases = Vec::new();
     for (kib, threads) in cells {
@@ -68,7 +67,7 @@ fn cells(
             cases.push(case(*kib, *threads, method, milliseconds, effort)?);
         }
     }
-    let (runs, notes) = measured(&cases, replicates, effort, progress)?;
+    let (runs, notes) = measured(&cases, replicates, effort)?;
     let mut runs = runs.into_iter();
     let mut out = Vec::new();
     while let (Some(a), Some(b), Some(c)) = (runs.next(), runs.next(), runs.next()) {
@@ -100,12 +99,12 @@ fn cpus(run: &RunResult) -> f64 {
     (of("work_s") + of("poll_s")) / run.duration_s
 }
 
-fn table_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn table_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let paper = [
         (1, [8.1, 8.5, 10.1], [120_470.0, 113_846.0, 96_722.0]),
         (8, [13.6, 13.9, 15.0], [571_659.0, 546_968.0, 511_895.0]),
     ];
-    let (runs, mut notes) = cells(&[(4, 1), (4, 8)], effort.pick(1000, 200), effort.replicates(1), effort, progress)?;
+    let (runs, mut notes) = cells(&[(4, 1), (4, 8)], effort.pick(1000, 200), effort.replicates(1), effort)?;
     let mut rows = Vec::new();
     for ((threads, latency, iops), runs) in paper.into_iter().zip(&runs) {
         let orders = [rises(runs, |r| r.latency_us.mean), rises(runs, |r| -r.iops)];
@@ -135,12 +134,12 @@ fn plot(title: String, y: &str, threads: &[u32], runs: &[[Runs; 3]], of: &dyn Fn
     Plot { title, x: "threads".to_owned(), y: y.to_owned(), lines }
 }
 
-fn figure_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn figure_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut out = FigureResult::default();
     let sizes = [4, 128];
     let steps = effort.steps(&THREADS);
     let wanted: Vec<(u32, u32)> = sizes.iter().flat_map(|s| steps.iter().map(|t| (*s, *t))).collect();
-    let (all, notes) = cells(&wanted, effort.pick(500, 60), effort.replicates(1), effort, progress)?;
+    let (all, notes) = cells(&wanted, effort.pick(500, 60), effort.replicates(1), effort)?;
     let (mut hybrid_above, mut classic_below) = (None::<f64>, None::<f64>);
     let row = |metric: &str, case: String, ours: f64, unit: &str| Row::new(NAME, "figure-1", metric, case, ours, unit);
     for (kib, runs) in sizes.iter().zip(all.chunks(steps.len())) {
@@ -159,9 +158,10 @@ fn figure_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
             }
             let [a, b, c] = mean(cpus);
             if let Some(ours) = a.or(b).or(c) {
-                let metric = match effort.device {
-                    None => "busy CPUs of 8: classic > hybrid > interrupt",
-                    Some(_) => "busy CPUs: classic > hybrid > interrupt",
+                let metric = if effort.real() {
+                    "busy CPUs: classic > hybrid > interrupt"
+                } else {
+                    "busy CPUs of 8: classic > hybrid > interrupt"
                 };
                 out.rows.push(row(metric, case, ours, "").order(rises(run, |r| -cpus(r))));
             }
@@ -172,7 +172,7 @@ fn figure_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
         }
         let title = |what: &str| format!("{what}, {kib} KB reads");
         out.plots.push(plot(title("Bandwidth"), "MB/s", &steps, runs, &|r| r.mb_per_s));
-        let busy = if effort.device.is_none() { "busy logical CPUs of 8" } else { "busy logical CPUs" };
+        let busy = if !effort.real() { "busy logical CPUs of 8" } else { "busy logical CPUs" };
         out.plots.push(plot(title("CPU"), busy, &steps, runs, &cpus));
         if effort.metered() {
             out.plots.push(plot(title("Power"), "W", &steps, runs, &watts));
@@ -197,10 +197,10 @@ fn switches(run: &RunResult) -> f64 {
     run.cpu.ctx_per_io
 }
 
-fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let steps = effort.steps(&THREADS);
     let wanted: Vec<(u32, u32)> = steps.iter().map(|t| (4, *t)).collect();
-    let (runs, notes) = cells(&wanted, effort.pick(500, 60), effort.replicates(1), effort, progress)?;
+    let (runs, notes) = cells(&wanted, effort.pick(500, 60), effort.replicates(1), effort)?;
     let mut rows = Vec::new();
     for (threads, run) in steps.iter().zip(&runs) {
         for (i, expected) in [0.0, 1.0, 1.0].into_iter().enumerate() {
@@ -209,7 +209,7 @@ fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
             let row = Row::new(NAME, "figure-2", "context switches per I/O", case, ours, "");
             let near = (ours - expected).abs() <= 0.1;
             // That there is one, or none, is a statement about any drive.
-            let observed = effort.device.is_some().then_some(near);
+            let observed = effort.real().then_some(near);
             rows.push(row.judged(expected, near).order(observed));
         }
     }
@@ -217,8 +217,8 @@ fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
     Ok(FigureResult { rows, plots, notes, ..FigureResult::default() })
 }
 
-fn table_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    if effort.device.is_some() {
+fn table_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    if effort.real() {
         let notes =
             vec!["loads and stores are not counted on a real machine: this table is of the model only".to_owned()];
         return Ok(FigureResult { notes, ..FigureResult::default() });
@@ -231,7 +231,7 @@ fn table_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Fi
         ("time", [22.0, 154.0, 65.0]),
         ("other", [2160.0, 2029.0, 1611.0]),
     ];
-    let (runs, _) = cells(&[(4, 32)], effort.pick(1000, 200), 1, effort, progress)?;
+    let (runs, _) = cells(&[(4, 32)], effort.pick(1000, 200), 1, effort)?;
     let rate = |run: &RunResult, part: &str| {
         run.host_counters.get(&format!("memory_{part}")).map_or(f64::NAN, |n| n / run.duration_s / 1e6)
     };
@@ -310,15 +310,15 @@ fn border_is_steady(map: &[Vec<Tile>]) -> bool {
     rows && (0..map[0].len()).all(|column| steady(&mut map.iter().map(|row| row[column])))
 }
 
-fn figure_3(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     if let Some(left_out) = effort.without_meter() {
         return Ok(left_out);
     }
-    let real = effort.device.is_some();
+    let real = effort.real();
     let replicates = if real { effort.pick(5, 3) } else { effort.pick(10, 3) };
     let (sizes, threads) = (effort.steps(&SIZES), effort.steps(&THREADS));
     let wanted: Vec<(u32, u32)> = sizes.iter().flat_map(|kib| threads.iter().map(|t| (*kib, *t))).collect();
-    let (runs, mut notes) = cells(&wanted, effort.pick(60, 20), replicates, effort, progress)?;
+    let (runs, mut notes) = cells(&wanted, effort.pick(60, 20), replicates, effort)?;
     let mut meter = Meter::new(1)?;
     let mut efficiency = |run: &RunResult| match &run.energy {
         Some(energy) if real => energy.bytes_per_j,
@@ -431,10 +431,11 @@ mod tests {
 
     #[test]
     fn published_tables_and_orders() {
-        let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
+        let control = dumbwaiter_experiment::Control::default();
+        let world = dumbwaiter_sim::Simulator::new(2);
+        let effort = Effort::new(true, &world, &control);
         for run in [table_1, figure_2, table_2] {
-            for row in run(&effort, &mut |_| {}).unwrap().rows {
+            for row in run(&effort).unwrap().rows {
                 // Known misses: with 32 threads the model polls for too long after the sleep.
                 if ["nvme, hybrid polling", "block, hybrid polling"].contains(&row.case.as_str()) {
                     continue;

@@ -1,10 +1,13 @@
 //! The same case with several seeds.
 
-use dumbwaiter_measure::{RunResult, median};
-use dumbwaiter_scenario::Scenario;
+use std::sync::Arc;
 
-use crate::device::{Work, rounds};
-use crate::{Case, Effort, Error, Progress};
+use dumbwaiter_experiment::{Cell, Failure, Finished, Matrix, Stack};
+use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::{RunResult, median};
+use dumbwaiter_scenario::{Scenario, SchedulerSpec};
+
+use crate::{Case, Effort, Error};
 
 /// What the replicates of one case gave.
 #[derive(Clone, Debug)]
@@ -48,39 +51,80 @@ impl Runs {
     }
 }
 
-/// Runs every case so many times, on the models or for real, and answers in the order of the cases. On a real device there
-/// may be fewer runs or none of a case, and its notes say why.
+/// Runs every case so many times and returns the runs in the order of the cases. A real device may refuse or miss some:
+/// then there are fewer runs of a case or none, and the notes say why.
 pub(crate) fn measured(
     cases: &[Case],
     replicates: u32,
     effort: &Effort<'_>,
-    progress: &mut dyn FnMut(Progress),
 ) -> Result<(Vec<Runs>, Vec<String>), Error> {
-    if let Some(device) = effort.device {
-        let work: Vec<Work<'_>> = cases.iter().map(Work::Case).collect();
-        return Ok(rounds(device, &work, replicates, progress));
+    let stack = effort.world.about().stacks.last().copied().unwrap_or(Stack::Simulated);
+    let mut cells = Vec::new();
+    for case in cases {
+        let load = Arc::new(Prepared::new(&case.scenario).map_err(Failure::from)?);
+        let scheduler = SchedulerSpec::parse(&case.scheduler).map_err(Error::Case)?;
+        let completion = case.scenario.completion.first().copied().unwrap_or_default();
+        cells.push(Cell { completion, ..Cell::of(&load, &case.device, stack, scheduler) });
     }
-    let all: Vec<Case> =
-        cases.iter().flat_map(|case| (0..replicates).map(|replicate| Case { replicate, ..case.clone() })).collect();
-    let mut runs = effort.simulate(&all, progress)?.into_iter();
-    let runs = cases.iter().map(|_| Runs(runs.by_ref().take(replicates as usize).collect())).collect();
-    Ok((runs, Vec::new()))
+    run(&cells, replicates, effort)
 }
 
-/// The same for figures that only the models can give.
-pub(crate) fn replicated(
-    cases: &[Case],
-    replicates: u32,
-    effort: &Effort<'_>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Vec<Runs>, Error> {
-    Ok(measured(cases, replicates, effort, progress)?.0)
+/// The same for cells.
+pub(crate) fn run(cells: &[Cell], replicates: u32, effort: &Effort<'_>) -> Result<(Vec<Runs>, Vec<String>), Error> {
+    let real = effort.real();
+    let mut notes: Vec<String> = Vec::new();
+    let mut note = |text: String| {
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
+    };
+    let (mut able, mut origin) = (Vec::new(), Vec::new());
+    for (i, cell) in cells.iter().enumerate() {
+        match effort.world.supports(cell) {
+            Ok(()) => {
+                able.extend((0..replicates).map(|replicate| Cell { replicate, ..cell.clone() }));
+                origin.extend((0..replicates).map(|_| i));
+            }
+            Err(refusal) if real => note(refusal.0),
+            Err(refusal) => return Err(Error::Case(refusal.0)),
+        }
+    }
+    let planned = able.len();
+    let mut matrix = Matrix::new(able);
+    match matrix.run(effort.world, effort.control) {
+        Finished::All => {}
+        Finished::Cancelled if real => {}
+        Finished::Cancelled => return Err(Error::Cancelled),
+        Finished::Failed(failure) if real => {
+            note(format!("ended by a failure: {failure}"));
+            effort.fail(failure);
+        }
+        Finished::Failed(failure) => return Err(failure.into()),
+    }
+    let mut runs: Vec<Runs> = cells.iter().map(|_| Runs(Vec::new())).collect();
+    for (cell, origin) in origin.into_iter().enumerate() {
+        let Some(result) = matrix.result(cell) else { continue };
+        if real && result.run.completed == 0 {
+            note(format!("{}: a run finished no I/O at all; its latency is not known", result.run.scheduler));
+        }
+        result.notes.iter().filter(|_| real).for_each(|text| note(text.clone()));
+        runs[origin].0.push(result.run.clone());
+    }
+    if matrix.finished() < planned {
+        note(format!("ended early: {} of {planned} runs finished", matrix.finished()));
+    }
+    Ok((runs, notes))
+}
+
+/// [`measured`] for figures that only the models can give.
+pub(crate) fn replicated(cases: &[Case], replicates: u32, effort: &Effort<'_>) -> Result<Vec<Runs>, Error> {
+    Ok(measured(cases, replicates, effort)?.0)
 }
 
 /// A case of a scenario's text, a device and a scheduler.
 pub(crate) fn case(text: &str, device: &str, scheduler: &str) -> Result<Case, Error> {
     let scenario = Scenario::from_toml(text, "experiment").map_err(|e| Error::Case(e.to_string()))?;
-    Ok(Case { scenario, device: device.to_owned(), scheduler: scheduler.to_owned(), replicate: 0 })
+    Ok(Case { scenario, device: device.to_owned(), scheduler: scheduler.to_owned() })
 }
 
 /// Tenants of these weights, each with its own load (an application) in a partition of 50 GB of its own.

@@ -17,6 +17,7 @@ mod write;
 use std::path::Path;
 
 use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;
 pub use change::{TaskChange, TenantChange};
@@ -218,10 +219,10 @@ impl Default for Scenario {
 
 impl Scenario {
     /// The TOML text of the built-in scenario, a file to copy and change.
-    pub const BUILTIN: &'static str = include_str!("../../../scenarios/shared-disk.toml");
+    pub const BUILTIN: &'static str = include_str!("../builtin/shared-disk.toml");
 
     /// The file of [`Scenario::builtin_real`].
-    pub const BUILTIN_REAL: &'static str = include_str!("../../../scenarios/real-drive.toml");
+    pub const BUILTIN_REAL: &'static str = include_str!("../builtin/real-drive.toml");
 
     /// A shared disk: sequential readers, random readers, writers and somebody who waits.
     pub fn builtin() -> Scenario {
@@ -263,6 +264,12 @@ impl Scenario {
     /// Every task with its tenant, in order.
     pub fn tasks(&self) -> impl Iterator<Item = (&Tenant, &Task)> {
         self.tenants.iter().flat_map(|tenant| tenant.tasks.iter().map(move |task| (tenant, task)))
+    }
+
+    /// The first task that writes, as far as the scenario tells; what a trace holds is known only when it is read.
+    pub fn writer(&self) -> Option<&str> {
+        let writes = |task: &Task| matches!(&task.work, Work::Job(job) if job.rw.mix != Mix::Read);
+        self.tasks().find(|(_, task)| writes(task)).map(|(_, task)| task.name.as_str())
     }
 
     /// Does every task end by itself? Only then may the duration be left out.

@@ -8,8 +8,8 @@
 //! and the statistics bug of 6.18 with `iostats` = 0 is not reproduced.
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Merging, Nanos, Next, Op, Place, RequestId, Scheduler, Setup, TagMap, Traits,
-    Tunable,
+    Context, Event, Io, Join, MergeIndex, Merging, Nanos, Next, Op, Place, Replayable, RequestId, Scheduler, Setup,
+    TagMap, Traits, Tunable,
 };
 
 use crate::mechanisms::list::{Links, List};
@@ -332,6 +332,32 @@ impl Scheduler for Kyber {
         }
     }
 
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        Some(self)
+    }
+
+    fn describe(&self, ctx: &Context<'_>) -> String {
+        let mut text =
+            format!("tick {} depth {:?} timer {:?}\n", self.setup.clock.ticks(ctx.now), self.depth, self.timer);
+        for (hw, queue) in self.queues.iter().enumerate() {
+            text += &format!(
+                "queue {hw}: domain {} batching {} listed {:?} ready {:?} tokens in use {:?}\n",
+                queue.current,
+                queue.batching,
+                queue.listed,
+                queue.ready.map(|l| l.len()),
+                self.tokens.each_ref().map(TagMap::used)
+            );
+        }
+        text
+    }
+
+    fn clone_box(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}
+
+impl Replayable for Kyber {
     fn take(&mut self, id: RequestId, hw_queue: usize, ctx: &Context<'_>) {
         let io = &ctx.requests[id].io;
         let (domain, cpu) = (domain_of(io.op), self.cpu_of(io.cpu));
@@ -356,26 +382,6 @@ impl Scheduler for Kyber {
         if let Some(token) = self.tokens[domain].take(u32::MAX) {
             self.held[id.index()] = token;
         }
-    }
-
-    fn describe(&self, ctx: &Context<'_>) -> String {
-        let mut text =
-            format!("tick {} depth {:?} timer {:?}\n", self.setup.clock.ticks(ctx.now), self.depth, self.timer);
-        for (hw, queue) in self.queues.iter().enumerate() {
-            text += &format!(
-                "queue {hw}: domain {} batching {} listed {:?} ready {:?} tokens in use {:?}\n",
-                queue.current,
-                queue.batching,
-                queue.listed,
-                queue.ready.map(|l| l.len()),
-                self.tokens.each_ref().map(TagMap::used)
-            );
-        }
-        text
-    }
-
-    fn clone_box(&self) -> Box<dyn Scheduler> {
-        Box::new(self.clone())
     }
 }
 

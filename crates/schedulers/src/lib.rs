@@ -16,7 +16,7 @@ pub mod noop;
 pub mod registry;
 pub mod sstf;
 
-pub use registry::{Choice, ChoiceError, Entry, REGISTRY, find};
+pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Settings, find};
 
 /// The part of a scheduler that keeps everything in one `sorted` tree and at-head requests in `head` (with `links`):
 /// arrivals, merging by sector, neighbours. What remains is which goes next.

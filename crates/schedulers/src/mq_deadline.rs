@@ -9,8 +9,8 @@
 //! stored, so that lowering an expiry does not hold back what is queued; `compat_expiry` = 1 gives the kernel's way.
 
 use dumbwaiter_block::{
-    Context, Dir, Io, IoClass, Ioprio, Join, MergeIndex, Next, Op, Place, RequestId, Scheduler, Setup, Side, TickClock,
-    Traits, Tunable,
+    Context, Dir, Io, IoClass, Ioprio, Join, MergeIndex, Next, Op, Place, Replayable, RequestId, Scheduler, Setup,
+    Side, TickClock, Traits, Tunable,
 };
 
 use crate::mechanisms::list::{Links, List};
@@ -490,8 +490,8 @@ impl Scheduler for MqDeadline {
     }
 
     fn event(&mut self, event: dumbwaiter_block::Event, _ctx: &Context<'_>) {
-        if let dumbwaiter_block::Event::DepthChanged(depth) = event {
-            self.nr_requests = depth;
+        if let dumbwaiter_block::Event::DepthChanged { nr_requests, .. } = event {
+            self.nr_requests = nr_requests;
             self.values[5] = 0;
         }
     }
@@ -523,14 +523,8 @@ impl Scheduler for MqDeadline {
         }
     }
 
-    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
-        let request = &ctx.requests[id];
-        let dir = request.io.op.dir() as usize;
-        if !self.entries[id.index()].at_head && dir != self.last_dir {
-            self.last_dir = dir;
-            self.batching = 0;
-        }
-        self.leave(id, usize::from(self.entries[id.index()].class), &request.io, request.sector);
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        Some(self)
     }
 
     fn describe(&self, ctx: &Context<'_>) -> String {
@@ -561,6 +555,18 @@ impl Scheduler for MqDeadline {
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())
+    }
+}
+
+impl Replayable for MqDeadline {
+    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
+        let request = &ctx.requests[id];
+        let dir = request.io.op.dir() as usize;
+        if !self.entries[id.index()].at_head && dir != self.last_dir {
+            self.last_dir = dir;
+            self.batching = 0;
+        }
+        self.leave(id, usize::from(self.entries[id.index()].class), &request.io, request.sector);
     }
 }
 

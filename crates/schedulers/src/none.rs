@@ -5,7 +5,7 @@
 //! Differences from the kernel: the plug order reversal of 5.16 to 6.12 is not reproduced.
 
 use dumbwaiter_block::{
-    Context, Io, Join, Limits, MergeIndex, Merging, Next, Place, RequestId, Scheduler, Setup, Traits, merge,
+    Context, Io, Join, Limits, MergeIndex, Merging, Next, Place, Replayable, RequestId, Scheduler, Setup, Traits, merge,
 };
 
 use crate::mechanisms::list::{Links, List};
@@ -93,8 +93,24 @@ impl Scheduler for None {
         newest_touching(self.queues[hw].lists[cpu].iter_back(&self.links), io, index.limits(), ctx)
     }
 
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        Some(self)
+    }
+
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())
+    }
+}
+
+impl Replayable for None {
+    fn take(&mut self, id: RequestId, hw_queue: usize, _ctx: &Context<'_>) {
+        let queue = &mut self.queues[hw_queue];
+        let holds = |list: &List| list.iter(&self.links).any(|other| other == id);
+        let list = if holds(&queue.bulk) { Some(&mut queue.bulk) } else { queue.lists.iter_mut().find(|l| holds(l)) };
+        if let Some(list) = list {
+            list.remove(&mut self.links, id);
+            queue.len -= 1;
+        }
     }
 }
 

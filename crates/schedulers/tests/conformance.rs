@@ -12,6 +12,8 @@ mod bounds;
 mod checked;
 #[path = "conformance/plan.rs"]
 mod plan;
+#[path = "conformance/replace.rs"]
+mod replace;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +30,7 @@ fn subjects() -> Vec<String> {
     REGISTRY
         .iter()
         .flat_map(|e| {
-            let versions = e.variants.names.iter().skip(1).map(|v| format!("{}:{v}", e.name));
+            let versions = e.versions().iter().skip(1).map(|v| format!("{}:{v}", e.name));
             std::iter::once(e.name.to_owned()).chain(versions)
         })
         .collect()
@@ -65,35 +67,41 @@ fn run_unguarded(subject: &str, plan: &Plan, checked: bool) -> World {
     });
     world.hold();
     for step in &plan.steps {
-        match *step {
-            Step::Submit(io, false) => world.submit_io(io),
-            Step::Submit(io, true) => world.submit_plugged(io),
-            Step::Unplug(task) => world.unplug(task),
-            Step::Refuse(n) => _ = world.answers(&"n".repeat(n)),
-            Step::Wait(ms) => {
-                let now = world.now();
-                world.until(now + ms);
-            }
-            Step::Complete(n) | Step::Fail(n) | Step::Requeue(n) => {
-                let len = world.in_device().len();
-                if len > 0 {
-                    let n = n % len;
-                    let flush = world.in_device().nth(n).unwrap().io.op == Op::Flush;
-                    match step {
-                        Step::Requeue(_) => world.requeue_nth(n),
-                        _ => world.complete_nth(n, matches!(step, Step::Fail(_)) && !flush),
-                    }
-                }
-            }
-        }
-        world.issue_all();
+        take(&mut world, step);
         if checked {
             audit::depths(&world);
+            audit::tags(&world);
         }
     }
     world.unplug_all();
     world.release();
     world
+}
+
+/// Takes one step of a plan.
+fn take(world: &mut World, step: &Step) {
+    match *step {
+        Step::Submit(io, false) => world.submit_io(io),
+        Step::Submit(io, true) => world.submit_plugged(io),
+        Step::Unplug(task) => world.unplug(task),
+        Step::Refuse(n) => _ = world.answers(&"n".repeat(n)),
+        Step::Wait(ms) => {
+            let now = world.now();
+            world.until(now + ms);
+        }
+        Step::Complete(n) | Step::Fail(n) | Step::Requeue(n) => {
+            let len = world.in_device().len();
+            if len > 0 {
+                let n = n % len;
+                let flush = world.in_device().nth(n).unwrap().io.op == Op::Flush;
+                match step {
+                    Step::Requeue(_) => world.requeue_nth(n),
+                    _ => world.complete_nth(n, matches!(step, Step::Fail(_)) && !flush),
+                }
+            }
+        }
+    }
+    world.issue_all();
 }
 
 pub(crate) fn cases(cases: u32) -> ProptestConfig {

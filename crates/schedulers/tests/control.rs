@@ -114,7 +114,7 @@ fn milliseconds_are_rounded_up_to_ticks() {
     assert_eq!(set_and_get(&mut *scheduler, "writes_starved", -1), -1);
     assert_eq!(scheduler.get("async_depth"), Some(256), "the default is nr_requests");
     assert_eq!(set_and_get(&mut *scheduler, "async_depth", 40), 40);
-    let changed = dumbwaiter_block::Event::DepthChanged(64);
+    let changed = dumbwaiter_block::Event::DepthChanged { nr_requests: 64, device_depth: 32 };
     let (requests, tenants) = Default::default();
     let ctx = dumbwaiter_block::Context { now: Nanos::ZERO, requests: &requests, tenants: &tenants, busy: false };
     scheduler.event(changed, &ctx);

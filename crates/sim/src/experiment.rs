@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_block::{Config, Fault, Limits, Nanos, Setup, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
+use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
 };
@@ -12,7 +13,7 @@ use dumbwaiter_schedulers::Choice;
 
 use crate::host::{self, Completion, Host};
 use crate::power;
-use crate::run::{Control, Parts, Run, Until};
+use crate::run::{Parts, Run, Until};
 
 /// Why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,16 @@ pub enum Error {
         /// What can be used.
         expected: String,
     },
+    /// The scheduler broke its contract with the block layer, or scheduler or device make no progress.
+    #[error("{device}, {scheduler}: {fault}. This is a defect; please report the scenario and seed")]
+    Fault {
+        /// The device.
+        device: String,
+        /// The scheduler.
+        scheduler: String,
+        /// What is wrong.
+        fault: Fault,
+    },
     /// Requests were lost or invented: a defect of ours.
     #[error(
         "{device}, {scheduler}: requests are not conserved: {what}. This is a defect; please report the scenario and seed"
@@ -45,25 +56,13 @@ pub enum Error {
 }
 
 /// A scenario ready to be simulated.
-pub struct Prepared<'a> {
-    load: dumbwaiter_load::Prepared<'a>,
+pub struct Prepared {
+    load: dumbwaiter_load::Prepared,
 }
 
-/// A run's result and what its traces had to leave out.
-pub struct Cell {
-    /// The result.
-    pub result: RunResult,
-    /// Records of traces that were left out or changed, by reason.
-    pub skipped: BTreeMap<String, u64>,
-    /// How long the oldest I/O that was under way at the end had been waiting. No latency counts it.
-    pub oldest: Nanos,
-    /// Ended from outside.
-    pub cancelled: bool,
-}
-
-impl<'a> Prepared<'a> {
+impl Prepared {
     /// Reads what has to be known before the first run.
-    pub fn new(scenario: &'a Scenario) -> Result<Prepared<'a>, Error> {
+    pub fn new(scenario: &Scenario) -> Result<Prepared, Error> {
         host_profile(&scenario.host.profile)?;
         Ok(Prepared { load: dumbwaiter_load::Prepared::new(scenario)? })
     }
@@ -79,7 +78,13 @@ impl<'a> Prepared<'a> {
     }
 
     /// Simulates one cell with the first of the scenario's completion methods.
-    pub fn run(&self, model: &DeviceModel, choice: &Choice, replicate: u32, control: &Control) -> Result<Cell, Error> {
+    pub fn run(
+        &self,
+        model: &DeviceModel,
+        choice: &Choice,
+        replicate: u32,
+        control: &Control,
+    ) -> Result<CellResult, Error> {
         let first = self.load.scenario().completion.first();
         self.run_as(model, choice, first.copied().unwrap_or_default(), replicate, control)
     }
@@ -92,55 +97,71 @@ impl<'a> Prepared<'a> {
         completion: Completion,
         replicate: u32,
         control: &Control,
-    ) -> Result<Cell, Error> {
-        let s = self.load.scenario();
-        let seed = s.seed.wrapping_add(u64::from(replicate));
-        let facts = model.facts();
-        let config = config(s, model);
-        let cpus = config.setup.cpus;
-        let load = self.load.load(seed, facts.capacity_sectors, cpus)?;
-        let tasks = load.task_specs.clone();
-        let tenants: Vec<String> = load.tenant_specs.iter().map(|t| t.name.clone()).collect();
-        let recorder = Recorder::new(RecorderConfig {
-            warmup: s.warmup,
-            interval: s.series,
-            tenants: load.tenant_specs,
-            tasks: load.task_specs,
-        });
-        let profile = host_profile(&s.host.profile)?;
-        let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
-        let cost = host::scheduler_cost(choice.entry().name);
-        let run = Run::new(Parts {
-            config,
-            scheduler: choice.build(config.setup),
-            tenants: load.tenants,
-            device: model.build(seed ^ DEVICE_SEED),
-            host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
-            recorder,
-            threads: load.threads,
-            changes: load.changes,
-            until: Until {
-                time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
-                warmup: s.warmup,
-                ios: s.limit.unwrap_or(u64::MAX),
-            },
-            control,
-        });
-        let mut outcome = run.finish();
-        let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
-            let TaskSpec { name, tenant } = &tasks[task.0 as usize];
-            dumbwaiter_load::application(name, &tenants[tenant.0 as usize], outcome)
-        });
-        let applications = applications.collect();
-        let skipped = load.replays.finish(outcome.issued_late)?;
-        let (cancelled, oldest) = (outcome.cancelled, outcome.oldest);
-        if let Some(what) = outcome.layer.ledger().imbalance() {
-            return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
-        }
-        let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
-        let result = result(model, choice, replicate, seed, energy, outcome, applications);
-        Ok(Cell { result, skipped, oldest, cancelled })
+    ) -> Result<CellResult, Error> {
+        run(&self.load, model, choice, completion, replicate, control)
     }
+}
+
+/// Simulates one run of a load.
+pub(crate) fn run(
+    prepared: &dumbwaiter_load::Prepared,
+    model: &DeviceModel,
+    choice: &Choice,
+    completion: Completion,
+    replicate: u32,
+    control: &Control,
+) -> Result<CellResult, Error> {
+    let s = prepared.scenario();
+    let seed = s.seed.wrapping_add(u64::from(replicate));
+    let facts = model.facts();
+    let config = config(s, model);
+    let cpus = config.setup.cpus;
+    let load = prepared.load(seed, facts.capacity_sectors, cpus)?;
+    let tasks = load.task_specs.clone();
+    let tenants: Vec<String> = load.tenant_specs.iter().map(|t| t.name.clone()).collect();
+    let recorder = Recorder::new(RecorderConfig {
+        warmup: s.warmup,
+        interval: s.series,
+        tenants: load.tenant_specs,
+        tasks: load.task_specs,
+    });
+    let profile = host_profile(&s.host.profile)?;
+    let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
+    let cost = host::scheduler_cost(choice.entry().name);
+    let run = Run::new(Parts {
+        config,
+        scheduler: choice.build(config.setup),
+        tenants: load.tenants,
+        device: model.build(seed ^ DEVICE_SEED),
+        host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
+        recorder,
+        threads: load.threads,
+        changes: load.changes,
+        until: Until {
+            time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
+            warmup: s.warmup,
+            ios: s.limit.unwrap_or(u64::MAX),
+        },
+        control,
+    });
+    let mut outcome = run.finish();
+    let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
+        let TaskSpec { name, tenant } = &tasks[task.0 as usize];
+        dumbwaiter_load::application(name, &tenants[tenant.0 as usize], outcome)
+    });
+    let applications = applications.collect();
+    let skipped = load.replays.finish(outcome.issued_late)?;
+    let (cancelled, oldest) = (outcome.cancelled, outcome.oldest);
+    if let Some(fault) = outcome.layer.fault() {
+        let (device, scheduler) = (model.name().into(), choice.label().into());
+        return Err(Error::Fault { device, scheduler, fault: *fault });
+    }
+    if let Some(what) = outcome.layer.ledger().imbalance() {
+        return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
+    }
+    let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
+    let run = result(model, choice, replicate, seed, energy, outcome, applications);
+    Ok(CellResult { skipped, oldest, cancelled, ..CellResult::of(run) })
 }
 
 /// Keeps a device's random numbers apart from those of the workloads.

@@ -9,6 +9,8 @@ pub mod host;
 mod power;
 mod run;
 pub mod validate;
+mod world;
 
-pub use experiment::{Cell, Error, Prepared, default_nr_requests, host_profile};
-pub use run::{Control, Outcome, Parts, Run, Until};
+pub use experiment::{Error, Prepared, default_nr_requests, host_profile};
+pub use run::{Outcome, Parts, Run, Until};
+pub use world::Simulator;

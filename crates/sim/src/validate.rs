@@ -11,7 +11,7 @@ use dumbwaiter_schedulers::Choice;
 
 use crate::experiment::{Error, Prepared};
 use crate::host::Completion;
-use crate::run::Control;
+use dumbwaiter_experiment::Control;
 
 /// One figure: what is measured, the paper's value and how far off it may be.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ impl HostTarget {
         let scenario = Scenario::from_toml(&text, "validation").expect("the text above is a scenario");
         let choice = Choice::parse(self.scheduler).expect("a core scheduler");
         let prepared = Prepared::new(&scenario)?;
-        Ok(prepared.run_as(model, &choice, completion, 0, &Control::default())?.result)
+        Ok(prepared.run_as(model, &choice, completion, 0, &Control::default())?.run)
     }
 
     /// Is this value near enough? Efficiencies only have to be on the right side of 1.

@@ -13,4 +13,4 @@ mod world;
 
 pub use fifo::Fifo;
 pub use loop_device::LoopDevice;
-pub use world::{Done, Issue, World};
+pub use world::{Done, Issue, IssuedPart, World};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use dumbwaiter_block::{
-    BlockLayer, Config, Context, Finished, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup, TaskId, Tenant,
-    TenantId, Tenants,
+    BlockLayer, Config, Context, Errno, Finished, Handover, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup,
+    TaskId, Tenant, TenantId, Tenants,
 };
 
 use crate::notation;
@@ -17,6 +17,8 @@ const FILL_SECTOR: u64 = 1 << 40;
 /// A request that the device took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issue {
+    /// Its place among all that the device took.
+    pub number: usize,
     /// Its handle while it is in the device.
     pub id: RequestId,
     /// The I/O that made it.
@@ -29,6 +31,19 @@ pub struct Issue {
     pub at: Nanos,
     /// The hardware queue.
     pub hw_queue: u16,
+}
+
+/// An I/O of a request, or the part of it that the request transfers; see [`BlockLayer::parts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IssuedPart {
+    /// The I/O as it was submitted.
+    pub io: Io,
+    /// First sector of the part.
+    pub sector: u64,
+    /// Length of the part in sectors.
+    pub sectors: u32,
+    /// Sectors of the I/O before the part.
+    pub offset: u32,
 }
 
 /// A request that the device finished.
@@ -57,11 +72,12 @@ pub struct World {
     answers: VecDeque<bool>,
     plugs: BTreeMap<TaskId, Plug>,
     issues: Vec<Issue>,
+    parts: Vec<Vec<IssuedPart>>,
     shown: usize,
     done: Vec<Done>,
     idle_done: Vec<Finished>,
     shown_done: Vec<Finished>,
-    cookie: u32,
+    token: u64,
     fill_sector: u64,
 }
 
@@ -86,11 +102,12 @@ impl World {
             answers: VecDeque::new(),
             plugs: BTreeMap::new(),
             issues: Vec::new(),
+            parts: Vec::new(),
             shown: 0,
             done: Vec::new(),
             idle_done: Vec::new(),
             shown_done: Vec::new(),
-            cookie: 0,
+            token: 0,
             fill_sector: FILL_SECTOR,
         }
     }
@@ -118,6 +135,11 @@ impl World {
     /// Every request the device took so far.
     pub fn all_issued(&self) -> &[Issue] {
         &self.issues
+    }
+
+    /// The parts of every request the device took so far.
+    pub fn all_parts(&self) -> &[Vec<IssuedPart>] {
+        &self.parts
     }
 
     /// Every request the device finished so far.
@@ -209,7 +231,8 @@ impl World {
     pub fn complete_nth(&mut self, n: usize, failed: bool) {
         let (_, issue) = self.device.remove(n).unwrap_or_else(|| panic!("the device holds no request {n}"));
         let mut ios = Vec::new();
-        self.layer.complete(self.now, issue.id, failed, &mut ios);
+        let result = if failed { Err(Errno::EIO) } else { Ok(()) };
+        self.layer.complete(self.now, issue.id, result, &mut ios);
         self.shown_done.extend(&ios);
         self.done.push(Done { issue, at: self.now, ios });
     }
@@ -243,6 +266,13 @@ impl World {
     /// Changes a setting of the scheduler while it runs.
     pub fn tune(&mut self, name: &str, value: i128) -> &mut World {
         self.layer.set_tunable(name, value).unwrap_or_else(|why| panic!("{why}"));
+        self
+    }
+
+    /// Exchanges the scheduler for one that `make` makes of the set-up as it is now.
+    pub fn replace(&mut self, make: impl FnOnce(Setup) -> Box<dyn Scheduler>, how: Handover) -> &mut World {
+        let scheduler = make(self.layer.config().setup);
+        self.layer.replace(self.now, scheduler, how);
         self
     }
 
@@ -328,6 +358,7 @@ impl World {
             }
             let request = self.layer.request(id);
             let issue = Issue {
+                number: self.issues.len(),
                 id,
                 io: request.io,
                 sector: request.sector,
@@ -336,6 +367,9 @@ impl World {
                 hw_queue: self.layer.hw_queue(id),
             };
             self.issues.push(issue);
+            let parts = self.layer.parts(id);
+            let parts = parts.map(|p| IssuedPart { io: *p.io, sector: p.sector, sectors: p.sectors, offset: p.offset });
+            self.parts.push(parts.collect());
             self.device.push_back(((!self.held).then(|| self.now + self.service), issue));
         }
     }
@@ -365,16 +399,20 @@ impl World {
         self.unplug_all();
         self.issue_all();
         for _ in 0..PATIENCE {
+            if let Some(fault) = self.layer.fault() {
+                panic!("{fault}\n{}", self.describe());
+            }
             if self.layer.requests().is_empty() {
                 return;
             }
             assert!(
                 self.next_event().is_some(),
-                "stuck at {}: {} queued, {} in the device\n{}",
+                "stuck at {}: {} queued, {} in the device\n{}\n{:?}",
                 self.now,
                 self.layer.queued(),
                 self.device.len(),
-                self.describe()
+                self.describe(),
+                self.layer
             );
             self.step();
         }
@@ -395,11 +433,11 @@ impl World {
     }
 
     fn count_and(&mut self, mut io: Io, submit: impl FnOnce(&mut BlockLayer, Nanos, Io)) {
-        io.cookie = self.cookie;
-        self.cookie += 1;
+        io.token = self.token;
+        self.token += 1;
         submit(&mut self.layer, self.now, io);
         let before = self.idle_done.len();
-        self.layer.finish_idle(&mut self.idle_done);
+        self.layer.finish_idle(self.now, &mut self.idle_done);
         self.shown_done.extend_from_slice(&self.idle_done[before..]);
         debug_assert!(io.op == Op::Flush || io.sectors > 0, "an I/O of no sectors");
     }

@@ -2,11 +2,11 @@
 //! `.gz`); a file appears under its name only when complete.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::{Flags, Nanos};
+use dumbwaiter_output::OutputFile;
 
 use super::blkparse;
 use super::columnar::ColumnarWriter;
@@ -32,13 +32,13 @@ pub struct Written {
 
 /// Compresses the output.
 enum Pack {
-    Plain(BufWriter<File>),
-    Gzip(flate2::write::GzEncoder<BufWriter<File>>),
-    Zstd(zstd::stream::write::Encoder<'static, BufWriter<File>>),
+    Plain(BufWriter<OutputFile>),
+    Gzip(flate2::write::GzEncoder<BufWriter<OutputFile>>),
+    Zstd(zstd::stream::write::Encoder<'static, BufWriter<OutputFile>>),
 }
 
 impl Pack {
-    fn finish(self) -> std::io::Result<File> {
+    fn finish(self) -> std::io::Result<OutputFile> {
         let out = match self {
             Pack::Plain(out) => out,
             Pack::Gzip(out) => out.finish()?,
@@ -78,25 +78,9 @@ enum Body {
     Columnar(Box<ColumnarWriter<Pack>>),
 }
 
-/// A file name that is removed unless it was renamed.
-struct Temporary {
-    path: PathBuf,
-    done: bool,
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if !self.done {
-            // Nothing can be done about a leftover that cannot be removed.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// Writes a trace file.
 pub struct TraceWriter {
     path: PathBuf,
-    temporary: Temporary,
     /// `None` for the columnar format, which owns the output, and after the end.
     out: Option<Pack>,
     body: Body,
@@ -137,12 +121,7 @@ impl TraceWriter {
                 return Err(Error::option("columns", c.as_str(), format!("no columns together with format {f}")));
             }
         };
-        let name =
-            path.file_name().ok_or_else(|| Error::option("output", path.display().to_string(), "a file name"))?;
-        let hidden = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
-        let temporary = path.with_file_name(hidden);
-        let file = File::create(&temporary).map_err(|e| Error::io(path, "write", e))?;
-        let temporary = Temporary { path: temporary, done: false };
+        let file = OutputFile::create(path).map_err(|e| Error::io(path, "write", e))?;
         let buffered = BufWriter::with_capacity(256 << 10, file);
         let out = match path.extension().and_then(|e| e.to_str()) {
             Some("gz") => Pack::Gzip(flate2::write::GzEncoder::new(buffered, flate2::Compression::default())),
@@ -165,7 +144,6 @@ impl TraceWriter {
         let measured = whole || format == Format::Vscsi || columns.as_ref().is_some_and(latency);
         let mut writer = TraceWriter {
             path: path.to_path_buf(),
-            temporary,
             out: None,
             body: Body::Vscsi { version: None, serial: 0 },
             holds,
@@ -333,10 +311,7 @@ impl TraceWriter {
             _ => self.out.take(),
         };
         let out = out.expect("only the columnar body takes the output");
-        let file = out.finish().map_err(&failed)?;
-        file.sync_all().map_err(&failed)?;
-        std::fs::rename(&self.temporary.path, &self.path).map_err(&failed)?;
-        self.temporary.done = true;
+        out.finish().and_then(OutputFile::commit).map_err(&failed)?;
         Ok(Written { records: self.records, left_out: self.left_out.report(), lost: self.lost.report() })
     }
 }

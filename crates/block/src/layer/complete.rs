@@ -2,35 +2,40 @@
 
 use crate::Context;
 use crate::flush::Sequence;
-use crate::layer::{BlockLayer, Finished, NO_TAG};
+use crate::layer::fault::FailedAttempts;
+use crate::layer::{BlockLayer, Fault, Finished, NO_TAG};
 use crate::request::{Request, State};
 use crate::scheduler::Place;
-use crate::{Io, Nanos, Op, RequestId};
+use crate::{Errno, Io, Nanos, Op, RequestId};
 
 impl BlockLayer {
-    /// The device finished request `id` at `now`. Appends every I/O that is finished by it.
-    pub fn complete(&mut self, now: Nanos, id: RequestId, failed: bool, out: &mut Vec<Finished>) {
-        debug_assert_eq!(self.requests[id].state, State::Issued, "request {} completed twice", id.0);
+    /// The device finished request `id` at `now`, with success or an error. Appends every I/O that is finished by it. An `id`
+    /// that is not in the device finishes nothing and is a [`Fault`].
+    pub fn complete(&mut self, now: Nanos, id: RequestId, result: Result<(), Errno>, out: &mut Vec<Finished>) {
+        if !self.expect_state(id, State::Issued, Fault::WrongCompletion) {
+            return;
+        }
+        self.failed_attempts = FailedAttempts::default();
         let hw = self.hw_of(id);
         self.ledger.finished += 1;
-        if !self.traits.direct {
+        let flushed = self.flush.request == Some(id);
+        if !self.traits.direct || flushed {
             self.release_driver_tag(id);
         }
-        let flushed = self.flush.request == Some(id);
         if flushed {
             self.flush.request = None;
             self.requests.remove(id);
-            self.flush_done(now, failed, out);
+            self.flush_done(now, result, out);
         } else {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-            if self.scheduler.complete(id, &ctx) {
+            if self.known_to_scheduler(id) && self.scheduler.complete(id, &ctx) {
                 self.run_all();
             }
             if self.requests[id].sequence == Sequence::NONE {
                 self.release(id);
-                self.finish(id, failed, out);
+                self.finish(id, result, out);
             } else {
-                self.data_done(now, id, failed, out);
+                self.data_done(now, id, result, out);
             }
         }
         if self.hw[hw].restart {
@@ -45,36 +50,49 @@ impl BlockLayer {
         } else {
             self.admit_waiting(now, hw);
         }
+        if self.some_leave() {
+            self.give_up_ids(now);
+        }
+        if self.freeze.is_some() {
+            self.end_freeze(now);
+        }
     }
 
     /// Appends I/Os that need nothing from the device (a flush where nothing is volatile).
-    pub fn finish_idle(&mut self, out: &mut Vec<Finished>) {
+    pub fn finish_idle(&mut self, now: Nanos, out: &mut Vec<Finished>) {
         while let Some(id) = self.done_at_once.pop() {
-            self.finish(id, false, out);
+            self.finish(id, Ok(()), out);
+        }
+        if self.some_leave() {
+            self.give_up_ids(now);
         }
     }
 
     /// Gives back the tags that it still has.
     pub(super) fn release(&mut self, id: RequestId) {
         self.release_driver_tag(id);
+        if std::mem::take(&mut self.held[id.index()].owes) {
+            let hw = self.hw_of(id);
+            self.hw[hw].owed -= 1;
+        }
         let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);
         if tag != NO_TAG {
-            let pool = self.pool_of(id);
+            let pool = self.held[id.index()].pool as usize;
             self.tags[pool].put(tag);
-            if self.traits.single_queue && self.waiting[pool].oldest().is_some() {
+            if self.traits.single_queue && self.waiting.waits(pool) {
                 self.freed.push(pool);
             }
         }
     }
 
     /// Reports a request and all that merged into it, and frees them.
-    fn finish(&mut self, id: RequestId, failed: bool, out: &mut Vec<Finished>) {
+    fn finish(&mut self, id: RequestId, result: Result<(), Errno>, out: &mut Vec<Finished>) {
         let survivor = self.requests[id];
         let mut at = id;
         loop {
             let request = self.requests.remove(at);
             self.carried -= u64::from(at != id);
-            self.report(&request, &survivor, at != id, failed, out);
+            self.report(&request, &survivor, at != id, result, out);
             match request.merged.some() {
                 Some(next) => at = next,
                 None => return,
@@ -82,26 +100,34 @@ impl BlockLayer {
         }
     }
 
-    fn report(&mut self, request: &Request, survivor: &Request, merged: bool, failed: bool, out: &mut Vec<Finished>) {
+    fn report(
+        &mut self,
+        request: &Request,
+        survivor: &Request,
+        merged: bool,
+        result: Result<(), Errno>,
+        out: &mut Vec<Finished>,
+    ) {
         let (insert, issue) = (survivor.insert, survivor.issue);
         if let Some(parent) = request.parent.some() {
             let whole = &mut self.requests[parent];
             whole.pieces -= 1;
-            // A whole that fails in part fails; its times are those of its last piece.
-            whole.sealed |= failed;
+            // A whole that fails in part fails with the first error; its times are those of its last piece.
+            whole.error = whole.error.or(result.err());
             whole.insert = insert;
             whole.issue = issue;
             if whole.pieces == 0 {
                 let whole = self.requests.remove(parent);
                 self.carried -= 1;
-                self.report(&whole, &whole.clone(), false, whole.sealed, out);
+                self.report(&whole, &whole.clone(), false, whole.error.map_or(Ok(()), Err), out);
             }
             return;
         }
         self.ledger.completed += 1;
-        self.ledger.failed += u64::from(failed);
+        self.ledger.failed += u64::from(result.is_err());
         self.ledger.sectors_completed += u64::from(request.io.sectors);
-        out.push(Finished { io: request.io, submit: request.submit, insert, issue, merged, failed });
+        out.push(Finished { io: request.io, submit: request.submit, insert, issue, merged, result });
+        self.population.ends(request.io.task, request.io.tenant);
     }
 
     /// Sends a flush if one is due.
@@ -111,11 +137,7 @@ impl BlockLayer {
         }
         let first = self.flush.pending[0].1;
         let io = Io { op: Op::Flush, sector: 0, sectors: 0, ..self.requests[first].io };
-        let id = self.requests.insert(Request { state: State::Dispatched, ..Request::new(io, now) });
-        if id.index() >= self.held.len() {
-            self.held.resize(id.index() + 1, super::Held { tag: NO_TAG, driver_tag: false });
-        }
-        self.held[id.index()] = super::Held { tag: NO_TAG, driver_tag: false };
+        let id = self.enter(Request { state: State::Dispatched, ..Request::new(io, now) });
         self.flush.request = Some(id);
         self.flush.running.extend(self.flush.pending.drain(..).map(|(_, waiter)| waiter));
         self.ledger.flushes += 1;
@@ -125,17 +147,17 @@ impl BlockLayer {
     }
 
     /// One flush served all who ran with it; each takes its next step.
-    fn flush_done(&mut self, now: Nanos, failed: bool, out: &mut Vec<Finished>) {
+    fn flush_done(&mut self, now: Nanos, result: Result<(), Errno>, out: &mut Vec<Finished>) {
         let served = std::mem::take(&mut self.flush.running);
         for id in &served {
             let rest = self.requests[*id].sequence.rest();
             self.requests[*id].sequence = rest;
-            if rest.step() == Some(Sequence::DATA) && !failed {
+            if rest.step() == Some(Sequence::DATA) && result.is_ok() {
                 self.flush.data_in_flight += 1;
                 self.insert(now, *id, Place::Head, false);
             } else {
                 self.release(*id);
-                self.finish(*id, failed, out);
+                self.finish(*id, result, out);
             }
         }
         self.flush.running = served;
@@ -144,16 +166,18 @@ impl BlockLayer {
     }
 
     /// The data step is done: wait for the flush behind it, or finish.
-    fn data_done(&mut self, now: Nanos, id: RequestId, failed: bool, out: &mut Vec<Finished>) {
+    fn data_done(&mut self, now: Nanos, id: RequestId, result: Result<(), Errno>, out: &mut Vec<Finished>) {
         self.flush.data_in_flight -= 1;
         let rest = self.requests[id].sequence.rest();
         self.requests[id].sequence = rest;
-        if rest.step() == Some(Sequence::POST) && !failed {
+        if rest.step() == Some(Sequence::POST) && result.is_ok() {
             self.requests[id].state = State::Held;
+            let hw = self.hw_of(id);
+            self.leave_device(hw, id);
             self.flush.pending.push_back((now, id));
         } else {
             self.release(id);
-            self.finish(id, failed, out);
+            self.finish(id, result, out);
         }
         self.start_flush(now);
     }

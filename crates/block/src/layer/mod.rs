@@ -10,9 +10,17 @@
 //! ```
 
 mod complete;
+mod fault;
+mod parts;
+mod population;
+mod replace;
 mod service;
 mod submit;
 mod waiting;
+
+pub use fault::{Culprit, Fault, NO_PROGRESS_LIMIT};
+pub use parts::Part;
+pub use replace::{Handover, Switches};
 
 #[cfg(test)]
 mod tests;
@@ -25,8 +33,11 @@ use crate::ledger::Ledger;
 use crate::merge::{Limits, MergeIndex};
 use crate::scheduler::{Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
 use crate::tags::TagMap;
-use crate::{Io, Nanos, RequestId, Requests, Tenants};
-use waiting::Line;
+use crate::{Errno, Io, Nanos, RequestId, Requests, Tenants};
+use fault::FailedAttempts;
+use population::Population;
+use replace::Freeze;
+use waiting::TagWaitQueues;
 
 /// How often an unwilling scheduler is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
 const RERUN_DELAY: Nanos = Nanos::from_ms(3);
@@ -59,8 +70,8 @@ pub struct Finished {
     pub issue: Nanos,
     /// It joined another's request.
     pub merged: bool,
-    /// The device refused it.
-    pub failed: bool,
+    /// How it ended.
+    pub result: Result<(), Errno>,
 }
 
 /// A hardware queue as the block layer sees it.
@@ -73,6 +84,8 @@ struct HwQueue {
     /// Driver tags.
     tags_used: u32,
     tags: u32,
+    /// Requests that a scheduler with another kind of tags has left behind: each takes a driver tag before new ones do.
+    owed: u32,
     /// How often the device refused lately: an average, eight times the share (Linux: dispatch_busy).
     busy: u32,
     /// What it was before the last request went out: that one may come back refused.
@@ -90,8 +103,12 @@ struct HwQueue {
 }
 
 impl HwQueue {
+    fn tag_free(&self) -> bool {
+        self.tags_used + self.owed < self.tags
+    }
+
     fn take_tag(&mut self) -> bool {
-        let free = self.tags_used < self.tags;
+        let free = self.tag_free();
         self.tags_used += u32::from(free);
         free
     }
@@ -108,10 +125,38 @@ const NO_TAG: u32 = u32::MAX;
 /// What the layer keeps of each request beside the request itself.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// Scheduler tag.
+    /// Scheduler tag, and the pool it is of.
     tag: u32,
+    pool: u32,
     /// Holds a driver tag of its hardware queue.
     driver_tag: bool,
+    /// It takes a driver tag that its hardware queue owes it.
+    owes: bool,
+    /// It was inserted at the scheduler's head.
+    at_head: bool,
+    /// The scheduler that had it, by the number of exchanges before.
+    owner: u32,
+    /// Counts insertions.
+    arrival: u64,
+    /// Its parts in sector order: the first, the last, and behind this one the next; see `parts.rs`.
+    first: RequestId,
+    last: RequestId,
+    next: RequestId,
+}
+
+impl Held {
+    const NONE: Held = Held {
+        tag: NO_TAG,
+        pool: 0,
+        driver_tag: false,
+        owes: false,
+        at_head: false,
+        owner: 0,
+        arrival: 0,
+        first: RequestId::NIL,
+        last: RequestId::NIL,
+        next: RequestId::NIL,
+    };
 }
 
 /// See the module's text.
@@ -121,18 +166,23 @@ pub struct BlockLayer {
     traits: Traits,
     requests: Requests,
     tenants: Tenants,
+    population: Population,
     held: Vec<Held>,
     index: MergeIndex,
     /// Scheduler tags: one pool. The single-queue layer has one for requests that nobody waits for, and one for each
     /// tenant's others, so that a tenant whose turn is far off does not keep the slots of one whose turn it is (Linux
     /// 3.6 on: queue-sysfs, `nr_requests`; write-back is the root's).
     tags: Vec<TagMap>,
-    /// Pools of the single-queue layer to which something was given back while somebody waited.
+    /// Pools of the single-queue layer to which a tag was given back while a request waited for one.
     freed: Vec<usize>,
-    /// Waiting for a tag, oldest first: a line for those that may take any and one for those that are limited; or one
-    /// per pool; or one per hardware queue where driver tags are taken at once.
-    waiting: Vec<Line>,
-    waited: u64,
+    /// Requests waiting for a tag: a queue for those that may take any and one for those that are limited; or one per pool;
+    /// or one per hardware queue where driver tags are taken at once.
+    waiting: TagWaitQueues,
+    arrivals: u64,
+    freeze: Option<Freeze>,
+    switches: Switches,
+    /// When a request was last sent.
+    last_issue: Nanos,
     hw: Vec<HwQueue>,
     runnable: VecDeque<u16>,
     flush: FlushMachine,
@@ -142,27 +192,50 @@ pub struct BlockLayer {
     rerun_at: Option<Nanos>,
     /// I/Os of the slab that wait nowhere themselves: they are part of another request, or travel in pieces.
     carried: u64,
+    failed_attempts: FailedAttempts,
+    fault: Option<Fault>,
+}
+
+/// Counts and lists of the layer itself, for debugging.
+impl std::fmt::Debug for BlockLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockLayer")
+            .field("ledger", &self.ledger)
+            .field("hw", &self.hw)
+            .field("tags", &self.tags.iter().map(|pool| (pool.used(), pool.depth())).collect::<Vec<_>>())
+            .field("waiting", &self.waiting)
+            .field("flush", &self.flush)
+            .field("switches", &self.switches)
+            .field("held_back", &self.freeze.as_ref().map(|_| self.held_back()))
+            .field("fault", &self.fault)
+            .finish_non_exhaustive()
+    }
 }
 
 impl BlockLayer {
     /// A block layer over `scheduler`, which was made with `config.setup`.
     pub fn new(config: Config, scheduler: Box<dyn Scheduler>, tenants: Tenants) -> BlockLayer {
+        let mut config = config;
+        config.setup = config.setup.usable();
         let setup = &config.setup;
-        let queues = setup.hw_queues.max(1);
+        let queues = setup.hw_queues;
         let per_queue = (setup.device_depth / u32::from(queues)).max(1);
         let traits = scheduler.traits();
-        let lines = if traits.direct { usize::from(queues) } else { 2 };
         BlockLayer {
             traits,
-            tags: vec![TagMap::new(setup.nr_requests.max(1))],
+            tags: vec![TagMap::new(setup.nr_requests)],
             freed: Vec::new(),
             scheduler,
             requests: Requests::default(),
+            population: Population::new(&tenants),
             tenants,
             held: Vec::new(),
             index: MergeIndex::new(config.limits),
-            waiting: vec![Line::default(); lines],
-            waited: 0,
+            waiting: TagWaitQueues::new(if traits.direct { usize::from(queues) } else { 2 }),
+            arrivals: 0,
+            freeze: None,
+            switches: Switches::default(),
+            last_issue: Nanos::ZERO,
             hw: (0..queues).map(|_| HwQueue { tags: per_queue, ..HwQueue::default() }).collect(),
             runnable: VecDeque::new(),
             flush: FlushMachine::default(),
@@ -170,6 +243,8 @@ impl BlockLayer {
             done_at_once: Vec::new(),
             rerun_at: None,
             carried: 0,
+            failed_attempts: FailedAttempts::default(),
+            fault: None,
             config,
         }
     }
@@ -199,9 +274,34 @@ impl BlockLayer {
         &self.tenants
     }
 
-    /// Changes tasks and tenants; tell the scheduler by [`BlockLayer::event`].
-    pub fn tenants_mut(&mut self) -> &mut Tenants {
-        &mut self.tenants
+    /// How it is set up now.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes how many requests the scheduler may hold (at least 1). Those over a smaller number stay.
+    pub fn set_nr_requests(&mut self, now: Nanos, nr_requests: u32) {
+        self.config.setup.nr_requests = nr_requests.max(1);
+        for pool in &mut self.tags {
+            pool.resize(nr_requests.max(1));
+        }
+        self.depth_changed(now);
+    }
+
+    /// Changes how many requests the device may hold (at least 1 in each hardware queue). Those over a smaller number stay.
+    pub fn set_device_depth(&mut self, now: Nanos, device_depth: u32) {
+        let queues = self.hw.len() as u32;
+        self.config.setup.device_depth = device_depth.max(1);
+        for queue in &mut self.hw {
+            queue.tags = (device_depth / queues).max(1);
+        }
+        self.depth_changed(now);
+    }
+
+    fn depth_changed(&mut self, now: Nanos) {
+        let Setup { nr_requests, device_depth, .. } = self.config.setup;
+        self.event(now, Event::DepthChanged { nr_requests, device_depth });
+        self.admit_all(now);
     }
 
     /// Passes an event on to the scheduler and runs its queues.
@@ -213,7 +313,7 @@ impl BlockLayer {
 
     /// Requests that wait outside the device: for a tag, in the scheduler or on a dispatch list. What merged counts once.
     pub fn queued(&self) -> u64 {
-        self.requests.len() as u64 - self.carried - self.in_device()
+        self.requests.len() as u64 + self.held_back() - self.carried - self.in_device()
     }
 
     /// Requests in the device.
@@ -247,6 +347,11 @@ impl BlockLayer {
                 }
             }
         }
+    }
+
+    /// How many queues of requests waiting for a tag there are at least.
+    fn tag_queues(&self) -> usize {
+        if self.traits.direct { self.hw.len() } else { 2 }
     }
 
     fn uses_index(&self) -> bool {

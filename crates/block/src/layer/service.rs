@@ -1,7 +1,7 @@
 //! The way out: dispatch lists, the scheduler's choice, driver tags.
 
 use crate::Context;
-use crate::layer::{BlockLayer, RERUN_DELAY};
+use crate::layer::{BlockLayer, Fault, RERUN_DELAY};
 use crate::request::State;
 use crate::scheduler::{Next, Place};
 use crate::{Nanos, Request, RequestId};
@@ -10,7 +10,9 @@ impl BlockLayer {
     /// The next request for the device, if any may go now. The driver hands it over and calls
     /// [`BlockLayer::refused`] if the device would not take it, then polls again.
     pub fn poll(&mut self, now: Nanos) -> Option<RequestId> {
-        while let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw)) {
+        while self.fault.is_none()
+            && let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw))
+        {
             let queue = &mut self.hw[hw];
             if !std::mem::replace(&mut queue.running, true) {
                 queue.in_turn = queue.busy > 0;
@@ -50,7 +52,11 @@ impl BlockLayer {
             self.hw[hw].in_turn = true;
             return Some(self.issue(now, hw, id));
         }
-        if let Some(id) = self.hw[hw].direct.pop_front() {
+        if let Some(id) = self.hw[hw].direct.front().copied() {
+            if !self.own_driver_tag(hw, id) {
+                return self.out_of_tags(hw);
+            }
+            self.hw[hw].direct.pop_front();
             return Some(self.issue(now, hw, id));
         }
         if !self.scheduler.has_work(hw) {
@@ -60,8 +66,10 @@ impl BlockLayer {
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy };
         match self.scheduler.next(hw, &ctx) {
             Next::Dispatch(id) => {
+                if !self.expect_state(id, State::Queued, Fault::WrongDispatch) {
+                    return None;
+                }
                 let request = &mut self.requests[id];
-                debug_assert_eq!(request.state, State::Queued, "request {} dispatched twice", id.0);
                 request.state = State::Dispatched;
                 request.dispatch = now;
                 self.ledger.dispatched += 1;
@@ -78,11 +86,13 @@ impl BlockLayer {
                 Some(self.issue(now, own, id))
             }
             Next::WaitUntil(at) => {
+                self.note_stall(now);
                 self.rerun(hw, at.max(now + Nanos(1)));
                 None
             }
             Next::Empty => {
                 if self.scheduler.has_work(hw) {
+                    self.note_stall(now);
                     let clock = self.config.setup.clock;
                     self.rerun(hw, clock.time_of(clock.ticks(now + RERUN_DELAY) + 1));
                 }
@@ -96,14 +106,20 @@ impl BlockLayer {
         self.rerun_at = Some(self.rerun_at.map_or(at, |t| t.min(at)));
     }
 
-    /// Under `none` a request took its driver tag on the way in, and a flush borrows that of one who waits for it.
+    /// A driver tag for a request that is to be sent. Under `none` it took one on the way in, and a flush borrows that of a
+    /// request that waits for it.
     fn own_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
-        if self.traits.direct {
+        let borrowed = |waiter: &RequestId| self.held[waiter.index()].driver_tag && self.hw_of(*waiter) == hw;
+        if self.traits.direct && self.flush.request == Some(id) && self.flush.running.iter().any(borrowed) {
             return true;
         }
-        let held = &mut self.held[id.index()].driver_tag;
-        *held = *held || self.hw[hw].take_tag();
-        *held
+        let (held, queue) = (&mut self.held[id.index()], &mut self.hw[hw]);
+        if !held.driver_tag && queue.tags_used < queue.tags {
+            queue.tags_used += 1;
+            queue.owed -= u32::from(std::mem::take(&mut held.owes));
+            held.driver_tag = true;
+        }
+        held.driver_tag
     }
 
     fn out_of_tags(&mut self, hw: usize) -> Option<RequestId> {
@@ -119,7 +135,8 @@ impl BlockLayer {
         request.state = State::Issued;
         request.issue = now;
         self.ledger.issued += 1;
-        if self.flush.request != Some(id) {
+        self.last_issue = now;
+        if self.known_to_scheduler(id) {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
             self.scheduler.issued(id, &ctx);
         }
@@ -129,21 +146,20 @@ impl BlockLayer {
     /// The device would not take a request that [`BlockLayer::poll`] returned. It is the next to be sent; what
     /// was to go straight to the device behind it queues up, and a completion or 3 ms start the queue again.
     pub fn refused(&mut self, now: Nanos, id: RequestId) {
+        if !self.expect_state(id, State::Issued, Fault::WrongCompletion) {
+            return;
+        }
+        self.note_refusal(now, id);
         let hw = self.hw_of(id);
         self.ledger.returned += 1;
         self.requests[id].state = State::Dispatched;
-        if !self.traits.direct {
-            self.held[id.index()].driver_tag = false;
-            self.hw[hw].tags_used -= 1;
-        }
+        self.leave_device(hw, id);
         self.hw[hw].busy = self.hw[hw].busy_before;
         self.hw[hw].note_busy(true);
         self.hw[hw].ready.push_front(id);
         while let Some(behind) = self.hw[hw].direct.pop_front() {
-            self.requests[behind].state = State::Queued;
             self.ledger.inserted += 1;
-            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: true };
-            self.scheduler.insert(behind, Place::Tail, &ctx);
+            self.queue(now, behind, Place::Tail, true);
         }
         self.hw[hw].restart = true;
         self.rerun(hw, now + RERUN_DELAY);
@@ -155,21 +171,44 @@ impl BlockLayer {
     /// The driver gives back a request that the device had taken: it loses its driver tag and is inserted at the
     /// scheduler's head.
     pub fn requeue(&mut self, now: Nanos, id: RequestId) {
+        if !self.expect_state(id, State::Issued, Fault::WrongCompletion) {
+            return;
+        }
+        self.note_refusal(now, id);
         let hw = self.hw_of(id);
         self.ledger.returned += 1;
-        self.hw[hw].tags_used -= u32::from(self.held[id.index()].driver_tag && !self.traits.direct);
-        self.held[id.index()].driver_tag &= self.traits.direct;
+        self.leave_device(hw, id);
         if self.flush.request == Some(id) {
             self.requests[id].state = State::Dispatched;
             self.hw[hw].ready.push_front(id);
             self.run(hw);
             return;
         }
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        self.scheduler.requeued(id, &ctx);
-        self.requests[id].state = State::Queued;
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        self.scheduler.insert(id, Place::Head, &ctx);
+        if self.known_to_scheduler(id) {
+            let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+            self.scheduler.requeued(id, &ctx);
+        }
+        self.queue(now, id, Place::Head, false);
         self.run_all();
+    }
+
+    /// A request that goes on is no longer in the device: it gives its driver tag up. Under `none` it keeps the tag, unless
+    /// requests that it may have to wait for have none.
+    pub(super) fn leave_device(&mut self, hw: usize, id: RequestId) {
+        if !self.traits.direct {
+            self.release_driver_tag(id);
+        } else if self.hw[hw].owed > 0 && self.held[id.index()].driver_tag {
+            self.release_driver_tag(id);
+            if self.flush.request != Some(id) {
+                self.held[id.index()].owes = true;
+                self.hw[hw].owed += 1;
+            }
+        }
+    }
+
+    /// Did the scheduler that is there now dispatch this request, or let it pass? Not if it is a flush, or if the scheduler was
+    /// exchanged since.
+    pub(super) fn known_to_scheduler(&self, id: RequestId) -> bool {
+        self.flush.request != Some(id) && self.held[id.index()].owner == self.switches.count as u32
     }
 }

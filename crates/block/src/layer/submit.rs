@@ -2,43 +2,50 @@
 
 use crate::Context;
 use crate::flush::Sequence;
-use crate::layer::waiting::Line;
-use crate::layer::{BlockLayer, Held, NO_TAG};
+use crate::layer::{BlockLayer, Fault, Held};
 use crate::merge::{self, Join, Side};
 use crate::plug::Plug;
 use crate::request::{Request, State};
 use crate::scheduler::{Merging, Place};
 use crate::tags::TagMap;
-use crate::{Flags, Io, Nanos, Op, RequestId};
+use crate::{Flags, Io, Nanos, Op, RequestId, TaskId};
 
 impl BlockLayer {
     /// A task asks for `io` at `now`, within its plug if it has one.
     pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) {
         self.ledger.submitted += 1;
         self.ledger.sectors_submitted += u64::from(io.sectors);
+        self.population.begins(io.task, io.tenant);
+        let nothing_to_flush = io.op == Op::Flush && !self.config.volatile_cache;
+        if !nothing_to_flush && self.hold_back(now, io) {
+            if let Some(plug) = plug {
+                self.let_go(now, plug, false);
+            }
+            return;
+        }
+        self.enter_path(now, now, io, plug);
+    }
+
+    /// An I/O submitted at `submitted` enters the path at `now`.
+    pub(super) fn enter_path(&mut self, now: Nanos, submitted: Nanos, io: Io, plug: Option<&mut Plug>) {
         let (sequence, wanted) = Sequence::of(io, self.config.volatile_cache, self.config.fua);
         if sequence == Sequence::NONE && io.op == Op::Flush {
             // Nothing is volatile: it is done as soon as it is asked for, on the next poll.
-            let id = self.allocate(now, wanted);
+            let id = self.allocate(submitted, wanted);
             self.requests[id].state = State::Held;
-            self.finish_at_once(id);
+            self.done_at_once.push(id);
             return;
         }
         if self.config.limits.fitting(&wanted) < wanted.sectors {
-            self.submit_split(now, wanted, sequence, plug);
+            self.submit_split(now, submitted, wanted, sequence, plug);
             return;
         }
-        self.submit_one(now, wanted, sequence, RequestId::NIL, plug);
-    }
-
-    /// A flush with nothing to flush completes with the next completions.
-    fn finish_at_once(&mut self, id: RequestId) {
-        self.done_at_once.push(id);
+        self.submit_one(now, submitted, wanted, sequence, RequestId::NIL, plug);
     }
 
     /// Cuts a long I/O from its front; each piece goes its way before the next is cut.
-    fn submit_split(&mut self, now: Nanos, io: Io, sequence: Sequence, mut plug: Option<&mut Plug>) {
-        let parent = self.allocate(now, io);
+    fn submit_split(&mut self, now: Nanos, submitted: Nanos, io: Io, sequence: Sequence, mut plug: Option<&mut Plug>) {
+        let parent = self.allocate(submitted, io);
         self.requests[parent].state = State::Held;
         self.carried += 1;
         // One more than there are, so that the parent cannot finish while pieces are being made.
@@ -51,48 +58,75 @@ impl BlockLayer {
             self.requests[parent].pieces += 1;
             self.ledger.pieces += 1;
             let piece = Io { sectors, flags, ..rest };
-            self.submit_one(now, piece, sequence, parent, plug.as_deref_mut());
-            rest.sector += u64::from(sectors);
+            self.submit_one(now, submitted, piece, sequence, parent, plug.as_deref_mut());
+            rest.sector = rest.sector.saturating_add(u64::from(sectors));
             rest.sectors -= sectors;
         }
         self.requests[parent].pieces -= 1;
     }
 
-    fn allocate(&mut self, now: Nanos, io: Io) -> RequestId {
-        let mut request = Request::new(io, now);
+    fn allocate(&mut self, submitted: Nanos, io: Io) -> RequestId {
+        let mut request = Request::new(io, submitted);
         request.segments = self.config.limits.segments(&io);
-        let id = self.requests.insert(request);
-        if id.index() >= self.held.len() {
-            self.held.resize(id.index() + 1, Held { tag: NO_TAG, driver_tag: false });
-        }
-        self.held[id.index()] = Held { tag: NO_TAG, driver_tag: false };
+        let id = self.enter(request);
+        self.parts_begin(id);
         id
     }
 
-    fn submit_one(&mut self, now: Nanos, io: Io, sequence: Sequence, parent: RequestId, mut plug: Option<&mut Plug>) {
-        if sequence == Sequence::NONE && self.try_merge(now, &io, parent, plug.as_deref_mut()) {
+    /// Gives a request its slot.
+    pub(super) fn enter(&mut self, request: Request) -> RequestId {
+        let id = self.requests.insert(request);
+        if id.index() >= self.held.len() {
+            self.held.resize(id.index() + 1, Held::NONE);
+        }
+        self.held[id.index()] = Held::NONE;
+        id
+    }
+
+    fn submit_one(
+        &mut self,
+        now: Nanos,
+        submitted: Nanos,
+        io: Io,
+        sequence: Sequence,
+        parent: RequestId,
+        mut plug: Option<&mut Plug>,
+    ) {
+        if sequence == Sequence::NONE && self.try_merge(now, submitted, &io, parent, plug.as_deref_mut()) {
             return;
         }
-        let id = self.allocate(now, io);
+        let id = self.allocate(submitted, io);
         self.requests[id].parent = parent;
         self.requests[id].sequence = sequence;
         self.requests[id].sealed = sequence != Sequence::NONE;
-        let line = self.line_of(id);
-        if self.traits.single_queue && line >= self.tags.len() {
-            self.add_pools(line);
+        let queue = self.tag_queue_of(id);
+        if self.traits.single_queue {
+            self.add_pools(queue);
         }
-        let task = io.task.0;
-        let behind = self.waiting[line].holds(task);
+        let behind = self.waiting.holds(queue, self.waiter_of(io.task));
         if behind || !self.take_tag(id) {
             // Sleeping for a tag lets the plug go first.
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);
             }
-            self.waited += 1;
-            self.waiting[line].push(self.waited, task, id);
+            self.wait_for_tag(id);
             return;
         }
         self.admit(now, id, plug);
+    }
+
+    /// Puts a request at the end of the queue for its kind of tag.
+    pub(super) fn wait_for_tag(&mut self, id: RequestId) {
+        let queue = self.tag_queue_of(id);
+        if self.traits.single_queue {
+            self.add_pools(queue);
+        }
+        self.waiting.push(queue, self.waiter_of(self.requests[id].io.task), id);
+    }
+
+    /// A task's number among those that wait: one for all unknown tasks, so that none makes tables grow.
+    fn waiter_of(&self, task: TaskId) -> u32 {
+        if (task.0 as usize) < self.tenants.task_slots() { task.0 + 1 } else { 0 }
     }
 
     fn limit_of(&self, io: &Io) -> u32 {
@@ -114,7 +148,8 @@ impl BlockLayer {
         let pool = self.pool_of(id);
         match self.tags[pool].take(limit) {
             Some(tag) => {
-                self.held[id.index()].tag = tag;
+                let held = &mut self.held[id.index()];
+                (held.tag, held.pool) = (tag, pool as u32);
                 true
             }
             None => false,
@@ -123,27 +158,26 @@ impl BlockLayer {
 
     /// Is there a tag at all?
     fn tag_free(&self, hw: usize) -> bool {
-        if self.traits.direct {
-            self.hw[hw].tags_used < self.hw[hw].tags
-        } else {
-            self.tags[0].used() < self.tags[0].depth()
+        if self.traits.direct { self.hw[hw].tag_free() } else { self.tags[0].has_free() }
+    }
+
+    /// The pool that a request's scheduler tag is taken from.
+    pub(super) fn pool_of(&self, id: RequestId) -> usize {
+        let request = &self.requests[id];
+        let tenant = request.io.tenant.0 as usize;
+        if self.traits.single_queue && request.sync() && tenant < self.tenants.tenant_slots() { 1 + tenant } else { 0 }
+    }
+
+    /// Makes the pools up to `last`, each with its queue.
+    pub(super) fn add_pools(&mut self, last: usize) {
+        if last >= self.tags.len() {
+            self.tags.resize(last + 1, TagMap::new(self.config.setup.nr_requests));
+            self.waiting.extend_to(last + 1);
         }
     }
 
-    /// The pool that a request's scheduler tag is of.
-    pub(super) fn pool_of(&self, id: RequestId) -> usize {
-        let request = &self.requests[id];
-        if self.traits.single_queue && request.sync() { 1 + request.io.tenant.0 as usize } else { 0 }
-    }
-
-    #[cold]
-    fn add_pools(&mut self, last: usize) {
-        self.tags.resize(last + 1, TagMap::new(self.config.setup.nr_requests.max(1)));
-        self.waiting.resize(self.tags.len().max(self.waiting.len()), Line::default());
-    }
-
-    /// The line in which a request waits for its tag.
-    fn line_of(&self, id: RequestId) -> usize {
+    /// The queue in which a request waits for its tag.
+    fn tag_queue_of(&self, id: RequestId) -> usize {
         if self.traits.direct {
             self.hw_of(id)
         } else if self.traits.single_queue {
@@ -153,16 +187,18 @@ impl BlockLayer {
         }
     }
 
-    /// The oldest of a line that may have a tag now, with it.
-    fn take_waiting(&mut self, line: usize) -> Option<RequestId> {
-        self.waiting[line].oldest()?;
-        let mut waiting = std::mem::take(&mut self.waiting[line]);
-        let id = waiting.take(|id| self.take_tag(id));
-        self.waiting[line] = waiting;
+    /// The oldest request of a queue that may have a tag now, with it.
+    fn take_waiting(&mut self, queue: usize) -> Option<RequestId> {
+        if !self.waiting.waits(queue) {
+            return None;
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let id = waiting.take(queue, |id| self.take_tag(id));
+        self.waiting = waiting;
         id
     }
 
-    /// A tag was freed, under `none` one of hardware queue `hw`: lets those who wait in, oldest first.
+    /// A tag was freed, under `none` one of hardware queue `hw`: lets waiting requests in, oldest first.
     pub(super) fn admit_waiting(&mut self, now: Nanos, hw: usize) {
         if self.traits.single_queue {
             while let Some(pool) = self.freed.pop() {
@@ -173,17 +209,27 @@ impl BlockLayer {
             return;
         }
         let (first, second) = if self.traits.direct { (hw, hw) } else { (0, 1) };
-        if self.waiting[first].oldest().is_none() && self.waiting[second].oldest().is_none() {
+        if !self.waiting.waits(first) && !self.waiting.waits(second) {
             return;
         }
         while self.tag_free(hw) {
-            let age = |line: usize| self.waiting[line].oldest().unwrap_or(u64::MAX);
-            let order = if age(second) < age(first) { [second, first] } else { [first, second] };
-            let admitted = order.into_iter().find_map(|line| self.take_waiting(line));
+            let arrival = |queue: usize| self.waiting.oldest(queue).unwrap_or(u64::MAX);
+            let order = if arrival(second) < arrival(first) { [second, first] } else { [first, second] };
+            let admitted = order.into_iter().find_map(|queue| self.take_waiting(queue));
             match admitted {
                 Some(id) => self.admit(now, id, None),
                 None => return,
             }
+        }
+    }
+
+    /// More tags may be free than one completion gives back.
+    pub(super) fn admit_all(&mut self, now: Nanos) {
+        if self.traits.single_queue {
+            self.freed.extend((0..self.waiting.queues()).filter(|pool| self.waiting.waits(*pool)));
+        }
+        for hw in 0..self.hw.len() {
+            self.admit_waiting(now, hw);
         }
     }
 
@@ -246,24 +292,44 @@ impl BlockLayer {
         self.requests[id].insert = now;
         if self.traits.direct && straight {
             self.requests[id].state = State::Dispatched;
+            self.note_arrival(id, place);
             self.hw[hw].direct.push_back(id);
             return;
         }
         self.ledger.inserted += 1;
+        self.give_to_scheduler(now, id, place);
+    }
+
+    /// Hands a request to the scheduler, unless it joins one there.
+    pub(super) fn give_to_scheduler(&mut self, now: Nanos, id: RequestId, place: Place) {
         if self.uses_index() && self.merge_inserted(now, id) {
             return;
         }
-        self.requests[id].state = State::Queued;
         let index = self.uses_index() && place == Place::Tail && self.requests[id].io.op.mergeable();
         if index {
             self.index.insert(id, self.requests[id].end());
         }
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        self.queue(now, id, place, false);
+    }
+
+    /// The scheduler holds the request from now on.
+    pub(super) fn queue(&mut self, now: Nanos, id: RequestId, place: Place, busy: bool) {
+        self.requests[id].state = State::Queued;
+        self.note_arrival(id, place);
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy };
         self.scheduler.insert(id, place, &ctx);
     }
 
+    fn note_arrival(&mut self, id: RequestId, place: Place) {
+        self.arrivals += 1;
+        let held = &mut self.held[id.index()];
+        held.at_head = place == Place::Head;
+        held.owner = self.switches.count as u32;
+        held.arrival = self.arrivals;
+    }
+
     /// Tries to make `io` part of a request that exists; `true` if it is now.
-    fn try_merge(&mut self, now: Nanos, io: &Io, parent: RequestId, plug: Option<&mut Plug>) -> bool {
+    fn try_merge(&mut self, now: Nanos, submitted: Nanos, io: &Io, parent: RequestId, plug: Option<&mut Plug>) -> bool {
         if self.config.nomerges >= 2 || !io.op.mergeable() || io.flags.any(Flags::NOMERGE) {
             return false;
         }
@@ -273,7 +339,7 @@ impl BlockLayer {
                 let into = plug.list[i];
                 let request = &self.requests[into];
                 let Some(side) = merge::touching(request, io, &self.config.limits) else { continue };
-                if merge::compatible(request, io) && self.join(now, Join { into, side }, io, parent) {
+                if merge::compatible(request, io) && self.join(submitted, Join { into, side }, io, parent) {
                     return true;
                 }
             }
@@ -288,7 +354,7 @@ impl BlockLayer {
             Merging::Index => self.scheduler.merge(io, &self.index, &ctx),
         };
         let Some(join) = found else { return false };
-        if !self.join(now, join, io, parent) {
+        if !self.may_join(join, io) || !self.join(submitted, join, io, parent) {
             return false;
         }
         let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
@@ -300,8 +366,21 @@ impl BlockLayer {
         true
     }
 
+    /// Does the scheduler hold the request it named, and does `io` belong there?
+    fn may_join(&mut self, join: Join, io: &Io) -> bool {
+        if !self.expect_state(join.into, State::Queued, Fault::WrongMerge) {
+            return false;
+        }
+        let request = &self.requests[join.into];
+        if !merge::touches(request, io, join.side, &self.config.limits) {
+            self.set_fault_about(join.into, Fault::WrongMerge);
+            return false;
+        }
+        merge::compatible(request, io)
+    }
+
     /// Grows `join.into` by `io` if the limits allow; else seals it.
-    fn join(&mut self, now: Nanos, join: Join, io: &Io, parent: RequestId) -> bool {
+    fn join(&mut self, submitted: Nanos, join: Join, io: &Io, parent: RequestId) -> bool {
         let segments = self.config.limits.segments(io);
         let request = &mut self.requests[join.into];
         if !merge::fits(request, io.sector, io.sectors, segments, &self.config.limits) {
@@ -313,12 +392,16 @@ impl BlockLayer {
         if join.side == Side::Front {
             request.sector = io.sector;
         }
-        let id = self.allocate(now, *io);
+        let id = self.allocate(submitted, *io);
         self.carried += 1;
         self.requests[id].state = State::Merged;
         self.requests[id].parent = parent;
         self.requests[id].merged = self.requests[join.into].merged;
         self.requests[join.into].merged = id;
+        match join.side {
+            Side::Front => self.parts_join(id, join.into, join.into),
+            Side::Back | Side::Range => self.parts_join(join.into, id, join.into),
+        }
         *match join.side {
             Side::Back => &mut self.ledger.merged_back,
             Side::Front => &mut self.ledger.merged_front,
@@ -335,6 +418,8 @@ impl BlockLayer {
             Side::Range => None,
         };
         if let Some((survivor, absorbed)) = pair
+            && self.expect_state(survivor, State::Queued, Fault::WrongMerge)
+            && self.expect_state(absorbed, State::Queued, Fault::WrongMerge)
             && self.absorb(survivor, absorbed)
         {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
@@ -413,6 +498,7 @@ impl BlockLayer {
         self.requests[tail].merged = self.requests[survivor].merged;
         self.requests[survivor].merged = next;
         self.requests[next].state = State::Merged;
+        self.parts_join(survivor, next, survivor);
         self.carried += 1;
         self.ledger.joined += 1;
         true

@@ -77,9 +77,9 @@ fn what_merged_or_was_split_is_not_counted_as_waiting_beside_its_request() {
     assert_eq!((layer.queued(), layer.in_device()), (1, 1), "two I/Os in one request");
     layer.submit(now, Io { sectors: 6000, ..read(100_000) }, None);
     assert_eq!((layer.queued(), layer.in_device()), (4, 1), "and one in three pieces");
-    layer.complete(now, first, false, &mut out);
+    layer.complete(now, first, Ok(()), &mut out);
     while let Some(id) = layer.poll(now) {
-        layer.complete(now, id, false, &mut out);
+        layer.complete(now, id, Ok(()), &mut out);
     }
     assert_eq!((out.len(), layer.queued(), layer.in_device()), (4, 0, 0));
 }
@@ -104,7 +104,7 @@ fn tags_are_given_back_wherever_a_request_ends() {
         let mut failed = false;
         while let Some(id) = layer.poll(Nanos::ZERO) {
             failed = !failed;
-            layer.complete(Nanos::ZERO, id, failed, &mut done);
+            layer.complete(Nanos::ZERO, id, if failed { Err(Errno::EIO) } else { Ok(()) }, &mut done);
         }
         assert_eq!(done.len(), 6);
         assert_eq!((layer.tags[0].used(), layer.hw[0].tags_used, layer.requests.len()), (0, 0, 0), "direct {direct}");
@@ -137,11 +137,15 @@ fn a_failure_reaches_everybody_in_the_request_and_a_split_whole() {
     let lengths: Vec<u32> = ids.iter().map(|id| layer.request(*id).sectors).collect();
     assert_eq!(lengths, [16, 16, 16, 8]);
     for (i, id) in ids.into_iter().enumerate() {
-        layer.complete(Nanos(9), id, i % 2 == 0, &mut done);
+        layer.complete(Nanos(9), id, if i % 2 == 0 { Err(Errno(100 + i as i32)) } else { Ok(()) }, &mut done);
     }
-    let told: Vec<(u64, u32, u64, bool, bool)> =
-        done.iter().map(|f| (f.io.sector, f.io.sectors, f.submit.0, f.merged, f.failed)).collect();
-    assert_eq!(told, [(0, 8, 1, false, true), (8, 8, 2, true, true), (1000, 40, 3, false, true)]);
+    let told: Vec<(u64, u32, u64, bool, Option<i32>)> = done
+        .iter()
+        .map(|f| (f.io.sector, f.io.sectors, f.submit.0, f.merged, f.result.err().map(|errno| errno.0)))
+        .collect();
+    // Of the long one's pieces the second fails, with 102.
+    let expected = [(0, 8, 1, false, Some(100)), (8, 8, 2, true, Some(100)), (1000, 40, 3, false, Some(102))];
+    assert_eq!(told, expected);
     assert!(done.iter().all(|f| (f.insert, f.issue) == (Nanos(5), Nanos(7))));
     assert_eq!((layer.ledger.failed, layer.ledger.pieces, layer.ledger.merged_back), (3, 3, 1));
 }
@@ -173,7 +177,8 @@ fn a_tenants_slots_are_its_own_and_none_is_lost_when_requests_join() {
     }
     let setup = crate::Setup { nr_requests: 2, ..Default::default() };
     let config = Config { setup, ..Config::default() };
-    let mut layer = BlockLayer::new(config, Box::new(Single::default()), Tenants::default());
+    let tenants = (0..8).map(|_| crate::Tenant::default()).collect();
+    let mut layer = BlockLayer::new(config, Box::new(Single::default()), tenants);
     let now = Nanos::ZERO;
     let write =
         |sector, sync: bool| Io { op: Op::Write, flags: if sync { Flags::SYNC } else { Flags::NONE }, ..read(sector) };
@@ -191,7 +196,7 @@ fn a_tenants_slots_are_its_own_and_none_is_lost_when_requests_join() {
     assert_eq!(layer.ledger().joined, 1);
     let mut done = Vec::new();
     while let Some(id) = layer.poll(now) {
-        layer.complete(now, id, false, &mut done);
+        layer.complete(now, id, Ok(()), &mut done);
     }
     let mut sectors: Vec<u64> = done.iter().map(|f| f.io.sector).collect();
     sectors.sort_unstable();

@@ -104,24 +104,6 @@ pub(crate) struct Compare {
     pub(crate) power_sync: bool,
 }
 
-impl Compare {
-    /// The first option given that only a trace can use.
-    pub(crate) fn of_traces(&self) -> Option<&'static str> {
-        let (replay, reading) = (&self.replay, &self.reading);
-        let given = [
-            (replay.speed.is_some(), "--speed"),
-            (replay.depth.is_some(), "--depth"),
-            (replay.closed_per_task, "--closed-per-task"),
-            (replay.fit.is_some(), "--fit"),
-            (reading.format.is_some(), "--format"),
-            (reading.columns.is_some(), "--columns"),
-            (reading.arrival.is_some(), "--arrival"),
-            (reading.assume_bytes.is_some(), "--assume-bytes"),
-        ];
-        given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
-    }
-}
-
 /// Whose schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Via {

@@ -18,7 +18,7 @@ pub(crate) use self::trace::*;
 #[derive(Parser)]
 #[command(
     name = "dumbwaiter",
-    version,
+    version = env!("DUMBWAITER_VERSION"),
     about,
     max_term_width = 100,
     after_help = "\

@@ -7,7 +7,7 @@ pub(crate) mod recommend;
 pub(crate) mod reproduce;
 mod rocksdb;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_engine::verify::Verified;
-use dumbwaiter_engine::{Completion, Control, Options, Rings, Sleep, Target, Verify};
+use dumbwaiter_engine::{Completion, Options, Rings, Sleep, Target, Verify};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_experiment::Experiment;
 use dumbwaiter_linux::queue::{Queue, Settings};
 use dumbwaiter_linux::{Roots, undo};
 use dumbwaiter_load::Prepared;
@@ -26,7 +28,7 @@ use dumbwaiter_schedulers::Choice;
 
 use crate::args::{Compare, VerifyArgs, Via};
 use crate::progress::Bar;
-use crate::{Ended, energy, experiment, output, results};
+use crate::{Ended, energy, output, results};
 
 /// One cell of the matrix.
 enum Way<'a> {
@@ -62,13 +64,19 @@ struct Cell {
 /// What all runs have in common.
 struct Bench<'a> {
     path: &'a Path,
-    prepared: &'a Prepared<'a>,
+    prepared: &'a Prepared,
     options: &'a Options,
     control: &'a Control,
 }
 
+fn choices_of(scenario: &Scenario) -> Result<Vec<Choice>> {
+    Ok(scenario.schedulers.iter().map(|spec| Choice::parse(&spec.to_string())).collect::<Result<_, _>>()?)
+}
+
 /// Runs the matrix and writes what came out.
-pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Vec<String>) -> Result<Ended> {
+pub(crate) fn run(args: &Compare, experiment: Experiment) -> Result<Ended> {
+    let Some(path) = args.on.as_deref() else { bail!("expected --on PATH") };
+    let (scenario, warnings) = (&experiment.scenario, experiment.notes.clone());
     let facts = dumbwaiter_linux::target::Target::of(path)?;
     let writes = dumbwaiter_engine::writes(scenario);
     if writes.is_some() || args.allow_writes {
@@ -100,7 +108,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         rings,
         ..Options::default()
     };
-    let mut inputs = experiment::inputs(args);
+    let mut inputs: Vec<&Path> = args.input.iter().chain(&args.on).map(PathBuf::as_path).collect();
     inputs.extend(args.verify_journal.as_deref());
     inputs.extend(args.power.power_log.as_deref());
     results::check_outputs(&args.outputs, &inputs)?;
@@ -111,7 +119,7 @@ pub(crate) fn run(args: &Compare, path: &Path, scenario: &Scenario, warnings: Ve
         bail!("--verify: only our engine checks what it wrote; leave out --via, or say --via engine");
     }
     let mut notes = warnings;
-    let choices = experiment::choices_of(scenario)?;
+    let choices = choices_of(scenario)?;
     if let Some(journal) = &args.verify_journal
         && let Some(found) = of_earlier_run(path, journal)?
     {

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Ioprio;
 use dumbwaiter_engine::part::{self, Part};
-use dumbwaiter_engine::{Completion, Control, Options, Target};
+use dumbwaiter_engine::{Completion, Options, Target};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::ioprio;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
@@ -64,7 +65,7 @@ fn begin(args: &PartArgs) -> Result<crate::Ended> {
         }
         steered.cancel.store(true, Ordering::Relaxed);
     });
-    let file = File::create(&args.records).with_context(|| args.records.display().to_string())?;
+    let file = File::create_new(&args.records).with_context(|| args.records.display().to_string())?;
     let records = Box::new(BufWriter::with_capacity(1 << 18, file));
     let part = Part { thread: args.thread, completion, replicate: args.replicate, control: &control };
     let ended = part::run(&prepared, &target, &part, wait_for_the_word, records)?;

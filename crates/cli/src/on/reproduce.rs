@@ -1,19 +1,19 @@
 //! `reproduce --on`: the figures' cases on a real block device, under the kernel's own schedulers.
 
-use std::cell::{Cell as Shared, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use dumbwaiter_engine::{Completion, Control, Options, Sleep, Target};
+use dumbwaiter_engine::{Completion, Options, Sleep, Target};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Failure, Refusal, Stack, Work, World};
 use dumbwaiter_linux::queue::Settings;
 use dumbwaiter_linux::{place, target, undo};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_meters::{self as meters, Meter};
-use dumbwaiter_reproduce::{Case, Device, Work};
 use dumbwaiter_scenario::{Completion as Asked, Scenario, SchedulerSpec};
 use dumbwaiter_workloads::generate::BlockSize;
 
@@ -34,8 +34,8 @@ pub(crate) struct Bed {
     options: Options,
     control: Arc<Control>,
     stop: Arc<AtomicBool>,
-    settings: RefCell<Settings>,
-    meter: RefCell<Option<Meter>>,
+    settings: Mutex<Settings>,
+    meter: Mutex<Option<Meter>>,
     about_meter: String,
     /// The schedulers that the kernel does not have for it, and what it says.
     missing: BTreeMap<&'static str, String>,
@@ -44,10 +44,8 @@ pub(crate) struct Bed {
     hybrid: &'static str,
     rocksdb: Rocksdb,
     /// Runs are made once, whichever figures show them.
-    made: RefCell<BTreeMap<String, RunResult>>,
-    notes: RefCell<Vec<String>>,
-    failure: RefCell<Option<String>>,
-    ended: Shared<bool>,
+    made: Mutex<BTreeMap<String, RunResult>>,
+    notes: Mutex<Vec<String>>,
 }
 
 impl Bed {
@@ -97,17 +95,15 @@ impl Bed {
             options,
             control,
             stop,
-            settings: RefCell::new(settings),
-            meter: RefCell::new(meter),
+            settings: Mutex::new(settings),
+            meter: Mutex::new(meter),
             about_meter,
             missing,
             methods,
             hybrid,
             rocksdb,
-            made: RefCell::default(),
-            notes: RefCell::new(notes),
-            failure: RefCell::default(),
-            ended: Shared::new(false),
+            made: Mutex::default(),
+            notes: Mutex::new(notes),
         })
     }
 
@@ -126,59 +122,35 @@ impl Bed {
         )
     }
 
-    /// A figure is over: what only it needed goes, and the queue is as before.
-    pub(crate) fn figure_over(&self) {
-        self.rocksdb.leave();
-        let problems = self.settings.borrow_mut().restore();
-        for problem in problems {
-            crate::tell!("dumbwaiter: not put back: {problem}");
-        }
-    }
-
-    /// Is nothing more to be run?
-    pub(crate) fn ended(&self) -> bool {
-        self.ended.get() || self.interrupted()
+    /// Ends what is under way when a signal comes.
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
     }
 
     pub(crate) fn interrupted(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// What the device failed with.
-    pub(crate) fn failure(&self) -> Option<String> {
-        self.failure.borrow().clone()
-    }
-
     fn note(&self, text: String) {
-        let mut notes = self.notes.borrow_mut();
+        let mut notes = lock(&self.notes);
         if !notes.contains(&text) {
             notes.push(text);
         }
     }
 
-    fn fail(&self, what: &str, reason: &str) {
-        self.ended.set(true);
-        if !self.interrupted() {
-            self.note(format!("ended by a failure: {what}: {reason}"));
-            *self.failure.borrow_mut() = Some(format!("{what}: {reason}"));
-        }
-    }
-
-    fn case(&self, case: &Case, replicate: u32) -> Result<Option<RunResult>> {
-        let key = format!("{} {replicate} {}", case.scheduler, case.scenario.to_toml());
-        if let Some(run) = self.made.borrow().get(&key) {
+    fn case(&self, prepared: &Prepared, spec: &SchedulerSpec, replicate: u32) -> Result<Option<RunResult>> {
+        let key = format!("{} {replicate} {}", spec, prepared.scenario().to_toml());
+        if let Some(run) = lock(&self.made).get(&key) {
             return Ok(Some(run.clone()));
         }
-        let (completion, sqpoll) = self.way_of(&case.scenario).map_err(anyhow::Error::msg)?;
-        let prepared = Prepared::new(&case.scenario)?;
-        if case.scenario.completion.contains(&Asked::Hybrid) {
+        let (completion, sqpoll) = self.way_of(prepared.scenario()).map_err(anyhow::Error::msg)?;
+        if prepared.scenario().completion.contains(&Asked::Hybrid) {
             self.note(format!("hybrid polling here: {}", self.hybrid));
         }
-        let bench = Bench { path: &self.path, prepared: &prepared, options: &self.options, control: &self.control };
-        let spec = SchedulerSpec::named(&case.scheduler);
-        let way = Way::Kernel(&spec);
-        let mut settings = self.settings.borrow_mut();
-        let mut meter = self.meter.borrow_mut();
+        let bench = Bench { path: &self.path, prepared, options: &self.options, control: &self.control };
+        let way = Way::Kernel(spec);
+        let mut settings = lock(&self.settings);
+        let mut meter = lock(&self.meter);
         let cell = one(&bench, &way, completion, sqpoll, replicate, Some(&mut settings), meter.as_mut())?;
         if cell.cancelled || self.interrupted() {
             return Ok(None);
@@ -189,14 +161,14 @@ impl Bed {
         for note in cell.notes {
             self.note(note);
         }
-        self.made.borrow_mut().insert(key, cell.result.clone());
+        lock(&self.made).insert(key, cell.result.clone());
         Ok(Some(cell.result))
     }
 
     fn readrandom(&self, scheduler: &str, threads: u32, seconds: u32, replicate: u32) -> Result<Option<RunResult>> {
         if !self.rocksdb.filled() {
             // Filled under the scheduler that the device has.
-            self.settings.borrow_mut().restore();
+            lock(&self.settings).restore();
             crate::tell!("{}: filling a data base of {}", self.path.display(), self.rocksdb.size());
             if !self.rocksdb.fill(&self.stop)? {
                 return Ok(None);
@@ -205,11 +177,11 @@ impl Bed {
                 self.note(note);
             }
         }
-        let mut settings = self.settings.borrow_mut();
+        let mut settings = lock(&self.settings);
         settings.set("scheduler", scheduler)?;
         // Without it the device does not count.
         settings.set("iostats", "1")?;
-        let mut meter = self.meter.borrow_mut();
+        let mut meter = lock(&self.meter);
         let run = self.rocksdb.readrandom(threads, seconds, replicate, meter.as_mut(), &self.stop)?;
         Ok(run.map(|run| RunResult { scheduler: scheduler.to_owned(), ..run }))
     }
@@ -219,6 +191,10 @@ impl Bed {
         let found = self.methods.iter().find(|(method, _)| *method == asked);
         found.map_or_else(|| Err(format!("{asked} is not known here")), |(_, way)| way.clone())
     }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn how_written(args: &Reproduce) -> &'static str {
@@ -251,68 +227,63 @@ fn methods(path: &std::path::Path, notes: &mut Vec<String>) -> Result<(Methods, 
     Ok((found, hybrid))
 }
 
-impl Device for Bed {
-    fn name(&self) -> String {
-        self.path.display().to_string()
-    }
-
-    fn no_meter(&self) -> Option<String> {
+impl World for Bed {
+    fn about(&self) -> About {
         let why = self.about_meter.strip_prefix("no energy meter: ").unwrap_or(&self.about_meter);
-        self.meter.borrow().is_none().then(|| why.to_owned())
+        About {
+            name: self.path.display().to_string(),
+            real: true,
+            stacks: vec![Stack::Kernel],
+            device: Some(self.path.display().to_string()),
+            no_energy: lock(&self.meter).is_none().then(|| why.to_owned()),
+            notes: Vec::new(),
+        }
     }
 
-    fn refuses(&self, work: &Work<'_>) -> Option<String> {
-        let scheduler = match work {
-            Work::Case(case) => case.scheduler.as_str(),
-            Work::Readrandom { scheduler, .. } => scheduler,
-        };
-        if let Some(why) = self.missing.get(scheduler) {
-            return Some(format!("left out: {why}"));
+    fn concurrency(&self) -> Concurrency {
+        Concurrency::Rotation
+    }
+
+    fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
+        if let Some(why) = self.missing.get(cell.scheduler.name.as_str()) {
+            return Err(Refusal(format!("left out: {why}")));
         }
-        let case = match work {
-            Work::Case(case) => case,
-            Work::Readrandom { .. } => return self.rocksdb.refuses(),
-        };
-        if !self.options.allow_writes && dumbwaiter_engine::writes(&case.scenario).is_some() {
-            return Some(
+        let Some(scenario) = cell.scenario() else { return self.rocksdb.refuses().map_or(Ok(()), |w| Err(Refusal(w))) };
+        if !self.options.allow_writes && dumbwaiter_engine::writes(scenario).is_some() {
+            return Err(Refusal(
                 "left out: loads that write; --allow-writes runs them, and destroys what is on the device".into(),
-            );
+            ));
         }
         let block = u64::from(self.facts.logical_block);
-        if smallest(&case.scenario) < block {
-            return Some(format!("left out: I/Os smaller than the device's blocks of {block} bytes"));
+        if smallest(scenario) < block {
+            return Err(Refusal(format!("left out: I/Os smaller than the device's blocks of {block} bytes")));
         }
-        self.way_of(&case.scenario).err()
+        self.way_of(scenario).map(drop).map_err(Refusal)
     }
 
-    fn run(&self, work: &Work<'_>, replicate: u32) -> Option<RunResult> {
-        if self.ended() {
-            return None;
-        }
-        let done = match work {
-            Work::Case(case) => self.case(case, replicate),
-            Work::Readrandom { scheduler, threads, seconds } => {
-                self.readrandom(scheduler, *threads, *seconds, replicate)
-            }
-        };
-        let what = match work {
-            Work::Case(case) => case.scheduler.clone(),
-            Work::Readrandom { scheduler, threads, .. } => format!("readrandom, {threads} threads, {scheduler}"),
+    fn run(&self, cell: &Cell, _control: &dumbwaiter_experiment::Control) -> Result<CellResult, Failure> {
+        let done = match &cell.work {
+            Work::Scenario(load) => self.case(load, &cell.scheduler, cell.replicate),
+            Work::DbBench(bench) => self.readrandom(&cell.scheduler.name, bench.threads, bench.seconds, cell.replicate),
         };
         match done {
-            Ok(run) => {
-                self.ended.set(run.is_none());
-                run
+            Ok(Some(run)) => {
+                let mut result = CellResult::of(run);
+                result.notes = std::mem::take(&mut *lock(&self.notes));
+                Ok(result)
             }
-            Err(e) => {
-                self.fail(&what, &format!("{e:#}"));
-                None
-            }
+            Ok(None) => Err(Failure::interrupted("ended before its end")),
+            Err(e) => Err(Failure::device(format!("{e:#}"))),
         }
     }
 
-    fn notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.notes.borrow_mut())
+    /// A figure is over: what only it needed goes, and the queue is as before.
+    fn conclude(&self, _runs: &mut [RunResult]) -> Result<Vec<String>, Failure> {
+        self.rocksdb.leave();
+        for problem in lock(&self.settings).restore() {
+            crate::tell!("dumbwaiter: not put back: {problem}");
+        }
+        Ok(std::mem::take(&mut *lock(&self.notes)))
     }
 }
 

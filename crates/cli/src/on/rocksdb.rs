@@ -1,9 +1,9 @@
 //! RocksDB's own `db_bench` on a file system of a real device, as the paper of 2023 ran it.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) struct Rocksdb {
     folder: Option<PathBuf>,
     pairs: u64,
     refused: Option<String>,
-    place: RefCell<Option<Place>>,
+    place: Mutex<Option<Place>>,
 }
 
 /// What db_bench says of one benchmark.
@@ -82,7 +82,7 @@ impl Rocksdb {
             None
         };
         let dev = facts.dev.unwrap_or_default();
-        Rocksdb { device: path.to_owned(), dev, folder, pairs, refused, place: RefCell::default() }
+        Rocksdb { device: path.to_owned(), dev, folder, pairs, refused, place: Mutex::default() }
     }
 
     /// Why it cannot be run, in one line.
@@ -109,12 +109,12 @@ impl Rocksdb {
 
     /// Is there a data base?
     pub(super) fn filled(&self) -> bool {
-        self.place.borrow().is_some()
+        super::reproduce::lock(&self.place).is_some()
     }
 
     /// Takes it away again: unmounts, or removes its folder.
     pub(super) fn leave(&self) {
-        self.place.borrow_mut().take();
+        super::reproduce::lock(&self.place).take();
     }
 
     /// Makes a file system where there is none, and fills the data base. `false`: ended from outside.
@@ -130,7 +130,7 @@ impl Rocksdb {
         command.args(["--disable_wal=1", "--use_direct_io_for_flush_and_compaction=1"]);
         let done = run(&mut command, "fillseq", stop)?.is_some();
         if done {
-            *self.place.borrow_mut() = Some(place);
+            *super::reproduce::lock(&self.place) = Some(place);
         }
         Ok(done)
     }
@@ -154,7 +154,7 @@ impl Rocksdb {
         mut meter: Option<&mut Meter>,
         stop: &AtomicBool,
     ) -> Result<Option<RunResult>> {
-        let place = self.place.borrow();
+        let place = super::reproduce::lock(&self.place);
         let place = place.as_ref().ok_or_else(|| anyhow!("there is no data base"))?;
         let mut command = self.command(place.dir(), "readrandom");
         let seed = u64::from(replicate) + 1;

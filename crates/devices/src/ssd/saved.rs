@@ -4,8 +4,8 @@
 //! the offset in it, the number of openings (u64), the number of free blocks and their indices, and for each block the
 //! sequence number of its opening (u64). Valid units follow from the map.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use super::ftl::{DieState, Ftl, Shape};
@@ -20,15 +20,7 @@ use crate::Error;
 pub fn save_state(params: &Params, path: &Path) -> Result<(), Error> {
     let error = |source| Error::Io { path: path.to_owned(), source };
     let ftl = precondition::state(params);
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = write(&ftl, params, &part).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&part);
-    }
-    written.map_err(error)
+    dumbwaiter_output::write(path, |out| write(&ftl, params, out)).map_err(error)
 }
 
 /// Loads a state from a file: devices built from these parameters afterwards start in it.
@@ -52,8 +44,7 @@ fn header(params: &Params) -> String {
     format!("dumbwaiter flash state 1: {} {:?}\n", params.state, Shape::new(params))
 }
 
-fn write(ftl: &Ftl, params: &Params, path: &Path) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(path)?);
+fn write(ftl: &Ftl, params: &Params, out: &mut impl Write) -> io::Result<()> {
     out.write_all(header(params).as_bytes())?;
     for unit in 0..ftl.shape.logical_units {
         out.write_all(&ftl.lookup(unit).to_le_bytes())?;
@@ -71,7 +62,7 @@ fn write(ftl: &Ftl, params: &Params, path: &Path) -> io::Result<()> {
             out.write_all(&opened.to_le_bytes())?;
         }
     }
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    Ok(())
 }
 
 fn read(params: &Params, file: &mut impl Read) -> io::Result<Ftl> {
@@ -118,6 +109,8 @@ fn long(file: &mut impl Read) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::{Params as Any, load};
 

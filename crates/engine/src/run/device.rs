@@ -3,7 +3,7 @@
 
 use std::io;
 
-use dumbwaiter_block::{Flags, Nanos, Op, RequestId, SECTOR_BYTES};
+use dumbwaiter_block::{Errno, Flags, Nanos, Op, RequestId, SECTOR_BYTES};
 use io_uring::{opcode, squeue, types};
 
 use super::Run;
@@ -56,7 +56,11 @@ impl Run<'_> {
         while let Some(id) = self.layer.poll(now) {
             self.issue(id).map_err(|source| Error::Ring { what: "the ring takes no requests", source })?;
         }
-        self.layer.finish_idle(&mut self.finished);
+        if let Some(fault) = self.layer.fault() {
+            let target = self.target.path().display().to_string();
+            return Err(Error::Fault { target, scheduler: String::new(), fault: *fault });
+        }
+        self.layer.finish_idle(now, &mut self.finished);
         self.deliver();
         if self.open {
             self.recorder.depth(now, self.layer.queued(), self.layer.in_device());
@@ -188,7 +192,9 @@ impl Run<'_> {
                 sleeper.completed(now, held.op, held.bytes / SECTOR_BYTES as u32, took);
             }
         }
-        self.layer.complete(now, id, failed, &mut self.finished);
+        // A short transfer has no number of its own.
+        let errno = if result < 0 { Errno(-result) } else { Errno::EIO };
+        self.layer.complete(now, id, if failed { Err(errno) } else { Ok(()) }, &mut self.finished);
     }
 
     fn verify(&mut self, held: &InDevice, failed: bool) {

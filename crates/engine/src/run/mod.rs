@@ -12,7 +12,7 @@ mod wait;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{BlockLayer, Config, Finished, Ledger, Nanos, Plug, RequestId, Scheduler, TaskId, Tenants};
 use dumbwaiter_load::{Change, Thread};
@@ -26,20 +26,11 @@ use crate::target::Way;
 use crate::verify::Verifier;
 use crate::{Error, Target};
 
+use dumbwaiter_experiment::Control;
+
 use self::device::InDevice;
 use self::rings::Together;
 use self::threads::{Slot, ThreadState};
-
-/// Watched and steered from outside while a run goes on.
-#[derive(Default)]
-pub struct Control {
-    /// Set to end the run early; what is finished counts.
-    pub cancel: AtomicBool,
-    /// Nanoseconds that runs took so far, all together.
-    pub elapsed_ns: AtomicU64,
-    /// I/Os finished so far, all runs together.
-    pub finished: AtomicU64,
-}
 
 /// When a run ends.
 #[derive(Clone, Copy)]
@@ -205,7 +196,7 @@ impl<'a> Run<'a> {
         let several_stages = parts.threads.iter().any(|t| t.stage != parts.threads[0].stage);
         let outstanding = parts.threads.iter().map(|t| t.depth.min(1024) as usize).sum::<usize>();
         Ok(Run {
-            submitted_by_tenant: vec![0; parts.tenants.tenants.len()],
+            submitted_by_tenant: vec![0; parts.tenants.tenant_slots()],
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             target: parts.target,
             sleeper: parts.way.own.map(Sleeper::new),

@@ -175,7 +175,7 @@ impl Run<'_> {
             }
         };
         self.slots[slot as usize] = Slot { submit, thread, task: want.task };
-        let io = self.threads[thread as usize].running.ask(&want, slot, self.layer.tenants_mut());
+        let io = self.threads[thread as usize].running.ask(self.now, &want, u64::from(slot), &mut self.layer);
         self.submitted += 1;
         self.submitted_by_tenant[io.tenant.0 as usize] += 1;
         self.layer.submit(self.now, io, plugged.then_some(&mut self.plug));
@@ -224,9 +224,9 @@ impl Run<'_> {
         for i in 0..self.finished.len() {
             let finished = self.finished[i];
             let io = &finished.io;
-            let slot = self.slots[io.cookie as usize];
-            self.free.push(io.cookie);
-            if self.open && !finished.failed {
+            let slot = self.slots[io.token as usize];
+            self.free.push(io.token as u32);
+            if self.open && finished.result.is_ok() {
                 let done = Completed {
                     op: io.op,
                     task: io.task,

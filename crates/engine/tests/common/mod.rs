@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dumbwaiter_engine::{Cell, Completion, Control, Error, Options, Target, run};
+use dumbwaiter_engine::{Cell, Completion, Error, Options, Target, run};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;

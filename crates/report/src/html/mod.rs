@@ -8,7 +8,7 @@ pub use page::{Grid, Page, PageSection, Plot, PlotLine};
 
 use crate::applications::applications;
 use crate::compare::columns;
-use crate::file::{Error, write_atomically};
+use crate::file::{Error, write_file};
 use dumbwaiter_advise::Document;
 use dumbwaiter_advise::Ranking;
 use dumbwaiter_measure::{RunResult, Verdict, latency_text};
@@ -119,7 +119,7 @@ pub fn html(document: &Document) -> String {
 
 /// Writes the report to a file, whole or not at all.
 pub fn write_html(document: &Document, path: &Path) -> Result<(), Error> {
-    write_atomically(path, |out| out.write_all(html(document).as_bytes()))
+    write_file(path, |out| out.write_all(html(document).as_bytes()))
 }
 
 /// Plotly as a script element. The crate's text also holds MathJax, which no plot here needs.

@@ -2,7 +2,7 @@
 
 use super::palette::look;
 use super::{in_script, plotly_script};
-use crate::file::{Error, write_atomically};
+use crate::file::{Error, write_file};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};
 use serde::Serialize;
@@ -115,7 +115,7 @@ impl Page {
 
     /// Writes the page to a file, whole or not at all.
     pub fn write(&self, results: &Value, path: &Path) -> Result<(), Error> {
-        write_atomically(path, |out| out.write_all(self.html(results).as_bytes()))
+        write_file(path, |out| out.write_all(self.html(results).as_bytes()))
     }
 }
 

@@ -5,7 +5,7 @@ use dumbwaiter_report::Grid;
 
 use super::{BFQ, H_BFQ, SSD, TRACES, four, percent, replicates, row};
 use crate::replicates::{Runs, replicated};
-use crate::{Case, Effort, Error, FigureResult, Progress};
+use crate::{Case, Effort, Error, FigureResult};
 
 /// Sectors.
 const BUDGETS: [u32; 5] = [128, 256, 512, 1024, 2048];
@@ -18,7 +18,7 @@ fn mean_ms(runs: &Runs) -> f64 {
     runs.median(|r| r.latency_us.mean) / 1000.0
 }
 
-pub(super) fn figure_20(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figure_20(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut schedulers = vec![BFQ.to_owned(), H_BFQ.to_owned()];
     schedulers.extend(BUDGETS.map(|sectors| format!("{H_BFQ},exhausted_budget={sectors}")));
     let mut cases = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn figure_20(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress))
             cases.push(four(load, SSD, scheduler, effort)?);
         }
     }
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     let mut grid = Grid {
         title: "H+BFQ by the budget after exhaustion; changes are against BFQ".to_owned(),
@@ -102,7 +102,7 @@ const WITHOUT: [Without; 5] = [
     Without { name: "a queue in the device", settings: "", device: "ssd:sata-mlc?ncq_depth=1" },
 ];
 
-pub(super) fn explanation(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn explanation(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut cases: Vec<Case> = Vec::new();
     for load in TRACES {
         for without in &WITHOUT {
@@ -111,7 +111,7 @@ pub(super) fn explanation(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress
             }
         }
     }
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     let header = [
         "load, without, scheduler",

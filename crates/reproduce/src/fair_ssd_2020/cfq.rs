@@ -5,7 +5,7 @@ use dumbwaiter_report::{Grid, Plot, PlotLine};
 
 use super::{A_CFQ, CFQ, HDD, LOADS, SSD, WEIGHTS, four, head, percent, replicates, row, widest};
 use crate::replicates::{Runs, case, replicated};
-use crate::{Case, Effort, Error, FigureResult, Progress};
+use crate::{Case, Effort, Error, FigureResult};
 
 /// The SSD as it is, and with one of its strengths taken away.
 pub(super) const VARIANTS: [(&str, &str); 4] = [
@@ -20,9 +20,9 @@ const PROPORTIONAL: f64 = 0.3;
 /// The largest ratio of two weights.
 const WIDEST_WEIGHTS: f64 = 5.0;
 
-pub(super) fn figure_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figure_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let cases: Vec<Case> = LOADS.iter().map(|load| four(load, SSD, CFQ, effort)).collect::<Result<_, _>>()?;
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     for (load, runs) in LOADS.iter().zip(&runs) {
         let ratio = runs.most(widest);
@@ -48,7 +48,7 @@ fn over_time(load: &str, run: &RunResult) -> Plot {
 /// Depths of [`by_depth`].
 const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-pub(super) fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut cases = Vec::new();
     for load in LOADS {
         cases.push(four(load, HDD, CFQ, effort)?);
@@ -59,7 +59,7 @@ pub(super) fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) 
             cases.push(by_depth(depth, scheduler, effort)?);
         }
     }
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let (loads, depths) = runs.split_at(2 * LOADS.len());
     let mut out = FigureResult::default();
     for (load, pair) in LOADS.iter().zip(loads.chunks(2)) {
@@ -108,14 +108,14 @@ fn by_depth(depth: u32, scheduler: &str, effort: &Effort<'_>) -> Result<Case, Er
     case(&text, SSD, scheduler)
 }
 
-pub(super) fn figures_4_8(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figures_4_8(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut cases = Vec::new();
     for load in LOADS {
         for (_, device) in VARIANTS {
             cases.push(four(load, device, CFQ, effort)?);
         }
     }
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     for (load, runs) in LOADS.iter().zip(runs.chunks(VARIANTS.len())) {
         let (pv, speed) = (runs[0].pv(), runs[0].mb_per_s());
@@ -146,11 +146,11 @@ fn full(run: &RunResult, depth: u64) -> f64 {
     run.depth.device.distribution.iter().filter(|d| d.from >= depth).map(|d| d.share).sum()
 }
 
-pub(super) fn figure_9(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figure_9(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let devices = [("disk", HDD), ("one channel", VARIANTS[1].1), ("SSD", SSD)];
     let cases: Vec<Case> =
         devices.iter().map(|(_, device)| four("ycsb-d", device, CFQ, effort)).collect::<Result<_, _>>()?;
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     for ((name, _), runs) in devices.iter().zip(&runs) {
         let share = 100.0 * runs.median(|r| full(r, 32));
@@ -167,7 +167,7 @@ pub(super) fn figure_9(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) 
     Ok(out)
 }
 
-pub(super) fn figure_10(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figure_10(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let sizes = ["rand-4K", "rand-32K", "rand-256K"];
     let modes = ["cfq:slice_idle=8", "cfq:slice_idle=0"];
     let mut cases = Vec::new();
@@ -178,7 +178,7 @@ pub(super) fn figure_10(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress))
             }
         }
     }
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     for (size, runs) in sizes.iter().zip(runs.chunks(4)) {
         let [hdd_time, hdd_requests, ssd_time, ssd_requests] = [0, 1, 2, 3].map(|i| runs[i].pv());
@@ -199,9 +199,9 @@ pub(super) fn figure_10(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress))
     Ok(out)
 }
 
-pub(super) fn figure_11(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figure_11(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let cases = [four("fileserver", SSD, CFQ, effort)?, four("fileserver", SSD, "a-cfq:anticipation_cap=0", effort)?];
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let [requests, sectors] = [0, 1].map(|i| &runs[i]);
     let mut out = FigureResult::default();
     out.rows.push(row("figure-11", "PV", "fileserver, requests", requests.pv(), ""));

@@ -4,7 +4,7 @@ use dumbwaiter_report::Grid;
 
 use super::{SCHEDULERS, SSD, TRACES, four, percent, replicates, row};
 use crate::replicates::{Runs, replicated};
-use crate::{Effort, Error, FigureResult, Progress};
+use crate::{Effort, Error, FigureResult};
 
 /// Positions in [`SCHEDULERS`].
 pub(super) const CFQ: usize = 0;
@@ -13,14 +13,14 @@ pub(super) const A_CFQ: usize = 2;
 pub(super) const H_BFQ: usize = 3;
 
 /// Runs of every scheduler for each of [`TRACES`].
-fn all(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Vec<Runs>>, Error> {
+fn all(effort: &Effort<'_>) -> Result<Vec<Vec<Runs>>, Error> {
     let mut cases = Vec::new();
     for load in TRACES {
         for (_, scheduler) in SCHEDULERS {
             cases.push(four(load, SSD, scheduler, effort)?);
         }
     }
-    let mut runs = replicated(&cases, replicates(effort), effort, progress)?.into_iter();
+    let mut runs = replicated(&cases, replicates(effort), effort)?.into_iter();
     Ok(TRACES.iter().map(|_| runs.by_ref().take(SCHEDULERS.len()).collect()).collect())
 }
 
@@ -64,8 +64,8 @@ fn table(all: &[Vec<Runs>]) -> Grid {
     grid
 }
 
-pub(super) fn figure_14(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    let all = all(effort, progress)?;
+pub(super) fn figure_14(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let all = all(effort)?;
     let mut out = FigureResult::default();
     for (load, runs) in TRACES.iter().zip(&all) {
         let [cfq, bfq, a_cfq] = [CFQ, BFQ, A_CFQ].map(|s| runs[s].pv());
@@ -91,8 +91,8 @@ pub(super) fn figure_14(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress))
     Ok(out)
 }
 
-pub(super) fn figure_18(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    let all = all(effort, progress)?;
+pub(super) fn figure_18(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let all = all(effort)?;
     let mut out = FigureResult::default();
     for (load, runs) in TRACES.iter().zip(&all) {
         let [cfq, bfq, a_cfq, h_bfq] = [CFQ, BFQ, A_CFQ, H_BFQ].map(|s| runs[s].pv());
@@ -122,8 +122,8 @@ pub(super) fn figure_18(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress))
     Ok(out)
 }
 
-pub(super) fn figure_19(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    let all = all(effort, progress)?;
+pub(super) fn figure_19(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let all = all(effort)?;
     let mut out = FigureResult::default();
     // The paper's reductions of the longest latency are the best of its sweep of budgets.
     let paper_max = [3.1, 2.1, 5.5];

@@ -3,12 +3,12 @@
 use super::generations::{CFQ, H_BFQ};
 use super::{SCHEDULERS, SSD, TRACES, head, replicates, row};
 use crate::replicates::{case, partitions, replicated};
-use crate::{Effort, Error, FigureResult, Progress};
+use crate::{Effort, Error, FigureResult};
 
 /// MB/s of each load alone, in the order of [`TRACES`].
 const ALONE: [f64; 3] = [370.0, 460.0, 270.0];
 
-pub(super) fn figure_21(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figure_21(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let head = head(effort, SSD);
     let mut cases = Vec::new();
     for (_, scheduler) in SCHEDULERS {
@@ -17,7 +17,7 @@ pub(super) fn figure_21(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress))
         }
         cases.push(case(&partitions(&head, &TRACES.map(|load| (1, load))), SSD, scheduler)?);
     }
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     for ((name, _), runs) in SCHEDULERS.iter().zip(runs.chunks(4)) {
         for ((load, paper), runs) in TRACES.iter().zip(ALONE).zip(runs) {
@@ -43,7 +43,7 @@ pub(super) fn figure_21(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress))
 /// Weights of msn, prj and prn. The text names 1:2:5; the others are ours.
 const SETS: [[u32; 3]; 4] = [[1, 2, 5], [1, 2, 3], [3, 2, 1], [2, 5, 1]];
 
-pub(super) fn figures_23_25(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+pub(super) fn figures_23_25(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let head = head(effort, SSD);
     let mut cases = Vec::new();
     for weights in SETS {
@@ -52,7 +52,7 @@ pub(super) fn figures_23_25(effort: &Effort<'_>, progress: &mut dyn FnMut(Progre
             cases.push(case(&partitions(&head, &tenants), SSD, scheduler)?);
         }
     }
-    let runs = replicated(&cases, replicates(effort), effort, progress)?;
+    let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     for (weights, runs) in SETS.iter().zip(runs.chunks(SCHEDULERS.len())) {
         let [x, y, z] = weights;

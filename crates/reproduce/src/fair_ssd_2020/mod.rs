@@ -107,12 +107,13 @@ mod tests {
 
     #[test]
     fn four_tenants_run_under_every_scheduler_and_the_widest_second_is_theirs() {
-        let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
+        let control = dumbwaiter_experiment::Control::default();
+        let world = dumbwaiter_sim::Simulator::new(2);
+        let effort = Effort::new(true, &world, &control);
         let tenants = WEIGHTS.map(|weight| (weight, "msn"));
         let text = partitions("duration = \"400ms\"\nwarmup = \"100ms\"\nseries = \"100ms\"", &tenants);
         let cases: Vec<Case> = SCHEDULERS.iter().map(|(_, s)| case(&text, SSD, s).unwrap()).collect();
-        let runs = crate::replicates::replicated(&cases, 2, &effort, &mut |_| {}).unwrap();
+        let runs = crate::replicates::replicated(&cases, 2, &effort).unwrap();
         assert_eq!(runs.len(), SCHEDULERS.len());
         for (runs, (name, _)) in runs.iter().zip(SCHEDULERS) {
             assert_eq!(runs.0.len(), 2, "{name}");
@@ -130,8 +131,9 @@ mod tests {
 
     #[test]
     fn every_load_is_a_scenario_on_every_device() {
-        let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 1, control: &control, device: None };
+        let control = dumbwaiter_experiment::Control::default();
+        let world = dumbwaiter_sim::Simulator::new(2);
+        let effort = Effort::new(true, &world, &control);
         for load in LOADS.iter().chain(&["rand-4K", "rand-32K", "rand-256K"]) {
             for device in [SSD, HDD] {
                 for (_, scheduler) in SCHEDULERS {

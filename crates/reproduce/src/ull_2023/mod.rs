@@ -1,11 +1,11 @@
 //! Schedulers on an Optane P4801X: latency, throughput and energy of none, mq-deadline, Kyber and BFQ (2023).
 
 use dumbwaiter_measure::{R230, RunResult};
-use dumbwaiter_scenario::Scenario;
+use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 
-use crate::device::{Device, Work, rounds};
-use crate::replicates::{Runs, measured};
-use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Progress, Row};
+use crate::replicates::{Runs, measured, run};
+use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Row};
+use dumbwaiter_experiment::{Cell, DbBench, Stack, Work};
 use sweep::{CPU, ENERGY, GETS, IOPS, Measure, Swept};
 
 mod sweep;
@@ -35,14 +35,14 @@ pub(crate) const PAPER: Paper = Paper {
 fn case(scheduler: &str, head: &str, tasks: &str) -> Result<Case, Error> {
     let text = format!("{head}\n[host]\ncpus = 8\nprofile = \"r230-5.18\"\n{tasks}");
     let scenario = Scenario::from_toml(&text, NAME).map_err(|e| Error::Case(e.to_string()))?;
-    Ok(Case { scenario, device: DEVICE.to_owned(), scheduler: scheduler.to_owned(), replicate: 0 })
+    Ok(Case { scenario, device: DEVICE.to_owned(), scheduler: scheduler.to_owned() })
 }
 
 fn task(name: &str, count: u32, settings: &str) -> String {
     format!("[[task]]\nname = \"{name}\"\ncount = {count}\nnorandommap = true\n{settings}\n")
 }
 
-fn table_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn table_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     // Default reads and writes, 'performance' reads and writes.
     let paper = [
         [12.52, 16.55, 7.81, 12.19],
@@ -68,7 +68,7 @@ fn table_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Fi
             )?);
         }
     }
-    let (runs, mut notes) = measured(&cases, effort.replicates(1), effort, progress)?;
+    let (runs, mut notes) = measured(&cases, effort.replicates(1), effort)?;
     let median = |scheduler: usize, column: usize| runs[scheduler * columns.len() + column].mean(|r| r.latency_us.p50);
     let mut rows = Vec::new();
     for (c, (column, _, _)) in columns.iter().enumerate() {
@@ -122,7 +122,6 @@ fn sweep(
     kinds: &[(&str, &str, Load)],
     measures: &[&Measure],
     effort: &Effort<'_>,
-    progress: &mut dyn FnMut(Progress),
 ) -> Result<(FigureResult, Vec<Runs>), Error> {
     let (warmup, duration) = effort.lengths(20, effort.pick(400, 60));
     let head = format!("warmup = \"{warmup}ms\"\nduration = \"{duration}ms\"");
@@ -135,9 +134,9 @@ fn sweep(
             }
         }
     }
-    let (runs, notes) = measured(&cases, effort.replicates(1), effort, progress)?;
+    let (runs, notes) = measured(&cases, effort.replicates(1), effort)?;
     let names: Vec<&str> = kinds.iter().map(|k| k.0).collect();
-    let swept = Swept { figure, x, kinds: &names, steps: &steps, real: effort.device.is_some() };
+    let swept = Swept { figure, x, kinds: &names, steps: &steps, real: effort.real() };
     let mut out = swept.judged(measures, &runs);
     out.notes.extend(notes);
     Ok((out, runs))
@@ -152,34 +151,34 @@ fn mixes(load: Load) -> [(&'static str, &'static str, Load); 3] {
 
 /// On a real device what the CPU did is known too.
 fn throughput(effort: &Effort<'_>) -> &'static [&'static Measure] {
-    if effort.device.is_some() { &[&IOPS, &CPU] } else { &[&IOPS] }
+    if effort.real() { &[&IOPS, &CPU] } else { &[&IOPS] }
 }
 
-fn figure_1(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    Ok(sweep("figure-1", "depth", &mixes(one_tenant), throughput(effort), effort, progress)?.0)
+fn figure_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    Ok(sweep("figure-1", "depth", &mixes(one_tenant), throughput(effort), effort)?.0)
 }
 
-fn figure_2(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    Ok(sweep("figure-2", "tenants", &mixes(tenants), throughput(effort), effort, progress)?.0)
+fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    Ok(sweep("figure-2", "tenants", &mixes(tenants), throughput(effort), effort)?.0)
 }
 
-fn figure_3(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     if let Some(left_out) = effort.without_meter() {
         return Ok(left_out);
     }
-    let (mut out, runs) = sweep("figure-3", "depth", &mixes(one_tenant), &[&ENERGY], effort, progress)?;
+    let (mut out, runs) = sweep("figure-3", "depth", &mixes(one_tenant), &[&ENERGY], effort)?;
     out.rows.extend(gap("figure-3", &runs));
     Ok(out)
 }
 
-fn figure_4(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn figure_4(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     if let Some(left_out) = effort.without_meter() {
         return Ok(left_out);
     }
-    let (mut out, runs) = sweep("figure-4", "tenants", &mixes(tenants), &[&ENERGY], effort, progress)?;
+    let (mut out, runs) = sweep("figure-4", "tenants", &mixes(tenants), &[&ENERGY], effort)?;
     out.rows.extend(gap("figure-4", &runs));
     // What a real machine draws after the run is not measured.
-    if effort.device.is_none() {
+    if !effort.real() {
         let watts = |r: &RunResult| r.energy.as_ref().map_or(0.0, |e| e.joules / r.duration_s);
         let load = runs.iter().map(|r| r.most(watts)).fold(0.0, f64::max) - R230.idle_w;
         let row =
@@ -197,18 +196,18 @@ fn gap(figure: &str, runs: &[Runs]) -> Option<Row> {
     Some(row.value(200.0, 0.5).calibrated())
 }
 
-fn mixed(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
+fn mixed(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let kinds: [(&str, &str, Load); 1] = [("reads of 4 KB and 8 KB", "randread", half_and_half)];
-    Ok(sweep("mixed-4k-8k", "tenants", &kinds, throughput(effort), effort, progress)?.0)
+    Ok(sweep("mixed-4k-8k", "tenants", &kinds, throughput(effort), effort)?.0)
 }
 
-fn figure_5(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<FigureResult, Error> {
-    if let Some(device) = effort.device {
-        return Ok(rocksdb(device, effort, progress));
+fn figure_5(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    if effort.real() {
+        return rocksdb(effort);
     }
     let kinds: [(&str, &str, Load); 2] =
         [("every get reads", "", readrandom), ("36 % of the gets read", "", readrandom_cached)];
-    let mut out = sweep("figure-5", "threads", &kinds, &[&IOPS, &ENERGY], effort, progress)?.0;
+    let mut out = sweep("figure-5", "threads", &kinds, &[&IOPS, &ENERGY], effort)?.0;
     out.notes.push(
         "our form of the load: a pause of 12 µs a get, which takes no CPU here, then 8 KiB (75 %) or 12 KiB (25 %)"
             .to_owned(),
@@ -217,26 +216,34 @@ fn figure_5(effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> Result<F
 }
 
 /// RocksDB itself, its reads past the page cache, so that every get reaches the device.
-fn rocksdb(device: &dyn Device, effort: &Effort<'_>, progress: &mut dyn FnMut(Progress)) -> FigureResult {
+fn rocksdb(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let seconds = effort.pick(5, 1);
     let steps = effort.steps(&STEPS);
-    let points = steps.iter().flat_map(|threads| SCHEDULERS.map(|scheduler| (*threads, scheduler)));
-    let work: Vec<Work<'_>> =
-        points.map(|(threads, scheduler)| Work::Readrandom { scheduler, threads, seconds }).collect();
-    let (runs, notes) = rounds(device, &work, effort.replicates(1), progress);
+    let mut cells = Vec::new();
+    for threads in &steps {
+        cells.extend(SCHEDULERS.map(|scheduler| Cell {
+            work: Work::DbBench(DbBench { threads: *threads, seconds }),
+            device: String::new(),
+            stack: Stack::Kernel,
+            scheduler: SchedulerSpec::named(scheduler),
+            completion: Completion::Interrupt,
+            replicate: 0,
+            variant: String::new(),
+        }));
+    }
+    let (runs, notes) = run(&cells, effort.replicates(1), effort)?;
     if runs.iter().all(|r| r.0.is_empty()) {
-        return FigureResult { notes, ..FigureResult::default() };
+        return Ok(FigureResult { notes, ..FigureResult::default() });
     }
     let swept = Swept { figure: "figure-5", x: "threads", kinds: &["every get reads"], steps: &steps, real: true };
-    let measures: &[&Measure] =
-        if device.no_meter().is_none() { &[&IOPS, &GETS, &CPU, &ENERGY] } else { &[&IOPS, &GETS, &CPU] };
+    let measures: &[&Measure] = if effort.metered() { &[&IOPS, &GETS, &CPU, &ENERGY] } else { &[&IOPS, &GETS, &CPU] };
     let mut out = swept.judged(measures, &runs);
     out.notes.extend(notes);
     out.notes.push(
         "db_bench readrandom with direct reads, keys of 16 bytes, values of 4096, no compression; IOPS are the device's own count"
             .to_owned(),
     );
-    out
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -245,9 +252,10 @@ mod tests {
 
     #[test]
     fn published_latencies_and_their_order() {
-        let control = dumbwaiter_sim::Control::default();
-        let effort = Effort { quick: true, jobs: 2, control: &control, device: None };
-        let rows = table_1(&effort, &mut |_| {}).unwrap().rows;
+        let control = dumbwaiter_experiment::Control::default();
+        let world = dumbwaiter_sim::Simulator::new(2);
+        let effort = Effort::new(true, &world, &control);
+        let rows = table_1(&effort).unwrap().rows;
         assert_eq!(rows.len(), 16);
         for row in rows {
             assert!(row.within_tolerance == Some(true) && row.ordering_holds == Some(true), "{row:?}");

@@ -1,11 +1,11 @@
 //! A request arrives: which queue it belongs to, what it tells about that queue, and whether the queue in service goes.
 
-use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId};
+use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId, TaskId};
 
 use super::expiry::Reason;
-use super::queue::{Group, NONE, Process, Queue, QueueId, SeekMean};
+use super::queue::{NONE, Process, Queue, QueueId, SeekMean};
 use super::{Bfq, Generation, Now};
-use crate::mechanisms::wf2q::{Class, EntityId, NodeId};
+use crate::mechanisms::wf2q::{Class, EntityId};
 
 /// A request of fewer sectors, alone, does not end the wait for more.
 const SMALL_SECTORS: u32 = 32;
@@ -67,7 +67,7 @@ impl Bfq {
             self.saved.push(None);
         }
         let prio = match io.ioprio.class() {
-            IoClass::None => ctx.tenants.tasks.get(task as usize).map_or(Ioprio::DEFAULT, |t| t.ioprio),
+            IoClass::None => ctx.tenants.task(TaskId(task)).map_or(Ioprio::DEFAULT, |t| t.ioprio),
             _ => io.ioprio,
         };
         let (class, level) = priority(prio);
@@ -132,6 +132,7 @@ impl Bfq {
         let node = self.groups[group as usize].node;
         let q = self.free_queues.pop().unwrap_or(self.queues.len() as QueueId);
         let entity = self.engine.add_leaf(node, q, self.weight_of(level), class);
+        self.groups[group as usize].references += 1;
         let mut queue = Queue::new(entity, group, sync, now.at, now.tick);
         queue.level = level;
         queue.short_think = sync && class != Class::Idle;
@@ -179,92 +180,6 @@ impl Bfq {
         if self.engine.entity(queue.entity).wanted_class != class {
             self.engine.set_class(queue.entity, class);
         }
-    }
-
-    /// The group of a tenant; the only tenant there is has no group around it.
-    pub(super) fn group_of(&mut self, tenant: u32, ctx: &Context<'_>) -> u32 {
-        while tenant as usize >= self.tenants.len() {
-            self.tenants.push(NONE);
-        }
-        let known = self.tenants[tenant as usize];
-        if known != NONE {
-            return known;
-        }
-        let tenants = &ctx.tenants.tenants;
-        let (node, entity, parent) = match tenants.get(tenant as usize) {
-            Some(own) if tenants.len() > 1 => {
-                let parent = own.parent.filter(|p| p.0 != tenant).map(|p| self.group_of(p.0, ctx));
-                let above = parent.map_or(NodeId::ROOT, |p| self.groups[p as usize].node);
-                let weight = self.group_weight(own.weight);
-                let (entity, inside) = self.engine.add_group(above, NONE, weight);
-                (inside, Some(entity), parent)
-            }
-            _ => (NodeId::ROOT, None, None),
-        };
-        let group = self.groups.len() as u32;
-        self.groups.push(Group {
-            node,
-            entity,
-            parent,
-            allocated: 0,
-            async_queues: [NONE; 17],
-            last_created: NONE,
-            weight: tenants.get(tenant as usize).map_or(100, |own| own.weight),
-            pending: 0,
-            active_children: 0,
-            counted: None,
-            positions: Default::default(),
-        });
-        self.tenants[tenant as usize] = group;
-        group
-    }
-
-    /// A tenant's weight in the engine.
-    pub(super) fn group_weight(&self, configured: u32) -> u32 {
-        if self.values.on.group_weights { configured.clamp(1, 1000) } else { self.rules.default_weight }
-    }
-
-    /// The process issues for another tenant now: it takes its queue along, or leaves a shared one.
-    fn change_group(&mut self, task: u32, q: QueueId, group: u32, now: Now) -> QueueId {
-        if self.queues[q as usize].coop || self.queues[q as usize].merge_into != NONE {
-            self.processes[task as usize].queue = NONE;
-            self.saved[task as usize] = None;
-            self.release(q, now);
-            return NONE;
-        }
-        if self.in_service == Some(q) {
-            self.expire(q, Reason::Preempted, false, now);
-        }
-        let busy = self.queues[q as usize].busy;
-        if busy {
-            self.idle_out_of_service(q, now);
-        }
-        let pending = self.queues[q as usize].pending;
-        self.set_pending(q, false);
-        if self.queues[q as usize].by_position {
-            let queue = &mut self.queues[q as usize];
-            queue.by_position = false;
-            self.positions.remove(&mut self.groups[queue.group as usize].positions, q);
-        }
-        let old = self.queues[q as usize].group as usize;
-        if self.groups[old].last_created == q {
-            self.groups[old].last_created = NONE;
-        }
-        let node = self.groups[group as usize].node;
-        self.engine.move_leaf(self.queues[q as usize].entity, node);
-        self.queues[q as usize].group = group;
-        if busy && !self.queues[q as usize].is_empty() {
-            let queue = &self.queues[q as usize];
-            let budget = queue.max_budget.max(self.cost(q, queue.next));
-            self.engine.set_budget(queue.entity, budget);
-            self.engine.set_used(queue.entity, 0);
-            self.make_busy(q, now);
-        }
-        if pending {
-            self.set_pending(q, true);
-        }
-        self.move_position(q);
-        q
     }
 
     fn note_think_time(&mut self, q: QueueId, now: Now) {
@@ -362,7 +277,7 @@ impl Bfq {
             self.note_io_bound(q, now);
         }
         let queue = &mut self.queues[q as usize];
-        self.sorted.insert(&mut queue.sorted, id.0, sector, 0);
+        self.sorted.insert(&mut queue.sorted, id.0, sector);
         self.entries[id.index()].queued = true;
         let before = queue.next;
         let next = self.better(before, id.0, self.head_pos);

@@ -72,6 +72,13 @@ impl Bfq {
         self.burst.size = 0;
     }
 
+    /// A group is gone, and its number may become another's.
+    pub(super) fn forget_burst_of(&mut self, group: u32) {
+        if self.burst.group == group {
+            self.burst.group = u32::MAX;
+        }
+    }
+
     /// The queue is no longer part of a burst.
     pub(super) fn leave_burst(&mut self, q: QueueId) {
         let queue = &mut self.queues[q as usize];

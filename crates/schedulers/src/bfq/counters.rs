@@ -160,6 +160,7 @@ impl Bfq {
         self.queues[q as usize].live = false;
         self.engine.remove_leaf(entity);
         self.free_queues.push(q);
+        self.release_group(group as u32);
         if merge_into != NONE {
             self.queues[merge_into as usize].held -= 1;
             self.free_if_unused(merge_into);

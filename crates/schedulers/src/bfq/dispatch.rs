@@ -232,7 +232,7 @@ impl Bfq {
             return oldest.0;
         }
         let queue = &self.queues[q as usize];
-        let next = self.sorted.next(id.0).or_else(|| self.sorted.first(&queue.sorted)).filter(|n| *n != id.0);
+        let next = self.sorted.next(id.0).or_else(|| queue.sorted.first()).filter(|n| *n != id.0);
         let previous = self.sorted.previous(id.0);
         self.better(next.unwrap_or(NONE), previous.unwrap_or(NONE), sector)
     }

@@ -115,7 +115,7 @@ impl Bfq {
         let before = match after {
             Some(q) if self.positions.key(q) == sector => return Some(q),
             Some(q) => self.positions.previous(q),
-            None => self.positions.last(tree),
+            None => tree.last(),
         };
         [after, before].into_iter().flatten().find(|q| self.positions.key(*q).abs_diff(sector) <= CLOSE)
     }
@@ -331,7 +331,7 @@ impl Bfq {
         }
         if queue.next != NONE && queue.sync && self.values.on.merging && !flash {
             let key = self.sorted.key(queue.next);
-            self.positions.insert(tree, q, key, 0);
+            self.positions.insert(tree, q, key);
             queue.by_position = true;
         }
     }

@@ -27,6 +27,7 @@ mod rate;
 mod scheduler;
 mod settings;
 mod tally;
+mod tenants;
 
 #[cfg(test)]
 mod tests;
@@ -137,6 +138,7 @@ pub struct Bfq {
     /// By task: the state of the queue it had before a merge. Apart from the processes, as few requests ask for it.
     saved: Vec<Option<Saved>>,
     groups: Vec<Group>,
+    free_groups: Vec<u32>,
     /// Group of each tenant.
     tenants: Vec<u32>,
     entries: Vec<Entry>,
@@ -225,6 +227,7 @@ impl Bfq {
             processes: Vec::new(),
             saved: Vec::new(),
             groups: Vec::new(),
+            free_groups: Vec::new(),
             tenants: Vec::new(),
             entries: Vec::new(),
             links: Links::default(),

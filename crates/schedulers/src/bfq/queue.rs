@@ -292,6 +292,8 @@ impl Process {
 /// A tenant's part.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
+    /// The tenant, queues and nested groups that use it; without any its number is free.
+    pub(super) references: u32,
     pub(super) node: NodeId,
     pub(super) entity: Option<EntityId>,
     pub(super) parent: Option<u32>,
@@ -309,4 +311,24 @@ pub(super) struct Group {
     pub(super) counted: Option<u64>,
     /// Queues by the position of their next request.
     pub(super) positions: Tree,
+}
+
+impl Group {
+    /// The group of one tenant.
+    pub(super) fn new(node: NodeId, entity: Option<EntityId>, parent: Option<u32>, weight: u32) -> Group {
+        Group {
+            references: 1,
+            node,
+            entity,
+            parent,
+            allocated: 0,
+            async_queues: [NONE; 17],
+            last_created: NONE,
+            weight,
+            pending: 0,
+            active_children: 0,
+            counted: None,
+            positions: Tree::default(),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! The block layer's calls.
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, Side, Traits, Tunable,
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, Replayable, RequestId, Scheduler, Side, Traits,
+    Tunable,
 };
 
 use super::queue::NONE;
@@ -79,13 +80,11 @@ impl Scheduler for Bfq {
         }
         let q = self.entries[id.index()].queue;
         let overtakes = self.sorted.previous(id.0).is_some_and(|p| self.sorted.key(p) > request.sector);
+        let queue = &mut self.queues[q as usize];
+        self.sorted.rekey(&mut queue.sorted, id.0, request.sector);
         if !overtakes {
-            self.sorted.rekey(id.0, request.sector);
             return;
         }
-        let queue = &mut self.queues[q as usize];
-        self.sorted.remove(&mut queue.sorted, id.0);
-        self.sorted.insert(&mut queue.sorted, id.0, request.sector, 0);
         let before = queue.next;
         let next = self.better(before, id.0, self.head_pos);
         self.queues[q as usize].next = next;
@@ -162,24 +161,20 @@ impl Scheduler for Bfq {
             Event::TaskChanged(task) => {
                 let q = self.processes.get(task.0 as usize).map_or(NONE, |p| p.queue);
                 if q != NONE
-                    && let Some(own) = ctx.tenants.tasks.get(task.0 as usize)
+                    && let Some(own) = ctx.tenants.task(task)
                 {
                     let (class, level) = arrival::priority(own.ioprio);
                     self.set_priority(q, class, level);
                 }
             }
-            Event::TenantChanged(tenant) => {
-                let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
-                if let (Some(known), Some(own)) =
-                    (self.groups.get(group as usize), ctx.tenants.tenants.get(tenant.0 as usize))
-                    && let Some(entity) = known.entity
-                {
-                    self.groups[group as usize].weight = own.weight;
-                    self.engine.set_weight(entity, self.group_weight(own.weight));
-                }
+            Event::TenantAdded(_) => self.tenant_added(ctx),
+            Event::TenantChanged(tenant) => self.tenant_changed(tenant, ctx),
+            Event::TenantRetired(tenant) => {
+                let now = self.at(ctx.now);
+                self.tenant_retired(tenant, now);
             }
             Event::RotationalChanged(rotational) => self.rotational = rotational,
-            Event::DepthChanged(_) => {}
+            Event::TaskAdded(_) | Event::DepthChanged { .. } => {}
         }
     }
 
@@ -222,9 +217,8 @@ impl Scheduler for Bfq {
         }
     }
 
-    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
-        let now = self.at(ctx.now);
-        self.force(id, now);
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        Some(self)
     }
 
     fn describe(&self, ctx: &Context<'_>) -> String {
@@ -277,6 +271,13 @@ impl Scheduler for Bfq {
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())
+    }
+}
+
+impl Replayable for Bfq {
+    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
+        let now = self.at(ctx.now);
+        self.force(id, now);
     }
 }
 

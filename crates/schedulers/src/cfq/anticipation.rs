@@ -10,7 +10,7 @@ use dumbwaiter_block::{Nanos, Tunable};
 use super::Cfq;
 use super::group::Group;
 use super::queue::NONE;
-use crate::mechanisms::forest::{Forest, Tree};
+use crate::mechanisms::ordered::{Forest, Tree};
 
 /// Settings beside those of CFQ.
 pub(super) const TUNABLES: [Tunable; 4] = [
@@ -224,6 +224,21 @@ impl Anticipation {
         }
         if groups[g as usize].queued == 0 {
             self.drain(g, groups);
+        }
+    }
+
+    /// Group `g` has neither requests nor queues any more, and its number may become another's.
+    pub(super) fn forget(&mut self, g: u32, groups: &[Group]) {
+        if self.serves(g) {
+            self.end_turn(groups);
+        }
+        for entity in [2 * g, 2 * g + 1] {
+            if let Some(own) = self.entities.get_mut(entity as usize) {
+                *own = Entity::default();
+            }
+        }
+        if let Some(habit) = self.habits.get_mut(g as usize) {
+            *habit = Habit::default();
         }
     }
 

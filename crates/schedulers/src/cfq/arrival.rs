@@ -30,6 +30,10 @@ impl Cfq {
             let fresh = Process { queue: NONE, think: ThinkTime::new(now), alive: true };
             self.processes.resize(task + 1, fresh);
         }
+        if !self.processes[task].alive {
+            // The number of a task that ended is another task's now.
+            self.processes[task] = Process { queue: NONE, think: ThinkTime::new(now), alive: true };
+        }
         let group = self.group_of(io.tenant, ctx);
         let asked = rank_of(io.ioprio);
         let q = if sync { self.sync_queue(task, group, asked) } else { self.async_queue(group, asked) };
@@ -108,7 +112,9 @@ impl Cfq {
             let queue = &mut self.queues[q as usize];
             let unused = queue.is_empty() && queue.in_flight == 0 && queue.home == HOMELESS && self.active != q;
             if unused && queue.tasks == 1 && queue.pointers == 0 {
-                queue.group = group;
+                let old = std::mem::replace(&mut queue.group, group);
+                self.groups[group as usize].references += 1;
+                self.release_group(old);
             } else {
                 self.detach(task);
                 q = NONE;
@@ -151,6 +157,7 @@ impl Cfq {
     }
 
     fn new_queue(&mut self, queue: Queue) -> u32 {
+        self.groups[queue.group as usize].references += 1;
         match self.free_queues.pop() {
             Some(q) => {
                 self.queues[q as usize] = queue;
@@ -164,7 +171,7 @@ impl Cfq {
     }
 
     /// A task leaves its queue.
-    fn detach(&mut self, task: usize) {
+    pub(super) fn detach(&mut self, task: usize) {
         let q = std::mem::replace(&mut self.processes[task].queue, NONE);
         if q != NONE {
             self.queues[q as usize].tasks -= 1;
@@ -187,7 +194,9 @@ impl Cfq {
         }
         queue.free = true;
         let into = std::mem::replace(&mut queue.merge_into, NONE);
+        let group = queue.group;
         self.free_queues.push(q);
+        self.release_group(group);
         if into != NONE {
             self.queues[into as usize].pointers -= 1;
             self.release_queue(into);
@@ -203,6 +212,9 @@ impl Cfq {
         process.think = ThinkTime::new(now);
         if process.queue != NONE && process.queue == self.active {
             self.expire(false, now);
+        }
+        if self.last_task == task.0 {
+            self.last_task = NONE;
         }
         self.detach(index);
     }

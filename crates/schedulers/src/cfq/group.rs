@@ -3,11 +3,9 @@
 //! Group 0 is the root. A group's own queues are one more child of it, with a leaf weight. All active groups are in one
 //! order of virtual time, which runs faster for a small fraction. A group that was away goes to the end of the line.
 
-use dumbwaiter_block::{Context, TenantId};
-
 use super::queue::{BEST_EFFORT, IDLE, NONE, REALTIME, TREES, ThinkTime};
 use super::{Cfq, Version};
-use crate::mechanisms::forest::Tree;
+use crate::mechanisms::ordered::Tree;
 
 /// Fixed point of fractions: 12 bits.
 pub(super) const WHOLE: u64 = 1 << 12;
@@ -29,6 +27,8 @@ pub(super) struct Saved {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) parent: u32,
+    /// The tenant, queues and nested groups that use it; without any its number is free.
+    pub(super) references: u32,
     weight: u32,
     /// To be used from when it is sorted again.
     pub(super) wanted_weight: u32,
@@ -59,6 +59,7 @@ impl Group {
         let think = ThinkTime::new(now);
         Group {
             parent,
+            references: 1,
             weight,
             wanted_weight: weight,
             leaf_weight: 0,
@@ -114,51 +115,6 @@ impl Group {
 }
 
 impl Cfq {
-    /// The group of a tenant. A tenant that is alone is the whole system: the root.
-    pub(super) fn group_of(&mut self, tenant: TenantId, ctx: &Context<'_>) -> u32 {
-        let index = tenant.0 as usize;
-        match self.tenants.get(index) {
-            Some(group) if *group != NONE => *group,
-            _ => self.make_group(index, ctx),
-        }
-    }
-
-    #[cold]
-    fn make_group(&mut self, index: usize, ctx: &Context<'_>) -> u32 {
-        let all = &ctx.tenants.tenants;
-        if index >= self.tenants.len() {
-            self.tenants.resize(index.max(all.len().saturating_sub(1)) + 1, NONE);
-        }
-        if all.len() <= 1 {
-            self.tenants[index] = 0;
-            return 0;
-        }
-        let tenant = all.get(index).copied().unwrap_or_default();
-        // A chain of parents that does not end is cut: the group hangs from the root.
-        let mut above = tenant.parent;
-        for _ in 0..all.len() {
-            above = above.and_then(|t| all.get(t.0 as usize)?.parent);
-        }
-        let parent = match tenant.parent {
-            Some(parent) if above.is_none() => self.group_of(parent, ctx),
-            _ => 0,
-        };
-        let group = self.groups.len() as u32;
-        let now = self.clock.count(ctx.now);
-        self.groups.push(Group::new(parent, tenant.weight.max(1), now));
-        self.tenants[index] = group;
-        group
-    }
-
-    /// A tenant's weight changed: it counts from when the group is sorted again.
-    pub(super) fn reweigh(&mut self, tenant: TenantId, ctx: &Context<'_>) {
-        let group = self.tenants.get(tenant.0 as usize).copied().unwrap_or(NONE);
-        if group != NONE && group != 0 {
-            let weight = ctx.tenants.tenants.get(tenant.0 as usize).map_or(1, |t| t.weight);
-            self.groups[group as usize].wanted_weight = weight.max(1);
-        }
-    }
-
     /// Group `g` gets its first queue.
     pub(super) fn activate_group(&mut self, g: u32) {
         let leaf = self.set.leaf_weight[usize::from(g == 0)];

@@ -9,7 +9,8 @@
 //!
 //! - `settings`: versions, clock, tunables
 //! - `queue`: a queue and what is measured of it
-//! - `group`: tenants as groups
+//! - `group`: groups, their fractions and their order
+//! - `tenants`: tenants as groups
 //! - `arrival`: a request's way into a queue; preemption
 //! - `dispatch`: which queue, may it, which request
 //! - `slice`: lengths, order and ends of slices
@@ -31,15 +32,17 @@ mod idle;
 mod queue;
 mod settings;
 mod slice;
+mod tenants;
 #[cfg(test)]
 mod tests;
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Traits, Tunable,
+    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, Replayable, RequestId, Scheduler, Setup, Side, Traits,
+    Tunable,
 };
 
-use crate::mechanisms::forest::{Forest, Tree};
 use crate::mechanisms::list::{Links, List};
+use crate::mechanisms::ordered::{Forest, Tree};
 use anticipation::Anticipation;
 use arrival::Process;
 use complete::DepthSense;
@@ -103,7 +106,7 @@ pub struct Cfq {
     /// Requests that go before everything: given back by the driver, or flush data.
     first: List,
     /// Requests of each queue.
-    by_sector: Forest<u64>,
+    by_sector: Forest,
 
     queues: Vec<Queue>,
     free_queues: Vec<u32>,
@@ -111,14 +114,15 @@ pub struct Cfq {
     /// Queues of each service tree.
     service: Forest<i64>,
     /// Queues by their next request's sector, a tree per level.
-    by_position: Forest<u64>,
+    by_position: Forest,
     positions: [Tree; 8],
 
     groups: Vec<Group>,
+    free_groups: Vec<u32>,
     /// Group of each tenant.
     tenants: Vec<u32>,
     /// Active groups.
-    order: Forest<u64>,
+    order: Forest,
     line: Tree,
     min_vdisktime: u64,
 
@@ -161,6 +165,7 @@ impl Cfq {
             by_position: Forest::default(),
             positions: [Tree::default(); 8],
             groups: vec![Group::root(start)],
+            free_groups: Vec::new(),
             tenants: Vec::new(),
             order: Forest::default(),
             line: Tree::default(),
@@ -325,9 +330,15 @@ impl Scheduler for Cfq {
                 self.idle_timer_fires(now);
             }
             Event::TaskExited(task) => self.task_ends(task, ctx.now),
-            Event::TenantChanged(tenant) => self.reweigh(tenant, ctx),
+            Event::TenantAdded(_) => self.tenant_added(ctx),
+            Event::TenantChanged(tenant) => self.tenant_changed(tenant, ctx),
+            Event::TenantRetired(tenant) => self.tenant_retired(tenant, ctx.now),
             // A task's new priority comes with its next request.
-            Event::Timer | Event::TaskChanged(_) | Event::DepthChanged(_) | Event::RotationalChanged(_) => {}
+            Event::Timer
+            | Event::TaskAdded(_)
+            | Event::TaskChanged(_)
+            | Event::DepthChanged { .. }
+            | Event::RotationalChanged(_) => {}
         }
     }
 
@@ -350,12 +361,8 @@ impl Scheduler for Cfq {
         }
     }
 
-    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
-        if self.queued(id) {
-            self.force(id, ctx);
-        } else {
-            self.first.remove(&mut self.links, id);
-        }
+    fn replayable(&mut self) -> Option<&mut dyn Replayable> {
+        Some(self)
     }
 
     fn describe(&self, ctx: &Context<'_>) -> String {
@@ -386,5 +393,15 @@ impl Scheduler for Cfq {
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
         Box::new(self.clone())
+    }
+}
+
+impl Replayable for Cfq {
+    fn take(&mut self, id: RequestId, _hw_queue: usize, ctx: &Context<'_>) {
+        if self.queued(id) {
+            self.force(id, ctx);
+        } else {
+            self.first.remove(&mut self.links, id);
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::{IoClass, Ioprio};
 
-use crate::mechanisms::forest::Tree;
 use crate::mechanisms::list::List;
+use crate::mechanisms::ordered::Tree;
 
 /// Stands for "none" where an index is stored.
 pub(super) const NONE: u32 = u32::MAX;

@@ -1,11 +1,11 @@
-//! Mechanisms that several schedulers share, each tested alone.
+//! Mechanisms that several schedulers share, each with its own tests.
 
-pub mod forest;
 pub mod list;
+pub mod nesting;
 pub mod ordered;
 pub mod wf2q;
 
-/// Order by sector; it lives with the vocabulary because devices use it too.
+/// Requests in order of sector. It is defined in `block` because devices use it too.
 pub mod sorted {
     pub use dumbwaiter_block::Sorted;
 }

@@ -1,33 +1,74 @@
-//! Ordered trees over small integers ("ids"): many trees, one arena, an id in at most one tree at a time.
+//! Ordered trees over small integers ("ids"): many trees share one arena, and an id is in at most one tree at a time.
 //!
-//! Red-black trees ordered by a key, the first inserted first among equals. Each node also knows the least `low` (a
-//! second key) of its subtree, so that "the smallest key among those whose low is not later than x" takes O(log n).
-//! The ends take O(1), to find and to insert at but for rare mending further up. Keys and lows are compared by [`later`], which survives wrapping. Nothing allocates once the arena has grown.
+//! The trees are red-black trees ordered by a key; equal keys keep their order of insertion. An id may also have a second
+//! key, its `low`: each node then knows the least `low` of its subtree, so that "the smallest key among those whose low is
+//! not later than x" takes O(log n). Finding either end takes O(1), and so does inserting there, apart from rare
+//! rebalancing further up. Nothing allocates once the arena has grown.
 
 const NIL: u32 = u32::MAX;
+/// Parent of an id that is in no tree.
+const OUT: u32 = u32::MAX - 1;
 
-/// Is `a` later than `b`, wherever the counters wrapped?
+/// Compares counters that wrap: is `a` later than `b`?
 pub fn later(a: u64, b: u64) -> bool {
     a.wrapping_sub(b) as i64 > 0
 }
 
+/// A key of an ordered tree.
+pub trait Key: Copy + Default + PartialEq {
+    /// Does it come after `other`?
+    fn is_after(self, other: Self) -> bool;
+}
+
+/// Virtual times and sectors: compared by [`later`].
+impl Key for u64 {
+    fn is_after(self, other: u64) -> bool {
+        later(self, other)
+    }
+}
+
+impl Key for i64 {
+    fn is_after(self, other: i64) -> bool {
+        self > other
+    }
+}
+
+/// The second number decides between equal first ones.
+impl Key for (u64, u64) {
+    fn is_after(self, other: (u64, u64)) -> bool {
+        self > other
+    }
+}
+
+/// No key: all are equal.
+impl Key for () {
+    fn is_after(self, (): ()) -> bool {
+        false
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
-struct Link {
-    key: u64,
-    low: u64,
-    min: u64,
+struct Link<K, L> {
+    key: K,
+    low: L,
+    /// The least `low` of the subtree.
+    min: L,
     left: u32,
     right: u32,
     parent: u32,
     red: bool,
 }
 
-const LOOSE: Link = Link { key: 0, low: 0, min: 0, left: NIL, right: NIL, parent: NIL, red: false };
+/// The nodes of all trees. `L` is the type of the second key; without one it is `()`.
+#[derive(Clone, Debug)]
+pub struct Forest<K = u64, L = ()> {
+    nodes: Vec<Link<K, L>>,
+}
 
-/// The nodes of all trees.
-#[derive(Clone, Debug, Default)]
-pub struct Forest {
-    nodes: Vec<Link>,
+impl<K, L> Default for Forest<K, L> {
+    fn default() -> Self {
+        Forest { nodes: Vec::new() }
+    }
 }
 
 /// One tree of a [`Forest`].
@@ -36,18 +77,34 @@ pub struct Tree {
     root: u32,
     first: u32,
     last: u32,
+    len: u32,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Tree { root: NIL, first: NIL, last: NIL }
+        Tree { root: NIL, first: NIL, last: NIL, len: 0 }
     }
 }
 
 impl Tree {
+    /// Ids in it.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
     /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.root == NIL
+    }
+
+    /// The id with the smallest key, the first inserted of equals.
+    pub fn first(&self) -> Option<u32> {
+        some(self.first)
+    }
+
+    /// The id with the greatest key, the last inserted of equals.
+    pub fn last(&self) -> Option<u32> {
+        some(self.last)
     }
 }
 
@@ -55,30 +112,45 @@ fn some(id: u32) -> Option<u32> {
     (id != NIL).then_some(id)
 }
 
-impl Forest {
-    fn at(&self, id: u32) -> &Link {
+impl<K: Key> Forest<K, ()> {
+    /// Adds `id`, which is in no tree, behind those of equal key.
+    pub fn insert(&mut self, tree: &mut Tree, id: u32, key: K) {
+        self.insert_with_low(tree, id, key, ());
+    }
+}
+
+impl<K: Key, L: Key> Forest<K, L> {
+    fn at(&self, id: u32) -> &Link<K, L> {
         &self.nodes[id as usize]
     }
 
-    fn at_mut(&mut self, id: u32) -> &mut Link {
+    fn at_mut(&mut self, id: u32) -> &mut Link<K, L> {
         &mut self.nodes[id as usize]
     }
 
-    /// The key under which an id was inserted.
-    pub fn key(&self, id: u32) -> u64 {
+    /// Is this id in a tree?
+    pub fn contains(&self, id: u32) -> bool {
+        self.nodes.get(id as usize).is_some_and(|link| link.parent != OUT)
+    }
+
+    /// The key under which an id was last inserted.
+    pub fn key(&self, id: u32) -> K {
         self.at(id).key
     }
 
     /// The second key of an id.
-    pub fn low(&self, id: u32) -> u64 {
+    pub fn low(&self, id: u32) -> L {
         self.at(id).low
     }
 
-    /// Adds `id`, behind those of equal key.
-    pub fn insert(&mut self, tree: &mut Tree, id: u32, key: u64, low: u64) {
+    /// Adds `id`, which is in no tree, behind those of equal key.
+    pub fn insert_with_low(&mut self, tree: &mut Tree, id: u32, key: K, low: L) {
         if id as usize >= self.nodes.len() {
-            self.nodes.resize(id as usize + 1, LOOSE);
+            let out = Link { key, low, min: low, left: NIL, right: NIL, parent: OUT, red: false };
+            self.nodes.resize(id as usize + 1, out);
         }
+        debug_assert_eq!(self.at(id).parent, OUT, "id {id} is in a tree");
+        tree.len += 1;
         let (parent, left) = self.place_for(tree, key);
         *self.at_mut(id) = Link { key, low, min: low, left: NIL, right: NIL, parent, red: true };
         match parent {
@@ -93,7 +165,7 @@ impl Forest {
             tree.last = id;
         }
         let mut above = parent;
-        while above != NIL && later(self.at(above).min, low) {
+        while above != NIL && self.at(above).min.is_after(low) {
             self.at_mut(above).min = low;
             above = self.at(above).parent;
         }
@@ -101,18 +173,18 @@ impl Forest {
     }
 
     /// Under which id a key goes, and whether on its left.
-    fn place_for(&self, tree: &Tree, key: u64) -> (u32, bool) {
-        if tree.is_empty() || !later(self.at(tree.last).key, key) {
+    fn place_for(&self, tree: &Tree, key: K) -> (u32, bool) {
+        if tree.is_empty() || !self.at(tree.last).key.is_after(key) {
             return (tree.last, false);
         }
-        if later(self.at(tree.first).key, key) {
+        if self.at(tree.first).key.is_after(key) {
             return (tree.first, true);
         }
         let (mut parent, mut at, mut left) = (NIL, tree.root, false);
         while at != NIL {
             let node = self.at(at);
             parent = at;
-            left = later(node.key, key);
+            left = node.key.is_after(key);
             at = if left { node.left } else { node.right };
         }
         (parent, left)
@@ -120,6 +192,8 @@ impl Forest {
 
     /// Takes `id`, which is in this tree, out.
     pub fn remove(&mut self, tree: &mut Tree, id: u32) {
+        debug_assert!(self.contains(id), "id {id} is in no tree");
+        tree.len -= 1;
         if tree.first == id {
             tree.first = self.next(id).unwrap_or(NIL);
         }
@@ -161,24 +235,24 @@ impl Forest {
         if !was_red {
             self.mend_removal(tree, child, parent);
         }
+        self.at_mut(id).parent = OUT;
     }
 
-    /// Changes the key of an id whose place between its neighbours stays the same.
-    pub fn rekey(&mut self, id: u32, key: u64) {
-        self.at_mut(id).key = key;
+    /// Gives `id`, which is in this tree, another key; it goes behind those of equal key.
+    pub fn rekey(&mut self, tree: &mut Tree, id: u32, key: K) {
+        let (old, low) = (self.at(id).key, self.at(id).low);
+        let key_of = |id: u32| self.at(id).key;
+        let stays = (!old.is_after(key) || self.previous(id).is_none_or(|p| !key_of(p).is_after(key)))
+            && self.next(id).is_none_or(|n| key_of(n).is_after(key));
+        if stays {
+            self.at_mut(id).key = key;
+        } else {
+            self.remove(tree, id);
+            self.insert_with_low(tree, id, key, low);
+        }
     }
 
-    /// The id with the smallest key, the oldest of equals.
-    pub fn first(&self, tree: &Tree) -> Option<u32> {
-        some(tree.first)
-    }
-
-    /// The id with the greatest key, the newest of equals.
-    pub fn last(&self, tree: &Tree) -> Option<u32> {
-        some(tree.last)
-    }
-
-    /// The id behind this one.
+    /// The id after this one in its tree.
     pub fn next(&self, id: u32) -> Option<u32> {
         let link = self.at(id);
         if link.right != NIL {
@@ -191,7 +265,7 @@ impl Forest {
         some(parent)
     }
 
-    /// The id before this one.
+    /// The id before this one in its tree.
     pub fn previous(&self, id: u32) -> Option<u32> {
         let link = self.at(id);
         if link.left != NIL {
@@ -209,11 +283,11 @@ impl Forest {
     }
 
     /// The first id whose key is not before `key`.
-    pub fn first_from(&self, tree: &Tree, key: u64) -> Option<u32> {
+    pub fn first_from(&self, tree: &Tree, key: K) -> Option<u32> {
         let (mut at, mut found) = (tree.root, NIL);
         while at != NIL {
             let link = self.at(at);
-            if later(key, link.key) {
+            if key.is_after(link.key) {
                 at = link.right;
             } else {
                 found = at;
@@ -224,13 +298,13 @@ impl Forest {
     }
 
     /// The least low of the tree.
-    pub fn least_low(&self, tree: &Tree) -> Option<u64> {
+    pub fn least_low(&self, tree: &Tree) -> Option<L> {
         some(tree.root).map(|root| self.at(root).min)
     }
 
     /// The first id, in order, whose low is not later than `bound`.
-    pub fn first_eligible(&self, tree: &Tree, bound: u64) -> Option<u32> {
-        let eligible = |at: u32| at != NIL && !later(self.at(at).min, bound);
+    pub fn first_eligible(&self, tree: &Tree, bound: L) -> Option<u32> {
+        let eligible = |at: u32| at != NIL && !self.at(at).min.is_after(bound);
         let mut at = tree.root;
         if !eligible(at) {
             return None;
@@ -239,7 +313,7 @@ impl Forest {
             let link = self.at(at);
             if eligible(link.left) {
                 at = link.left;
-            } else if !later(link.low, bound) {
+            } else if !link.low.is_after(bound) {
                 return Some(at);
             } else {
                 at = link.right;
@@ -249,14 +323,14 @@ impl Forest {
 
     /// An id whose low is not later than `bound`, found as the kernel searches: downwards, leftwards while something
     /// eligible is there, and never rightwards once something eligible was passed. Not always the first.
-    pub fn early_eligible(&self, tree: &Tree, bound: u64) -> Option<u32> {
+    pub fn early_eligible(&self, tree: &Tree, bound: L) -> Option<u32> {
         let (mut at, mut passed) = (tree.root, NIL);
         while at != NIL {
             let link = self.at(at);
-            if !later(link.low, bound) {
+            if !link.low.is_after(bound) {
                 passed = at;
             }
-            if link.left != NIL && !later(self.at(link.left).min, bound) {
+            if link.left != NIL && !self.at(link.left).min.is_after(bound) {
                 at = link.left;
             } else if passed != NIL {
                 break;
@@ -269,7 +343,7 @@ impl Forest {
 
     /// In order.
     pub fn iter(&self, tree: &Tree) -> impl Iterator<Item = u32> + '_ {
-        std::iter::successors(self.first(tree), |id| self.next(*id))
+        std::iter::successors(tree.first(), |id| self.next(*id))
     }
 
     fn leftmost(&self, mut at: u32) -> u32 {
@@ -279,12 +353,12 @@ impl Forest {
         at
     }
 
-    /// Computes the least low of one subtree from its children's. Answers whether it changed.
+    /// Computes the least low of one subtree from its children's. Returns whether it changed.
     fn repair(&mut self, at: u32) -> bool {
         let link = *self.at(at);
         let mut min = link.low;
         for child in [link.left, link.right] {
-            if child != NIL && later(min, self.at(child).min) {
+            if child != NIL && min.is_after(self.at(child).min) {
                 min = self.at(child).min;
             }
         }
@@ -299,7 +373,7 @@ impl Forest {
         }
     }
 
-    /// Puts `new` (perhaps nothing) where `old` hangs under its parent.
+    /// Makes `new` (perhaps nothing) the child of its parent that `old` was.
     fn replace(&mut self, tree: &mut Tree, old: u32, new: u32) {
         let parent = self.at(old).parent;
         match parent {
@@ -367,7 +441,7 @@ impl Forest {
     fn mend_removal(&mut self, tree: &mut Tree, mut at: u32, mut parent: u32) {
         while at != tree.root && !self.red(at) {
             let on_left = self.at(parent).left == at;
-            let side = |link: &Link, near: bool| if near == on_left { link.left } else { link.right };
+            let side = |link: &Link<K, L>, near: bool| if near == on_left { link.left } else { link.right };
             let mut sibling = side(self.at(parent), false);
             if self.red(sibling) {
                 self.at_mut(sibling).red = false;
@@ -407,7 +481,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Black nodes down to every leaf, after checking colours, links and minima.
-    fn check(forest: &Forest, at: u32, parent: u32) -> u32 {
+    fn check<K: Key, L: Key + std::fmt::Debug>(forest: &Forest<K, L>, at: u32, parent: u32) -> u32 {
         if at == NIL {
             return 1;
         }
@@ -416,8 +490,8 @@ mod tests {
         assert!(!(link.red && (forest.red(link.left) || forest.red(link.right))), "two reds");
         let blacks = check(forest, link.left, at);
         assert_eq!(blacks, check(forest, link.right, at), "unbalanced");
-        let least = [link.left, link.right].into_iter().filter(|c| *c != NIL).map(|c| forest.at(c).min);
-        let least = least.chain([link.low]).min_by_key(|m| m.wrapping_sub(ORIGIN)).unwrap();
+        let children = [link.left, link.right].into_iter().filter(|c| *c != NIL).map(|c| forest.at(c).min);
+        let least = children.fold(link.low, |least, low| if least.is_after(low) { low } else { least });
         assert_eq!(link.min, least);
         blacks + u32::from(!link.red)
     }
@@ -426,35 +500,84 @@ mod tests {
     const ORIGIN: u64 = u64::MAX - 20;
 
     proptest! {
-        /// Any mix of operations gives what a sorted vector gives, balanced, with true minima.
+        /// Any insertions, removals and changes of key in three trees give what sorted vectors give, balanced, with true
+        /// minima.
         #[test]
-        fn like_a_vector(ops in proptest::collection::vec((0u32..40, 0u64..60, 0u64..60), 0..300), bound in 0u64..60) {
-            let mut forest = Forest::default();
-            let mut tree = Tree::default();
-            let mut model: Vec<(u64, u32, u64)> = Vec::new();
-            for (id, key, low) in ops {
-                match model.iter().position(|m| m.1 == id) {
-                    Some(i) => { forest.remove(&mut tree, id); model.remove(i); }
+        fn like_sorted_vectors(
+            ops in proptest::collection::vec((0u32..40, 0u64..60, 0u64..60, 0usize..3, any::<bool>()), 0..300),
+            bound in 0u64..60,
+        ) {
+            let mut forest = Forest::<u64, u64>::default();
+            let mut trees = [Tree::default(); 3];
+            let mut models: [Vec<(u64, u32, u64)>; 3] = Default::default();
+            let wrapped = |n: u64| ORIGIN.wrapping_add(n);
+            for (id, key, low, home, rekey) in ops {
+                match models.iter().position(|m| m.iter().any(|e| e.1 == id)) {
+                    Some(t) => {
+                        let at = models[t].iter().position(|e| e.1 == id).unwrap();
+                        let (_, _, low) = models[t].remove(at);
+                        if rekey {
+                            forest.rekey(&mut trees[t], id, wrapped(key));
+                            let at = models[t].partition_point(|e| e.0 <= key);
+                            models[t].insert(at, (key, id, low));
+                        } else {
+                            forest.remove(&mut trees[t], id);
+                        }
+                        prop_assert_eq!(forest.contains(id), rekey);
+                    }
                     None => {
-                        forest.insert(&mut tree, id, ORIGIN.wrapping_add(key), ORIGIN.wrapping_add(low));
-                        let i = model.partition_point(|m| m.0 <= key);
-                        model.insert(i, (key, id, low));
+                        forest.insert_with_low(&mut trees[home], id, wrapped(key), wrapped(low));
+                        let at = models[home].partition_point(|e| e.0 <= key);
+                        models[home].insert(at, (key, id, low));
+                        prop_assert_eq!((forest.key(id), forest.low(id)), (wrapped(key), wrapped(low)));
                     }
                 }
-                check(&forest, tree.root, NIL);
-                prop_assert_eq!(forest.iter(&tree).collect::<Vec<_>>(), model.iter().map(|m| m.1).collect::<Vec<_>>());
-                let eligible = model.iter().find(|m| m.2 <= bound).map(|m| m.1);
-                prop_assert_eq!(forest.first_eligible(&tree, ORIGIN.wrapping_add(bound)), eligible);
-                let early = forest.early_eligible(&tree, ORIGIN.wrapping_add(bound));
-                prop_assert_eq!(early.is_some(), eligible.is_some());
-                prop_assert!(early.is_none_or(|id| !later(forest.low(id), ORIGIN.wrapping_add(bound))));
-                prop_assert_eq!(forest.first_from(&tree, ORIGIN.wrapping_add(bound)), model.iter().find(|m| m.0 >= bound).map(|m| m.1));
-                prop_assert_eq!(forest.last(&tree), model.last().map(|m| m.1));
-                prop_assert_eq!(forest.first(&tree), model.first().map(|m| m.1));
-                for pair in model.windows(2) {
-                    prop_assert_eq!(forest.previous(pair[1].1), Some(pair[0].1));
+                for (tree, model) in trees.iter().zip(&models) {
+                    check(&forest, tree.root, NIL);
+                    prop_assert_eq!(forest.iter(tree).collect::<Vec<_>>(), model.iter().map(|m| m.1).collect::<Vec<_>>());
+                    prop_assert_eq!((tree.len(), tree.is_empty()), (model.len(), model.is_empty()));
+                    let eligible = model.iter().find(|m| m.2 <= bound).map(|m| m.1);
+                    prop_assert_eq!(forest.first_eligible(tree, wrapped(bound)), eligible);
+                    let early = forest.early_eligible(tree, wrapped(bound));
+                    prop_assert_eq!(early.is_some(), eligible.is_some());
+                    prop_assert!(early.is_none_or(|id| !later(forest.low(id), wrapped(bound))));
+                    let from = model.iter().find(|m| m.0 >= bound).map(|m| m.1);
+                    prop_assert_eq!(forest.first_from(tree, wrapped(bound)), from);
+                    prop_assert_eq!((tree.first(), tree.last()), (model.first().map(|m| m.1), model.last().map(|m| m.1)));
+                    for pair in model.windows(2) {
+                        prop_assert_eq!(forest.previous(pair[1].1), Some(pair[0].1));
+                    }
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_second_number_orders_equal_first_ones() {
+        let mut forest = Forest::<(u64, u64)>::default();
+        let mut tree = Tree::default();
+        for (id, key) in [(0, (5, 2)), (1, (5, 1)), (2, (4, 9))] {
+            forest.insert(&mut tree, id, key);
+        }
+        assert_eq!(forest.iter(&tree).collect::<Vec<_>>(), [2, 1, 0]);
+    }
+
+    #[test]
+    fn ascending_thousands_stay_shallow() {
+        let mut forest = Forest::<i64>::default();
+        let mut tree = Tree::default();
+        for id in 0..20_000 {
+            forest.insert(&mut tree, id, i64::from(id));
+        }
+        let steps = |mut id: u32| {
+            let mut steps = 0;
+            while let Some(parent) = some(forest.at(id).parent) {
+                id = parent;
+                steps += 1;
+            }
+            steps
+        };
+        let deepest = (0..20_000).map(steps).max().unwrap();
+        assert!(deepest < 30, "{deepest} steps from the root");
     }
 }

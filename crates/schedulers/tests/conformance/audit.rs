@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Flags, Io, Op, RequestId, State, TenantId};
-use dumbwaiter_testkit::World;
+use dumbwaiter_testkit::{Issue, IssuedPart, World};
 
 use crate::plan::Plan;
 
-/// No more in the device and in the scheduler than there may be, and nothing above the device's limits.
+/// No more in the device than there may be, and nothing above the device's limits.
 pub(crate) fn depths(world: &World) {
     let config = world.config();
     let setup = &config.setup;
@@ -16,6 +16,21 @@ pub(crate) fn depths(world: &World) {
         let held = world.in_device().filter(|i| i.hw_queue == hw).count();
         assert!(held <= per_queue, "{held} requests in hardware queue {hw} of depth {per_queue}");
     }
+    let flushes = world.in_device().filter(|i| i.io.op == Op::Flush).count();
+    assert!(flushes <= 1, "{flushes} flushes in the device");
+    for issue in world.in_device() {
+        let limits = &config.limits;
+        assert!(issue.sectors <= limits.sectors(issue.io.op), "{issue:?} is longer than the device takes");
+        let chunk = u64::from(limits.chunk_sectors);
+        if chunk > 0 && issue.io.op.carries_data() {
+            assert!(issue.sector % chunk + u64::from(issue.sectors) <= chunk, "{issue:?} crosses a chunk");
+        }
+    }
+}
+
+/// No more in the scheduler and in the device together than there are tags.
+pub(crate) fn tags(world: &World) {
+    let setup = &world.config().setup;
     let traits = world.layer().scheduler().traits();
     if !traits.direct {
         let requests = world.layer().requests();
@@ -30,16 +45,6 @@ pub(crate) fn depths(world: &World) {
         }
         for (pool, tagged) in pools {
             assert!(tagged <= setup.nr_requests, "{tagged} requests of {pool:?} hold {} slots", setup.nr_requests);
-        }
-    }
-    let flushes = world.in_device().filter(|i| i.io.op == Op::Flush).count();
-    assert!(flushes <= 1, "{flushes} flushes in the device");
-    for issue in world.in_device() {
-        let limits = &config.limits;
-        assert!(issue.sectors <= limits.sectors(issue.io.op), "{issue:?} is longer than the device takes");
-        let chunk = u64::from(limits.chunk_sectors);
-        if chunk > 0 && issue.io.op.carries_data() {
-            assert!(issue.sector % chunk + u64::from(issue.sectors) <= chunk, "{issue:?} crosses a chunk");
         }
     }
 }
@@ -74,9 +79,9 @@ pub(crate) fn conservation(world: &World, plan: &Plan) -> Result<(), String> {
     let mut finished = vec![0u32; all.len()];
     let by_device = world.all_done().iter().flat_map(|d| &d.ios);
     for f in by_device.chain(world.done_without_device()) {
-        let i = f.io.cookie as usize;
+        let i = f.io.token as usize;
         finished[i] += 1;
-        let asked = Io { cookie: f.io.cookie, ..*all[i] };
+        let asked = Io { token: f.io.token, ..*all[i] };
         // Flags change on the way (FUA becomes a flush), nothing else may.
         if (Io { flags: asked.flags, ..f.io }) != asked {
             return Err(format!("asked for {asked:?}, finished {:?}", f.io));
@@ -123,8 +128,8 @@ fn dataless(world: &World) -> u64 {
 fn stability(world: &World, all: &[&Io]) -> Result<(), String> {
     let config = world.config();
     for done in world.all_done() {
-        for f in done.ios.iter().filter(|f| !f.failed) {
-            let flags = all[f.io.cookie as usize].flags;
+        for f in done.ios.iter().filter(|f| f.result.is_ok()) {
+            let flags = all[f.io.token as usize].flags;
             let forced = config.volatile_cache && !config.fua && f.io.op != Op::Flush && flags.has(Flags::FUA);
             if forced && done.issue.io.op != Op::Flush {
                 return Err(format!("{:?} finished without a flush", f.io));
@@ -142,31 +147,46 @@ fn stability(world: &World, all: &[&Io]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sector by sector and kind by kind, the device was given what was asked for: no more, no less, nothing mixed. Discards
-/// of several ranges do not say their ranges: there the sum must do.
+/// Sector by sector and kind by kind, the device was given what was asked for: no more, no less, nothing mixed.
 fn coverage(world: &World, all: &[&Io]) -> Result<(), String> {
     let many = world.config().limits.max_discard_segments > 1;
     let mut cover = Cover::default();
-    let mut discarded = 0i64;
-    let mut add = |io: &Io, sector: u64, sectors: u32, times: i64| {
-        if many && io.op == Op::Discard {
-            discarded += times * i64::from(sectors);
-        } else if io.op != Op::Flush {
-            cover.add(kind(io), sector, sectors, times);
-        }
-    };
     for io in all {
-        add(io, io.sector, io.sectors, 1);
+        cover.add(kind(io), io.sector, io.sectors, 1);
     }
     for done in world.all_done() {
-        add(&done.issue.io, done.issue.sector, done.issue.sectors, -1);
-    }
-    if discarded != 0 {
-        return Err(format!("{discarded} sectors were not discarded"));
+        let issue = &done.issue;
+        if issue.io.op == Op::Flush {
+            continue;
+        }
+        let parts = &world.all_parts()[issue.number];
+        parts_are_the_request(issue, parts, many)?;
+        for part in parts {
+            cover.add(kind(&issue.io), part.sector, part.sectors, -1);
+        }
     }
     match cover.0.iter().find(|(_, steps)| **steps != 0) {
         Some(((kind, sector), steps)) => Err(format!("{kind:?}: coverage is off by {steps} from sector {sector} on")),
         None => Ok(()),
+    }
+}
+
+/// A request's parts are pieces of what was submitted, follow each other and are together the request.
+fn parts_are_the_request(issue: &Issue, parts: &[IssuedPart], many: bool) -> Result<(), String> {
+    let mut at = issue.sector;
+    for part in parts {
+        let place = part.io.sector + u64::from(part.offset);
+        let within = part.sector == place && part.offset + part.sectors <= part.io.sectors;
+        let apart = many && issue.io.op == Op::Discard;
+        if !within || kind(&part.io) != kind(&issue.io) || (part.sector != at && !apart) {
+            return Err(format!("{issue:?} has {part:?} where sector {at} should follow"));
+        }
+        at += u64::from(part.sectors);
+    }
+    if at == issue.sector + u64::from(issue.sectors) {
+        Ok(())
+    } else {
+        Err(format!("{issue:?} ends at {at} by its parts"))
     }
 }
 

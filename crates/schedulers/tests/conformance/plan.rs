@@ -125,7 +125,7 @@ fn io() -> impl Strategy<Value = Io> {
             tenant: TenantId(task / 3),
             cpu,
             stream: stream * u16::from(task == 0),
-            cookie: 0,
+            token: 0,
         },
     )
 }

@@ -1,6 +1,6 @@
 //! Between the block layer and the device: commands out, completions back.
 
-use dumbwaiter_block::{Flags, Nanos, RequestId};
+use dumbwaiter_block::{Errno, Flags, Nanos, RequestId};
 use dumbwaiter_devices::{Command, Submitted};
 use dumbwaiter_load::Mode;
 
@@ -26,7 +26,7 @@ impl Run<'_> {
                 self.layer.refused(now, id);
             }
         }
-        self.layer.finish_idle(&mut self.finished);
+        self.layer.finish_idle(now, &mut self.finished);
         self.deliver(now);
         if self.open {
             self.recorder.depth(now, self.layer.queued(), self.layer.in_device());
@@ -43,7 +43,8 @@ impl Run<'_> {
         let mut completions = std::mem::take(&mut self.completions);
         self.device.advance(now, &mut completions);
         for completion in completions.drain(..) {
-            self.layer.complete(completion.at, RequestId(completion.tag), completion.failed, &mut self.finished);
+            let result = if completion.failed { Err(Errno::EIO) } else { Ok(()) };
+            self.layer.complete(completion.at, RequestId(completion.tag), result, &mut self.finished);
             self.deliver(completion.at);
         }
         self.completions = completions;
@@ -54,7 +55,7 @@ impl Run<'_> {
     pub(super) fn deliver(&mut self, done: Nanos) {
         for i in 0..self.finished.len() {
             let finished = self.finished[i];
-            let slot = finished.io.cookie;
+            let slot = finished.io.token as u32;
             let entry = &mut self.slots[slot as usize];
             entry.insert = finished.insert;
             entry.issue = finished.issue;

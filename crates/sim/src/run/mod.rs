@@ -5,10 +5,11 @@ mod life;
 mod threads;
 mod turns;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, TaskId, Tenants};
 use dumbwaiter_devices::{Completion, Counters, Device};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
 
@@ -27,17 +28,6 @@ pub struct Until {
     pub warmup: Nanos,
     /// After this many I/Os, if ever.
     pub ios: u64,
-}
-
-/// Watched and steered from outside while a run goes on.
-#[derive(Default)]
-pub struct Control {
-    /// Set to end the run early; what is finished counts.
-    pub cancel: AtomicBool,
-    /// Nanoseconds of virtual time simulated so far, all runs together.
-    pub simulated_ns: AtomicU64,
-    /// I/Os finished so far, all runs together.
-    pub finished: AtomicU64,
 }
 
 /// A run under way.
@@ -144,7 +134,7 @@ impl<'a> Run<'a> {
     pub fn new(parts: Parts<'a>) -> Run<'a> {
         let turns = Turns::new(parts.host.completion(), parts.host.cpus());
         let mut run = Run {
-            submitted_by_tenant: vec![0; parts.tenants.tenants.len()],
+            submitted_by_tenant: vec![0; parts.tenants.tenant_slots()],
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
             stage: None,
@@ -193,7 +183,7 @@ impl<'a> Run<'a> {
             if self.open && (at > self.until.time || over) {
                 end = Some(self.close(if over { self.now } else { self.until.time }));
             }
-            if !self.open && idle {
+            if (!self.open && idle) || self.layer.fault().is_some() {
                 break;
             }
             if self.warm.is_none() && at >= self.until.warmup {
@@ -206,7 +196,7 @@ impl<'a> Run<'a> {
                 self.control.finished.fetch_add(done - counted, Ordering::Relaxed);
                 counted = done;
                 let until = self.now.min(self.until.time);
-                self.control.simulated_ns.fetch_add(until.since(reported).0, Ordering::Relaxed);
+                self.control.elapsed_ns.fetch_add(until.since(reported).0, Ordering::Relaxed);
                 reported = until.max(reported);
                 if self.open && self.control.cancel.load(Ordering::Relaxed) {
                     cancelled = true;
@@ -217,7 +207,7 @@ impl<'a> Run<'a> {
         self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
         let Closed { end, host, counters, outstanding, oldest, applications } =
             end.unwrap_or_else(|| self.close(self.now));
-        self.control.simulated_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
+        self.control.elapsed_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
         let mut host = host;
         let activity = host.activity(end);
         let measured = match &self.warm {

@@ -152,7 +152,7 @@ impl Run<'_> {
             }
         };
         let running = &mut self.threads[thread as usize].running;
-        let mut io = running.ask(&want, slot, self.layer.tenants_mut());
+        let mut io = running.ask(self.now, &want, u64::from(slot), &mut self.layer);
         if want.task != 0 {
             io.cpu = (usize::from(want.task) % self.host.cpus()) as u16;
         }

@@ -139,7 +139,7 @@ impl Lab {
     }
 
     pub(super) fn weights(mut self, weights: &[u32]) -> Lab {
-        self.tenants.tenants = weights.iter().map(|w| Tenant { weight: *w, parent: None }).collect();
+        self.tenants = weights.iter().map(|w| Tenant { weight: *w, parent: None }).collect();
         self
     }
 

@@ -163,7 +163,7 @@ fn nobody_starves() {
     for generation in GENERATIONS {
         let mut lab = lab(generation, 1);
         for p in [0, 0, 0, 7] {
-            lab.add(reader(lab.tenants.tasks.len() as u64, level(p)));
+            lab.add(reader(lab.tenants.task_slots() as u64, level(p)));
         }
         settled(&mut lab, generation);
         let from = Nanos(lab.now.0 - 120_000_000_000);

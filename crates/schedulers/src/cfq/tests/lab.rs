@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{
-    Context, Event, Flags, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Scheduler, State, TaskId,
-    Tenant, TenantId, Tenants, TickClock,
+    Context, Event, Flags, Io, Ioprio, Nanos, Next, Op, Place, Replayable, Request, RequestId, Requests, Scheduler,
+    State, TaskId, Tenant, TenantId, Tenants, TickClock,
 };
 
 use super::super::queue::{HOMELESS, NONE};
@@ -152,7 +152,7 @@ impl Lab {
     }
 
     pub(super) fn weights(mut self, weights: &[u32]) -> Lab {
-        self.tenants.tenants = weights.iter().map(|w| Tenant { weight: *w, parent: None }).collect();
+        self.tenants = weights.iter().map(|w| Tenant { weight: *w, parent: None }).collect();
         self
     }
 
@@ -173,7 +173,7 @@ impl Lab {
 
     /// A tenant's weight changes now.
     pub(super) fn reweigh(&mut self, tenant: u32, weight: u32) {
-        self.tenants.tenants[tenant as usize].weight = weight;
+        self.tenants.tenant_mut(TenantId(tenant)).unwrap().weight = weight;
         let ctx = Context { now: self.now, requests: &self.requests, tenants: &self.tenants, busy: false };
         self.cfq.event(Event::TenantChanged(TenantId(tenant)), &ctx);
     }
@@ -360,7 +360,7 @@ impl Lab {
 
     /// Parts of what was sent from `from` on, counted as `what` says, by tenant.
     pub(super) fn shares(&self, from: Nanos, what: fn(&Sent) -> u64) -> Vec<f64> {
-        let mut sum = vec![0u64; self.tenants.tenants.len()];
+        let mut sum = vec![0u64; self.tenants.tenant_slots()];
         for sent in self.sent.iter().filter(|s| s.at >= from) {
             sum[self.clients[sent.client].tenant as usize] += what(sent);
         }

@@ -54,7 +54,7 @@ proptest! {
         let lab = lab.set("slice_idle", slice_idle).set("group_idle", group_idle).set("quantum", quantum);
         let mut lab = lab.set("low_latency", low_latency);
         // A tenant hangs from an earlier one, or from the root.
-        lab.tenants.tenants = (0..4u32)
+        lab.tenants = (0..4u32)
             .map(|i| {
                 let parent = parents[i as usize];
                 Tenant { weight: weights[i as usize], parent: (parent < i).then_some(TenantId(parent)) }

@@ -109,7 +109,7 @@ fn nested_fractions_multiply() {
     let mut lab = flash();
     // a (100) holds c (300) and d (100); b (200) beside it.
     let tenants = [(100, None), (200, None), (300, Some(0)), (100, Some(0))];
-    lab.tenants.tenants = tenants.map(|(weight, parent)| Tenant { weight, parent: parent.map(TenantId) }).to_vec();
+    lab.tenants = tenants.map(|(weight, parent)| Tenant { weight, parent: parent.map(TenantId) }).into_iter().collect();
     for tenant in 1..4 {
         lab.add(random(tenant, 64, 8));
     }
@@ -121,7 +121,7 @@ fn nested_fractions_multiply() {
         close(share / want, 1.0, 0.03, "requests in nested groups");
     }
     let mut lab = anticipating();
-    lab.tenants.tenants = tenants.map(|(weight, parent)| Tenant { weight, parent: parent.map(TenantId) }).to_vec();
+    lab.tenants = tenants.map(|(weight, parent)| Tenant { weight, parent: parent.map(TenantId) }).into_iter().collect();
     for tenant in 1..4 {
         lab.add(random(tenant, 64, if tenant == 2 { 8 } else { 128 }));
     }
@@ -134,7 +134,7 @@ fn nested_fractions_multiply() {
 #[test]
 fn parents_in_a_circle_hang_from_the_root() {
     let mut lab = flash();
-    lab.tenants.tenants = [1, 0].map(|p| Tenant { weight: 100, parent: Some(TenantId(p)) }).to_vec();
+    lab.tenants = [1, 0].map(|p| Tenant { weight: 100, parent: Some(TenantId(p)) }).into_iter().collect();
     lab.add(random(0, 4, 8));
     lab.add(random(1, 4, 8));
     lab.run(SECOND);
@@ -263,8 +263,8 @@ fn a_slot_is_shorter_when_others_come() {
 #[test]
 fn own_tasks_beside_nested_tenants_have_their_leaf_weight() {
     let mut lab = flash().set("leaf_weight", 300);
-    lab.tenants.tenants =
-        [None, Some(0)].map(|p: Option<u32>| Tenant { weight: 100, parent: p.map(TenantId) }).to_vec();
+    lab.tenants =
+        [None, Some(0)].map(|p: Option<u32>| Tenant { weight: 100, parent: p.map(TenantId) }).into_iter().collect();
     lab.add(random(0, 64, 8));
     lab.add(random(1, 64, 8));
     lab.run(Nanos::from_secs(10));

@@ -100,10 +100,11 @@ impl Rules {
 #[derive(Clone, Debug)]
 pub struct ServiceTree {
     rules: Rules,
-    forest: Forest,
+    forest: Forest<u64, u64>,
     entities: Vec<Entity>,
     free: Vec<EntityId>,
     nodes: Vec<Node>,
+    free_nodes: Vec<NodeId>,
     /// Leaves whose effective weight changed since the last [`ServiceTree::take_reweighed`].
     reweighed: Vec<(EntityId, u64)>,
     /// The coarse clock's tick, set before each call that may select.
@@ -122,6 +123,7 @@ impl ServiceTree {
             entities: Vec::new(),
             free: Vec::new(),
             nodes: vec![Node::new(None, 0)],
+            free_nodes: Vec::new(),
             reweighed: Vec::new(),
             tick: 0,
             look_in_ticks: (hz * IDLE_CLASS_PERIOD_MS / 1000) as i64,
@@ -152,11 +154,20 @@ impl ServiceTree {
         self.add(Entity::new(node, owner, weight, class))
     }
 
-    /// Adds a group; answers its entity and its inside.
+    /// Adds a group; returns its entity and its inside.
     pub fn add_group(&mut self, node: NodeId, owner: u32, weight: u32) -> (EntityId, NodeId) {
         let id = self.add(Entity::new(node, owner, weight, Class::BestEffort));
-        let inside = NodeId(self.nodes.len() as u32);
-        self.nodes.push(Node::new(Some(id), 0));
+        let made = Node::new(Some(id), 0);
+        let inside = match self.free_nodes.pop() {
+            Some(inside) => {
+                self.nodes[inside.index()] = made;
+                inside
+            }
+            None => {
+                self.nodes.push(made);
+                NodeId(self.nodes.len() as u32 - 1)
+            }
+        };
         self.entities[id.index()].inside = Some(inside);
         (id, inside)
     }
@@ -176,18 +187,27 @@ impl ServiceTree {
 
     /// Forgets a leaf that is neither active nor in service; its id may be reused.
     pub fn remove_leaf(&mut self, id: EntityId) {
-        self.forget_leaf(id);
+        self.forget_entity(id);
+        self.free.push(id);
+    }
+
+    /// Forgets a group without children; its ids may be reused.
+    pub fn remove_group(&mut self, id: EntityId) {
+        self.forget_entity(id);
+        if let Some(inside) = self.entities[id.index()].inside {
+            self.free_nodes.push(inside);
+        }
         self.free.push(id);
     }
 
     /// Moves an idle leaf into another node, where it starts afresh.
     pub fn move_leaf(&mut self, id: EntityId, node: NodeId) {
-        self.forget_leaf(id);
+        self.forget_entity(id);
         self.entities[id.index()].node = node;
     }
 
-    fn forget_leaf(&mut self, id: EntityId) {
-        debug_assert!(!self.is_active(id) && !self.in_service(id), "leaf {} is in use", id.0);
+    fn forget_entity(&mut self, id: EntityId) {
+        debug_assert!(!self.is_active(id) && !self.in_service(id), "entity {} is in use", id.0);
         if self.entities[id.index()].place == entity::Place::Idle {
             self.leave_idle(id);
         }

@@ -147,7 +147,7 @@ impl ServiceTree {
         let (key, low, node, class) = (entity.finish, entity.start, entity.node, entity.class as usize);
         let node = &mut self.nodes[node.index()];
         node.active += 1;
-        self.forest.insert(&mut node.sets[class].active, id.0, key, low);
+        self.forest.insert_with_low(&mut node.sets[class].active, id.0, key, low);
         if self.entities[id.index()].inside.is_none() {
             self.list(id);
         }
@@ -203,7 +203,7 @@ impl ServiceTree {
         entity.place = Place::Idle;
         let finish = entity.finish;
         let set = &mut self.nodes[entity.node.index()].sets[entity.class as usize];
-        self.forest.insert(&mut set.idle, id.0, finish, finish);
+        self.forest.insert_with_low(&mut set.idle, id.0, finish, finish);
     }
 
     pub(super) fn leave_idle(&mut self, id: EntityId) {
@@ -216,7 +216,7 @@ impl ServiceTree {
     /// Forgets one entity whose finish has passed; with nothing active time jumps to the last finish.
     pub(super) fn prune(&mut self, node: NodeId, class: usize) {
         let set = &mut self.nodes[node.index()].sets[class];
-        let (Some(first), Some(last)) = (self.forest.first(&set.idle), self.forest.last(&set.idle)) else { return };
+        let (Some(first), Some(last)) = (set.idle.first(), set.idle.last()) else { return };
         let last = self.forest.key(last);
         if set.active.is_empty() && !later(last, set.v) {
             set.v = last;

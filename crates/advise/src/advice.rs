@@ -1,0 +1,269 @@
+//! The advice for a drive: what to set, how sure that is, and the commands that set it.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_measure::{RunResult, latency_text, rate_text};
+use dumbwaiter_scenario::SchedulerSpec;
+use serde::Serialize;
+
+use crate::completion::Methods;
+use crate::race::{Decision, Gain, Loss, Race};
+use crate::{Document, Metric};
+
+/// What to set, for machines.
+#[derive(Serialize)]
+pub struct Advice {
+    /// The path of the device.
+    pub device: String,
+    /// The goal, by its name.
+    pub goal: String,
+    /// What decides, in a sentence.
+    pub criterion: String,
+    /// What is set now.
+    pub current: String,
+    /// The scheduler to use.
+    pub recommended: String,
+    /// `true` where nothing is to be changed.
+    pub keep: bool,
+    /// The recommendation in a sentence.
+    pub sentence: String,
+    /// What changes, and with which confidence; `null` where nothing does.
+    pub gain: Option<Gain>,
+    /// Schedulers that cannot be told from the recommended one.
+    pub ties: Vec<String>,
+    /// Schedulers that are out because they lose throughput.
+    pub losses: Vec<Loss>,
+    /// Commands that set it now and at every start.
+    pub commands: Vec<String>,
+    /// The udev rule by itself.
+    pub udev_rule: String,
+    /// The completion methods.
+    pub completion: Methods,
+    /// It was ended early.
+    pub interrupted: bool,
+    /// How long the survey took.
+    pub seconds: f64,
+    /// Every run, ranked.
+    pub survey: Document,
+}
+
+/// A survey of a device, whatever came of it.
+pub struct Survey<'a> {
+    /// Its path, as it was given.
+    pub path: &'a str,
+    /// Name of the disk in sysfs.
+    pub disk: &'a str,
+    /// How a udev rule matches the disk.
+    pub udev_match: &'a str,
+    /// The schedulers that were tried; one of them is picked.
+    pub schedulers: &'a [SchedulerSpec],
+    /// Schedulers of Linux that this kernel does not offer.
+    pub not_loaded: Vec<&'static str>,
+    /// Load average of the machine before it began.
+    pub load: f64,
+    /// Its CPUs.
+    pub cpus: f64,
+    /// It was ended early from outside.
+    pub interrupted: bool,
+    /// How long it took.
+    pub seconds: f64,
+    /// The loads by the names of their points.
+    pub scenarios: serde_json::Value,
+    /// The rules, and what is set now.
+    pub race: &'a Race,
+    /// What follows from the runs.
+    pub decision: Decision,
+    /// The completion methods under the pick.
+    pub methods: Methods,
+    /// Remarks.
+    pub notes: Vec<String>,
+}
+
+/// What to set, from the runs of a survey.
+pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
+    let Survey { path, race, decision, methods, .. } = found;
+    let device = found.disk;
+    let current = race.current.as_str();
+    let spec = found.schedulers.iter().find(|spec| spec.to_string() == decision.pick);
+    let (commands, udev_rule) = spec.map(|spec| settings(device, found.udev_match, spec)).unwrap_or_default();
+    let sentence = sentence(&decision, current, race.schedulers.len());
+    let mut notes = vec![sentence.clone()];
+    notes.extend(found.notes);
+    if found.interrupted {
+        notes.push("interrupted: this rests on less than was planned".into());
+    }
+    if !found.not_loaded.is_empty() {
+        let names = found.not_loaded.join(", ");
+        notes.push(format!(
+            "not tried, since this kernel does not offer it for {device}: {names} (perhaps a module that is not loaded)"
+        ));
+    }
+    if found.load > found.cpus {
+        notes.push(format!(
+            "the machine was busy with other things (load {:.1} on {:.0} CPUs): differences drown in that; try again when it is quiet",
+            found.load, found.cpus
+        ));
+    }
+    let deciding = results.iter().filter(|r| r.variant == race.points[0]).count();
+    notes.push(format!("{} runs, {deciding} of them at the point that decides", results.len()));
+    let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+    let title = format!("survey of {path}");
+    let mut survey = Document::new(&title, found.scenarios, versions, results, race.goal);
+    survey.notes = notes;
+    // What each point by itself would say is not the advice.
+    for told in &mut survey.recommendation {
+        if told.variant == race.points[0] {
+            (told.scheduler, told.sentence) = (decision.pick.clone(), sentence.clone());
+        } else if race.points.contains(&told.variant.as_str()) {
+            told.sentence = format!("A guard, which decides nothing by itself. {}", told.sentence);
+        }
+    }
+    Advice {
+        device: path.to_owned(),
+        goal: race.goal.name().to_owned(),
+        criterion: criterion(race, &decision),
+        current: current.to_owned(),
+        recommended: decision.pick,
+        keep: decision.keep,
+        sentence,
+        gain: decision.gain,
+        ties: decision.ties,
+        losses: decision.losses,
+        commands,
+        udev_rule,
+        completion: methods,
+        interrupted: found.interrupted,
+        seconds: found.seconds,
+        survey,
+    }
+}
+
+/// The commands that set a scheduler now and at every start, and the udev rule by itself. Each disk has a file of its own for
+/// it: that of another disk stays.
+fn settings(device: &str, matching: &str, spec: &SchedulerSpec) -> (Vec<String>, String) {
+    let queue = format!("/sys/block/{device}/queue");
+    let mut commands = vec![format!("echo {} > {queue}/scheduler", spec.name)];
+    let mut rule = format!("ACTION==\"add|change\", {matching}, ATTR{{queue/scheduler}}=\"{}\"", spec.name);
+    for (name, value) in &spec.tunables {
+        commands.push(format!("echo {value} > {queue}/iosched/{name}"));
+        rule += &format!(", ATTR{{queue/iosched/{name}}}=\"{value}\"");
+    }
+    let file = format!("/etc/udev/rules.d/60-io-scheduler-{device}.rules");
+    commands.push(format!("echo '{rule}' > {file} && udevadm control --reload"));
+    (commands, rule)
+}
+
+fn named(metric: Metric, focus: &str) -> String {
+    match metric {
+        Metric::MbPerS => "throughput".to_owned(),
+        Metric::Pv => "deviation from the weights (PV)".to_owned(),
+        _ => format!("p99 latency of {focus}"),
+    }
+}
+
+fn criterion(race: &Race, decision: &Decision) -> String {
+    let ranking = &decision.ranking;
+    let better = if ranking.metric.higher_is_better() { "the highest" } else { "the lowest" };
+    let kept = race.floor() * 100.0;
+    let others = if race.points.len() > 1 { " and at every other point" } else { "" };
+    format!(
+        "goal {}: {better} {} where `{}` runs, keeping {kept:.0} % of the best throughput there{others}; what is set stays unless \
+         another is better by 2 % and more than chance (p <= 0.05)",
+        race.goal.name(),
+        named(ranking.metric, &ranking.focus.name()),
+        race.points[0],
+    )
+}
+
+/// The figure with its confidence: `3.03 ms in place of 4.10 ms (-26 %, -38 to -11 %, p = 0.003)`.
+fn shown(gain: &Gain, whose: &str) -> String {
+    let value = |v: f64| match gain.metric.as_str() {
+        "mb_per_s" => rate_text(v),
+        "pv" => format!("{v:.3}"),
+        _ => latency_text(v),
+    };
+    let [low, high] = gain.ci95.map(|c| c * 100.0);
+    let ci = match (low.is_finite() && high.is_finite(), high) {
+        (false, _) => String::new(),
+        // Of few runs that differ much, the logarithm's interval says next to nothing, in many digits.
+        (_, 1000.0..) => ", by how much is open".to_owned(),
+        _ => format!(", with 95 % confidence {low:+.0} to {high:+.0} %"),
+    };
+    let p = match gain.p {
+        p if p.is_nan() => "chance not ruled out".to_owned(),
+        p if p < 0.001 => "p < 0.001".to_owned(),
+        p => format!("p = {p:.3}"),
+    };
+    format!("{} in place of {whose}{} ({:+.0} %{ci}, {p})", value(gain.then), value(gain.now), gain.change * 100.0)
+}
+
+fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
+    let Decision { pick, ranking, ties, unproven, gain, .. } = decision;
+    let focus = ranking.focus.name();
+    let figure = named(ranking.metric, &focus);
+    if tried < 2 {
+        return format!("Keep {current}: there is no other scheduler to choose.");
+    }
+    if let Some(gain) = gain {
+        let what = if gain.point == "shared" && gain.metric == ranking.metric.key() {
+            figure
+        } else {
+            format!("{} at {}", if gain.metric == "mb_per_s" { "throughput" } else { &figure }, gain.point)
+        };
+        let also = if ties.is_empty() { String::new() } else { format!("; {} would do as well", ties.join(", ")) };
+        return format!("Set {pick}: {what} {}{also}.", shown(gain, &format!("{current}'s ")));
+    }
+    match unproven {
+        Some((name, gain)) if gain.p > 0.05 || gain.p.is_nan() => {
+            format!(
+                "Keep {current}: nothing is better by more than chance (nearest is {name}: {figure} {}).",
+                shown(gain, "")
+            )
+        }
+        Some((name, gain)) => {
+            format!(
+                "Keep {current}: nothing is better by an amount that can be noticed ({name}: {figure} {}).",
+                shown(gain, "")
+            )
+        }
+        None if ties.is_empty() => format!("Keep {current}: it is the best here."),
+        None => format!("Keep {current}: nothing is better ({} cannot be told from it by {figure}).", ties.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_rule_set_the_scheduler_and_its_settings() {
+        let spec = SchedulerSpec::parse("mq-deadline:fifo_batch=1").unwrap();
+        let (commands, rule) = settings("sda", "KERNEL==\"sda\"", &spec);
+        assert_eq!(commands[0], "echo mq-deadline > /sys/block/sda/queue/scheduler");
+        assert_eq!(commands[1], "echo 1 > /sys/block/sda/queue/iosched/fifo_batch");
+        let expected = "ACTION==\"add|change\", KERNEL==\"sda\", ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/iosched/fifo_batch}=\"1\"";
+        assert_eq!(rule, expected);
+        assert!(commands[2].contains(&rule) && commands[2].contains("/etc/udev/rules.d/"));
+        let (other, _) = settings("sdb", "KERNEL==\"sdb\"", &spec);
+        let file =
+            |commands: &[String]| commands[2].split_whitespace().find(|w| w.ends_with(".rules")).map(str::to_owned);
+        assert_ne!(file(&commands), file(&other), "one disk's rule would be written over another's");
+    }
+
+    #[test]
+    fn a_difference_is_told_with_its_confidence() {
+        let gain = Gain {
+            point: "shared".into(),
+            metric: "focus_p99_us".into(),
+            now: 4000.0,
+            then: 3000.0,
+            change: -0.25,
+            ci95: [-0.38, -0.11],
+            p: 0.003,
+        };
+        let told = shown(&gain, "bfq's ");
+        assert_eq!(told, "3.00 ms in place of bfq's 4.00 ms (-25 %, with 95 % confidence -38 to -11 %, p = 0.003)");
+        let told = shown(&Gain { ci95: [-0.99, 1063.0], p: 0.7, ..gain }, "");
+        assert_eq!(told, "3.00 ms in place of 4.00 ms (-25 %, by how much is open, p = 0.700)");
+    }
+}

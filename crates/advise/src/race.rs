@@ -1,0 +1,331 @@
+//! Who is to run next, and what follows from what has run: all from results, so that tests need no device.
+//!
+//! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
+//! there is out, however well it serves whoever waits.
+
+use crate::{Focus, Goal, Metric, Ranking, rank};
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, paired, welch};
+
+/// Runs of each scheduler at the deciding point before anything is said: with less, chance cannot be judged.
+pub const ROUNDS_MIN: usize = 3;
+/// Runs of each scheduler at every other point.
+pub const GUARD_ROUNDS: usize = 2;
+/// Looking again and again, and at many points, finds differences where none are: who is left out must be worse by far less a
+/// chance than that.
+const DROP: f64 = 0.01;
+/// Nobody is left out by fewer runs than this, nor is the race over.
+const SURE: usize = 4;
+/// Runs at a guard point at most, where it is in doubt.
+const GUARD_RUNS_MAX: usize = 6;
+/// Means nearer than this are the same for all practical purposes.
+const SAME: f64 = 0.02;
+
+/// What the race is about.
+pub struct Race {
+    /// Names of the points, the one that decides first.
+    pub points: Vec<&'static str>,
+    /// Schedulers, as results name them.
+    pub schedulers: Vec<String>,
+    /// The one that is set.
+    pub current: String,
+    /// What the recommendation aims at.
+    pub goal: Goal,
+}
+
+/// Some schedulers, once each at one point.
+#[derive(Debug, PartialEq)]
+pub struct Heat {
+    /// Number of the point.
+    pub point: usize,
+    /// Numbers of the schedulers.
+    pub schedulers: Vec<usize>,
+}
+
+/// A scheduler that loses too much at a guard point.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Loss {
+    /// The scheduler.
+    pub scheduler: String,
+    /// Name of the point.
+    pub point: String,
+    /// Its part of the best throughput there.
+    pub share: f64,
+    /// Probability of such a loss by chance.
+    pub p: f64,
+}
+
+/// Who is below the floor of throughput at a point.
+struct Below {
+    point: usize,
+    entrant: usize,
+    /// Who moves most there.
+    best: usize,
+    runs: usize,
+    /// Not by chance.
+    sure: bool,
+    loss: Loss,
+}
+
+/// A difference between what is set and what is recommended.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Gain {
+    /// Name of the point.
+    pub point: String,
+    /// The figure, a [`Metric::key`].
+    pub metric: String,
+    /// Its value under what is set, in the metric's unit.
+    pub now: f64,
+    /// Its value under what is recommended.
+    pub then: f64,
+    /// `then` over `now`, less 1.
+    pub change: f64,
+    /// 95 % confidence interval of `change`.
+    pub ci95: [f64; 2],
+    /// Probability of such a difference by chance.
+    pub p: f64,
+}
+
+/// What follows.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The recommended scheduler.
+    pub pick: String,
+    /// The pick is what is set.
+    pub keep: bool,
+    /// Of those that lose nothing, at the point that decides.
+    pub ranking: Ranking,
+    /// Schedulers ruled out by lost throughput.
+    pub losses: Vec<Loss>,
+    /// Against what is set; none where that is kept.
+    pub gain: Option<Gain>,
+    /// Others that cannot be told from the pick by the figure that decides.
+    pub ties: Vec<String>,
+    /// The best by the figures, if it is not the pick, by how much, and with which chance.
+    pub unproven: Option<(String, Gain)>,
+}
+
+impl Race {
+    fn runs<'a>(&self, results: &'a [RunResult], point: usize, entrant: &str) -> Vec<&'a RunResult> {
+        results.iter().filter(|r| r.variant == self.points[point] && r.scheduler == entrant).collect()
+    }
+
+    fn samples(&self, results: &[RunResult], point: usize, entrant: &str, metric: Metric) -> Vec<(u64, f64)> {
+        let at: Vec<&RunResult> = results.iter().filter(|r| r.variant == self.points[point]).collect();
+        let focus = Focus::of(&at);
+        self.runs(results, point, entrant).iter().map(|r| (r.seed, metric.of(r, &focus))).collect()
+    }
+
+    /// Part of the best throughput that must be kept at every point.
+    pub fn floor(&self) -> f64 {
+        if self.goal == Goal::Throughput { Goal::Balanced.throughput_floor() } else { self.goal.throughput_floor() }
+    }
+
+    /// Below the floor by their means, at every point where everybody has run often enough.
+    fn below(&self, results: &[RunResult]) -> Vec<Below> {
+        let mut found = Vec::new();
+        for (point, name) in self.points.iter().enumerate() {
+            let all: Vec<Vec<(u64, f64)>> =
+                self.schedulers.iter().map(|entrant| self.samples(results, point, entrant, Metric::MbPerS)).collect();
+            if all.iter().any(|s| s.len() < GUARD_ROUNDS) {
+                continue;
+            }
+            let means: Vec<f64> = all.iter().map(|s| sample(s).mean).collect();
+            let best = (0..means.len()).fold(0, |best, i| if means[i] > means[best] { i } else { best });
+            for (entrant, label) in self.schedulers.iter().enumerate() {
+                let share = means[entrant] / means[best];
+                if share < self.floor() {
+                    let p = Contrast::of(&all[best], &all[entrant]).p;
+                    let loss = Loss { scheduler: label.clone(), point: (*name).to_owned(), share, p };
+                    let runs = all[entrant].len().min(all[best].len());
+                    // There is one point that decides, but many guards.
+                    let sure = if point == 0 { p <= SIGNIFICANCE } else { p <= DROP && runs >= SURE };
+                    found.push(Below { point, entrant, best, runs: all[entrant].len(), sure, loss });
+                }
+            }
+        }
+        found
+    }
+
+    /// Those that do not surely lose; where everybody does somewhere, whoever loses least. With the losses.
+    fn keepers(&self, results: &[RunResult]) -> (Vec<usize>, Vec<Loss>) {
+        let losses: Vec<(usize, Loss)> =
+            self.below(results).into_iter().filter(|b| b.sure).map(|b| (b.entrant, b.loss)).collect();
+        let worst =
+            |entrant: usize| losses.iter().filter(|(w, _)| *w == entrant).map(|(_, l)| l.share).fold(1.0, f64::min);
+        let mut keepers: Vec<usize> = (0..self.schedulers.len()).filter(|entrant| worst(*entrant) >= 1.0).collect();
+        if keepers.is_empty() {
+            let least = (0..self.schedulers.len()).map(worst).fold(0.0, f64::max);
+            keepers = (0..self.schedulers.len()).filter(|entrant| worst(*entrant) >= least - SAME).collect();
+        }
+        (keepers, losses.into_iter().map(|(_, loss)| loss).collect())
+    }
+
+    /// The ranking of those that lose nothing, at the point that decides.
+    fn ranking(&self, results: &[RunResult], keepers: &[usize]) -> Option<Ranking> {
+        let mut runs: Vec<RunResult> =
+            keepers.iter().flat_map(|entrant| self.runs(results, 0, &self.schedulers[*entrant])).cloned().collect();
+        // The sentence names the device; which point it is, is told elsewhere.
+        runs.iter_mut().for_each(|run| run.variant = String::new());
+        rank(&runs, self.goal).into_iter().next()
+    }
+
+    /// The next runs; none when all is decided.
+    pub fn next(&self, results: &[RunResult]) -> Vec<Heat> {
+        let all = || 0..self.schedulers.len();
+        let count = |point: usize, entrant: usize| self.runs(results, point, &self.schedulers[entrant]).len();
+        let mut heats = Vec::new();
+        for point in 0..self.points.len() {
+            let least = if point == 0 { ROUNDS_MIN } else { GUARD_ROUNDS };
+            let schedulers: Vec<usize> = all().filter(|entrant| count(point, *entrant) < least).collect();
+            if !schedulers.is_empty() {
+                heats.push(Heat { point, schedulers });
+            }
+        }
+        if !heats.is_empty() || self.schedulers.len() < 2 {
+            return heats;
+        }
+        let (keepers, _) = self.keepers(results);
+        let leader = self.ranking(results, &keepers).map(|ranking| ranking.rows[0].scheduler.clone());
+        let live = self.live(results);
+        if live.len() > 1 {
+            heats.push(Heat { point: 0, schedulers: live });
+        }
+        // Does the leader, or what is set, lose at a guard? Of the others nobody needs to know.
+        for b in self.below(results).into_iter().filter(|b| b.point > 0 && !b.sure && b.runs < GUARD_RUNS_MAX) {
+            let entrant = &self.schedulers[b.entrant];
+            if keepers.contains(&b.entrant) && (leader.as_ref() == Some(entrant) || *entrant == self.current) {
+                heats.push(Heat { point: b.point, schedulers: vec![b.best, b.entrant] });
+            }
+        }
+        heats
+    }
+
+    /// Those among which the point that decides has not decided yet.
+    fn live(&self, results: &[RunResult]) -> Vec<usize> {
+        let (keepers, _) = self.keepers(results);
+        let Some(ranking) = self.ranking(results, &keepers) else { return keepers };
+        let of = |entrant: usize| self.samples(results, 0, &self.schedulers[entrant], ranking.metric);
+        let Some(leader) =
+            keepers.iter().copied().find(|entrant| self.schedulers[*entrant] == ranking.rows[0].scheduler)
+        else {
+            return keepers;
+        };
+        let first = of(leader);
+        let doubtful: Vec<usize> =
+            self.below(results).into_iter().filter(|b| b.point == 0 && !b.sure).map(|b| b.entrant).collect();
+        let open = |entrant: usize| {
+            let own = of(entrant);
+            let few = own.len() < SURE || first.len() < SURE;
+            let contrast = Contrast::of(&first, &own);
+            few || doubtful.contains(&entrant) || contrast.p.is_nan() || contrast.p > DROP && !contrast.is_none()
+        };
+        keepers.iter().copied().filter(|entrant| *entrant == leader || open(*entrant)).collect()
+    }
+
+    /// What follows; nothing where what is set has not run twice yet.
+    pub fn decide(&self, results: &[RunResult]) -> Option<Decision> {
+        let enough = |entrant: &String| self.runs(results, 0, entrant).len() >= 2;
+        if !enough(&self.current) {
+            return None;
+        }
+        let (keepers, losses) = self.keepers(results);
+        let keepers: Vec<usize> = keepers.into_iter().filter(|entrant| enough(&self.schedulers[*entrant])).collect();
+        let ranking = self.ranking(results, &keepers)?;
+        let winner = ranking.rows[0].scheduler.clone();
+        let gain = |metric: Metric, point: usize, to: &str| {
+            let of = |entrant: &str| self.samples(results, point, entrant, metric);
+            gain(self.points[point], metric, &of(&self.current), &of(to))
+        };
+        let loses = losses.iter().filter(|l| l.scheduler == self.current).min_by(|a, b| a.share.total_cmp(&b.share));
+        let current_is_in = keepers.iter().any(|entrant| self.schedulers[*entrant] == self.current);
+        let (pick, told, unproven) = if winner == self.current {
+            (winner, None, None)
+        } else if let Some(loss) = loses.filter(|_| !current_is_in) {
+            let point = self.points.iter().position(|p| *p == loss.point).unwrap_or(0);
+            let told = gain(Metric::MbPerS, point, &winner);
+            // That it loses to somebody does not yet say that the winner moves more.
+            if told.then > told.now && told.p <= SIGNIFICANCE {
+                (winner, Some(told), None)
+            } else {
+                (self.current.clone(), None, Some((winner, told)))
+            }
+        } else {
+            let told = gain(ranking.metric, 0, &winner);
+            let better = ranking.metric.better(told.then, told.now);
+            // What is set stays, unless another is better by more than chance and by an amount that can be noticed.
+            if better && told.p <= SIGNIFICANCE && told.change.abs() > SAME {
+                (winner, Some(told), None)
+            } else {
+                (self.current.clone(), None, better.then_some((winner, told)))
+            }
+        };
+        let own = self.samples(results, 0, &pick, ranking.metric);
+        let others = keepers.iter().map(|entrant| &self.schedulers[*entrant]).filter(|entrant| **entrant != pick);
+        let ties = others
+            .filter(|entrant| Contrast::of(&own, &self.samples(results, 0, entrant, ranking.metric)).p > SIGNIFICANCE)
+            .cloned()
+            .collect();
+        Some(Decision { keep: pick == self.current, pick, ranking, losses, gain: told, ties, unproven })
+    }
+}
+
+fn sample(values: &[(u64, f64)]) -> Sample {
+    Sample::of(&values.iter().map(|v| v.1).collect::<Vec<f64>>())
+}
+
+/// Rounds that two must have in common to be compared round by round.
+const PAIRS_MIN: usize = 4;
+/// Smaller figures (a PV of 0) have no logarithm to speak of.
+const TINY: f64 = 1e-6;
+
+/// How one differs from another, as a ratio: what slows one run down multiplies its figures. Runs of the same round are next
+/// to each other in time, so that whatever else the machine does is much the same for both.
+struct Contrast {
+    /// Geometric means.
+    now: f64,
+    then: f64,
+    /// `then` over `now`, less 1.
+    change: f64,
+    ci95: [f64; 2],
+    /// Two-sided, NaN where it cannot be told.
+    p: f64,
+}
+
+impl Contrast {
+    fn of(from: &[(u64, f64)], to: &[(u64, f64)]) -> Contrast {
+        let logs = |values: &[(u64, f64)]| -> Vec<(u64, f64)> {
+            let finite = values.iter().filter(|v| v.1.is_finite());
+            finite.map(|(round, v)| (*round, v.max(TINY).ln())).collect()
+        };
+        let (from, to) = (logs(from), logs(to));
+        let pairs: (Vec<f64>, Vec<f64>) =
+            to.iter().filter_map(|(round, b)| Some((*b, from.iter().find(|a| a.0 == *round)?.1))).unzip();
+        let (now, then, half, p) = if pairs.0.len() >= PAIRS_MIN {
+            let differences: Vec<f64> = pairs.0.iter().zip(&pairs.1).map(|(b, a)| b - a).collect();
+            let half = Sample::of(&differences).ci95();
+            (Sample::of(&pairs.1).mean, Sample::of(&pairs.0).mean, half, paired(&pairs.0, &pairs.1))
+        } else {
+            let values = |v: &[(u64, f64)]| v.iter().map(|v| v.1).collect::<Vec<f64>>();
+            let (a, b) = (sample(&from), sample(&to));
+            (a.mean, b.mean, a.ci95().hypot(b.ci95()), welch(&values(&to), &values(&from)))
+        };
+        let mean = then - now;
+        let ci95 = [(mean - half).exp_m1(), (mean + half).exp_m1()];
+        Contrast { now: now.exp(), then: then.exp(), change: mean.exp_m1(), ci95, p }
+    }
+
+    /// Surely the same for all practical purposes.
+    fn is_none(&self) -> bool {
+        self.ci95[0] > -SAME && self.ci95[1] < SAME
+    }
+}
+
+/// What changes from one to the other.
+pub fn gain(point: &str, metric: Metric, from: &[(u64, f64)], to: &[(u64, f64)]) -> Gain {
+    let Contrast { now, then, change, ci95, p } = Contrast::of(from, to);
+    Gain { point: point.to_owned(), metric: metric.key().to_owned(), now, then, change, ci95, p }
+}
+
+#[cfg(test)]
+#[path = "race_tests.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+//! Errors of a run: a scheduler or driver that breaks its contract, a device that makes no progress.
+
+use std::fmt;
+
+use crate::layer::BlockLayer;
+use crate::request::{Request, State};
+use crate::{Nanos, Op, RequestId};
+
+/// How long a device may refuse requests, or a scheduler hold all of them back from an idle device, without one request
+/// being finished.
+pub const NO_PROGRESS_LIMIT: Nanos = Nanos::from_secs(30);
+/// It must have been asked this often in that time: a clock that leaps, or a driver that does not ask, is no fault of theirs.
+const NO_PROGRESS_ATTEMPTS: u32 = 100;
+
+/// Attempts to send a request since one was last finished or, by the scheduler, sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FailedAttempts {
+    since: Option<Nanos>,
+    count: u32,
+}
+
+impl FailedAttempts {
+    /// One more; have there been too many for too long?
+    fn too_many(&mut self, now: Nanos) -> bool {
+        self.count = self.count.saturating_add(1);
+        let since = *self.since.get_or_insert(now);
+        self.count >= NO_PROGRESS_ATTEMPTS && now.since(since) >= NO_PROGRESS_LIMIT
+    }
+}
+
+/// The request that a [`Fault`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Culprit {
+    /// Its id.
+    pub id: RequestId,
+    /// Where it was on the path.
+    pub state: State,
+    /// Operation, first sector and length in sectors.
+    pub extent: Option<(Op, u64, u32)>,
+}
+
+impl Culprit {
+    fn new(id: RequestId, request: Option<&Request>) -> Culprit {
+        let state = request.map_or(State::Free, |r| r.state);
+        Culprit { id, state, extent: request.map(|r| (r.io.op, r.sector, r.sectors)) }
+    }
+}
+
+impl fmt::Display for Culprit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.id.0)?;
+        if let Some((op, sector, sectors)) = self.extent {
+            write!(f, " ({op} of {sectors} sectors at sector {sector})")?;
+        }
+        f.write_str(match self.state {
+            State::Free => ", which does not exist",
+            State::Waiting => ", which waits for a tag",
+            State::Plugged => ", which is in its task's plug",
+            State::Queued => ", which is in the scheduler",
+            State::Dispatched => ", which was dispatched before",
+            State::Issued => ", which is in the device",
+            State::Merged => ", which is part of another request",
+            State::Held => ", which is split or waits for a flush",
+        })
+    }
+}
+
+/// Why the block layer sends nothing any more. It is set once, and the run cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The scheduler dispatched a request that it does not hold.
+    WrongDispatch(Culprit),
+    /// The scheduler named a request for a merge that it does not hold, or that the I/O may not join there.
+    WrongMerge(Culprit),
+    /// The driver completed, refused or requeued a request that is not in the device.
+    WrongCompletion(Culprit),
+    /// The device refused requests, or gave them back, for [`NO_PROGRESS_LIMIT`] and finished none.
+    DeviceRefuses(Culprit),
+    /// The scheduler held requests for [`NO_PROGRESS_LIMIT`] and sent none to a device that was idle.
+    SchedulerStalls {
+        /// Requests waiting.
+        waiting: u64,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::WrongDispatch(culprit) => write!(f, "the scheduler dispatched {culprit}"),
+            Fault::WrongMerge(culprit) => {
+                write!(f, "the scheduler merged an I/O into a request where it does not fit: {culprit}")
+            }
+            Fault::WrongCompletion(culprit) => write!(f, "the driver answered {culprit}"),
+            Fault::DeviceRefuses(culprit) => {
+                write!(f, "the device finished nothing for {NO_PROGRESS_LIMIT} and refuses {culprit}")
+            }
+            Fault::SchedulerStalls { waiting } => {
+                write!(
+                    f,
+                    "the scheduler sent nothing for {NO_PROGRESS_LIMIT} to an idle device with {waiting} requests waiting"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl BlockLayer {
+    /// Why nothing is sent any more, if so: [`BlockLayer::poll`] answers `None` from then on.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Is this request where the caller says? If not, that is the layer's fault from now on.
+    pub(super) fn expect_state(&mut self, id: RequestId, state: State, fault: fn(Culprit) -> Fault) -> bool {
+        let request = self.requests.get(id);
+        let right = request.is_some_and(|r| r.state == state);
+        if !right {
+            self.set_fault_about(id, fault);
+        }
+        right
+    }
+
+    #[cold]
+    pub(super) fn set_fault_about(&mut self, id: RequestId, fault: fn(Culprit) -> Fault) {
+        self.set_fault(fault(Culprit::new(id, self.requests.get(id))));
+    }
+
+    #[cold]
+    fn set_fault(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+
+    /// The device gave request `id` back at `now`; that must not go on for ever.
+    pub(super) fn note_refusal(&mut self, now: Nanos, id: RequestId) {
+        if self.failed_attempts.too_many(now) {
+            self.set_fault_about(id, Fault::DeviceRefuses);
+        }
+    }
+
+    /// The scheduler holds requests and sends none.
+    pub(super) fn note_stall(&mut self, now: Nanos) {
+        if self.in_device() > 0 {
+            self.failed_attempts = FailedAttempts::default();
+        } else if self.failed_attempts.too_many(now) {
+            self.set_fault(Fault::SchedulerStalls { waiting: self.queued() });
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A whole comparison: from an experiment to the ranked document.
+
+use std::collections::BTreeMap;
+
+use std::sync::Arc;
+
+use dumbwaiter_advise::Document;
+use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::{RunResult, grouped};
+
+use crate::{About, Cell, CellResult, Control, Experiment, Failure, Finished, Matrix, World};
+
+/// A comparison's document, and how the runs ended.
+pub struct Comparison {
+    /// Results, ranking, recommendation and remarks.
+    pub document: Document,
+    /// How the runs ended.
+    pub ending: Ending,
+}
+
+/// How the runs of a comparison ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every run was made.
+    Complete,
+    /// [`Control::cancel`] ended them; the document has those that were finished.
+    Interrupted,
+    /// One failed; the document has those that were finished before.
+    Failed(Failure),
+}
+
+/// Compares the schedulers of an experiment in a world. An error where not a single run was finished.
+pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) -> Result<Comparison, Failure> {
+    let scenario = &experiment.scenario;
+    let about = world.about();
+    let load = Arc::new(Prepared::new(scenario)?);
+    let (cells, refusals) = supported(cells(&load, &about), world)?;
+    let planned = cells.len();
+    let mut matrix = Matrix::new(cells);
+    let ending = match matrix.run(world, control) {
+        Finished::All => Ending::Complete,
+        Finished::Cancelled => Ending::Interrupted,
+        Finished::Failed(failure) => Ending::Failed(failure),
+    };
+    let results = matrix.into_results(world.concurrency());
+    let finished = results.len();
+    let (used, unused): (Vec<CellResult>, Vec<CellResult>) =
+        results.into_iter().partition(|r| r.run.requests > 0 || r.skipped.is_empty());
+    let mut runs: Vec<RunResult> = used.iter().map(|r| r.run.clone()).collect();
+    let concluded = world.conclude(&mut runs);
+    if used.is_empty() {
+        return Err(none_finished(&unused, ending));
+    }
+    let mut notes = experiment.notes.clone();
+    notes.extend(about.notes);
+    notes.extend(refusals);
+    notes.extend(load.notes.iter().cloned());
+    let ended_early = match ending {
+        Ending::Complete => None,
+        Ending::Interrupted => Some("interrupted"),
+        Ending::Failed(_) => Some("ended early"),
+    };
+    notes.extend(ended_early.map(|why| format!("{why}: {finished} of {planned} runs finished")));
+    notes.extend(notes_of_cells(&used));
+    notes.extend(unused_notes(&unused));
+    // A failure to complete the figures does not hide that of a run.
+    let (told, ending) = match (concluded, ending) {
+        (Ok(told), ending) => (told, ending),
+        (Err(failure), Ending::Complete) => (Vec::new(), Ending::Failed(failure)),
+        (Err(failure), ending) => (vec![failure.reason], ending),
+    };
+    notes.extend(told);
+    let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+    let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
+    let described = serde_json::to_value(scenario).map_err(Failure::refused)?;
+    let mut document = Document::new(title, described, versions, runs, experiment.goal);
+    document.notes = notes;
+    Ok(Comparison { document, ending })
+}
+
+/// Every run that the scenario asks for in such a world: devices, stacks, schedulers, completion methods, replicates.
+fn cells(load: &Arc<Prepared>, about: &About) -> Vec<Cell> {
+    let scenario = load.scenario();
+    let own: Vec<String> = about.device.iter().cloned().collect();
+    let devices = if own.is_empty() { &scenario.devices } else { &own };
+    let mut cells = Vec::new();
+    for device in devices {
+        for stack in &about.stacks {
+            for scheduler in &scenario.schedulers {
+                for completion in &scenario.completion {
+                    let cell = Cell { completion: *completion, ..Cell::of(load, device, *stack, scheduler.clone()) };
+                    cells.extend((0..scenario.replicates).map(|replicate| Cell { replicate, ..cell.clone() }));
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// The cells that the world runs, and remarks on what it refuses. What runs on another stack instead is not missed.
+fn supported(cells: Vec<Cell>, world: &dyn World) -> Result<(Vec<Cell>, Vec<String>), Failure> {
+    let mut refused: Vec<(Cell, String)> = Vec::new();
+    let mut able = Vec::new();
+    for cell in cells {
+        match world.supports(&cell) {
+            Ok(()) => able.push(cell),
+            Err(refusal) => refused.push((cell, refusal.0)),
+        }
+    }
+    let replaced = |cell: &Cell| {
+        able.iter().any(|other| {
+            other.stack != cell.stack && other.scheduler == cell.scheduler && other.completion == cell.completion
+        })
+    };
+    let mut reasons: Vec<String> = Vec::new();
+    for (cell, reason) in &refused {
+        if !replaced(cell) && !reasons.contains(reason) {
+            reasons.push(reason.clone());
+        }
+    }
+    if able.is_empty() {
+        return Err(Failure::refused(reasons.join("; ")));
+    }
+    Ok((able, reasons))
+}
+
+fn none_finished(unused: &[CellResult], ending: Ending) -> Failure {
+    match ending {
+        Ending::Failed(failure) => failure,
+        _ if !unused.is_empty() => Failure::refused(format!(
+            "{}; expected some: choose a device on which they fit, or see --fit",
+            unused_notes(unused).join("; ")
+        )),
+        Ending::Complete => Failure::refused("the experiment has no runs: expected at least one replicate"),
+        Ending::Interrupted => Failure::interrupted("interrupted before the first run was finished"),
+    }
+}
+
+/// Remarks of the runs, each once; then what traces had to leave out, and I/Os that starved.
+fn notes_of_cells(results: &[CellResult]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in results.iter().flat_map(|result| &result.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    // The same in every run of a device.
+    for result in first_of_each_device(results) {
+        let device = &result.run.device;
+        notes.extend(result.skipped.iter().map(|(reason, n)| format!("{device}: {} records: {reason}", grouped(*n))));
+    }
+    notes.extend(starved_notes(results));
+    notes
+}
+
+fn first_of_each_device(results: &[CellResult]) -> impl Iterator<Item = &CellResult> {
+    let mut by_device: BTreeMap<&str, &CellResult> = BTreeMap::new();
+    for result in results {
+        by_device.entry(&result.run.device).or_insert(result);
+    }
+    by_device.into_values()
+}
+
+/// Devices that no request reached: nothing can be said of their schedulers.
+fn unused_notes(results: &[CellResult]) -> Vec<String> {
+    let told = |result: &CellResult| {
+        let reasons = result.skipped.iter().map(|(reason, n)| format!("{} records: {reason}", grouped(*n)));
+        let reasons: Vec<String> = reasons.collect();
+        format!("{}: no request reached it ({})", result.run.device, reasons.join(", "))
+    };
+    first_of_each_device(results).map(told).collect()
+}
+
+/// Schedulers that left an I/O waiting for more than twice as long as any that they finished: its latency is in no
+/// figure. One remark for each scheduler.
+fn starved_notes(results: &[CellResult]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    // Where a run ended early by a failure, that is what there is to say.
+    for CellResult { run, oldest, .. } in results.iter().filter(|r| r.failure.is_none()) {
+        if oldest.as_us_f64() <= 2.0 * run.latency_us.max.max(0.0) {
+            continue;
+        }
+        let place = match run.via.as_str() {
+            "sim" => format!("{}, {}: ", run.device, run.scheduler),
+            via => format!("{}, {via}: ", run.scheduler),
+        };
+        if !notes.iter().any(|note| note.starts_with(&place)) {
+            let count = run.ledger.outstanding;
+            notes.push(format!(
+                "{place}{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"
+            ));
+        }
+    }
+    notes
+}

@@ -1,0 +1,284 @@
+//! Reading an experiment: a scenario, a fio job file or traces, and the settings that override them.
+
+use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use dumbwaiter_advise::Goal;
+use dumbwaiter_block::Nanos;
+use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions};
+use dumbwaiter_schedulers::{Choice, REGISTRY};
+use dumbwaiter_traces as traces;
+
+/// What is to be compared, and by which goal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// The load, the devices and the schedulers.
+    pub scenario: Scenario,
+    /// What the recommendation aims at.
+    pub goal: Goal,
+    /// Remarks on the files it was read from.
+    pub notes: Vec<String>,
+}
+
+/// Why an experiment cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A file cannot be read.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file is not what is expected; the text names it and says what is.
+    #[error("{0}")]
+    Input(String),
+    /// The scenario is not valid.
+    #[error(transparent)]
+    Scenario(#[from] dumbwaiter_scenario::Error),
+}
+
+/// What an input file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// A scenario in TOML.
+    Scenario,
+    /// A fio job file.
+    FioJob,
+    /// A block trace.
+    Trace,
+}
+
+/// Settings that override a scenario's; `None` and empty lists leave the scenario's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overrides {
+    /// Devices, as `--device` takes them.
+    pub devices: Vec<String>,
+    /// Schedulers with settings, separated by commas, or `all`.
+    pub schedulers: Option<String>,
+    /// Completion methods.
+    pub completion: Vec<String>,
+    /// Commands that the driver gives the device at once.
+    pub queue_depth: Option<u32>,
+    /// Requests that the scheduler may hold.
+    pub nr_requests: Option<u32>,
+    /// Measured time.
+    pub duration: Option<Nanos>,
+    /// Time before it.
+    pub warmup: Option<Nanos>,
+    /// End a run after so many I/Os.
+    pub limit: Option<u64>,
+    /// Runs of each combination.
+    pub replicates: Option<u32>,
+    /// Seed of the first replicate.
+    pub seed: Option<u64>,
+    /// How traces are read and replayed.
+    pub trace: TraceOptions,
+}
+
+/// Bytes of a file that decide its kind.
+const HEAD_BYTES: usize = 64 * 1024;
+
+/// What a file is, by its content. A folder, a pipe, a missing and an empty file are refused.
+pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
+    let named = || path.display().to_string();
+    let failed = |source| ReadError::File { path: named(), source };
+    // Before it is opened: opening a pipe may block for ever.
+    let facts = std::fs::metadata(path).map_err(failed)?;
+    if facts.is_dir() {
+        return Err(ReadError::Input(format!(
+            "{}: is a folder; expected a scenario, a fio job file or a trace",
+            named()
+        )));
+    }
+    if !facts.is_file() && !facts.file_type().is_block_device() {
+        return Err(ReadError::Input(format!(
+            "{}: is a pipe or alike, which cannot be read twice; expected a file",
+            named()
+        )));
+    }
+    let mut head = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(failed)?;
+    if head.is_empty() {
+        return Err(ReadError::Input(format!("{}: is empty; expected a scenario, a fio job file or a trace", named())));
+    }
+    Ok(kind_of_content(path, &head))
+}
+
+fn kind_of_content(path: &Path, head: &[u8]) -> InputKind {
+    let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    if extension == "toml" {
+        return InputKind::Scenario;
+    }
+    if head.contains(&0) {
+        return InputKind::Trace;
+    }
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with(['#', ';']));
+    let first = lines.next().unwrap_or_default();
+    // A section of a fio job has one bracket; a TOML table array has two, and its keys are quoted or numbers.
+    if first.starts_with("[[") || (first.contains(" = ") && !first.contains(',')) {
+        return InputKind::Scenario;
+    }
+    if first.starts_with('[') && first.ends_with(']') || extension == "fio" {
+        return InputKind::FioJob;
+    }
+    InputKind::Trace
+}
+
+/// Refuses a mixture: one scenario or job file, or one or more traces.
+fn kind_of_all(paths: &[PathBuf]) -> Result<Option<InputKind>, ReadError> {
+    let kinds = paths.iter().map(|path| input_kind(path)).collect::<Result<Vec<_>, _>>()?;
+    match kinds.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(*one)),
+        all if all.iter().all(|k| *k == InputKind::Trace) => Ok(Some(InputKind::Trace)),
+        _ => Err(ReadError::Input(format!(
+            "{} files given: expected one scenario, one fio job file, or traces only",
+            paths.len()
+        ))),
+    }
+}
+
+impl Experiment {
+    /// Reads `paths` (a scenario, a fio job file or traces; the `builtin` scenario where there are none), applies
+    /// `overrides` and checks the whole.
+    pub fn read(
+        paths: &[PathBuf],
+        builtin: fn() -> Scenario,
+        overrides: &Overrides,
+        goal: Goal,
+    ) -> Result<Experiment, ReadError> {
+        let kind = kind_of_all(paths)?;
+        if kind != Some(InputKind::Trace)
+            && let Some(option) = overrides.trace_option()
+        {
+            return Err(ReadError::Input(format!("{option}: is for traces; give a trace, or leave it out")));
+        }
+        let (mut scenario, notes) = match kind {
+            None => (builtin(), Vec::new()),
+            Some(InputKind::Scenario) => Scenario::load(&paths[0])?,
+            Some(InputKind::FioJob) => {
+                let path = paths[0].display().to_string();
+                let text = std::fs::read_to_string(&paths[0])
+                    .map_err(|source| ReadError::File { path: path.clone(), source })?;
+                Scenario::from_fio(&text, &path, &|name| std::env::var(name).ok())?
+            }
+            Some(InputKind::Trace) => (of_traces(paths, &overrides.trace)?, Vec::new()),
+        };
+        overrides.apply(&mut scenario)?;
+        check(&scenario)?;
+        Ok(Experiment { scenario, goal, notes })
+    }
+}
+
+/// Checks a scenario with the schedulers and devices that exist.
+fn check(scenario: &Scenario) -> Result<(), ReadError> {
+    let known_scheduler = |name: &str| Choice::parse(name).map(|_| ()).map_err(|e| e.to_string());
+    let known_device = |name: &str| dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string());
+    scenario.validate(&known_scheduler, &known_device)?;
+    let mut labels: Vec<String> = Vec::new();
+    for spec in &scenario.schedulers {
+        let label = spec.to_string();
+        if labels.contains(&label) {
+            return Err(ReadError::Input(format!("scheduler `{label}` is named twice")));
+        }
+        labels.push(label);
+    }
+    Ok(())
+}
+
+/// The files of a blktrace capture, one a CPU, are one trace; others are traces of their own.
+fn of_traces(paths: &[PathBuf], options: &TraceOptions) -> Result<Scenario, ReadError> {
+    let one_capture = paths.len() > 1 && paths.iter().all(is_blktrace);
+    let name = |p: &PathBuf| {
+        let text = p.to_str().map(str::to_owned);
+        text.ok_or_else(|| {
+            ReadError::Input(format!("{}: the name is not UTF-8, as names in a scenario are; give a link", p.display()))
+        })
+    };
+    let mut names = paths.iter().map(name).collect::<Result<Vec<String>, _>>()?;
+    let parts = if one_capture { names.split_off(1) } else { Vec::new() };
+    let mut scenario = Scenario::from_trace(&names, TraceOptions { parts, ..options.clone() });
+    scenario.replicates = 1;
+    Ok(scenario)
+}
+
+fn is_blktrace(path: &PathBuf) -> bool {
+    let opened = traces::open(&[path], &traces::Options::default());
+    opened.is_ok_and(|reader| reader.format() == traces::Format::Blktrace)
+}
+
+impl Overrides {
+    /// The first setting given that only a trace can use, as the command spells it.
+    fn trace_option(&self) -> Option<&'static str> {
+        let trace = &self.trace;
+        let given = [
+            (trace.speed.is_some(), "--speed"),
+            (trace.depth.is_some(), "--depth"),
+            (trace.closed_per_task, "--closed-per-task"),
+            (trace.fit.is_some(), "--fit"),
+            (trace.format.is_some(), "--format"),
+            (trace.columns.is_some(), "--columns"),
+            (trace.arrival.is_some(), "--arrival"),
+            (trace.assume_bytes.is_some(), "--assume-bytes"),
+        ];
+        given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
+    }
+
+    fn apply(&self, scenario: &mut Scenario) -> Result<(), ReadError> {
+        if !self.devices.is_empty() {
+            scenario.devices.clone_from(&self.devices);
+        }
+        match self.schedulers.as_deref() {
+            None => {}
+            Some("all") => scenario.schedulers = REGISTRY.iter().map(|e| SchedulerSpec::named(e.name)).collect(),
+            Some(list) => {
+                scenario.schedulers =
+                    SchedulerSpec::parse_list(list).map_err(|e| ReadError::Input(format!("--schedulers: {e}")))?;
+            }
+        }
+        if !self.completion.is_empty() {
+            let methods = self.completion.iter().map(|m| m.parse::<Completion>());
+            scenario.completion =
+                methods.collect::<Result<_, _>>().map_err(|e| ReadError::Input(format!("--completion: {e}")))?;
+        }
+        scenario.queue_depth = self.queue_depth.or(scenario.queue_depth);
+        scenario.nr_requests = self.nr_requests.or(scenario.nr_requests);
+        scenario.duration = self.duration.or(scenario.duration);
+        scenario.warmup = self.warmup.unwrap_or(scenario.warmup);
+        scenario.limit = self.limit.or(scenario.limit);
+        scenario.replicates = self.replicates.unwrap_or(scenario.replicates);
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_can_be_read_only_once_are_refused() {
+        for path in ["/dev/null", "/dev/zero"] {
+            let said = input_kind(Path::new(path)).unwrap_err().to_string();
+            assert!(said.contains(path) && said.contains("cannot be read twice"), "{said}");
+        }
+    }
+
+    #[test]
+    fn content_decides() {
+        let kind = |name: &str, text: &str| kind_of_content(Path::new(name), text.as_bytes());
+        assert_eq!(kind("a.toml", "garbage"), InputKind::Scenario);
+        assert_eq!(kind("a", "# note\nname = \"x\"\n"), InputKind::Scenario);
+        assert_eq!(kind("a", "; job\n[global]\nrw=read\n"), InputKind::FioJob);
+        assert_eq!(kind("a", "[[task]]\n"), InputKind::Scenario);
+        assert_eq!(kind("job.fio", "rw=read"), InputKind::FioJob);
+        assert_eq!(kind("a", "8,0 3 1 0.000000000 697 G W 223490 + 8 [kjournald]\n"), InputKind::Trace);
+        assert_eq!(kind("a.fio", "\0\x01"), InputKind::Trace);
+        assert_eq!(kind("a.csv", "128166372003061629,hm,1,Read,383496192,32768,413\n"), InputKind::Trace);
+    }
+}

@@ -1,0 +1,27 @@
+//! An experiment: the matrix of runs that a scenario describes, run in a world, and its comparison.
+//!
+//! A [`Cell`] is one run. A [`World`] runs cells: the simulator, our engine on a real device, the kernel's schedulers on
+//! the same device. [`compare`] builds the matrix of an [`Experiment`], runs it in any world and returns the ranked
+//! document; [`Matrix`] is the loop below it, for those who want the results one by one.
+//!
+//! What compares does not know which world it drives.
+#![forbid(unsafe_code)]
+
+mod cell;
+mod compare;
+mod control;
+mod input;
+mod matrix;
+mod plan;
+mod side_by_side;
+mod survey;
+mod world;
+
+pub use cell::{Cell, CellResult, DbBench, Stack, Work};
+pub use compare::{Comparison, Ending, compare};
+pub use control::{Control, Step};
+pub use input::{Experiment, InputKind, Overrides, ReadError, input_kind};
+pub use matrix::{Finished, Matrix};
+pub use side_by_side::SideBySide;
+pub use survey::{Subject, SurveyLoad, Surveyed, recommend};
+pub use world::{About, Concurrency, Failure, FailureKind, Refusal, World};

@@ -1,0 +1,15 @@
+//! Output that is safe when run as root in a folder that others may write to.
+//!
+//! - [`OutputFile`] writes a file beside its final place and gives it its name once it is complete. It never writes
+//!   through a link that somebody else planted.
+//! - [`escape`] and [`escape_line`] keep control characters from files, names and recordings off the terminal.
+#![forbid(unsafe_code)]
+
+mod file;
+mod folder;
+mod leftover;
+mod terminal;
+
+pub use file::{OutputFile, check, create_folder, write};
+pub use leftover::remove_leftovers;
+pub use terminal::{BOLD, FAINT, RESET, escape, escape_line, escape_styled, say};

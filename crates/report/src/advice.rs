@@ -1,0 +1,109 @@
+//! The advice for a drive as text.
+
+use dumbwaiter_advise::completion::Methods;
+use dumbwaiter_advise::{Advice, Metric, rank};
+
+use crate::table::{Align, Style, table};
+
+/// A load of the survey, for its column and its line below the table.
+pub struct SurveyPoint<'a> {
+    /// Its name in the results.
+    pub name: &'a str,
+    /// What it does.
+    pub about: &'a str,
+    /// The figure that is shown of it.
+    pub metric: Metric,
+}
+
+/// The advice for a terminal; the first of `points` is the one that decides.
+pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) -> String {
+    let rankings = rank(&advice.survey.runs, advice.survey.goal);
+    let mut columns = vec![
+        ("shared", Metric::FocusP99, "waiting p99 us".to_owned()),
+        ("shared", Metric::MbPerS, "shared MB/s".to_owned()),
+    ];
+    for point in &points[1..] {
+        let unit = if point.metric == Metric::Iops { "IOPS" } else { "MB/s" };
+        columns.push((point.name, point.metric, format!("{} {unit}", point.name)));
+    }
+    let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
+    header.extend(columns.iter().map(|(.., title)| (title.as_str(), Align::Right)));
+    let Some(shared) = rankings.iter().find(|r| r.variant == "shared") else { return String::new() };
+    let mut lines = Vec::new();
+    for scheduler in shared.rows.iter().map(|row| &row.scheduler) {
+        let mark = if *scheduler == advice.recommended { "▸" } else { "" };
+        let mut line = vec![mark.to_owned(), scheduler.clone()];
+        for (point, metric, _) in &columns {
+            let row = rankings.iter().find(|r| r.variant == *point);
+            let row = row.and_then(|r| r.rows.iter().find(|row| row.scheduler == *scheduler));
+            line.push(row.map_or(String::new(), |r| format!("{:.0}", r.mean(*metric))));
+        }
+        lines.push(line);
+    }
+    let mut text = format!("{} · {} is set · {:.0} s of reading\n\n", advice.device, advice.current, advice.seconds);
+    text += &table(&header, &lines, style);
+    for point in points {
+        text += &format!("\n{}: {}", point.name, point.about);
+    }
+    text += &format!("\n\n{}\n", advice.sentence);
+    for loss in &advice.losses {
+        text += &format!(
+            "{} {}: {:.0} % of the best throughput at {} (p = {:.3}).\n",
+            loss.scheduler,
+            if loss.scheduler == advice.recommended { "loses" } else { "is out" },
+            loss.share * 100.0,
+            loss.point,
+            loss.p
+        );
+    }
+    text += &format!("By {}.\n", advice.criterion);
+    if !advice.keep {
+        text += "\nNow, and at every start:\n";
+        for command in &advice.commands {
+            text += &format!("  {command}\n");
+        }
+    }
+    text += "\n";
+    if !advice.completion.measured.is_empty() {
+        text += &completion_table(&advice.completion, style);
+        text += "\n";
+    }
+    text += &format!("{}\n", advice.completion.sentence);
+    for how in &advice.completion.how {
+        text += &format!("  {how}\n");
+    }
+    for note in &advice.survey.notes[1..] {
+        text += &format!("note: {note}\n");
+    }
+    text
+}
+
+fn completion_table(methods: &Methods, style: Style) -> String {
+    let header = [
+        ("4 KiB at a time", Align::Right),
+        ("completion", Align::Left),
+        ("p50 us", Align::Right),
+        ("p99 us", Align::Right),
+        ("IOPS", Align::Right),
+        ("CPU/IO us", Align::Right),
+        ("median", Align::Left),
+    ];
+    let lines: Vec<Vec<String>> = methods
+        .measured
+        .iter()
+        .map(|m| {
+            let median =
+                m.median.as_ref().map_or(String::new(), |g| format!("{:+.0} %, p = {:.3}", g.change * 100.0, g.p));
+            vec![
+                m.depth.to_string(),
+                m.completion.clone(),
+                format!("{:.1}", m.p50_us),
+                format!("{:.1}", m.p99_us),
+                format!("{:.0}", m.iops),
+                format!("{:.1}", m.cpu_us_per_io),
+                median,
+            ]
+        })
+        .collect();
+    table(&header, &lines, style)
+}

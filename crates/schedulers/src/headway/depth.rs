@@ -1,0 +1,152 @@
+//! Queue depth: it shrinks while a tenant that always has something outstanding gets less than its share.
+
+use dumbwaiter_block::Nanos;
+
+use super::shares::{Hierarchy, WHOLE};
+
+/// Completions between two reviews of the shares, or one per tenant if those are more.
+const REVIEW_COMPLETIONS: u32 = 32;
+/// A tenant falls short that got less than this part of what the best served got for its share, in percent.
+const SHORT_PERCENT: u64 = 97;
+/// A tenant can use its share if it had something outstanding for this part of the time, in percent.
+const BUSY_PERCENT: u64 = 75;
+
+/// What a tenant has outstanding, and what it got since the last review.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Account {
+    pub(super) in_device: u32,
+    pub(super) waiting: u32,
+    pub(super) outstanding: u32,
+    /// Virtual time of its service, at the default weight, in units of 256.
+    served: u64,
+    /// Since when something is outstanding.
+    busy_since: Nanos,
+    /// How long something was outstanding.
+    busy: Nanos,
+    /// It is owed service though it nearly always had something outstanding.
+    pub(super) behind: bool,
+    /// Last completion.
+    pub(super) last_seen: Nanos,
+}
+
+impl Account {
+    /// A request arrived.
+    pub(super) fn arrived(&mut self, now: Nanos) {
+        if self.outstanding == 0 {
+            self.busy_since = now;
+        }
+        self.outstanding += 1;
+        self.waiting += 1;
+    }
+
+    /// A request is sent to the device.
+    pub(super) fn sent(&mut self) {
+        self.waiting -= 1;
+        self.in_device += 1;
+    }
+
+    /// A waiting request became part of another.
+    pub(super) fn absorbed(&mut self) {
+        self.waiting -= 1;
+        self.outstanding -= 1;
+    }
+
+    /// The driver returned a request unserved.
+    pub(super) fn returned(&mut self) {
+        self.in_device -= 1;
+        self.outstanding -= 1;
+    }
+
+    /// A request is done, which used this much virtual time at the default weight.
+    pub(super) fn completed(&mut self, used: u64, now: Nanos) {
+        self.in_device -= 1;
+        self.outstanding -= 1;
+        self.served += used >> 8;
+        self.last_seen = now;
+        if self.outstanding == 0 {
+            self.busy += now.since(self.busy_since);
+        }
+    }
+}
+
+/// The depth that all tenants share, and their accounts.
+#[derive(Clone, Debug)]
+pub(super) struct Depth {
+    pub(super) max: u32,
+    pub(super) current: u32,
+    pub(super) accounts: Vec<Account>,
+    completions: u32,
+    reviewed: Nanos,
+    /// Shares of the tenants that had something outstanding before the last review, together.
+    pub(super) active_share: u64,
+}
+
+impl Depth {
+    pub(super) fn new(max: u32) -> Depth {
+        let max = max.max(1);
+        Depth { max, current: max, accounts: Vec::new(), completions: 0, reviewed: Nanos::ZERO, active_share: 0 }
+    }
+
+    /// The device may hold another number of requests.
+    pub(super) fn set_max(&mut self, max: u32) {
+        let max = max.max(1);
+        self.current = if self.current == self.max { max } else { self.current.min(max) };
+        self.max = max;
+    }
+
+    /// Makes accounts for tenants below `tenants`.
+    pub(super) fn reserve(&mut self, tenants: usize) {
+        if tenants > self.accounts.len() {
+            self.accounts.resize(tenants, Account::default());
+        }
+    }
+
+    /// Part of a limit that is in proportion to the depth: a depth that follows a share leaves less room for batches.
+    pub(super) fn scaled(&self, limit: u64) -> u64 {
+        limit * u64::from(self.current) / u64::from(self.max)
+    }
+
+    /// Counts a completion; reviews the shares after enough of them.
+    pub(super) fn completed(&mut self, shares: &Hierarchy, follow_shares: bool, now: Nanos) {
+        self.completions += 1;
+        if self.completions >= REVIEW_COMPLETIONS.max(self.accounts.len() as u32) {
+            self.completions = 0;
+            self.review(shares, follow_shares, now);
+        }
+    }
+
+    /// Compares what the tenants got with their shares, and moves the depth.
+    fn review(&mut self, shares: &Hierarchy, follow_shares: bool, now: Nanos) {
+        let span = now.since(self.reviewed).0;
+        self.reviewed = now;
+        let got = |(tenant, account): (usize, &Account)| {
+            u128::from(account.served) * u128::from(WHOLE) / u128::from(shares.share(tenant).max(1))
+        };
+        let most = self.accounts.iter().enumerate().map(got).max().unwrap_or(0);
+        let (mut any_behind, mut any_short) = (false, false);
+        self.active_share = 0;
+        for (tenant, account) in self.accounts.iter_mut().enumerate() {
+            if account.outstanding > 0 {
+                account.busy += now.since(account.busy_since);
+                account.busy_since = now;
+            }
+            if account.busy > Nanos::ZERO {
+                self.active_share += shares.share(tenant);
+            }
+            // One with a backlog needs no help: its turn comes by the order of service.
+            let needs_help = account.busy.0 * 100 >= span * BUSY_PERCENT && account.waiting == 0;
+            let short = got((tenant, account)) * 100 < most * u128::from(SHORT_PERCENT);
+            account.behind = needs_help && (shares.lags(tenant) || short);
+            any_behind |= account.behind;
+            any_short |= needs_help && short;
+            account.served = 0;
+            account.busy = Nanos::ZERO;
+        }
+        // A tenant that lags, but gets its share now, needs no smaller depth, only time.
+        if any_short && follow_shares {
+            self.current = (self.current * 3 / 4).max(1);
+        } else if !any_behind || !follow_shares {
+            self.current = (self.current + 1).min(self.max);
+        }
+    }
+}

@@ -1,0 +1,561 @@
+//! `headway`: proportional shares by weight without exclusive service, and quick starts; ours.
+//!
+//! Tenants, nested ones, and the tasks in them are served by start-time fair queueing: at each level the node with the
+//! smallest virtual time goes next, and its time advances by what it used over its weight: sectors on flash, device time
+//! on a disk. Requests of all tenants are in the device together, as deep as the shares allow. Three rules go beyond that:
+//!
+//! - **Depth.** A tenant that cannot keep a backlog (few requests at a time) falls behind its share because the others fill
+//!   the device. Only then the depth that all share shrinks, and at the bottom the device idles for that tenant's next
+//!   request. When no tenant is behind, the depth grows back.
+//! - **Exclusive slices.** On a disk, a task that streams or has much to sweep may have the disk for itself for a short
+//!   while, since two such tasks side by side cause a seek per request. The disk idles a little for the next request of
+//!   the slice's owner.
+//! - **Fresh tasks**, which start or were quiet for seconds, weigh a hundred times as much within their tenant until they
+//!   have moved a program's worth of data, and keep their place in the order while they think for a moment.
+//!
+//! On flash, reads and writes go in batches, because a device that alternates between them does less of both.
+//!
+//! Bound: between two siblings with a backlog, service over weight differs by at most one largest request of each, plus what
+//! is in the device, plus one exclusive slice. Weakness: a tenant with a high weight that thinks longer than the patience
+//! does not get its share, and tasks that start in a large burst gain nothing.
+//!
+//! - `settings`: the settings
+//! - `shares`: the hierarchy of tenants and tasks, and its virtual times
+//! - `queue`: requests of one task
+//! - `depth`: what tenants got, and the depth that follows from it
+//! - `exclusive`: exclusive slices
+//! - `fresh`: fresh tasks
+
+mod depth;
+mod exclusive;
+mod fresh;
+mod queue;
+mod settings;
+mod shares;
+#[cfg(test)]
+mod tests;
+
+use dumbwaiter_block::{
+    Context, Dir, Event, Flags, Io, Join, Nanos, Next, Op, Request, RequestId, Scheduler, Setup, Side, TaskId,
+    TenantId, Tunable,
+};
+
+use depth::Depth;
+use exclusive::ExclusiveSlice;
+use fresh::{Reservation, Starts};
+use queue::{Place, Queue, Storage};
+use settings::Settings;
+pub use settings::TUNABLES;
+use shares::{Hierarchy, NANOSECOND, NodeId, ROOT, SECTOR, task_node, tenant_node, tenant_of, write_back_node};
+
+/// How far, in virtual time, a batch may reach past the tenant whose turn it is: 256 KiB at the default weight...
+const BATCH_REACH: u64 = 512 * SECTOR;
+/// ...and past how many tenants.
+const BATCH_CANDIDATES: u32 = 4;
+/// A full device is asked again after this time; its completions come sooner.
+const FULL_DEVICE_RECHECK: Nanos = Nanos::from_ms(100);
+
+/// What is kept of a request beside itself.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    /// Node of its queue.
+    queue: NodeId,
+    place: Place,
+    /// The driver returned it after it was charged.
+    charged: bool,
+}
+
+/// What the reservation for a fresh task means now.
+enum Reserved {
+    /// Nothing: others may go.
+    Nothing,
+    /// It is this task's turn.
+    Serve(NodeId),
+    /// It would be this task's turn, but it has nothing waiting yet.
+    Wait(Nanos),
+}
+
+/// See the module's text.
+#[derive(Clone)]
+pub struct Headway {
+    settings: Settings,
+    rotational: bool,
+    shares: Hierarchy,
+    /// By node; only those of tasks and write-back are used.
+    queues: Vec<Queue>,
+    storage: Storage,
+    /// By request.
+    slots: Vec<Slot>,
+    depth: Depth,
+    in_device: u32,
+    waiting: u32,
+    exclusive: Option<ExclusiveSlice>,
+    reservation: Option<Reservation>,
+    starts: Starts,
+    /// Direction of the current batch, and its length.
+    batch_dir: Dir,
+    batch_len: u64,
+    last_completion: Nanos,
+}
+
+impl Headway {
+    /// An empty one.
+    pub fn new(setup: Setup) -> Headway {
+        Headway {
+            settings: Settings::default(),
+            rotational: setup.rotational,
+            shares: Hierarchy::new(),
+            queues: vec![Queue::default()],
+            storage: Storage::default(),
+            slots: Vec::new(),
+            depth: Depth::new(setup.device_depth),
+            in_device: 0,
+            waiting: 0,
+            exclusive: None,
+            reservation: None,
+            starts: Starts::default(),
+            batch_dir: Dir::Read,
+            batch_len: 0,
+            last_completion: Nanos::ZERO,
+        }
+    }
+
+    fn patience(&self) -> Nanos {
+        self.settings.patience(self.rotational)
+    }
+
+    fn learn_shares(&mut self, ctx: &Context<'_>, retired: Option<TenantId>) {
+        self.depth.reserve(ctx.tenants.tenant_slots());
+        self.shares.learn_shares(ctx.tenants, retired);
+    }
+
+    fn add_node(&mut self, node: NodeId) {
+        self.shares.add(node);
+        let len = self.queues.len().max(node as usize + 1);
+        self.queues.resize_with(len, Queue::default);
+    }
+
+    /// The queue of a request, added if it is new.
+    fn queue_of(&mut self, id: RequestId, ctx: &Context<'_>) -> NodeId {
+        let request = &ctx.requests[id];
+        let tenant = request.io.tenant.0;
+        if !self.shares.learned() || tenant as usize >= self.depth.accounts.len() {
+            self.learn_shares(ctx, None);
+            self.depth.reserve(tenant as usize + 1);
+            self.add_node(tenant_node(tenant));
+        }
+        let node = queue_node(request);
+        if !self.shares.is_live(node) {
+            self.add_node(node);
+            if request.sync() {
+                self.starts.started(node, &mut self.queues, ctx.now);
+            }
+        }
+        self.shares.attach_idle(node, tenant_node(tenant));
+        self.queues[node as usize].tenant = tenant;
+        node
+    }
+
+    fn is_fresh(&self, node: NodeId, now: Nanos) -> bool {
+        self.settings.low_latency() && fresh::is_fresh(&self.queues[node as usize], now)
+    }
+
+    /// Weight of a queue among those of its tenant now.
+    fn weight(&self, node: NodeId, fresh: bool) -> u64 {
+        self.shares.weight(node) * if fresh { fresh::WEIGHT_FACTOR } else { 1 }
+    }
+
+    /// The queue whose turn it is; or one that is nearly as early and has requests of the current batch's direction.
+    fn first(&self) -> Option<NodeId> {
+        let mut at = self.shares.first(ROOT);
+        let first = self.first_in(at?)?;
+        if self.rotational {
+            return Some(first);
+        }
+        let bound = self.shares.time(at?).wrapping_add(self.depth.scaled(BATCH_REACH));
+        for _ in 0..BATCH_CANDIDATES {
+            let in_reach = |node: &NodeId| !crate::mechanisms::ordered::later(self.shares.time(*node), bound);
+            let Some(sibling) = at.filter(in_reach) else { break };
+            let candidate = self.first_in(sibling);
+            if candidate.is_some_and(|node| self.queues[node as usize].has(self.batch_dir)) {
+                return candidate;
+            }
+            at = self.shares.next(sibling);
+        }
+        Some(first)
+    }
+
+    /// The queue in `node` whose turn it is.
+    fn first_in(&self, node: NodeId) -> Option<NodeId> {
+        let leaf = self.shares.first_leaf(node);
+        (self.queues.get(leaf as usize)?.waiting > 0).then_some(leaf)
+    }
+
+    /// Takes the next request out of a queue.
+    fn pick(&mut self, node: NodeId) -> Option<RequestId> {
+        let (queue, storage) = (&mut self.queues[node as usize], &mut self.storage);
+        queue.take_head(storage).or_else(|| queue.take_sorted(storage)).or_else(|| {
+            self.batch_len += 1;
+            queue.take_oldest(storage, self.batch_dir)
+        })
+    }
+
+    /// A request leaves its queue for the device: it is charged, unless it was when it was sent before.
+    fn send(&mut self, node: NodeId, id: RequestId, in_turn: bool, ctx: &Context<'_>) {
+        let fresh = self.is_fresh(node, ctx.now);
+        let request = &ctx.requests[id];
+        let charged = std::mem::take(&mut self.slots[id.index()].charged);
+        let queue = &mut self.queues[node as usize];
+        queue.waiting -= 1;
+        queue.in_device += 1;
+        let mut used = 0;
+        if !charged {
+            queue.note_position(request.sector, request.end());
+            queue.fresh_sectors = queue.fresh_sectors.saturating_sub(u64::from(request.sectors));
+            used = if self.rotational {
+                queue.estimate_ns * NANOSECOND
+            } else {
+                u64::from(request.sectors.max(1)) * SECTOR
+            };
+        }
+        let gains = self.rotational && queue.gains_by_exclusive_slice();
+        let slice = self.settings.slice();
+        if self.exclusive.is_some_and(|e| tenant_of(e.owner).is_some()) {
+            self.exclusive = None;
+        } else if in_turn && gains && slice > Nanos::ZERO {
+            self.exclusive = Some(ExclusiveSlice::of_task(node, slice, ctx.now));
+        }
+        if fresh && self.reservation.is_none() {
+            self.reservation = Some(Reservation { task: node, until: ctx.now });
+        }
+        self.in_device += 1;
+        self.waiting -= 1;
+        self.depth.accounts[request.io.tenant.0 as usize].sent();
+        let waits = self.queues[node as usize].waiting > 0;
+        self.shares.charge(node, used as i64, self.weight(node, fresh), in_turn, waits);
+    }
+
+    /// Until when the device idles for the owner of an exclusive slice, if it does; ends a slice that is over.
+    fn idles_until(&mut self, now: Nanos) -> Option<Nanos> {
+        let slice = self.exclusive?;
+        let (waiting, in_device) = self.counts(slice.owner);
+        if waiting > 0 {
+            return None;
+        }
+        let until = slice.idles_until(in_device);
+        if now < until {
+            return Some(until);
+        }
+        self.exclusive = None;
+        None
+    }
+
+    /// What the reservation means now; ends one that is over.
+    fn reserved(&mut self, now: Nanos) -> Reserved {
+        let Some(Reservation { task, until }) = self.reservation else { return Reserved::Nothing };
+        let Queue { waiting, in_device, .. } = self.queues[task as usize];
+        if !self.is_fresh(task, now) || waiting == 0 && in_device == 0 && now >= until {
+            self.reservation = None;
+            return Reserved::Nothing;
+        }
+        match self.exclusive {
+            // It has the slice, or the slice cannot be ended yet.
+            Some(slice) if slice.owner == task || waiting == 0 || now < slice.preemptible_from => Reserved::Nothing,
+            _ if !self.shares.is_first(task) => Reserved::Nothing,
+            _ if waiting > 0 => Reserved::Serve(task),
+            _ if in_device > 0 => Reserved::Wait(now + FULL_DEVICE_RECHECK),
+            _ => Reserved::Wait(until),
+        }
+    }
+
+    /// Requests waiting and in the device, of a tenant or of a queue.
+    fn counts(&self, node: NodeId) -> (u32, u32) {
+        match tenant_of(node) {
+            Some(tenant) => {
+                let account = &self.depth.accounts[tenant];
+                (account.waiting, account.in_device)
+            }
+            None => {
+                let queue = &self.queues[node as usize];
+                (queue.waiting, queue.in_device)
+            }
+        }
+    }
+
+    /// Charges the device time of a finished request that its estimate did not foresee.
+    fn correct_charge(&mut self, node: NodeId, took_ns: u64, now: Nanos) {
+        let queue = &mut self.queues[node as usize];
+        let guessed_ns = queue.estimate_ns;
+        queue.estimate_ns = (7 * guessed_ns + took_ns) / 8;
+        let correction = (took_ns as i64 - guessed_ns as i64) * NANOSECOND as i64;
+        let waits = queue.waiting > 0;
+        let weight = self.weight(node, self.is_fresh(node, now));
+        self.shares.charge(node, correction, weight, false, waits);
+    }
+
+    /// A task exited, and its number may become another's.
+    fn forget_task(&mut self, task: TaskId) {
+        let node = task_node(task.0);
+        if self.exclusive.is_some_and(|e| e.owner == node) {
+            self.exclusive = None;
+        }
+        if self.reservation.is_some_and(|r| r.task == node) {
+            self.reservation = None;
+        }
+        self.starts.forget(node);
+        self.forget_node(node);
+    }
+
+    /// A tenant is gone, and its number may become another's.
+    fn forget_tenant(&mut self, tenant: TenantId, ctx: &Context<'_>) {
+        let node = tenant_node(tenant.0);
+        if self.exclusive.is_some_and(|e| e.owner == node) {
+            self.exclusive = None;
+        }
+        self.forget_node(write_back_node(tenant.0));
+        // Tasks that moved to another tenant while requests of theirs waited here.
+        let moved: Vec<NodeId> = self.shares.children(node).collect();
+        for child in moved {
+            let now_in = self.queues.get(child as usize).map_or(ROOT, |q| tenant_node(q.tenant));
+            self.shares.attach(child, if now_in == node { ROOT } else { now_in });
+        }
+        self.shares.forget(node);
+        if let Some(account) = self.depth.accounts.get_mut(tenant.0 as usize) {
+            *account = depth::Account::default();
+        }
+        self.learn_shares(ctx, Some(tenant));
+    }
+
+    fn forget_node(&mut self, node: NodeId) {
+        if let Some(queue) = self.queues.get_mut(node as usize).filter(|q| q.outstanding == 0) {
+            *queue = Queue::default();
+            self.shares.forget(node);
+        }
+    }
+}
+
+/// Is it more than read-ahead?
+fn is_foreground(request: &Request) -> bool {
+    !request.io.flags.any(Flags::RAHEAD)
+}
+
+/// Reads and synchronous writes belong to their task, all other writes to their tenant's write-back.
+fn queue_node(request: &Request) -> NodeId {
+    if request.sync() { task_node(request.io.task.0) } else { write_back_node(request.io.tenant.0) }
+}
+
+impl Scheduler for Headway {
+    fn insert(&mut self, id: RequestId, place: dumbwaiter_block::Place, ctx: &Context<'_>) {
+        let node = self.queue_of(id, ctx);
+        let request = &ctx.requests[id];
+        let patience = self.patience();
+        let account = &mut self.depth.accounts[request.io.tenant.0 as usize];
+        let away = account.outstanding == 0 && ctx.now.since(account.last_seen) > patience;
+        account.arrived(ctx.now);
+        let queue = &self.queues[node as usize];
+        let seen = queue.last_seen;
+        let quiet = seen > Nanos::ZERO && ctx.now.since(seen) >= fresh::QUIET_TIME;
+        if queue.outstanding == 0 && request.sync() && quiet {
+            self.starts.started(node, &mut self.queues, ctx.now);
+        }
+        let place = match place {
+            dumbwaiter_block::Place::Head => Place::Head,
+            dumbwaiter_block::Place::Tail if self.rotational => Place::Sorted,
+            dumbwaiter_block::Place::Tail => Place::List(request.io.op.dir()),
+        };
+        let queue = &mut self.queues[node as usize];
+        queue.outstanding += 1;
+        queue.waiting += 1;
+        queue.foreground += u32::from(is_foreground(request));
+        queue.insert(&mut self.storage, id, place, request.sector);
+        let first = queue.waiting == 1;
+        let len = self.slots.len().max(id.index() + 1);
+        self.slots.resize(len, Slot::default());
+        let charged = matches!(place, Place::Head) && self.slots[id.index()].charged;
+        self.slots[id.index()] = Slot { queue: node, place, charged };
+        self.waiting += 1;
+        if first {
+            self.shares.set_weight(node, queue::weight_of(request.io.ioprio));
+            self.shares.enter(node, away, self.rotational);
+        }
+    }
+
+    fn has_work(&self, _hw_queue: usize) -> bool {
+        self.waiting > 0
+    }
+
+    fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
+        if self.exclusive.is_some_and(|slice| ctx.now >= slice.ends) {
+            self.exclusive = None;
+        }
+        let reserved = match self.reserved(ctx.now) {
+            Reserved::Nothing => None,
+            Reserved::Wait(until) => return Next::WaitUntil(until),
+            Reserved::Serve(task) => {
+                self.exclusive = None;
+                Some(task)
+            }
+        };
+        if let Some(until) = self.idles_until(ctx.now) {
+            return Next::WaitUntil(until);
+        }
+        let special = self.exclusive.is_some() || reserved.is_some();
+        if self.in_device >= if special { self.depth.max } else { self.depth.current } {
+            // Only a completion makes room.
+            return Next::WaitUntil(ctx.now + FULL_DEVICE_RECHECK);
+        }
+        if self.batch_len >= self.depth.scaled(self.settings.batch()) {
+            (self.batch_dir, self.batch_len) = (queue::other(self.batch_dir), 0);
+        }
+        let exclusive = self.exclusive.and_then(|slice| self.first_in(slice.owner));
+        let in_turn = exclusive.is_none();
+        let Some(node) = exclusive.or(reserved).or_else(|| self.first()) else { return Next::Empty };
+        let Some(id) = self.pick(node) else { return Next::Empty };
+        self.send(node, id, in_turn, ctx);
+        Next::Dispatch(id)
+    }
+
+    fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        let request = &ctx.requests[id];
+        let Slot { queue: node, .. } = self.slots[id.index()];
+        let patience = self.patience();
+        let alone = self.exclusive.is_some_and(|slice| slice.owner == node);
+        let since = if alone { self.last_completion } else { self.last_completion.max(request.issue) };
+        let took_ns = ctx.now.since(since).0;
+        self.last_completion = ctx.now;
+        let queue = &mut self.queues[node as usize];
+        queue.in_device -= 1;
+        queue.outstanding -= 1;
+        queue.foreground -= u32::from(is_foreground(request));
+        queue.last_seen = ctx.now;
+        let used = if self.rotational { took_ns * NANOSECOND } else { u64::from(request.sectors) * SECTOR };
+        if self.rotational {
+            self.correct_charge(node, took_ns, ctx.now);
+        }
+        let tenant = request.io.tenant.0;
+        let account = &mut self.depth.accounts[tenant as usize];
+        account.completed(used, ctx.now);
+        self.in_device -= 1;
+        if let Some(reservation) = self.reservation.as_mut().filter(|r| r.task == node) {
+            reservation.until = ctx.now + patience;
+        }
+        if let Some(slice) = &mut self.exclusive {
+            if slice.owner == node || slice.owner == tenant_node(tenant) {
+                slice.idle_until = ctx.now + patience;
+            }
+        } else if account.behind && self.depth.current <= 2 && account.waiting == 0 && account.in_device == 0 {
+            self.exclusive = Some(ExclusiveSlice::of_tenant(tenant_node(tenant), patience, ctx.now));
+        }
+        self.depth.completed(&self.shares, self.settings.follow_shares(), ctx.now);
+        self.waiting > 0
+    }
+
+    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        let request = &ctx.requests[id];
+        let slot = &mut self.slots[id.index()];
+        slot.charged = true;
+        let queue = &mut self.queues[slot.queue as usize];
+        queue.in_device -= 1;
+        queue.outstanding -= 1;
+        queue.foreground -= u32::from(is_foreground(request));
+        self.depth.accounts[request.io.tenant.0 as usize].returned();
+        self.in_device -= 1;
+    }
+
+    fn allow_merge(&self, queued: RequestId, io: &Io, ctx: &Context<'_>) -> bool {
+        // Each tenant pays for what it moves: requests of different tenants or tasks do not merge.
+        let own = queue_node(&Request::new(*io, Nanos::ZERO));
+        self.slots[queued.index()].queue == own && ctx.requests[queued].io.tenant == io.tenant
+    }
+
+    fn merged(&mut self, join: Join, ctx: &Context<'_>) {
+        if join.side == Side::Front {
+            let Slot { queue, place, .. } = self.slots[join.into.index()];
+            let sector = ctx.requests[join.into].sector;
+            self.queues[queue as usize].moved(&mut self.storage, join.into, place, sector);
+        }
+    }
+
+    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
+        // Asynchronous writes get half of the slots.
+        if io.op != Op::Read && !io.flags.any(Flags::SYNC.with(Flags::FUA)) {
+            return (nr_requests / 2).max(1);
+        }
+        // When slots are scarce, each tenant has as many as its share: without one it could not use its turn.
+        let scarce = (self.waiting + self.in_device) * 4 > nr_requests * 3;
+        let tenant = io.tenant.0 as usize;
+        let account = self.depth.accounts.get(tenant).filter(|_| scarce && self.settings.follow_shares());
+        let share = self.shares.share(tenant);
+        let whole = self.depth.active_share.max(share);
+        match account {
+            Some(a) if u64::from(a.outstanding) * whole > u64::from(nr_requests) * share => 1,
+            _ => nr_requests,
+        }
+    }
+
+    fn absorbed(&mut self, _survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
+        let Slot { queue: node, place, .. } = self.slots[absorbed.index()];
+        let request = &ctx.requests[absorbed];
+        self.depth.accounts[request.io.tenant.0 as usize].absorbed();
+        let queue = &mut self.queues[node as usize];
+        queue.remove(&mut self.storage, absorbed, place);
+        queue.outstanding -= 1;
+        queue.foreground -= u32::from(is_foreground(request));
+        queue.waiting -= 1;
+        self.waiting -= 1;
+        if queue.waiting == 0 {
+            self.shares.charge(node, 0, shares::DEFAULT_WEIGHT, false, false);
+        }
+    }
+
+    fn event(&mut self, event: Event, ctx: &Context<'_>) {
+        match event {
+            Event::TenantAdded(_) | Event::TenantChanged(_) => self.learn_shares(ctx, None),
+            Event::TenantRetired(tenant) => self.forget_tenant(tenant, ctx),
+            Event::TaskExited(task) => self.forget_task(task),
+            // Queued requests stay where they are: both orders are served.
+            Event::RotationalChanged(rotational) => self.rotational = rotational,
+            Event::DepthChanged { device_depth, .. } => self.depth.set_max(device_depth),
+            // The next request brings a task's tenant and priority.
+            Event::TaskAdded(_) | Event::TaskChanged(_) | Event::Timer => {}
+        }
+    }
+
+    fn tunables(&self) -> &'static [Tunable] {
+        TUNABLES
+    }
+
+    fn get(&self, name: &str) -> Option<i128> {
+        self.settings.get(name)
+    }
+
+    fn set(&mut self, name: &str, value: i128) {
+        self.settings.set(name, value);
+    }
+
+    fn describe(&self, _ctx: &Context<'_>) -> String {
+        let owner = self.exclusive.map_or("nobody".to_owned(), |e| format!("node {} until {}", e.owner, e.ends));
+        let mut text = format!(
+            "depth {} of {}, {} in device, exclusive for {owner}\n",
+            self.depth.current, self.depth.max, self.in_device
+        );
+        for (tenant, account) in self.depth.accounts.iter().enumerate() {
+            let node = tenant_node(tenant as u32);
+            if self.shares.is_live(node) {
+                text += &format!(
+                    "tenant {tenant}: time {} share {} in device {} waiting {} behind {}\n",
+                    self.shares.time(node),
+                    self.shares.share(tenant),
+                    account.in_device,
+                    account.waiting,
+                    account.behind
+                );
+            }
+        }
+        text
+    }
+
+    fn clone_box(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,132 @@
+//! Requests of one task, or of a tenant's write-back.
+
+use dumbwaiter_block::{Dir, IoClass, Ioprio, Nanos, RequestId};
+
+use super::shares::DEFAULT_WEIGHT;
+use crate::mechanisms::list::{Links, List};
+use crate::mechanisms::ordered::{Forest, Tree};
+
+/// A queue with this many requests waiting may have an exclusive slice of a disk.
+const SWEEP_REQUESTS: u32 = 8;
+/// Requests this near to the end of the one before are sequential, sectors.
+const NEAR_SECTORS: u64 = 2048;
+/// A queue streams if this many of its last 8 requests were sequential.
+const STREAM_REQUESTS: u32 = 4;
+
+/// Where a request waits in its queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Place {
+    /// Before all others.
+    #[default]
+    Head,
+    /// In order of arrival (flash).
+    List(Dir),
+    /// In order of sector (disks).
+    Sorted,
+}
+
+/// The links of all lists and the nodes of all trees.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Storage {
+    links: Links,
+    sorted: Forest,
+}
+
+/// Requests of one task, or of a tenant's write-back, and what is known of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    head: List,
+    /// Reads and writes.
+    lists: [List; 2],
+    sorted: Tree,
+    pub(super) waiting: u32,
+    pub(super) outstanding: u32,
+    pub(super) in_device: u32,
+    /// Outstanding requests other than read-ahead.
+    pub(super) foreground: u32,
+    /// Tenant of the newest request.
+    pub(super) tenant: u32,
+    /// End of the last request sent.
+    position: u64,
+    /// One bit for each of the last 8 requests: was it sequential?
+    near: u8,
+    /// Mean device time of a request on a disk, ns.
+    pub(super) estimate_ns: u64,
+    /// Last completion.
+    pub(super) last_seen: Nanos,
+    pub(super) fresh_since: Nanos,
+    /// Sectors for which it stays fresh.
+    pub(super) fresh_sectors: u64,
+}
+
+impl Queue {
+    pub(super) fn insert(&mut self, storage: &mut Storage, id: RequestId, place: Place, sector: u64) {
+        match place {
+            Place::Head => self.head.push_front(&mut storage.links, id),
+            Place::List(dir) => self.lists[dir as usize].push_back(&mut storage.links, id),
+            Place::Sorted => storage.sorted.insert(&mut self.sorted, id.into(), sector),
+        }
+    }
+
+    pub(super) fn remove(&mut self, storage: &mut Storage, id: RequestId, place: Place) {
+        match place {
+            Place::Head => self.head.remove(&mut storage.links, id),
+            Place::List(dir) => self.lists[dir as usize].remove(&mut storage.links, id),
+            Place::Sorted => storage.sorted.remove(&mut self.sorted, id.into()),
+        }
+    }
+
+    /// The first sector of a request waiting in `place` changed.
+    pub(super) fn moved(&mut self, storage: &mut Storage, id: RequestId, place: Place, sector: u64) {
+        if let Place::Sorted = place {
+            storage.sorted.rekey(&mut self.sorted, id.into(), sector);
+        }
+    }
+
+    /// Has it requests of this direction waiting in order of arrival?
+    pub(super) fn has(&self, dir: Dir) -> bool {
+        !self.lists[dir as usize].is_empty()
+    }
+
+    /// Takes out a request that goes before the others.
+    pub(super) fn take_head(&mut self, storage: &mut Storage) -> Option<RequestId> {
+        self.head.pop_front(&mut storage.links)
+    }
+
+    /// Takes out the next request in order of sector, upwards from the last one and then from the lowest.
+    pub(super) fn take_sorted(&mut self, storage: &mut Storage) -> Option<RequestId> {
+        let id = storage.sorted.first_from(&self.sorted, self.position).or_else(|| self.sorted.first())?;
+        storage.sorted.remove(&mut self.sorted, id);
+        Some(RequestId::from(id))
+    }
+
+    /// Takes out the oldest request of this direction, or of the other if it has none.
+    pub(super) fn take_oldest(&mut self, storage: &mut Storage, dir: Dir) -> Option<RequestId> {
+        let dir = if self.has(dir) { dir } else { other(dir) };
+        self.lists[dir as usize].pop_front(&mut storage.links)
+    }
+
+    /// Notes the position of a request that is sent.
+    pub(super) fn note_position(&mut self, sector: u64, end: u64) {
+        self.near = self.near << 1 | u8::from(sector.abs_diff(self.position) <= NEAR_SECTORS);
+        self.position = end;
+    }
+
+    /// Would a slice of a disk for itself save seeks?
+    pub(super) fn gains_by_exclusive_slice(&self) -> bool {
+        self.near.count_ones() >= STREAM_REQUESTS || self.waiting >= SWEEP_REQUESTS
+    }
+}
+
+pub(super) fn other(dir: Dir) -> Dir {
+    if dir == Dir::Read { Dir::Write } else { Dir::Read }
+}
+
+/// Weight of a task among those of its tenant.
+pub(super) fn weight_of(ioprio: Ioprio) -> u64 {
+    match ioprio.class() {
+        IoClass::Realtime => 16 * DEFAULT_WEIGHT,
+        IoClass::Idle => DEFAULT_WEIGHT / 16,
+        _ => (8 - u64::from(ioprio.level())) * DEFAULT_WEIGHT / 4,
+    }
+}

@@ -1,0 +1,100 @@
+//! Settings.
+
+use dumbwaiter_block::{Nanos, Tunable};
+
+/// Settings, in the order of [`Settings::values`].
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "slice_us",
+        unit: "us",
+        min: 0,
+        max: 1_000_000,
+        default: 100_000,
+        help: "longest exclusive slice of one task on a disk; 0: no exclusive slices",
+    },
+    Tunable {
+        name: "patience_us",
+        unit: "us",
+        min: 0,
+        max: 100_000,
+        default: 8_000,
+        help: "how long a disk idles for the next request of a task with an exclusive slice, or a tenant behind its share",
+    },
+    Tunable {
+        name: "flash_patience_us",
+        unit: "us",
+        min: 0,
+        max: 100_000,
+        default: 500,
+        help: "how long flash idles for the next request of a tenant behind its share",
+    },
+    Tunable {
+        name: "batch",
+        unit: "requests",
+        min: 1,
+        max: 1024,
+        default: 64,
+        help: "reads or writes in a row on flash while both are queued",
+    },
+    Tunable {
+        name: "low_latency",
+        unit: "0 or 1",
+        min: 0,
+        max: 1,
+        default: 1,
+        help: "prefer fresh tasks within their tenant",
+    },
+    Tunable {
+        name: "follow_shares",
+        unit: "0 or 1",
+        min: 0,
+        max: 1,
+        default: 1,
+        help: "reduce the queue depth while a tenant is behind its share",
+    },
+];
+
+/// Values of the settings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    values: [u64; TUNABLES.len()],
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { values: std::array::from_fn(|i| TUNABLES[i].default as u64) }
+    }
+}
+
+impl Settings {
+    pub(super) fn get(&self, name: &str) -> Option<i128> {
+        TUNABLES.iter().position(|t| t.name == name).map(|i| i128::from(self.values[i]))
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: i128) {
+        if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
+            self.values[i] = value as u64;
+        }
+    }
+
+    pub(super) fn slice(&self) -> Nanos {
+        Nanos::from_us(self.values[0])
+    }
+
+    /// How long the device idles for an expected request.
+    pub(super) fn patience(&self, rotational: bool) -> Nanos {
+        Nanos::from_us(self.values[if rotational { 1 } else { 2 }])
+    }
+
+    pub(super) fn batch(&self) -> u64 {
+        self.values[3]
+    }
+
+    pub(super) fn low_latency(&self) -> bool {
+        self.values[4] != 0
+    }
+
+    pub(super) fn follow_shares(&self) -> bool {
+        self.values[5] != 0
+    }
+}

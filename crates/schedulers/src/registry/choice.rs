@@ -1,0 +1,210 @@
+//! A scheduler chosen by name and settings, as text.
+
+use std::path::PathBuf;
+
+use dumbwaiter_block::{Scheduler, Setup, Tunable};
+
+use super::setting::Settings;
+use super::{Entry, Factory, REGISTRY, find};
+
+/// A scheduler with settings, of which any number can be built.
+#[derive(Clone)]
+pub struct Choice {
+    entry: &'static Entry,
+    settings: Settings,
+    /// Numbers, in the order in which they were given: some of them change others.
+    numbers: Vec<(&'static str, i128)>,
+    factory: Factory,
+    /// The text that was parsed.
+    label: String,
+}
+
+/// Why a scheduler or one of its settings was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No scheduler of this name.
+    #[error("unknown scheduler `{name}`{hint}; known: {known}")]
+    Unknown {
+        /// The name given.
+        name: String,
+        /// The most similar name, if one is near.
+        hint: String,
+        /// Names of all schedulers.
+        known: String,
+    },
+    /// A setting that is not `name=value`.
+    #[error("scheduler `{scheduler}`: `{text}` is not a setting; expected name=value, such as fifo_batch=8")]
+    Malformed {
+        /// The scheduler.
+        scheduler: String,
+        /// The text found.
+        text: String,
+    },
+    /// The scheduler has no setting of this name.
+    #[error("scheduler `{scheduler}`: unknown setting `{key}`{hint}; {}", known_settings(.known))]
+    UnknownSetting {
+        /// The scheduler.
+        scheduler: String,
+        /// The name given.
+        key: String,
+        /// The most similar name, if one is near.
+        hint: String,
+        /// Names of all its settings.
+        known: Vec<&'static str>,
+    },
+    /// A value of the wrong type, out of range or unknown.
+    #[error("scheduler `{scheduler}`: {key} = `{value}` is refused; expected {expected}")]
+    Value {
+        /// The scheduler.
+        scheduler: String,
+        /// The setting.
+        key: String,
+        /// The value given.
+        value: String,
+        /// Values that it takes.
+        expected: String,
+    },
+    /// A setting without a default was not given.
+    #[error("scheduler `{scheduler}`: {key} is required; expected {key}={expected}")]
+    Missing {
+        /// The scheduler.
+        scheduler: String,
+        /// The setting.
+        key: String,
+        /// Values that it takes.
+        expected: String,
+    },
+    /// The file that a setting names cannot be read.
+    #[error("scheduler `{scheduler}`: {key}: cannot read {}: {why}", .path.display())]
+    File {
+        /// The scheduler.
+        scheduler: String,
+        /// The setting.
+        key: String,
+        /// The file.
+        path: PathBuf,
+        /// The system's message.
+        why: String,
+    },
+}
+
+fn known_settings(known: &[&str]) -> String {
+    if known.is_empty() { "it has no settings".to_owned() } else { format!("known: {}", known.join(", ")) }
+}
+
+impl Choice {
+    /// Reads `name` or `name:setting=value,…`. Of a scheduler with versions, the first setting may be the bare version:
+    /// `mq-deadline:5.15` is `mq-deadline:kernel=5.15`. A value cannot contain a comma; see [`Choice::with`].
+    ///
+    /// # Errors
+    ///
+    /// An unknown scheduler or setting, a value that the setting does not take, or a file that cannot be used.
+    pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let entry = find(name.trim()).ok_or_else(|| unknown_scheduler(name.trim()))?;
+        Choice::of(entry, settings, text.trim())
+    }
+
+    /// The scheduler of `entry` with settings such as `kernel=5.15,fifo_batch=8`. `label` names its results.
+    ///
+    /// # Errors
+    ///
+    /// As [`Choice::parse`].
+    pub fn of(entry: &'static Entry, settings: &str, label: &str) -> Result<Choice, ChoiceError> {
+        let mut chosen = Settings::new(entry.name, entry.parameters);
+        let mut numbers = Vec::new();
+        for (i, text) in settings.split(',').map(str::trim).filter(|s| !s.is_empty()).enumerate() {
+            let (key, value) = match (text.split_once('='), entry.version()) {
+                (Some((key, value)), _) => (key.trim(), value.trim()),
+                (None, Some(version)) if i == 0 => (version.name, text),
+                _ => return Err(ChoiceError::Malformed { scheduler: entry.name.into(), text: text.into() }),
+            };
+            if !chosen.set(key, value)? {
+                numbers.push((key, value));
+            }
+        }
+        let factory = (entry.make)(&chosen)?;
+        let mut choice = Choice { entry, settings: chosen, numbers: Vec::new(), factory, label: label.to_owned() };
+        for (key, value) in numbers {
+            choice.with(key, value)?;
+        }
+        Ok(choice)
+    }
+
+    /// Adds one setting. The label stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Choice::parse`]; the choice is then as before.
+    pub fn with(&mut self, key: &str, value: &str) -> Result<(), ChoiceError> {
+        let mut settings = self.settings.clone();
+        if settings.set(key, value)? {
+            self.factory = (self.entry.make)(&settings)?;
+            self.settings = settings;
+            return Ok(());
+        }
+        let tunables = (self.factory)(Setup::default()).tunables();
+        let tunable = tunables.iter().find(|t| t.name == key).ok_or_else(|| self.unknown_setting(key, tunables))?;
+        let number = value.parse().ok().filter(|n| (tunable.min..=tunable.max).contains(n));
+        let number = number.ok_or_else(|| ChoiceError::Value {
+            scheduler: self.entry.name.into(),
+            key: key.into(),
+            value: value.into(),
+            expected: format!("a whole number from {} to {} ({})", tunable.min, tunable.max, tunable.unit),
+        })?;
+        self.numbers.push((tunable.name, number));
+        Ok(())
+    }
+
+    /// Builds the scheduler for a device.
+    pub fn build(&self, setup: Setup) -> Box<dyn Scheduler> {
+        let mut scheduler = (self.factory)(setup);
+        for (name, value) in &self.numbers {
+            scheduler.set(name, *value);
+        }
+        scheduler
+    }
+
+    /// The registry's entry.
+    pub fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// The text that was parsed, which names the results.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn unknown_setting(&self, key: &str, tunables: &'static [Tunable]) -> ChoiceError {
+        let parameters = self.entry.parameters.iter().map(|p| p.name);
+        let known: Vec<&str> = parameters.chain(tunables.iter().map(|t| t.name)).collect();
+        let hint = nearest(key, &known);
+        ChoiceError::UnknownSetting { scheduler: self.entry.name.into(), key: key.into(), hint, known }
+    }
+}
+
+fn unknown_scheduler(name: &str) -> ChoiceError {
+    let known: Vec<&str> = REGISTRY.iter().map(|e| e.name).collect();
+    let hint = if name.is_empty() { " (empty name)".to_owned() } else { nearest(name, &known) };
+    ChoiceError::Unknown { name: name.into(), hint, known: known.join(", ") }
+}
+
+/// Suggests the name that differs from `name` by at most two edits.
+fn nearest(name: &str, known: &[&str]) -> String {
+    let nearest = known.iter().map(|k| (distance(name, k), *k)).min();
+    nearest.filter(|(d, _)| *d <= 2).map_or(String::new(), |(_, k)| format!("; did you mean `{k}`?"))
+}
+
+/// Edits between two words (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let best = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row[b.len()]
+}

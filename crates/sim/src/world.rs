@@ -1,0 +1,74 @@
+//! The simulator as a world: cells on device models, in virtual time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dumbwaiter_devices::DeviceModel;
+use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
+use dumbwaiter_schedulers::Choice;
+
+use crate::experiment::{host_profile, run};
+
+/// Runs cells on models of devices. One seed gives one result, whatever the number of jobs.
+pub struct Simulator {
+    jobs: usize,
+    /// By name. A parameter file is read once, so that it cannot change between two runs.
+    models: Mutex<BTreeMap<String, Arc<DeviceModel>>>,
+}
+
+impl Simulator {
+    /// A simulator that runs `jobs` cells at a time (at least 1).
+    pub fn new(jobs: usize) -> Simulator {
+        Simulator { jobs: jobs.max(1), models: Mutex::default() }
+    }
+
+    /// A simulator that uses every CPU.
+    pub fn on_all_cpus() -> Simulator {
+        Simulator::new(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    fn model(&self, name: &str) -> Result<Arc<DeviceModel>, Refusal> {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = models.get(name) {
+            return Ok(Arc::clone(model));
+        }
+        let model = Arc::new(dumbwaiter_devices::load(name).map_err(|e| Refusal(e.to_string()))?);
+        models.insert(name.to_owned(), Arc::clone(&model));
+        Ok(model)
+    }
+}
+
+impl World for Simulator {
+    fn about(&self) -> About {
+        About { name: "simulator".into(), stacks: vec![Stack::Simulated], ..About::default() }
+    }
+
+    fn concurrency(&self) -> Concurrency {
+        Concurrency::Independent(self.jobs)
+    }
+
+    fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
+        let Some(scenario) = cell.scenario() else {
+            return Err(Refusal("a database runs on real devices only".into()));
+        };
+        host_profile(&scenario.host.profile).map_err(|e| Refusal(e.to_string()))?;
+        Choice::parse(&cell.scheduler.to_string()).map_err(|e| Refusal(e.to_string()))?;
+        self.model(&cell.device).map(drop)
+    }
+
+    fn run(&self, cell: &Cell, control: &Control) -> Result<CellResult, Failure> {
+        let Work::Scenario(load) = &cell.work else {
+            return Err(Failure::refused("a database runs on real devices only"));
+        };
+        let model = self.model(&cell.device).map_err(Failure::refused)?;
+        let choice = Choice::parse(&cell.scheduler.to_string()).map_err(Failure::refused)?;
+        let mut result =
+            run(load, &model, &choice, cell.completion, cell.replicate, control).map_err(Failure::refused)?;
+        let (depth, wanted) = (model.facts().depth, load.scenario().queue_depth.unwrap_or(0));
+        if depth < wanted {
+            let name = model.name();
+            result.notes.push(format!("{name} holds {depth} commands: a queue depth of {wanted} is cut to that"));
+        }
+        Ok(result)
+    }
+}

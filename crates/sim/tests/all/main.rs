@@ -1,0 +1,9 @@
+//! Whole runs of the simulator, in one program: a test program more is a link more.
+
+mod allocations;
+mod bfq_shares;
+mod cfq_shares;
+mod headway;
+mod life;
+mod page_cache;
+mod whole_runs;

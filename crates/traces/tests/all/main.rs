@@ -1,0 +1,7 @@
+//! Readers, writers, statistics and replay of traces, in one program.
+
+mod characteristics;
+mod fuzz;
+mod replay;
+mod round_trip;
+mod traps;
