@@ -199,44 +199,48 @@ impl Serialize for Task {
                 }
             }
             Work::Fio(path) => map.serialize_entry("fio", path)?,
-            Work::Trace(TraceSpec { path, options }) => {
-                map.serialize_entry("trace", path)?;
-                let optional = [
-                    ("format", &options.format),
-                    ("columns", &options.columns),
-                    ("arrival", &options.arrival),
-                    ("fit", &options.fit),
-                ];
-                for (key, value) in optional {
-                    if let Some(value) = value {
-                        map.serialize_entry(key, value)?;
-                    }
-                }
-                if let Some(speed) = options.speed {
-                    map.serialize_entry("speed", &speed)?;
-                }
-                if !options.parts.is_empty() {
-                    map.serialize_entry("parts", &options.parts)?;
-                }
-                if let Some(bytes) = options.assume_bytes {
-                    map.serialize_entry("assume_bytes", &bytes)?;
-                }
-                if let Some(depth) = options.depth {
-                    map.serialize_entry("depth", &depth)?;
-                }
-                if options.closed_per_task {
-                    map.serialize_entry("closed_per_task", &true)?;
-                }
-                if let Some(limit) = options.limit {
-                    map.serialize_entry("limit", &limit)?;
-                }
-            }
+            Work::Trace(spec) => serialize_trace(spec, &mut map)?,
         }
         if !self.changes.is_empty() {
             map.serialize_entry("change", &self.changes)?;
         }
         map.end()
     }
+}
+
+fn serialize_trace<M: SerializeMap>(spec: &TraceSpec, map: &mut M) -> Result<(), M::Error> {
+    let TraceSpec { path, options } = spec;
+    map.serialize_entry("trace", path)?;
+    let optional = [
+        ("format", &options.format),
+        ("columns", &options.columns),
+        ("arrival", &options.arrival),
+        ("fit", &options.fit),
+    ];
+    for (key, value) in optional {
+        if let Some(value) = value {
+            map.serialize_entry(key, value)?;
+        }
+    }
+    if let Some(speed) = options.speed {
+        map.serialize_entry("speed", &speed)?;
+    }
+    if !options.parts.is_empty() {
+        map.serialize_entry("parts", &options.parts)?;
+    }
+    if let Some(bytes) = options.assume_bytes {
+        map.serialize_entry("assume_bytes", &bytes)?;
+    }
+    if let Some(depth) = options.depth {
+        map.serialize_entry("depth", &depth)?;
+    }
+    if options.closed_per_task {
+        map.serialize_entry("closed_per_task", &true)?;
+    }
+    if let Some(limit) = options.limit {
+        map.serialize_entry("limit", &limit)?;
+    }
+    Ok(())
 }
 
 /// One value, read straight into a field so that an error points at its line.
@@ -341,14 +345,121 @@ impl<'de> Deserialize<'de> for Entry {
     }
 }
 
+/// What the keys of a task say about its work.
+#[derive(Default)]
+struct WorkKeys {
+    job: JobSpec,
+    options: TraceOptions,
+    trace: Option<String>,
+    fio: Option<String>,
+    app: Option<App>,
+    /// Options of jobs may also be options of applications; which they are, a later key may decide.
+    app_options: Vec<(String, String)>,
+    first_job_key: Option<String>,
+    first_job_only: Option<String>,
+    first_trace_key: Option<String>,
+}
+
+impl WorkKeys {
+    /// Reads the value of `key` if it is an option of a trace; returns whether it was.
+    fn read_trace_option<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        let same = |text: String| Ok::<_, String>(text);
+        let options = &mut self.options;
+        match key {
+            "format" => options.format = Some(map.next_value_seed(Text(same))?),
+            "columns" => options.columns = Some(map.next_value_seed(Text(same))?),
+            "parts" => options.parts = map.next_value()?,
+            "arrival" => options.arrival = Some(map.next_value_seed(Text(same))?),
+            "fit" => options.fit = Some(map.next_value_seed(Text(same))?),
+            "speed" => options.speed = Some(map.next_value_seed(Text(speed))?),
+            "depth" => options.depth = Some(map.next_value_seed(Text(|t| whole(t, "a depth from 1")))?),
+            "assume_bytes" => {
+                options.assume_bytes = Some(map.next_value_seed(Text(|t| whole(t, "a number of bytes from 1")))?);
+            }
+            "closed_per_task" => options.closed_per_task = map.next_value_seed(Text(truth))?,
+            "limit" => options.limit = Some(map.next_value_seed(Text(|t| whole(t, "a number of requests from 1")))?),
+            _ => return Ok(false),
+        }
+        self.first_trace_key.get_or_insert_with(|| key.to_string());
+        Ok(true)
+    }
+
+    /// Reads the value of `key`, an option of a job, an application or both.
+    fn read_option<'de, A: MapAccess<'de>>(&mut self, key: String, map: &mut A) -> Result<(), A::Error> {
+        let of_app = App::KEYS.contains(&key.as_str());
+        let set = |text: String| {
+            if of_app {
+                self.app_options.push((key.clone(), text.clone()));
+                App::new(App::NAMES[0])?.set(&key, &text)?;
+            }
+            match JobSpec::is_key(&key) {
+                true => self.job.set(&key, &text, Prefixes::Plain).map_err(|e| e.to_string()),
+                false => Ok(()),
+            }
+        };
+        map.next_value_seed(Text(set))?;
+        if !of_app {
+            self.first_job_only.get_or_insert(key.clone());
+        }
+        self.first_job_key.get_or_insert(key);
+        Ok(())
+    }
+
+    /// The work of a task, or which keys exclude each other. `of` names the task in errors.
+    fn work(self, of: &str) -> Result<Work, String> {
+        let clash = |a: &str, b: &str| {
+            Err(format!(
+                "{a:?} and {b:?}{of} exclude each other: a task is a job, an application, a trace or a fio file"
+            ))
+        };
+        let only_app = self.app_options.iter().map(|(key, _)| key).find(|key| !JobSpec::is_key(key));
+        if let (None, Some(key)) = (&self.app, only_app) {
+            return Err(format!("{key:?}{of} is for an application; this task has no app"));
+        }
+        if let Some(mut app) = self.app {
+            let other = [(&self.trace, "trace"), (&self.fio, "fio")].into_iter().find(|(given, _)| given.is_some());
+            if let Some((_, key)) = other {
+                return clash("app", key);
+            }
+            if let Some(key) = self.first_job_only {
+                return Err(format!("{key:?}{of} is for a job; this task is an application"));
+            }
+            if let Some(key) = &self.first_trace_key {
+                return Err(format!("{key:?}{of} is for a trace; this task is an application"));
+            }
+            for (key, text) in &self.app_options {
+                app.set(key, text)?;
+            }
+            return Ok(Work::App(Box::new(app)));
+        }
+        let options = self.options;
+        let job_key = self.first_job_key;
+        match (self.trace, self.fio, &job_key) {
+            (Some(_), Some(_), _) => clash("trace", "fio"),
+            (Some(_), None, Some(key)) => clash("trace", key),
+            (None, Some(_), Some(key)) => clash("fio", key),
+            (Some(_), ..) if options.speed.is_some() && (options.depth.is_some() || options.closed_per_task) => {
+                Err(format!(
+                    "\"speed\"{of} goes with recorded times, which \"depth\" and \"closed_per_task\" ignore: leave one out"
+                ))
+            }
+            (Some(path), ..) => Ok(Work::Trace(TraceSpec { path, options })),
+            (None, fio, _) => match (self.first_trace_key, fio, job_key) {
+                (Some(key), ..) => Err(format!("{key:?}{of} is for a trace; this task has none")),
+                (None, Some(path), _) => Ok(Work::Fio(path)),
+                (None, None, Some(_)) => Ok(Work::Job(Box::new(self.job))),
+                (None, None, None) => {
+                    Err(format!("nothing to do{of}: give rw and other options of a job, an app, a trace or a fio file"))
+                }
+            },
+        }
+    }
+}
+
 fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     let same = |text: String| Ok::<_, String>(text);
-    let (mut job, mut options) = (JobSpec::default(), TraceOptions::default());
-    let (mut first_job_key, mut first_trace_key): (Option<String>, Option<String>) = (None, None);
-    // Some options are both a job's and an application's; which it is, another key may say later.
-    let (mut app, mut first_job_only): (Option<App>, Option<String>) = (None, None);
-    let mut app_options: Vec<(String, String)> = Vec::new();
-    let (mut name, mut tenant, mut trace, mut fio) = (None, None, None, None);
+    let mut keys = WorkKeys::default();
+    let (mut name, mut tenant): (Option<String>, Option<String>) = (None, None);
     let (mut count, mut ioprio, mut cpu, mut stage) = (1, None, Vec::new(), 0);
     let (mut start, mut stop, mut changes) = (Nanos::ZERO, None, Vec::new());
     while let Some(key) = map.next_key_seed(Key)? {
@@ -362,109 +473,15 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "start" => start = map.next_value_seed(Text(time))?,
             "stop" => stop = Some(map.next_value_seed(Text(time))?),
             "change" => changes = map.next_value()?,
-            "app" => app = Some(map.next_value_seed(Text(|t: String| App::new(&t)))?),
-            "trace" => trace = Some(map.next_value_seed(Text(same))?),
-            "fio" => fio = Some(map.next_value_seed(Text(same))?),
-            "format" => options.format = Some(map.next_value_seed(Text(same))?),
-            "columns" => options.columns = Some(map.next_value_seed(Text(same))?),
-            "parts" => options.parts = map.next_value()?,
-            "arrival" => options.arrival = Some(map.next_value_seed(Text(same))?),
-            "fit" => options.fit = Some(map.next_value_seed(Text(same))?),
-            "speed" => options.speed = Some(map.next_value_seed(Text(speed))?),
-            "depth" => options.depth = Some(map.next_value_seed(Text(|t| whole(t, "a depth from 1")))?),
-            "assume_bytes" => {
-                options.assume_bytes = Some(map.next_value_seed(Text(|t| whole(t, "a number of bytes from 1")))?);
-            }
-            "closed_per_task" => options.closed_per_task = map.next_value_seed(Text(truth))?,
-            "limit" => options.limit = Some(map.next_value_seed(Text(|t| whole(t, "a number of requests from 1")))?),
-            _ => {
-                let set = |text: String| {
-                    if App::KEYS.contains(&key.as_str()) {
-                        app_options.push((key.clone(), text.clone()));
-                        App::new(App::NAMES[0])?.set(&key, &text)?;
-                    }
-                    match JobSpec::is_key(&key) {
-                        true => job.set(&key, &text, Prefixes::Plain).map_err(|e| e.to_string()),
-                        false => Ok(()),
-                    }
-                };
-                map.next_value_seed(Text(set))?;
-                if !App::KEYS.contains(&key.as_str()) {
-                    first_job_only.get_or_insert(key.clone());
-                }
-                first_job_key.get_or_insert(key);
-                continue;
-            }
-        }
-        if matches!(
-            key.as_str(),
-            "format"
-                | "columns"
-                | "parts"
-                | "arrival"
-                | "fit"
-                | "speed"
-                | "depth"
-                | "closed_per_task"
-                | "limit"
-                | "assume_bytes"
-        ) {
-            first_trace_key.get_or_insert(key);
+            "app" => keys.app = Some(map.next_value_seed(Text(|t: String| App::new(&t)))?),
+            "trace" => keys.trace = Some(map.next_value_seed(Text(same))?),
+            "fio" => keys.fio = Some(map.next_value_seed(Text(same))?),
+            _ if keys.read_trace_option(&key, map)? => {}
+            _ => keys.read_option(key, map)?,
         }
     }
     let of = name.as_deref().map_or_else(String::new, |name| format!(" of task {name:?}"));
-    let clash = |a: &str, b: &str| {
-        A::Error::custom(format!(
-            "{a:?} and {b:?}{of} exclude each other: a task is a job, an application, a trace or a fio file"
-        ))
-    };
-    let only_app = app_options.iter().map(|(key, _)| key).find(|key| !JobSpec::is_key(key));
-    if let (None, Some(key)) = (&app, only_app) {
-        return Err(A::Error::custom(format!("{key:?}{of} is for an application; this task has no app")));
-    }
-    if let Some(app) = &mut app {
-        let other = [(&trace, "trace"), (&fio, "fio")].into_iter().find(|(given, _)| given.is_some());
-        if let Some((_, key)) = other {
-            return Err(clash("app", key));
-        }
-        if let Some(key) = first_job_only {
-            return Err(A::Error::custom(format!("{key:?}{of} is for a job; this task is an application")));
-        }
-        if let Some(key) = &first_trace_key {
-            return Err(A::Error::custom(format!("{key:?}{of} is for a trace; this task is an application")));
-        }
-        for (key, text) in &app_options {
-            app.set(key, text).map_err(A::Error::custom)?;
-        }
-    }
-    let work = match (app, trace, fio, first_job_key) {
-        (Some(app), ..) => Work::App(Box::new(app)),
-        (None, Some(_), Some(_), _) => return Err(clash("trace", "fio")),
-        (None, Some(_), None, Some(key)) => return Err(clash("trace", &key)),
-        (None, None, Some(_), Some(key)) => return Err(clash("fio", &key)),
-        (None, Some(_), None, None)
-            if options.speed.is_some() && (options.depth.is_some() || options.closed_per_task) =>
-        {
-            return Err(A::Error::custom(format!(
-                "\"speed\"{of} goes with recorded times, which \"depth\" and \"closed_per_task\" ignore: leave one out"
-            )));
-        }
-        (None, Some(path), None, None) => Work::Trace(TraceSpec { path, options }),
-        (None, None, fio, job_key) => {
-            if let Some(key) = first_trace_key {
-                return Err(A::Error::custom(format!("{key:?}{of} is for a trace; this task has none")));
-            }
-            match (fio, job_key) {
-                (Some(path), _) => Work::Fio(path),
-                (None, Some(_)) => Work::Job(Box::new(job)),
-                (None, None) => {
-                    return Err(A::Error::custom(format!(
-                        "nothing to do{of}: give rw and other options of a job, an app, a trace or a fio file"
-                    )));
-                }
-            }
-        }
-    };
+    let work = keys.work(&of).map_err(A::Error::custom)?;
     let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
     Ok(Entry { task: Task { name, count, ioprio, cpu, stage, start, stop, changes, work }, tenant })
 }

@@ -4,7 +4,7 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_workloads::nearest::nearest;
 use dumbwaiter_workloads::units::format_time;
 
-use crate::{Error, Scenario, Task, Work};
+use crate::{Error, Scenario, Task, Tenant, Work};
 
 /// Says whether a name is known, and if not, why and what is.
 pub type Known<'a> = &'a dyn Fn(&str) -> Result<(), String>;
@@ -129,29 +129,34 @@ impl Scenario {
                 return fail("it has neither tasks nor tenants in it".to_string());
             }
             twice(&format!("tasks of {place}"), tenant.tasks.iter().map(|t| t.name.clone()))?;
-            for task in &tenant.tasks {
-                let place = format!("task {:?} of {place}", task.name);
-                let fail = |reason: String| Err(Error::invalid(place.clone(), reason));
-                if task.name.trim().is_empty() {
-                    return fail("a task needs a name".to_string());
+            self.validate_tasks(&place, tenant, &names)?;
+        }
+        Ok(())
+    }
+
+    fn validate_tasks(&self, place: &str, tenant: &Tenant, names: &[&str]) -> Result<(), Error> {
+        for task in &tenant.tasks {
+            let place = format!("task {:?} of {place}", task.name);
+            let fail = |reason: String| Err(Error::invalid(place.clone(), reason));
+            if task.name.trim().is_empty() {
+                return fail("a task needs a name".to_string());
+            }
+            if task.count == 0 {
+                return fail("count 0 is not a number of instances from 1".to_string());
+            }
+            if let Some(cpu) = task.cpu.iter().find(|cpu| **cpu >= self.host.cpus) {
+                return fail(format!("cpu {cpu} is not one of the host's {} (numbered from 0)", self.host.cpus));
+            }
+            self.validate_life(&place, task, names)?;
+            match &task.work {
+                Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
+                Work::App(app) => app.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
+                Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
+                Work::Trace(trace) if trace.options.depth == Some(0) => {
+                    return fail("depth: 0 is not a depth from 1".to_string());
                 }
-                if task.count == 0 {
-                    return fail("count 0 is not a number of instances from 1".to_string());
-                }
-                if let Some(cpu) = task.cpu.iter().find(|cpu| **cpu >= self.host.cpus) {
-                    return fail(format!("cpu {cpu} is not one of the host's {} (numbered from 0)", self.host.cpus));
-                }
-                self.validate_life(&place, task, &names)?;
-                match &task.work {
-                    Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
-                    Work::App(app) => app.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
-                    Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
-                    Work::Trace(trace) if trace.options.depth == Some(0) => {
-                        return fail("depth: 0 is not a depth from 1".to_string());
-                    }
-                    Work::Trace(_) => {}
-                    Work::Fio(path) => return fail(format!("its fio file {path:?} was not read")),
-                }
+                Work::Trace(_) => {}
+                Work::Fio(path) => return fail(format!("its fio file {path:?} was not read")),
             }
         }
         Ok(())

@@ -97,6 +97,30 @@ pub struct TraceWriter {
     one_device: Option<u32>,
 }
 
+/// The columns to write in `format`: the given ones or the format's own.
+fn columns_of(format: Format, columns: Option<&Columns>) -> Result<Option<Columns>, Error> {
+    match (format, columns) {
+        (Format::Columns, None) => {
+            Err(Error::option("format", "columns", "--columns with the columns to write as well"))
+        }
+        (Format::Columns, Some(c)) => Ok(Some(c.clone())),
+        (f, None) => Ok(f.columns()),
+        (f, Some(c)) => Err(Error::option("columns", c.as_str(), format!("no columns together with format {f}"))),
+    }
+}
+
+/// The fields that `format` can express.
+fn expressible(format: Format, columns: Option<&Columns>) -> Known {
+    match (format, columns) {
+        (_, Some(c)) => {
+            Known { times: c.has_time(), sizes: c.has_size(), devices: c.has_device(), tasks: c.has_task() }
+        }
+        (Format::Vscsi, _) => Known { times: true, sizes: true, devices: false, tasks: false },
+        (Format::Iolog2 | Format::Iolog3, _) => Known { times: true, sizes: true, devices: true, tasks: false },
+        _ => Known { times: true, sizes: true, devices: true, tasks: true },
+    }
+}
+
 impl TraceWriter {
     /// Starts a file of `format`; `columns` for [`Format::Columns`]. `known` is what the records contain.
     ///
@@ -111,16 +135,7 @@ impl TraceWriter {
                 format!("one that can be written: {}", writable.join(", ")),
             ));
         }
-        let columns = match (format, columns) {
-            (Format::Columns, None) => {
-                return Err(Error::option("format", "columns", "--columns with the columns to write as well"));
-            }
-            (Format::Columns, Some(c)) => Some(c.clone()),
-            (f, None) => f.columns(),
-            (f, Some(c)) => {
-                return Err(Error::option("columns", c.as_str(), format!("no columns together with format {f}")));
-            }
-        };
+        let columns = columns_of(format, columns)?;
         let file = OutputFile::create(path).map_err(|e| Error::io(path, "write", e))?;
         let buffered = BufWriter::with_capacity(256 << 10, file);
         let out = match path.extension().and_then(|e| e.to_str()) {
@@ -131,14 +146,7 @@ impl TraceWriter {
             }
             _ => Pack::Plain(buffered),
         };
-        let holds = match (format, &columns) {
-            (_, Some(c)) => {
-                Known { times: c.has_time(), sizes: c.has_size(), devices: c.has_device(), tasks: c.has_task() }
-            }
-            (Format::Vscsi, _) => Known { times: true, sizes: true, devices: false, tasks: false },
-            (Format::Iolog2 | Format::Iolog3, _) => Known { times: true, sizes: true, devices: true, tasks: false },
-            _ => Known { times: true, sizes: true, devices: true, tasks: true },
-        };
+        let holds = expressible(format, columns.as_ref());
         let whole = matches!(format, Format::Blkparse | Format::Columnar);
         let latency = |c: &Columns| c.has(|c| matches!(c, Column::Latency(_)));
         let measured = whole || format == Format::Vscsi || columns.as_ref().is_some_and(latency);
