@@ -1,4 +1,4 @@
-//! One line of work: a job, an application, a trace or a fio job file.
+//! Tasks: a job, an application, a trace or a fio job file.
 
 use std::fmt;
 
@@ -13,39 +13,40 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::TaskChange;
 
-/// A task, or several that do the same.
+/// A task, or several instances of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// Unique in the tenant.
     pub name: String,
-    /// Instances; each has its own random numbers, its own place by `offset_increment`, and is a task to the scheduler.
+    /// Number of instances; each has its own random numbers and its own offset by `offset_increment`, and is a task to
+    /// the scheduler.
     pub count: u32,
-    /// Priority, `None` for that of the job or tenant.
+    /// I/O priority; `None` for that of the job or tenant.
     pub ioprio: Option<Ioprio>,
-    /// Where it runs: instance i on the i-th of these processors, round and round; empty is anywhere.
+    /// CPUs: instance i runs on the i-th of these, cyclically; empty for any.
     pub cpu: Vec<u16>,
     /// Stages run after each other: a task starts when all tasks of lower stages have ended (fio: stonewall).
     pub stage: u32,
-    /// It does nothing before this time of the run, warm-up included.
+    /// Time of its start, warm-up included.
     pub start: Nanos,
-    /// At this time it asks for nothing more and exits, when what it asked for is done. `None`: when its work is done.
+    /// Time at which it submits nothing more and exits after its outstanding I/O; `None` to run to the end of its work.
     pub stop: Option<Nanos>,
-    /// What becomes different of it.
+    /// Scheduled changes of priority and tenant.
     pub changes: Vec<TaskChange>,
-    /// What it does.
+    /// Its work.
     pub work: Work,
 }
 
-/// What a task does.
+/// The work of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Generated I/O.
     Job(Box<JobSpec>),
-    /// A workload by its name.
+    /// An application, by its name.
     App(Box<App>),
     /// Recorded I/O.
     Trace(TraceSpec),
-    /// The jobs of a fio file, until [`crate::Scenario::resolve`] puts them in its place.
+    /// The jobs of a fio file, until [`crate::Scenario::resolve`] replaces them.
     Fio(String),
 }
 
@@ -54,48 +55,49 @@ pub enum Work {
 pub struct TraceSpec {
     /// The file.
     pub path: String,
-    /// How it is read and replayed.
+    /// Options of reading and replaying it.
     pub options: TraceOptions,
 }
 
-/// How a trace is read and replayed. What the texts may be is known to who reads traces.
+/// Options of reading and replaying a trace. The trace readers define the accepted texts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TraceOptions {
-    /// Format, where it is not to be found by content.
+    /// Format; `None` detects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Columns of a delimited text, with commas between (`time_ms,op,offset_bytes,size_bytes`).
+    /// Columns of delimited text, separated by commas (`time_ms,op,offset_bytes,size_bytes`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,
-    /// Recorded times are divided by this; `None` is 1.
+    /// Speed: recorded times are divided by it; `None` for 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    /// Keep so many outstanding and ignore the recorded times.
+    /// Queue depth of a closed loop, which ignores recorded times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Each recorded process waits for its own I/O as it did.
+    /// Closed loop by task: each recorded process waits for its own I/O.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub closed_per_task: bool,
-    /// Only so many requests.
+    /// Largest number of requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What happens to requests beyond the end of the device.
+    /// How to handle requests beyond the end of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<String>,
     /// Further files of the same trace, merged by time: the other CPUs' of a blktrace capture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<String>,
-    /// Event of blkparse and blktrace that counts as arrival (`Q`, `I`, `D` or `C`); `None`: Q where there are any, else I.
+    /// Event of blkparse and blktrace that counts as arrival (`Q`, `I`, `D` or `C`); `None` for Q if there are any,
+    /// else I.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
-    /// Size of each request where the trace tells none; `None` is 4096 bytes.
+    /// Size of each request of traces without sizes, bytes; `None` for 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assume_bytes: Option<u32>,
 }
 
 impl Task {
-    /// One instance of this work.
+    /// A task with one instance of this work.
     pub fn new(name: impl Into<String>, work: Work) -> Task {
         Task {
             name: name.into(),
@@ -110,7 +112,7 @@ impl Task {
         }
     }
 
-    /// Does it end by itself?
+    /// Whether it ends by itself.
     pub fn ends(&self) -> bool {
         self.stop.is_some()
             || match &self.work {
@@ -120,7 +122,7 @@ impl Task {
             }
     }
 
-    /// The processor of an instance, where that is stated.
+    /// The CPU of an instance, if set.
     pub fn cpu_of(&self, instance: u32) -> Option<u16> {
         (!self.cpu.is_empty()).then(|| self.cpu[instance as usize % self.cpu.len()])
     }
@@ -151,7 +153,7 @@ const KEYS: [&str; 22] = [
     "assume_bytes",
 ];
 
-/// A task as a file has it: with the name of its tenant.
+/// The file form of a task, with the name of its tenant.
 pub(crate) struct Entry {
     pub(crate) task: Task,
     pub(crate) tenant: Option<String>,
@@ -185,7 +187,7 @@ impl Serialize for Task {
             Work::Job(job) => {
                 let entries = job.entries();
                 if entries.is_empty() {
-                    // A reader needs one option to see that this is a job.
+                    // At least one option marks this task as a job.
                     map.serialize_entry("rw", &job.rw.to_string())?;
                 }
                 for (key, value) in entries {
@@ -243,7 +245,7 @@ fn serialize_trace<M: SerializeMap>(spec: &TraceSpec, map: &mut M) -> Result<(),
     Ok(())
 }
 
-/// One value, read straight into a field so that an error points at its line.
+/// A value that is parsed while it is read, so that errors point at its line.
 struct Text<F>(F);
 
 impl<'de, T, F: FnOnce(String) -> Result<T, String>> DeserializeSeed<'de> for Text<F> {
@@ -253,7 +255,7 @@ impl<'de, T, F: FnOnce(String) -> Result<T, String>> DeserializeSeed<'de> for Te
     }
 }
 
-/// A key of a task; an unknown one is refused where it stands.
+/// A key of a task; an unknown key is an error at its line.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {
@@ -270,7 +272,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-/// One processor or a list of them.
+/// One CPU or a list of CPUs.
 struct Processors;
 
 impl<'de> DeserializeSeed<'de> for Processors {
@@ -345,7 +347,7 @@ impl<'de> Deserialize<'de> for Entry {
     }
 }
 
-/// What the keys of a task say about its work.
+/// The keys of a task that concern its work.
 #[derive(Default)]
 struct WorkKeys {
     job: JobSpec,
