@@ -431,12 +431,24 @@ pub struct RunResult {
     /// Counters of the host over the measured time, by name; empty if none are known.
     #[serde(default)]
     pub host_counters: BTreeMap<String, f64>,
+    /// Exchanges of the scheduler during the run; left out where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<SchedulerSwitches>,
     /// Counters of the scheduler, by name.
     #[serde(default)]
     pub scheduler_counters: BTreeMap<String, f64>,
     /// Counters of the device, by name.
     #[serde(default)]
     pub device_counters: BTreeMap<String, f64>,
+}
+
+/// Exchanges of the scheduler during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SchedulerSwitches {
+    /// Schedulers exchanged.
+    pub count: u64,
+    /// Time in which I/O waited and no request was sent because of them, ms.
+    pub pause_ms: f64,
 }
 
 impl RunResult {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dumbwaiter_block::{Nanos, TenantId};
-use dumbwaiter_engine::part;
+use dumbwaiter_drive::worker as part;
 use dumbwaiter_linux::cgroup::{self, Groups};
 use dumbwaiter_linux::{Roots, ioprio};
 use dumbwaiter_load::{Change, Load};
@@ -127,7 +127,9 @@ pub(super) fn change(
             (Change::Move { thread, tenant }, Some(groups)) => groups.admit(*tenant, pids[*thread as usize]),
             (Change::Weight { tenant, weight }, Some(groups)) => groups.weigh(*tenant, *weight),
             // Without groups nobody is told apart: a note says so.
-            (Change::Move { .. } | Change::Weight { .. }, None) | (Change::Stop { .. }, _) => Ok(()),
+            (Change::Move { .. } | Change::Weight { .. }, None) => Ok(()),
+            // A thread's process stops by itself; a run that exchanges its scheduler is refused before.
+            (Change::Stop { .. } | Change::Scheduler { .. }, _) => Ok(()),
         };
         notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));
     }

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
-use dumbwaiter_engine::part::{self, Ended};
-use dumbwaiter_engine::record::Record;
-use dumbwaiter_engine::{Completion, Target};
+use dumbwaiter_drive::record::Record;
+use dumbwaiter_drive::worker::{self as part, WorkerReport as Ended};
+use dumbwaiter_drive::{CompletionMode as Completion, Target};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::place::{self, Place};
 use dumbwaiter_linux::queue::{Queue, Settings};
@@ -68,6 +68,10 @@ pub(super) fn set(settings: &mut Settings, spec: &SchedulerSpec, scenario: &Scen
 /// Can the kernel's schedulers run the scenario at all? What they cannot follow of it is noted.
 pub(super) fn check(bench: &Bench<'_>, notes: &mut Vec<String>) -> Result<()> {
     let scenario = bench.prepared.scenario();
+    if let Some(change) = scenario.changes.first() {
+        let at = change.at.as_secs_f64();
+        anyhow::bail!("change at {at} s: the kernel's scheduler is not exchanged during a run; expected no [[change]]");
+    }
     let target = Target::open(bench.path, bench.options)?;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u16);
     let load = bench.prepared.load(scenario.seed, target.sectors(), cpus)?;

@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::verify::Verified;
-use dumbwaiter_engine::{Completion, Options, Rings, Sleep, Target, Verify};
+use dumbwaiter_drive::verify::Verified;
+use dumbwaiter_drive::{CompletionMode as Completion, Options, Rings, Sleep, Target, Verify};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_experiment::Experiment;
 use dumbwaiter_linux::queue::{Queue, Settings};
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Compare, experiment: Experiment) -> Result<Ended> {
     let Some(path) = args.on.as_deref() else { bail!("expected --on PATH") };
     let (scenario, warnings) = (&experiment.scenario, experiment.notes.clone());
     let facts = dumbwaiter_linux::target::Target::of(path)?;
-    let writes = dumbwaiter_engine::writes(scenario);
+    let writes = dumbwaiter_drive::writes(scenario);
     if writes.is_some() || args.allow_writes {
         if let Some(task) = writes.as_ref().filter(|_| !args.allow_writes) {
             bail!(
@@ -298,22 +298,11 @@ pub(crate) fn run(args: &Compare, experiment: Experiment) -> Result<Ended> {
 
 /// Is it what was asked for that cannot be, and not the device that failed?
 pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
-    use dumbwaiter_engine::Error as Engine;
-    let asked = matches!(
-        error.downcast_ref(),
-        Some(
-            Engine::Unaligned { .. }
-                | Engine::WritesNotAllowed { .. }
-                | Engine::Load(_)
-                | Engine::NoRing(_)
-                | Engine::Completion { .. }
-                | Engine::Journal { .. }
-        )
-    );
+    let asked = error.downcast_ref::<dumbwaiter_drive::Error>().is_some_and(dumbwaiter_drive::Error::is_refusal);
     asked || matches!(error.downcast_ref(), Some(dumbwaiter_linux::Error::Refused(_)))
 }
 
-fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {
+pub(crate) fn cancel_with(stop: &Arc<AtomicBool>, control: &Arc<Control>) {
     let (stop, control) = (Arc::clone(stop), Arc::clone(control));
     std::thread::spawn(move || {
         while !stop.load(Ordering::Relaxed) {
@@ -450,7 +439,7 @@ fn engine(bench: &Bench<'_>, choice: &Choice, completion: Completion, sqpoll: bo
     let options = Options { sqpoll, ..bench.options.clone() };
     let target = Target::open(bench.path, &options)?;
     let before = unix_ns();
-    let mut cell = dumbwaiter_engine::run(bench.prepared, &target, choice, completion, replicate, bench.control)?;
+    let mut cell = dumbwaiter_drive::run(bench.prepared, &target, choice, completion, replicate, bench.control)?;
     let warmup = bench.prepared.scenario().warmup.0;
     let measured = (cell.result.duration_s * 1e9) as u64;
     // Rings and buffers are made before a run; what was written is checked after it.
@@ -474,7 +463,7 @@ fn of_earlier_run(path: &Path, journal: &Path) -> Result<Option<Verified>> {
         return Ok(None);
     }
     let target = Target::open(path, &Options::default())?;
-    let found = dumbwaiter_engine::verify::check(&target, journal);
+    let found = dumbwaiter_drive::verify::check(&target, journal);
     found.map(Some).context("--verify-journal: that file is there; remove it or give another")
 }
 
@@ -492,7 +481,7 @@ fn stamp(run: &mut RunResult, started: u64) {
 /// Looks for acknowledged writes that are lost or torn.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Ended> {
     let target = Target::open(&args.target, &Options::default())?;
-    let found = dumbwaiter_engine::verify::check(&target, &args.journal)?;
+    let found = dumbwaiter_drive::verify::check(&target, &args.journal)?;
     output::print(&format!("{found}\n"))?;
     Ok(if found.clean() { Ended::Done } else { Ended::DeviceFailed })
 }

@@ -1,7 +1,7 @@
 //! The hidden command that runs one thread of a load in a process of its own, and how its parent speaks with it.
 //!
 //! The child says `ready` on its stdout, reads the time to begin (CLOCK_MONOTONIC, ns) from its stdin, and ends with one line
-//! of JSON, [`part::Ended`].
+//! of JSON, [`worker::WorkerReport`](dumbwaiter_drive::worker::WorkerReport).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_block::Ioprio;
-use dumbwaiter_engine::part::{self, Part};
-use dumbwaiter_engine::{Completion, Options, Target};
+use dumbwaiter_drive::worker::{self as part, Worker as Part};
+use dumbwaiter_drive::{CompletionMode as Completion, Options, Target};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::ioprio;
 use dumbwaiter_load::Prepared;
@@ -68,13 +68,13 @@ fn begin(args: &PartArgs) -> Result<crate::Ended> {
     let file = File::create_new(&args.records).with_context(|| args.records.display().to_string())?;
     let records = Box::new(BufWriter::with_capacity(1 << 18, file));
     let part = Part { thread: args.thread, completion, replicate: args.replicate, control: &control };
-    let ended = part::run(&prepared, &target, &part, wait_for_the_word, records)?;
+    let ended = part::run(&prepared, &target, &part, await_start, records)?;
     crate::output::print(&(serde_json::to_string(&ended)? + "\n"))?;
     Ok(crate::Ended::Done)
 }
 
 /// Says that all is set up, and waits for the time to begin.
-fn wait_for_the_word() -> io::Result<Instant> {
+fn await_start() -> io::Result<Instant> {
     let mut out = io::stdout();
     writeln!(out, "ready")?;
     out.flush()?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dumbwaiter_engine::{Completion, Options, Sleep, Target};
+use dumbwaiter_drive::{CompletionMode as Completion, Options, Sleep, Target};
 use dumbwaiter_experiment::{
     About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Step, Subject, World, recommend,
 };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use dumbwaiter_engine::{Completion, Options, Sleep, Target};
+use dumbwaiter_drive::{CompletionMode as Completion, Options, Sleep, Target};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Failure, Refusal, Stack, Work, World};
 use dumbwaiter_linux::queue::Settings;
@@ -249,7 +249,7 @@ impl World for Bed {
             return Err(Refusal(format!("left out: {why}")));
         }
         let Some(scenario) = cell.scenario() else { return self.rocksdb.refuses().map_or(Ok(()), |w| Err(Refusal(w))) };
-        if !self.options.allow_writes && dumbwaiter_engine::writes(scenario).is_some() {
+        if !self.options.allow_writes && dumbwaiter_drive::writes(scenario).is_some() {
             return Err(Refusal(
                 "left out: loads that write; --allow-writes runs them, and destroys what is on the device".into(),
             ));

@@ -1,5 +1,7 @@
 //! Scheduled changes, exits of tasks, and stages.
 
+use dumbwaiter_load::Change;
+
 use super::Run;
 
 impl Run<'_> {
@@ -9,7 +11,10 @@ impl Run<'_> {
             return;
         }
         let (_, change) = self.changes[number as usize];
-        match change.apply(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
+        if let Change::Scheduler { index, .. } = change {
+            self.next_cost = self.costs.get(index as usize).copied();
+        }
+        match change.apply(self.now, &mut self.threads, &mut self.layer, &mut self.recorder, &mut self.schedulers) {
             Some(thread) => {
                 self.live -= 1;
                 self.may_exit(thread);

@@ -15,7 +15,7 @@ use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{EventKind, Events};
-use crate::host::{Activity, Completion as Method, Host};
+use crate::host::{Activity, Completion as Method, Host, SchedulerCost};
 
 use self::state::{Slot, ThreadState, Turns};
 
@@ -55,6 +55,12 @@ pub struct Run<'a> {
     issued_late: u64,
     several_stages: bool,
     changes: Vec<(Nanos, Change)>,
+    /// Of the scenario's exchanges of the scheduler, in order, until each is made.
+    schedulers: Vec<Option<Box<dyn Scheduler>>>,
+    /// What the CPU spends on each of these.
+    costs: Vec<SchedulerCost>,
+    /// The scheduler's cost from when a freeze has ended.
+    next_cost: Option<SchedulerCost>,
     control: &'a Control,
     /// Activity of host and device at the end of the warm-up.
     warm: Option<(Activity, Counters)>,
@@ -120,6 +126,8 @@ pub struct RunParts<'a> {
     pub threads: Vec<Thread>,
     /// Scheduled changes, sorted by time.
     pub changes: Vec<(Nanos, Change)>,
+    /// The schedulers of the scenario's exchanges, in order, with their costs.
+    pub schedulers: Vec<(Box<dyn Scheduler>, SchedulerCost)>,
     /// Limits of the run.
     pub until: Until,
     /// Progress and cancellation.
@@ -156,6 +164,9 @@ impl<'a> Run<'a> {
             submitted: 0,
             open: true,
             changes: parts.changes,
+            costs: parts.schedulers.iter().map(|(_, cost)| *cost).collect(),
+            schedulers: parts.schedulers.into_iter().map(|(scheduler, _)| Some(scheduler)).collect(),
+            next_cost: None,
             control: parts.control,
             completions: Vec::new(),
             finished: Vec::new(),
