@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use dumbwaiter_block::{Fault, Op};
+use dumbwaiter_block::{Fault, Nanos, Op};
 
 /// Why a run cannot begin or end, or why its result cannot be trusted. Each says in one line what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +11,14 @@ pub enum Error {
     /// The target cannot be used, or the disk on it cannot go on.
     #[error(transparent)]
     Path(#[from] dumbwaiter_path::Error),
+    /// A scheduler that the scenario changes to is not known.
+    #[error("change at {at}: {reason}")]
+    Change {
+        /// When.
+        at: Nanos,
+        /// What is wrong with the scheduler.
+        reason: String,
+    },
     /// The load changes what is on the target, and that was not allowed.
     #[error("task `{task}` does a {op}, and {} is only read unless writing is allowed (--allow-writes): that destroys what is on it", path.display())]
     WritesNotAllowed {

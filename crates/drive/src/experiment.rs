@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_block::{Config, Limits, Nanos, Scheduler, Setup, TickClock};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Prepared, Thread};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
 use dumbwaiter_path::{CompletionMode, CompletionSupport};
-use dumbwaiter_scenario::{Scenario, Work};
+use dumbwaiter_scenario::{Scenario, SchedulerChange, Work};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
 
@@ -113,6 +113,7 @@ pub fn run(
             threads: assigned.threads.iter().filter_map(|thread| threads[*thread].take()).collect(),
             // Where there are several rings nothing changes, and nothing is verified.
             changes: load.changes.clone(),
+            schedulers: replacements(s, setup)?,
             recorder: recorder.clone(),
             verifier: verifier.take(),
             limit: RunLimit { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
@@ -160,6 +161,16 @@ pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &
         dumbwaiter_load::application(name, &tenants[tenant.0 as usize].name, outcome)
     });
     told.collect()
+}
+
+/// The schedulers of the scenario's changes, in order.
+fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Option<Box<dyn Scheduler>>>, Error> {
+    let make = |change: &SchedulerChange| {
+        let refused =
+            |why: dumbwaiter_schedulers::ChoiceError| Error::Change { at: change.at, reason: why.to_string() };
+        Choice::parse(&change.scheduler.to_string()).map(|choice| Some(choice.build(setup))).map_err(refused)
+    };
+    s.changes.iter().map(make).collect()
 }
 
 fn named(error: Error, choice: &Choice) -> Error {
@@ -212,6 +223,7 @@ fn result(
     let closed = outcome.closed;
     let usage = closed.usage;
     let facts = RunFacts {
+        switches: (outcome.switches.count > 0).then_some((outcome.switches.count, outcome.switches.pause)),
         device: target.path().display().to_string(),
         scheduler: choice.label().into(),
         variant: String::new(),

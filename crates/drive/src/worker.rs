@@ -93,6 +93,7 @@ pub fn run(
         task_specs: load.task_specs.clone(),
         threads,
         changes: own_changes(&load, worker.thread as u32),
+        schedulers: Vec::new(),
         recorder: Recorder::new(RecorderConfig {
             warmup: Nanos::ZERO,
             interval: s.series,
@@ -123,7 +124,7 @@ fn none(setup: Setup) -> Result<Box<dyn dumbwaiter_block::Scheduler>, Error> {
 fn own_changes(load: &Load, thread: u32) -> Vec<(Nanos, Change)> {
     let own = |change: &Change| match *change {
         Change::Stop { thread: stopped } if stopped == thread => Some(Change::Stop { thread: 0 }),
-        Change::Ioprio { .. } | Change::Move { .. } | Change::Weight { .. } | Change::Stop { .. } => None,
+        _ => None,
     };
     load.changes.iter().filter_map(|(at, change)| Some((*at, own(change)?))).collect()
 }

@@ -1,12 +1,12 @@
-//! Scheduled changes of weights, priorities and membership.
+//! Scheduled changes of weights, priorities, membership and the scheduler.
 
-use dumbwaiter_block::{BlockLayer, Ioprio, Nanos, TenantId};
+use dumbwaiter_block::{BlockLayer, Handover, Ioprio, Nanos, Scheduler, TenantId};
 use dumbwaiter_measure::Recorder;
-use dumbwaiter_scenario::{Task, Tenant};
+use dumbwaiter_scenario::{Scenario, Task, Tenant};
 
 use crate::running::Running;
 
-/// A change of a thread or tenant at a given time. Threads are indices into [`Load::threads`](crate::Load::threads).
+/// A change of a thread, a tenant or the scheduler at a given time. Threads are indices into [`Load::threads`](crate::Load::threads).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The thread submits nothing more; its tasks exit when its outstanding I/O is complete.
@@ -28,6 +28,13 @@ pub enum Change {
         /// The tenant.
         tenant: TenantId,
     },
+    /// Another scheduler takes over.
+    Scheduler {
+        /// The change's index in [`Scenario::changes`].
+        index: u32,
+        /// How requests under way pass to the new scheduler.
+        how: Handover,
+    },
     /// The tenant gets a new weight.
     Weight {
         /// The tenant.
@@ -39,14 +46,21 @@ pub enum Change {
 
 impl Change {
     /// Applies the change and tells the block layer and the recorder. Returns the thread that it stopped, if any.
+    /// `schedulers` are those of [`Scenario::changes`], in this order; each is taken once.
     pub fn apply<T: AsMut<Running>>(
         self,
         now: Nanos,
         threads: &mut [T],
         layer: &mut BlockLayer,
         recorder: &mut Recorder,
+        schedulers: &mut [Option<Box<dyn Scheduler>>],
     ) -> Option<u32> {
         match self {
+            Change::Scheduler { index, how } => {
+                if let Some(scheduler) = schedulers.get_mut(index as usize).and_then(Option::take) {
+                    layer.replace(now, scheduler, how);
+                }
+            }
             Change::Stop { thread } => return threads[thread as usize].as_mut().stop().then_some(thread),
             Change::Ioprio { thread, ioprio } => {
                 let running = threads[thread as usize].as_mut();
@@ -68,6 +82,12 @@ impl Change {
         }
         None
     }
+}
+
+/// Adds the scheduled changes of the scheduler.
+pub(crate) fn of_scheduler(changes: &mut Vec<(Nanos, Change)>, scenario: &Scenario) {
+    let indexed = (0..).zip(&scenario.changes);
+    changes.extend(indexed.map(|(index, change)| (change.at, Change::Scheduler { index, how: change.how })));
 }
 
 /// Adds the scheduled changes of `task`, whose I/O `thread` does.

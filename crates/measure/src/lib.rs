@@ -26,7 +26,7 @@ pub use fairness::{ideal_shares, jain, pv};
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
-    NestedRow, OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
+    NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
 };
 pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
 pub use tenants::{TaskSpec, TenantSpec};

@@ -7,7 +7,8 @@ use crate::application::ApplicationStats;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};
 use crate::histogram::{Coarse, Fine};
 use crate::result::{
-    Cdfs, Cpu, Energy, Fairness, Ledger, Merges, OpStats, Phases, RunResult, Series, TaskStats, TenantStats,
+    Cdfs, Cpu, Energy, Fairness, Ledger, Merges, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats,
+    TenantStats,
 };
 use crate::series::Timeline;
 use crate::tally::{CoarseTally, FineTally, Moments};
@@ -92,6 +93,8 @@ pub struct RunFacts {
     pub host_counters: BTreeMap<String, f64>,
     /// Counters of the scheduler.
     pub scheduler_counters: BTreeMap<String, f64>,
+    /// How often the scheduler was exchanged, and how long no request was sent on account of that; `None` where it was not.
+    pub switches: Option<(u64, Nanos)>,
     /// Counters of the device.
     pub device_counters: BTreeMap<String, f64>,
 }
@@ -268,6 +271,9 @@ impl Recorder {
             errors: facts.ledger.failed,
             ledger: facts.ledger,
             host_counters: facts.host_counters,
+            switches: facts
+                .switches
+                .map(|(count, pause)| SchedulerSwitches { count, pause_ms: pause.as_us_f64() / 1e3 }),
             scheduler_counters: facts.scheduler_counters,
             device_counters: facts.device_counters,
         }

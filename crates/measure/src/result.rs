@@ -179,6 +179,18 @@ pub struct Energy {
     pub bytes_per_j: f64,
 }
 
+impl Energy {
+    /// The figures of a run that drew `joules` in its measured time, by the meter `source`.
+    pub fn of_run(run: &RunResult, joules: f64, source: &str) -> Energy {
+        Energy {
+            joules,
+            source: source.to_owned(),
+            j_per_mio: joules / run.completed as f64 * 1e6,
+            bytes_per_j: run.mb_per_s * 1e6 * run.duration_s / joules,
+        }
+    }
+}
+
 /// Phases of the latency. Percentiles are exact to 1 %.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Phases {
@@ -431,12 +443,24 @@ pub struct RunResult {
     /// Counters of the host over the measured time, by name; empty if none are known.
     #[serde(default)]
     pub host_counters: BTreeMap<String, f64>,
+    /// Exchanges of the scheduler during the run; left out where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<SchedulerSwitches>,
     /// Counters of the scheduler, by name.
     #[serde(default)]
     pub scheduler_counters: BTreeMap<String, f64>,
     /// Counters of the device, by name.
     #[serde(default)]
     pub device_counters: BTreeMap<String, f64>,
+}
+
+/// Exchanges of the scheduler during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SchedulerSwitches {
+    /// Schedulers exchanged.
+    pub count: u64,
+    /// Time in which I/O waited and no request was sent because of them, ms.
+    pub pause_ms: f64,
 }
 
 impl RunResult {

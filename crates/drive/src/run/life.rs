@@ -1,4 +1,4 @@
-//! Tasks that come and go, and what changes of tasks and tenants while they run.
+//! Tasks that come and go, and changes of tasks, tenants and the scheduler while they run.
 
 use dumbwaiter_block::Nanos;
 
@@ -13,7 +13,9 @@ impl Run<'_> {
     /// Makes the changes that are due.
     pub(super) fn change_due(&mut self) {
         while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= self.now) {
-            if let Some(thread) = change.apply(self.now, &mut self.threads, self.disk.layer_mut(), &mut self.recorder) {
+            let (threads, schedulers) = (&mut self.threads, &mut self.schedulers);
+            if let Some(thread) = change.apply(self.now, threads, self.disk.layer_mut(), &mut self.recorder, schedulers)
+            {
                 self.live -= 1;
                 self.may_exit(thread);
             }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dumbwaiter_block::{Config, Ledger, Nanos, Scheduler, TaskId, Tenants};
+use dumbwaiter_block::{Config, Ledger, Nanos, Scheduler, Switches, TaskId, Tenants};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::{Completed, Recorder, TaskSpec};
@@ -45,6 +45,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) task_specs: Vec<TaskSpec>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) changes: Vec<(Nanos, Change)>,
+    /// The schedulers of the scenario's changes, in order.
+    pub(crate) schedulers: Vec<Option<Box<dyn Scheduler>>>,
     pub(crate) recorder: Recorder,
     pub(crate) verifier: Option<Verifier>,
     pub(crate) limit: RunLimit,
@@ -58,6 +60,8 @@ pub(crate) struct Parts<'a> {
 pub(crate) struct Outcome {
     pub(crate) recorder: Recorder,
     pub(crate) ledger: Ledger,
+    /// Exchanges of the scheduler.
+    pub(crate) switches: Switches,
     /// The scheduler's counters.
     pub(crate) counters: BTreeMap<String, f64>,
     pub(crate) closed: Closed,
@@ -115,6 +119,7 @@ pub(crate) struct Run<'a> {
     /// Threads that have not ended.
     live: usize,
     changes: VecDeque<(Nanos, Change)>,
+    schedulers: Vec<Option<Box<dyn Scheduler>>>,
     issued_late: u64,
     rounded: u64,
     failure: Option<String>,
@@ -176,6 +181,7 @@ impl<'a> Run<'a> {
             stopping: false,
             stage: None,
             changes: parts.changes.into(),
+            schedulers: parts.schedulers,
             issued_late: 0,
             rounded: 0,
             failure: None,
@@ -216,12 +222,14 @@ impl<'a> Run<'a> {
         self.disk.layer().scheduler().counters(&mut |name, count| {
             counters.insert(name.to_owned(), count as f64);
         });
-        let (ledger, waits) = (*self.disk.layer().ledger(), self.disk.waits());
+        let (ledger, switches) = (*self.disk.layer().ledger(), self.disk.layer().switches());
+        let waits = self.disk.waits();
         // Its observer is the other owner of the verifier.
         drop(self.disk);
         Ok(Outcome {
             recorder: self.recorder,
             ledger,
+            switches,
             counters,
             closed,
             submitted_by_tenant: self.submitted_by_tenant,
