@@ -221,7 +221,8 @@ fn facts_of(file: &File, meta: &Metadata, kind: Kind, direct: bool, whole: u64, 
         Kind::File if direct => direct_alignment(file).unwrap_or(SECTOR_BYTES),
         Kind::File => SECTOR_BYTES,
     }
-    .max(SECTOR_BYTES);
+    .max(SECTOR_BYTES)
+    .next_power_of_two();
     let most = u64::from(options.max_request_bytes);
     let driver_max = number("queue/max_sectors_kb").filter(|_| device).map_or(most, |kb| kb.saturating_mul(1024));
     Facts {

@@ -50,14 +50,18 @@ impl Run<'_> {
 
     /// The threads take their completions, and failures are counted.
     fn take_events(&mut self) {
+        if self.events.is_empty() {
+            return;
+        }
         let mut events = std::mem::take(&mut self.events);
-        for event in events.drain(..) {
+        for event in &events {
             match event {
-                Event::Completed { finished, .. } => self.deliver(&finished),
-                Event::RequestFailed(failure) => self.failed(&failure),
+                Event::Completed { finished, .. } => self.deliver(finished),
+                Event::RequestFailed(failure) => self.failed(failure),
                 Event::Ready { .. } | Event::Woken => {}
             }
         }
+        events.clear();
         self.events = events;
     }
 

@@ -80,6 +80,10 @@ impl Default for DiskOptions {
 /// Dropping it waits for everything that is in the device, and hands nothing back; what waits in the scheduler is discarded.
 pub struct Disk {
     target: Arc<Target>,
+    /// Size of the target.
+    sectors: u64,
+    /// Sectors of a logical block, a power of two, less one.
+    block_mask: u64,
     layer: BlockLayer,
     rings: Rings,
     completion: CompletionSupport,
@@ -104,6 +108,8 @@ pub struct Disk {
     service: u64,
     sleeper: Option<Sleeper>,
     to_sleep: ToSleep,
+    /// Nothing happened since all that may go was sent.
+    all_sent: bool,
     issues: u64,
     waits: u64,
     notes: Vec<String>,
@@ -148,6 +154,8 @@ impl Disk {
         };
         let room = 2 * entries as usize;
         Ok(Disk {
+            sectors: target.sectors(),
+            block_mask: u64::from(target.facts().logical_block) / SECTOR_BYTES - 1,
             target,
             layer: BlockLayer::new(config, scheduler, tenants),
             rings,
@@ -168,6 +176,7 @@ impl Disk {
             finished: Vec::with_capacity(room),
             service: 0,
             to_sleep: ToSleep::default(),
+            all_sent: false,
             issues: 0,
             waits: 0,
             notes,
@@ -177,21 +186,26 @@ impl Disk {
 
     /// Takes an I/O at [`Disk::now`]. It reaches the device with the next [`Disk::turn`] or [`Disk::send`] at which the
     /// scheduler chooses it, and comes back as [`Event::Completed`].
+    #[inline]
     pub fn submit(&mut self, io: Io, data: Data) -> Result<(), Error> {
         let io = self.admit(io, data)?;
+        self.all_sent = false;
         self.layer.submit(self.now, io, None);
         Ok(())
     }
 
     /// As [`Disk::submit`], but held back in a plug, where neighbours merge, until [`Disk::unplug`] or the next turn. A plug
     /// is for I/Os of one task.
+    #[inline]
     pub fn submit_plugged(&mut self, io: Io, data: Data) -> Result<(), Error> {
         let io = self.admit(io, data)?;
+        self.all_sent = false;
         self.layer.submit(self.now, io, Some(&mut self.plug));
         Ok(())
     }
 
     /// Lets go of what [`Disk::submit_plugged`] holds back.
+    #[inline]
     pub fn unplug(&mut self) {
         if !self.plug.is_empty() {
             self.layer.unplug(self.now, &mut self.plug);
@@ -206,7 +220,9 @@ impl Disk {
     /// serves nothing more.
     pub fn turn(&mut self, deadline: Option<Nanos>, events: &mut Vec<Event>) -> Result<(), Error> {
         let before = events.len();
-        self.send(events)?;
+        if !self.all_sent || self.watches.to_arm() {
+            self.send(events)?;
+        }
         let due = if events.len() > before {
             Some(self.now)
         } else {
@@ -216,6 +232,7 @@ impl Disk {
         self.now = self.clock.now();
         self.reap(events)?;
         if self.layer.next_timer().is_some_and(|at| at <= self.now) {
+            self.all_sent = false;
             self.layer.timer(self.now);
         }
         Ok(())
@@ -233,6 +250,7 @@ impl Disk {
         self.deliver(events);
         self.check_fault()?;
         self.rearm_watches()?;
+        self.all_sent = true;
         self.rings.main.submit().map_err(failed)
     }
 
@@ -258,6 +276,7 @@ impl Disk {
     /// The block layer, to change tenants, tasks, settings and the scheduler. Requests are this disk's: who submits, polls or
     /// completes them past it makes the disk fail.
     pub fn layer_mut(&mut self) -> &mut BlockLayer {
+        self.all_sent = false;
         &mut self.layer
     }
 
@@ -277,16 +296,30 @@ impl Disk {
     }
 
     /// Checks an I/O, and keeps its data; the block layer gets it with the number of its slot.
+    #[inline]
     fn admit(&mut self, mut io: Io, data: Data) -> Result<Io, Error> {
-        if let Some(reason) = self.objection(&io, &data) {
-            return Err(Error::Refused { op: io.op, sector: io.sector, sectors: io.sectors, reason });
-        }
-        // More pieces than the layer counts segments: merged with others they might be too many for one call.
-        if data.count() > usize::from(self.layer.config().limits.segments(&io)).max(1) {
-            io.flags = io.flags.with(Flags::NOMERGE);
+        if !self.is_plain(&io, &data) {
+            if let Some(reason) = self.objection(&io, &data) {
+                return Err(Error::Refused { op: io.op, sector: io.sector, sectors: io.sectors, reason });
+            }
+            // More pieces than the layer counts segments: merged with others they might be too many for one call.
+            if data.count() > usize::from(self.layer.config().limits.segments(&io)).max(1) {
+                io.flags = io.flags.with(Flags::NOMERGE);
+            }
         }
         io.token = u64::from(self.slots.put(io.token, data));
         Ok(io)
+    }
+
+    /// Is it a read, or a write where that is allowed, of whole blocks within the target and of scratch data? There is nothing
+    /// to object to then.
+    #[inline]
+    fn is_plain(&self, io: &Io, data: &Data) -> bool {
+        let sectors = u64::from(io.sectors);
+        let transfer = io.op == Op::Read || (io.op == Op::Write && self.target.options().allow_writes);
+        let within = sectors > 0 && io.sector < self.sectors && self.sectors - io.sector >= sectors;
+        let whole = (io.sector | sectors) & self.block_mask == 0;
+        transfer && within && whole && self.arena.is_some() && !data.is_foreign()
     }
 
     fn objection(&self, io: &Io, data: &Data) -> Option<String> {
@@ -297,15 +330,14 @@ impl Disk {
         if io.op == Op::Flush {
             return None;
         }
-        let block = u64::from(self.target.facts().logical_block);
         if io.sectors == 0 {
             return Some("expected a length above 0".into());
         }
-        if io.sector.checked_add(u64::from(io.sectors)).is_none_or(|end| end > self.target.sectors()) {
-            return Some(format!("the target ends at sector {}", self.target.sectors()));
+        if io.sector.checked_add(u64::from(io.sectors)).is_none_or(|end| end > self.sectors) {
+            return Some(format!("the target ends at sector {}", self.sectors));
         }
-        if !(io.sector * SECTOR_BYTES).is_multiple_of(block) || !bytes.is_multiple_of(block) {
-            return Some(format!("the target takes multiples of {block} bytes only"));
+        if (io.sector | u64::from(io.sectors)) & self.block_mask != 0 {
+            return Some(format!("the target takes multiples of {} bytes only", self.target.facts().logical_block));
         }
         if !io.op.carries_data() {
             return None;

@@ -1,6 +1,6 @@
 //! From the device: completion entries become completed I/Os and ready descriptors.
 
-use dumbwaiter_block::{Errno, Nanos, RequestId, SECTOR_BYTES};
+use dumbwaiter_block::{Errno, Finished, Io, Nanos, RequestId, SECTOR_BYTES};
 
 use super::Disk;
 use super::event::{Event, Outcome, RequestFailure};
@@ -21,6 +21,7 @@ impl Disk {
             UserData::None => {}
         });
         let mut done = std::mem::take(&mut self.done);
+        self.all_sent &= done.is_empty();
         for (id, result) in done.drain(..) {
             self.completed(RequestId(id), result, events);
         }
@@ -86,11 +87,12 @@ impl Disk {
 
     /// Hands finished I/Os back to their submitters.
     pub(super) fn deliver(&mut self, events: &mut Vec<Event>) {
-        for mut finished in self.finished.drain(..) {
+        for finished in &self.finished {
             let (token, data) = self.slots.take(finished.io.token as u32);
-            finished.io.token = token;
-            events.push(Event::Completed { finished, data });
+            let io = Io { token, ..finished.io };
+            events.push(Event::Completed { finished: Finished { io, ..*finished }, data });
         }
+        self.finished.clear();
     }
 }
 

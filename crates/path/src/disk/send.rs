@@ -58,11 +58,27 @@ pub(super) fn carries_data(op: Op) -> bool {
     matches!(op, Op::Read | Op::Write)
 }
 
+/// What of a request goes into its entry.
+struct Outgoing {
+    op: Op,
+    sector: u64,
+    bytes: u64,
+    /// Flags of a write that must be durable when it completes.
+    durability: i32,
+}
+
+impl Outgoing {
+    fn of(request: &Request) -> Outgoing {
+        let durability = if request.io.flags.any(Flags::FUA) { libc::RWF_DSYNC } else { 0 };
+        Outgoing { op: request.io.op, sector: request.sector, bytes: request.bytes(), durability }
+    }
+}
+
 impl Disk {
     /// Queues a request that the scheduler chose.
     pub(super) fn issue(&mut self, id: RequestId) -> Result<(), Error> {
-        let request = *self.layer.request(id);
-        let op = request.io.op;
+        let request = Outgoing::of(self.layer.request(id));
+        let op = request.op;
         self.issues += 1;
         if id.index() >= self.held.len() {
             self.held.resize(id.index() + 1, InDevice::NONE);
@@ -73,7 +89,7 @@ impl Disk {
         let mut held = InDevice {
             op,
             sector: request.sector,
-            bytes: request.bytes(),
+            bytes: request.bytes,
             issue: self.now,
             number: self.issues,
             ..InDevice::NONE
@@ -96,7 +112,7 @@ impl Disk {
         if carries_data(op)
             && let Some(sleeper) = &self.sleeper
         {
-            let sleep = sleeper.after_issue(op, request.sectors);
+            let sleep = sleeper.after_issue(op, (request.bytes / SECTOR_BYTES) as u32);
             self.to_sleep.add(self.now, sleep, id, held.number);
         }
         let entry = entry.user_data(UserData::Request(id).encode());
@@ -114,11 +130,11 @@ impl Disk {
     }
 
     /// A transfer of one scratch buffer.
-    fn scratch_entry(&self, request: &Request, slot: u32) -> squeue::Entry {
+    fn scratch_entry(&self, request: &Outgoing, slot: u32) -> squeue::Entry {
         let Some(arena) = &self.arena else { return opcode::Nop::new().build() };
-        let (address, bytes) = (arena.address(slot), request.bytes() as u32);
-        let (at, durable) = (request.sector * SECTOR_BYTES, durability(request));
-        match (request.io.op, self.registered && arena.is_registered(slot)) {
+        let (address, bytes) = (arena.address(slot), request.bytes as u32);
+        let (at, durable) = (request.sector * SECTOR_BYTES, request.durability);
+        match (request.op, self.registered && arena.is_registered(slot)) {
             (Op::Read, true) => opcode::ReadFixed::new(FILE, address, bytes, BUFFERS).offset(at).build(),
             (Op::Read, false) => opcode::Read::new(FILE, address, bytes).offset(at).build(),
             (_, true) => opcode::WriteFixed::new(FILE, address, bytes, BUFFERS).offset(at).rw_flags(durable).build(),
@@ -128,7 +144,7 @@ impl Disk {
 
     /// A transfer of the memory of all I/Os that the request consists of, in sector order. `None` without a scratch buffer
     /// for those that need one.
-    fn gather(&mut self, id: RequestId, request: &Request, held: &mut InDevice) -> Option<squeue::Entry> {
+    fn gather(&mut self, id: RequestId, request: &Outgoing, held: &mut InDevice) -> Option<squeue::Entry> {
         let needs_scratch = self.layer.parts(id).any(|part| !self.slots.data(part.io.token as u32).is_foreign());
         let slot = if needs_scratch { Some(self.take_scratch(held.bytes)?) } else { None };
         held.scratch = slot.unwrap_or(NO_SCRATCH);
@@ -164,20 +180,15 @@ impl Disk {
     }
 }
 
-/// Flags of a write that must be durable when it completes.
-fn durability(request: &Request) -> i32 {
-    if request.io.flags.any(Flags::FUA) { libc::RWF_DSYNC } else { 0 }
-}
-
 fn deallocation(op: Op, sector: u64, bytes: u64) -> squeue::Entry {
     let how = if op == Op::WriteZeroes { libc::FALLOC_FL_ZERO_RANGE } else { libc::FALLOC_FL_PUNCH_HOLE };
     opcode::Fallocate::new(FILE, bytes).offset(sector * SECTOR_BYTES).mode(how | libc::FALLOC_FL_KEEP_SIZE).build()
 }
 
 /// One call for all pieces. They must stay where they are until it completed.
-fn vectored(request: &Request, pieces: &[libc::iovec]) -> squeue::Entry {
-    let (at, durable) = (request.sector * SECTOR_BYTES, durability(request));
-    let read = request.io.op == Op::Read;
+fn vectored(request: &Outgoing, pieces: &[libc::iovec]) -> squeue::Entry {
+    let (at, durable) = (request.sector * SECTOR_BYTES, request.durability);
+    let read = request.op == Op::Read;
     if let [only] = pieces {
         let (address, bytes) = (only.iov_base.cast::<u8>(), only.iov_len as u32);
         return match read {

@@ -106,6 +106,11 @@ impl Watches {
         self.used > 0
     }
 
+    /// Must a watch be armed?
+    pub(super) fn to_arm(&self) -> bool {
+        !self.disarmed.is_empty()
+    }
+
     fn add(&mut self, fd: i32, interest: Interest) -> WatchId {
         self.used += 1;
         let index = self.free.pop().unwrap_or_else(|| {
