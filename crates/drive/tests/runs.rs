@@ -49,6 +49,25 @@ fn writable() -> Options {
 }
 
 #[test]
+fn the_scheduler_is_exchanged_during_a_run_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 8 << 20);
+    let target = open(&path, &writable());
+    let text = MIXED.replace(
+        "limit = 3000",
+        "limit = 6000\n[[change]]\nat = \"1ms\"\nscheduler = \"bfq\"\nhow = \"live\"\n[[change]]\nat = \"2ms\"\nscheduler = \"none\"",
+    );
+    for scheduler in ["none", "mq-deadline", "cfq"] {
+        let cell = run_on(&target, &text, scheduler, CompletionMode::Interrupt).unwrap();
+        let r = &cell.result;
+        assert_eq!(cell.failure, None, "{scheduler}");
+        assert_eq!((r.ledger.submitted, r.ledger.completed, r.errors), (6000, 6000, 0), "{scheduler}");
+        assert_eq!(r.switches.map(|s| s.count), Some(2), "{scheduler}");
+        assert_eq!(cell.verified.map(|v| v.lost), Some(0), "{scheduler}");
+    }
+}
+
+#[test]
 fn every_scheduler_serves_a_mixed_load_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
