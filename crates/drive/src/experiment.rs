@@ -26,7 +26,7 @@ const DEPTH_MAX: u32 = 4096;
 /// Memory for buffers, at most.
 const BUFFERS_BYTES: u64 = 256 << 20;
 
-/// A run's result, and what else is to be told of it.
+/// A run's result and what belongs to it.
 pub struct Cell {
     /// The result: world `real`, via `engine`. Failed I/Os are counted as errors and are in no latency.
     pub result: RunResult,
@@ -36,18 +36,18 @@ pub struct Cell {
     pub oldest: Nanos,
     /// Ended from outside.
     pub cancelled: bool,
-    /// The first I/O that failed, in words. The run ended with it unless it was told to go on.
+    /// The first I/O that failed, in words. The run ended with it unless [`Options::keep_going`](crate::Options::keep_going) is set.
     pub failure: Option<String>,
     /// Failed requests, by error.
     pub failures: BTreeMap<String, u64>,
-    /// What verifying found, where it was asked for; the final pass included.
+    /// Findings of verification if it was on, including the final pass.
     pub verified: Option<Verified>,
-    /// Remarks on this run, for people.
+    /// Notes on this run, for people.
     pub notes: Vec<String>,
 }
 
-/// Does the scenario, as far as can be told beforehand, write? Names the first task that does. Traces are only found out
-/// about in the run, before their first write reaches the target.
+/// The first task that writes, as far as the scenario shows. Traces are checked in the run, before their first write
+/// reaches the target.
 pub fn writes(scenario: &Scenario) -> Option<String> {
     let writer = |work: &Work| matches!(work, Work::Job(job) if job.rw.mix != Mix::Read);
     scenario.tasks().find(|(_, task)| writer(&task.work)).map(|(_, task)| task.name.clone())
@@ -154,13 +154,13 @@ pub fn run(
     })
 }
 
-/// What came of the applications of a run.
+/// How the applications of a run fared.
 pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &[TenantSpec]) -> Vec<ApplicationStats> {
-    let told = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
+    let all = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
         let TaskSpec { name, tenant } = &tasks[task.0 as usize];
         dumbwaiter_load::application(name, &tenants[tenant.0 as usize].name, outcome)
     });
-    told.collect()
+    all.collect()
 }
 
 /// The schedulers of the scenario's changes, in order.
