@@ -13,7 +13,7 @@ use dumbwaiter_schedulers::Choice;
 const DEPTH: u32 = 16;
 /// Sectors and lengths of a trace: reads and writes, some of them neighbours, one longer than a request may be.
 fn trace() -> Vec<(Op, u64, u32)> {
-    let op = |i: u64| if i % 3 == 0 { Op::Write } else { Op::Read };
+    let op = |i: u64| if i.is_multiple_of(3) { Op::Write } else { Op::Read };
     let mut ios: Vec<_> = (0..400u64).map(|i| (op(i), i * 37 % 500 * 16, 8 << (i % 2))).collect();
     ios.push((Op::Read, 8192, 2048));
     ios
