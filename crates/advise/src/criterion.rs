@@ -1,12 +1,12 @@
-//! What runs are compared by, and what a user may want most.
+//! Metrics to compare runs by, the focus of latency metrics, and the user's goals.
 
 use dumbwaiter_measure::RunResult;
 use serde::{Deserialize, Serialize};
 
-/// A figure that schedulers are compared by.
+/// A figure of a run that schedulers are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
-    /// Data moved, MB/s.
+    /// Throughput, MB/s (10^6 bytes).
     MbPerS,
     /// Requests per second.
     Iops,
@@ -22,24 +22,24 @@ pub enum Metric {
     ReadP99,
     /// 99th percentile of writes, us.
     WriteP99,
-    /// 99th percentile of whoever is the [`Focus`], us.
+    /// 99th percentile of the latency of the [`Focus`], us.
     FocusP99,
-    /// Proportionality variation.
+    /// Proportionality variation: deviation of shares from weights, 0 is best (A+CFQ, 2020).
     Pv,
-    /// Jain's index.
+    /// Jain's fairness index over shares by weight, 1 is best.
     Jain,
-    /// Processor time per I/O, us.
+    /// CPU time per I/O, us.
     CpuUsPerIo,
     /// Context switches per I/O.
     CtxPerIo,
     /// Joules per million I/Os.
     JPerMio,
-    /// Bytes moved per joule.
+    /// Bytes per joule.
     BytesPerJ,
 }
 
 impl Metric {
-    /// All of them, in the order they are told.
+    /// All metrics, in order of presentation.
     pub const ALL: [Metric; 15] = [
         Metric::MbPerS,
         Metric::Iops,
@@ -58,7 +58,7 @@ impl Metric {
         Metric::BytesPerJ,
     ];
 
-    /// Its key in JSON.
+    /// The key in JSON.
     pub fn key(self) -> &'static str {
         match self {
             Metric::MbPerS => "mb_per_s",
@@ -79,12 +79,12 @@ impl Metric {
         }
     }
 
-    /// Is more better?
+    /// Whether a higher value is better.
     pub fn higher_is_better(self) -> bool {
         matches!(self, Metric::MbPerS | Metric::Iops | Metric::Jain | Metric::BytesPerJ)
     }
 
-    /// Is `a` better than `b`? Nothing is better than NaN, everything else beats it.
+    /// Whether `a` is better than `b`. NaN, an undefined value, is worse than every number.
     pub fn better(self, a: f64, b: f64) -> bool {
         match (a.is_nan(), b.is_nan()) {
             (true, _) => false,
@@ -94,7 +94,7 @@ impl Metric {
         }
     }
 
-    /// The figure of one run; NaN where it has none.
+    /// The metric of one run; NaN where undefined.
     pub fn of(self, run: &RunResult, focus: &Focus) -> f64 {
         match self {
             Metric::MbPerS => run.mb_per_s,
@@ -116,34 +116,34 @@ impl Metric {
     }
 }
 
-/// Whose latency counts most.
+/// The requests whose latency the recommendation looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Focus {
-    /// These tenants; of several, the one that fares worst.
+    /// Requests of these tenants; of several, the tenant with the worst p99.
     Tenants(Vec<String>),
-    /// All reads: somebody waits for them.
+    /// All reads: applications usually wait for them.
     Reads,
     /// Every request.
     All,
 }
 
 impl Focus {
-    /// Finds it in runs of one device and load: the tenants that the scenario marks; else the tenant
-    /// that, over all runs, takes less than half of what its weight entitles it to, as an interactive
-    /// one does (and a starved one); else reads where they are at least a twentieth; else everything.
+    /// Chooses the focus of runs of one device and load: the tenants that the scenario marks; else the tenant
+    /// that uses the smallest part of its weight's share over all runs, if below one half (an interactive
+    /// or starved tenant); else reads where they are at least 5 % of the requests; else all requests.
     pub fn of(runs: &[&RunResult]) -> Focus {
         let Some(first) = runs.first() else { return Focus::All };
         let marked: Vec<String> = first.tenants.iter().filter(|t| t.focus).map(|t| t.name.clone()).collect();
         if !marked.is_empty() {
             return Focus::Tenants(marked);
         }
-        let appetite = |i: usize| -> f64 {
+        let used_share = |i: usize| -> f64 {
             let tenants = runs.iter().filter_map(|r| r.tenants.get(i));
             tenants.map(|t| if t.ideal_share > 0.0 { t.share / t.ideal_share } else { f64::NAN }).sum::<f64>()
                 / runs.len() as f64
         };
         let least = (0..first.tenants.len())
-            .map(|i| (i, appetite(i)))
+            .map(|i| (i, used_share(i)))
             .filter(|(_, a)| *a < 0.5)
             .reduce(|a, b| if b.1 < a.1 { b } else { a });
         if let Some((i, _)) = least {
@@ -158,7 +158,7 @@ impl Focus {
         run.tenants.iter().filter(|t| names.contains(&t.name))
     }
 
-    /// The 99th percentile of its latency in a run, us; NaN where it finished nothing.
+    /// The 99th percentile of the latency of these requests in a run, us; NaN if none completed.
     pub fn p99_us(&self, run: &RunResult) -> f64 {
         match self {
             Focus::Tenants(_) => self.tenants(run).map(|t| t.latency_us.p99).fold(f64::NAN, f64::max),
@@ -167,7 +167,7 @@ impl Focus {
         }
     }
 
-    /// Its requests in a run; of several tenants the fewest.
+    /// Completed requests in a run; of several tenants the smallest count.
     pub fn count(&self, run: &RunResult) -> u64 {
         match self {
             Focus::Tenants(_) => self.tenants(run).map(|t| t.count).min().unwrap_or(0),
@@ -176,7 +176,7 @@ impl Focus {
         }
     }
 
-    /// In words: `reads`, `all requests`, `"desktop"`.
+    /// Its name in texts: `reads`, `all requests`, `desktop`.
     pub fn name(&self) -> String {
         match self {
             Focus::Tenants(names) => names.join(", "),
@@ -186,8 +186,8 @@ impl Focus {
     }
 }
 
-/// What a user wants most. Each goal is one figure to excel in, among the schedulers that keep a
-/// given part of the best throughput.
+/// What a user wants most: the metric to optimise, among the schedulers that keep a given part of
+/// the best throughput.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
@@ -196,17 +196,17 @@ pub enum Goal {
     Balanced,
     /// The lowest p99 of the focus, if at least half of the best throughput is kept.
     Latency,
-    /// The most MB/s.
+    /// The highest throughput.
     Throughput,
     /// The lowest PV within 20 % of the best throughput.
     Fairness,
 }
 
 impl Goal {
-    /// All of them.
+    /// All goals.
     pub const ALL: [Goal; 4] = [Goal::Balanced, Goal::Latency, Goal::Throughput, Goal::Fairness];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Goal::Balanced => "balanced",
@@ -221,7 +221,7 @@ impl Goal {
         Goal::ALL.into_iter().find(|g| g.name() == name)
     }
 
-    /// The figure to excel in.
+    /// The metric to optimise.
     pub fn metric(self) -> Metric {
         match self {
             Goal::Balanced | Goal::Latency => Metric::FocusP99,
@@ -230,7 +230,7 @@ impl Goal {
         }
     }
 
-    /// Part of the best throughput that must be kept, 0 to 1.
+    /// The throughput to keep, as a part of the best scheduler's, 0 to 1.
     pub fn throughput_floor(self) -> f64 {
         match self {
             Goal::Balanced => 0.9,

@@ -1,4 +1,4 @@
-//! Results with the conditions that made them, and their JSON.
+//! The results of an experiment with its scenario and versions, and their JSON form.
 
 use crate::{Goal, Ranking, Recommendation, Row, rank};
 use dumbwaiter_measure::RunResult;
@@ -9,26 +9,26 @@ use std::collections::BTreeMap;
 /// Version of the JSON format; a change that breaks readers raises it.
 pub const SCHEMA: u64 = 1;
 
-/// Everything that a comparison found out. Its serde form is the JSON of `compare --json`.
+/// All results of a comparison. Its serde form is the JSON of `compare --json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: u64,
-    /// A few words for the title of a report.
+    /// Title of the report.
     #[serde(default)]
     pub title: String,
-    /// The whole scenario, as it took effect.
+    /// The whole scenario with its defaults filled in.
     pub scenario: Value,
-    /// What the recommendation aims at.
+    /// The goal of the recommendation.
     #[serde(default)]
     pub goal: Goal,
-    /// Versions of the program and of whatever else has one.
+    /// Versions of the program, the kernel and the device models, by name.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
-    /// What a reader should know: skipped records, an interruption, assumptions.
+    /// Notes for the reader: skipped records, an interruption, assumptions.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// When patterns of load began that a power logger is to see, in seconds since 1970.
+    /// Start times of the load patterns that align an external power log with the runs, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_patterns_unix_s: Vec<f64>,
     /// The runs, in the order of the matrix.
@@ -42,7 +42,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Ranks `runs` and puts them into a document.
+    /// Builds a document of `runs`, with their ranking and recommendations.
     pub fn new(
         title: &str,
         scenario: Value,
@@ -65,7 +65,7 @@ impl Document {
         }
     }
 
-    /// The rankings, found again from the runs.
+    /// The rankings, computed from the runs.
     pub fn rankings(&self) -> Vec<Ranking> {
         rank(&self.runs, self.goal)
     }
@@ -87,18 +87,18 @@ impl Document {
     }
 }
 
-/// Why a text is not a document of results.
+/// Why a text could not be read as a document.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// Not JSON, or without the keys of a document.
+    /// Not JSON, or JSON without the keys of a document.
     #[error("not a result of `compare --json`: {0}")]
     Json(#[from] serde_json::Error),
     /// Written by another version of the format.
     #[error("the result has schema {found}, but this version reads schema {expected}")]
     Schema {
-        /// Its schema.
+        /// Schema of the document.
         found: u64,
-        /// The one that is understood.
+        /// Schema that this version reads.
         expected: u64,
     },
 }

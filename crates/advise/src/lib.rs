@@ -1,6 +1,6 @@
-//! What results say: rankings with significance, and a recommendation in one sentence.
+//! Rankings of schedulers with tests of significance, and a recommendation in one sentence.
 //!
-//! Results go in, decisions come out. Nothing here runs a load, reads a clock or opens a file.
+//! [`rank`] turns the results of runs into decisions. Nothing here runs a load, reads a clock or opens a file.
 #![forbid(unsafe_code)]
 
 mod advice;
@@ -10,9 +10,11 @@ mod document;
 pub mod race;
 mod ranking;
 mod recommend;
+mod row;
 
 pub use advice::{Advice, Survey, advice};
 pub use criterion::{Focus, Goal, Metric};
 pub use document::{Document, ParseError, SCHEMA};
-pub use ranking::{Cell, Ranking, Row, Several, rank};
+pub use ranking::{Ranking, rank};
 pub use recommend::Recommendation;
+pub use row::{Axes, Estimate, Row};

@@ -1,145 +1,55 @@
-//! Schedulers side by side on one device.
+//! Ranks the schedulers of an experiment per device, and picks the one to recommend.
 
 use crate::criterion::{Focus, Goal, Metric};
 use crate::recommend::{Recommendation, recommend};
-use dumbwaiter_measure::RunResult;
-use dumbwaiter_measure::{SIGNIFICANCE, Sample, TestKind, Verdict, compare};
-use serde::{Deserialize, Serialize};
+use crate::row::{Axes, Estimate, Row};
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, TestKind, Verdict, compare};
 use std::collections::BTreeMap;
 
-/// Means nearer than this are the same for all practical purposes.
-const SAME: f64 = 0.02;
-/// A tie that tests cannot tell apart still has to be this near to count as equally good.
-const NEAR: f64 = 0.10;
+/// Relative difference below which two means count as equal, significant or not.
+const EQUAL_WITHIN: f64 = 0.02;
+/// Relative difference up to which means that differ without significance count as equally good.
+const TIE_WITHIN: f64 = 0.10;
+/// Relative difference in processor time below which two schedulers cost the same.
+const CPU_EQUAL_WITHIN: f64 = 0.05;
 
-/// One figure of one scheduler over its replicates.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Cell {
-    /// Mean; `null` where no run has the figure.
-    pub mean: Option<f64>,
-    /// Half width of the 95 % confidence interval; `null` for a single run.
-    pub ci95: Option<f64>,
-    /// Runs that have the figure.
-    pub n: usize,
-    /// Against the best scheduler by this figure.
-    pub verdict: Verdict,
-    /// p value of the difference to the best; `null` for the best itself and where it was not tested.
-    pub p: Option<f64>,
-    /// The test that gave it.
-    pub test: Option<TestKind>,
-}
-
-impl Cell {
-    /// The mean, NaN where there is none.
-    pub fn value(&self) -> f64 {
-        self.mean.unwrap_or(f64::NAN)
-    }
-}
-
-/// One scheduler in a ranking.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
-    /// Name of the device.
-    pub device: String,
-    /// What else is varied.
-    pub variant: String,
-    /// 1 is the recommended one.
-    pub rank: usize,
-    /// Name of the scheduler.
-    pub scheduler: String,
-    /// How completions were found.
-    #[serde(default)]
-    pub completion: String,
-    /// Whose block layer scheduled.
-    #[serde(default)]
-    pub via: String,
-    /// Its runs.
-    pub replicates: usize,
-    /// Does it keep the part of the best throughput that the goal asks for?
-    pub keeps_throughput: bool,
-    /// Against the recommended one, by the goal's figure.
-    pub verdict: Verdict,
-    /// Figures by [`Metric::key`].
-    pub metrics: BTreeMap<String, Cell>,
-}
-
-impl Row {
-    /// The scheduler's name, with what `several` says that there are several of.
-    pub fn name(&self, several: Several) -> String {
-        several.name(&self.scheduler, &self.via, &self.completion)
-    }
-
-    /// Mean of a figure; NaN where there is none.
-    pub fn mean(&self, metric: Metric) -> f64 {
-        self.metrics.get(metric.key()).map_or(f64::NAN, Cell::value)
-    }
-}
+/// The values of one metric over a scheduler's replicates, as (seed, value).
+type Values = Vec<(u64, f64)>;
 
 /// All schedulers on one device, best first.
 #[derive(Clone, Debug)]
 pub struct Ranking {
     /// Name of the device.
     pub device: String,
-    /// What else is varied.
+    /// Name of the variant of the scenario; empty if it has none.
     pub variant: String,
-    /// What was asked for.
+    /// The goal that the schedulers were ranked by.
     pub goal: Goal,
-    /// The figure that decided: the goal's, or that of `balanced` where the goal's is undefined.
+    /// The metric that decided: the goal's, or that of `balanced` where the goal's is undefined.
     pub metric: Metric,
-    /// Whose latency counted.
+    /// The requests whose latency counted.
     pub focus: Focus,
     /// The schedulers, the recommended one first.
     pub rows: Vec<Row>,
-    /// In words.
+    /// The recommended scheduler, its reason and its caveats.
     pub recommendation: Recommendation,
 }
 
 impl Ranking {
-    /// What is compared beside schedulers.
-    pub fn several(&self) -> Several {
-        several(&self.rows)
+    /// The axes, beside the scheduler, on which the rows differ.
+    pub fn axes(&self) -> Axes {
+        Axes::of_rows(&self.rows)
     }
 }
 
-/// What is compared beside schedulers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Several {
-    /// Several block layers: the engine's and the kernel's.
-    pub vias: bool,
-    /// Several completion methods.
-    pub completions: bool,
-}
-
-impl Several {
-    /// Looks at every pair of whose block layer scheduled and how completions were found.
-    pub fn of<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Several {
-        let Some((via, completion)) = pairs.clone().next() else { return Several { vias: false, completions: false } };
-        Several { vias: pairs.clone().any(|p| p.0 != via), completions: pairs.clone().any(|p| p.1 != completion) }
-    }
-
-    /// A scheduler's name, with what there is several of.
-    pub fn name(self, scheduler: &str, via: &str, completion: &str) -> String {
-        let mut name = scheduler.to_string();
-        for (_, part) in [(self.vias, via), (self.completions, completion)].iter().filter(|(told, _)| *told) {
-            name += ", ";
-            name += part;
-        }
-        name
-    }
-}
-
-pub(crate) fn several(rows: &[Row]) -> Several {
-    Several::of(rows.iter().map(|r| (r.via.as_str(), r.completion.as_str())))
-}
-
-/// Ranks schedulers (with each block layer and completion method), per device and variant in order of appearance. Runs may come in any order; the
-/// outcome depends on that only where everything else is equal.
+/// Ranks schedulers (each with its block layer and completion method) per device and variant, in order of appearance. Runs may come in any
+/// order; it decides only between schedulers that are equal in everything else.
 ///
 /// The recommended scheduler is found in steps: those that keep [`Goal::throughput_floor`] of the
-/// best throughput; of these the best by [`Goal::metric`], and whoever ties with it (within 2 %, or
-/// within 10 % and p > 0.05); of these whoever moves most (within 2 %); of these whoever has the lowest
-/// p99 of the focus (within 10 %); of these whoever needs least processor time (within 5 %); of these
-/// the best by the goal's figure.
+/// best throughput; of these the best by [`Goal::metric`] and those that tie with it (within 2 %, or
+/// within 10 % and p > 0.05); of these the highest throughput (within 2 %); of these the lowest
+/// p99 of the focus (within 10 %); of these the least processor time (within 5 %); of these
+/// the best by the goal's metric.
 pub fn rank(runs: &[RunResult], goal: Goal) -> Vec<Ranking> {
     let mut groups: Vec<(&str, &str, Vec<&RunResult>)> = Vec::new();
     for run in runs {
@@ -153,35 +63,15 @@ pub fn rank(runs: &[RunResult], goal: Goal) -> Vec<Ranking> {
 
 fn rank_group(runs: &[&RunResult], goal: Goal) -> Ranking {
     let focus = Focus::of(runs);
-    let mut by_scheduler: Vec<(&RunResult, Vec<&RunResult>)> = Vec::new();
-    for run in runs {
-        match by_scheduler.iter_mut().find(|(s, _)| s.way() == run.way()) {
-            Some((_, group)) => group.push(run),
-            None => by_scheduler.push((run, vec![run])),
-        }
-    }
-    let mut rows: Vec<Row> = by_scheduler
-        .iter()
-        .map(|(first, group)| Row {
-            device: runs[0].device.clone(),
-            variant: runs[0].variant.clone(),
-            rank: 0,
-            scheduler: first.scheduler.clone(),
-            completion: first.completion.clone(),
-            via: first.via.clone(),
-            replicates: group.len(),
-            keeps_throughput: true,
-            verdict: Verdict::Undefined,
-            metrics: BTreeMap::new(),
-        })
-        .collect();
+    let groups = by_configuration(runs);
+    let values = |metric: Metric| -> Vec<Values> {
+        let of = |group: &Vec<&RunResult>| group.iter().map(|run| (run.seed, metric.of(run, &focus))).collect();
+        groups.iter().map(of).collect()
+    };
+    let mut rows: Vec<Row> = groups.iter().map(|group| empty_row(group)).collect();
     for metric in Metric::ALL {
-        let samples: Vec<Vec<(u64, f64)>> = by_scheduler
-            .iter()
-            .map(|(_, group)| group.iter().map(|run| (run.seed, metric.of(run, &focus))).collect())
-            .collect();
-        for (row, cell) in rows.iter_mut().zip(cells(metric, &samples)) {
-            row.metrics.insert(metric.key().to_string(), cell);
+        for (row, estimate) in rows.iter_mut().zip(estimates(metric, &values(metric))) {
+            row.metrics.insert(metric.key().to_string(), estimate);
         }
     }
 
@@ -191,15 +81,49 @@ fn rank_group(runs: &[&RunResult], goal: Goal) -> Ranking {
     }
     let defined = |metric: Metric| rows.iter().any(|r| r.keeps_throughput && !r.mean(metric).is_nan());
     let metric = if defined(goal.metric()) { goal.metric() } else { Goal::Balanced.metric() };
-    let samples: Vec<Vec<(u64, f64)>> = by_scheduler
-        .iter()
-        .map(|(_, group)| group.iter().map(|run| (run.seed, metric.of(run, &focus))).collect())
-        .collect();
-    let winner = choose(&rows, metric, &samples);
+    let values = values(metric);
+    let winner = choose(&rows, metric, &values);
     for (i, row) in rows.iter_mut().enumerate() {
-        row.verdict = verdict(metric, &samples[i], &samples[winner], i == winner).0;
+        row.verdict = verdict(metric, &values[i], &values[winner], i == winner).0;
     }
 
+    let rows = sorted(&rows, metric, winner);
+    let recommendation = recommend(&rows, goal, metric, &focus, runs);
+    let (device, variant) = (runs[0].device.clone(), runs[0].variant.clone());
+    Ranking { device, variant, goal, metric, focus, rows, recommendation }
+}
+
+/// Runs grouped by scheduler, block layer and completion method; no group is empty.
+fn by_configuration<'a>(runs: &[&'a RunResult]) -> Vec<Vec<&'a RunResult>> {
+    let mut groups: Vec<Vec<&RunResult>> = Vec::new();
+    for run in runs {
+        match groups.iter_mut().find(|group| group[0].configuration() == run.configuration()) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
+    }
+    groups
+}
+
+/// The row of the runs of one configuration, without figures yet.
+fn empty_row(group: &[&RunResult]) -> Row {
+    let first = group[0];
+    Row {
+        device: first.device.clone(),
+        variant: first.variant.clone(),
+        rank: 0,
+        scheduler: first.scheduler.clone(),
+        completion: first.completion.clone(),
+        via: first.via.clone(),
+        replicates: group.len(),
+        keeps_throughput: true,
+        verdict: Verdict::Undefined,
+        metrics: BTreeMap::new(),
+    }
+}
+
+/// Rows by rank: the winner, then those that keep enough throughput, then the others, each best first.
+fn sorted(rows: &[Row], metric: Metric, winner: usize) -> Vec<Row> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|&a, &b| {
         let key = |i: usize| (i != winner, !rows[i].keeps_throughput);
@@ -215,36 +139,27 @@ fn rank_group(runs: &[&RunResult], goal: Goal) -> Ranking {
     for (i, row) in ranked.iter_mut().enumerate() {
         row.rank = i + 1;
     }
-    let recommendation = recommend(&ranked, goal, metric, &focus, runs);
-    Ranking {
-        device: runs[0].device.clone(),
-        variant: runs[0].variant.clone(),
-        goal,
-        metric,
-        focus,
-        rows: ranked,
-        recommendation,
-    }
+    ranked
 }
 
-/// The cells of one figure, one per scheduler.
-fn cells(metric: Metric, samples: &[Vec<(u64, f64)>]) -> Vec<Cell> {
-    let stats: Vec<Sample> = samples.iter().map(|s| sample(s)).collect();
-    let best = best_of(metric, stats.iter().map(|s| s.mean)).unwrap_or(0);
-    let known = |v: f64| v.is_finite().then_some(v);
+/// The estimates of one metric, one per scheduler.
+fn estimates(metric: Metric, values: &[Values]) -> Vec<Estimate> {
+    let samples: Vec<Sample> = values.iter().map(|v| sample(v)).collect();
+    let best = best_of(metric, samples.iter().map(|s| s.mean)).unwrap_or(0);
+    let defined = |v: f64| v.is_finite().then_some(v);
     let one = |i: usize| {
-        let (verdict, p, test) = verdict(metric, &samples[i], &samples[best], i == best);
-        let s = stats[i];
-        Cell { mean: known(s.mean), ci95: known(s.ci95()), n: s.n, verdict, p: p.and_then(known), test }
+        let (verdict, p, test) = verdict(metric, &values[i], &values[best], i == best);
+        let s = samples[i];
+        Estimate { mean: defined(s.mean), ci95: defined(s.ci95()), n: s.n, verdict, p: p.and_then(defined), test }
     };
-    (0..samples.len()).map(one).collect()
+    (0..values.len()).map(one).collect()
 }
 
 fn sample(values: &[(u64, f64)]) -> Sample {
     Sample::of(&values.iter().map(|v| v.1).collect::<Vec<f64>>())
 }
 
-/// The first of the best values; none if all are NaN.
+/// Index of the best value, the first of equals; `None` if all are NaN.
 fn best_of(metric: Metric, values: impl Iterator<Item = f64>) -> Option<usize> {
     let defined = values.enumerate().filter(|(_, v)| !v.is_nan());
     defined.reduce(|a, b| if metric.better(b.1, a.1) { b } else { a }).map(|(i, _)| i)
@@ -275,7 +190,7 @@ fn verdict(
 }
 
 /// Index of the scheduler to recommend: see [`rank`].
-fn choose(rows: &[Row], metric: Metric, samples: &[Vec<(u64, f64)>]) -> usize {
+fn choose(rows: &[Row], metric: Metric, values: &[Values]) -> usize {
     let mut left: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].keeps_throughput).collect();
     let best_among =
         |left: &[usize], metric: Metric| best_of(metric, left.iter().map(|&i| rows[i].mean(metric))).map(|at| left[at]);
@@ -285,10 +200,12 @@ fn choose(rows: &[Row], metric: Metric, samples: &[Vec<(u64, f64)>]) -> usize {
         (a - b).abs() <= margin * b.abs()
     };
     left.retain(|&i| {
-        let tied = || compare(&samples[i], &samples[best]).p > SIGNIFICANCE;
-        within(i, best, metric, SAME) || (within(i, best, metric, NEAR) && tied())
+        let tied = || compare(&values[i], &values[best]).p > SIGNIFICANCE;
+        within(i, best, metric, EQUAL_WITHIN) || (within(i, best, metric, TIE_WITHIN) && tied())
     });
-    for (metric, margin) in [(Metric::MbPerS, SAME), (Metric::FocusP99, NEAR), (Metric::CpuUsPerIo, 0.05)] {
+    let tie_breakers =
+        [(Metric::MbPerS, EQUAL_WITHIN), (Metric::FocusP99, TIE_WITHIN), (Metric::CpuUsPerIo, CPU_EQUAL_WITHIN)];
+    for (metric, margin) in tie_breakers {
         if let Some(most) = best_among(&left, metric) {
             left.retain(|&i| within(i, most, metric, margin));
         }
@@ -340,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn each_goal_prefers_what_it_says() {
+    fn each_goal_ranks_by_its_metric() {
         // 200, 200, 111 and 40 MB/s; p99 of 9, 5, 1 and 0.5 ms.
         let r = runs(&[("fast", 9000, 10, 5), ("mixed", 5000, 10, 5), ("quick", 1000, 18, 5), ("idle", 500, 50, 5)], 3);
         assert_eq!(winner(&r, Goal::Balanced), "mixed");
         assert_eq!(winner(&r, Goal::Latency), "quick");
-        assert_eq!(winner(&r, Goal::Throughput), "mixed", "of two that move as much, the quicker");
-        assert_eq!(winner(&r, Goal::Fairness), "mixed", "one tenant: falls back");
+        assert_eq!(winner(&r, Goal::Throughput), "mixed", "equal throughput: the lower p99");
+        assert_eq!(winner(&r, Goal::Fairness), "mixed", "one tenant: no PV, so `balanced` decides");
         let balanced = &rank(&r, Goal::Balanced)[0];
         let names: Vec<&str> = balanced.rows.iter().map(|r| r.scheduler.as_str()).collect();
         assert_eq!(names, ["mixed", "fast", "idle", "quick"]);
@@ -354,19 +271,19 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_done_nothing_is_recommended() {
+    fn runs_without_io_give_no_recommendation() {
         let idle = |scheduler: &str| {
             let config =
                 RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
             let facts = RunFacts { device: "d".into(), scheduler: scheduler.into(), ..RunFacts::default() };
             Recorder::new(config).finish(Nanos::from_secs(1), facts)
         };
-        let said = &rank(&[idle("a"), idle("b")], Goal::Balanced)[0].recommendation.sentence;
-        assert!(said.contains("no I/O was done") && !said.contains("use"), "{said}");
+        let sentence = &rank(&[idle("a"), idle("b")], Goal::Balanced)[0].recommendation.sentence;
+        assert!(sentence.contains("no I/O was done") && !sentence.contains("use"), "{sentence}");
     }
 
     #[test]
-    fn of_equals_the_cheaper_one_wins() {
+    fn processor_time_decides_between_equals() {
         let r = runs(&[("dear", 5000, 10, 9), ("cheap", 5010, 10, 3)], 3);
         let ranking = &rank(&r, Goal::Balanced)[0];
         assert_eq!(ranking.recommendation.scheduler, "cheap");
@@ -374,23 +291,23 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_a_tie_and_one_run_is_untested() {
+    fn insignificant_differences_are_ties_and_single_runs_are_untested() {
         let mut r = runs(&[("a", 5000, 10, 5)], 3);
         r.extend([(0, 5900), (1, 4300), (2, 5100)].map(|(seed, us)| run("b", seed, us, 10, 5)));
-        let cell = |r: &[RunResult], name: &str| {
+        let estimate = |r: &[RunResult], name: &str| {
             let ranking = &rank(r, Goal::Balanced)[0];
             ranking.rows.iter().find(|row| row.scheduler == name).unwrap().metrics["focus_p99_us"].clone()
         };
-        assert_eq!(cell(&r, "b").verdict, Verdict::Tie);
-        assert_eq!(cell(&r, "b").test, Some(TestKind::PairedT));
-        assert_eq!(cell(&r, "a").verdict, Verdict::Best);
+        assert_eq!(estimate(&r, "b").verdict, Verdict::Tie);
+        assert_eq!(estimate(&r, "b").test, Some(TestKind::PairedT));
+        assert_eq!(estimate(&r, "a").verdict, Verdict::Best);
         let single = runs(&[("a", 5000, 10, 5), ("b", 6000, 10, 5)], 1);
-        assert_eq!(cell(&single, "b").verdict, Verdict::Untested);
-        assert!(cell(&single, "b").p.is_none() && cell(&single, "b").ci95.is_none());
+        assert_eq!(estimate(&single, "b").verdict, Verdict::Untested);
+        assert!(estimate(&single, "b").p.is_none() && estimate(&single, "b").ci95.is_none());
     }
 
     #[test]
-    fn clear_differences_are_worse() {
+    fn significant_differences_are_worse() {
         let r = runs(&[("a", 5000, 10, 5), ("b", 9000, 10, 5)], 3);
         let ranking = &rank(&r, Goal::Balanced)[0];
         assert_eq!(ranking.rows[1].verdict, Verdict::Worse);
@@ -398,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_ranked_apart_and_nothing_is_ranked_as_nothing() {
+    fn each_device_has_its_own_ranking_and_no_runs_give_none() {
         let mut r = runs(&[("a", 5000, 10, 5), ("b", 9000, 10, 5)], 1);
         r.push(RunResult { device: "e".into(), ..r[1].clone() });
         let rankings = rank(&r, Goal::Balanced);

@@ -1,45 +1,45 @@
-//! A recommendation in words: which scheduler, why, and what speaks against it.
+//! Words a recommendation: the scheduler, the reason and the caveats. All texts here end up in the JSON of results.
 
 use crate::criterion::{Focus, Goal, Metric};
-use crate::ranking::{Row, several};
+use crate::row::{Axes, Row};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_measure::Verdict;
 use dumbwaiter_measure::{latency_text, rate_text};
 use serde::{Deserialize, Serialize};
 
-/// A p99 of fewer requests than this rests on less than ten of them.
+/// Requests below which a p99 is worth a caveat: fewer than ten requests lie above it.
 const P99_REQUESTS_MIN: u64 = 1000;
 
-/// Which scheduler to take on one device.
+/// The recommended scheduler of one device, with the reason and the caveats.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recommendation {
     /// Name of the device.
     pub device: String,
-    /// What else is varied.
+    /// Name of the variant of the scenario; empty if it has none.
     pub variant: String,
-    /// What was asked for.
+    /// The goal that the schedulers were ranked by.
     pub goal: Goal,
-    /// The scheduler.
+    /// The recommended scheduler.
     pub scheduler: String,
-    /// The completion method.
+    /// Its completion method.
     #[serde(default)]
     pub completion: String,
-    /// Whose block layer.
+    /// Its block layer: `sim`, `engine` or `kernel`.
     #[serde(default)]
     pub via: String,
-    /// The figure that decided, a [`Metric::key`].
+    /// [`Metric::key`] of the metric that decided.
     pub metric: String,
-    /// Whose latency counted.
+    /// [`Focus::name`] of the requests whose latency counted.
     pub focus: String,
-    /// Everything below in one sentence.
+    /// The scheduler, the reason and the first caveat as one sentence.
     pub sentence: String,
-    /// Why, without a full stop.
+    /// The reason, a clause without a full stop.
     pub reason: String,
-    /// What speaks against it, most important first; never empty.
+    /// Arguments against it, most important first; never empty.
     pub caveats: Vec<String>,
 }
 
-/// Puts a ranking into words; `rows` are in order, the recommended one first.
+/// Words the recommendation of a ranking; `rows` are sorted, the recommended one first.
 pub(crate) fn recommend(
     rows: &[Row],
     goal: Goal,
@@ -61,7 +61,7 @@ pub(crate) fn recommend(
             "On {place} nothing can be told: no I/O was done in the measured time; a longer `duration` or a shorter `warmup` may help."
         )
     } else {
-        format!("On {place}, use {}: {reason}; but {}.", winner.name(several(rows)), caveats[0])
+        format!("On {place}, use {}: {reason}; but {}.", winner.name(Axes::of_rows(rows)), caveats[0])
     };
     Recommendation {
         device: winner.device.clone(),
@@ -78,7 +78,7 @@ pub(crate) fn recommend(
     }
 }
 
-/// `metric` of a row with its unit.
+/// Mean of `metric` in a row, with its unit.
 fn shown(row: &Row, metric: Metric) -> String {
     let value = row.mean(metric);
     match metric {
@@ -90,6 +90,7 @@ fn shown(row: &Row, metric: Metric) -> String {
     }
 }
 
+/// Name of a metric in a sentence.
 fn named(metric: Metric, focus: &Focus) -> String {
     match metric {
         Metric::MbPerS => "throughput".to_string(),
@@ -100,7 +101,7 @@ fn named(metric: Metric, focus: &Focus) -> String {
 
 fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
     let winner = &rows[0];
-    let name = |row: &Row| row.name(several(rows));
+    let name = |row: &Row| row.name(Axes::of_rows(rows));
     let figure = named(metric, focus);
     if rows.len() == 1 {
         return format!("it is the only one that ran, with a {figure} of {}", shown(winner, metric));
@@ -139,38 +140,58 @@ fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
 
 fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&RunResult]) -> Vec<String> {
     let winner = &rows[0];
-    let name = |row: &Row| row.name(several(rows));
-    let own = || {
-        runs.iter().filter(|r| r.way() == (winner.scheduler.as_str(), winner.via.as_str(), winner.completion.as_str()))
-    };
-    let mut told = Vec::new();
+    let configuration = (winner.scheduler.as_str(), winner.via.as_str(), winner.completion.as_str());
+    let own = || runs.iter().filter(|r| r.configuration() == configuration);
+    let mut caveats = Vec::new();
     let failed: u64 = own().map(|r| r.errors).sum();
     if failed > 0 {
-        told.push(format!("{failed} of its requests failed"));
+        caveats.push(format!("{failed} of its requests failed"));
     }
     if metric != goal.metric() {
-        told.push(format!("{} cannot be judged here, so `balanced` decided", goal.name()));
+        caveats.push(format!("{} cannot be judged here, so `balanced` decided", goal.name()));
     }
     if rows.len() > 1 && winner.replicates < 2 {
-        told.push("with one run of each, chance is not ruled out (ask for replicates)".to_string());
+        caveats.push("with one run of each, chance is not ruled out (ask for replicates)".to_string());
     }
+    caveats.extend(better_elsewhere(rows, metric, focus));
+    let fewest = own().map(|r| focus.count(r)).min().unwrap_or(0);
+    if metric == Metric::FocusP99 && fewest < P99_REQUESTS_MIN {
+        caveats.push(format!("its p99 rests on only {fewest} requests of {} in a run", focus.name()));
+    }
+    if let Some(estimate) = winner.metrics.get(metric.key()) {
+        let wide = estimate.ci95.zip(estimate.mean).filter(|(ci, mean)| *ci > 0.2 * mean.abs());
+        if let Some((ci, mean)) = wide {
+            caveats.push(format!("the figure is uncertain (95 % confidence: ± {:.0} %)", 100.0 * ci / mean));
+        }
+    }
+    if caveats.is_empty() {
+        caveats.push("it was tried under this load on this device only".to_string());
+    }
+    caveats
+}
+
+/// Schedulers that beat the recommended one by another metric, at the cost of throughput, or by chance.
+fn better_elsewhere(rows: &[Row], metric: Metric, focus: &Focus) -> Vec<String> {
+    let winner = &rows[0];
+    let name = |row: &Row| row.name(Axes::of_rows(rows));
+    let mut caveats = Vec::new();
     let most = rows.iter().map(|r| r.mean(Metric::MbPerS)).fold(0.0, f64::max);
     let part = |r: &Row| r.mean(Metric::MbPerS) / most;
-    // Whoever is much better but pays with throughput.
-    let dear = rows.iter().find(|r| {
+    // Much better, but below the throughput floor.
+    let slow = rows.iter().find(|r| {
         let (a, b) = (r.mean(metric), winner.mean(metric));
         !r.keeps_throughput && metric.better(a, b) && (a - b).abs() > 0.3 * b.abs()
     });
-    if let Some(r) = dear {
+    if let Some(r) = slow {
         let (text, percent) = (shown(r, metric), part(r) * 100.0);
-        told.push(format!("{} reaches {text} if {percent:.0} % of the best throughput will do", name(r)));
+        caveats.push(format!("{} reaches {text} if {percent:.0} % of the best throughput will do", name(r)));
     }
     if metric != Metric::MbPerS && part(winner) < 0.98 {
         let fastest = rows.iter().find(|r| r.mean(Metric::MbPerS) >= most);
         if let Some(r) = fastest {
             let more = (most / winner.mean(Metric::MbPerS) - 1.0) * 100.0;
             let cost = shown(r, metric);
-            told.push(format!("{} moves {more:.0} % more, at {cost}", name(r)));
+            caveats.push(format!("{} moves {more:.0} % more, at {cost}", name(r)));
         }
     }
     if metric == Metric::MbPerS {
@@ -178,7 +199,7 @@ fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&Run
         if let Some(r) = quick {
             let (a, b) = (shown(r, Metric::FocusP99), shown(winner, Metric::FocusP99));
             let (figure, name) = (named(Metric::FocusP99, focus), name(r));
-            told.push(format!("its {figure} is {b} where {name} has {a}"));
+            caveats.push(format!("its {figure} is {b} where {name} has {a}"));
         }
     }
     if metric != Metric::Pv {
@@ -187,26 +208,13 @@ fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&Run
             .reduce(|a, b| if Metric::Jain.better(b.mean(Metric::Jain), a.mean(Metric::Jain)) { b } else { a });
         if let Some(r) = fairest.filter(|r| winner.mean(Metric::Jain) < 0.8 * r.mean(Metric::Jain)) {
             let (a, b) = (winner.mean(Metric::Jain), r.mean(Metric::Jain));
-            told.push(format!("{} keeps nearer to the weights (Jain index {b:.2} against {a:.2})", name(r)));
+            caveats.push(format!("{} keeps nearer to the weights (Jain index {b:.2} against {a:.2})", name(r)));
         }
     }
     let ties: Vec<String> = rows[1..].iter().filter(|r| r.verdict == Verdict::Tie).map(name).collect();
     if !ties.is_empty() {
         let (list, figure) = (ties.join(", "), named(metric, focus));
-        told.push(format!("{list} cannot be told from it by {figure}"));
+        caveats.push(format!("{list} cannot be told from it by {figure}"));
     }
-    let fewest = own().map(|r| focus.count(r)).min().unwrap_or(0);
-    if metric == Metric::FocusP99 && fewest < P99_REQUESTS_MIN {
-        told.push(format!("its p99 rests on only {fewest} requests of {} in a run", focus.name()));
-    }
-    if let Some(cell) = winner.metrics.get(metric.key()) {
-        let wide = cell.ci95.zip(cell.mean).filter(|(ci, mean)| *ci > 0.2 * mean.abs());
-        if let Some((ci, mean)) = wide {
-            told.push(format!("the figure is uncertain (95 % confidence: ± {:.0} %)", 100.0 * ci / mean));
-        }
-    }
-    if told.is_empty() {
-        told.push("it was tried under this load on this device only".to_string());
-    }
-    told
+    caveats
 }

@@ -6,7 +6,6 @@
 
 mod args;
 mod bench;
-mod bench_engine;
 mod compare;
 mod devices;
 mod energy;

@@ -76,6 +76,9 @@ fn settings(entry: &Entry) -> String {
             names.join(", ")
         );
     }
+    for parameter in entry.parameters.iter().filter(|p| p.kind.names().is_empty()) {
+        text += &format!("\n{}=FILE: {}.\n", parameter.name, parameter.help);
+    }
     text
 }
 

@@ -1,43 +1,43 @@
-//! The contract between the driver above and any device below.
+//! The interface between the driver and a simulated device.
 
 use dumbwaiter_block::{Nanos, Op, TenantId};
 
-/// One command as the driver hands it to the device.
+/// A command from the driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// The driver's number, handed back at completion.
+    /// The driver's tag, returned with the completion.
     pub tag: u32,
-    /// What to do.
+    /// The operation.
     pub op: Op,
-    /// Must be on stable media at completion.
+    /// Force unit access: the data is on stable media at completion.
     pub fua: bool,
     /// First sector (512 bytes).
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u32,
-    /// Submission queue it arrives on.
+    /// Hardware queue it arrives on.
     pub queue: u16,
-    /// The tenant it is for.
+    /// The tenant it belongs to.
     pub tenant: TenantId,
 }
 
 /// Answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
-    /// The device has it and will complete it.
+    /// The device accepted it and will complete it.
     Accepted,
-    /// Every slot is taken; try again after a completion.
+    /// The queue is full; try again after a completion.
     Busy,
 }
 
-/// Where the time of a command went. The parts sum to completion − submission exactly.
+/// Breakdown of the latency of a command. The parts sum to completion − submission exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
-    /// Waiting inside the device.
+    /// Queueing in the device.
     pub queue: Nanos,
-    /// Arm movement.
+    /// Seek.
     pub seek: Nanos,
-    /// Waiting for the sector to come round.
+    /// Rotational latency.
     pub rotation: Nanos,
     /// Media transfer, cell read or program.
     pub media: Nanos,
@@ -47,51 +47,51 @@ pub struct Breakdown {
     pub link: Nanos,
     /// Firmware and command overhead.
     pub firmware: Nanos,
-    /// Waiting for garbage collection.
+    /// Delay by garbage collection.
     pub gc_stall: Nanos,
 }
 
 impl Breakdown {
-    /// All parts together.
+    /// Sum of all parts.
     pub fn sum(&self) -> Nanos {
         let Breakdown { queue, seek, rotation, media, channel, link, firmware, gc_stall } = *self;
         queue + seek + rotation + media + channel + link + firmware + gc_stall
     }
 }
 
-/// A finished command.
+/// A completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// [`Command::tag`].
     pub tag: u32,
-    /// When it finished.
+    /// Time of completion.
     pub at: Nanos,
-    /// The device refused it (beyond the last sector).
+    /// The command failed (beyond the last sector).
     pub failed: bool,
-    /// Where the time went.
+    /// Breakdown of its latency.
     pub breakdown: Breakdown,
 }
 
-/// What the block layer must know of a device.
+/// Properties of a device that the block layer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Size in 512-byte sectors.
     pub capacity_sectors: u64,
-    /// Commands it holds at once, all queues together; also the driver's tags.
+    /// Queue depth over all hardware queues; also the number of driver tags.
     pub depth: u32,
     /// Hardware queues.
     pub queues: u16,
-    /// Has it a moving arm?
+    /// Whether it is a rotational device.
     pub rotational: bool,
-    /// Has it a volatile write cache (flushes mean something)?
+    /// Whether it has a volatile write cache, which flushes empty.
     pub volatile_cache: bool,
-    /// Does it understand FUA?
+    /// Whether it supports FUA.
     pub fua: bool,
     /// Largest command in sectors.
     pub max_sectors: u32,
 }
 
-/// What a device counted since it was made.
+/// Counters of a device since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Read commands.
@@ -116,21 +116,21 @@ pub struct Counters {
     pub gc_runs: u64,
     /// Pages moved by garbage collection.
     pub gc_moved_pages: u64,
-    /// Most commands held at once.
+    /// Largest number of commands held at once.
     pub max_depth: u32,
 }
 
 /// A simulated block device.
 pub trait Device: Send {
-    /// What the block layer must know.
+    /// Properties for the block layer.
     fn facts(&self) -> Facts;
-    /// Hands a command over at `now`; time never goes back between calls.
+    /// Submits a command at `now`; times do not decrease between calls.
     fn submit(&mut self, now: Nanos, command: &Command) -> Submitted;
-    /// When something next happens inside, if anything will.
+    /// Time of the next internal event, if there is one.
     fn next_event(&self) -> Option<Nanos>;
-    /// Lets time pass up to and including `now` and appends what finished, in order. Calling it at other
-    /// times, or more often, changes nothing.
+    /// Advances the device up to and including `now` and appends the completions, in order of time. The cadence of
+    /// calls does not change the result.
     fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>);
-    /// What it counted.
+    /// Counters since the start.
     fn counters(&self) -> Counters;
 }

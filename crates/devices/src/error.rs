@@ -1,25 +1,25 @@
-//! What can be wrong with a device description.
+//! Errors of device descriptions.
 
 use std::path::PathBuf;
 
-/// Why a device could not be made.
+/// Why a device could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No built-in device has that name.
     #[error("no device '{name}': expected {hint}")]
     UnknownModel {
-        /// As given.
+        /// The value given.
         name: String,
-        /// Near names, or all names.
+        /// Similar names, or all names.
         hint: String,
     },
-    /// More than one built-in device fits.
+    /// The name matches several built-in devices.
     #[error("device '{name}' is ambiguous: expected one of {choices}")]
     Ambiguous {
-        /// As given.
+        /// The value given.
         name: String,
-        /// The devices that fit.
+        /// The matching devices.
         choices: String,
     },
     /// A file could not be read or written.
@@ -27,7 +27,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A parameter file is not TOML.
@@ -43,9 +43,9 @@ pub enum Error {
     UnknownKey {
         /// File or device name.
         origin: String,
-        /// As given.
+        /// The value given.
         key: String,
-        /// Near names, or all names.
+        /// Similar names, or all names.
         hint: String,
     },
     /// A parameter is missing.
@@ -65,17 +65,17 @@ pub enum Error {
         origin: String,
         /// The parameter.
         key: String,
-        /// As given.
+        /// The value given.
         value: String,
         /// Type and range, or the relation that must hold.
         expected: String,
     },
-    /// A saved device state does not fit.
+    /// A saved device state does not match the device.
     #[error("{}: not a state of this device: {message}", path.display())]
     State {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// What does not match.
         message: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Parameter tables: names, types and ranges of what a device file may say, in one place for files, overrides
-//! and error messages.
+//! Parameter tables: names, types and ranges of the parameters of a device file, in one place for files, overrides and
+//! error messages.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use toml::{Table, Value};
 
 use crate::Error;
 
-/// One parameter of a kind of device.
+/// A parameter of a kind of device.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its name in files and overrides; ends in its unit.
+    /// Its name in files and overrides; it ends in the unit.
     pub name: &'static str,
     /// Type and range.
     pub expect: Expect,
-    /// What it means.
+    /// A short description.
     pub about: &'static str,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Expect {
 }
 
 impl Expect {
-    /// The value in the type wanted, if it has it and is in range.
+    /// Converts a value to this type; `None` if it has another type or is out of range.
     fn accept(self, value: &Value) -> Option<Value> {
         match (self, value) {
             (Expect::Int(low, high), Value::Integer(i)) if (low..=high).contains(i) => Some(value.clone()),
@@ -55,7 +55,7 @@ impl Expect {
         }
     }
 
-    /// The value that the text of an override stands for.
+    /// Parses the text of an override.
     fn parse(self, text: &str) -> Value {
         let parsed = match self {
             Expect::Int(..) => text.parse().ok().map(Value::Integer),
@@ -76,7 +76,7 @@ pub(crate) fn set(keys: &[Key], table: &mut Table, origin: &str, key: &str, text
     Ok(())
 }
 
-/// Checks that the table holds exactly the parameters of `keys`, each in its range, and brings each to its type.
+/// Checks that the table contains exactly the parameters of `keys`, each in its range, and converts each to its type.
 pub(crate) fn check(keys: &[Key], table: &mut Table, origin: &str) -> Result<(), Error> {
     for (key, value) in table.iter_mut() {
         let known = find(keys, origin, key)?;
@@ -91,7 +91,7 @@ pub(crate) fn check(keys: &[Key], table: &mut Table, origin: &str) -> Result<(),
     }
 }
 
-/// The error for a value that is not `expected`.
+/// The error of a value that is not `expected`.
 pub(crate) fn invalid(origin: &str, key: &str, value: impl fmt::Display, expected: impl fmt::Display) -> Error {
     Error::Invalid {
         origin: origin.to_owned(),
@@ -109,7 +109,7 @@ fn find<'a>(keys: &'a [Key], origin: &str, key: &str) -> Result<&'a Key, Error> 
     })
 }
 
-/// "did you mean" where something is near, else the whole list.
+/// Similar names if there are any, else the whole list.
 pub(crate) fn hint<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = known.collect();
     let near: Vec<&str> = all
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_accept_whole_numbers_but_not_the_reverse() {
+    fn num_accepts_integers_but_int_no_fractions() {
         assert_eq!(Expect::Num(0.0, 5.0).accept(&Value::Integer(3)), Some(Value::Float(3.0)));
         assert_eq!(Expect::Int(0, 5).accept(&Value::Float(3.0)), None);
         assert_eq!(Expect::Num(0.0, 5.0).accept(&Value::Float(f64::NAN)), None);

@@ -21,8 +21,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod closed_loop;
 mod device;
-pub mod drive;
 mod error;
 pub mod hdd;
 mod keys;

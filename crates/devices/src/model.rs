@@ -1,4 +1,4 @@
-//! From a name or a file to a device.
+//! Loads device models by name or from a file.
 
 use std::path::Path;
 
@@ -23,10 +23,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Hdd, Kind::Ssd, Kind::Ull, Kind::Null];
 
-    /// As written before the colon of a device name.
+    /// The name before the colon of a device name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Hdd => "hdd",
@@ -36,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// The parameters that a file of this kind has.
+    /// The parameters of this kind.
     pub fn keys(self) -> &'static [Key] {
         match self {
             Kind::Hdd => hdd::KEYS,
@@ -61,7 +61,7 @@ pub enum Params {
     Null(null::Params),
 }
 
-/// A device's description: checked, and cheap to clone and to send.
+/// A checked device description, from which devices are built.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceModel {
     name: String,
@@ -71,7 +71,7 @@ pub struct DeviceModel {
 }
 
 impl DeviceModel {
-    /// The name it was loaded by, overrides included.
+    /// The name it was loaded by, with its overrides.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -96,7 +96,7 @@ impl DeviceModel {
         &self.params
     }
 
-    /// What the block layer must know, as [`Device::facts`] of the device built.
+    /// Properties for the block layer, the same as [`Device::facts`] of a device built from it.
     pub fn facts(&self) -> Facts {
         match &self.params {
             Params::Hdd(p) => p.facts(),
@@ -106,7 +106,7 @@ impl DeviceModel {
         }
     }
 
-    /// The same with further overrides, written as after the `?` of [`load`].
+    /// This model with further overrides, in the syntax after the `?` of [`load`].
     ///
     /// # Errors
     /// As [`load`].
@@ -115,7 +115,7 @@ impl DeviceModel {
         load(&format!("{}{separator}{overrides}", self.name))
     }
 
-    /// A device in its initial state. Give each device of a run a seed of its own.
+    /// Builds a device in its initial state. Each device of a run needs a seed of its own.
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         match &self.params {
             Params::Hdd(p) => Box::new(hdd::Hdd::new(p, seed)),
@@ -135,7 +135,7 @@ pub struct ModelInfo {
     pub kind: Kind,
     /// One line.
     pub about: &'static str,
-    /// The parameter file, with grade and source of each constant: to be copied and changed.
+    /// The parameter file, with grade and source of each constant; a template for files of other devices.
     pub toml: &'static str,
 }
 
@@ -169,14 +169,14 @@ pub fn models() -> &'static [ModelInfo] {
     MODELS
 }
 
-/// Makes a device from `kind:name`, an unambiguous `name` or `kind`, or the path of a `.toml` file; each may be
+/// Loads a device model by `kind:name`, an unambiguous `name` or `kind`, or the path of a `.toml` file. Each may be
 /// followed by overrides: `ssd:sata-mlc?channels=1&cache=off`.
 ///
-/// A file says `kind`, optionally `description`, and either every parameter of its kind or
-/// `base = "kind:name"` and those that differ.
+/// A file contains `kind`, optionally `description`, and either every parameter of its kind or `base = "kind:name"` and
+/// the parameters that differ.
 ///
 /// # Errors
-/// The name, file, key or value that is wrong, and what was expected.
+/// Names the wrong name, file, key or value, and what is expected.
 pub fn load(spec: &str) -> Result<DeviceModel, Error> {
     let (name, overrides) = spec.split_once('?').unwrap_or((spec, ""));
     let (kind, description, mut table, origin) = if name.contains('/') || name.ends_with(".toml") {
@@ -205,7 +205,7 @@ pub fn load(spec: &str) -> Result<DeviceModel, Error> {
     Ok(DeviceModel { name, description, params })
 }
 
-/// The built-in device of that name.
+/// The built-in device with this name.
 fn resolve(name: &str) -> Result<&'static ModelInfo, Error> {
     if let Some(info) = models().iter().find(|info| info.name == name) {
         return Ok(info);
@@ -232,7 +232,7 @@ fn near(name: &str) -> String {
     format!("{found}, or a path to a .toml file")
 }
 
-/// Kind, description and parameters of a file, its base filled in.
+/// Kind, description and parameters of a file, completed from its base.
 fn read(text: &str, origin: &str) -> Result<(Kind, String, Table), Error> {
     let mut table: Table = text
         .parse()
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_names_and_overrides() {
+    fn bare_names_and_overrides_load() {
         assert_eq!(load("850pro-256").unwrap().name(), "ssd:850pro-256");
         assert_eq!(load("null").unwrap().name(), "null:0us");
         let model = load("st1000dm003?ncq_depth=4&lookahead=false").unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_key_value_and_expectation() {
+    fn errors_name_key_value_and_expected_value() {
         assert_eq!(
             message("hdd:st1000dm003?ncq_depth=33"),
             "hdd:st1000dm003: ncq_depth = 33: expected a whole number from 1 to 32"
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_checked() {
+    fn bad_files_are_refused() {
         let origin = "my.toml";
         let read_all = |text: &str| {
             let (kind, _, mut table) = read(text, origin)?;

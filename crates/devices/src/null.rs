@@ -1,4 +1,4 @@
-//! A device of fixed latency and unlimited parallelism, to see what the host alone costs.
+//! A device of fixed latency and unlimited parallelism, to measure the cost of the host alone.
 
 use dumbwaiter_block::{Nanos, Op};
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
-    /// From submission to completion, nanoseconds.
+    /// Latency from submission to completion, nanoseconds.
     pub latency_ns: u64,
-    /// The same for a command beyond the last sector, nanoseconds.
+    /// Latency of a command beyond the last sector, nanoseconds.
     pub t_err_ns: u64,
-    /// Commands held at once.
+    /// Queue depth.
     pub depth: u32,
     /// Hardware queues.
     pub queues: u16,
@@ -49,7 +49,7 @@ impl Params {
     }
 }
 
-/// The device.
+/// A null device.
 #[derive(Debug)]
 pub struct Null {
     params: Params,
@@ -101,12 +101,12 @@ impl Device for Null {
 }
 
 impl Command {
-    /// Bytes that it covers.
+    /// Length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.sectors) * 512
     }
 
-    /// Does it reach beyond the last sector? A flush has no place.
+    /// Whether it reaches beyond the last sector. A flush has no sectors.
     pub(crate) fn beyond(&self, capacity_sectors: u64) -> bool {
         self.op != Op::Flush
             && self.sector.checked_add(u64::from(self.sectors)).is_none_or(|end| end > capacity_sectors)
@@ -114,7 +114,7 @@ impl Command {
 }
 
 impl Counters {
-    /// What was counted since `earlier`; `max_depth` is that of the whole time.
+    /// Counts since `earlier`; `max_depth` is that of the whole time.
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {
             reads: self.reads - earlier.reads,
@@ -132,7 +132,7 @@ impl Counters {
         }
     }
 
-    /// Counts a command accepted as the `held`-th at once.
+    /// Counts an accepted command; `held` commands are in the device with it.
     pub(crate) fn count(&mut self, command: &Command, held: u32) {
         match command.op {
             Op::Read => {

@@ -1,4 +1,4 @@
-//! Completions whose time is known, until that time comes.
+//! Completions whose time is known but still to come.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,7 +7,7 @@ use dumbwaiter_block::Nanos;
 
 use crate::Completion;
 
-/// Holds decided completions and hands them out by (time, command number). Reuses its memory.
+/// Holds future completions and returns them by (time, command number). Reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     order: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
@@ -32,7 +32,7 @@ impl Outbox {
         self.order.push(Reverse((completion.at, seq, slot)));
     }
 
-    /// Moves what is due by `now` out of the way; answers how many commands that were.
+    /// Sets completions due by `now` aside; returns their number.
     pub(crate) fn settle(&mut self, now: Nanos) -> u32 {
         let mut settled = 0;
         while let Some(completion) = self.pop(now) {
@@ -42,7 +42,7 @@ impl Outbox {
         settled
     }
 
-    /// Appends all that is due by `now`; answers how many of them had not been settled before.
+    /// Appends all completions due by `now`; returns how many of them [`Outbox::settle`] had not counted.
     pub(crate) fn drain(&mut self, now: Nanos, out: &mut Vec<Completion>) -> u32 {
         out.extend(self.due.drain(..));
         let before = out.len();
@@ -52,7 +52,7 @@ impl Outbox {
         (out.len() - before) as u32
     }
 
-    /// When the next one is due.
+    /// Time of the next completion.
     pub(crate) fn next(&self) -> Option<Nanos> {
         match self.due.front() {
             Some(completion) => Some(completion.at),

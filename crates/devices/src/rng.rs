@@ -1,14 +1,14 @@
-//! Counter-based random numbers: a draw is a pure function of (seed, stage, command number), so that adding a
-//! stage or a print moves no other draw.
+//! Counter-based random numbers: a draw is a pure function of (seed, stage, command number), so that a new stage or a
+//! debug print changes no other draw.
 
-/// One stage's draws.
+/// The draws of one stage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {
     key: u64,
 }
 
 impl Stage {
-    /// `stage` tells apart the places of one device that draw.
+    /// `stage` numbers the places of a device that draw.
     pub(crate) fn new(seed: u64, stage: u64) -> Stage {
         Stage { key: mix(mix(seed ^ 0x6a09_e667_f3bc_c908) ^ stage.wrapping_mul(0x9e37_79b9_7f4a_7c15)) }
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_output_is_that_of_splitmix64_seeded_with_zero() {
+    fn the_first_draw_is_that_of_splitmix64_with_seed_zero() {
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
     }
 

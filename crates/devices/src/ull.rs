@@ -1,7 +1,7 @@
-//! Ultra-low-latency SSD: media channels without a buffer, writes in place, and one link that data cuts through.
+//! Ultra-low-latency SSD: unbuffered media channels, writes in place, and one cut-through host link.
 //!
-//! A command's 4 KiB chunks go to consecutive channels; the link is one serial server that may start as soon as
-//! the first chunk is about to come, so that at depth 1 its time hides behind the media and at depth it caps the rate.
+//! The 4 KiB chunks of a command go to consecutive channels. The link is one serial server that starts as soon as the
+//! first chunk arrives: at depth 1 its time hides behind the media, at larger depths it limits the rate.
 
 use dumbwaiter_block::{Nanos, Op};
 use serde::{Deserialize, Serialize};
@@ -12,11 +12,11 @@ use crate::rng::{Stage, mix};
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
 /// Sectors of a chunk.
-const CHUNK: u64 = 8;
-/// Sectors of the largest command of the platform; larger ones are split.
-const SPLIT: u32 = 256;
-/// From the last chunk's arrival to the end of the transfer at least, nanoseconds.
-const LAST_CHUNK: Nanos = Nanos(50);
+const CHUNK_SECTORS: u64 = 8;
+/// Sectors of the largest command of the platform; larger commands are split.
+const SPLIT_SECTORS: u32 = 256;
+/// Shortest time from the arrival of the last chunk to the end of the transfer, nanoseconds.
+const LAST_CHUNK_MIN: Nanos = Nanos(50);
 
 /// Parameters of an ultra-low-latency SSD.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,19 +26,19 @@ pub struct Params {
     pub capacity_sectors: u64,
     /// Media channels.
     pub channels: u32,
-    /// From submission to the channel, µs.
+    /// Latency from submission to the channel, µs.
     pub front_us: f64,
-    /// From the link to the completion, µs.
+    /// Latency from the link to the completion, µs.
     pub back_us: f64,
     /// Media time of a 4 KiB read, µs.
     pub media_read_us: f64,
     /// Media time of a 4 KiB write, µs.
     pub media_write_us: f64,
-    /// Width of the uniform spread of the media time, relative.
+    /// Width of the uniform distribution of the media time, relative to its mean.
     pub jitter: f64,
     /// Probability of a slow chunk.
     pub tail_probability: f64,
-    /// The most that a slow chunk takes longer, µs.
+    /// Longest extra time of a slow chunk, µs.
     pub tail_us: f64,
     /// Link time per command, µs.
     pub link_command_us: f64,
@@ -46,7 +46,7 @@ pub struct Params {
     pub link_read_mb_per_s: f64,
     /// Link rate of writes, bytes per µs (= MB/s).
     pub link_write_mb_per_s: f64,
-    /// Completion of a command beyond the last sector, µs.
+    /// Latency of a command beyond the last sector, µs.
     pub t_err_us: f64,
     /// Hardware queues.
     pub queues: u16,
@@ -82,20 +82,20 @@ impl Params {
             rotational: false,
             volatile_cache: false,
             fua: true,
-            max_sectors: SPLIT,
+            max_sectors: SPLIT_SECTORS,
         }
     }
 }
 
-/// One direction's constants.
+/// Constants of one direction, reads or writes.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Direction {
     media_us: f64,
     us_per_byte: f64,
     link_4k: Nanos,
 }
 
-/// The device.
+/// An ultra-low-latency SSD.
 #[derive(Debug)]
 pub struct Ull {
     facts: Facts,
@@ -106,7 +106,7 @@ pub struct Ull {
     tail_probability: f64,
     tail_us: f64,
     link_command_us: f64,
-    ways: [Way; 2],
+    ways: [Direction; 2],
     media_draw: Stage,
     tail_draw: Stage,
     channel_free: Vec<Nanos>,
@@ -122,7 +122,7 @@ pub struct Ull {
 impl Ull {
     /// An idle device.
     pub fn new(params: &Params, seed: u64) -> Ull {
-        let way = |media_us, rate: f64| Way {
+        let direction = |media_us, rate: f64| Direction {
             media_us,
             us_per_byte: 1.0 / rate,
             link_4k: Nanos::from_us_f64(params.link_command_us + 4096.0 / rate),
@@ -137,8 +137,8 @@ impl Ull {
             tail_us: params.tail_us,
             link_command_us: params.link_command_us,
             ways: [
-                way(params.media_read_us, params.link_read_mb_per_s),
-                way(params.media_write_us, params.link_write_mb_per_s),
+                direction(params.media_read_us, params.link_read_mb_per_s),
+                direction(params.media_write_us, params.link_write_mb_per_s),
             ],
             media_draw: Stage::new(seed, 1),
             tail_draw: Stage::new(seed, 2),
@@ -153,18 +153,25 @@ impl Ull {
         }
     }
 
-    /// Media and link time of at most [`SPLIT`] sectors that arrived at `now`: completion time and where it went.
-    fn transfer(&mut self, now: Nanos, sector: u64, sectors: u32, way: Way, linked: bool) -> (Nanos, Breakdown) {
+    /// Transfers at most [`SPLIT_SECTORS`] sectors that arrived at `now`; returns the completion time and the breakdown.
+    fn transfer(
+        &mut self,
+        now: Nanos,
+        sector: u64,
+        sectors: u32,
+        direction: Direction,
+        linked: bool,
+    ) -> (Nanos, Breakdown) {
         let ready = now + self.front;
-        let chunks = u64::from(sectors).div_ceil(CHUNK).max(1);
-        let mut channel = mix(sector / CHUNK) % self.channels;
+        let chunks = u64::from(sectors).div_ceil(CHUNK_SECTORS).max(1);
+        let mut channel = mix(sector / CHUNK_SECTORS) % self.channels;
         let (mut first, mut last, mut last_start) = (Nanos::MAX, Nanos::ZERO, Nanos::ZERO);
         for _ in 0..chunks {
             let bits = self.media_draw.unit(self.chunk_seq);
-            let mut us = way.media_us * (1.0 + self.jitter * (bits - 0.5));
+            let mut us = direction.media_us * (1.0 + self.jitter * (bits - 0.5));
             let tail = self.tail_draw.unit(self.chunk_seq);
             if tail < self.tail_probability {
-                // Given that it is below the probability, the draw divided by it is again uniform.
+                // A draw below the probability, divided by it, is again uniform.
                 us += self.tail_us * (tail / self.tail_probability);
             }
             self.chunk_seq += 1;
@@ -183,15 +190,15 @@ impl Ull {
                 channel = 0;
             }
         }
-        let (mut end, mut link_wait) = (last + LAST_CHUNK, Nanos::ZERO);
+        let (mut end, mut link_wait) = (last + LAST_CHUNK_MIN, Nanos::ZERO);
         if linked {
             let bytes = (u64::from(sectors) * 512).max(4096);
             let duration = if bytes == 4096 {
-                way.link_4k
+                direction.link_4k
             } else {
-                Nanos::from_us_f64(self.link_command_us + bytes as f64 * way.us_per_byte)
+                Nanos::from_us_f64(self.link_command_us + bytes as f64 * direction.us_per_byte)
             };
-            let wanted = first.since(way.link_4k);
+            let wanted = first.since(direction.link_4k);
             let start = wanted.max(self.link_free);
             end = end.max(start + duration);
             link_wait = start.since(wanted).min(end.since(last));
@@ -223,22 +230,22 @@ impl Device for Ull {
         self.counters.count(command, self.held);
         let failed = command.beyond(self.facts.capacity_sectors);
         let fixed = |latency| (now + latency, Breakdown { firmware: latency, ..Breakdown::default() });
-        let way = match command.op {
+        let direction = match command.op {
             _ if failed => None,
             Op::Read => Some((self.ways[0], true)),
             Op::Write => Some((self.ways[1], true)),
             Op::WriteZeroes => Some((self.ways[1], false)),
-            // Nothing volatile to empty, nothing mapped to forget.
+            // There is no volatile cache to flush and no mapping to discard.
             Op::Flush | Op::Discard | Op::SecureErase => None,
         };
-        let (at, breakdown) = match way {
+        let (at, breakdown) = match direction {
             None => fixed(if failed { self.t_err } else { self.front + self.back }),
-            Some((way, linked)) => {
+            Some((direction, linked)) => {
                 let mut latest = (Nanos::ZERO, Breakdown::default());
                 let (mut sector, mut left) = (command.sector, command.sectors);
                 loop {
-                    let piece = left.min(SPLIT);
-                    let done = self.transfer(now, sector, piece, way, linked);
+                    let piece = left.min(SPLIT_SECTORS);
+                    let done = self.transfer(now, sector, piece, direction, linked);
                     if done.0 > latest.0 {
                         latest = done;
                     }

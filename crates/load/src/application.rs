@@ -1,10 +1,10 @@
-//! What came of the applications, as results tell it.
+//! Results of applications: start-up times of programs, frames of players.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_measure::{ApplicationStats, PlayerStats, StartUpStats};
 use dumbwaiter_workloads::Outcome;
 
-/// The outcome of the task `name`, which began in `tenant`.
+/// Statistics of the task `name`, which started in `tenant`.
 pub fn application(name: &str, tenant: &str, outcome: Outcome) -> ApplicationStats {
     let (kind, start_up, player) = match outcome {
         Outcome::StartUps { kind, timeout, started, not_started, cut_off } => {

@@ -1,52 +1,66 @@
-//! What becomes different while a run goes on.
+//! Scheduled changes of weights, priorities, membership and the scheduler.
 
-use dumbwaiter_block::{BlockLayer, Ioprio, Nanos, TenantId};
+use dumbwaiter_block::{BlockLayer, Handover, Ioprio, Nanos, Scheduler, TenantId};
 use dumbwaiter_measure::Recorder;
-use dumbwaiter_scenario::{Task, Tenant};
+use dumbwaiter_scenario::{Scenario, Task, Tenant};
 
-use crate::Running;
+use crate::running::Running;
 
-/// Something that happens to a thread or a tenant at a time. Threads are indices into [`crate::Load::threads`].
+/// A change of a thread, a tenant or the scheduler at a given time. Threads are indices into [`Load::threads`](crate::Load::threads).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The thread asks for nothing more; its tasks exit when its I/O is done.
+    /// The thread submits nothing more; its tasks exit when its outstanding I/O is complete.
     Stop {
         /// The thread.
         thread: u32,
     },
-    /// All tasks of the thread get a priority.
+    /// All tasks of the thread get a new I/O priority.
     Ioprio {
         /// The thread.
         thread: u32,
-        /// The priority.
+        /// The new priority.
         ioprio: Ioprio,
     },
-    /// All tasks of the thread go over to a tenant, which is charged for what they ask for from then on.
+    /// All tasks of the thread move to a tenant, which is charged for the I/O they submit from then on.
     Move {
         /// The thread.
         thread: u32,
         /// The tenant.
         tenant: TenantId,
     },
-    /// The tenant gets a weight.
+    /// Another scheduler takes over.
+    Scheduler {
+        /// The change's index in [`Scenario::changes`].
+        index: u32,
+        /// How requests under way pass to the new scheduler.
+        how: Handover,
+    },
+    /// The tenant gets a new weight.
     Weight {
         /// The tenant.
         tenant: TenantId,
-        /// Its share relative to its siblings.
+        /// The new weight, relative to its siblings.
         weight: u32,
     },
 }
 
 impl Change {
-    /// Makes the change; answers with the thread that asks for nothing more from now on, if it is that.
-    pub fn make<T: AsMut<Running>>(
+    /// Applies the change and tells the block layer and the recorder. Returns the thread that it stopped, if any.
+    /// `schedulers` are those of [`Scenario::changes`], in this order; each is taken once.
+    pub fn apply<T: AsMut<Running>>(
         self,
         now: Nanos,
         threads: &mut [T],
         layer: &mut BlockLayer,
         recorder: &mut Recorder,
+        schedulers: &mut [Option<Box<dyn Scheduler>>],
     ) -> Option<u32> {
         match self {
+            Change::Scheduler { index, how } => {
+                if let Some(scheduler) = schedulers.get_mut(index as usize).and_then(Option::take) {
+                    layer.replace(now, scheduler, how);
+                }
+            }
             Change::Stop { thread } => return threads[thread as usize].as_mut().stop().then_some(thread),
             Change::Ioprio { thread, ioprio } => {
                 let running = threads[thread as usize].as_mut();
@@ -70,7 +84,13 @@ impl Change {
     }
 }
 
-/// The changes of a task, which is this thread.
+/// Adds the scheduled changes of the scheduler.
+pub(crate) fn of_scheduler(changes: &mut Vec<(Nanos, Change)>, scenario: &Scenario) {
+    let indexed = (0..).zip(&scenario.changes);
+    changes.extend(indexed.map(|(index, change)| (change.at, Change::Scheduler { index, how: change.how })));
+}
+
+/// Adds the scheduled changes of `task`, whose I/O `thread` does.
 pub(crate) fn of_task(changes: &mut Vec<(Nanos, Change)>, task: &Task, thread: u32, id_of: impl Fn(&str) -> TenantId) {
     for change in &task.changes {
         if let Some(ioprio) = change.ioprio {
@@ -83,7 +103,7 @@ pub(crate) fn of_task(changes: &mut Vec<(Nanos, Change)>, task: &Task, thread: u
     changes.extend(task.stop.map(|at| (at, Change::Stop { thread })));
 }
 
-/// The changes of a tenant.
+/// Adds the scheduled changes of a tenant.
 pub(crate) fn of_tenant(changes: &mut Vec<(Nanos, Change)>, spec: &Tenant, tenant: TenantId) {
     changes.extend(spec.changes.iter().map(|c| (c.at, Change::Weight { tenant, weight: c.weight })));
 }

@@ -1,33 +1,33 @@
-//! A thread while a run goes on: the part of its bookkeeping that is the same in the simulator and on a real device.
+//! State of a thread during a run, as far as simulated and real devices share it.
 
 use dumbwaiter_block::{BlockLayer, Event, Io, Nanos, Task, TaskId};
 use dumbwaiter_workloads::Want;
 
-use crate::Thread;
+use crate::thread::Thread;
 
-/// A thread of a run that goes on.
+/// A thread with its state during a run.
 pub struct Running {
-    /// What it is.
+    /// Its description.
     pub thread: Thread,
-    /// I/Os it waits for.
+    /// I/Os submitted and not completed.
     pub outstanding: u32,
-    /// It asks for nothing more.
+    /// It submits nothing more.
     pub done: bool,
-    /// An open loop whose requests are issued late: it had as many outstanding as it may.
+    /// An open loop is late: its depth was exhausted when an I/O was due.
     pub late: bool,
-    /// Its tasks were said to have exited.
+    /// Its tasks have exited.
     exited: bool,
-    /// Its tasks by number; the first is the thread's own.
+    /// Its tasks by their number in the workload; the first is the thread's own.
     tasks: Vec<TaskId>,
 }
 
 impl Running {
-    /// Before its first I/O.
+    /// A thread before its first I/O.
     pub fn new(thread: Thread) -> Running {
         Running { tasks: vec![thread.task], thread, outstanding: 0, done: false, late: false, exited: false }
     }
 
-    /// One more is outstanding: what the thread wants, as the block layer takes it.
+    /// Builds the block-layer I/O of what the workload wants, and counts it as outstanding.
     pub fn ask(&mut self, now: Nanos, want: &Want, token: u64, layer: &mut BlockLayer) -> Io {
         self.outstanding += 1;
         let task = self.task(now, want.task, layer);
@@ -46,7 +46,7 @@ impl Running {
         }
     }
 
-    /// A task by its number in the workload; those but the first are added as they appear.
+    /// The task with this number in the workload; tasks but the first are created when they first appear.
     fn task(&mut self, now: Nanos, number: u16, layer: &mut BlockLayer) -> TaskId {
         while self.tasks.len() <= usize::from(number) {
             let task = Task { tenant: self.thread.tenant, ioprio: self.thread.ioprio };
@@ -56,16 +56,16 @@ impl Running {
         self.tasks[usize::from(number)]
     }
 
-    /// It asks for nothing more from now on. Was it still asking?
+    /// Stops the thread: it submits nothing more. Returns whether it was still running.
     pub(crate) fn stop(&mut self) -> bool {
-        let asked = !std::mem::replace(&mut self.done, true);
-        if asked {
+        let was_running = !std::mem::replace(&mut self.done, true);
+        if was_running {
             self.thread.workload.stopped();
         }
-        asked
+        was_running
     }
 
-    /// Changes all of its tasks.
+    /// Changes all tasks of the thread and informs the scheduler.
     pub(crate) fn change(&self, now: Nanos, layer: &mut BlockLayer, change: impl Fn(&mut Task)) {
         for &id in &self.tasks {
             if let Some(mut task) = layer.tenants().task(id).copied() {
@@ -76,7 +76,7 @@ impl Running {
         }
     }
 
-    /// If it asks for nothing more and all its I/O is done, its tasks exit, once. Did they now?
+    /// Lets the tasks exit once the thread is done and nothing is outstanding. Returns whether they exited now.
     pub fn exit_if_idle(&mut self, now: Nanos, layer: &mut BlockLayer) -> bool {
         if !self.done || self.outstanding > 0 || self.exited {
             return false;
@@ -89,7 +89,8 @@ impl Running {
     }
 }
 
-/// The lowest stage of which a thread has not ended.
+/// The lowest stage with a thread that has not ended; background threads do not count.
 pub fn lowest_stage<'a>(threads: impl Iterator<Item = &'a Running>) -> Option<u32> {
-    threads.filter(|t| !t.done || t.outstanding > 0).map(|t| t.thread.stage).min()
+    let unfinished = |t: &&Running| !t.thread.background && (!t.done || t.outstanding > 0);
+    threads.filter(unfinished).map(|t| t.thread.stage).min()
 }

@@ -1,43 +1,45 @@
-//! One thread of I/O.
+//! Threads of I/O.
 
 use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
 use dumbwaiter_workloads::{Next, Workload};
 
-/// How a thread hands its I/Os over.
+/// How a thread submits its I/Os.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Each by itself: a synchronous thread, or a trace whose requests come from many.
+    /// One I/O a system call: a synchronous thread, or a trace that merges many threads.
     Each,
-    /// A ring: what completed together is followed up together, in one system call.
+    /// A ring (io_uring, libaio): one system call submits the successors of all I/Os that completed together.
     Batch,
 }
 
-/// One thread of I/O.
+/// A thread that submits I/O.
 pub struct Thread {
-    /// What it does.
+    /// Generates its I/Os.
     pub workload: Box<dyn Workload>,
     /// The tenant that is charged.
     pub tenant: TenantId,
-    /// Its task; a workload with several tasks gets new ones behind all that are known.
+    /// Its first task; a workload with several tasks gets more of them when they appear.
     pub task: TaskId,
-    /// Priority of its I/Os unless they carry their own.
+    /// I/O priority of I/Os that carry none of their own.
     pub ioprio: Ioprio,
-    /// I/Os it may have outstanding.
+    /// Queue depth: most I/Os outstanding.
     pub depth: u32,
-    /// How it hands them over.
+    /// How it submits.
     pub mode: Mode,
-    /// CPU it runs on.
+    /// The CPU that it runs on.
     pub cpu: u16,
-    /// Does it pause between I/Os as an application does (its own arrival times otherwise)?
+    /// Closed loop: the next I/O follows a completion. Otherwise the workload sets arrival times (open loop).
     pub closed: bool,
     /// It starts when all threads of lower stages have ended.
     pub stage: u32,
-    /// It asks for nothing before this time.
+    /// Earliest time of its first I/O.
     pub start: Nanos,
+    /// A service of the host, such as write-back: it starts with the first stage, and no stage waits for it to end.
+    pub background: bool,
 }
 
 impl Thread {
-    /// A thread that does nothing, to be filled in.
+    /// A thread that submits nothing: the base for struct updates.
     pub fn idle() -> Thread {
         Thread {
             workload: Box::new(Nothing),
@@ -50,6 +52,7 @@ impl Thread {
             closed: true,
             stage: 0,
             start: Nanos::ZERO,
+            background: false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A scenario's words on a trace, as the trace readers want them.
+//! Converts a scenario's trace settings to the options of the trace readers.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use dumbwaiter_traces::{
     self as traces, Arrival, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, Survey, TraceReader,
 };
 
-use crate::Error;
+use crate::error::Error;
 
-/// I/Os that an open loop may have outstanding; more would only be memory.
+/// Most outstanding I/Os of an open loop: a bound of memory, not of the load.
 pub(crate) const OPEN_LOOP_DEPTH: u32 = 65_536;
 
 fn reader_options(spec: &TraceSpec) -> Result<Options, Error> {
@@ -28,7 +28,7 @@ fn reader_options(spec: &TraceSpec) -> Result<Options, Error> {
     Ok(Options { format, columns, arrival, assume_bytes: spec.options.assume_bytes, ..Options::default() })
 }
 
-/// All files of a trace.
+/// The file of a trace and its further parts.
 fn files(spec: &TraceSpec) -> Vec<&Path> {
     std::iter::once(&spec.path).chain(&spec.options.parts).map(Path::new).collect()
 }
@@ -50,7 +50,7 @@ pub(crate) fn open(spec: &TraceSpec) -> Result<TraceReader, Error> {
     Ok(traces::open(&files(spec), &reader_options(spec)?)?)
 }
 
-/// The replay and how many I/Os it may have outstanding.
+/// Opens a trace for replay. Returns the replay and its queue depth.
 pub(crate) fn replay(spec: &TraceSpec, capacity: u64, survey: Option<&Survey>) -> Result<(Replay, u32), Error> {
     let o = &spec.options;
     let (pace, depth) = match (o.depth, o.closed_per_task) {

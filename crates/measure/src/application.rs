@@ -1,54 +1,54 @@
-//! What applications made of the I/O they got.
+//! Results of applications: start-up times of programs, dropped frames of players.
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::nan;
+use crate::nan::nan;
 
-/// How one application fared. One of the parts is there, by its kind.
+/// Results of one application; exactly one of `start_up` and `player` is present.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ApplicationStats {
     /// Name of its task.
     pub name: String,
-    /// Tenant that it began in.
+    /// The tenant in which it started.
     pub tenant: String,
-    /// What it is, by the name of the workload.
+    /// Kind of application: the name of its workload.
     pub kind: String,
-    /// Of a program that is started.
+    /// Start-up times, for a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_up: Option<StartUpStats>,
-    /// Of a player.
+    /// Frames, for a player.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub player: Option<PlayerStats>,
 }
 
-/// Cold starts of a program. Times in s; NaN (`null`) where it never started.
+/// Cold starts of a program. Times in s; NaN (`null`) if no launch succeeded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartUpStats {
-    /// Times that it was launched.
+    /// Number of launches.
     pub count: u64,
-    /// Launches that came to their end within the time-out.
+    /// Launches that completed within the time-out.
     pub started: u64,
-    /// Launches that took longer than the time-out, and were given up.
+    /// Launches that were aborted at the time-out.
     pub not_started: u64,
-    /// Launches under way when the run ended: neither of the two.
+    /// Launches still running at the end of the run, which count as neither.
     pub cut_off: u64,
-    /// The time-out.
+    /// The time-out, s.
     pub timeout_s: f64,
-    /// Mean time of a start.
+    /// Mean start-up time, s.
     #[serde(deserialize_with = "nan")]
     pub mean_s: f64,
-    /// Fastest.
+    /// Shortest start-up time, s.
     #[serde(deserialize_with = "nan")]
     pub min_s: f64,
-    /// Slowest.
+    /// Longest start-up time, s.
     #[serde(deserialize_with = "nan")]
     pub max_s: f64,
-    /// Each start, in order.
+    /// Each start-up time in order of launch, s.
     pub startup_s: Vec<f64>,
 }
 
 impl StartUpStats {
-    /// From the times of those that started, s.
+    /// Statistics of the start-up times `startup_s` of the completed launches.
     pub fn new(startup_s: Vec<f64>, not_started: u64, cut_off: u64, timeout_s: f64) -> StartUpStats {
         let started = startup_s.len() as u64;
         StartUpStats {
@@ -68,9 +68,9 @@ impl StartUpStats {
 /// Frames of a player.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlayerStats {
-    /// Frames whose time has passed, or which were read.
+    /// Frames that were read or whose deadline has passed.
     pub frames: u64,
-    /// Of those, read after their time, or not yet.
+    /// Of those, frames read after their deadline or not at all.
     pub missed: u64,
     /// Missed frames, %; NaN without any frame.
     #[serde(deserialize_with = "nan")]
@@ -78,16 +78,16 @@ pub struct PlayerStats {
     /// Median time to read a frame, us.
     #[serde(deserialize_with = "nan")]
     pub batch_p50_us: f64,
-    /// 99th percentile of it, us, by nearest rank.
+    /// 99th percentile of the time to read a frame, us, by nearest rank.
     #[serde(deserialize_with = "nan")]
     pub batch_p99_us: f64,
-    /// Longest, us.
+    /// Longest time to read a frame, us.
     #[serde(deserialize_with = "nan")]
     pub batch_max_us: f64,
 }
 
 impl PlayerStats {
-    /// From how long each frame that was read took, us.
+    /// Statistics from the time that each frame took to read, us.
     pub fn new(frames: u64, missed: u64, mut batches_us: Vec<f64>) -> PlayerStats {
         batches_us.sort_by(f64::total_cmp);
         let rank = |q: f64| {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_hand() {
+    fn statistics_match_a_calculation_by_hand() {
         let s = StartUpStats::new(vec![2.0, 4.0, 3.0], 1, 1, 60.0);
         assert_eq!((s.count, s.started, s.mean_s, s.min_s, s.max_s), (5, 3, 3.0, 2.0, 4.0));
         let none = StartUpStats::new(Vec::new(), 2, 0, 60.0);

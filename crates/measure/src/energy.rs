@@ -1,52 +1,51 @@
-//! Energy from times and counts: a whole computer at its plug, and the device in it.
+//! Energy models: a computer at its power plug, and the device in it, from times and event counts.
 //!
-//! `E = (P_idle + P_dev)·T + P_package·T_awake + Σ P_core(state)·T(state) + Σ e·n`. Nothing here measures anything: the
-//! constants are those of one published machine, and the orderings between methods, not the absolute joules, are what they
-//! are good for.
+//! `E = (P_idle + P_dev)·T + P_package·T_awake + Σ P_core(state)·T(state) + Σ e·n`. The constants describe one
+//! published machine: trust the order of methods, not the absolute joules.
 
-/// What a computer did.
+/// Activity of a computer during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostTimes {
-    /// All of it, s.
+    /// Length of the run, s.
     pub span_s: f64,
-    /// The package was awake, s.
+    /// Time with the processor package awake, s.
     pub awake_s: f64,
-    /// Time of all cores, by what their two SMT siblings do, s: idle and idle, idle and work, idle and poll, work
+    /// Time of all cores by the states of their two SMT siblings, s: idle and idle, idle and work, idle and poll, work
     /// and work, work and poll, poll and poll.
     pub pairs_s: [f64; 6],
     /// Context switches.
     pub switches: f64,
-    /// Interrupts, timers' included.
+    /// Interrupts, timer interrupts included.
     pub interrupts: f64,
-    /// Logical CPUs that left the idle state.
+    /// Exits of logical CPUs from the idle state.
     pub wakes: f64,
 }
 
-/// Constants of a computer.
+/// Power model of a computer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostPower {
-    /// Its name.
+    /// Name of the model.
     pub name: &'static str,
-    /// Logical CPUs that it has.
+    /// Number of logical CPUs.
     pub cpus: usize,
-    /// Everything in deep sleep, the idle device included, W.
+    /// Power with everything in deep sleep, idle device included, W.
     pub idle_w: f64,
-    /// The package while awake, W.
+    /// Power of the package while awake, W.
     pub package_w: f64,
-    /// A core, by the states of [`HostTimes::pairs_s`], W.
+    /// Power of a core by the states of [`HostTimes::pairs_s`], W.
     pub pairs_w: [f64; 6],
-    /// A context switch, J.
+    /// Energy of a context switch, J.
     pub switch_j: f64,
-    /// An interrupt, J.
+    /// Energy of an interrupt, J.
     pub interrupt_j: f64,
-    /// A logical CPU leaves the idle state, J.
+    /// Energy of an exit from the idle state, J.
     pub wake_j: f64,
 }
 
 /// A small server with a Xeon E3-1230 v5 (4 cores, 8 threads) and 64 GB. Core and event powers are fitted to the orderings
 /// of the polling and energy paper (2022) and to the 52 W between full load and idle of the Optane schedulers paper
-/// (2023); idle and package power are estimates, and the orderings hold for 25 to 60 W of idle power. Idle
-/// cores draw what they do in C1: the simulator has no exits from deeper states, so it must not have their savings either.
+/// (2023); idle and package power are estimates, and the orderings hold for 25 to 60 W of idle power. Idle cores draw
+/// C1 power: the simulator does not model the exit latency of deeper states, so it must not claim their savings.
 pub const R230: HostPower = HostPower {
     name: "r230",
     cpus: 8,
@@ -59,7 +58,7 @@ pub const R230: HostPower = HostPower {
 };
 
 impl HostPower {
-    /// Energy of the computer without what its device draws above idle, J.
+    /// Energy of the computer, J, without the active energy of its device.
     pub fn joules(&self, t: &HostTimes) -> f64 {
         let cores: f64 = self.pairs_w.iter().zip(t.pairs_s).map(|(w, s)| w * s).sum();
         let events = t.switches * self.switch_j + t.interrupts * self.interrupt_j + t.wakes * self.wake_j;
@@ -67,12 +66,12 @@ impl HostPower {
     }
 }
 
-/// What a device did.
+/// Activity of a device during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DeviceTimes {
-    /// Media or link, whichever the model counts, was busy, s.
+    /// Busy time of the media or the link, whichever the model counts, s.
     pub busy_s: f64,
-    /// Commands.
+    /// Number of commands.
     pub commands: f64,
     /// Bytes read.
     pub read_bytes: f64,
@@ -80,37 +79,38 @@ pub struct DeviceTimes {
     pub write_bytes: f64,
 }
 
-/// What a device draws above its idle power.
+/// Active power of a device, above its idle power.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DevicePower {
-    /// While busy, by the shares of bytes read and written, W.
+    /// Power while busy, weighted by the bytes read and written, W.
     Busy {
-        /// Reading.
+        /// Power while reading, W.
         read_w: f64,
-        /// Writing.
+        /// Power while writing, W.
         write_w: f64,
     },
-    /// Per byte and command, J.
+    /// Energy by bytes and commands, J.
     Moved {
-        /// A byte read.
+        /// Energy of a byte read, J.
         read_j: f64,
-        /// A byte written.
+        /// Energy of a byte written, J.
         write_j: f64,
-        /// A command.
+        /// Energy of a command, J.
         command_j: f64,
     },
 }
 
 impl DevicePower {
-    /// Constants of a built-in device (`kind:name`, without overrides). `None`: none are known.
+    /// Constants of a built-in device (`kind:name`, without overrides); `None` for unknown devices.
     ///
-    /// Data sheets and reviews for idle, read and write power of Optane, 850 Pro and hard disks; the writes of the Optane
-    /// drives, the split of the SSDs and all of the Z-SSD are estimates. Seeks of hard disks are not told from transfers.
+    /// Sources: data sheets and reviews give idle, read and write power of Optane, 850 Pro and hard disks. The writes
+    /// of the Optane drives, the split of the SSDs and all of the Z-SSD are estimates. Seeks of hard disks count as
+    /// transfers.
     pub fn of(device: &str) -> Option<DevicePower> {
         let moved = |read, write| DevicePower::Moved { read_j: read, write_j: write, command_j: 2e-6 };
         let busy = |idle: f64, read: f64, write: f64| DevicePower::Busy { read_w: read - idle, write_w: write - idle };
         Some(match device {
-            // Writes: rated power less the commands' share, over the rate of the link.
+            // Writes: rated power without the commands' share, divided by the rate of the link.
             "ull:optane-900p" => moved(1.6e-9, 2.9e-9),
             "ull:optane-p4801x" => moved(1.6e-9, 4.3e-9),
             "ull:zssd-sz985" | "ull:zssd-sz985-steady" => busy(2.0, 8.0, 9.0),
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_integral_is_the_sum_of_its_parts() {
+    fn the_energy_is_the_sum_of_its_terms() {
         let t = HostTimes {
             span_s: 10.0,
             awake_s: 8.0,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_does_nothing_draws_nothing_more() {
+    fn an_idle_disk_has_no_active_energy() {
         let disk = DevicePower::of("hdd:st1000dm003").unwrap();
         assert_eq!(disk.joules(&DeviceTimes::default()), 0.0);
         let t = DeviceTimes { busy_s: 2.0, commands: 10.0, read_bytes: 1e6, write_bytes: 1e6 };

@@ -1,12 +1,11 @@
-//! Who got how much of what was due to them.
+//! Fairness: ideal shares by weight, proportionality variation, Jain's index.
 
-use crate::recorder::TenantSpec;
 use crate::result::Fairness;
+use crate::tenants::TenantSpec;
 
-/// Fraction of the device that each tenant is entitled to, 0 to 1, summing to 1 over those that take
-/// part. Siblings divide their parent's part by weight; a tenant that does not take part, and has no
-/// descendant that does, leaves its part to its siblings, as control groups do. A tenant with
-/// children that also has I/O of its own competes with its children with its own weight.
+/// Ideal share of each tenant, 0 to 1, summing to 1 over the tenants that submit I/O. Siblings divide their parent's
+/// share by weight. A tenant without I/O of its own or of a descendant leaves its share to its siblings, as control
+/// groups do. A tenant with children and I/O of its own competes with its children by its own weight.
 pub fn ideal_shares(tenants: &[TenantSpec], takes_part: &[bool]) -> Vec<f64> {
     let parent = |i: usize| tenants[i].parent.map(|p| p.0 as usize).filter(|p| *p < tenants.len() && *p != i);
     let mut active = takes_part.to_vec();
@@ -52,8 +51,8 @@ pub fn ideal_shares(tenants: &[TenantSpec], takes_part: &[bool]) -> Vec<f64> {
 
 /// Proportionality variation as the A+CFQ paper defines it: the mean over tenants of
 /// |w_i / w_ref - b_i / b_ref|, where ref is the tenant of the smallest weight (the first, if several
-/// are). `weights` may be weights or ideal shares, `bandwidths` any unit. 0 is ideal.
-/// NaN with fewer than two tenants, or where the reference got nothing.
+/// are). `weights` may be weights or ideal shares, `bandwidths` have any unit. 0 is ideal.
+/// NaN with fewer than two tenants, or if the reference tenant moved no data.
 pub fn pv(weights: &[f64], bandwidths: &[f64]) -> f64 {
     let pairs = || weights.iter().zip(bandwidths);
     let n = pairs().count();
@@ -65,20 +64,20 @@ pub fn pv(weights: &[f64], bandwidths: &[f64]) -> f64 {
 }
 
 /// Jain's index of `bandwidths` over `weights`: (sum x)^2 / (n sum x^2) with x = b / w.
-/// 1 is ideal, 1/n means that one got all. NaN with fewer than two tenants or without any bandwidth.
+/// 1 is ideal, 1/n means that one tenant had all bandwidth. NaN with fewer than two tenants or without any bandwidth.
 pub fn jain(weights: &[f64], bandwidths: &[f64]) -> f64 {
     let x: Vec<f64> = weights.iter().zip(bandwidths).map(|(w, b)| b / w).collect();
     let (sum, squares) = x.iter().fold((0.0, 0.0), |(s, q), v| (s + v, q + v * v));
     if x.len() < 2 || squares <= 0.0 { f64::NAN } else { sum * sum / (x.len() as f64 * squares) }
 }
 
-/// Did one that is entitled to less move more? Those whose ideal share is 0 do not count.
+/// Whether a tenant moved more data than one with a larger ideal share. Tenants with an ideal share of 0 do not count.
 pub(crate) fn reversed(ideal: &[f64], bytes: &[u64]) -> bool {
     let taking_part = || ideal.iter().zip(bytes).filter(|(w, _)| **w > 0.0);
     taking_part().any(|(w, b)| taking_part().any(|(heavier, less)| w < heavier && b > less))
 }
 
-/// The figures of one run, from bytes moved. Tenants whose ideal share is 0 do not count.
+/// Fairness figures from the bytes moved by each tenant. Tenants with an ideal share of 0 do not count.
 pub(crate) fn fairness(ideal: &[f64], bytes: &[u64]) -> Fairness {
     let taking_part = || ideal.iter().zip(bytes).filter(|(w, _)| **w > 0.0);
     let weights: Vec<f64> = taking_part().map(|(w, _)| *w).collect();
@@ -110,30 +109,30 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_is_the_smallest_weight_wherever_it_stands() {
+    fn the_reference_of_pv_is_the_smallest_weight_in_any_order() {
         let got = pv(&[4.0, 1.0, 2.0], &[44.0, 10.0, 18.0]);
         assert!((got - 0.2).abs() < 1e-12, "{got}");
     }
 
     #[test]
-    fn whoever_is_lighter_and_moves_more_reverses() {
+    fn a_lighter_tenant_that_moves_more_is_a_reversal() {
         assert!(reversed(&[0.2, 0.8], &[3, 2]));
         assert!(!reversed(&[0.2, 0.8], &[2, 2]) && !reversed(&[0.5, 0.5], &[9, 1]));
-        assert!(!reversed(&[0.0, 1.0], &[9, 1]), "who asks for nothing does not count");
+        assert!(!reversed(&[0.0, 1.0], &[9, 1]), "tenants without I/O do not count");
     }
 
     #[test]
-    fn jain_by_hand() {
+    fn jain_matches_a_calculation_by_hand() {
         // x = 1, 2, 3: 36 / (3 x 14).
         assert!((jain(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]) - 36.0 / 42.0).abs() < 1e-12);
         assert!((jain(&[1.0, 1.0, 1.0, 1.0], &[5.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
     }
 
     #[test]
-    fn one_tenant_or_none_has_no_fairness() {
+    fn fairness_is_undefined_below_two_tenants() {
         assert!(pv(&[1.0], &[10.0]).is_nan() && jain(&[1.0], &[10.0]).is_nan());
         assert!(pv(&[], &[]).is_nan());
-        assert!(pv(&[1.0, 2.0], &[0.0, 3.0]).is_nan(), "nothing to compare with");
+        assert!(pv(&[1.0, 2.0], &[0.0, 3.0]).is_nan(), "the reference moved nothing");
         assert!(jain(&[1.0, 2.0], &[0.0, 0.0]).is_nan());
         let f = fairness(&[1.0, 0.0], &[10, 0]);
         assert!(f.pv.is_nan() && f.pv_share.is_nan() && f.jain.is_nan());

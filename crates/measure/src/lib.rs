@@ -1,21 +1,21 @@
-//! Latency histograms, time series, fairness and significance.
+//! Latency histograms, time series, fairness, energy models and significance tests.
 //!
-//! A [`Recorder`] is told of every finished I/O and every change of the queue depths, and ends as a
-//! [`RunResult`]: one run, in numbers, with exactly the keys of the JSON that users see. Several
-//! results become a [`Ranking`] per device, with tests of significance and a recommendation.
-//! Nothing here reads a clock, and equal input gives equal output bit for bit; but for [`meters`],
-//! which read the clocks and counters of the machine.
+//! A [`Recorder`] takes every completed I/O and every change of the queue depths, and turns into a
+//! [`RunResult`]: the figures of one run, with exactly the keys of its JSON form. Nothing here reads a clock or a file,
+//! and equal input gives equal output bit for bit.
 #![deny(unsafe_code)]
 
 mod application;
 mod energy;
 mod fairness;
 mod histogram;
+mod nan;
 mod recorder;
 mod result;
 mod series;
 mod stats;
 mod tally;
+mod tenants;
 mod text;
 
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
@@ -23,33 +23,34 @@ use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
-pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts, TaskSpec, TenantSpec};
+pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
-    NestedRow, OpStats, Phases, RunResult, Series, TaskStats, TenantSeries, TenantStats,
+    NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
 };
 pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
+pub use tenants::{TaskSpec, TenantSpec};
 pub use text::{count_text, grouped, latency_text, rate_text};
 
-/// One finished I/O, as it is measured.
+/// A completed I/O with the times of its way through the block layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed {
-    /// What it did.
+    /// The operation.
     pub op: Op,
-    /// Who asked.
+    /// The task that submitted it.
     pub task: TaskId,
-    /// Who is charged.
+    /// The tenant that is charged.
     pub tenant: TenantId,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// When the submitter asked.
+    /// The task submitted it.
     pub submit: Nanos,
-    /// When the scheduler received it.
+    /// The scheduler received it.
     pub insert: Nanos,
-    /// When it went to the device.
+    /// The block layer sent it to the device.
     pub issue: Nanos,
-    /// When the device finished it.
+    /// The device completed it.
     pub device_done: Nanos,
-    /// When the submitter knew.
+    /// The task was notified of the completion.
     pub complete: Nanos,
 }

@@ -1,65 +1,45 @@
-//! Listens to one run and turns it into a [`RunResult`].
+//! Records one run and turns it into a [`RunResult`].
 
 mod join;
 
-use crate::ApplicationStats;
 use crate::Completed;
+use crate::application::ApplicationStats;
 use crate::fairness::{fairness, ideal_shares, pv, reversed};
 use crate::histogram::{Coarse, Fine};
 use crate::result::{
-    Cdfs, Cpu, Energy, Fairness, Ledger, Merges, OpStats, Phases, RunResult, Series, TaskStats, TenantStats,
+    Cdfs, Cpu, Energy, Fairness, Ledger, Merges, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats,
+    TenantStats,
 };
 use crate::series::Timeline;
 use crate::tally::{CoarseTally, FineTally, Moments};
+use crate::tenants::{TaskSpec, TenantSpec};
 use dumbwaiter_block::{Nanos, Op, TenantId};
 use std::collections::BTreeMap;
 
 /// Runs with more tasks than this keep no histogram per task.
-const TASKS_WITH_HISTOGRAM: usize = 64;
-/// Tasks told of in a result, at most.
-const TASKS_TOLD: usize = 256;
+const TASKS_WITH_HISTOGRAM_MAX: usize = 64;
+/// Most tasks listed in a result.
+const TASKS_LISTED_MAX: usize = 256;
 
-/// A tenant as the results name it.
-#[derive(Clone, Debug)]
-pub struct TenantSpec {
-    /// Its name.
-    pub name: String,
-    /// Its weight among its siblings.
-    pub weight: u32,
-    /// The tenant it is nested in.
-    pub parent: Option<TenantId>,
-    /// Is this one whose latency counts most (an interactive user)? Recommendations look at it.
-    pub focus: bool,
-}
-
-/// A task as the results name it.
-#[derive(Clone, Debug)]
-pub struct TaskSpec {
-    /// Its name.
-    pub name: String,
-    /// The tenant it belongs to.
-    pub tenant: TenantId,
-}
-
-/// What a [`Recorder`] needs to know before a run.
+/// Configuration of a [`Recorder`].
 #[derive(Clone, Debug)]
 pub struct RecorderConfig {
-    /// Requests submitted before this count for nothing; rates are per second after it.
+    /// Length of the warm-up: requests submitted in it are not counted; rates are per second after it.
     pub warmup: Nanos,
-    /// Interval of the time series and of nested percentiles; longer than 0.
+    /// Interval of the time series and of nested percentiles; above 0.
     pub interval: Nanos,
-    /// By [`TenantId`]; if empty, one tenant named `all`.
+    /// Tenants by [`TenantId`]; if empty, one tenant named `all`.
     pub tenants: Vec<TenantSpec>,
-    /// By [`dumbwaiter_block::TaskId`]; requests of tasks beyond the list have no figures by task.
+    /// Tasks by [`dumbwaiter_block::TaskId`]; requests of tasks beyond the list have no statistics by task.
     pub tasks: Vec<TaskSpec>,
 }
 
-/// Processor time of a whole run, as the host model or the meters found it.
+/// CPU time of a whole run, from the host model or the meters.
 #[derive(Clone, Debug, Default)]
 pub struct CpuFacts {
     /// Busy time of each CPU.
     pub busy: Vec<Nanos>,
-    /// Length of the time it was counted over.
+    /// Time over which `busy` was counted.
     pub span: Nanos,
     /// Submission path without the scheduler.
     pub submit: Nanos,
@@ -69,61 +49,63 @@ pub struct CpuFacts {
     pub irq: Nanos,
     /// Polling for completions.
     pub poll: Nanos,
-    /// Outside the kernel.
+    /// User time.
     pub usr: Nanos,
-    /// In the kernel.
+    /// System time.
     pub sys: Nanos,
-    /// Context switches, where they were counted.
+    /// Context switches; `None` if not counted.
     pub switches: Option<u64>,
 }
 
-/// What the driver of a run knows at its end and the recorder does not.
+/// Facts that the world adds to a result at the end of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
     /// Name of the device.
     pub device: String,
     /// Name of the scheduler.
     pub scheduler: String,
-    /// Whatever else is varied, for example `queue-depth=8`; empty where nothing is.
+    /// Name of the variant of the scenario, for example `queue-depth=8`; empty if it has none.
     pub variant: String,
-    /// How completions were found.
+    /// Completion method: `interrupt`, `poll`, `hybrid`.
     pub completion: String,
-    /// Where it ran: `sim` or `real`.
+    /// The world it ran in: `sim` or `real`.
     pub world: String,
-    /// Whose block layer scheduled: `sim`, `engine` or `kernel`.
+    /// The block layer that scheduled: `sim`, `engine` or `kernel`.
     pub via: String,
-    /// Energy over the measured time, J, and where the figure comes from; `None` without meter and model.
+    /// Energy over the measured time, J, and its source; `None` without meter and model.
     pub energy: Option<(f64, String)>,
     /// Number of the replicate, from 0.
     pub replicate: u32,
     /// Seed of the run.
     pub seed: u64,
-    /// Requests submitted by tenant; empty where unknown. A tenant that submitted nothing takes no
-    /// part in shares and fairness; one that did and got nothing was starved, and does.
+    /// Requests submitted by tenant; empty if unknown. A tenant that submitted nothing takes no part in shares and
+    /// fairness; one that submitted requests of which none completed was starved, and takes part.
     pub submitted_by_tenant: Vec<u64>,
-    /// Requests that joined others.
+    /// Merge counts.
     pub merges: Merges,
-    /// Conservation.
+    /// Conservation of requests.
     pub ledger: Ledger,
-    /// Processor time.
+    /// CPU time.
     pub cpu: CpuFacts,
-    /// How applications fared.
+    /// Results of applications.
     pub applications: Vec<ApplicationStats>,
-    /// Counters of the host, such as its memory operations.
+    /// Counters of the host model, such as memory operations.
     pub host_counters: BTreeMap<String, f64>,
     /// Counters of the scheduler.
     pub scheduler_counters: BTreeMap<String, f64>,
+    /// How often the scheduler was exchanged, and how long no request was sent on account of that; `None` where it was not.
+    pub switches: Option<(u64, Nanos)>,
     /// Counters of the device.
     pub device_counters: BTreeMap<String, f64>,
 }
 
-/// Listens to one run. [`Recorder::record`] and [`Recorder::depth`] allocate nothing.
+/// Records one run. [`Recorder::record`] and [`Recorder::depth`] do not allocate.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     warmup: Nanos,
     tenant_specs: Vec<TenantSpec>,
     task_specs: Vec<TaskSpec>,
-    /// Finished requests, warm-up included.
+    /// Completed requests, warm-up included.
     finished: u64,
     read: FineTally,
     write: FineTally,
@@ -136,9 +118,9 @@ pub struct Recorder {
     device: CoarseTally,
     timeline: Timeline,
     last: Nanos,
-    /// Requests finished by tenant, warm-up included, and when the last was.
+    /// Completed requests by tenant, warm-up included, with the time of the last.
     finished_by_tenant: Vec<(u64, Nanos)>,
-    /// Weights that tenants got in the course of the run: when, who, how much.
+    /// Weight changes during the run: time, tenant, new weight.
     weights: Vec<(Nanos, usize, u32)>,
 }
 
@@ -146,14 +128,14 @@ impl Recorder {
     /// A recorder of one run that starts at time 0.
     ///
     /// # Panics
-    /// If the interval is 0: who reads a configuration refuses that.
+    /// If the interval is 0, which readers of a configuration refuse.
     pub fn new(config: RecorderConfig) -> Recorder {
-        assert!(config.interval > Nanos::ZERO, "a series needs an interval");
+        assert!(config.interval > Nanos::ZERO, "the interval of a series is above 0");
         let mut tenant_specs = config.tenants;
         if tenant_specs.is_empty() {
             tenant_specs.push(TenantSpec { name: "all".to_string(), weight: 100, parent: None, focus: false });
         }
-        let histograms = if config.tasks.len() <= TASKS_WITH_HISTOGRAM { config.tasks.len() } else { 0 };
+        let histograms = if config.tasks.len() <= TASKS_WITH_HISTOGRAM_MAX { config.tasks.len() } else { 0 };
         Recorder {
             warmup: config.warmup,
             finished: 0,
@@ -175,7 +157,7 @@ impl Recorder {
         }
     }
 
-    /// Counts a finished request. Times of completion should not go backwards.
+    /// Counts a completed request. Times of completion should not go backwards.
     ///
     /// # Panics
     /// If its tenant is not one of the configuration's.
@@ -190,7 +172,7 @@ impl Recorder {
         }
         let ns = done.complete.since(done.submit).0;
         let bytes = if done.op.carries_data() { done.bytes } else { 0 };
-        let (fine, coarse) = (Fine::place(ns), Coarse::place(ns));
+        let (fine, coarse) = (Fine::bucket(ns), Coarse::bucket(ns));
         match done.op {
             Op::Read => self.read.add(ns, fine, bytes),
             Op::Write => self.write.add(ns, fine, bytes),
@@ -206,54 +188,43 @@ impl Recorder {
             }
         }
         let (queued, served) = (done.issue.since(done.insert).0, done.device_done.since(done.issue).0);
-        self.queue.add(queued, Coarse::place(queued), 0);
-        self.device.add(served, Coarse::place(served), 0);
+        self.queue.add(queued, Coarse::bucket(queued), 0);
+        self.device.add(served, Coarse::bucket(served), 0);
         self.timeline.record(done.submit, done.complete, done.tenant, bytes, coarse);
     }
 
-    /// From `now` on the scheduler and the device hold this many requests. Call it at every change.
+    /// Sets the number of requests in the scheduler and the device from `now` on. Call it at every change.
     #[inline]
     pub fn depth(&mut self, now: Nanos, scheduler: u64, device: u64) {
         self.last = self.last.max(now);
         self.timeline.depth(now, scheduler, device);
     }
 
-    /// From `now` on a tenant has this weight. Times should not go backwards.
+    /// Sets the weight of a tenant from `now` on. Times should not go backwards.
     pub fn weight(&mut self, now: Nanos, tenant: TenantId, weight: u32) {
         self.weights.push((now, tenant.0 as usize, weight));
     }
 
-    /// Requests finished so far, warm-up included.
+    /// Requests completed so far, warm-up included.
     pub fn finished(&self) -> u64 {
         self.finished
     }
 
-    /// Bytes moved so far by requests that count, and the 99th percentile of the latency of reads in us,
-    /// or of writes where there are no reads (NaN without either): for a progress line.
+    /// For a progress line: bytes moved after the warm-up, and the 99th percentile of the latency in us of reads, or of
+    /// writes if there are no reads (NaN without either).
     pub fn so_far(&self) -> (u64, f64) {
         let bytes = self.read.bytes + self.write.bytes;
-        let waited_for = if self.read.moments.count > 0 { &self.read } else { &self.write };
-        (bytes, waited_for.histogram.percentile_us(0.99))
+        let shown = if self.read.moments.count > 0 { &self.read } else { &self.write };
+        (bytes, shown.histogram.percentile_us(0.99))
     }
 
-    /// Ends the run at `end`, or at the last thing that happened if that was later.
+    /// Ends the run at `end`, or at its last event if that is later.
     pub fn finish(mut self, end: Nanos, facts: RunFacts) -> RunResult {
         let end = end.max(self.last);
         self.timeline.finish(end);
-        for (tenant, submitted) in facts.submitted_by_tenant.iter().enumerate().take(self.tenant_specs.len()) {
-            let (finished, at) = self.finished_by_tenant[tenant];
-            if *submitted > finished {
-                self.timeline.wanted(at, TenantId(tenant as u32));
-            }
-        }
+        self.mark_starved(&facts.submitted_by_tenant);
         let duration_s = end.since(self.warmup).as_secs_f64();
         let rate = |amount: f64| if duration_s > 0.0 { amount / duration_s } else { 0.0 };
-        let op = |t: &FineTally| OpStats {
-            count: t.moments.count,
-            iops: rate(t.moments.count as f64),
-            mb_per_s: rate(t.bytes as f64 / 1e6),
-            latency_us: t.latency(),
-        };
         let mut all = self.read.clone();
         all.join(&self.write);
         all.join(&self.other);
@@ -263,12 +234,6 @@ impl Recorder {
         let moved: Vec<u64> = self.tenants.iter().map(|t| t.bytes).collect();
         let (interval_pv, reversals_s) = self.fairness_over_time(end);
         let (tasks, tasks_omitted) = self.task_stats(rate);
-        let energy = facts.energy.map(|(joules, source)| Energy {
-            joules,
-            source,
-            j_per_mio: joules / all.moments.count as f64 * 1e6,
-            bytes_per_j: all.bytes as f64 / joules,
-        });
         RunResult {
             device: facts.device,
             scheduler: facts.scheduler,
@@ -286,9 +251,9 @@ impl Recorder {
             iops: rate(all.moments.count as f64),
             mb_per_s: rate(all.bytes as f64 / 1e6),
             latency_us: all.latency(),
-            read: op(&self.read),
-            write: op(&self.write),
-            other: op(&self.other),
+            read: op_stats(&self.read, rate),
+            write: op_stats(&self.write, rate),
+            other: op_stats(&self.other, rate),
             phases_us: Phases { queue: self.queue.latency(), device: self.device.latency() },
             tenants,
             tasks,
@@ -297,7 +262,7 @@ impl Recorder {
             fairness: Fairness { reversals_s, ..fairness(&ideal, &moved) },
             bandwidth: self.timeline.bandwidth(end, None),
             cpu: cpu(&facts.cpu, self.finished),
-            energy,
+            energy: facts.energy.map(|(joules, source)| energy(joules, source, &all)),
             series: Series { pv: interval_pv, ..self.timeline.series(end, &names) },
             depth: self.timeline.depths(),
             latency_nested_us: self.timeline.nested(|q| all.histogram.percentile_us(q).min(all.latency().max)),
@@ -306,12 +271,25 @@ impl Recorder {
             errors: facts.ledger.failed,
             ledger: facts.ledger,
             host_counters: facts.host_counters,
+            switches: facts
+                .switches
+                .map(|(count, pause)| SchedulerSwitches { count, pause_ms: pause.as_us_f64() / 1e3 }),
             scheduler_counters: facts.scheduler_counters,
             device_counters: facts.device_counters,
         }
     }
 
-    /// Tenants with the weights that they had at a time.
+    /// Counts tenants with unfinished requests as active since their last completion.
+    fn mark_starved(&mut self, submitted_by_tenant: &[u64]) {
+        for (tenant, submitted) in submitted_by_tenant.iter().enumerate().take(self.tenant_specs.len()) {
+            let (finished, at) = self.finished_by_tenant[tenant];
+            if *submitted > finished {
+                self.timeline.mark_active(at, TenantId(tenant as u32));
+            }
+        }
+    }
+
+    /// Tenants with their weights at a time.
     fn specs_at(&self, at: Nanos) -> Vec<TenantSpec> {
         let mut specs = self.tenant_specs.clone();
         for (_, tenant, weight) in self.weights.iter().filter(|(since, ..)| *since <= at) {
@@ -320,7 +298,7 @@ impl Recorder {
         specs
     }
 
-    /// Ideal shares; where weights changed, their mean over the measured time.
+    /// Ideal shares; if weights changed, their mean over the measured time.
     fn ideal_over_time(&self, end: Nanos, takes_part: &[bool]) -> Vec<f64> {
         let mut bounds = vec![self.warmup];
         bounds.extend(self.weights.iter().map(|(at, ..)| *at).filter(|at| *at > self.warmup && *at < end));
@@ -337,8 +315,8 @@ impl Recorder {
         mean
     }
 
-    /// Proportionality variation of each interval, and the time of those in which a lighter tenant moved more than a
-    /// heavier one. NaN with fewer than two tenants.
+    /// Proportionality variation of each interval, and the total time of the intervals in which a lighter tenant moved
+    /// more than a heavier one, s. NaN with fewer than two tenants.
     fn fairness_over_time(&self, end: Nanos) -> (Vec<f64>, f64) {
         let mut reversals_s = 0.0;
         let pv_of = |(start, length, bytes, wants): (Nanos, f64, &[u64], &[bool])| {
@@ -386,9 +364,9 @@ impl Recorder {
 
     fn task_stats(&self, rate: impl Fn(f64) -> f64) -> (Vec<TaskStats>, u64) {
         let mut told: Vec<usize> = (0..self.task_specs.len()).collect();
-        if told.len() > TASKS_TOLD {
+        if told.len() > TASKS_LISTED_MAX {
             told.sort_by_key(|&i| (std::cmp::Reverse((self.task_bytes[i], self.tasks[i].count)), i));
-            told.truncate(TASKS_TOLD);
+            told.truncate(TASKS_LISTED_MAX);
             told.sort_unstable();
         }
         let one = |&i: &usize| {
@@ -404,6 +382,24 @@ impl Recorder {
             }
         };
         (told.iter().map(one).collect(), (self.task_specs.len() - told.len()) as u64)
+    }
+}
+
+fn op_stats(t: &FineTally, rate: impl Fn(f64) -> f64) -> OpStats {
+    OpStats {
+        count: t.moments.count,
+        iops: rate(t.moments.count as f64),
+        mb_per_s: rate(t.bytes as f64 / 1e6),
+        latency_us: t.latency(),
+    }
+}
+
+fn energy(joules: f64, source: String, all: &FineTally) -> Energy {
+    Energy {
+        joules,
+        source,
+        j_per_mio: joules / all.moments.count as f64 * 1e6,
+        bytes_per_j: all.bytes as f64 / joules,
     }
 }
 
@@ -445,7 +441,7 @@ mod tests {
         })
     }
 
-    /// Submitted at `at`, 10 us in the queue, 30 us in the device, 2 us to finish.
+    /// Submitted at `at`: 10 us in the queue, 30 us in the device, 2 us until the task is notified.
     fn done(op: Op, tenant: u32, bytes: u64, at: Nanos) -> Completed {
         let us = |n| at + Nanos::from_us(n);
         Completed {
@@ -462,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_by_hand() {
+    fn a_result_matches_a_calculation_by_hand() {
         let mut r = recorder(&[100, 300], Nanos::ZERO);
         r.record(&done(Op::Read, 0, 1_000_000, Nanos::ZERO));
         r.record(&done(Op::Write, 1, 3_000_000, Nanos::from_us(100)));
@@ -484,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_submitted_in_the_warm_up_does_not_count() {
+    fn requests_submitted_in_the_warm_up_do_not_count() {
         let mut r = recorder(&[100], Nanos::from_ms(1));
         r.record(&done(Op::Read, 0, 4096, Nanos::from_us(980)));
         r.record(&done(Op::Read, 0, 4096, Nanos::from_us(1000)));
@@ -511,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn fairness_follows_weights_and_who_is_there() {
+    fn fairness_follows_changes_of_weights_and_activity() {
         let ms = Nanos::from_ms;
         let mut r = recorder(&[100, 300, 100], Nanos::ZERO);
         r.record(&done(Op::Read, 0, 1000, Nanos::ZERO));
@@ -520,21 +516,22 @@ mod tests {
         r.record(&done(Op::Read, 0, 1000, ms(1)));
         r.record(&done(Op::Read, 1, 3000, ms(1)));
         r.record(&done(Op::Read, 1, 3000, ms(2)));
-        // The third asks from 2 ms on and is never answered; the first is gone.
+        // From 2 ms on the third tenant submits and nothing completes; the first is idle.
         let facts = RunFacts { submitted_by_tenant: vec![2, 3, 1], ..RunFacts::default() };
         r.finished_by_tenant[2].1 = ms(2);
         let out = r.finish(ms(3), facts);
-        // 1 : 3 as due; 100 : 50 and 1 : 3 got, with the second as the measure |2 - 1/3| / 2; 50 : 100 and all : none.
+        // 1 : 3 is ideal; then 100 : 50 by weight and 1 : 3 by bytes, relative to the second: |2 - 1/3| / 2; then 50 :
+        // 100 by weight and all to one.
         let expected = [0.0, 5.0 / 6.0, 1.0];
         assert!(out.series.pv.iter().zip(expected).all(|(pv, e)| (pv - e).abs() < 1e-12), "{:?}", out.series.pv);
-        assert_eq!(out.fairness.reversals_s, 0.002, "the second is the lightest from 1 ms on");
-        // Of 100, 300, 100 for 1 ms and 100, 50, 100 for 2 ms.
+        assert_eq!(out.fairness.reversals_s, 0.002, "the second tenant is the lightest from 1 ms on");
+        // Weights of 100, 300, 100 for 1 ms and 100, 50, 100 for 2 ms.
         let expected = (0.6 + 2.0 * 0.2) / 3.0;
         assert!((out.tenants[1].ideal_share - expected).abs() < 1e-12, "{}", out.tenants[1].ideal_share);
     }
 
     #[test]
-    fn a_run_of_nothing_has_no_figures_but_a_form() {
+    fn a_run_without_io_has_undefined_figures() {
         let out = recorder(&[], Nanos::ZERO).finish(Nanos::ZERO, RunFacts::default());
         assert_eq!((out.completed, out.iops, out.mb_per_s), (0, 0.0, 0.0));
         assert_eq!(out.tenants[0].name, "all");
@@ -544,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_tasks_those_that_move_most_are_told() {
+    fn of_many_tasks_those_that_move_most_are_listed() {
         let task = |i| TaskSpec { name: format!("{i}"), tenant: TenantId(0) };
         let (tenants, tasks) = (Vec::new(), (0..1000).map(task).collect());
         let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_ms(1), tenants, tasks };

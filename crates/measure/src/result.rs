@@ -1,25 +1,13 @@
-//! One run in numbers. The serde form of these types is the JSON that users read, documented in the
-//! project's JSON reference: latencies in microseconds, MB = 10^6 bytes, `null` where a figure is
-//! undefined (NaN here), for example the p99 of reads where nothing was read.
+//! The figures of one run. The serde form of these types is the JSON that users read, documented in the
+//! project's JSON reference: latencies in microseconds, MB = 10^6 bytes, `null` (NaN here) for undefined figures, for
+//! example the p99 of reads in a run without reads.
 
 use crate::application::ApplicationStats;
-use serde::{Deserialize, Deserializer, Serialize};
+use crate::nan::{nan, nans, not_known};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Reads `null` as NaN; serde_json writes NaN as `null`.
-pub(crate) fn nan<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
-    Ok(Option::<f64>::deserialize(d)?.unwrap_or(f64::NAN))
-}
-
-fn nans<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<f64>, D::Error> {
-    Ok(Vec::<Option<f64>>::deserialize(d)?.into_iter().map(|v| v.unwrap_or(f64::NAN)).collect())
-}
-
-fn not_known() -> f64 {
-    f64::NAN
-}
-
-/// Latency figures in microseconds; NaN (`null`) where nothing was counted.
+/// Latency figures in microseconds; NaN (`null`) if no request was counted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latency {
     /// Arithmetic mean, exact.
@@ -66,13 +54,13 @@ pub struct OpStats {
     pub latency_us: Latency,
 }
 
-/// How steady a bandwidth was, over the whole intervals of the run. MB/s; NaN with fewer than two.
+/// Variation of a bandwidth between the complete intervals of a run. MB/s; NaN with fewer than two intervals.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// Lowest interval.
+    /// Lowest bandwidth of an interval.
     #[serde(deserialize_with = "nan")]
     pub min: f64,
-    /// Highest interval.
+    /// Highest bandwidth of an interval.
     #[serde(deserialize_with = "nan")]
     pub max: f64,
     /// Sample standard deviation between intervals.
@@ -83,19 +71,19 @@ pub struct Bandwidth {
     pub cv: f64,
 }
 
-/// One tenant's part of the run.
+/// Statistics of one tenant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TenantStats {
     /// Its name.
     pub name: String,
-    /// Its weight among its siblings when the run began.
+    /// Its weight, relative to its siblings, at the start of the run.
     pub weight: u32,
-    /// Fraction of all data moved, 0 to 1; NaN where none was.
+    /// Fraction of all data moved, 0 to 1; NaN if no data was moved.
     #[serde(deserialize_with = "nan")]
     pub share: f64,
-    /// Fraction its weight entitles it to among the tenants that asked for I/O; where weights changed, the mean over time.
+    /// Ideal share by weight among the tenants that submitted I/O; the mean over time if weights changed.
     pub ideal_share: f64,
-    /// Is it the one whose latency counts most, by the scenario's word?
+    /// Whether the scenario marks it as the focus of latency metrics.
     #[serde(default)]
     pub focus: bool,
     /// Requests counted.
@@ -106,11 +94,11 @@ pub struct TenantStats {
     pub mb_per_s: f64,
     /// Submission to completion.
     pub latency_us: Latency,
-    /// Steadiness of its bandwidth.
+    /// Variation of its bandwidth.
     pub bandwidth: Bandwidth,
 }
 
-/// One task's part of the run.
+/// Statistics of one task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskStats {
     /// Its name.
@@ -127,40 +115,40 @@ pub struct TaskStats {
     pub latency_us: Latency,
 }
 
-/// How the bandwidth was divided. NaN (`null`) with fewer than two tenants that asked for I/O.
+/// Fairness of the run. NaN (`null`) with fewer than two tenants that submitted I/O.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fairness {
-    /// Proportionality variation of the A+CFQ paper, 0 is ideal; also NaN where the tenant of the
-    /// smallest weight got nothing.
+    /// Proportionality variation of the A+CFQ paper, 0 is ideal; also NaN if the tenant of the smallest weight moved no
+    /// data.
     #[serde(deserialize_with = "nan")]
     pub pv: f64,
-    /// The same with shares of the total in place of ratios to the smallest: bounded, 0 is ideal.
+    /// The same from shares of the total instead of ratios to the smallest tenant: bounded, 0 is ideal.
     #[serde(deserialize_with = "nan")]
     pub pv_share: f64,
     /// Jain's index of bandwidth over ideal share, 1 is ideal, 1/n the worst.
     #[serde(deserialize_with = "nan")]
     pub jain: f64,
-    /// Time in which a tenant moved more than another of a larger ideal share, s: the sum of the intervals of the series
-    /// for which that is so, among the tenants that asked for I/O in them.
+    /// Time in which a tenant moved more data than one with a larger ideal share, s: the sum of such intervals of the
+    /// series, among the tenants that submitted I/O in them.
     #[serde(default = "not_known", deserialize_with = "nan")]
     pub reversals_s: f64,
 }
 
-/// Processor time over the whole run, warm-up included.
+/// CPU time of the whole run, warm-up included.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Cpu {
     /// All CPUs together, s.
     pub busy_s: f64,
-    /// Outside the kernel: applications and, on a real device, our own block layer, s.
+    /// User time: applications and, on a real device, this project's own block layer, s.
     #[serde(default)]
     pub usr_s: f64,
-    /// In the kernel, s. In a simulation everything but the time between I/Os counts here.
+    /// System time, s; in a simulation everything except think time.
     #[serde(default)]
     pub sys_s: f64,
-    /// Processor time per finished I/O, us; NaN without any.
+    /// CPU time per completed I/O, us; NaN without any.
     #[serde(deserialize_with = "nan")]
     pub us_per_io: f64,
-    /// Context switches per finished I/O; NaN where they are not known.
+    /// Context switches per completed I/O; NaN if unknown.
     #[serde(default = "not_known", deserialize_with = "nan")]
     pub ctx_per_io: f64,
     /// Submission path without the scheduler, s.
@@ -179,9 +167,9 @@ pub struct Cpu {
 /// Energy over the measured time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Energy {
-    /// What was drawn, J.
+    /// Energy, J.
     pub joules: f64,
-    /// Where the figure comes from: the name of a meter, or `model` with its name.
+    /// Source of the figure: the name of a meter, or `model` and its name.
     pub source: String,
     /// Joules per million I/Os; NaN without any I/O.
     #[serde(deserialize_with = "nan")]
@@ -203,12 +191,12 @@ impl Energy {
     }
 }
 
-/// Parts of the way of a request. Percentiles to 1 %.
+/// Phases of the latency. Percentiles are exact to 1 %.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Phases {
-    /// Insertion to issue ("I2D"): time in the scheduler's queue.
+    /// Insertion to issue ("I2D"): time in the scheduler.
     pub queue: Latency,
-    /// Issue to the device's end ("D2C").
+    /// Issue to completion by the device ("D2C").
     pub device: Latency,
 }
 
@@ -222,7 +210,7 @@ pub struct TenantSeries {
     pub mb_per_s: Vec<f64>,
 }
 
-/// What happened over time. All lists have one entry per interval.
+/// Time series. All lists have one entry per interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
     /// Length of an interval, s; the last one may be shorter or up to half longer.
@@ -236,28 +224,29 @@ pub struct Series {
     /// Requests per second.
     #[serde(deserialize_with = "nans")]
     pub iops: Vec<f64>,
-    /// 99th percentile of the latency, us; where an interval joins several, the highest of theirs.
+    /// 99th percentile of the latency, us; for joined intervals the highest of theirs.
     #[serde(deserialize_with = "nans")]
     pub p99_us: Vec<f64>,
-    /// Proportionality variation of each interval, among the tenants that asked for I/O in it, by their weights of then.
+    /// Proportionality variation of each interval, among the tenants that submitted I/O in it, by their weights at that
+    /// time.
     #[serde(default, deserialize_with = "nans")]
     pub pv: Vec<f64>,
-    /// Requests in the scheduler, averaged over time.
+    /// Mean number of requests in the scheduler over time.
     #[serde(deserialize_with = "nans")]
     pub depth_scheduler: Vec<f64>,
-    /// Requests in the device, averaged over time.
+    /// Mean number of requests in the device over time.
     #[serde(deserialize_with = "nans")]
     pub depth_device: Vec<f64>,
     /// Bandwidth by tenant.
     pub tenants: Vec<TenantSeries>,
 }
 
-/// Fraction of the time that a queue held `from` to `to` requests.
+/// Fraction of the time in which a queue held `from` to `to` requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DepthShare {
-    /// Fewest.
+    /// Lower bound of the depth.
     pub from: u64,
-    /// Most.
+    /// Upper bound of the depth.
     pub to: u64,
     /// Fraction of the measured time, 0 to 1.
     pub share: f64,
@@ -269,18 +258,19 @@ pub struct DepthShares {
     /// Mean over time.
     #[serde(deserialize_with = "nan")]
     pub mean: f64,
-    /// Deepest; of several rings together the sum of what was deepest in each, which was not exceeded.
+    /// Largest depth; for several rings the sum of their largest depths, an upper bound.
     pub max: u64,
-    /// Distribution; exact up to 32, then by powers of two. Empty for several rings together: it is not known.
+    /// Distribution: exact up to 32, then by powers of two. Empty for several rings, whose joint distribution is
+    /// unknown.
     pub distribution: Vec<DepthShare>,
 }
 
 /// Queue depths over the measured time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Depths {
-    /// Requests the scheduler held.
+    /// Requests in the scheduler.
     pub scheduler: DepthShares,
-    /// Requests the device held.
+    /// Requests in the device.
     pub device: DepthShares,
 }
 
@@ -298,7 +288,7 @@ pub struct Cdf {
 /// Latency distributions, each thinned to at most 200 points.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Cdfs {
-    /// Every operation.
+    /// All operations.
     pub all: Cdf,
     /// Reads.
     pub read: Cdf,
@@ -306,8 +296,8 @@ pub struct Cdfs {
     pub write: Cdf,
 }
 
-/// One row of the nested latency table: how one percentile, taken in each interval, was distributed
-/// over the intervals. It tells a short total stall from a tail that is always there.
+/// One row of the nested latency table: the distribution over the intervals of one percentile of each interval. It
+/// distinguishes a short total stall from a permanent tail.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NestedRow {
     /// The percentile taken in each interval: `p50`, `p90`, `p99`, `p99.9` or `max`.
@@ -315,57 +305,57 @@ pub struct NestedRow {
     /// The same percentile of all requests together, us.
     #[serde(deserialize_with = "nan")]
     pub cumulative: f64,
-    /// Best interval, us.
+    /// Lowest interval, us.
     #[serde(deserialize_with = "nan")]
     pub best: f64,
     /// Median interval, us.
     #[serde(deserialize_with = "nan")]
     pub p50: f64,
-    /// 90 % of the intervals were no worse, us.
+    /// 90th percentile of the intervals, us.
     #[serde(deserialize_with = "nan")]
     pub p90: f64,
-    /// 99 % of the intervals were no worse, us.
+    /// 99th percentile of the intervals, us.
     #[serde(deserialize_with = "nan")]
     pub p99: f64,
-    /// Worst interval, us.
+    /// Highest interval, us.
     #[serde(deserialize_with = "nan")]
     pub worst: f64,
 }
 
-/// Percentiles of per-interval percentiles.
+/// Distribution over the intervals of the percentiles of each interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Nested {
     /// Length of an interval, s.
     pub interval_s: f64,
-    /// Intervals in which something finished; the others count for nothing here. Of several rings each counts its own.
+    /// Intervals with completed requests; others are left out. Each of several rings counts its own.
     pub intervals: u64,
     /// One row per percentile.
     pub rows: Vec<NestedRow>,
 }
 
-/// Requests that joined others.
+/// Merge counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merges {
-    /// At the end of a queued request.
+    /// Back merges.
     pub back: u64,
-    /// At its beginning.
+    /// Front merges.
     pub front: u64,
-    /// Discards that joined a discard.
+    /// Discards merged into a discard.
     pub discard: u64,
-    /// Two queued requests that became one because a third filled the gap.
+    /// Two queued requests merged because an I/O filled the gap between them.
     pub requests: u64,
 }
 
-/// Conservation of requests: what came in must have gone out.
+/// Conservation of requests: `submitted` = `completed` + `outstanding`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Handed to the block layer.
+    /// I/Os submitted to the block layer.
     pub submitted: u64,
-    /// Finished, well or not.
+    /// I/Os completed, failed ones included.
     pub completed: u64,
-    /// Of those, finished as errors.
+    /// Of those, failed I/Os.
     pub failed: u64,
-    /// Still on their way at the end.
+    /// I/Os not completed at the end of the run.
     pub outstanding: u64,
 }
 
@@ -376,16 +366,16 @@ pub struct RunResult {
     pub device: String,
     /// Name of the scheduler.
     pub scheduler: String,
-    /// Whatever else is varied, for example `queue-depth=8`; empty where nothing is.
+    /// Name of the variant of the scenario, for example `queue-depth=8`; empty if it has none.
     #[serde(default)]
     pub variant: String,
-    /// How completions were found: `interrupt`, `poll`, `hybrid`.
+    /// Completion method: `interrupt`, `poll`, `hybrid`.
     #[serde(default)]
     pub completion: String,
-    /// Where it ran: `sim` or `real`.
+    /// The world it ran in: `sim` or `real`.
     #[serde(default)]
     pub world: String,
-    /// Whose block layer scheduled: `sim`, `engine` or `kernel`.
+    /// The block layer that scheduled: `sim`, `engine` or `kernel`.
     #[serde(default)]
     pub via: String,
     /// Number of the replicate, from 0.
@@ -394,14 +384,14 @@ pub struct RunResult {
     pub seed: u64,
     /// Requests submitted, warm-up included.
     pub requests: u64,
-    /// Requests counted: submitted after the warm-up and finished before the end.
+    /// Requests counted: submitted after the warm-up and completed before the end.
     pub completed: u64,
     /// Length of the measured time, s: from the end of the warm-up to the end of the run.
     pub duration_s: f64,
-    /// When the measured time began, ns since 1970 (UTC); `null` in simulation.
+    /// Start of the measured time, ns since 1970 (UTC); `null` in a simulation.
     #[serde(default)]
     pub started_unix_ns: Option<u64>,
-    /// When it ended.
+    /// End of the measured time, ns since 1970 (UTC); `null` in a simulation.
     #[serde(default)]
     pub ended_unix_ns: Option<u64>,
     /// Requests counted per second.
@@ -416,43 +406,46 @@ pub struct RunResult {
     pub write: OpStats,
     /// Flushes, discards and writes of zeroes.
     pub other: OpStats,
-    /// Parts of the latency, us.
+    /// Phases of the latency, us.
     pub phases_us: Phases,
-    /// By tenant.
+    /// Statistics by tenant.
     pub tenants: Vec<TenantStats>,
-    /// By task; the 256 that moved most where there are more.
+    /// Statistics by task; of more than 256 tasks those that moved the most data.
     pub tasks: Vec<TaskStats>,
     /// Tasks left out of `tasks`.
     pub tasks_omitted: u64,
-    /// How applications fared: start-ups, players.
+    /// Results of applications: start-ups, players.
     #[serde(default)]
     pub applications: Vec<ApplicationStats>,
-    /// How the bandwidth was divided.
+    /// Fairness between tenants.
     pub fairness: Fairness,
-    /// Steadiness of the whole bandwidth.
+    /// Variation of the total bandwidth.
     pub bandwidth: Bandwidth,
-    /// Processor time.
+    /// CPU time.
     pub cpu: Cpu,
-    /// Energy; `null` where there is neither a meter nor a model.
+    /// Energy; `null` if there is neither a meter nor a model.
     #[serde(default)]
     pub energy: Option<Energy>,
-    /// Over time.
+    /// Time series.
     pub series: Series,
     /// Queue depths.
     pub depth: Depths,
-    /// Percentiles of per-interval percentiles, us.
+    /// Nested percentiles, us.
     pub latency_nested_us: Nested,
-    /// Distributions.
+    /// Latency distributions.
     pub latency_cdf: Cdfs,
-    /// Requests that joined others.
+    /// Merge counts.
     pub merges: Merges,
-    /// Requests that ended in an error.
+    /// Requests that failed.
     pub errors: u64,
-    /// Conservation.
+    /// Conservation of requests.
     pub ledger: Ledger,
-    /// Counters of the host over the measured time, by name; empty where nothing is known.
+    /// Counters of the host over the measured time, by name; empty if none are known.
     #[serde(default)]
     pub host_counters: BTreeMap<String, f64>,
+    /// Exchanges of the scheduler during the run; left out where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<SchedulerSwitches>,
     /// Counters of the scheduler, by name.
     #[serde(default)]
     pub scheduler_counters: BTreeMap<String, f64>,
@@ -461,9 +454,18 @@ pub struct RunResult {
     pub device_counters: BTreeMap<String, f64>,
 }
 
+/// Exchanges of the scheduler during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SchedulerSwitches {
+    /// Schedulers exchanged.
+    pub count: u64,
+    /// Time in which I/O waited and no request was sent because of them, ms.
+    pub pause_ms: f64,
+}
+
 impl RunResult {
-    /// What was compared: scheduler, whose block layer, completion method.
-    pub fn way(&self) -> (&str, &str, &str) {
+    /// What an experiment compares: (scheduler, block layer, completion method).
+    pub fn configuration(&self) -> (&str, &str, &str) {
         (&self.scheduler, &self.via, &self.completion)
     }
 }

@@ -1,23 +1,23 @@
-//! What happens over time, in bounded memory: a run of any length keeps at most [`SLOTS_MAX`] slots,
-//! by doubling their length whenever they run out. Queue depths are averaged over time.
+//! Time series in bounded memory: a run of any length keeps at most [`SLOTS_MAX`] slots, whose length doubles whenever
+//! they run out. Queue depths are averaged over time.
 
 use crate::histogram::Coarse;
 use crate::result::{Bandwidth, DepthShare, DepthShares, Depths, Nested, NestedRow, Series, TenantSeries};
 use dumbwaiter_block::{Nanos, TenantId};
 
-/// Slots kept, at most; even, so that they join in pairs.
+/// Most slots kept; even, so that they join in pairs.
 const SLOTS_MAX: usize = 1024;
-/// Depths up to this have a bin of their own.
+/// Depths up to this have one bin each.
 const DEPTH_EXACT_MAX: u64 = 32;
 /// Bins for depths: 0 to 32, then 33-64, 65-128, ... up to 2^63.
 const DEPTH_BINS: usize = DEPTH_EXACT_MAX as usize + 1 + 59;
 /// Percentiles taken in each interval, with their names.
 const NESTED: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
-/// Index of p99 among them.
+/// Index of p99 in [`NESTED`].
 const NESTED_P99: usize = 2;
 
-/// One queue's depth: the present one, how long each was held.
+/// Depth of one queue: the current one, and the time spent at each.
 #[derive(Clone, Debug)]
 struct Depth {
     now: u64,
@@ -25,7 +25,7 @@ struct Depth {
     held_ns: Vec<u64>,
     /// Sum of depth x ns, per slot.
     area: Vec<u128>,
-    /// Several queues together: for how long how many were in all of them is not known.
+    /// The sum of several queues, whose joint distribution is unknown.
     joined: bool,
 }
 
@@ -36,7 +36,7 @@ impl Depth {
         Depth { now: 0, max: 0, held_ns: vec![0; DEPTH_BINS], area, joined: false }
     }
 
-    /// The queue is this deep from here on; if that `counts`, so does the depth it had until here.
+    /// Sets the depth from now on. `counts` tells whether the time is past the warm-up, so that the maximum counts.
     #[inline]
     fn set(&mut self, depth: u64, counts: bool) {
         if counts {
@@ -45,7 +45,7 @@ impl Depth {
         self.now = depth;
     }
 
-    /// The present depth was held for so long.
+    /// Accounts for `ns` spent at the current depth.
     #[inline]
     fn held(&mut self, ns: u64) {
         self.max = self.max.max(self.now);
@@ -54,7 +54,7 @@ impl Depth {
         self.area[last] += u128::from(self.now) * u128::from(ns);
     }
 
-    /// Adds another queue that was observed for the same time.
+    /// Adds another queue that was observed over the same time.
     fn join(&mut self, other: &Depth) {
         self.now += other.now;
         self.max += other.max;
@@ -85,7 +85,7 @@ fn depth_bin(depth: u64) -> usize {
     if depth <= DEPTH_EXACT_MAX {
         return depth as usize;
     }
-    // 33-64 follows bin 32, and each doubling has one more.
+    // 33-64 follows bin 32, and each doubling has one more bin.
     let doublings = u64::BITS - (depth - 1).leading_zeros() - DEPTH_EXACT_MAX.trailing_zeros();
     (DEPTH_EXACT_MAX as usize + doublings as usize).min(DEPTH_BINS - 1)
 }
@@ -108,20 +108,20 @@ pub(crate) struct Timeline {
     slot: Nanos,
     slot_end: Nanos,
     interval_end: Nanos,
-    /// Depths are accounted for up to here.
+    /// Depths are accounted for up to this time.
     depth_at: Nanos,
     tenants: usize,
     /// Bytes by slot and tenant, row by row.
     bytes: Vec<u64>,
-    /// Did the tenant ask for anything in the slot? Row by row as `bytes`.
-    wants: Vec<bool>,
+    /// Whether the tenant submitted I/O in the slot, row by row as `bytes`.
+    active: Vec<bool>,
     ops: Vec<u64>,
     p99_us: Vec<f64>,
     scheduler: Depth,
     device: Depth,
-    /// Latencies of the present interval.
-    present: Coarse,
-    present_any: bool,
+    /// Latencies of the current interval.
+    current: Coarse,
+    current_any: bool,
     /// Distribution over intervals of each of [`NESTED`].
     nested: [Coarse; NESTED.len()],
 }
@@ -129,8 +129,8 @@ pub(crate) struct Timeline {
 impl Timeline {
     pub(crate) fn new(start: Nanos, interval: Nanos, tenants: usize) -> Timeline {
         let mut bytes = Vec::with_capacity(SLOTS_MAX * tenants);
-        let mut wants = Vec::with_capacity(SLOTS_MAX * tenants);
-        wants.resize(tenants, false);
+        let mut active = Vec::with_capacity(SLOTS_MAX * tenants);
+        active.resize(tenants, false);
         let mut ops = Vec::with_capacity(SLOTS_MAX);
         let mut p99_us = Vec::with_capacity(SLOTS_MAX);
         bytes.resize(tenants, 0);
@@ -145,13 +145,13 @@ impl Timeline {
             depth_at: start,
             tenants,
             bytes,
-            wants,
+            active,
             ops,
             p99_us,
             scheduler: Depth::new(),
             device: Depth::new(),
-            present: Coarse::new(),
-            present_any: false,
+            current: Coarse::new(),
+            current_any: false,
             nested: NESTED.map(|_| Coarse::new()),
         }
     }
@@ -161,8 +161,7 @@ impl Timeline {
         self.interval
     }
 
-    /// Counts a completion at `now` of what was submitted at `submit`, whose latency has this place in a [`Coarse`]
-    /// histogram.
+    /// Counts a completion at `now` of an I/O submitted at `submit`, whose latency has the [`Coarse`] bucket `latency`.
     #[inline]
     pub(crate) fn record(&mut self, submit: Nanos, now: Nanos, tenant: TenantId, bytes: u64, latency: usize) {
         if now >= self.interval_end {
@@ -171,23 +170,23 @@ impl Timeline {
         let slot = self.ops.len() - 1;
         self.ops[slot] += 1;
         self.bytes[slot * self.tenants + tenant.0 as usize] += bytes;
-        self.wants[slot * self.tenants + tenant.0 as usize] = true;
+        self.active[slot * self.tenants + tenant.0 as usize] = true;
         if submit < self.slot_start(slot) {
-            self.wanted(submit, tenant);
+            self.mark_active(submit, tenant);
         }
-        self.present.add(latency);
-        self.present_any = true;
+        self.current.add(latency);
+        self.current_any = true;
     }
 
-    /// The tenant has been asking since `from`.
-    pub(crate) fn wanted(&mut self, from: Nanos, tenant: TenantId) {
+    /// Marks the slots since `from` as ones in which the tenant had I/O outstanding.
+    pub(crate) fn mark_active(&mut self, from: Nanos, tenant: TenantId) {
         let first = (from.since(self.start).0 / self.slot.0) as usize;
         for slot in first..self.ops.len() {
-            self.wants[slot * self.tenants + tenant.0 as usize] = true;
+            self.active[slot * self.tenants + tenant.0 as usize] = true;
         }
     }
 
-    /// From `now` on the queues are this deep.
+    /// Sets the queue depths from `now` on.
     #[inline]
     pub(crate) fn depth(&mut self, now: Nanos, scheduler: u64, device: u64) {
         if now >= self.interval_end {
@@ -199,7 +198,7 @@ impl Timeline {
         self.device.set(device, counts);
     }
 
-    /// Accounts for the present depths up to `now`.
+    /// Accounts for the current depths up to `now`.
     #[inline]
     fn hold_until(&mut self, now: Nanos) {
         let ns = now.since(self.depth_at).0;
@@ -221,7 +220,7 @@ impl Timeline {
                 self.join_pairs();
             } else {
                 self.bytes.resize(self.bytes.len() + self.tenants, 0);
-                self.wants.resize(self.wants.len() + self.tenants, false);
+                self.active.resize(self.active.len() + self.tenants, false);
                 self.ops.push(0);
                 self.p99_us.push(f64::NAN);
                 self.scheduler.area.push(0);
@@ -237,20 +236,20 @@ impl Timeline {
     }
 
     fn close_interval(&mut self) {
-        if !self.present_any {
+        if !self.current_any {
             return;
         }
-        self.present_any = false;
-        let Some(found) = self.present.quantiles_ns(NESTED.map(|(_, quantile)| quantile)) else { return };
+        self.current_any = false;
+        let Some(found) = self.current.quantiles_ns(NESTED.map(|(_, quantile)| quantile)) else { return };
         for (over, ns) in self.nested.iter_mut().zip(found) {
-            over.add(Coarse::place(ns));
+            over.add(Coarse::bucket(ns));
         }
         let last = self.p99_us.len() - 1;
         self.p99_us[last] = self.p99_us[last].max(found[NESTED_P99] as f64 / 1e3);
-        self.present.clear();
+        self.current.clear();
     }
 
-    /// Makes slots twice as long; all of them are full, so the next one opens after them.
+    /// Doubles the length of slots. All of them are full, so the next one opens after them.
     fn join_pairs(&mut self) {
         let half = self.ops.len() / 2;
         for i in 0..half {
@@ -271,7 +270,7 @@ impl Timeline {
         self.device.area[to] += self.device.area[from];
         for t in 0..self.tenants {
             self.bytes[to * self.tenants + t] += self.bytes[from * self.tenants + t];
-            self.wants[to * self.tenants + t] |= self.wants[from * self.tenants + t];
+            self.active[to * self.tenants + t] |= self.active[from * self.tenants + t];
         }
     }
 
@@ -281,7 +280,7 @@ impl Timeline {
         self.scheduler.area[to] = self.scheduler.area[from];
         self.device.area[to] = self.device.area[from];
         self.bytes.copy_within(from * self.tenants..(from + 1) * self.tenants, to * self.tenants);
-        self.wants.copy_within(from * self.tenants..(from + 1) * self.tenants, to * self.tenants);
+        self.active.copy_within(from * self.tenants..(from + 1) * self.tenants, to * self.tenants);
     }
 
     fn truncate(&mut self, slots: usize) {
@@ -290,14 +289,13 @@ impl Timeline {
         self.scheduler.area.truncate(slots);
         self.device.area.truncate(slots);
         self.bytes.truncate(slots * self.tenants);
-        self.wants.truncate(slots * self.tenants);
+        self.active.truncate(slots * self.tenants);
     }
 
-    /// Adds what was recorded elsewhere over the same time, which is `now`, or the last thing that happened in either.
+    /// Adds the timeline of another ring over the same time, up to `now` or the last event of either.
     ///
-    /// Slots and mean depths are sums. Of latencies in an interval only its percentiles are kept: so each interval counts
-    /// once for each of both among the nested ones, and p99 of a slot is the higher of both, which that of both together
-    /// does not exceed.
+    /// Slots and mean depths are sums. An interval keeps percentiles of its latencies only: each ring's interval counts
+    /// once in the nested table, and p99 of a slot is the higher of both, an upper bound of the joint p99.
     pub(crate) fn join(&mut self, mut other: Timeline, now: Nanos) {
         for one in [&mut *self, &mut other] {
             if now >= one.interval_end {
@@ -306,11 +304,11 @@ impl Timeline {
             one.hold_until(now);
             one.close_interval();
         }
-        // How many slots there are, and how long they are, depends on the time alone.
+        // The number and length of slots depend on time alone.
         assert_eq!((self.slot_end, self.ops.len()), (other.slot_end, other.ops.len()), "timelines of different runs");
         add(&mut self.ops, &other.ops);
         add(&mut self.bytes, &other.bytes);
-        self.wants.iter_mut().zip(&other.wants).for_each(|(wants, more)| *wants |= more);
+        self.active.iter_mut().zip(&other.active).for_each(|(active, more)| *active |= more);
         self.p99_us.iter_mut().zip(&other.p99_us).for_each(|(p99, more)| *p99 = p99.max(*more));
         self.scheduler.join(&other.scheduler);
         self.device.join(&other.device);
@@ -324,7 +322,7 @@ impl Timeline {
         }
         self.hold_until(end);
         self.close_interval();
-        // A rest of less than half a slot belongs to the one before: rates over next to no time mislead.
+        // A remainder below half a slot joins the slot before: rates over very short times mislead.
         let last = self.ops.len() - 1;
         if last > 0 && end.since(self.slot_start(last)).0 < self.slot.0 / 2 {
             self.fold(last, last - 1);
@@ -336,7 +334,7 @@ impl Timeline {
         self.start + Nanos(self.slot.0.saturating_mul(slot as u64))
     }
 
-    /// Lengths of the slots in s; the last may be shorter, or up to half longer. None in no time.
+    /// Lengths of the slots in s; the last may be shorter or up to half longer. Empty for an empty timeline.
     fn lengths_s(&self, end: Nanos) -> Vec<f64> {
         let last = self.ops.len() - 1;
         let rest = end.since(self.slot_start(last)).as_secs_f64();
@@ -345,11 +343,11 @@ impl Timeline {
         lengths
     }
 
-    /// Start and length (s) of each slot, with the bytes of each tenant and whether it asked for anything.
+    /// Start, length (s), bytes of each tenant and whether each tenant submitted I/O, for each slot.
     pub(crate) fn slots(&self, end: Nanos) -> impl Iterator<Item = (Nanos, f64, &[u64], &[bool])> {
         let row = |i: usize| i * self.tenants..(i + 1) * self.tenants;
         let lengths = self.lengths_s(end).into_iter().enumerate();
-        lengths.map(move |(i, length)| (self.slot_start(i), length, &self.bytes[row(i)], &self.wants[row(i)]))
+        lengths.map(move |(i, length)| (self.slot_start(i), length, &self.bytes[row(i)], &self.active[row(i)]))
     }
 
     pub(crate) fn series(&self, end: Nanos, names: &[String]) -> Series {
@@ -379,7 +377,7 @@ impl Timeline {
         }
     }
 
-    /// Steadiness over the whole slots: of one tenant, or of all together.
+    /// Variation over the complete slots: of one tenant, or of all together.
     pub(crate) fn bandwidth(&self, end: Nanos, tenant: Option<usize>) -> Bandwidth {
         let mut lengths = self.lengths_s(end);
         lengths.retain(|l| *l >= self.slot.as_secs_f64());
@@ -405,7 +403,7 @@ impl Timeline {
     /// The nested table; `cumulative` gives the percentiles of the whole run, in us, 1.0 the exact maximum.
     pub(crate) fn nested(&self, cumulative: impl Fn(f64) -> f64) -> Nested {
         let max = cumulative(1.0);
-        // A bucket may reach beyond the longest latency in it.
+        // The bound of a bucket may exceed the longest latency in it.
         let at = |over: &Coarse, quantile: f64| match over.percentile_us(quantile) {
             us if us > max => max,
             us => us,
@@ -432,7 +430,7 @@ mod tests {
     const MS: Nanos = Nanos::from_ms(1);
 
     #[test]
-    fn depth_bins_follow_each_other() {
+    fn depth_bins_cover_every_depth_without_gaps() {
         for depth in 0..5000u64 {
             let (from, to) = depth_bounds(depth_bin(depth));
             assert!((from..=to).contains(&depth), "{depth} in {from}..={to}");
@@ -459,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_depth_kept_from_the_warm_up_counts_from_its_end() {
+    fn a_depth_held_since_the_warm_up_counts_from_its_end() {
         let deepest = |changes: &[(u64, u64)]| {
             let mut t = Timeline::new(MS, MS, 1);
             changes.iter().for_each(|(us, depth)| t.depth(Nanos::from_us(*us), *depth, 0));
@@ -472,12 +470,12 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_of_years_costs_neither_memory_nor_time() {
+    fn an_idle_gap_of_years_is_bounded_in_memory_and_time() {
         let mut t = Timeline::new(Nanos::ZERO, MS, 2);
-        t.record(Nanos(5), Nanos(5), TenantId(1), 4096, Coarse::place(5_000));
+        t.record(Nanos(5), Nanos(5), TenantId(1), 4096, Coarse::bucket(5_000));
         t.depth(Nanos(10), 3, 1);
         let late = Nanos::from_secs(3_000_000_000);
-        t.record(late, late, TenantId(0), 512, Coarse::place(7_000));
+        t.record(late, late, TenantId(0), 512, Coarse::bucket(7_000));
         t.finish(late);
         let s = t.series(late, &["a".into(), "b".into()]);
         assert!(s.times.len() <= SLOTS_MAX);
@@ -490,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_interval_is_as_long_as_it_was() {
+    fn the_last_interval_keeps_its_real_length() {
         let mut t = Timeline::new(MS, Nanos::from_ms(2), 1);
         t.record(Nanos::from_ms(2), Nanos::from_ms(2), TenantId(0), 2_000, 1);
         t.record(Nanos::from_ms(4), Nanos::from_ms(4), TenantId(0), 1_000, 1);
@@ -499,18 +497,18 @@ mod tests {
         let s = t.series(end, &["t".into()]);
         assert_eq!(s.times, [0.001, 0.003]);
         assert_eq!(s.mb_per_s, [1.0, 1.0 / 1.5]);
-        assert!(t.bandwidth(end, None).stddev.is_nan(), "one whole interval has no spread");
+        assert!(t.bandwidth(end, None).stddev.is_nan(), "one complete interval has no deviation");
     }
 
     #[test]
-    fn a_short_rest_joins_the_last_interval() {
+    fn a_short_remainder_joins_the_interval_before() {
         let mut t = Timeline::new(Nanos::ZERO, Nanos::from_ms(2), 1);
         for at in [1, 2, 4] {
             t.record(Nanos::from_ms(at), Nanos::from_ms(at), TenantId(0), 1_000, 1);
         }
         t.finish(Nanos::from_ms(4));
         let s = t.series(Nanos::from_ms(4), &[]);
-        assert_eq!(s.mb_per_s, [0.5, 1.0], "what ends with the run counts");
+        assert_eq!(s.mb_per_s, [0.5, 1.0], "a completion at the very end counts");
     }
 
     proptest! {

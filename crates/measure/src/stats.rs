@@ -1,15 +1,15 @@
-//! Means, confidence and tests of significance over replicates.
+//! Means, confidence intervals and significance tests over replicates.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Differences with a larger p value are ties.
+/// Significance level: differences with a larger p value are ties.
 pub const SIGNIFICANCE: f64 = 0.05;
 
-/// Mean and spread of replicated measurements.
+/// Mean and standard deviation of replicated measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Measurements.
+    /// Number of measurements.
     pub n: usize,
     /// Arithmetic mean; NaN without any.
     pub mean: f64,
@@ -18,13 +18,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Of `values`, of which those that are not finite are left out.
+    /// The sample of the finite ones of `values`.
     pub fn of(values: &[f64]) -> Sample {
         let finite = || values.iter().copied().filter(|v| v.is_finite());
         let n = finite().count();
         let mean = finite().sum::<f64>() / n as f64;
         let squares: f64 = finite().map(|v| (v - mean) * (v - mean)).sum();
-        // Equal values have no spread, whatever the rounding of their mean says.
+        // Equal values deviate by 0, whatever the rounding of their mean.
         let equal = finite().zip(finite().skip(1)).all(|(a, b)| a == b);
         let stddev = if n < 2 || equal { 0.0 } else { (squares / (n as f64 - 1.0)).sqrt() };
         Sample { n, mean: if n == 0 { f64::NAN } else { mean }, stddev }
@@ -36,11 +36,11 @@ impl Sample {
             return f64::NAN;
         }
         let t = student(self.n as f64 - 1.0).inverse_cdf(0.975);
-        steady(t * self.stddev / (self.n as f64).sqrt())
+        rounded(t * self.stddev / (self.n as f64).sqrt())
     }
 }
 
-/// The median; NaN counts as endless, and so does that of nothing.
+/// The median; NaN values count as infinite. Infinite for an empty list.
 pub fn median(mut values: Vec<f64>) -> f64 {
     for value in &mut values {
         if value.is_nan() {
@@ -55,7 +55,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// Which test told.
+/// The significance test used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TestKind {
@@ -65,35 +65,35 @@ pub enum TestKind {
     WelchT,
 }
 
-/// How one figure stands against a reference: the best by that figure, or the recommended scheduler.
+/// How a scheduler compares with a reference by one metric: the best scheduler by that metric, or the recommended one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It is the reference.
     Best,
-    /// Not distinguishable from it: p > 0.05.
+    /// No significant difference: p > 0.05.
     Tie,
-    /// Distinguishably worse.
+    /// Significantly worse.
     Worse,
-    /// Distinguishably better than the reference, where that is not the best by this figure.
+    /// Significantly better than the reference, which is not the best by this metric.
     Better,
-    /// One run each: nothing can be said of chance.
+    /// One run each: no test is possible.
     Untested,
-    /// There is no figure.
+    /// The metric is undefined.
     Undefined,
 }
 
-/// The outcome of a test.
+/// Result of a significance test.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison {
-    /// Probability of a difference at least as large by chance alone; NaN if it cannot be told.
+    /// Probability of a difference at least as large by chance alone; NaN if no test is possible.
     pub p: f64,
-    /// The test.
+    /// The test used.
     pub test: TestKind,
 }
 
 /// Welch's t test of two independent samples, two-sided. NaN if either has fewer than two values.
-/// Two samples without any spread differ (p = 0) or are equal (p = 1).
+/// Two samples without deviation differ (p = 0) or are equal (p = 1).
 pub fn welch(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (Sample::of(a), Sample::of(b));
     if a.n < 2 || b.n < 2 {
@@ -124,7 +124,7 @@ pub fn student_t(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Student's t test of the differences of pairs, two-sided. NaN with fewer than two pairs.
-/// Differences that are all the same are chance (p = 1) if 0, else not (p = 0).
+/// Differences that are all equal give p = 1 if they are 0, else p = 0.
 pub fn paired(a: &[f64], b: &[f64]) -> f64 {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     let d = Sample::of(&differences);
@@ -137,8 +137,8 @@ pub fn paired(a: &[f64], b: &[f64]) -> f64 {
     two_sided(d.mean / (d.stddev / (d.n as f64).sqrt()), d.n as f64 - 1.0)
 }
 
-/// Compares runs of two schedulers, each as (seed, value): paired where both have the same seeds,
-/// since those share their load, else as independent samples. Values that are not finite are left out.
+/// Compares runs of two schedulers, each as (seed, value): paired if both have the same seeds, since those share their
+/// load, else as independent samples. Values that are not finite are left out.
 pub fn compare(a: &[(u64, f64)], b: &[(u64, f64)]) -> Comparison {
     let finite = |s: &[(u64, f64)]| {
         let mut kept: Vec<(u64, f64)> = s.iter().copied().filter(|v| v.1.is_finite()).collect();
@@ -157,16 +157,16 @@ pub fn compare(a: &[(u64, f64)], b: &[(u64, f64)]) -> Comparison {
 }
 
 fn two_sided(t: f64, freedom: f64) -> f64 {
-    steady((2.0 * student(freedom).cdf(-t.abs())).min(1.0))
+    rounded((2.0 * student(freedom).cdf(-t.abs())).min(1.0))
 }
 
 fn student(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom).expect("the degrees of freedom of two or more values are positive")
 }
 
-/// Six significant digits: the distribution's functions differ between platforms in the last bits,
-/// and results must not.
-fn steady(value: f64) -> f64 {
+/// Rounds to six significant digits: the distribution functions differ between platforms in the last bits, and results
+/// must not.
+fn rounded(value: f64) -> f64 {
     if value.is_finite() { format!("{value:.5e}").parse().expect("a formatted number is a number") } else { value }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_counts_the_undefined_as_endless() {
+    fn a_median_counts_undefined_values_as_infinite() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
         assert_eq!(median(vec![f64::NAN, 1.0, f64::NAN]), f64::INFINITY);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn no_spread_is_decided_without_dividing_by_it() {
+    fn samples_without_deviation_are_compared_by_their_means() {
         assert_eq!(welch(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
         assert_eq!(welch(&[1.0, 1.0], &[2.0, 2.0]), 0.0);
         assert_eq!(paired(&[1.0, 2.0], &[2.0, 3.0]), 0.0);

@@ -1,12 +1,12 @@
-//! Counting latencies: exact moments and a histogram for the percentiles.
+//! Tallies of latencies: exact moments, and a histogram for percentiles.
 
 use crate::histogram::{Coarse, Fine, Histogram};
 use crate::result::{Cdf, Latency};
 
-/// Points of a thinned distribution, at most.
+/// Most points of a thinned distribution.
 const CDF_POINTS_MAX: usize = 200;
 
-/// Count, sum and sum of squares of latencies in ns: exact, whatever the order of recording.
+/// Count, sum and sum of squares of latencies in ns: exact, so independent of the order of recording.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moments {
     pub(crate) count: u64,
@@ -20,7 +20,7 @@ impl Moments {
     pub(crate) fn add(&mut self, ns: u64) {
         self.count += 1;
         self.sum += u128::from(ns);
-        // Bounded at 78 h, so that the squares of 2^32 requests cannot overflow.
+        // Clamped at 78 h, so that the squares of 2^32 requests cannot overflow.
         let ns_bounded = u128::from(ns.min(1 << 48));
         self.squares += ns_bounded * ns_bounded;
         self.max = self.max.max(ns);
@@ -40,7 +40,7 @@ impl Moments {
         }
         let n = self.count as f64;
         let mean = self.sum as f64 / n;
-        // In integers where they fit: equal latencies then have no spread at all.
+        // In integers if they fit, so that equal latencies have a deviation of exactly 0.
         let scaled = u128::from(self.count).checked_mul(self.squares).zip(self.sum.checked_mul(self.sum));
         let spread = match scaled {
             Some((squares, square)) => squares.saturating_sub(square) as f64 / n,
@@ -69,12 +69,12 @@ impl<const BITS: u32> Tally<BITS> {
         Tally { moments: Moments::default(), bytes: 0, histogram: Histogram::new() }
     }
 
-    /// Counts a latency whose place in the histogram is known.
+    /// Counts a latency of `ns` whose histogram bucket is `bucket`.
     #[inline]
-    pub(crate) fn add(&mut self, ns: u64, place: usize, bytes: u64) {
+    pub(crate) fn add(&mut self, ns: u64, bucket: usize, bytes: u64) {
         self.moments.add(ns);
         self.bytes += bytes;
-        self.histogram.add(place);
+        self.histogram.add(bucket);
     }
 
     pub(crate) fn join(&mut self, other: &Self) {
@@ -87,8 +87,8 @@ impl<const BITS: u32> Tally<BITS> {
         self.moments.latency(Some(&self.histogram))
     }
 
-    /// The cumulative distribution, thinned so that both its middle and its tail keep their shape:
-    /// a point where the fraction has grown by a hundredth or the rest has shrunk by a fifth.
+    /// The cumulative distribution, thinned to keep the shape of its middle and tail: a point where the fraction has
+    /// grown by 1 % or the remainder has shrunk by a fifth.
     pub(crate) fn cdf(&self) -> Cdf {
         let total = self.moments.count;
         let (mut us, mut fraction) = (Vec::new(), Vec::new());
@@ -104,7 +104,7 @@ impl<const BITS: u32> Tally<BITS> {
             }
         }
         if us.len() > CDF_POINTS_MAX {
-            // Only beyond 10^10 requests: drop from the middle, keep the tail.
+            // Reached beyond 10^10 requests only: drop points of the middle, keep the tail.
             let spare = us.len() - CDF_POINTS_MAX;
             us.drain(1..=spare);
             fraction.drain(1..=spare);
@@ -114,7 +114,7 @@ impl<const BITS: u32> Tally<BITS> {
 }
 
 impl Moments {
-    /// The figures of a group; without a histogram the percentiles are unknown.
+    /// Latency figures of a group; percentiles are NaN without a histogram.
     pub(crate) fn latency<const BITS: u32>(&self, histogram: Option<&Histogram<BITS>>) -> Latency {
         let (mean, stddev, max) = self.mean_stddev_max();
         let found = histogram.and_then(|h| h.quantiles_ns([0.5, 0.95, 0.99, 0.999]));
@@ -131,11 +131,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn moments_are_those_of_the_numbers() {
+    fn moments_match_a_calculation_by_hand() {
         // By hand: 2, 4, 4, 4, 5, 5, 7, 9 us: mean 5, sum of squared deviations 32, sample sd sqrt(32/7).
         let mut t = FineTally::new();
         for us in [2, 4, 4, 4, 5, 5, 7, 9] {
-            t.add(us * 1000, Fine::place(us * 1000), 512);
+            t.add(us * 1000, Fine::bucket(us * 1000), 512);
         }
         let l = t.latency();
         assert_eq!(l.mean, 5.0);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_undefined_not_zero() {
+    fn an_empty_tally_is_undefined_not_zero() {
         let l = CoarseTally::new().latency();
         assert!(l.mean.is_nan() && l.p99.is_nan() && l.max.is_nan());
         assert_eq!(serde_json::to_value(&l).unwrap()["p99"], serde_json::Value::Null);
@@ -155,18 +155,18 @@ mod tests {
     #[test]
     fn very_long_latencies_are_clamped_in_the_histogram_only() {
         let mut t = CoarseTally::new();
-        t.add(2 * LATENCY_NS_MAX, Coarse::place(2 * LATENCY_NS_MAX), 0);
+        t.add(2 * LATENCY_NS_MAX, Coarse::bucket(2 * LATENCY_NS_MAX), 0);
         assert_eq!(t.latency().max, 2.0 * LATENCY_NS_MAX as f64 / 1e3);
         assert!(t.latency().p99 >= 0.999 * LATENCY_NS_MAX as f64 / 1e3);
-        t.add(u64::MAX, Coarse::place(u64::MAX), 0);
+        t.add(u64::MAX, Coarse::bucket(u64::MAX), 0);
         assert!(t.latency().stddev.is_finite());
     }
 
     proptest! {
         #[test]
-        fn cdf_rises_to_one_in_few_points(ns in prop::collection::vec(1u64..10_000_000_000, 1..3000)) {
+        fn the_cdf_rises_to_one_in_few_points(ns in prop::collection::vec(1u64..10_000_000_000, 1..3000)) {
             let mut t = FineTally::new();
-            ns.iter().for_each(|&v| t.add(v, Fine::place(v), 0));
+            ns.iter().for_each(|&v| t.add(v, Fine::bucket(v), 0));
             let c = t.cdf();
             prop_assert!(c.us.len() <= CDF_POINTS_MAX && c.us.len() == c.fraction.len());
             prop_assert!(c.us.windows(2).all(|w| w[0] <= w[1]));

@@ -1,4 +1,4 @@
-//! Numbers as people read them: three digits and a unit.
+//! Formats numbers for tables and sentences: three digits and a unit.
 
 /// `value` with about three significant digits and no exponent.
 fn three_digits(value: f64) -> String {

@@ -1,21 +1,21 @@
-//! CPU time and context switches, of this process, of threads, and of the whole system.
+//! CPU time and context switches of this process, of threads and of the whole system.
 #![allow(unsafe_code)]
 
 use std::ops::Sub;
 use std::path::Path;
 
-use super::{MeterError, read};
+use crate::files::{MeterError, folders, read};
 
-/// CPU time and context switches up to now; subtract two for an interval.
+/// Total CPU time and context switches; subtract two readings for an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Usage {
-    /// Seconds in programs.
+    /// User time, s.
     pub usr_s: f64,
-    /// Seconds in the kernel.
+    /// System time, s.
     pub sys_s: f64,
-    /// Times a thread gave the CPU away, to wait.
+    /// Voluntary context switches: a thread blocked.
     pub voluntary: u64,
-    /// Times it was taken away.
+    /// Involuntary context switches: a thread was preempted.
     pub involuntary: u64,
 }
 
@@ -32,12 +32,12 @@ impl Sub for Usage {
     }
 }
 
-/// Of this process with all its threads, also those that ended (`getrusage`, microseconds).
+/// Usage of this process with all its threads, ended ones included (`getrusage`, resolution 1 us).
 pub fn process() -> Usage {
     usage(libc::RUSAGE_SELF)
 }
 
-/// Of the calling thread (`getrusage`, microseconds).
+/// Usage of the calling thread (`getrusage`, resolution 1 us).
 pub fn thread() -> Usage {
     usage(libc::RUSAGE_THREAD)
 }
@@ -56,20 +56,26 @@ fn usage(who: libc::c_int) -> Usage {
     }
 }
 
-/// Of threads of this process, added up, by their numbers (`gettid`), from `/proc/self/task`: times in steps of the kernel's clock tick, mostly
-/// 10 ms. A thread that ended is an error: read it before.
+/// Sum of the usage of threads of this process, by thread id (`gettid`), from `/proc/self/task`. The resolution is a
+/// kernel clock tick, mostly 10 ms.
+///
+/// # Errors
+/// A thread that has ended: read it before.
 pub fn threads(tids: &[u32]) -> Result<Usage, MeterError> {
     threads_in(Path::new("/proc/self/task"), tids, ticks_per_second())
 }
 
-/// Of another process with all its threads, from `/proc/PID`.
+/// Usage of another process with all its threads, from `/proc/PID`.
+///
+/// # Errors
+/// A process that has ended.
 pub fn other_process(pid: u32) -> Result<Usage, MeterError> {
     let dir = Path::new("/proc").join(pid.to_string());
     let mut sum = task(&dir, ticks_per_second())?;
-    // `status` of a process tells the switches of its first thread only.
+    // `status` of a process counts the switches of its first thread only.
     (sum.voluntary, sum.involuntary) = (0, 0);
-    for thread in super::folders(&dir.join("task")) {
-        // One that ends meanwhile takes its switches with it.
+    for thread in folders(&dir.join("task")) {
+        // The switches of a thread that ends meanwhile are lost.
         if let Ok((voluntary, involuntary)) = switches(&thread) {
             sum.voluntary += voluntary;
             sum.involuntary += involuntary;
@@ -119,20 +125,20 @@ fn switches(dir: &Path) -> Result<(u64, u64), MeterError> {
     Ok((field("voluntary_ctxt_switches")?, field("nonvoluntary_ctxt_switches")?))
 }
 
-/// Seconds of all CPUs together, from `/proc/stat`; subtract two for an interval.
+/// Time of all CPUs together, s, from `/proc/stat`; subtract two readings for an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct System {
-    /// In programs, niced ones included.
+    /// User time, niced programs included.
     pub usr_s: f64,
-    /// In the kernel.
+    /// System time.
     pub sys_s: f64,
-    /// In interrupts, soft ones included.
+    /// Interrupt time, soft interrupts included.
     pub irq_s: f64,
     /// Idle.
     pub idle_s: f64,
-    /// Idle while I/O is waited for.
+    /// Idle with I/O outstanding.
     pub iowait_s: f64,
-    /// Taken by the hypervisor.
+    /// Stolen by the hypervisor.
     pub steal_s: f64,
 }
 
@@ -152,7 +158,7 @@ impl Sub for System {
 }
 
 impl System {
-    /// Share of the time in which CPUs worked for this system; 0 without any time.
+    /// Fraction of the time in which CPUs were busy, 0 to 1; 0 for an empty interval.
     pub fn busy(&self) -> f64 {
         let busy = self.usr_s + self.sys_s + self.irq_s;
         let all = busy + self.idle_s + self.iowait_s + self.steal_s;
@@ -160,7 +166,10 @@ impl System {
     }
 }
 
-/// Of the whole system.
+/// Usage of the whole system.
+///
+/// # Errors
+/// An unreadable or unknown `/proc/stat`.
 pub fn system() -> Result<System, MeterError> {
     system_in(Path::new("/proc/stat"), ticks_per_second())
 }
@@ -188,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_and_waiting_are_counted_where_they_happen() {
+    fn cpu_time_and_blocking_count_for_the_thread_that_causes_them() {
         let before = (process(), thread());
         let (tid, own) = std::thread::spawn(|| {
             // SAFETY: no arguments, no memory.

@@ -1,15 +1,17 @@
-//! Power sensors in `/sys/class/hwmon`: energy counters where there are any, else a gauge that is read and integrated.
+//! Power sensors in `/sys/class/hwmon`: an energy counter if there is one, else a power gauge that is sampled and
+//! integrated.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::sampler::{Meter, Probe};
-use super::{MeterError, Source, folders, read, read_number};
+use crate::energy::Source;
+use crate::files::{MeterError, folders, read, read_number};
+use crate::sampler::{Meter, Probe};
 
-/// The chip name of an ACPI power meter: the whole machine.
+/// The chip name of an ACPI power meter, which measures the whole machine.
 const WHOLE_MACHINE: &str = "power_meter";
-/// A gauge that needs this many readings for a fair average.
-const ENOUGH: u32 = 60;
+/// Fewest readings of a gauge for a fair average.
+const GAUGE_READINGS_MIN: u32 = 60;
 
 struct Sensor {
     about: String,
@@ -20,18 +22,18 @@ struct Sensor {
 }
 
 enum Reading {
-    /// µJ since some time.
+    /// Energy since some time, µJ.
     Counter { last: Option<u64> },
-    /// µW, with the time of the reading.
+    /// Power, µW, with the time of the reading.
     Gauge { last: Option<(Duration, u64)> },
 }
 
-/// The whole machine's meter.
+/// Opens the meter of the whole machine.
 pub(crate) fn open(root: &Path) -> Result<Meter, MeterError> {
     open_named(root, WHOLE_MACHINE)
 }
 
-/// A sensor by the name of its chip: its numbers in `/sys` change from boot to boot.
+/// Opens a sensor by the name of its chip: its number in `/sys` changes from boot to boot.
 pub(crate) fn open_named(root: &Path, name: &str) -> Result<Meter, MeterError> {
     let dir = root.join("sys/class/hwmon");
     let mut names = Vec::new();
@@ -75,7 +77,7 @@ impl Sensor {
     }
 
     fn read(&self) -> Result<u64, MeterError> {
-        // A sensor may not be ready: once more.
+        // A sensor that is not ready yet is read once more.
         read_number(&self.file).or_else(|_| read_number(&self.file))
     }
 }
@@ -115,7 +117,7 @@ impl Probe for Sensor {
                     self.joules += grown as f64 * 1e-6;
                 }
             }
-            // A reading whose time is uncertain says less than the line between its neighbours; but the first counts.
+            // A slow reading has an uncertain time and is dropped in favour of its neighbours, unless it is the first.
             Reading::Gauge { last: Some(_) } if took * 2 > period => {}
             Reading::Gauge { last } => {
                 if let Some((before, power)) = last.replace((at, now)) {
@@ -133,7 +135,7 @@ impl Probe for Sensor {
 
     fn warning(&self, length: Duration) -> Option<String> {
         let gauge = matches!(self.reading, Reading::Gauge { .. });
-        let least = self.period * ENOUGH;
+        let least = self.period * GAUGE_READINGS_MIN;
         (gauge && length < least).then(|| {
             let (period, least) = (self.period.as_secs_f64(), least.as_secs_f64());
             format!("a gauge read every {period} s tells little of less than {least} s")
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_energy_counter_goes_before_a_gauge_and_may_not_go_back() {
+    fn an_energy_counter_is_preferred_to_a_gauge_and_never_falls() {
         let dir = tempfile::tempdir().unwrap();
         let chip = chip(dir.path(), 3, &[("name", "amd_energy"), ("energy1_input", "5000000"), ("power1_input", "1")]);
         let mut sensor = Sensor::open(&chip, "amd_energy").unwrap();
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_battery_is_no_meter_of_the_machine() {
+    fn a_battery_is_not_a_meter_of_the_machine() {
         let dir = tempfile::tempdir().unwrap();
         let files = [("name", "power_meter"), ("power1_average", "1"), ("power1_is_battery", "1")];
         chip(dir.path(), 0, &files);

@@ -1,168 +1,189 @@
-//! An external power logger's CSV file (as Onset's HOBO loggers export it), read after the runs.
+//! CSV files of external power loggers (as Onset's HOBO loggers export them), read after the runs.
 
 use std::io::Read;
 use std::path::Path;
 
-use super::{Energy, MeterError, Source, logger_clock, logger_time};
+use crate::energy::{Energy, Source};
+use crate::files::MeterError;
+use crate::logger_clock::{self, LoggerClock, Sample};
+use crate::logger_time;
 
-/// A gap in the samples longer than so many periods spoils a run.
-const GAP: f64 = 3.0;
-/// The loggers' own step, in watts.
+/// Longest gap between samples, in periods, that a run may contain.
+const GAP_PERIODS_MAX: f64 = 3.0;
+/// Resolution of the loggers, W.
 const STEP_W: f64 = 1.0;
 
-/// Largest file that is read: years of samples each second.
-const MOST_BYTES: u64 = 1 << 30;
+/// Largest file that is read: decades of samples each second.
+const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// A sample. Times are the logger's, in seconds since 1970.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    pub(crate) at: f64,
-    pub(crate) watts: Option<f64>,
-    pub(crate) joules: Option<f64>,
-    line: usize,
-}
-
-/// What a logger wrote.
+/// The samples of a logger's file.
 #[derive(Clone, Debug)]
 pub struct Logger {
     name: String,
     pub(crate) samples: Vec<Sample>,
-    /// Serial number of the logger, where the file tells it.
+    /// Serial number of the logger, if the file contains it.
     pub serial: Option<String>,
     /// Rows without values: marks such as "Started".
     pub marks: u64,
-    /// Time between samples in seconds.
+    /// Median time between samples, s.
     pub period: f64,
-    /// Smallest step of the energy column, in joules.
+    /// Resolution of the energy column, J.
     energy_step: Option<f64>,
 }
 
-/// How the logger's clock differs from the host's: it shows `offset` seconds more at `reference` (host time, seconds
-/// since 1970), and gains `drift` seconds a second.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct LoggerClock {
-    /// Seconds ahead of the host.
-    pub offset: f64,
-    /// Seconds gained a second.
-    pub drift: f64,
-    /// When `offset` holds.
-    pub reference: f64,
-}
-
-impl LoggerClock {
-    /// A logger disciplined by the same time server as the host.
-    pub const SAME: LoggerClock = LoggerClock { offset: 0.0, drift: 0.0, reference: 0.0 };
-
-    /// What the logger shows at a time of the host.
-    pub fn shows(&self, host: f64) -> f64 {
-        host + self.offset + self.drift * (host - self.reference)
-    }
-}
-
-/// What a column holds, and its factor to watts or joules.
+/// Quantity in a column, with its factor to watts or joules.
 #[derive(Clone, Copy, PartialEq)]
 enum Column {
     Power(f64),
     Energy(f64),
 }
 
-impl Logger {
-    /// Reads a file. `zone` is the logger's offset from UTC in minutes; the file's own, if it tells one, goes first.
-    /// Anything but a regular file, and one of more than 1 GiB, is refused.
-    pub fn open(path: &Path, zone: Option<i32>) -> Result<Logger, MeterError> {
-        Logger::parse(&path.display().to_string(), &read_whole(path, MOST_BYTES)?, zone)
-    }
+/// The header of a file: where its columns are.
+struct Header {
+    /// Number of its line, from 1.
+    line: usize,
+    separator: char,
+    titles: Vec<String>,
+    date: usize,
+    /// The column of the time, if date and time have one each.
+    time: Option<usize>,
+    power: Option<(usize, Column)>,
+    energy: Option<(usize, Column)>,
+    /// Minutes east of Greenwich.
+    zone: i32,
+}
 
-    /// Reads text; `name` stands for the file in messages.
-    pub fn parse(name: &str, text: &str, zone: Option<i32>) -> Result<Logger, MeterError> {
+impl Header {
+    /// Finds the header in the first 20 lines.
+    fn find<'a>(
+        name: &str,
+        lines: &mut impl Iterator<Item = (usize, &'a str)>,
+        zone: Option<i32>,
+    ) -> Result<Header, MeterError> {
         let fail = |line: usize, what: String| MeterError(format!("{name}, line {line}: {what}"));
-        let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate().map(|(i, l)| (i + 1, l));
-        let (at, separator, header) = lines
-            .by_ref()
-            .take(20)
-            .find_map(|(at, line)| {
-                // A comma may also be inside a cell: the separator makes the most cells.
-                let found = ['\t', ';', ','].map(|s| (s, cells(line, s)));
-                let (separator, header) = found.into_iter().rev().max_by_key(|(_, cells)| cells.len())?;
-                let is_header = header.len() > 1 && header.iter().any(|c| is_date(c));
-                is_header.then_some((at, separator, header))
-            })
-            .ok_or_else(|| fail(1, "no header: expected a column that begins with \"Date Time\"".into()))?;
-        let date = header.iter().position(|c| is_date(c)).unwrap_or_default();
-        // Date and time in two columns.
-        let time = header.iter().position(|c| c.to_ascii_lowercase().starts_with("time"));
-        let find = |want: fn(&Column) -> bool| {
-            let all = header.iter().enumerate().filter_map(|(i, c)| Some((i, column(c)?)));
-            all.into_iter().find(|(_, c)| want(c))
+        let found = lines.take(20).find_map(|(line, text)| {
+            // A cell may contain commas: the separator is the one that gives the most cells.
+            let candidates = ['\t', ';', ','].map(|s| (s, cells(text, s)));
+            let (separator, titles) = candidates.into_iter().rev().max_by_key(|(_, cells)| cells.len())?;
+            let is_header = titles.len() > 1 && titles.iter().any(|c| is_date(c));
+            is_header.then_some((line, separator, titles))
+        });
+        let (line, separator, titles) =
+            found.ok_or_else(|| fail(1, "no header: expected a column that begins with \"Date Time\"".into()))?;
+        let column_of = |want: fn(&Column) -> bool| {
+            let mut all = titles.iter().enumerate().filter_map(|(i, c)| Some((i, column(c)?)));
+            all.find(|(_, c)| want(c))
         };
-        let power = find(|c| matches!(c, Column::Power(_)));
-        let energy = find(|c| matches!(c, Column::Energy(_)));
+        let power = column_of(|c| matches!(c, Column::Power(_)));
+        let energy = column_of(|c| matches!(c, Column::Energy(_)));
         if power.is_none() && energy.is_none() {
             let what = "no column of power or energy with its unit (W, kW, Wh, kWh)";
-            return Err(fail(at, format!("{what}; found {}", header.join(" | "))));
+            return Err(fail(line, format!("{what}; found {}", titles.join(" | "))));
         }
-        let zone = header.iter().find_map(|c| logger_time::zone(c)).or(zone);
-        let zone = zone.ok_or_else(|| fail(at, "the header tells no time zone (GMT-05:00): give it".into()))?;
-        let serial = header.iter().find_map(|c| {
+        let zone = titles.iter().find_map(|c| logger_time::zone(c)).or(zone);
+        let zone = zone.ok_or_else(|| fail(line, "the header has no time zone (GMT-05:00): give it".into()))?;
+        let date = titles.iter().position(|c| is_date(c)).unwrap_or_default();
+        let time = titles.iter().position(|c| c.to_ascii_lowercase().starts_with("time"));
+        Ok(Header { line, separator, titles, date, time, power, energy, zone })
+    }
+
+    /// The logger's serial number, if a title has it.
+    fn serial(&self) -> Option<String> {
+        self.titles.iter().find_map(|c| {
             let (_, rest) = c.split_once("S/N:")?;
             Some(rest.trim().chars().take_while(|c| c.is_ascii_alphanumeric()).collect())
-        });
-        let mut logger =
-            Logger { name: name.into(), samples: Vec::new(), serial, marks: 0, period: 0.0, energy_step: None };
+        })
+    }
+
+    /// The sample in a row, with the number of decimals of its energy; `None` for a row without values.
+    fn sample(&self, row: &[String]) -> Result<Option<(Sample, usize)>, String> {
+        let cell = |i: usize| row.get(i).map_or("", String::as_str);
+        let value = |column: Option<(usize, Column)>| -> Result<Option<(f64, usize)>, String> {
+            let Some((i, kind)) = column.filter(|(i, _)| !cell(*i).is_empty()) else { return Ok(None) };
+            let (Column::Power(factor) | Column::Energy(factor)) = kind;
+            let (value, decimals) = number(cell(i))
+                .ok_or_else(|| format!("expected a number at \"{}\", found \"{}\"", self.titles[i], cell(i)))?;
+            Ok(Some((value * factor, decimals)))
+        };
+        let (watts, joules) = (value(self.power)?, value(self.energy)?);
+        if watts.is_none() && joules.is_none() {
+            return Ok(None);
+        }
+        let stamp = match self.time {
+            Some(time) => format!("{} {}", cell(self.date), cell(time)),
+            None => cell(self.date).to_owned(),
+        };
+        let at = logger_time::parse(&stamp)? - f64::from(self.zone) * 60.0;
+        let sample = Sample { at, watts: watts.map(|(w, _)| w), joules: joules.map(|(j, _)| j), line: 0 };
+        Ok(Some((sample, joules.map_or(0, |(_, d)| d))))
+    }
+}
+
+impl Logger {
+    /// Reads a file. `zone` is the logger's offset from UTC in minutes, for files whose header has none.
+    ///
+    /// # Errors
+    /// A file that is not a regular file, is larger than 1 GiB, or does not parse.
+    pub fn open(path: &Path, zone: Option<i32>) -> Result<Logger, MeterError> {
+        Logger::parse(&path.display().to_string(), &read_whole(path, FILE_BYTES_MAX)?, zone)
+    }
+
+    /// Parses the text of a file; error messages call it `name`.
+    ///
+    /// # Errors
+    /// No header, no column of power or energy, no time zone, a bad cell, or fewer than two samples; with the line.
+    pub fn parse(name: &str, text: &str, zone: Option<i32>) -> Result<Logger, MeterError> {
+        let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate().map(|(i, l)| (i + 1, l));
+        let header = Header::find(name, &mut lines, zone)?;
+        let mut logger = Logger {
+            name: name.into(),
+            samples: Vec::new(),
+            serial: header.serial(),
+            marks: 0,
+            period: 0.0,
+            energy_step: None,
+        };
         let mut decimals = 0;
         for (line, text) in lines {
-            let row = cells(text, separator);
-            let cell = |i: usize| row.get(i).map_or("", String::as_str);
-            let value = |found: Option<(usize, Column)>| -> Result<Option<(f64, usize)>, MeterError> {
-                let Some((i, kind)) = found.filter(|(i, _)| !cell(*i).is_empty()) else { return Ok(None) };
-                let (Column::Power(factor) | Column::Energy(factor)) = kind;
-                let (value, decimals) = number(cell(i)).ok_or_else(|| {
-                    fail(line, format!("expected a number at \"{}\", found \"{}\"", header[i], cell(i)))
-                })?;
-                Ok(Some((value * factor, decimals)))
-            };
-            let (watts, joules) = (value(power)?, value(energy)?);
-            if watts.is_none() && joules.is_none() {
-                logger.marks += u64::from(row.iter().any(|c| !c.is_empty()));
-                continue;
+            let row = cells(text, header.separator);
+            match header.sample(&row).map_err(|what| MeterError(format!("{name}, line {line}: {what}")))? {
+                Some((sample, joules_decimals)) => {
+                    decimals = decimals.max(joules_decimals);
+                    logger.samples.push(Sample { line, ..sample });
+                }
+                None => logger.marks += u64::from(row.iter().any(|c| !c.is_empty())),
             }
-            let stamp = match time {
-                Some(time) => format!("{} {}", cell(date), cell(time)),
-                None => cell(date).to_owned(),
-            };
-            let local = logger_time::parse(&stamp).map_err(|e| fail(line, e))?;
-            decimals = decimals.max(joules.map_or(0, |(_, d)| d));
-            logger.samples.push(Sample {
-                at: local - f64::from(zone) * 60.0,
-                watts: watts.map(|(w, _)| w),
-                joules: joules.map(|(j, _)| j),
-                line,
-            });
         }
         let mut steps: Vec<f64> = logger.samples.windows(2).map(|w| w[1].at - w[0].at).filter(|d| *d > 0.0).collect();
         if steps.is_empty() {
-            return Err(fail(at, "fewer than two samples follow".into()));
+            return Err(MeterError(format!("{name}, line {}: fewer than two samples follow", header.line)));
         }
         steps.sort_by(f64::total_cmp);
         logger.period = steps[steps.len() / 2];
-        if let Some((_, Column::Energy(factor))) = energy {
+        if let Some((_, Column::Energy(factor))) = header.energy {
             logger.energy_step = Some(factor * 10f64.powi(-i32::try_from(decimals).unwrap_or(0)));
         }
         Ok(logger)
     }
 
-    /// What the logger's clock showed at its last sample, in seconds since 1970.
+    /// Logger time of the last sample, s since 1970; NaN without samples.
     pub fn last(&self) -> f64 {
         self.samples.last().map_or(f64::NAN, |s| s.at)
     }
 
-    /// Finds the clock's difference by at least two patterns of load that were run at known times of the host: each 20 s
-    /// idle, 20 s at full load, 20 s idle, from the time given (seconds since 1970).
+    /// Finds the offset and drift of the clock from at least two load patterns that ran at known host times: each is 20
+    /// s idle, 20 s at full load, 20 s idle, from the given time (s since 1970).
+    ///
+    /// # Errors
+    /// Fewer than two patterns, or one that is not in the log.
     pub fn align(&self, patterns: &[f64]) -> Result<LoggerClock, MeterError> {
-        logger_clock::align(self, patterns).map_err(|e| MeterError(format!("{}: {e}", self.name)))
+        logger_clock::align(&self.samples, patterns).map_err(|e| MeterError(format!("{}: {e}", self.name)))
     }
 
-    /// Energy from `start` to `end`, times of the host in seconds since 1970.
+    /// Energy from `start` to `end`, host times in s since 1970.
+    ///
+    /// # Errors
+    /// An interval outside the log, or with a gap or a falling clock in it.
     pub fn energy(&self, start: f64, end: f64, clock: &LoggerClock) -> Result<Energy, MeterError> {
         let fail = |what: String| MeterError(format!("{}: {what}", self.name));
         let (from, to) = (clock.shows(start), clock.shows(end));
@@ -170,7 +191,7 @@ impl Logger {
         if seconds.is_nan() || seconds <= 0.0 {
             return Err(fail(format!("an interval that ends {seconds} s after its start")));
         }
-        // The samples around the run, one beyond each end.
+        // The samples of the run and one beyond each end.
         let first = self.samples.iter().position(|s| s.at > from).and_then(|i| i.checked_sub(1));
         let first = first.ok_or_else(|| fail("the run began before the first sample, or after the last".into()))?;
         let count = self.samples[first..].iter().position(|s| s.at >= to);
@@ -181,7 +202,7 @@ impl Logger {
             if step <= 0.0 {
                 return Err(fail(format!("line {}: the clock stands or goes back during the run", pair[1].line)));
             }
-            if step > GAP * self.period {
+            if step > GAP_PERIODS_MAX * self.period {
                 return Err(fail(format!("line {}: {step} s without a sample during the run", pair[1].line)));
             }
         }
@@ -190,7 +211,7 @@ impl Logger {
             Some(joules) => joules,
             None => self.by_power(run, from, to)?,
         };
-        // Rounding of each sample, and the half second at each end that a step of power falls into.
+        // Two errors: the rounding of each sample, and the half second at each end in which power may have stepped.
         let watts: Vec<f64> = run.iter().filter_map(|s| s.watts).collect();
         let high = watts.iter().copied().fold(f64::MIN, f64::max);
         let low = watts.iter().copied().fold(f64::MAX, f64::min);
@@ -206,7 +227,7 @@ impl Logger {
         Ok(Energy { joules, source: Source::LoggerCsv, parts: vec![(part.into(), joules)], seconds, sigma, warning })
     }
 
-    /// By the cumulative column, where it is fine enough for this run.
+    /// Energy by the cumulative column, if its resolution suffices for this run.
     fn by_energy(&self, run: &[Sample], from: f64, to: f64) -> Option<f64> {
         let points: Option<Vec<(f64, f64)>> = run.iter().map(|s| Some((s.at, s.joules?))).collect();
         let points = points.filter(|p| p.windows(2).all(|w| w[1].1 >= w[0].1))?;
@@ -214,7 +235,7 @@ impl Logger {
         (self.energy_step? <= joules * 1e-3).then_some(joules)
     }
 
-    /// By the trapezoid rule, with straight lines to both ends.
+    /// Energy by the trapezoid rule over the power column, interpolated at both ends.
     fn by_power(&self, run: &[Sample], from: f64, to: f64) -> Result<f64, MeterError> {
         let points: Option<Vec<(f64, f64)>> = run.iter().map(|s| Some((s.at, s.watts?))).collect();
         let none = || MeterError(format!("{}: neither power nor a fine enough energy during the run", self.name));
@@ -226,27 +247,27 @@ impl Logger {
     }
 }
 
-/// Value on the straight lines between points.
+/// Linear interpolation between points.
 fn at(points: &[(f64, f64)], time: f64) -> Option<f64> {
     let pair = points.windows(2).find(|w| w[0].0 <= time && time <= w[1].0)?;
     let share = (time - pair[0].0) / (pair[1].0 - pair[0].0);
     Some(pair[0].1 + share * (pair[1].1 - pair[0].1))
 }
 
-/// The text of a regular file of at most so many bytes.
+/// The text of a regular file of at most `most` bytes.
 fn read_whole(path: &Path, most: u64) -> Result<String, MeterError> {
     let fail = |e| MeterError::file("read", path, &e);
-    // Asked before it is opened: to open a pipe can take for ever.
+    // Checked before it is opened: opening a pipe can block for ever.
     let facts = std::fs::metadata(path).map_err(fail)?;
     if !facts.is_file() {
-        return Err(MeterError(format!("{}: is no regular file; expected a logger's CSV file", path.display())));
+        return Err(MeterError(format!("{}: is not a regular file; expected a logger's CSV file", path.display())));
     }
     if facts.len() > most {
         let (name, bytes) = (path.display(), facts.len());
         return Err(MeterError(format!("{name}: has {bytes} bytes; expected a logger's CSV file of at most {most}")));
     }
     let mut text = String::new();
-    // What is added meanwhile may be left out.
+    // Lines that are appended meanwhile may be left out.
     std::fs::File::open(path).and_then(|file| file.take(most).read_to_string(&mut text)).map_err(fail)?;
     Ok(text.trim().to_owned())
 }
@@ -255,7 +276,7 @@ fn is_date(cell: &str) -> bool {
     cell.to_ascii_lowercase().starts_with("date")
 }
 
-/// `Active Power, W (LGR ...)` and alike.
+/// The quantity of a column such as `Active Power, W (LGR ...)`.
 fn column(cell: &str) -> Option<Column> {
     let lower = cell.to_ascii_lowercase();
     let known = ["active power", "power", "watts", "active energy", "energy", "kwh", "wh", "kw", "w"];
@@ -284,7 +305,7 @@ fn column(cell: &str) -> Option<Column> {
     })
 }
 
-/// A number with a decimal point or comma, and how many decimals it has.
+/// A number with a decimal point or comma, and its count of decimals.
 fn number(text: &str) -> Option<(f64, usize)> {
     let text = if text.contains('.') { text.replace(',', "") } else { text.replace(',', ".") };
     let value: f64 = text.parse().ok().filter(|v: &f64| v.is_finite())?;
@@ -315,7 +336,7 @@ mod tests {
     const FIRST: f64 = 1_680_012_901.0 + 5.0 * 3600.0;
 
     #[test]
-    fn the_vendors_file_is_read() {
+    fn a_vendor_file_is_read() {
         let logger = Logger::parse("run.csv", VENDOR, None).unwrap();
         assert_eq!((logger.samples.len(), logger.marks, logger.period), (5, 2, 1.0));
         assert_eq!(logger.serial.as_deref(), Some("10345678"));
@@ -325,13 +346,13 @@ mod tests {
         assert!((energy.joules - 180.0).abs() < 1e-6, "{energy:?}");
         assert_eq!(energy.source, Source::LoggerCsv);
         assert!(energy.warning.is_some() && energy.sigma.is_some_and(|s| s > 0.0));
-        // The same with a clock that is 7 s ahead.
+        // The same from a clock that is 7 s ahead.
         let ahead = LoggerClock { offset: 7.0, drift: 0.0, reference: FIRST };
         assert!((logger.energy(FIRST - 7.0, FIRST - 3.5, &ahead).unwrap().joules - 180.0).abs() < 1e-6);
     }
 
     #[test]
-    fn only_files_of_a_sane_size_are_read() {
+    fn large_and_special_files_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.csv");
         std::fs::write(&path, VENDOR).unwrap();
@@ -362,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_energy_column_is_used_where_it_is_fine_enough() {
+    fn the_energy_column_is_used_if_its_resolution_suffices() {
         let mut text = String::from("\"Date Time, GMT+00:00\",\"Power, W\",\"Energy, Wh\"\n");
         for s in 0..1800 {
             // 36 W by the column; the power column says something else.
@@ -376,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_with_its_line() {
+    fn errors_name_the_line() {
         let says = |text: &str, what: &str| {
             let said = Logger::parse("log.csv", text, Some(0)).unwrap_err().to_string();
             assert!(said.starts_with("log.csv, line ") && said.contains(what), "{said}");
@@ -390,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_and_clocks_that_go_back_spoil_only_the_runs_they_are_in() {
+    fn gaps_and_falling_clocks_refuse_only_the_runs_that_contain_them() {
         let mut text = String::from("Date Time,\"Power, W\"\n");
         for s in (0..20).chain(30..40).chain(35..50) {
             text += &format!("2023-03-28 00:00:{s:02},50\n");

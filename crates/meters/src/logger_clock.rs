@@ -1,20 +1,51 @@
-//! How far a logger's clock is from the host's, by a pattern of load that shows in the logged power.
+//! Offset and drift of a logger's clock, found from load patterns that show in the logged power.
 
-use super::logger::{Logger, LoggerClock, Sample};
+/// A sample; `at` is the logger's time, s since 1970.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) at: f64,
+    pub(crate) watts: Option<f64>,
+    pub(crate) joules: Option<f64>,
+    /// Its line in the file, from 1.
+    pub(crate) line: usize,
+}
 
-/// Idle, load, idle: seconds of each.
-const PART: f64 = 20.0;
-const WHOLE: f64 = 3.0 * PART;
-/// Clocks further apart than this, in seconds, are not searched: set the logger before.
-const REACH: i32 = 120;
-/// Steps of the search in a second.
-const STEPS: i32 = 10;
-/// A worse correlation is no pattern.
-const LEAST: f64 = 0.8;
-/// A worse fit, in seconds, is refused.
-const RESIDUAL: f64 = 1.0;
+/// Difference between the clocks of logger and host: the logger is `offset` seconds ahead at `reference` (host time, s
+/// since 1970) and gains `drift` seconds a second.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct LoggerClock {
+    /// Time that the logger is ahead of the host, s.
+    pub offset: f64,
+    /// Time that the logger gains a second, s.
+    pub drift: f64,
+    /// Host time at which `offset` holds, s since 1970.
+    pub reference: f64,
+}
 
-pub(crate) fn align(logger: &Logger, patterns: &[f64]) -> Result<LoggerClock, String> {
+impl LoggerClock {
+    /// A logger whose clock is synchronised with the host's.
+    pub const SAME: LoggerClock = LoggerClock { offset: 0.0, drift: 0.0, reference: 0.0 };
+
+    /// Logger time at a host time, s since 1970.
+    pub fn shows(&self, host: f64) -> f64 {
+        host + self.offset + self.drift * (host - self.reference)
+    }
+}
+
+/// Length of each of the three parts of a pattern (idle, load, idle), s.
+const PATTERN_PART_S: f64 = 20.0;
+const PATTERN_S: f64 = 3.0 * PATTERN_PART_S;
+/// Largest clock offset that is searched, s: set the logger's clock before.
+const OFFSET_MAX_S: i32 = 120;
+/// Steps of the search per second.
+const STEPS_PER_S: i32 = 10;
+/// Correlation below which there is no pattern.
+const CORRELATION_MIN: f64 = 0.8;
+/// Residual of the fit above which it is refused, s.
+const RESIDUAL_MAX_S: f64 = 1.0;
+
+/// The clock whose offset and drift fit the patterns best.
+pub(crate) fn align(samples: &[Sample], patterns: &[f64]) -> Result<LoggerClock, String> {
     if patterns.len() < 2 {
         return Err(format!(
             "{} pattern of load; the clock needs two or more, before and after the runs",
@@ -22,9 +53,9 @@ pub(crate) fn align(logger: &Logger, patterns: &[f64]) -> Result<LoggerClock, St
         ));
     }
     let found: Result<Vec<(f64, f64)>, String> =
-        patterns.iter().map(|start| Ok((*start, offset(&logger.samples, *start)?))).collect();
+        patterns.iter().map(|start| Ok((*start, offset(samples, *start)?))).collect();
     let found = found?;
-    // The straight line that fits best.
+    // Least-squares line.
     let n = found.len() as f64;
     let reference = found.iter().map(|(at, _)| at).sum::<f64>() / n;
     let offset = found.iter().map(|(_, o)| o).sum::<f64>() / n;
@@ -35,38 +66,40 @@ pub(crate) fn align(logger: &Logger, patterns: &[f64]) -> Result<LoggerClock, St
     let drift = found.iter().map(|(at, o)| (at - reference) * (o - offset)).sum::<f64>() / spread;
     let clock = LoggerClock { offset, drift, reference };
     let worst = found.iter().map(|(at, o)| (clock.shows(*at) - at - o).abs()).fold(0.0, f64::max);
-    if worst > RESIDUAL {
-        return Err(format!("the clocks do not fit: {worst:.1} s off at a pattern, at most {RESIDUAL} s are accepted"));
+    if worst > RESIDUAL_MAX_S {
+        return Err(format!(
+            "the clocks do not fit: {worst:.1} s off at a pattern, at most {RESIDUAL_MAX_S} s are accepted"
+        ));
     }
     Ok(clock)
 }
 
-/// Seconds by which the pattern that began at `start` shows later in the log.
+/// Offset at which the pattern that began at `start` correlates best with the log, s.
 fn offset(samples: &[Sample], start: f64) -> Result<f64, String> {
-    let reach = f64::from(REACH);
+    let reach = f64::from(OFFSET_MAX_S);
     let near: Vec<(f64, f64)> = samples
         .iter()
         .filter_map(|s| Some((s.at - start, s.watts?)))
-        .filter(|(t, _)| (-reach..reach + WHOLE).contains(t))
+        .filter(|(t, _)| (-reach..reach + PATTERN_S).contains(t))
         .collect();
-    let scores: Vec<f64> = (-REACH * STEPS..=REACH * STEPS)
-        .map(|step| correlation(&near, f64::from(step) / f64::from(STEPS)).unwrap_or(f64::MIN))
+    let scores: Vec<f64> = (-OFFSET_MAX_S * STEPS_PER_S..=OFFSET_MAX_S * STEPS_PER_S)
+        .map(|step| correlation(&near, f64::from(step) / f64::from(STEPS_PER_S)).unwrap_or(f64::MIN))
         .collect();
     let best = scores.iter().copied().fold(f64::MIN, f64::max);
-    if best < LEAST {
+    if best < CORRELATION_MIN {
         let best = if best == f64::MIN { "no samples".to_owned() } else { format!("correlation {best:.2}") };
-        return Err(format!("no pattern of load within {REACH} s of {start:.0} ({best})"));
+        return Err(format!("no pattern of load within {OFFSET_MAX_S} s of {start:.0} ({best})"));
     }
-    // Between two samples nothing changes: the middle of the first stretch that is as good as the best.
+    // The correlation is constant between samples: take the middle of the first range with the best value.
     let first = scores.iter().position(|s| *s == best).unwrap_or_default();
     let last = first + scores[first..].iter().take_while(|s| **s == best).count() - 1;
-    Ok((first + last) as f64 / 2.0 / f64::from(STEPS) - reach)
+    Ok((first + last) as f64 / 2.0 / f64::from(STEPS_PER_S) - reach)
 }
 
-/// Correlation of the logged power with the pattern, if it shows `offset` later; -1 to 1.
+/// Correlation of the logged power with the pattern shifted by `offset`, -1 to 1; `None` with too few samples.
 fn correlation(near: &[(f64, f64)], offset: f64) -> Option<f64> {
-    let inside = || near.iter().filter(|(t, _)| (0.0..WHOLE).contains(&(t - offset)));
-    let wave = |t: f64| f64::from(u8::from((PART..2.0 * PART).contains(&(t - offset))));
+    let inside = || near.iter().filter(|(t, _)| (0.0..PATTERN_S).contains(&(t - offset)));
+    let wave = |t: f64| f64::from(u8::from((PATTERN_PART_S..2.0 * PATTERN_PART_S).contains(&(t - offset))));
     let n = inside().count() as f64;
     if n < 9.0 {
         return None;
@@ -85,16 +118,17 @@ fn correlation(near: &[(f64, f64)], offset: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Logger;
 
-    /// A log of 1 Hz and whole watts of a machine that runs the pattern at the times given.
+    /// A log, at 1 Hz and in whole watts, of a machine that runs the patterns at the given times.
     fn log(offset: f64, drift: f64, patterns: &[f64], seconds: u32) -> Logger {
         let begin = patterns[0];
         let mut text = String::from("\"Date Time, GMT+00:00\",\"Power, W\"\n");
         for s in 0..seconds {
-            // What the logger shows at its s-th sample, and when that is.
+            // Logger time and host time of sample s.
             let shown = f64::from(s);
             let host = (shown - 200.0 - offset) / (1.0 + drift) + begin;
-            let load = patterns.iter().any(|p| (PART..2.0 * PART).contains(&(host - p)));
+            let load = patterns.iter().any(|p| (PATTERN_PART_S..2.0 * PATTERN_PART_S).contains(&(host - p)));
             let noise = f64::from(s * 7919 % 5) - 2.0;
             let watts = (40.0 + if load { 35.0 } else { 0.0 } + noise).round();
             text += &format!(

@@ -1,9 +1,9 @@
-//! Dates and times as loggers and spreadsheets write them.
+//! Parses dates and times as loggers and spreadsheets write them.
 
-/// Seconds since 1970 of a date and time as written, as if it were UTC; or what is wrong with it.
+/// Seconds since 1970 of a date and time, read as UTC; the error says what is wrong.
 ///
 /// `03/28/23 02:15:00 PM`, `03/28/2023 14:15:00`, `2023-03-28 14:15:00`, `2023-03-28T14:15:00Z`; fractions of seconds
-/// are allowed, missing seconds are not: without them nothing can be aligned.
+/// are allowed, missing seconds are not: the runs could not be aligned without them.
 pub(crate) fn parse(text: &str) -> Result<f64, String> {
     let bad =
         |what: &str| format!("\"{text}\" {what}; expected a time such as 03/28/23 02:15:00 PM or 2023-03-28 14:15:00");
@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<f64, String> {
         None => hour,
         Some("AM") if (1..=12).contains(&hour) => hour % 12,
         Some("PM") if (1..=12).contains(&hour) => hour % 12 + 12,
-        Some(_) => return Err(bad("has an hour that is none")),
+        Some(_) => return Err(bad("has an hour out of range")),
     };
     let sane = (1..=12).contains(&month) && (1..=31).contains(&day) && (1970..=9999).contains(&year);
     if !sane || hour > 23 || minute > 59 || !(0.0..61.0).contains(&second) {
@@ -43,14 +43,14 @@ pub(crate) fn parse(text: &str) -> Result<f64, String> {
     Ok((days(year, month, day) * 86_400 + hour * 3600 + minute * 60) as f64 + second)
 }
 
-/// Days from 1 January 1970 in the Gregorian calendar. Years are counted from March, so that the leap day is the last.
+/// Days since 1 January 1970 in the Gregorian calendar. Years begin in March, so that the leap day is the last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468
 }
 
-/// Minutes east of Greenwich of `GMT-05:00` or `GMT+0530` somewhere in the text.
+/// The time zone in a text such as `GMT-05:00` or `GMT+0530`, in minutes east of Greenwich.
 pub fn zone(text: &str) -> Option<i32> {
     let at = text.find("GMT").or_else(|| text.find("UTC"))?;
     let rest = text[at + 3..].trim_end_matches('"');
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_forms_tell_the_same_moment() {
+    fn all_formats_give_the_same_time() {
         for text in ["03/28/23 02:15:00 PM", "03/28/2023 14:15:00", "2023-03-28 14:15:00", "2023-03-28T14:15:00.0Z"] {
             assert_eq!(parse(text).unwrap(), 1_680_012_900.0, "{text}");
         }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn text_that_is_not_a_time_is_refused() {
         assert!(parse("3/28/2023 14:15").unwrap_err().contains("no seconds"));
         for bad in ["", "soon", "13/13/23 01:00:00", "03/28/23 14:00:00 PM", "03/28/23 25:00:00", "03/28/23 1:2:3:4"] {
             parse(bad).unwrap_err();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_minutes() {
+    fn zones_are_in_minutes() {
         assert_eq!(zone("Date Time, GMT-05:00"), Some(-300));
         assert_eq!(zone("Date Time, GMT+0530"), Some(330));
         assert_eq!(zone("Date Time, UTC"), Some(0));

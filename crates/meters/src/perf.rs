@@ -1,4 +1,4 @@
-//! RAPL through the perf events of the `power` unit: counted for the whole system, one counter a package.
+//! RAPL through the perf events of the `power` unit: system-wide, one counter per package.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -7,10 +7,11 @@ use std::os::fd::FromRawFd;
 use std::path::Path;
 use std::time::Duration;
 
-use super::sampler::{Meter, Probe};
-use super::{MeterError, Source, read, read_number};
+use crate::energy::Source;
+use crate::files::{MeterError, read, read_number};
+use crate::sampler::{Meter, Probe};
 
-/// Events in the order of their worth: name, and does it add to the sum?
+/// Events by importance: name, and whether it counts towards the sum.
 const EVENTS: [(&str, bool); 5] = [
     ("energy-pkg", true),
     ("energy-ram", true),
@@ -19,7 +20,7 @@ const EVENTS: [(&str, bool); 5] = [
     ("energy-psys", false),
 ];
 
-/// The head of `struct perf_event_attr` as its first version had it (64 bytes): enough to count.
+/// The first version of `struct perf_event_attr` (64 bytes), which suffices to count.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -29,7 +30,7 @@ struct Attributes {
     rest: [u64; 6],
 }
 
-/// One event as sysfs describes it.
+/// An event as sysfs describes it.
 #[derive(Debug, PartialEq)]
 struct Event {
     name: &'static str,
@@ -38,7 +39,7 @@ struct Event {
     scale: f64,
 }
 
-/// Type of the unit, its CPUs, its events.
+/// Type, CPUs and events of the unit.
 fn find(root: &Path) -> Result<(u32, Vec<i32>, Vec<Event>), MeterError> {
     let dir = root.join("sys/bus/event_source/devices/power");
     if !dir.is_dir() {
@@ -71,7 +72,7 @@ fn find(root: &Path) -> Result<(u32, Vec<i32>, Vec<Event>), MeterError> {
     }
 }
 
-/// `0,18` or `0-1,4`.
+/// Parses a CPU list such as `0,18` or `0-1,4`.
 fn cpus(text: &str) -> Result<Vec<i32>, String> {
     let bad = || format!("expected numbers of CPUs, found \"{text}\"");
     let mut all = Vec::new();
@@ -84,7 +85,7 @@ fn cpus(text: &str) -> Result<Vec<i32>, String> {
 }
 
 struct Perf {
-    /// Event by event, one counter for each CPU of the mask.
+    /// One counter for each event and CPU of the mask.
     counters: Vec<(Event, Vec<File>)>,
     first: Vec<u64>,
     last: Vec<u64>,
@@ -98,7 +99,7 @@ pub(crate) fn open(root: &Path) -> Result<Meter, MeterError> {
         match opened {
             Ok(files) => counters.push((event, files)),
             Err(e) if event.counts => return Err(e),
-            // An inner part that this processor does not count is left out.
+            // Events that this processor lacks are left out, except the package.
             Err(_) => {}
         }
     }
@@ -129,7 +130,7 @@ fn count(kind: u32, event: &Event, cpu: i32) -> Result<File, MeterError> {
         };
         return Err(MeterError(format!("perf: power/{}/ on CPU {cpu}: {cause}{hint}", event.name)));
     }
-    // SAFETY: a descriptor that the kernel has just made, owned by nobody else.
+    // SAFETY: the kernel has just returned the descriptor; nothing else owns it.
     Ok(unsafe { File::from_raw_fd(got as i32) })
 }
 
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_units_description_is_read() {
+    fn the_description_of_the_unit_is_read() {
         let dir = tempfile::tempdir().unwrap();
         assert!(open(dir.path()).unwrap_err().to_string().contains("no "));
         let unit = dir.path().join("sys/bus/event_source/devices/power");
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_the_kernel_does_not_know_is_refused_with_its_name() {
+    fn an_unknown_unit_is_refused_by_name() {
         let event = Event { name: "energy-pkg", counts: true, config: 2, scale: 1.0 };
         let said = count(0x7fff_0000, &event, 0).unwrap_err().to_string();
         assert!(said.contains("energy-pkg") && said.contains("CPU 0"), "{said}");

@@ -3,21 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::sampler::{Meter, Probe};
-use super::{MeterError, Source, folders, read, read_number};
+use crate::energy::Source;
+use crate::files::{MeterError, folders, read, read_number};
+use crate::sampler::{Meter, Probe};
 
-/// Warm-up and measured time are told apart by the readings. (A counter turns over after about an hour at 80 W.)
+/// Sampling period: fine enough to separate the warm-up. (A counter wraps after about an hour at 80 W.)
 const PERIOD: Duration = Duration::from_millis(100);
-/// The hardware counts about every millisecond; a busy processor that counts nothing in this time is a stub.
-const ALIVE: Duration = Duration::from_millis(100);
+/// Time in which a working counter moves: hardware updates it about every millisecond under load. One that does not is
+/// a stub.
+const STUB_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// One counter.
+/// One counter (a RAPL zone).
 struct Zone {
     name: String,
     file: PathBuf,
-    /// Where it turns over, µJ.
+    /// Value at which it wraps, µJ.
     range: u64,
-    /// Packages, and the memory beside them, add up; cores are inside packages, psys is around them.
+    /// Packages and memory count towards the sum; cores are inside packages, and psys contains them.
     counts: bool,
     last: Option<u64>,
     sum: u64,
@@ -45,7 +47,7 @@ impl Zone {
     }
 }
 
-/// Growth of a counter that turns over at `range`.
+/// Increase of a counter that wraps at `range`.
 fn difference(last: u64, now: u64, range: u64) -> u64 {
     if now >= last { now - last } else { range.saturating_sub(last).saturating_add(now) }
 }
@@ -54,12 +56,12 @@ struct Powercap {
     zones: Vec<Zone>,
 }
 
-/// All counters, or why there are none.
+/// Finds all counters.
 fn find(root: &Path) -> Result<Powercap, MeterError> {
     let dir = root.join("sys/class/powercap");
     let mut zones = Vec::new();
     for package in folders(&dir) {
-        // `intel-rapl:0`; neither the children, which are listed here too, nor the second view `intel-rapl-mmio:0`.
+        // `intel-rapl:0`; not its children, which are listed here too, nor the duplicate `intel-rapl-mmio:0`.
         let name = package.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let Some(number) = name.strip_prefix("intel-rapl:").filter(|n| !n.contains(':')) else { continue };
         let zone = Zone::open(&package, None)?;
@@ -80,14 +82,14 @@ fn find(root: &Path) -> Result<Powercap, MeterError> {
 }
 
 impl Powercap {
-    /// Keeps the processor busy and looks whether a counter moves.
+    /// Checks under load that a counter moves.
     fn check(mut self) -> Result<Powercap, MeterError> {
         self.sample(Duration::ZERO)?;
         let began = Instant::now();
-        while began.elapsed() < ALIVE {
+        while began.elapsed() < STUB_TIMEOUT {
             std::hint::spin_loop();
         }
-        self.sample(ALIVE)?;
+        self.sample(STUB_TIMEOUT)?;
         if self.zones.iter().any(|z| z.counts && z.sum > 0) {
             self.reset();
             return Ok(self);
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_and_memory_add_up_once_and_a_turn_over_is_seen() {
+    fn packages_and_memory_add_up_once_and_counters_may_wrap() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         zone(root, "intel-rapl:0", "package-0", 900_000, 1_000_000);
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_forbidden_is_named() {
+    fn missing_and_forbidden_counters_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let none = open(dir.path()).unwrap_err().to_string();
         assert!(none.contains("no intel-rapl package"), "{none}");
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_meter_counts_what_the_file_counts() {
+    fn the_meter_adds_up_the_counters_of_the_files() {
         let dir = tempfile::tempdir().unwrap();
         zone(dir.path(), "intel-rapl:0", "package-0", 0, u64::MAX);
         let mut meter = Meter::new(Box::new(find(dir.path()).unwrap()));

@@ -1,32 +1,33 @@
-//! A meter that is read again and again while it runs.
+//! A meter whose counters a thread samples while it runs.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Energy, MeterError, Source};
+use crate::energy::{Energy, Source};
+use crate::files::MeterError;
 
-/// What reads counters or a gauge, and adds up.
+/// Reads counters or a gauge and accumulates energy.
 pub(crate) trait Probe: Send {
-    /// Which meter.
+    /// The kind of meter.
     fn source(&self) -> Source;
-    /// What it measures, in a few words.
+    /// A short description of what it measures.
     fn about(&self) -> String;
-    /// Time between two readings: how finely an energy can be told apart by time.
+    /// Sampling period.
     fn period(&self) -> Duration;
-    /// Forgets what was added up; the next reading is the first.
+    /// Resets the sums; the next reading is the first.
     fn reset(&mut self);
-    /// Reads; `at` is the time since the first reading.
+    /// Takes a reading; `at` is the time since the first.
     fn sample(&mut self, at: Duration) -> Result<(), MeterError>;
-    /// What was added up, in joules: name, and does it belong to the sum?
+    /// The accumulated parts: name, energy in J, whether it counts towards the sum.
     fn parts(&self) -> Vec<(String, f64, bool)>;
-    /// What speaks against an energy of so long an interval.
+    /// A warning about energies of intervals of this length.
     fn warning(&self, _length: Duration) -> Option<String> {
         None
     }
 }
 
-/// An energy meter. Start it, do the work, stop it.
+/// An energy meter: start it, do the work, stop it.
 pub struct Meter {
     state: State,
     source: Source,
@@ -50,19 +51,19 @@ struct Sampled {
     length: Result<Duration, MeterError>,
 }
 
-/// What a meter saw from its start to its end.
+/// Energy over time between start and stop of a meter.
 #[derive(Clone, Debug)]
-pub struct Drawn {
-    /// All of it.
+pub struct MeteredEnergy {
+    /// The total.
     pub energy: Energy,
-    /// Nanoseconds since 1970 of the first reading.
+    /// Time of the first reading, ns since 1970.
     began_unix_ns: u64,
-    /// Joules up to a time since then.
+    /// Energy since the first reading, J, by time since then.
     readings: Vec<(Duration, f64)>,
 }
 
-impl Drawn {
-    /// Joules between two times, in nanoseconds since 1970; evenly between two readings.
+impl MeteredEnergy {
+    /// Energy between two times (ns since 1970), J, interpolated between readings.
     pub fn between(&self, from_unix_ns: u64, to_unix_ns: u64) -> f64 {
         (self.up_to(to_unix_ns) - self.up_to(from_unix_ns)).max(0.0)
     }
@@ -77,7 +78,7 @@ impl Drawn {
     }
 }
 
-/// What counts of a probe's parts, added.
+/// Sum of the parts that count, J.
 fn sum(parts: &[(String, f64, bool)]) -> f64 {
     parts.iter().filter(|(_, _, counts)| *counts).map(|(_, joules, _)| joules).sum()
 }
@@ -87,17 +88,20 @@ impl Meter {
         Meter { source: probe.source(), about: probe.about(), state: State::Idle(probe) }
     }
 
-    /// Which meter.
+    /// The kind of meter.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// What it measures, in a few words.
+    /// A short description of what it measures.
     pub fn about(&self) -> &str {
         &self.about
     }
 
     /// Takes the first reading; a thread takes more until [`Meter::stop`].
+    ///
+    /// # Errors
+    /// A meter that is running already, or whose counters cannot be read.
     pub fn start(&mut self) -> Result<(), MeterError> {
         let mut probe = match std::mem::replace(&mut self.state, State::Lost) {
             State::Idle(probe) => probe,
@@ -132,8 +136,11 @@ impl Meter {
         Ok(())
     }
 
-    /// Takes the last reading and tells the energy since [`Meter::start`].
-    pub fn stop(&mut self) -> Result<Drawn, MeterError> {
+    /// Takes the last reading and returns the energy since [`Meter::start`].
+    ///
+    /// # Errors
+    /// A meter that is not running, or whose counters could not be read.
+    pub fn stop(&mut self) -> Result<MeteredEnergy, MeterError> {
         let (stop, thread, began_unix_ns) = match std::mem::replace(&mut self.state, State::Lost) {
             State::Running { stop, thread, began_unix_ns } => (stop, thread, began_unix_ns),
             other => {
@@ -141,7 +148,7 @@ impl Meter {
                 return Err(MeterError("the meter is not running".into()));
             }
         };
-        // A thread that ended already, by an error, does not listen; its error is told below.
+        // The thread has ended already if a reading failed; its error is returned below.
         let _ = stop.send(());
         let Ok(Sampled { probe, readings, length }) = thread.join() else {
             return Err(MeterError("the thread that read the meter failed".into()));
@@ -158,7 +165,7 @@ impl Meter {
             sigma: None,
             warning,
         };
-        Ok(Drawn { energy, began_unix_ns, readings })
+        Ok(MeteredEnergy { energy, began_unix_ns, readings })
     }
 }
 
@@ -181,19 +188,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn energy_is_told_apart_by_time() {
+    fn energy_is_split_by_time() {
         let energy =
             Energy { joules: 40.0, source: Source::Perf, parts: vec![], seconds: 4.0, sigma: None, warning: None };
         let second = Duration::from_secs(1);
         // Idle for two seconds, then busy.
         let readings = vec![(second, 1.0), (2 * second, 2.0), (4 * second, 40.0)];
-        let drawn = Drawn { energy, began_unix_ns: 7_000_000_000, readings };
+        let drawn = MeteredEnergy { energy, began_unix_ns: 7_000_000_000, readings };
         let between = |from: f64, to: f64| drawn.between((from * 1e9) as u64, (to * 1e9) as u64);
         assert_eq!(between(7.0, 11.0), 40.0);
         assert_eq!(between(7.0, 7.5), 0.5);
         assert_eq!(between(9.0, 11.0), 38.0);
         assert_eq!(between(8.5, 10.0), 0.5 + 19.0);
-        // Nothing is known of before and after.
+        // Nothing is counted before the first and after the last reading.
         assert_eq!(between(0.0, 9.0), 2.0);
         assert_eq!(between(11.0, 20.0), 0.0);
     }

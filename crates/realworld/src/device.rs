@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dumbwaiter_engine::{Options, Rings, Target, Verify, verify};
+use dumbwaiter_drive::{Options, Rings, Target, Verify, verify};
 use dumbwaiter_experiment::{About, CellResult, Control, Failure, Refusal};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::queue::{Queue, Settings};
@@ -310,7 +310,7 @@ impl DeviceUnderTest {
 
     /// The first task that writes, where that is not allowed. What traces hold is known only in the run.
     pub(crate) fn forbidden_writer(&self, scenario: &Scenario) -> Option<String> {
-        dumbwaiter_engine::writes(scenario).filter(|_| !self.options.allow_writes)
+        dumbwaiter_drive::writes(scenario).filter(|_| !self.options.allow_writes)
     }
 
     /// Why this program may not set the kernel's scheduler; `None` if it may.

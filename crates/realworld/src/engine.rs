@@ -1,6 +1,6 @@
 //! Our block layer and schedulers on a real file or device.
 
-use dumbwaiter_engine::{Options, Target};
+use dumbwaiter_drive::{Options, Target};
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped};
@@ -51,7 +51,7 @@ impl Engine<'_> {
         let options = Options { sqpoll: method.sqpoll, ..self.device.disk_options().clone() };
         let target = Target::open(self.device.path(), &options)?;
         let before = unix_ns();
-        let ended = dumbwaiter_engine::run(load, &target, choice, method.mode, replicate, control)?;
+        let ended = dumbwaiter_drive::run(load, &target, choice, method.mode, replicate, control)?;
         let mut result = ended.result;
         if method.sqpoll {
             result.completion = "sqpoll".into();

@@ -10,7 +10,7 @@ use dumbwaiter_experiment::Failure;
 pub(crate) enum Error {
     /// The disk or the load on it.
     #[error(transparent)]
-    Drive(#[from] dumbwaiter_engine::Error),
+    Drive(#[from] dumbwaiter_drive::Error),
     /// A setting of the kernel.
     #[error(transparent)]
     Linux(#[from] dumbwaiter_linux::Error),
@@ -47,17 +47,8 @@ impl Error {
 
     /// Was something asked for that cannot be? Otherwise the device or the system failed.
     pub(crate) fn is_refusal(&self) -> bool {
-        use dumbwaiter_engine::Error as Drive;
         match self {
-            Error::Drive(error) => matches!(
-                error,
-                Drive::Unaligned { .. }
-                    | Drive::WritesNotAllowed { .. }
-                    | Drive::Load(_)
-                    | Drive::NoRing(_)
-                    | Drive::Completion { .. }
-                    | Drive::Journal { .. }
-            ),
+            Error::Drive(error) => error.is_refusal(),
             Error::Linux(error) => matches!(error, dumbwaiter_linux::Error::Refused(_)),
             Error::Refused(_) => true,
             Error::Doing { cause, .. } => cause.is_refusal(),

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Ioprio;
-pub use dumbwaiter_engine::part::Ended as WorkerReport;
-use dumbwaiter_engine::part::{self as worker, Part as Worker};
-use dumbwaiter_engine::{Completion as CompletionMode, Options, Target};
+pub use dumbwaiter_drive::worker::WorkerReport;
+use dumbwaiter_drive::worker::{self, Worker};
+use dumbwaiter_drive::{CompletionMode, Options, Target};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_linux::ioprio;
 use dumbwaiter_load::Prepared;

@@ -20,7 +20,7 @@ pub(crate) fn applications(document: &Document, ranking: &Ranking) -> Vec<Applic
             .runs
             .iter()
             .filter(|r| (&r.device, &r.variant) == (&ranking.device, &ranking.variant))
-            .filter(|r| r.way() == (&row.scheduler, &row.via, &row.completion));
+            .filter(|r| r.configuration() == (&row.scheduler, &row.via, &row.completion));
         let mut pooled: Vec<(&ApplicationStats, Vec<&ApplicationStats>)> = Vec::new();
         for stats in runs.flat_map(|r| &r.applications) {
             match pooled.iter_mut().find(|(first, _)| (&first.name, &first.tenant) == (&stats.name, &stats.tenant)) {
@@ -29,7 +29,7 @@ pub(crate) fn applications(document: &Document, ranking: &Ranking) -> Vec<Applic
             }
         }
         for (first, all) in pooled {
-            let mut line = vec![first.name.clone(), row.name(ranking.several())];
+            let mut line = vec![first.name.clone(), row.name(ranking.axes())];
             let of_start: Vec<&StartUpStats> = all.iter().filter_map(|a| a.start_up.as_ref()).collect();
             let of_player: Vec<&PlayerStats> = all.iter().filter_map(|a| a.player.as_ref()).collect();
             if !of_start.is_empty() {

@@ -3,7 +3,7 @@
 use crate::applications::applications;
 use crate::table::{Align, Style, table};
 use dumbwaiter_advise::Document;
-use dumbwaiter_advise::{Cell, Focus, Metric, Ranking, Row};
+use dumbwaiter_advise::{Estimate, Focus, Metric, Ranking, Row};
 use dumbwaiter_measure::{Verdict, count_text};
 
 /// Marks the recommended scheduler.
@@ -61,12 +61,12 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
 
 fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     let titles: Vec<String> = columns.iter().map(Column::title).collect();
-    let several = ranking.several();
+    let axes = ranking.axes();
     let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
-    if several.vias {
+    if axes.via {
         header.push(("via", Align::Left));
     }
-    if several.completions {
+    if axes.completion {
         header.push(("completion", Align::Left));
     }
     header.extend(titles.iter().map(|t| (t.as_str(), Align::Right)));
@@ -77,10 +77,10 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
             _ => "",
         };
         let mut line = vec![mark.to_string(), row.scheduler.clone()];
-        if several.vias {
+        if axes.via {
             line.push(row.via.clone());
         }
-        if several.completions {
+        if axes.completion {
             line.push(row.completion.clone());
         }
         line.extend(columns.iter().map(|c| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m))));
@@ -105,13 +105,13 @@ pub(crate) struct Column {
 
 impl Column {
     /// The mean, the half width of its confidence interval (empty where it is not shown), and a mark.
-    pub(crate) fn parts(&self, cell: &Cell) -> (String, String, &'static str) {
-        let Some(mean) = cell.mean else { return ("–".to_string(), String::new(), " ") };
+    pub(crate) fn parts(&self, estimate: &Estimate) -> (String, String, &'static str) {
+        let Some(mean) = estimate.mean else { return ("–".to_string(), String::new(), " ") };
         let number = |v: f64| {
             if self.count { count_text(v) } else { format!("{:.*}", self.decimals, v / self.unit) }
         };
-        let spread = cell.ci95.filter(|_| self.with_spread).map_or(String::new(), |ci| format!("±{}", number(ci)));
-        let mark = match cell.verdict {
+        let spread = estimate.ci95.filter(|_| self.with_spread).map_or(String::new(), |ci| format!("±{}", number(ci)));
+        let mark = match estimate.verdict {
             Verdict::Best => BEST,
             Verdict::Tie => TIE,
             _ => " ",
@@ -119,8 +119,8 @@ impl Column {
         (number(mean), spread, mark)
     }
 
-    fn shown(&self, cell: &Cell) -> String {
-        let (mean, spread, mark) = self.parts(cell);
+    fn shown(&self, estimate: &Estimate) -> String {
+        let (mean, spread, mark) = self.parts(estimate);
         format!("{mean}{}{spread} {mark}", if spread.is_empty() { "" } else { " " })
     }
 

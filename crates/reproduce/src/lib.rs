@@ -16,6 +16,7 @@ mod poll_2022;
 mod real_tests;
 mod replicates;
 mod row;
+pub mod show;
 mod ull_2023;
 
 use dumbwaiter_report::{Grid, Plot};

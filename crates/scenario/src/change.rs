@@ -1,10 +1,11 @@
-//! What becomes different while a run goes on.
+//! Changes of tasks, tenants and the scheduler during a run.
 
-use dumbwaiter_block::{Ioprio, Nanos};
+use dumbwaiter_block::{Handover, Ioprio, Nanos};
 use dumbwaiter_workloads::units::format_time;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::SchedulerSpec;
 use crate::read::{Priority, Time, Weight};
 
 /// A task gets another priority, another tenant, or both. At least one of them is given.
@@ -27,6 +28,60 @@ pub struct TenantChange {
     pub at: Nanos,
     /// The weight from then on, 1 to 10000.
     pub weight: u32,
+}
+
+/// The scheduler is exchanged.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "FileSchedulerChange")]
+pub struct SchedulerChange {
+    /// When, from the start of the run, warm-up included.
+    pub at: Nanos,
+    /// The scheduler from then on.
+    pub scheduler: SchedulerSpec,
+    /// How requests under way pass to it.
+    pub how: Handover,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileSchedulerChange {
+    at: Time,
+    scheduler: SchedulerSpec,
+    #[serde(default)]
+    how: How,
+}
+
+/// The words for [`Handover`].
+#[derive(Clone, Copy, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum How {
+    #[default]
+    Freeze,
+    Live,
+}
+
+impl From<FileSchedulerChange> for SchedulerChange {
+    fn from(file: FileSchedulerChange) -> SchedulerChange {
+        let how = match file.how {
+            How::Freeze => Handover::Freeze,
+            How::Live => Handover::Live,
+        };
+        SchedulerChange { at: file.at.0, scheduler: file.scheduler, how }
+    }
+}
+
+impl Serialize for SchedulerChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut change = serializer.serialize_struct("change", 3)?;
+        change.serialize_field("at", &format_time(self.at))?;
+        change.serialize_field("scheduler", &self.scheduler)?;
+        let how = match self.how {
+            Handover::Freeze => How::Freeze,
+            Handover::Live => How::Live,
+        };
+        change.serialize_field("how", &how)?;
+        change.end()
+    }
 }
 
 #[derive(Deserialize)]

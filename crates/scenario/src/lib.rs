@@ -20,7 +20,7 @@ use dumbwaiter_block::{Ioprio, Nanos};
 use dumbwaiter_workloads::generate::Mix;
 
 pub use cache::CacheSize;
-pub use change::{TaskChange, TenantChange};
+pub use change::{SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
@@ -97,6 +97,8 @@ pub struct Scenario {
     pub nomerges: u8,
     /// Length of one point of the time series.
     pub series: Nanos,
+    /// Exchanges of the scheduler during each run.
+    pub changes: Vec<SchedulerChange>,
     /// Who shares the device.
     pub tenants: Vec<Tenant>,
 }
@@ -212,6 +214,7 @@ impl Default for Scenario {
             host: Host::default(),
             nomerges: 0,
             series: Nanos::from_secs(1),
+            changes: Vec::new(),
             tenants: Vec::new(),
         }
     }

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::task::Entry;
-use crate::{Completion, Error, Host, Scenario, SchedulerSpec, Tenant, TenantChange};
+use crate::{Completion, Error, Host, Scenario, SchedulerChange, SchedulerSpec, Tenant, TenantChange};
 
 /// A scenario as its file has it. Fields are optional so that the defaults stand in one place, [`Scenario::default`].
 #[derive(Deserialize)]
@@ -28,6 +28,8 @@ struct File {
     host: Option<Host>,
     nomerges: Option<u8>,
     series: Option<Time>,
+    #[serde(default)]
+    change: Vec<SchedulerChange>,
     #[serde(default)]
     tenant: Vec<FileTenant>,
     #[serde(default)]
@@ -153,6 +155,7 @@ impl File {
             host: self.host.unwrap_or(default.host),
             nomerges: self.nomerges.unwrap_or(default.nomerges),
             series: self.series.map_or(default.series, |t| t.0),
+            changes: self.change,
             tenants,
         })
     }

@@ -133,7 +133,7 @@ fn errors_show_the_line() {
         assert!(error.starts_with(&format!("x.toml: TOML parse error at line {line}, ")), "{error}");
         assert!(error.ends_with(message), "{error}");
     };
-    shows("name = \"a\"\nduratoin = \"10s\"\n", 2, "`nomerges`, `series`, `tenant`, `task`");
+    shows("name = \"a\"\nduratoin = \"10s\"\n", 2, "`nomerges`, `series`, `change`, `tenant`, `task`");
     shows(
         "duration = \"10 parsecs\"",
         1,
@@ -459,6 +459,34 @@ fn a_page_cache_has_a_size_and_switches() {
     assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
     assert!(refused(&text.replace("page_cache = \"512MiB\"", "")).contains("give its size"));
     assert!(refused(&text.replace("512MiB", "4k")).contains("at least 1MiB"));
+}
+
+#[test]
+fn exchanges_of_the_scheduler_read_back_and_impossible_ones_are_refused() {
+    let with = |changes: &str| format!("duration = \"9s\"\n{changes}\n[[task]]\nname = \"a\"\nrw = \"randread\"\n");
+    let two = "[[change]]\nat = 5\nscheduler = \"bfq:low_latency=0\"\n\
+               [[change]]\nat = \"1500ms\"\nscheduler = { name = \"none\" }\nhow = \"live\"";
+    let scenario = Scenario::from_toml(&with(two), "test").unwrap();
+    scenario.validate(&anything, &anything).unwrap();
+    let ways: Vec<_> = scenario.changes.iter().map(|c| (c.at, c.scheduler.to_string(), c.how)).collect();
+    let (freeze, live) = (dumbwaiter_block::Handover::Freeze, dumbwaiter_block::Handover::Live);
+    let expected = [(5000, "bfq:low_latency=0", freeze), (1500, "none", live)];
+    assert_eq!(ways, expected.map(|(ms, name, how)| (Nanos::from_ms(ms), name.to_owned(), how)));
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "test").unwrap(), scenario);
+    for (changes, reason) in [
+        ("[[change]]\nat = \"9s\"\nscheduler = \"bfq\"", "not before the end of the run"),
+        ("[[change]]\nat = 1\nscheduler = \"cfg\"", "change at 1s: no cfg here"),
+        ("[[change]]\nat = 1\nscheduler = \"a\"\n[[change]]\nat = \"1s\"\nscheduler = \"b\"", "is there twice"),
+        ("[[change]]\nat = 1\nscheduler = \"bfq\"\nhow = \"cold\"", "expected `freeze` or `live`"),
+        ("[[change]]\nat = 1", "missing field `scheduler`"),
+        ("[[change]]\nscheduler = \"bfq\"", "missing field `at`"),
+        ("[[change]]\nat = 1\nscheduler = \"bfq\"\nweight = 5", "unknown field `weight`"),
+    ] {
+        let known = |name: &str| if name == "cfg" { Err("no cfg here".to_owned()) } else { Ok(()) };
+        let read = Scenario::from_toml(&with(changes), "test");
+        let error = read.and_then(|s| s.validate(&known, &anything)).unwrap_err().to_string();
+        assert!(error.contains(reason), "{changes}: {error}");
+    }
 }
 
 #[test]

@@ -75,6 +75,12 @@ impl Scenario {
         if self.series == Nanos::ZERO {
             return fail("series", "0 is not the length of a point; give a time such as \"1s\"");
         }
+        for change in &self.changes {
+            let place = format!("change at {}", format_time(change.at));
+            known_scheduler(&change.scheduler.to_string()).map_err(|reason| Error::invalid(place.as_str(), reason))?;
+            self.within(&place, "a change", change.at)?;
+        }
+        twice("change", self.changes.iter().map(|change| format_time(change.at)))?;
         self.validate_tenants()?;
         if self.duration.is_none() && self.limit.is_none() && !self.ends() {
             let endless = self.tasks().find(|(_, task)| !task.ends());

@@ -41,6 +41,9 @@ impl Serialize for Scenario {
         map.serialize_entry("nomerges", &self.nomerges)?;
         map.serialize_entry("series", &format_time(self.series))?;
         map.serialize_entry("host", &self.host)?;
+        if !self.changes.is_empty() {
+            map.serialize_entry("change", &self.changes)?;
+        }
         map.serialize_entry("tenant", &self.tenants)?;
         map.end()
     }

@@ -7,7 +7,7 @@ use dumbwaiter_block::{Context, Next, RequestId, Scheduler};
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::sorted::Sorted;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Default)]
 pub struct CLook {
     sorted: Sorted,

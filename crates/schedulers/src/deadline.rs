@@ -7,7 +7,7 @@ use dumbwaiter_block::Setup;
 
 use crate::mq_deadline::{Kernel, MqDeadline};
 
-/// An empty one.
+/// An empty scheduler.
 pub fn deadline(setup: Setup) -> MqDeadline {
     MqDeadline::new(setup, Kernel::Legacy)
 }

@@ -106,7 +106,7 @@ impl Queue {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone)]
 pub struct Kyber {
     setup: Setup,
@@ -121,12 +121,12 @@ pub struct Kyber {
     /// Tick at which a domain's sampling period is over.
     timeout: [Option<i64>; MEASURED],
     saved_p99: [Option<usize>; MEASURED],
-    /// Tick at which depths are looked at again.
+    /// Tick at which depths are adjusted next.
     timer: Option<i64>,
 }
 
 impl Kyber {
-    /// An empty one.
+    /// An empty scheduler.
     pub fn new(setup: Setup) -> Kyber {
         let lists = std::array::from_fn(|_| vec![List::default(); usize::from(setup.cpus.max(1))]);
         let queue = Queue {

@@ -1,6 +1,7 @@
 //! I/O schedulers, one file each, and their registry.
 //!
-//! A scheduler implements [`dumbwaiter_block::Scheduler`] and is one line in [`registry::REGISTRY`].
+//! A scheduler implements [`dumbwaiter_block::Scheduler`] and has an entry in [`registry::REGISTRY`]. None of them reads a
+//! clock or does I/O; only the registry reads a file that a setting names, when a scheduler is chosen.
 #![forbid(unsafe_code)]
 
 pub mod bfq;
@@ -18,8 +19,8 @@ pub mod sstf;
 
 pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Settings, find};
 
-/// The part of a scheduler that keeps everything in one `sorted` tree and at-head requests in `head` (with `links`):
-/// arrivals, merging by sector, neighbours. What remains is which goes next.
+/// The calls that schedulers with one `sorted` tree and at-head requests in `head` (with `links`) have in common:
+/// arrivals, merging by sector, neighbours. All but the choice of the next request.
 macro_rules! one_sorted_queue {
     () => {
         fn insert(&mut self, id: RequestId, place: dumbwaiter_block::Place, ctx: &Context<'_>) {

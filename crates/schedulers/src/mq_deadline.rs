@@ -5,8 +5,8 @@
 //! over `writes_starved` times) and an expired FIFO head starts the next batch. Lower classes wait while a higher one
 //! has anything queued or in the device, but not longer than `prio_aging_expire`.
 //!
-//! Source: Linux 4.11 to 6.18; [`Kernel`] says where the order differs. Deliberate difference: the time of arrival is
-//! stored, so that lowering an expiry does not hold back what is queued; `compat_expiry` = 1 gives the kernel's way.
+//! Source: Linux 4.11 to 6.18; [`Kernel`] lists where the order differs. Deliberate difference: the time of arrival is
+//! stored, so that lowering an expiry does not hold back queued requests; `compat_expiry` = 1 restores the kernel's rule.
 
 use dumbwaiter_block::{
     Context, Dir, Io, IoClass, Ioprio, Join, MergeIndex, Next, Op, Place, Replayable, RequestId, Scheduler, Setup,
@@ -16,7 +16,7 @@ use dumbwaiter_block::{
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::sorted::Sorted;
 
-/// The kernel whose order of dispatch is followed.
+/// The kernel release whose order of dispatch to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
     /// The single-queue `deadline` of Linux up to 4.20.
@@ -76,7 +76,7 @@ impl Kernel {
 }
 
 const CLASSES: usize = 3;
-/// Index of a class; nothing said counts as best effort.
+/// Index of a class; without a class it is best effort.
 fn class_of(ioprio: Ioprio) -> usize {
     match ioprio.class() {
         IoClass::Realtime => 0,
@@ -109,7 +109,7 @@ pub const TUNABLES: &[Tunable] = &[
         min: 0,
         max: i32::MAX as i128,
         default: 16,
-        help: "requests of one direction served in sector order before deadlines are looked at",
+        help: "requests of one direction served in sector order before deadlines are checked",
     },
     Tunable {
         name: "writes_starved",
@@ -133,7 +133,7 @@ pub const TUNABLES: &[Tunable] = &[
         min: 0,
         max: i32::MAX as i128,
         default: 0,
-        help: "slots for everything but reads, before 6.18 of each 64; 0 stands for the kernel's default (nr_requests, in 5.14 to 6.4 three quarters of it)",
+        help: "slots for all but reads, before 6.18 of each 64; 0: the kernel's default (nr_requests, in 5.14 to 6.4 three quarters of it)",
     },
     Tunable {
         name: "prio_aging_expire",
@@ -149,7 +149,7 @@ pub const TUNABLES: &[Tunable] = &[
         min: 0,
         max: 1,
         default: 0,
-        help: "1: take the time of arrival from the deadline and the current expiry, as the kernel does",
+        help: "1: compute the time of arrival from the deadline and the current expiry, as the kernel does",
     },
 ];
 
@@ -177,7 +177,7 @@ impl Class {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct RequestState {
     /// In ticks.
     arrival: i64,
     /// In ticks.
@@ -187,7 +187,7 @@ struct Entry {
     at_head: bool,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone)]
 pub struct MqDeadline {
     kernel: Kernel,
@@ -195,7 +195,7 @@ pub struct MqDeadline {
     classes: [Class; CLASSES],
     head: List,
     links: Links,
-    entries: Vec<Entry>,
+    entries: Vec<RequestState>,
     waiting: usize,
     last_dir: usize,
     batching: u32,
@@ -207,7 +207,7 @@ pub struct MqDeadline {
 }
 
 impl MqDeadline {
-    /// An empty one that follows `kernel`.
+    /// An empty scheduler that follows `kernel`.
     pub fn new(setup: Setup, kernel: Kernel) -> MqDeadline {
         let mut made = MqDeadline {
             kernel,
@@ -371,7 +371,7 @@ impl Scheduler for MqDeadline {
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         if id.index() >= self.entries.len() {
-            self.entries.resize(id.index() + 1, Entry::default());
+            self.entries.resize(id.index() + 1, RequestState::default());
         }
         let request = &ctx.requests[id];
         let (class, dir) = (self.index_of_class(&request.io), request.io.op.dir() as usize);
@@ -485,7 +485,7 @@ impl Scheduler for MqDeadline {
         if self.kernel >= Kernel::V6_18 {
             return depth.min(nr_requests);
         }
-        // The limit held for each 64 slots: 64 and more were no limit.
+        // The limit applied to each 64 slots: 64 and more were no limit.
         nr_requests / 64 * depth.min(64) + depth.min(nr_requests % 64)
     }
 

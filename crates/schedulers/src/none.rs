@@ -24,7 +24,7 @@ struct Queue {
     len: usize,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct None {
     setup: Setup,
@@ -33,7 +33,7 @@ pub struct None {
 }
 
 impl None {
-    /// An empty one.
+    /// An empty scheduler.
     pub fn new(setup: Setup) -> None {
         let queue = Queue { lists: vec![List::default(); usize::from(setup.cpus.max(1))], ..Queue::default() };
         None { setup, links: Links::default(), queues: vec![queue; usize::from(setup.hw_queues.max(1))] }

@@ -8,7 +8,7 @@ use dumbwaiter_block::{Context, Next, Place, RequestId, Scheduler, Traits};
 
 use crate::mechanisms::list::{Links, List};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Noop {
     fifo: List,

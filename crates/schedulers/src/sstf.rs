@@ -1,13 +1,13 @@
 //! `sstf`: shortest seek time first. The request whose start is nearest to the end of the last one dispatched goes
 //! next; of two equally near the higher. A classical baseline (Denning 1967): good throughput on a disk, and no bound on
-//! how long a far request waits.
+//! how long a distant request waits.
 
 use dumbwaiter_block::{Context, Next, RequestId, Scheduler};
 
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::sorted::Sorted;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Default)]
 pub struct Sstf {
     sorted: Sorted,

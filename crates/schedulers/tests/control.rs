@@ -4,7 +4,7 @@ use dumbwaiter_block::{Config, Io, Ioprio, Nanos, Op, Scheduler, Setup, set_tuna
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_testkit::World;
 
-/// A closed loop of `reads` and `writes` on a device of depth 4 that takes 4 ms for each; answers the depths of the
+/// A closed loop of `reads` and `writes` on a device of depth 4 that takes 4 ms for each; returns the depths of the
 /// four domains at every change.
 fn depths(choice: &str, reads: usize, writes: usize, seconds: u64) -> Vec<[u32; 4]> {
     let setup = Setup { device_depth: 4, ..Setup::default() };

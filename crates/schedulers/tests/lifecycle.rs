@@ -1,10 +1,10 @@
 //! Tenants and tasks that come and go: every scheduler forgets them, so that memory does not grow and a number that is
-//! used again brings nothing of its earlier owner.
+//! used again brings nothing of its earlier owner. And requests that come back.
 #![allow(unsafe_code)] // A global allocator that counts can only be written with it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use dumbwaiter_block::{
     BlockLayer, Config, Finished, Flags, Io, IoClass, Ioprio, Nanos, Op, RequestId, Setup, Task, TaskId, Tenant,
@@ -64,6 +64,10 @@ struct Disk {
     now: Nanos,
     device: VecDeque<RequestId>,
     finished: Vec<Finished>,
+    /// The device returns each request of this tenant once before it serves it.
+    requeues: Option<TenantId>,
+    /// Requests that it returned.
+    returned: BTreeSet<RequestId>,
     random: u64,
 }
 
@@ -73,7 +77,15 @@ impl Disk {
         let config = Config { setup, ..Config::default() };
         let scheduler = Choice::parse(subject).unwrap().build(setup);
         let layer = BlockLayer::new(config, scheduler, Tenants::default());
-        Disk { layer, now: Nanos::ZERO, device: VecDeque::new(), finished: Vec::new(), random: 1 }
+        Disk {
+            layer,
+            now: Nanos::ZERO,
+            device: VecDeque::new(),
+            finished: Vec::new(),
+            requeues: None,
+            returned: BTreeSet::new(),
+            random: 1,
+        }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -101,6 +113,11 @@ impl Disk {
             self.device.push_back(id);
         }
         if let Some(id) = self.device.pop_front() {
+            if self.requeues == Some(self.layer.request(id).io.tenant) && self.returned.insert(id) {
+                self.layer.requeue(self.now, id);
+                return true;
+            }
+            self.returned.remove(&id);
             self.now += Nanos::from_us(100);
             self.layer.complete(self.now, id, Ok(()), &mut self.finished);
         } else if self.layer.requests().is_empty() {
@@ -117,6 +134,23 @@ impl Disk {
         while self.step() {}
         assert!(self.layer.fault().is_none(), "{:?}", self.layer.fault());
         self.finished.clear();
+    }
+
+    /// Serves `count` requests of two tasks, each with four reads outstanding; returns how many each task got.
+    fn serve(&mut self, tasks: [TaskId; 2], count: u32) -> [u32; 2] {
+        for task in [0, 1, 0, 1, 0, 1, 0, 1] {
+            self.submit(tasks[task], Op::Read, Flags::NONE);
+        }
+        let mut got = [0; 2];
+        while got[0] + got[1] < count {
+            assert!(self.step(), "stuck");
+            while let Some(done) = self.finished.pop() {
+                let task = usize::from(done.io.task != tasks[0]);
+                got[task] += 1;
+                self.submit(tasks[task], Op::Read, Flags::NONE);
+            }
+        }
+        got
     }
 
     /// A tenant, sometimes nested, with two tasks that read and write, that goes while its I/O is under way. The tenant
@@ -194,18 +228,27 @@ fn a_number_used_again_brings_nothing_of_its_earlier_owner() {
             assert!(again == gone && fresh > gone && bystander < gone);
             let tasks = [disk.task(again, Ioprio::DEFAULT), disk.task(fresh, Ioprio::DEFAULT)];
             assert_eq!(tasks[0], gone_task);
-            for task in [0, 1, 0, 1, 0, 1, 0, 1] {
-                disk.submit(tasks[task], Op::Read, Flags::NONE);
-            }
-            let mut got = [0u32; 2];
-            while got[0] + got[1] < 40_000 {
-                assert!(disk.step(), "{subject}: stuck");
-                while let Some(done) = disk.finished.pop() {
-                    let task = usize::from(done.io.task != tasks[0]);
-                    got[task] += 1;
-                    disk.submit(tasks[task], Op::Read, Flags::NONE);
-                }
-            }
+            let got = disk.serve(tasks, 40_000);
+            assert!(got[0].abs_diff(got[1]) < 2000, "{subject}, rotational {rotational}: {got:?}");
+        }
+    }
+}
+
+/// Two tenants of the same weight do the same thing, but the driver returns each request of one of them once. Where weights
+/// count, both get the same.
+#[test]
+fn a_requeued_request_is_charged_once() {
+    let weighted =
+        |subject: &String| ["cfq", "a-cfq", "bfq", "h-bfq", "headway"].iter().any(|name| subject.starts_with(name));
+    for subject in subjects().into_iter().filter(weighted) {
+        for rotational in [false, true] {
+            let mut disk = Disk::new(&subject, rotational);
+            // One request at a time: the scheduler alone decides what each tenant gets.
+            disk.layer.set_device_depth(disk.now, 1);
+            let tenants = [disk.tenant(100, None), disk.tenant(100, None)];
+            let tasks = tenants.map(|tenant| disk.task(tenant, Ioprio::DEFAULT));
+            disk.requeues = Some(tenants[0]);
+            let got = disk.serve(tasks, 40_000);
             assert!(got[0].abs_diff(got[1]) < 2000, "{subject}, rotational {rotational}: {got:?}");
         }
     }

@@ -11,7 +11,7 @@ const WRITES: u64 = 24;
 /// Manuals with pictures of loads that show more of them, held to it by tests of their own.
 const OWN: [&str; 4] = ["cfq", "a-cfq", "bfq", "h-bfq"];
 
-/// Reads in a row, reads here and there, and writes that nobody waits for: one request of each at a time, but all the writes at
+/// Reads in a row, reads here and there, and asynchronous writes: one request of each at a time, but all the writes at
 /// once, on a disk that takes one request and needs 5 ms for any. A column is one request.
 fn timeline(name: &str) -> String {
     let setup = Setup { rotational: true, device_depth: 1, nr_requests: 64, ..Setup::default() };

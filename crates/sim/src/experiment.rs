@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Fault, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_block::{Config, Fault, Limits, Nanos, Scheduler, Setup, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
 use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec,
 };
-use dumbwaiter_scenario::Scenario;
+use dumbwaiter_scenario::{Scenario, SchedulerChange};
 use dumbwaiter_schedulers::Choice;
 
-use crate::host::{self, Completion, Host};
+use crate::host::{self, Completion, Host, SchedulerCost};
 use crate::power;
 use crate::run::{Parts, Run, Until};
 
@@ -137,6 +137,7 @@ pub(crate) fn run(
         recorder,
         threads: load.threads,
         changes: load.changes,
+        schedulers: replacements(s, config.setup)?,
         until: Until {
             time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
             warmup: s.warmup,
@@ -184,6 +185,19 @@ pub fn default_nr_requests(depth: u32) -> u32 {
     2 * depth.clamp(1, 128)
 }
 
+/// The schedulers of the scenario's exchanges, in order.
+fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<(Box<dyn Scheduler>, SchedulerCost)>, Error> {
+    let make = |change: &SchedulerChange| {
+        let choice = Choice::parse(&change.scheduler.to_string()).map_err(|why| Error::Setting {
+            key: "change.scheduler",
+            value: change.scheduler.to_string(),
+            expected: why.to_string(),
+        })?;
+        Ok((choice.build(setup), host::scheduler_cost(choice.entry().name)))
+    };
+    s.changes.iter().map(make).collect()
+}
+
 fn config(s: &Scenario, model: &DeviceModel) -> Config {
     let facts = model.facts();
     let depth = s.queue_depth.map_or(facts.depth, |d| d.min(facts.depth)).max(1);
@@ -226,6 +240,7 @@ fn result(
     outcome.layer.scheduler().counters(&mut |name, count| {
         scheduler_counters.insert(name.to_owned(), count as f64);
     });
+    let switches = outcome.layer.switches();
     let facts = RunFacts {
         device: model.name().into(),
         scheduler: choice.label().into(),
@@ -263,6 +278,7 @@ fn result(
         applications,
         host_counters: power::host_counters(&outcome.measured.0),
         scheduler_counters,
+        switches: (switches.count > 0).then_some((switches.count, switches.pause)),
         device_counters: device_counters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
     };
     let measured = outcome.measured.0;

@@ -59,6 +59,11 @@ impl BlockLayer {
         self.switches
     }
 
+    /// Is a freeze under way?
+    pub fn freezing(&self) -> bool {
+        self.freeze.is_some()
+    }
+
     /// I/Os that a freeze holds back.
     pub(super) fn held_back(&self) -> u64 {
         self.freeze.as_ref().map_or(0, |freeze| freeze.held_back.len() as u64)

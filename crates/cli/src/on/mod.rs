@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use dumbwaiter_engine::{Options, Rings, Target, Verify};
+use dumbwaiter_drive::{Options, Rings, Target, Verify};
 use dumbwaiter_experiment::Experiment;
 use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker};
 
@@ -85,27 +85,10 @@ pub(crate) fn work() -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// Does the experiment ask for something that cannot be? Otherwise the device failed.
-pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
-    use dumbwaiter_engine::Error as Engine;
-    let asked = matches!(
-        error.downcast_ref(),
-        Some(
-            Engine::Unaligned { .. }
-                | Engine::WritesNotAllowed { .. }
-                | Engine::Load(_)
-                | Engine::NoRing(_)
-                | Engine::Completion { .. }
-                | Engine::Journal { .. }
-        )
-    );
-    asked || matches!(error.downcast_ref(), Some(dumbwaiter_linux::Error::Refused(_)))
-}
-
 /// `verify`: looks for acknowledged writes that are lost or torn.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Ended> {
     let target = Target::open(&args.target, &Options::default())?;
-    let found = dumbwaiter_engine::verify::check(&target, &args.journal)?;
+    let found = dumbwaiter_drive::verify::check(&target, &args.journal)?;
     output::print(&format!("{found}\n"))?;
     Ok(if found.clean() { Ended::Done } else { Ended::DeviceFailed })
 }

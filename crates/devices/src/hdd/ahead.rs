@@ -1,4 +1,4 @@
-//! Reading ahead: when the drive goes on after a read, how far, and what a stream gains by it.
+//! Read-ahead: when the drive continues after a read, how far it reads, and how it serves streams.
 
 use dumbwaiter_block::Nanos;
 
@@ -6,7 +6,7 @@ use super::{Arm, Hdd, Held};
 use crate::Breakdown;
 
 impl Hdd {
-    /// Lets a read-ahead begin at the track of `lba`, if that has passed: streams are long, and times count from there.
+    /// Moves the reference point of a long read-ahead to the track of `lba`, once the head has passed it.
     pub(super) fn rebase(&mut self, now: Nanos, lba: u64) {
         if let Arm::Ahead { segment, since, from, end, .. } = self.arm
             && (from..=end).contains(&lba)
@@ -22,7 +22,8 @@ impl Hdd {
         }
     }
 
-    /// Time from when the sector before `from` had passed until the one before `end` has; 0 if it already had.
+    /// Time from the end of sector `from - 1` to the end of sector `end - 1` under the head; 0 if `end` lies before
+    /// `from`.
     pub(super) fn span(&self, from: u64, end: u64) -> Nanos {
         if end <= from {
             return Nanos::ZERO;
@@ -35,7 +36,7 @@ impl Hdd {
         let start = now.max(self.link_free);
         let link = Nanos((held.command.bytes() as f64 * self.link_ns_per_byte + 0.5) as u64);
         let sent = start + self.t_cmd + link;
-        // Sectors go out as they come in: only what the media delivers late is left to wait for.
+        // The link sends sectors as they arrive, so only media time beyond the link time delays the completion.
         let at = sent.max(ready);
         self.link_free = sent;
         self.counters.link_busy += link;
@@ -44,7 +45,7 @@ impl Hdd {
         self.finish(held, at, Breakdown { queue, firmware: self.t_cmd, link, media, ..Breakdown::default() });
     }
 
-    /// After a media read of `from..end`: goes on reading if nobody waits or a stream has a claim.
+    /// After a media read of `from..end`: continues to read if no command waits or the read is part of a stream.
     pub(super) fn read_on(&mut self, now: Nanos, segment: usize, from: u64, end: u64) -> bool {
         if !self.lookahead {
             return false;
@@ -52,7 +53,7 @@ impl Hdd {
         let claim = if self.buffer.get(segment).sequential { from + self.ahead_min } else { end };
         let limit = (end + self.ahead_max).min(self.facts.capacity_sectors);
         let committed = claim.clamp(end, limit.max(end));
-        let waits = self.work_waits();
+        let waits = self.has_arm_work();
         let to = if waits { committed } else { limit };
         if to <= end {
             return false;
@@ -62,11 +63,11 @@ impl Hdd {
         true
     }
 
-    /// A stream hit the buffer: reads ahead again once half of what lay ahead is consumed.
+    /// After a buffer hit of a stream: reads ahead again once half of the buffered sectors ahead are consumed.
     pub(super) fn resume(&mut self, now: Nanos, segment: usize) {
         let s = *self.buffer.get(segment);
         let ahead = s.end.saturating_sub(s.last_end);
-        let idle = matches!(self.arm, Arm::Idle { .. }) && !self.work_waits();
+        let idle = matches!(self.arm, Arm::Idle { .. }) && !self.has_arm_work();
         if !self.lookahead || !idle || !s.sequential || 2 * ahead > self.ahead_max {
             return;
         }
@@ -74,7 +75,7 @@ impl Hdd {
         if to <= s.end {
             return;
         }
-        // `span` adds the crossing to the first sector, as if the one before had just passed: aim there.
+        // `span` adds the crossing to the first sector, as if the sector before it had just passed.
         let place = self.geometry.place(s.end - 1);
         let seek = self.seek.time(self.here, place, false);
         let sector = self.geometry.media(s.end - 1, 1);

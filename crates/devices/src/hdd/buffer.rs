@@ -1,13 +1,13 @@
-//! The read buffer: equal segments, each one contiguous stretch of sectors, least recently used first out.
+//! The read buffer: equal segments, each a contiguous range of sectors, replaced in LRU order.
 
-/// A stretch of buffered sectors.
+/// A range of buffered sectors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Where the last request served from or into it ended.
+    /// End of the last request that used it.
     pub(crate) last_end: u64,
-    /// Did the last request continue the one before it?
+    /// Whether the last request continued the one before it.
     pub(crate) sequential: bool,
     used: u64,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// `size` in sectors per segment; 0 buffers nothing.
+    /// `size` is in sectors per segment; 0 disables the buffer.
     pub(crate) fn new(segments: u32, size: u64) -> Buffer {
         Buffer { segments: vec![Segment::default(); segments as usize], size, clock: 0 }
     }
@@ -30,12 +30,12 @@ impl Buffer {
         &self.segments[index]
     }
 
-    /// The segment that holds `lba`, or ends there.
+    /// The segment that contains `lba` or ends there.
     pub(crate) fn holding(&self, lba: u64) -> Option<usize> {
         self.segments.iter().position(|s| s.start <= lba && lba <= s.end && s.end > s.start)
     }
 
-    /// Records a request that segment `index` served.
+    /// Records a request served from segment `index`.
     pub(crate) fn touch(&mut self, index: usize, lba: u64, end: u64) {
         self.clock += 1;
         let segment = &mut self.segments[index];
@@ -44,7 +44,7 @@ impl Buffer {
         segment.last_end = end;
     }
 
-    /// Records a request `lba..end` of which `from..end` was read from the media; answers its segment.
+    /// Records a request `lba..end` of which `from..end` was read from the media; returns its segment.
     pub(crate) fn fill(&mut self, lba: u64, from: u64, end: u64) -> usize {
         let continued = self.segments.iter().position(|s| s.end > s.start && (s.end == from || s.last_end == lba));
         let index = match continued {
@@ -56,7 +56,7 @@ impl Buffer {
         };
         let segment = &mut self.segments[index];
         if continued.is_none() {
-            // Never equal to a request's first sector: the first request of a segment continues nothing.
+            // No request starts at this sector, so the first request of a segment continues none.
             *segment = Segment { start: from, end: from, last_end: u64::MAX, ..Segment::default() };
         } else if segment.end != from {
             (segment.start, segment.end) = (from, from);
@@ -66,7 +66,7 @@ impl Buffer {
         index
     }
 
-    /// Segment `index` has been read on to `end`; what no longer fits falls out at its start.
+    /// Extends segment `index` to `end`; sectors beyond its size drop out at its start.
     pub(crate) fn extend(&mut self, index: usize, end: u64) {
         let segment = &mut self.segments[index];
         segment.end = segment.end.max(end);

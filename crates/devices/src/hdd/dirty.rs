@@ -1,4 +1,4 @@
-//! What the write-back cache holds: disjoint, merged extents, in order of sector, cylinder and age.
+//! Contents of the write-back cache: disjoint, merged extents, indexed by sector, cylinder and age.
 
 use super::geometry::{Geometry, Place};
 use dumbwaiter_block::Sorted;
@@ -28,7 +28,7 @@ pub(crate) struct Dirty {
     extents: Vec<Extent>,
     free: Vec<u32>,
     by_lba: Sorted<u32>,
-    /// Only where all compete.
+    /// Index by cylinder; kept only if all extents compete for write-back.
     by_cylinder: Option<Sorted<u32>>,
     oldest: u32,
     youngest: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Dirty {
 }
 
 impl Dirty {
-    /// `nearest` needs `all`.
+    /// `all` keeps the index by cylinder, which [`Dirty::nearest`] needs.
     pub(crate) fn new(all: bool) -> Dirty {
         Dirty {
             extents: Vec::new(),
@@ -72,7 +72,7 @@ impl Dirty {
         })
     }
 
-    /// Is all of it dirty?
+    /// Whether all of `lba..end` is dirty.
     pub(crate) fn covers(&self, lba: u64, end: u64) -> bool {
         if self.is_empty() {
             return false;
@@ -87,10 +87,10 @@ impl Dirty {
         if slot != NONE && self.extent(slot).lba == lba { slot } else { NONE }
     }
 
-    /// Adds sectors; what they touch or overlap becomes one extent of the oldest one's age.
+    /// Adds sectors. Extents that touch or overlap them merge into one, which keeps the age of the oldest.
     pub(crate) fn insert(&mut self, lba: u64, end: u64, geometry: &Geometry) {
         let (mut from, mut to, mut kept) = (lba, end, NONE);
-        // An extent that ends where this one starts counts as touched.
+        // An extent that ends at the start of this one touches it.
         let mut slot = self.touching(lba.saturating_sub(1));
         while slot != NONE && self.extent(slot).lba <= end {
             let next = slot_of(self.by_lba.next(slot));
@@ -124,7 +124,7 @@ impl Dirty {
         }
     }
 
-    /// Takes out sectors, wherever they are dirty.
+    /// Removes the dirty ones of the sectors `lba..end`.
     pub(crate) fn remove(&mut self, lba: u64, end: u64, geometry: &Geometry) {
         if self.is_empty() {
             return;
@@ -153,21 +153,21 @@ impl Dirty {
         }
     }
 
-    /// The extents from the oldest on.
+    /// The extents, oldest first.
     pub(crate) fn oldest(&self) -> impl Iterator<Item = u32> {
         let slot = |slot: u32| (slot != NONE).then_some(slot);
         std::iter::successors(slot(self.oldest), move |at| slot(self.extent(*at).younger))
     }
 
-    /// The extent that is reached first. `cost` is the positioning time to a place; `least(d)` must not exceed it for any
-    /// place at least `d` cylinders from `here`.
+    /// The extent with the shortest positioning time. `cost` is the positioning time to a place; `least(d)` is a lower
+    /// bound of it for all places at least `d` cylinders from `here`.
     pub(crate) fn nearest(&self, here: u32, cost: impl Fn(Place) -> u64, least: impl Fn(u32) -> u64) -> u32 {
         let mut best = (u64::MAX, u64::MAX, NONE);
         let rank = |slot: u32| {
             let extent = self.extent(slot);
             (cost(extent.place), extent.age, slot)
         };
-        // Outwards from the arm, until even the least cost at that distance is too much.
+        // Searches outwards from the arm until the lower bound at that distance exceeds the best cost.
         let Some(by_cylinder) = &self.by_cylinder else { return NONE };
         let mut out = slot_of(by_cylinder.first_from(u64::from(here)));
         let mut inward = slot_of(by_cylinder.last_before(u64::from(here)));
@@ -280,16 +280,15 @@ mod tests {
     }
 
     proptest! {
-        /// Agrees with a set of sectors; extents are sorted, disjoint and merged; the nearest is what a search of all
-        /// finds.
+        /// The extents equal a set of sectors and are sorted, disjoint and merged; `nearest` equals a search of all.
         #[test]
-        fn agrees_with_a_set_of_sectors(
+        fn extents_match_a_set_of_sectors(
             steps in prop::collection::vec((any::<bool>(), 0u64..400, 1u64..40), 1..80), here in 0u32..1000
         ) {
             let geometry = geometry();
             let (mut dirty, mut set) = (Dirty::new(true), BTreeSet::new());
             for (insert, lba, sectors) in steps {
-                // Spread over many cylinders, and neighbours in fours.
+                // Spread over many cylinders, in groups of four neighbours.
                 let wide = |lba: u64| lba / 4 * 4_000_000 + lba % 4;
                 let (lba, end) = (wide(lba), wide(lba) + sectors.min(6));
                 if insert {

@@ -1,15 +1,15 @@
-//! Where a sector lies: zones of equal cylinders, serpentine bands of tracks, skew.
+//! Location of sectors: zones of equal cylinders, serpentine bands of tracks, skew.
 //!
-//! Angles are nanoseconds of one revolution: the angle of a sector is when, within a revolution, it passes the head.
+//! Angles are times: the angle of a sector is the time within a revolution, in ns, at which it passes the head.
 
-use super::Params;
+use super::params::Params;
 
-/// Where a sector lies.
+/// Physical location of a sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
-    /// When it passes the head, ns into a revolution.
+    /// Time within a revolution at which it passes the head, ns.
     pub(crate) angle: u64,
 }
 
@@ -29,7 +29,7 @@ struct Zone {
     sectors_per_track: u64,
 }
 
-/// The mapping of sectors to places and the time to stream over them.
+/// Maps sectors to places, and ranges of sectors to streaming times.
 #[derive(Debug)]
 pub(crate) struct Geometry {
     zones: Vec<Zone>,
@@ -37,10 +37,10 @@ pub(crate) struct Geometry {
     tracks_per_zone: u64,
     surfaces: u64,
     band: u64,
-    /// Nanoseconds of a revolution.
+    /// Time of a revolution, ns.
     pub(crate) revolution: u64,
     skew: u64,
-    /// What a band end costs above the skew, ns.
+    /// Time of a band crossing beyond the skew, ns.
     band_extra: u64,
     head_switch: u64,
 }
@@ -76,7 +76,7 @@ impl Geometry {
         }
     }
 
-    /// Sectors on the platters; those beyond the drive's capacity are never addressed.
+    /// Sectors on the platters; those beyond the drive's capacity are not addressable.
     pub(crate) fn sectors(&self) -> u64 {
         self.zones.last().map_or(0, |zone| zone.first_lba + zone.sectors_per_track * self.tracks_per_zone)
     }
@@ -97,7 +97,7 @@ impl Geometry {
         }
     }
 
-    /// Nanoseconds from the end of one track to the start of the next.
+    /// Time from the end of one track to the start of the next, ns.
     fn crossing(&self, from: Track, to: Track) -> u64 {
         if to.zone != from.zone {
             self.head_switch
@@ -108,7 +108,7 @@ impl Geometry {
         }
     }
 
-    /// Nanoseconds of `sectors` on a track of that zone.
+    /// Time of `sectors` on a track of this zone, ns.
     fn pass(&self, zone: usize, sectors: u64) -> u64 {
         let per_track = self.zones[zone].sectors_per_track;
         (sectors * self.revolution + per_track / 2) / per_track
@@ -119,19 +119,19 @@ impl Geometry {
         let per_band = self.band * self.surfaces;
         let band = index / per_band;
         let within = index - band * per_band;
-        // The last band of a zone may be narrower.
+        // The last band of a zone may have fewer tracks.
         let width = self.band.min(self.cylinders_per_zone - band * self.band);
         let head = within / width;
         let x = within - head * width;
         let step = if head.is_multiple_of(2) { x } else { width - 1 - x };
         let cylinder = zone as u64 * self.cylinders_per_zone + band * self.band + step;
-        // Skew gathers over the tracks, so that reading on meets the next track's first sector in time.
+        // Skew accumulates over the tracks, so that a sequential read meets the first sector of the next track in time.
         let lag = index * self.skew + index / self.band * self.band_extra;
         let angle = (self.pass(zone, sector) + lag) % self.revolution;
         Place { cylinder: cylinder as u32, head: head as u32, angle }
     }
 
-    /// Nanoseconds under the head from the start of `lba` to the end of its `sectors`.
+    /// Time to stream `sectors` from `lba`, ns.
     pub(crate) fn media(&self, lba: u64, sectors: u64) -> u64 {
         let mut at = self.track(lba);
         let mut left = sectors;
@@ -160,13 +160,13 @@ impl Geometry {
         lba + self.zones[at.zone].sectors_per_track - at.sector
     }
 
-    /// Nanoseconds to move on to `lba` when the sector before it has just passed: 0 inside a track.
+    /// Time to cross to `lba` after the sector before it has passed, ns; 0 inside a track.
     pub(crate) fn step(&self, lba: u64) -> u64 {
         let at = self.track(lba);
         if at.sector > 0 || lba == 0 { 0 } else { self.crossing(self.track(lba - 1), at) }
     }
 
-    /// Sectors that have passed whole `ns` after the sector before `lba` had, at most `most`.
+    /// Number of whole sectors from `lba` that pass within `ns` of the end of sector `lba - 1`, at most `most`.
     pub(crate) fn passed(&self, lba: u64, ns: u64, most: u64) -> u64 {
         let mut at = self.track(lba);
         let mut left = ns;
@@ -182,7 +182,7 @@ impl Geometry {
             let whole = self.pass(at.zone, here);
             if left < whole {
                 let mut part = left * per_track / self.revolution;
-                // Agree with the rounding of `media`.
+                // Matches the rounding of `media`.
                 while part < here && self.pass(at.zone, part + 1) <= left {
                     part += 1;
                 }
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reading_on_meets_the_next_sector(share in 0.0..0.999f64, sectors in 1u64..20_000) {
+        fn a_sequential_read_meets_the_next_sector(share in 0.0..0.999f64, sectors in 1u64..20_000) {
             for name in ["hdd:st1000dm003", "hdd:hts541010a9e662"] {
                 let (g, capacity) = geometry(name);
                 let lba = (capacity as f64 * share) as u64;
@@ -230,7 +230,7 @@ mod tests {
                 if sectors == 0 || from.zone != to.zone {
                     continue;
                 }
-                // The angle after streaming is that of the next sector, but for the rounding of each track.
+                // After streaming, the angle is that of the next sector up to the rounding of each track.
                 let ns = g.media(lba, sectors) + g.step(lba + sectors);
                 let after = (g.place(lba).angle + ns) % g.revolution;
                 let off = (after + g.revolution - g.place(lba + sectors).angle + 20) % g.revolution;
@@ -248,7 +248,7 @@ mod tests {
         }
 
         #[test]
-        fn places_exist(share in 0.0..1.0f64) {
+        fn every_sector_has_a_place(share in 0.0..1.0f64) {
             for name in ["hdd:st1000dm003", "hdd:hts541010a9e662"] {
                 let (g, capacity) = geometry(name);
                 let place = g.place(((capacity as f64 * share) as u64).min(capacity - 1));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_go_out_and_back() {
+    fn bands_are_serpentine() {
         let (g, _) = geometry("hdd:st1000dm003");
         let spt = g.zones[0].sectors_per_track;
         assert_eq!(g.place(0), Place { cylinder: 0, head: 0, angle: 0 });

@@ -1,18 +1,20 @@
 //! Hard disk: one arm, one media operation at a time, after Ruemmler and Wilkes (1994).
 //!
-//! Choices where the sources leave room:
-//! - Angles gather the whole cost of track and band crossings, so that reading on never misses a revolution.
+//! Choices that the sources leave open:
+//! - Angles include the whole cost of track and band crossings, so that a sequential read never misses a revolution.
 //! - `read_ahead_min_kib` counts from the start of the media read, the request included.
-//! - Writes update buffered sectors in place; they do not empty read segments.
-//! - An absorbed write that is not aligned to 4 KiB costs nothing more when it is written back.
+//! - Writes update buffered sectors in place and keep the read segments.
+//! - An absorbed write that is not aligned to 4 KiB costs nothing extra at write-back.
 //! - Discard and secure erase end after the command overhead; write-zeroes is a write without link time.
 
 mod ahead;
 mod buffer;
+mod check;
 mod dirty;
 mod geometry;
 mod params;
 mod seek;
+mod write_cache;
 
 use std::collections::VecDeque;
 
@@ -20,7 +22,6 @@ use dumbwaiter_block::{Nanos, Op};
 
 use self::buffer::Buffer;
 use self::dirty::Dirty;
-use self::dirty::NONE;
 use self::geometry::{Geometry, Place};
 pub use self::params::{KEYS, Params};
 use self::seek::{Candidates, Seek};
@@ -28,10 +29,10 @@ use crate::outbox::Outbox;
 use crate::rng::Stage;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
-/// Sectors of a physical sector.
-const PHYSICAL: u64 = 8;
+/// 512-byte sectors of a physical sector.
+const PHYSICAL_SECTORS: u64 = 8;
 
-/// A command inside the drive.
+/// A command in the drive.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     command: Command,
@@ -49,13 +50,13 @@ struct Queued {
     from: u64,
 }
 
-/// What the arm does.
+/// State of the arm.
 #[derive(Clone, Copy, Debug)]
 enum Arm {
     Idle {
         since: Nanos,
     },
-    /// The command overhead before a command is chosen: what arrives meanwhile takes part.
+    /// Command overhead; at its end the drive chooses among the commands queued by then.
     Overhead {
         until: Nanos,
     },
@@ -66,22 +67,22 @@ enum Arm {
         from: u64,
         end: u64,
     },
-    /// A write, or a write-back that returns `returns` sectors of cache.
+    /// A write, or a write-back that frees `returns` sectors of cache.
     Write {
         until: Nanos,
         returns: u64,
     },
-    /// Reading ahead into `segment` since `since`, from sector `from` on.
+    /// Read-ahead into `segment` since `since`, from sector `from` on.
     Ahead {
         segment: usize,
         since: Nanos,
         from: u64,
-        /// What must be read though others wait.
+        /// Sector up to which it reads even if commands wait.
         committed: u64,
-        /// Where it ends.
+        /// Sector at which it ends.
         end: u64,
         until: Nanos,
-        /// Somebody waits: the end is fixed.
+        /// A command waits: the end is fixed.
         ending: bool,
     },
     /// The flush completes.
@@ -90,14 +91,14 @@ enum Arm {
     },
 }
 
-/// A flush under way.
+/// The flush in progress.
 #[derive(Clone, Copy, Debug)]
 struct Barrier {
     held: Held,
     began: Nanos,
 }
 
-/// The device.
+/// A hard disk.
 #[derive(Debug)]
 pub struct Hdd {
     facts: Facts,
@@ -114,9 +115,9 @@ pub struct Hdd {
     ahead_min: u64,
     ahead_max: u64,
     cache_sectors: u64,
-    /// Of the cache, being written back.
+    /// Cache sectors whose write-back is in progress.
     returning: u64,
-    /// 0: all compete.
+    /// Oldest extents that compete to be written back; 0 for all.
     write_back_window: usize,
     rpo_window: usize,
     phase0: u64,
@@ -124,15 +125,15 @@ pub struct Hdd {
     here: Place,
     /// The sector after the last one that passed the head.
     next_lba: u64,
-    /// When that one had passed.
+    /// Time at which that sector had passed.
     passed_at: Nanos,
     wrote_back_last: bool,
     candidates: Candidates,
     queue: Vec<Queued>,
-    /// Cached writes that wait for space.
+    /// Writes that wait for cache space.
     waiting: VecDeque<Held>,
     barrier: Option<Barrier>,
-    /// What arrived behind the barrier.
+    /// Commands that arrived after the flush.
     behind: VecDeque<Held>,
     link_free: Nanos,
     seq: u64,
@@ -198,7 +199,7 @@ impl Hdd {
         }
     }
 
-    /// Lets the arm do what it does up to and including `now`.
+    /// Processes the events of the arm up to and including `now`.
     fn run(&mut self, now: Nanos) {
         while let Some(at) = self.arm_event().filter(|at| *at <= now) {
             self.step(at);
@@ -272,15 +273,15 @@ impl Hdd {
                     self.enqueue(held, now, true, held.command.sector);
                 } else if self.waiting.is_empty() && self.fits(&held.command) {
                     self.admit(held, now);
-                    self.nudge(now);
+                    self.wake_arm(now);
                 } else {
                     self.waiting.push_back(held);
-                    self.nudge(now);
+                    self.wake_arm(now);
                 }
             }
             Op::Flush => {
                 self.barrier = Some(Barrier { held, began: now });
-                self.nudge(now);
+                self.wake_arm(now);
             }
             _ => self.over_link(held, now, 0),
         }
@@ -330,7 +331,7 @@ impl Hdd {
         self.enqueue(held, now, false, from.min(end - 1));
     }
 
-    /// Completes what needs only the interface, which is one server.
+    /// Completes a command that needs only the interface, which is one serial server.
     fn over_link(&mut self, held: Held, now: Nanos, bytes: u64) {
         let start = now.max(self.link_free);
         let link = Nanos((bytes as f64 * self.link_ns_per_byte + 0.5) as u64);
@@ -345,47 +346,18 @@ impl Hdd {
         let place = self.geometry.place(from);
         self.queue.push(Queued { held, place, write, from });
         self.candidates.push(place, write, &self.seek);
-        self.nudge(now);
-    }
-
-    // ---- write cache ----
-
-    fn used(&self) -> u64 {
-        self.dirty.sectors() + self.returning
-    }
-
-    fn fits(&self, command: &Command) -> bool {
-        let (lba, sectors) = (command.sector, u64::from(command.sectors));
-        self.used() + sectors <= self.cache_sectors || self.dirty.covers(lba, lba + sectors)
-    }
-
-    fn admit(&mut self, held: Held, now: Nanos) {
-        let Command { op, sector, sectors, .. } = held.command;
-        self.over_link(held, now, if op == Op::Write { held.command.bytes() } else { 0 });
-        self.dirty.insert(sector, sector + u64::from(sectors), &self.geometry);
-    }
-
-    fn admit_waiting(&mut self, now: Nanos) {
-        while let Some(held) = self.waiting.front().copied().filter(|held| self.fits(&held.command)) {
-            self.waiting.pop_front();
-            self.admit(held, now);
-        }
-    }
-
-    /// Must dirty data go though commands wait?
-    fn urgent(&self) -> bool {
-        !self.waiting.is_empty() || (self.cache_sectors > 0 && 4 * self.used() >= 3 * self.cache_sectors)
+        self.wake_arm(now);
     }
 
     // ---- arm ----
 
-    fn work_waits(&self) -> bool {
-        !self.queue.is_empty() || self.barrier.is_some() || (self.urgent() && !self.dirty.is_empty())
+    fn has_arm_work(&self) -> bool {
+        !self.queue.is_empty() || self.barrier.is_some() || (self.must_write_back() && !self.dirty.is_empty())
     }
 
-    /// Something may have come for the arm.
-    fn nudge(&mut self, now: Nanos) {
-        if !self.work_waits() {
+    /// Wakes an idle arm, or ends a read-ahead early, if commands wait.
+    fn wake_arm(&mut self, now: Nanos) {
+        if !self.has_arm_work() {
             return;
         }
         match self.arm {
@@ -393,7 +365,7 @@ impl Hdd {
             Arm::Ahead { segment, since, from, committed, end, ending: false, .. } => {
                 let passed = now.since(since);
                 let mut stop = from + self.geometry.passed(from, passed.0, end - from);
-                // Not in the middle of a sector.
+                // Reads the current sector to its end.
                 if self.span(from, stop) < passed {
                     stop += 1;
                 }
@@ -405,12 +377,12 @@ impl Hdd {
         }
     }
 
-    /// The arm is free: what next?
+    /// Chooses the next action of a free arm.
     fn dispatch(&mut self, now: Nanos) {
         self.arm = Arm::Idle { since: now };
         let serve = !self.queue.is_empty();
         let back = !self.dirty.is_empty()
-            && if self.barrier.is_some() { !serve } else { self.urgent() && !(serve && self.wrote_back_last) };
+            && if self.barrier.is_some() { !serve } else { self.must_write_back() && !(serve && self.wrote_back_last) };
         if back {
             self.write_back(now);
         } else if let Some(index) = self.continuing(now) {
@@ -422,23 +394,23 @@ impl Hdd {
         }
     }
 
-    /// Nanoseconds until the place comes round, `after` nanoseconds from now.
+    /// Rotational latency to a place, in ns, from `after` ns past now.
     fn rotation(&self, now: Nanos, after: u64, place: Place) -> u64 {
         let turn = self.geometry.revolution;
         let phase = (now.0 + self.phase0 + after) % turn;
         let wait = (place.angle + turn - phase) % turn;
-        // The rounding of a duration must not cost a revolution.
+        // The rounding of a duration must not cost a whole revolution.
         if wait + turn / 1_000_000 >= turn { 0 } else { wait }
     }
 
-    /// The overhead is over: chooses a command for the arm.
+    /// The command overhead has ended: chooses a command for the arm.
     fn serve(&mut self, now: Nanos) {
         let index = self.choose(now);
         let Queued { held, write, .. } = self.queue[index];
         let Command { sector, sectors, .. } = held.command;
         let buffered = if write { None } else { self.buffer.holding(sector) };
         if buffered.is_some_and(|segment| self.buffer.get(segment).end >= sector + u64::from(sectors)) {
-            // Read ahead for somebody else while it waited.
+            // A read-ahead for another command has buffered it meanwhile.
             self.queue.remove(index);
             self.candidates.remove(index);
             self.counters.cache_hits += 1;
@@ -449,7 +421,7 @@ impl Hdd {
         }
     }
 
-    /// Moves the arm for a command of the queue. One that `continues` what just passed needs no overhead.
+    /// Moves the arm for a queued command. One that `continues` the last transfer needs no overhead.
     fn position(&mut self, now: Nanos, index: usize, continues: bool) {
         let Queued { held, place, write, from } = self.queue.remove(index);
         self.candidates.remove(index);
@@ -462,7 +434,7 @@ impl Hdd {
             (self.t_cmd.min(waited), seek, self.rotation(now, seek, place))
         };
         let mut media = self.geometry.media(from, end - from);
-        if write && (from % PHYSICAL != 0 || end % PHYSICAL != 0) {
+        if write && (from % PHYSICAL_SECTORS != 0 || end % PHYSICAL_SECTORS != 0) {
             media += self.geometry.revolution;
         }
         let until = now + Nanos(seek + rotation + media);
@@ -492,7 +464,7 @@ impl Hdd {
         self.counters.media_busy += until.since(now);
     }
 
-    /// Index in the queue of a command that begins where the last transfer ends just now, and was there before.
+    /// Index of a queued command, not just arrived, that continues the transfer that ends now.
     fn continuing(&self, now: Nanos) -> Option<usize> {
         if now != self.passed_at || self.starving(now) {
             return None;
@@ -501,62 +473,18 @@ impl Hdd {
         window.position(|q| q.from == self.next_lba && q.held.arrival < now)
     }
 
-    /// Has the oldest command waited too long?
+    /// Whether the oldest command has waited longer than `t_age`.
     fn starving(&self, now: Nanos) -> bool {
         self.queue.first().is_some_and(|q| now.since(q.held.arrival) > self.t_age)
     }
 
-    /// Index in the queue of the command to serve.
+    /// Index of the queued command to serve.
     fn choose(&self, now: Nanos) -> usize {
         if self.starving(now) {
             return 0;
         }
         let phase = (now.0 + self.phase0) % self.geometry.revolution;
         self.candidates.nearest(self.here, phase, self.geometry.revolution, self.rpo_window, &self.seek)
-    }
-
-    /// Writes back one extent, at most to the end of its track.
-    fn write_back(&mut self, now: Nanos) {
-        let continued = if now == self.passed_at { self.dirty.starting_at(self.next_lba) } else { NONE };
-        let turn = self.geometry.revolution;
-        let phase = (now.0 + self.phase0 + self.t_cmd.0) % turn;
-        // As `seek` and `rotation`, but without divisions: many places are tried.
-        let cost = |place: Place| {
-            let seek = self.seek.time(self.here, place, true);
-            let mut reached = phase + seek;
-            while reached >= turn {
-                reached -= turn;
-            }
-            let wait = if place.angle >= reached { place.angle - reached } else { place.angle + turn - reached };
-            if wait + turn / 1_000_000 >= turn { seek } else { seek + wait }
-        };
-        let (slot, positioning) = if continued == NONE {
-            let slot = match self.write_back_window {
-                0 => self.dirty.nearest(self.here.cylinder, cost, |d| self.seek.least_write(d)),
-                window => {
-                    let mut candidates = Candidates::new();
-                    for slot in self.dirty.oldest().take(window) {
-                        candidates.push(self.dirty.extent(slot).place, true, &self.seek);
-                    }
-                    let index = candidates.nearest(self.here, phase, turn, window, &self.seek);
-                    self.dirty.oldest().nth(index).unwrap_or(NONE)
-                }
-            };
-            if slot == NONE {
-                return;
-            }
-            (slot, self.t_cmd.0 + cost(self.dirty.extent(slot).place))
-        } else {
-            (continued, self.geometry.step(self.next_lba))
-        };
-        let lba = self.dirty.extent(slot).lba;
-        let end = self.dirty.extent(slot).end.min(self.geometry.track_end(lba));
-        let until = now + Nanos(positioning + self.geometry.media(lba, end - lba));
-        self.dirty.remove(lba, end, &self.geometry);
-        self.returning += end - lba;
-        self.moved(now, until, end);
-        self.wrote_back_last = true;
-        self.arm = Arm::Write { until, returns: end - lba };
     }
 }
 
@@ -604,7 +532,7 @@ impl Device for Hdd {
     }
 }
 
-/// The seek time that vendors quote: the mean over all pairs of cylinders, ms.
+/// The seek time that vendors specify: the mean over all pairs of cylinders, ms.
 pub(crate) fn mean_seek_ms(p: &Params) -> f64 {
     Seek::new(p).mean(p.cylinders) / 1e6
 }

@@ -2,11 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::geometry::Geometry;
-use crate::keys::{Expect, Key, invalid};
-use crate::{Error, Facts};
+use crate::Facts;
+use crate::keys::{Expect, Key};
 
-/// Parameters of a hard disk; the built-in files say where each value comes from.
+/// Parameters of a hard disk; the built-in files name the source of each value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
@@ -26,7 +25,7 @@ pub struct Params {
     pub sectors_per_track_inner: u32,
     /// Tracks of one surface before the next surface follows.
     pub band_tracks: u32,
-    /// From one track to the next while reading on, ms.
+    /// Track switch during a sequential transfer, ms.
     pub t_skew_ms: f64,
     /// Head switch in place, ms.
     pub t_head_ms: f64,
@@ -36,39 +35,39 @@ pub struct Params {
     pub seek_a_ms: f64,
     /// Factor of the square root of the distance, ms.
     pub seek_b_ms: f64,
-    /// Where the curve becomes a line, cylinders.
+    /// Distance at which the curve becomes a line, cylinders.
     pub seek_d0_cylinders: u32,
-    /// What a seek takes longer before a write, ms.
+    /// Extra settling time of a seek before a write, ms.
     pub t_settle_write_ms: f64,
     /// Command overhead, ms.
     pub t_cmd_ms: f64,
-    /// A command beyond the last sector, ms.
+    /// Latency of a command beyond the last sector, ms.
     pub t_err_ms: f64,
-    /// Host link, MB/s.
+    /// Rate of the host link, MB/s.
     pub link_mb_per_s: f64,
-    /// Read on after a read.
+    /// Whether the drive reads ahead.
     pub lookahead: bool,
     /// Read buffer, MiB.
     pub buffer_mib: f64,
     /// Equal segments of the read buffer.
     pub segments: u32,
-    /// What a sequential stream reads per positioning though others wait, the request included, KiB.
+    /// Least that a sequential stream reads per positioning even if commands wait, the request included, KiB.
     pub read_ahead_min_kib: u32,
-    /// How far an undisturbed stream is read ahead, KiB.
+    /// Read-ahead of an undisturbed stream, KiB.
     pub read_ahead_max_kib: u32,
     /// `on` or `off`: write-back cache.
     pub cache: String,
     /// Write-back cache, MiB.
     pub write_cache_mib: f64,
-    /// Oldest extents that compete to be written back, at most 32; 0 is all.
+    /// Oldest extents that compete to be written back, at most 32; 0 for all.
     pub write_back_window: u32,
-    /// An idle arm starts to write back after this, ms.
+    /// Idle time of the arm before it starts to write back, ms.
     pub t_idle_destage_ms: f64,
-    /// Commands held at once.
+    /// Queue depth (NCQ).
     pub ncq_depth: u32,
-    /// Oldest commands that compete by positioning time.
+    /// Oldest commands that compete by positioning time (RPO).
     pub rpo_window: u32,
-    /// An older command goes next, ms.
+    /// Age above which the oldest command is served next, ms.
     pub t_age_ms: f64,
     /// Largest command in sectors.
     pub max_sectors: u32,
@@ -110,29 +109,6 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl Params {
-    /// Checks what the ranges alone cannot.
-    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
-        if self.zones > self.cylinders {
-            let expected = format!("at most cylinders, {}", self.cylinders);
-            return Err(invalid(origin, "zones", self.zones, expected));
-        }
-        let most = Geometry::new(&self).sectors();
-        if self.capacity_sectors > most {
-            let expected = format!("at most {most}, what cylinders, surfaces and sectors_per_track_* hold");
-            return Err(invalid(origin, "capacity_sectors", self.capacity_sectors, expected));
-        }
-        let next = self.seek_a_ms + self.seek_b_ms * 2f64.sqrt();
-        if self.t_track_ms > next {
-            let expected = format!("at most the seek by two cylinders, {next:.4}");
-            return Err(invalid(origin, "t_track_ms", self.t_track_ms, expected));
-        }
-        if self.t_head_ms < self.t_skew_ms {
-            let expected = format!("at least t_skew_ms, {}", self.t_skew_ms);
-            return Err(invalid(origin, "t_head_ms", self.t_head_ms, expected));
-        }
-        Ok(self)
-    }
-
     pub(crate) fn facts(&self) -> Facts {
         Facts {
             capacity_sectors: self.capacity_sectors,

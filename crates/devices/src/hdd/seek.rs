@@ -1,10 +1,10 @@
-//! How long the arm takes, and which candidate it reaches first.
+//! Seek times, and the search for the command with the shortest positioning time.
 
-use super::Params;
 use super::geometry::Place;
+use super::params::Params;
 
-/// Most commands that the drive holds at once.
-pub(crate) const DEPTH: usize = 32;
+/// Largest queue depth of the drive.
+pub(crate) const DEPTH_MAX: usize = 32;
 
 /// The seek curve, with all times in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +23,13 @@ impl Seek {
     pub(crate) fn new(p: &Params) -> Seek {
         let ns = 1e6;
         let (a, b, d0) = (p.seek_a_ms * ns, p.seek_b_ms * ns, f64::from(p.seek_d0_cylinders));
-        // Beyond d0 the curve goes on along its tangent.
+        // Beyond d0 the curve continues along its tangent.
         let (c, e) = (a + b * d0.sqrt() / 2.0, b / (2.0 * d0.sqrt()));
         let (track, head, settle) = (p.t_track_ms * ns, p.t_head_ms * ns, p.t_settle_write_ms * ns);
         Seek { track, a, b, d0, c, e, head, settle }
     }
 
-    /// Nanoseconds over `d` cylinders, before any settling for a write.
+    /// Seek time over `d` cylinders without write settling, ns.
     fn curve(&self, d: u32) -> f64 {
         match d {
             0 => 0.0,
@@ -39,7 +39,7 @@ impl Seek {
         }
     }
 
-    /// Nanoseconds from one place to another.
+    /// Seek time from one place to another, ns.
     pub(crate) fn time(&self, from: Place, to: Place, write: bool) -> u64 {
         let d = from.cylinder.abs_diff(to.cylinder);
         let settle = if write { self.settle } else { 0.0 };
@@ -50,12 +50,12 @@ impl Seek {
         (ns + 0.5) as u64
     }
 
-    /// No place at least `d` cylinders away is written to sooner than this, nanoseconds.
+    /// Lower bound of the seek time for a write at least `d` cylinders away, ns.
     pub(crate) fn least_write(&self, d: u32) -> u64 {
         if d == 0 { 0 } else { (self.curve(d) + self.settle) as u64 }
     }
 
-    /// Weighted mean over all seeks of a drive with `cylinders`, nanoseconds: Σ 2(N−d)/N² · seek(d).
+    /// Weighted mean over all seeks of a drive with N = `cylinders`, ns: Σ 2(N−d)/N² · seek(d).
     pub(crate) fn mean(&self, cylinders: u32) -> f64 {
         let n = f64::from(cylinders);
         let sum: f64 = (1..cylinders).map(|d| (n - f64::from(d)) * self.curve(d)).sum();
@@ -63,20 +63,20 @@ impl Seek {
     }
 }
 
-/// What decides how soon the arm reaches each queued command, in arrival order. One array a quantity, and times in
-/// f32, so that the compiler makes vector code of the search; it only ranks: times of the winner are exact.
+/// Positioning data of the queued commands, in arrival order. One array per quantity, and times in f32, so that the
+/// compiler vectorises the search. It only ranks: times of the chosen command are exact.
 #[derive(Debug)]
 pub(crate) struct Candidates {
     len: usize,
-    cylinder: [f32; DEPTH],
-    head: [f32; DEPTH],
-    angle: [f32; DEPTH],
-    settle: [f32; DEPTH],
+    cylinder: [f32; DEPTH_MAX],
+    head: [f32; DEPTH_MAX],
+    angle: [f32; DEPTH_MAX],
+    settle: [f32; DEPTH_MAX],
 }
 
 impl Candidates {
     pub(crate) fn new() -> Candidates {
-        let zero = [0.0; DEPTH];
+        let zero = [0.0; DEPTH_MAX];
         Candidates { len: 0, cylinder: zero, head: zero, angle: zero, settle: zero }
     }
 
@@ -96,21 +96,21 @@ impl Candidates {
         self.len -= 1;
     }
 
-    /// The candidate among the `window` oldest that the arm at `from` reaches first, ties by age. `phase` is the angle
-    /// that passes the heads once the command overhead is over; `revolution` in nanoseconds.
+    /// The candidate among the `window` oldest with the shortest positioning time from `from`, ties by age. `phase` is
+    /// the angle under the heads after the command overhead; `revolution` is in ns.
     pub(crate) fn nearest(&self, from: Place, phase: u64, revolution: u64, window: usize, seek: &Seek) -> usize {
         let n = self.len.min(window);
         if n <= 1 {
             return 0;
         }
-        let mut cost = [f32::INFINITY; DEPTH];
+        let mut cost = [f32::INFINITY; DEPTH_MAX];
         let (here, head_here) = (from.cylinder as f32, from.head as f32);
         let (track, a, b, d0) = (seek.track as f32, seek.a as f32, seek.b as f32, seek.d0 as f32);
         let (c, e, head) = (seek.c as f32, seek.e as f32, seek.head as f32);
         let (turn, per_turn, phase) = (revolution as f32, 1.0 / revolution as f32, phase as f32);
-        // Adding and taking away 1.5 * 2^23 rounds to the nearest whole number without a function call.
+        // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer without a function call.
         const WHOLE: f32 = 12_582_912.0;
-        let rounded = n.next_multiple_of(8).min(DEPTH);
+        let rounded = n.next_multiple_of(8).min(DEPTH_MAX);
         for (i, cost) in cost.iter_mut().enumerate().take(rounded) {
             let d = (self.cylinder[i] - here).abs();
             let settle = self.settle[i];
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn curve_is_that_of_the_specification() {
+    fn the_seek_curve_matches_its_specification() {
         let s = seek();
         let at = |cylinder| Place { cylinder, head: 0, angle: 0 };
         assert_eq!(s.time(at(5), at(5), true), 0);
@@ -165,9 +165,9 @@ mod tests {
     }
 
     proptest! {
-        /// What the vector search picks is, to its precision, what the exact times pick.
+        /// The vectorised search chooses as the exact times do, up to its precision.
         #[test]
-        fn nearest_is_nearest(
+        fn nearest_has_the_shortest_positioning_time(
             places in prop::collection::vec((0u32..360_000, 0u32..2, 0u64..8_333_333, any::<bool>()), 1..33),
             here in 0u32..360_000, head in 0u32..2, phase in 0u64..8_333_333
         ) {
@@ -183,7 +183,7 @@ mod tests {
             }
             let picked = cost(&places[candidates.nearest(from, phase, turn, 32, &s)]);
             let best = places.iter().map(cost).min().unwrap();
-            // A sector just reached or just missed is a matter of rounding.
+            // Rounding decides whether a sector is just reached or just missed.
             let close = |place| { let c = cost(place); c.abs_diff(best) > turn - 100 };
             prop_assert!(picked <= best + 100 || places.iter().any(close), "{} {}", picked, best);
         }

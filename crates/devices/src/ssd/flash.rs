@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use dumbwaiter_block::Nanos;
 
-use super::Params;
 use super::ftl::{Ftl, UNMAPPED};
+use super::params::Params;
 use super::precondition;
 use crate::Counters;
 
-/// When something is done, and where the time went since it was asked for.
+/// Completion time of an operation, with the breakdown of its latency.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) at: Nanos,
@@ -19,29 +19,29 @@ pub(crate) struct Done {
     pub(crate) gc_stall: Nanos,
 }
 
-/// A program that a die has begun or will begin.
+/// A program in progress or reserved on a die.
 #[derive(Clone, Copy, Debug)]
 struct Program {
     start: Nanos,
     end: Nanos,
-    /// First physical unit, and units, of which the buffer still has the data.
+    /// First physical unit and number of units whose data is still in the buffer.
     physical: u32,
     units: u32,
-    /// Buffer space that comes back at its end, bytes.
+    /// Buffer space that its end frees, bytes.
     bytes: u64,
-    /// How long it waited for collection.
+    /// Delay by garbage collection.
     gc_stall: Nanos,
 }
 
 #[derive(Debug, Default)]
 struct Die {
-    /// The end of all that is reserved.
+    /// End of the last reservation.
     free: Nanos,
     /// The end of the last read.
     read_free: Nanos,
     programs: VecDeque<Program>,
     collecting: bool,
-    /// Time that the collection under way still needs; its block is not free before.
+    /// Remaining time of the garbage collection in progress, whose block is free only at its end.
     gc_left: Nanos,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Flash {
     t_program: Nanos,
     t_erase: Nanos,
     planes: f64,
-    /// Channel time of a command with so many units.
+    /// Channel time of a command by its number of units.
     channel_time: Vec<Nanos>,
     read_first: bool,
     suspend_program: bool,
@@ -64,13 +64,13 @@ pub(crate) struct Flash {
     t_suspend: Nanos,
     t_flushback: Nanos,
     buffer_bytes: u64,
-    /// Bytes buffered, those being programmed included.
+    /// Bytes in the buffer, those being programmed included.
     used: u64,
-    /// Units that wait for a program unit to fill.
+    /// Units that wait until a program unit is full.
     pending: Vec<u32>,
     last_write: Nanos,
     next_die: u32,
-    /// The dies of the programs in flight, in order.
+    /// Dies of the programs in flight, in order of issue.
     order: VecDeque<u32>,
 }
 
@@ -108,13 +108,13 @@ impl Flash {
         (unit % u64::from(self.ftl.shape.logical_units)) as u32
     }
 
-    /// Reads units `from..to` from `at` on; the time is that of the last page to arrive.
+    /// Reads units `from..to` from `at` on; completes with the last page.
     pub(crate) fn read(&mut self, from: u64, to: u64, at: Nanos, counters: &mut Counters) -> Done {
         let per_page = self.ftl.shape.units_per_page;
         let mut last = Done { at, ..Done::default() };
         let mut unit = from;
         while unit < to {
-            // One sense serves the units of one physical page.
+            // One cell read serves all units of a physical page.
             let (page, die) = self.locate(unit);
             let mut count = 1;
             while unit + u64::from(count) < to && count < per_page && self.locate(unit + u64::from(count)).0 == page {
@@ -131,7 +131,7 @@ impl Flash {
         last
     }
 
-    /// The physical page of a unit, a number of its own for one that was never written, and its die.
+    /// Physical page and die of a unit; a unit that was never written gets a unique page number.
     fn locate(&self, unit: u64) -> (u64, u32) {
         let shape = &self.ftl.shape;
         let unit = self.fold(unit);
@@ -185,7 +185,7 @@ impl Flash {
         *channel = sent;
         counters.media_busy += self.t_read;
         d.read_free = sent;
-        // What has not begun yields, and so does what was suspended.
+        // Programs that have not begun yield, and so do suspended ones.
         let mut free = sent;
         if let Some((i, since)) = suspended {
             d.programs[i].end += sent.since(since);
@@ -207,7 +207,7 @@ impl Flash {
         }
     }
 
-    /// Is the data of all the units still in the write buffer at `at`?
+    /// Whether the data of all units is still in the write buffer at `at`.
     pub(crate) fn buffers(&self, from: u64, to: u64, at: Nanos) -> bool {
         if self.used == 0 {
             return false;
@@ -226,7 +226,8 @@ impl Flash {
         })
     }
 
-    /// Stores units `from..to`, whose data is here at `at`: when they are buffered, or, where `through`, programmed.
+    /// Writes units `from..to`, whose data has arrived at `at`. Completes when they are buffered or, with `through`,
+    /// programmed.
     pub(crate) fn write(&mut self, from: u64, to: u64, at: Nanos, through: bool, counters: &mut Counters) -> Done {
         let mut done = Done { at, ..Done::default() };
         self.last_write = at;
@@ -236,7 +237,7 @@ impl Flash {
                 let unit = self.fold(unit);
                 if !self.pending.contains(&unit) {
                     self.pending.push(unit);
-                    self.used += if self.buffer_bytes > 0 { super::UNIT } else { 0 };
+                    self.used += if self.buffer_bytes > 0 { super::ftl::UNIT } else { 0 };
                 }
                 if self.pending.len() == self.ftl.shape.units_per_program as usize {
                     last = later(last, self.program(at, counters));
@@ -253,7 +254,7 @@ impl Flash {
                 continue;
             }
             self.release(done.at);
-            while self.used + super::UNIT > self.buffer_bytes {
+            while self.used + super::ftl::UNIT > self.buffer_bytes {
                 let Some(&die) = self.order.front() else { break };
                 let Some(program) = self.dies[die as usize].programs.front() else { break };
                 let wait = program.end.since(done.at);
@@ -263,7 +264,7 @@ impl Flash {
                 done.at += wait;
                 self.release(done.at);
             }
-            self.used += super::UNIT;
+            self.used += super::ftl::UNIT;
             self.pending.push(unit);
             if self.pending.len() == self.ftl.shape.units_per_program as usize {
                 self.program(done.at, counters);
@@ -273,7 +274,7 @@ impl Flash {
         done
     }
 
-    /// Programs what is pending on the next die: when it is done, and where the time went since `at`.
+    /// Programs the pending units on the next die; the breakdown starts at `at`.
     fn program(&mut self, at: Nanos, counters: &mut Counters) -> Done {
         let units = self.pending.len() as u32;
         let die = self.place(units);
@@ -298,7 +299,7 @@ impl Flash {
         let end = start + self.t_program;
         d.free = end;
         counters.media_busy += self.t_program;
-        let bytes = if self.buffer_bytes > 0 { u64::from(units) * super::UNIT } else { 0 };
+        let bytes = if self.buffer_bytes > 0 { u64::from(units) * super::ftl::UNIT } else { 0 };
         d.programs.push_back(Program { start, end, physical, units, bytes, gc_stall });
         self.order.push_back(die);
         Done {
@@ -310,8 +311,8 @@ impl Flash {
         }
     }
 
-    /// The die for the next program: in turn, but for those that hold as much as they can. A load whose writes that last
-    /// all fall to one die's turn would fill it.
+    /// The die for the next program: round-robin over dies that can take more valid data. A load whose lasting writes
+    /// all fall on one die's turn would otherwise fill that die.
     fn place(&mut self, units: u32) -> u32 {
         let dies = self.ftl.shape.dies;
         let turn = self.next_die;
@@ -321,7 +322,7 @@ impl Flash {
         die
     }
 
-    /// Takes back the buffer space of programs that ended by `now`, in the order in which they were begun.
+    /// Frees the buffer space of programs that ended by `now`, in order of issue.
     fn release(&mut self, now: Nanos) {
         while let Some(&die) = self.order.front() {
             let programs = &mut self.dies[die as usize].programs;
@@ -332,7 +333,7 @@ impl Flash {
         }
     }
 
-    /// Time has come to `now`: what ended has ended, and an incomplete program unit may have waited long enough.
+    /// Advances to `now`: frees the space of finished programs and writes a partial program unit after its time-out.
     pub(crate) fn pass(&mut self, now: Nanos, counters: &mut Counters) {
         self.release(now);
         if !self.pending.is_empty() {
@@ -343,7 +344,7 @@ impl Flash {
         }
     }
 
-    /// Programs all that is buffered: when the last program ends.
+    /// Programs all buffered data; returns the end of the last program.
     pub(crate) fn drain(&mut self, at: Nanos, counters: &mut Counters) -> Nanos {
         if !self.pending.is_empty() {
             self.program(at, counters);
@@ -352,7 +353,7 @@ impl Flash {
         ends.max().unwrap_or(at)
     }
 
-    /// Forgets units.
+    /// Unmaps units.
     pub(crate) fn unmap(&mut self, from: u64, to: u64) {
         let most = u64::from(self.ftl.shape.logical_units);
         for unit in from..to.min(from.saturating_add(most)) {
@@ -363,24 +364,24 @@ impl Flash {
 
     // ---- collection ----
 
-    /// Blocks of the die that can be opened: the one being collected is not free yet.
+    /// Free blocks of the die, without the one under collection.
     fn ready_blocks(&self, die: u32) -> u32 {
         let left = self.dies[die as usize].gc_left > Nanos::ZERO;
         self.ftl.free_blocks(die).saturating_sub(u32::from(left))
     }
 
-    /// The next program on the die, of so many units, opens a block: starts collection when they get few, and waits for it
-    /// when there is none to spare; answers the wait.
+    /// Opens a block for the next program of `units`: starts garbage collection when blocks run low, and waits for it
+    /// when none is left. Returns the wait.
     fn open_block(&mut self, die: u32, units: u32, counters: &mut Counters) -> Nanos {
         let mut stall = Nanos::ZERO;
-        // Collection may leave room in the block that it opened for itself.
+        // Collection may leave room in the block that it opened.
         while !self.ftl.has_room(die, units) && self.ready_blocks(die) <= self.ftl.shape.hard {
             if self.dies[die as usize].gc_left == Nanos::ZERO {
                 self.begin_collection(die, counters);
             }
             stall += std::mem::take(&mut self.dies[die as usize].gc_left);
         }
-        // This one is about to be taken.
+        // The block about to be opened.
         if self.ready_blocks(die) <= self.ftl.shape.low {
             self.dies[die as usize].collecting = true;
         }
@@ -398,7 +399,7 @@ impl Flash {
         counters.gc_moved_pages += u64::from(collected.pages);
     }
 
-    /// Lets a collecting die use the time until `at`; answers how long a command that comes then must wait.
+    /// Gives a collecting die the time until `at`; returns the wait of a command that arrives then.
     fn collect_until(&mut self, die: u32, at: Nanos, read: bool, counters: &mut Counters) -> Nanos {
         if !self.dies[die as usize].collecting {
             return Nanos::ZERO;
@@ -420,7 +421,7 @@ impl Flash {
             d.gc_left = Nanos(d.gc_left.0 - used.0);
             d.free = free + used;
             if d.gc_left > Nanos::ZERO {
-                // It came in the middle of a step: the erase at the end, or a program before.
+                // The command arrived during a step: a program, or the erase at the end.
                 let erasing = d.gc_left <= self.t_erase;
                 let rest = match self.t_program.0 {
                     _ if erasing => d.gc_left,
@@ -437,7 +438,7 @@ impl Flash {
         }
     }
 
-    /// Nothing was asked from `from` to `to`: dies with few free blocks collect.
+    /// Garbage collection in an idle period `from..to`, on dies with few free blocks.
     pub(crate) fn collect_idle(&mut self, from: Nanos, to: Nanos, counters: &mut Counters) {
         for die in 0..self.ftl.shape.dies {
             if self.ftl.free_blocks(die) < self.ftl.shape.high {

@@ -1,23 +1,23 @@
-//! Flash translation: where each 4 KiB unit lies, and greedy collection of what is no longer valid.
+//! Flash translation layer: the map of 4 KiB units, and greedy garbage collection.
 //!
-//! The blocks of a die's planes are written and erased together, so one block here is one of every plane. Addresses
-//! fold onto `ftl_gib` of logical space: memory stays bounded, and write amplification depends on the share of
-//! spare space, not on its size.
+//! The blocks of a die's planes are programmed and erased together, so a block here spans all planes. Addresses fold
+//! onto `ftl_gib` of logical space: this bounds memory, and write amplification depends on the fraction of spare space,
+//! not on its size.
 
 use std::collections::VecDeque;
 
-use super::Params;
+use super::params::Params;
 
 /// Bytes of a unit.
 pub(crate) const UNIT: u64 = 4096;
-/// Never written, but taken to lie where a sequential fill would have put it.
+/// Never written; treated as if a sequential fill had placed it.
 pub(crate) const FRESH: u32 = u32::MAX;
 /// Never written or discarded: reading it touches no die.
 pub(crate) const UNMAPPED: u32 = u32::MAX - 1;
-/// Units per piece of the map, allocated when first written.
-const PIECE: u32 = 1 << 15;
+/// Units per piece of the map; pieces are allocated at the first write.
+const MAP_PIECE_UNITS: u32 = 1 << 15;
 
-/// Sizes, in units of 4 KiB.
+/// Dimensions of the flash, in units of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) dies: u32,
@@ -38,7 +38,7 @@ impl Shape {
         let units_per_page = p.page_bytes / UNIT as u32;
         let units_per_program = units_per_page * p.planes;
         let units_per_block = units_per_program * p.pages_per_block;
-        // Collection needs a few spare blocks on each die, and so at least so much space.
+        // Garbage collection needs a few spare blocks on each die, which sets a minimum size.
         let least = (4.5 / p.over_provisioning) * f64::from(units_per_block) * f64::from(dies);
         let logical_units = (p.ftl_gib * 262_144.0).max(least).min(f64::from(UNMAPPED)) as u32;
         let physical = f64::from(logical_units) * (1.0 + p.over_provisioning);
@@ -56,7 +56,7 @@ impl Shape {
         };
         let spare = shape.spare_blocks();
         let share = |share: f64| (f64::from(spare) * share + 0.5) as u32;
-        // What is kept free cannot take data: some must be left to collect from.
+        // Reserved free blocks cannot hold data: some spare blocks must remain to be collected.
         let hard = share(p.gc_hard).min(spare.saturating_sub(3)).max(1);
         let low = share(p.gc_low).max(hard + 1);
         let high = share(p.gc_high).max(low + 1);
@@ -78,9 +78,9 @@ impl Shape {
 #[derive(Clone, Debug, Default)]
 struct Block {
     valid: u32,
-    /// When it was opened; 0 while free.
+    /// Sequence number of its opening; 0 while free.
     opened: u64,
-    /// The logical unit of each physical one, allocated when first opened.
+    /// Logical unit of each physical unit; allocated at the first opening.
     units: Vec<u32>,
 }
 
@@ -95,18 +95,18 @@ struct Die {
     valid: u32,
 }
 
-/// What a collection moved.
+/// Result of a garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Collected {
-    /// Flash pages that held something valid.
+    /// Flash pages that contained valid units.
     pub(crate) pages: u32,
-    /// Units that were valid.
+    /// Valid units moved.
     pub(crate) units: u32,
 }
 
-/// What of a die does not follow from the map.
+/// State of a die that does not follow from the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ledger {
+pub(crate) struct DieState {
     pub(crate) open: u32,
     pub(crate) offset: u32,
     pub(crate) openings: u64,
@@ -115,7 +115,7 @@ pub(crate) struct Ledger {
     pub(crate) opened: Vec<u64>,
 }
 
-/// The map and the blocks.
+/// The flash translation layer: map and blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ftl {
     pub(crate) shape: Shape,
@@ -135,41 +135,44 @@ impl Ftl {
             openings: 0,
             valid: 0,
         };
-        let pieces = shape.logical_units.div_ceil(PIECE) as usize;
+        let pieces = shape.logical_units.div_ceil(MAP_PIECE_UNITS) as usize;
         Ftl { shape, initial, map: vec![Vec::new(); pieces], dies: vec![die; shape.dies as usize] }
     }
 
-    pub(crate) fn ledger(&self, die: u32) -> Ledger {
+    pub(crate) fn die_state(&self, die: u32) -> DieState {
         let Die { blocks, free, open, offset, openings, .. } = &self.dies[die as usize];
         let opened = blocks.iter().map(|b| b.opened).collect();
-        Ledger { open: *open, offset: *offset, openings: *openings, free: free.clone(), opened }
+        DieState { open: *open, offset: *offset, openings: *openings, free: free.clone(), opened }
     }
 
-    /// From a map and what does not follow from it; nothing if they contradict each other.
-    pub(crate) fn restore(shape: Shape, map: &[u32], ledgers: Vec<Ledger>) -> Option<Ftl> {
+    /// Restores a saved state; `None` if map and die states contradict each other.
+    pub(crate) fn restore(shape: Shape, map: &[u32], die_states: Vec<DieState>) -> Option<Ftl> {
         let mut ftl = Ftl::new(shape, map.iter().copied().find(|p| *p >= UNMAPPED).unwrap_or(UNMAPPED));
-        for (die, ledger) in ftl.dies.iter_mut().zip(ledgers) {
-            let is_free = |block: u32| ledger.opened.get(block as usize).is_some_and(|opened| *opened == 0);
-            let mut seen = vec![false; ledger.opened.len()];
-            for &block in &ledger.free {
+        for (die, die_state) in ftl.dies.iter_mut().zip(die_states) {
+            let is_free = |block: u32| die_state.opened.get(block as usize).is_some_and(|opened| *opened == 0);
+            let mut seen = vec![false; die_state.opened.len()];
+            for &block in &die_state.free {
                 if !is_free(block) || std::mem::replace(&mut seen[block as usize], true) {
                     return None;
                 }
             }
-            let free = ledger.opened.iter().filter(|opened| **opened == 0).count();
-            let full = ledger.offset == shape.units_per_block;
-            if free != ledger.free.len() || ledger.offset > shape.units_per_block || (!full && is_free(ledger.open)) {
+            let free = die_state.opened.iter().filter(|opened| **opened == 0).count();
+            let full = die_state.offset == shape.units_per_block;
+            if free != die_state.free.len()
+                || die_state.offset > shape.units_per_block
+                || (!full && is_free(die_state.open))
+            {
                 return None;
             }
-            for (block, &opened) in die.blocks.iter_mut().zip(&ledger.opened) {
+            for (block, &opened) in die.blocks.iter_mut().zip(&die_state.opened) {
                 block.opened = opened;
                 if opened > 0 {
-                    // Nothing valid until the map says so.
+                    // Units become valid when the map refers to them.
                     block.units.resize(shape.units_per_block as usize, UNMAPPED);
                 }
             }
-            die.free = ledger.free;
-            (die.open, die.offset, die.openings) = (ledger.open, ledger.offset, ledger.openings);
+            die.free = die_state.free;
+            (die.open, die.offset, die.openings) = (die_state.open, die_state.offset, die_state.openings);
         }
         for (unit, &physical) in (0u32..).zip(map) {
             if physical < UNMAPPED {
@@ -181,7 +184,7 @@ impl Ftl {
                     return None;
                 }
                 let block = &mut die.blocks[block as usize];
-                // A free block has no units, and a place holds one unit.
+                // A free block has no valid units, and no two units share a place.
                 let slot = block.units.get_mut(offset as usize).filter(|slot| **slot == UNMAPPED)?;
                 *slot = unit;
                 block.valid += 1;
@@ -191,44 +194,44 @@ impl Ftl {
         Some(ftl)
     }
 
-    /// The physical unit, [`FRESH`] or [`UNMAPPED`].
+    /// The physical unit of a logical one, or [`FRESH`] or [`UNMAPPED`].
     pub(crate) fn lookup(&self, unit: u32) -> u32 {
-        let piece = &self.map[(unit / PIECE) as usize];
-        if piece.is_empty() { self.initial } else { piece[(unit % PIECE) as usize] }
+        let piece = &self.map[(unit / MAP_PIECE_UNITS) as usize];
+        if piece.is_empty() { self.initial } else { piece[(unit % MAP_PIECE_UNITS) as usize] }
     }
 
     fn set(&mut self, unit: u32, physical: u32) {
-        let piece = &mut self.map[(unit / PIECE) as usize];
+        let piece = &mut self.map[(unit / MAP_PIECE_UNITS) as usize];
         if piece.is_empty() {
-            piece.resize(PIECE as usize, self.initial);
+            piece.resize(MAP_PIECE_UNITS as usize, self.initial);
         }
-        piece[(unit % PIECE) as usize] = physical;
+        piece[(unit % MAP_PIECE_UNITS) as usize] = physical;
     }
 
-    /// Free blocks of a die, the open one not counted.
+    /// Free blocks of a die, without the open one.
     pub(crate) fn free_blocks(&self, die: u32) -> u32 {
         self.dies[die as usize].free.len() as u32
     }
 
-    /// Must the next write to the die open a block?
+    /// Whether the next write to the die must open a block.
     pub(crate) fn is_full(&self, die: u32) -> bool {
         !self.has_room(die, 1)
     }
 
-    /// Can so many units be written to the die before it opens a block?
+    /// Whether the open block of the die has room for `units`.
     pub(crate) fn has_room(&self, die: u32, units: u32) -> bool {
         self.shape.units_per_block - self.dies[die as usize].offset >= units
     }
 
-    /// Would collection still gain blocks on the die if it had so many valid units more? Else no free one may be left some
-    /// day, however much is collected.
+    /// Whether garbage collection can still free blocks on the die with `units` more valid units. Otherwise the die
+    /// would run out of free blocks for good.
     pub(crate) fn can_keep(&self, die: u32, units: u32) -> bool {
         let Shape { units_per_block, blocks_per_die, hard, .. } = self.shape;
         let most = blocks_per_die.saturating_sub(hard + 2) * units_per_block;
         self.dies[die as usize].valid + units <= most
     }
 
-    /// Forgets a unit.
+    /// Unmaps a unit.
     pub(crate) fn unmap(&mut self, unit: u32) {
         self.invalidate(unit);
         self.set(unit, UNMAPPED);
@@ -244,13 +247,13 @@ impl Ftl {
         }
     }
 
-    /// Writes a unit to the die's open block; answers where. The die must have room or a free block.
+    /// Writes a unit to the open block of the die; returns its physical unit. The die must have room or a free block.
     pub(crate) fn append(&mut self, die: u32, unit: u32) -> u32 {
         self.invalidate(unit);
         let Shape { units_per_block, .. } = self.shape;
         let d = &mut self.dies[die as usize];
         if d.offset == units_per_block {
-            d.open = d.free.pop_front().expect("collection keeps a free block");
+            d.open = d.free.pop_front().expect("garbage collection keeps a block free");
             d.offset = 0;
             d.openings += 1;
             let block = &mut d.blocks[d.open as usize];
@@ -267,10 +270,10 @@ impl Ftl {
         physical
     }
 
-    /// Leaves the rest of a program unit unused.
+    /// Pads a partial program unit with unused space.
     pub(crate) fn pad(&mut self, die: u32) {
         let d = &mut self.dies[die as usize];
-        // Nobody can look up what was never written, so stale numbers there mean nothing.
+        // Padding is never looked up, so stale numbers in it are harmless.
         let end = d.offset.next_multiple_of(self.shape.units_per_program);
         for offset in d.offset..end {
             d.blocks[d.open as usize].units[offset as usize] = UNMAPPED;
@@ -278,7 +281,7 @@ impl Ftl {
         d.offset = end;
     }
 
-    /// Moves what is valid in the block with least of it (ties: the oldest) and frees the block.
+    /// Moves the valid units of the block with the fewest (ties: the oldest) and frees the block.
     pub(crate) fn collect(&mut self, die: u32) -> Collected {
         let Shape { units_per_block, units_per_page, .. } = self.shape;
         let d = &self.dies[die as usize];
@@ -344,7 +347,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every mapped unit lies in exactly one place, that place says so, and blocks count what is valid in them.
+        /// Every mapped unit has exactly one place, which refers back to it, and blocks count their valid units.
         #[test]
         fn map_and_blocks_agree(steps in prop::collection::vec(step(), 1..1500)) {
             let shape = small();
@@ -353,7 +356,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Write(die, unit) => {
-                        // A die of 192 units can not hold all 250: the other die takes what does not fit.
+                        // A die of 192 units cannot hold all 250: the other die takes the rest.
                         let valid: u32 = ftl.dies[die as usize].blocks.iter().map(|b| b.valid).sum();
                         let die = if valid >= 130 { 1 - die } else { die };
                         while ftl.is_full(die) && ftl.free_blocks(die) < shape.low {

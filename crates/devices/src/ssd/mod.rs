@@ -1,17 +1,19 @@
-//! Flash SSD: channels × dies behind firmware and a host link, page mapping, collection, a write buffer.
+//! Flash SSD: channels × dies behind firmware and a host link, with page mapping, garbage collection and a write
+//! buffer.
 //!
-//! Each resource is a first-in first-out server with a timeline of its own; a command reserves all that it needs when it
-//! arrives. A page register is held until its data has left by the channel, and channels and link send in command
-//! order, so that a read stuck behind a program holds up those after it. On a die, reads go before programs that
-//! have not begun, and both before collection, which fills the gaps until free blocks run out.
+//! Each resource is a FIFO server with its own timeline; a command reserves all that it needs on arrival. A page
+//! register stays occupied until the channel has sent its data, and channels and link send in command order, so that a
+//! read delayed by a program delays the reads after it. On a die, reads precede programs that have not begun, and both
+//! precede garbage collection, which uses idle gaps until free blocks run out.
 //!
-//! Choices where the sources leave room:
-//! - Thresholds of collection are shares of the spare blocks, not of all: 8 % of all blocks can not be free where
-//!   6.9 % are spare.
-//! - A collection moves within the die (copy-back), with all planes at once.
+//! Choices that the sources leave open:
+//! - Thresholds of garbage collection are fractions of the spare blocks, not of all blocks: 8 % of all blocks cannot be
+//!   free with 6.9 % spare.
+//! - Garbage collection moves data within the die (copy-back), with all planes at once.
 //! - A partial 4 KiB unit costs what a whole one costs. Write-zeroes is a write without link time; discard and
 //!   secure erase unmap whole units.
 
+mod check;
 mod flash;
 mod ftl;
 mod params;
@@ -32,14 +34,14 @@ use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 /// Sectors of a unit.
 const UNIT_SECTORS: u64 = UNIT / 512;
 
-/// Which way data goes over the host link.
+/// Direction of a transfer over the host link.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Direction {
     In = 0,
     Out = 1,
 }
 
-/// The device.
+/// A flash SSD.
 #[derive(Debug)]
 pub struct Ssd {
     facts: Facts,
@@ -56,9 +58,9 @@ pub struct Ssd {
     t_idle_gc: Nanos,
     firmware_free: Nanos,
     link_free: [Nanos; 2],
-    /// Nothing begins before: a flush that is not queued.
+    /// No command begins before this time: the end of a flush that is not queued.
     barrier: Nanos,
-    /// The latest of all completions so far.
+    /// Latest completion so far.
     last_completion: Nanos,
     last_arrival: Nanos,
     flash: Flash,
@@ -70,7 +72,7 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// A device in the initial state of its parameters. The model draws nothing: `seed` changes nothing.
+    /// A device in its initial state. The model has no random numbers, so the seed has no effect.
     pub fn new(p: &Params, _seed: u64) -> Ssd {
         let us = Nanos::from_us_f64;
         let cached = p.cache == "on";
@@ -103,17 +105,17 @@ impl Ssd {
         }
     }
 
-    /// Serial firmware from `at` on: when it is done, and how long it waited.
+    /// Reserves the serial firmware from `at` on; returns the end and the wait.
     fn firmware(&mut self, at: Nanos, duration: Nanos) -> (Nanos, Nanos) {
         let start = at.max(self.firmware_free);
         self.firmware_free = start + duration;
         (self.firmware_free, start.since(at))
     }
 
-    /// The host link from `at` on: when the transfer is done, and how long it waited.
-    fn link(&mut self, at: Nanos, bytes: u64, way: Way) -> (Nanos, Nanos) {
+    /// Reserves the host link from `at` on; returns the end of the transfer and the wait.
+    fn link(&mut self, at: Nanos, bytes: u64, direction: Direction) -> (Nanos, Nanos) {
         let duration = Nanos((self.link_command_ns + bytes as f64 * self.link_ns_per_byte + 0.5) as u64);
-        let free = &mut self.link_free[if self.half_duplex { 0 } else { way as usize }];
+        let free = &mut self.link_free[if self.half_duplex { 0 } else { direction as usize }];
         let start = at.max(*free);
         *free = start + duration;
         self.counters.link_busy += duration;
@@ -146,7 +148,7 @@ impl Ssd {
             let fetched = self.flash.read(fetch.from, fetch.to, ready, &mut self.counters);
             self.streams.fetched(fetch, fetched.at);
         }
-        let (end, waited) = self.link(arrived, command.bytes(), Way::Out);
+        let (end, waited) = self.link(arrived, command.bytes(), Direction::Out);
         breakdown.queue += waited;
         breakdown.link = end.since(arrived).since(waited);
         (end, breakdown)
@@ -162,7 +164,7 @@ impl Ssd {
         };
         let mut arrived = firm;
         if command.op == Op::Write {
-            let (end, waited) = self.link(firm, command.bytes(), Way::In);
+            let (end, waited) = self.link(firm, command.bytes(), Direction::In);
             breakdown.queue += waited;
             breakdown.link = end.since(firm).since(waited);
             arrived = end;
@@ -177,7 +179,7 @@ impl Ssd {
     }
 
     fn flush(&mut self, now: Nanos) -> (Nanos, Breakdown) {
-        // Not queued: what is inside finishes first, and what comes later waits.
+        // Not queued: earlier commands finish first, and later ones wait.
         let begin = if self.queued_flush { now } else { now.max(self.barrier).max(self.last_completion) };
         let drained = self.flash.drain(begin, &mut self.counters);
         let end = drained.max(begin) + self.t_flush;
@@ -205,7 +207,7 @@ impl Ssd {
     }
 }
 
-/// The units that a command touches.
+/// The units of a command.
 fn units(command: &Command) -> (u64, u64) {
     let end = command.sector + u64::from(command.sectors);
     (command.sector / UNIT_SECTORS, end.div_ceil(UNIT_SECTORS))
@@ -256,7 +258,7 @@ impl Device for Ssd {
     }
 }
 
-/// Host writes plus moves over host writes, once uniform overwrites have settled.
+/// Write amplification, (host writes + moves) / host writes, in the steady state of uniform overwrites.
 pub(crate) fn steady_write_amplification(p: &Params) -> f64 {
     let mut ftl = ftl::Ftl::new(ftl::Shape::new(p), ftl::UNMAPPED);
     precondition::fill(&mut ftl);

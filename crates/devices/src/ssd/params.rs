@@ -2,11 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ftl::Shape;
-use crate::keys::{Expect, Key, invalid};
-use crate::{Error, Facts};
+use crate::Facts;
+use crate::keys::{Expect, Key};
 
-/// Parameters of a flash SSD; the built-in files say where each value comes from.
+/// Parameters of a flash SSD; the built-in files name the source of each value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
@@ -14,9 +13,9 @@ pub struct Params {
     pub capacity_sectors: u64,
     /// `sata` (one queue, flush not queued) or `nvme`.
     pub interface: String,
-    /// `half` or `full`: do reads and writes share the link?
+    /// `half` or `full` duplex: whether reads and writes share the link.
     pub duplex: String,
-    /// Commands held per queue.
+    /// Depth of each hardware queue.
     pub ncq_depth: u32,
     /// Hardware queues.
     pub queues: u16,
@@ -60,32 +59,32 @@ pub struct Params {
     pub write_buffer_mib: f64,
     /// Read cache, MiB.
     pub read_cache_mib: f64,
-    /// What is read ahead of a sequential stream, KiB.
+    /// Prefetch of a sequential stream, KiB.
     pub prefetch_kib: u32,
-    /// An incomplete program unit is written after this idle time, µs.
+    /// Idle time after which a partial program unit is written, µs.
     pub t_flushback_us: f64,
-    /// What a flush takes once all is programmed, ms.
+    /// Time of a flush after all data is programmed, ms.
     pub t_flush_ms: f64,
-    /// Physical over logical space, less one.
+    /// Over-provisioning: physical / logical space − 1.
     pub over_provisioning: f64,
-    /// Collection starts below this share of the spare blocks (but always below 2 free blocks of a die).
+    /// Garbage collection starts below this fraction of the spare blocks (and always below 2 free blocks of a die).
     pub gc_low: f64,
-    /// Collection stops at this share of the spare blocks (but at least 3).
+    /// Garbage collection stops at this fraction of the spare blocks (and at least 3).
     pub gc_high: f64,
-    /// At this share of the spare blocks (but at least 1) writes wait for collection.
+    /// Writes wait for garbage collection at this fraction of the spare blocks (and at least 1).
     pub gc_hard: f64,
-    /// Collection goes on in a pause this long, ms.
+    /// Idle time after which garbage collection continues, ms.
     pub t_idle_gc_ms: f64,
-    /// Do reads go before programs that wait for the same die?
+    /// Whether reads precede programs that wait for the same die.
     pub read_first: bool,
-    /// `none`, `erase` or `program+erase`: what a read may interrupt.
+    /// `none`, `erase` or `program+erase`: operations that a read may suspend.
     pub suspend: String,
-    /// How long an interruption takes, µs.
+    /// Time of a suspension, µs.
     pub t_suspend_us: f64,
-    /// A command beyond the last sector, µs.
+    /// Latency of a command beyond the last sector, µs.
     pub t_err_us: f64,
-    /// Logical space that the mapping covers, GiB; addresses fold onto it. Timing does not depend on it. At least what
-    /// makes 4 spare blocks on each die.
+    /// Logical space of the map, GiB; addresses fold onto it, and timing does not depend on it. At least what gives 4
+    /// spare blocks on each die.
     pub ftl_gib: f64,
     /// `empty`, `fresh`, `filled` or `steady`.
     pub state: String,
@@ -143,29 +142,6 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl Params {
-    /// Checks what the ranges alone cannot.
-    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
-        if self.interface == "sata" && self.ncq_depth > 32 {
-            return Err(invalid(origin, "ncq_depth", self.ncq_depth, "a whole number from 1 to 32 on SATA"));
-        }
-        if self.interface == "sata" && self.queues > 1 {
-            return Err(invalid(origin, "queues", self.queues, "1 on SATA"));
-        }
-        if !self.page_bytes.is_multiple_of(4096) {
-            return Err(invalid(origin, "page_bytes", self.page_bytes, "a multiple of 4096"));
-        }
-        let shape = Shape::new(&self);
-        let units = u64::from(shape.dies) * u64::from(shape.units_per_block) * u64::from(shape.blocks_per_die);
-        if units >= u64::from(super::ftl::UNMAPPED) {
-            let expected = "below 16 TiB, with the space that 4 spare blocks on each die imply";
-            return Err(invalid(origin, "ftl_gib", self.ftl_gib, expected));
-        }
-        if self.gc_hard > self.gc_low || self.gc_low > self.gc_high {
-            return Err(invalid(origin, "gc_low", self.gc_low, "gc_hard <= gc_low <= gc_high"));
-        }
-        Ok(self)
-    }
-
     pub(crate) fn facts(&self) -> Facts {
         Facts {
             capacity_sectors: self.capacity_sectors,
@@ -178,7 +154,7 @@ impl Params {
         }
     }
 
-    /// 0 when there is none.
+    /// Size of the write buffer, bytes; 0 if disabled.
     pub(crate) fn write_buffer_bytes(&self) -> u64 {
         if self.cache == "on" { (self.write_buffer_mib * 1_048_576.0) as u64 } else { 0 }
     }

@@ -1,33 +1,33 @@
-//! Initial states of the flash, made without timing and shared by all devices of the same shape.
+//! Initial states of the flash, built without timing and shared by all devices of the same dimensions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Params;
 use super::ftl::{FRESH, Ftl, Shape, UNMAPPED};
+use super::params::Params;
 use crate::rng::Stage;
 
-/// A state is a function of the parameters alone; no run's seed moves it.
+/// Seed of the states, which depend on the parameters alone and not on the seed of a run.
 const SEED: u64 = 0x5ead;
-/// States kept for the next device of the same shape.
-const KEPT: usize = 2;
-/// Write amplification has settled when two successive windows agree to this.
-const SETTLED: f64 = 0.02;
-/// Windows of half the logical space each, at most.
-const WINDOWS: u32 = 16;
+/// Most states cached for further devices of the same dimensions.
+const STATES_CACHED_MAX: usize = 2;
+/// Relative difference of two successive windows below which write amplification is steady.
+const STEADY_WITHIN: f64 = 0.02;
+/// Most windows, each of half the logical space.
+const WINDOWS_MAX: u32 = 16;
 
-type Kept = BTreeMap<String, Arc<Ftl>>;
+type StateCache = BTreeMap<String, Arc<Ftl>>;
 
-static STATES: Mutex<Kept> = Mutex::new(BTreeMap::new());
+static STATES: Mutex<StateCache> = Mutex::new(BTreeMap::new());
 
 fn key(params: &Params) -> String {
     format!("{} {:?}", params.state, Shape::new(params))
 }
 
-/// The flash as `params.state` says.
+/// The flash in the initial state `params.state`.
 pub(crate) fn state(params: &Params) -> Ftl {
     let key = key(params);
-    // Held while a state is made, so that parallel replicates make it once.
+    // Locked while a state is built, so that parallel replicates build it once.
     let mut states = STATES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(kept) = states.get(&key) {
         return Ftl::clone(kept);
@@ -47,19 +47,19 @@ pub(crate) fn state(params: &Params) -> Ftl {
     ftl
 }
 
-/// Devices of these parameters start with this flash from now on.
+/// Makes devices of these parameters start with this flash.
 pub(crate) fn keep(params: &Params, ftl: Ftl) {
     insert(&mut STATES.lock().unwrap_or_else(PoisonError::into_inner), key(params), ftl);
 }
 
-fn insert(states: &mut Kept, key: String, ftl: Ftl) {
-    if !states.contains_key(&key) && states.len() >= KEPT {
+fn insert(states: &mut StateCache, key: String, ftl: Ftl) {
+    if !states.contains_key(&key) && states.len() >= STATES_CACHED_MAX {
         states.pop_first();
     }
     states.insert(key, Arc::new(ftl));
 }
 
-/// Writes every unit once, in order, program unit by program unit over the dies.
+/// Writes every unit once, in order, with program units round-robin over the dies.
 pub(crate) fn fill(ftl: &mut Ftl) {
     let Shape { dies, units_per_program, logical_units, .. } = ftl.shape;
     for unit in 0..logical_units {
@@ -69,13 +69,13 @@ pub(crate) fn fill(ftl: &mut Ftl) {
     }
 }
 
-/// Overwrites at random until the write amplification has settled; answers that.
+/// Overwrites at random until the write amplification is steady; returns it.
 pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
     let Shape { dies, units_per_program, logical_units, .. } = ftl.shape;
     let draw = Stage::new(SEED, 1);
     let window = u64::from(logical_units / 2).max(1);
     let mut before = 0.0;
-    for round in 0..u64::from(WINDOWS) {
+    for round in 0..u64::from(WINDOWS_MAX) {
         let mut moved = 0;
         for n in round * window..(round + 1) * window {
             let die = (n / u64::from(units_per_program) % u64::from(dies)) as u32;
@@ -84,7 +84,7 @@ pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
             ftl.append(die, unit);
         }
         let amplification = 1.0 + moved as f64 / window as f64;
-        if round > 2 && (amplification - before).abs() <= SETTLED * before {
+        if round > 2 && (amplification - before).abs() <= STEADY_WITHIN * before {
             return amplification;
         }
         before = amplification;
@@ -92,7 +92,7 @@ pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
     before
 }
 
-/// Collects before a block must be opened; answers the units moved.
+/// Collects garbage before a block must be opened; returns the units moved.
 fn make_room(ftl: &mut Ftl, die: u32) -> u64 {
     let mut moved = 0;
     while ftl.is_full(die) && ftl.free_blocks(die) < ftl.shape.low {

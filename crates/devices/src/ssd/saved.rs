@@ -1,37 +1,39 @@
 //! A flash state as a file, so that a long preconditioning is done once.
 //!
 //! Little-endian: a line that names format and shape, the map (one u32 per logical unit), then per die the open block,
-//! the offset in it, the openings so far (u64), the number of free blocks and those, and for each block when it was
-//! opened (u64). What is valid follows from the map.
+//! the offset in it, the number of openings (u64), the number of free blocks and their indices, and for each block the
+//! sequence number of its opening (u64). Valid units follow from the map.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-use super::Params;
-use super::ftl::{Ftl, Ledger, Shape};
+use super::ftl::{DieState, Ftl, Shape};
+use super::params::Params;
 use super::precondition;
 use crate::Error;
 
-/// Writes the initial state of a device with these parameters; the file appears whole or not at all.
+/// Writes the initial state of a device with these parameters; the file appears complete or not at all.
 ///
 /// # Errors
-/// What the system said.
+/// A file that cannot be written.
 pub fn save_state(params: &Params, path: &Path) -> Result<(), Error> {
     let error = |source| Error::Io { path: path.to_owned(), source };
     let ftl = precondition::state(params);
     dumbwaiter_output::write(path, |out| write(&ftl, params, out)).map_err(error)
 }
 
-/// Takes a state from a file: devices built from these parameters from now on start in it.
+/// Loads a state from a file: devices built from these parameters afterwards start in it.
 ///
 /// # Errors
-/// A file that can not be read, or is not the state of a device of this shape.
+/// A file that cannot be read, or is not the state of a device with these dimensions.
 pub fn load_state(params: &Params, path: &Path) -> Result<(), Error> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let ftl = read(params, &mut BufReader::new(file)).map_err(|e| match e.kind() {
         io::ErrorKind::InvalidData => Error::State { path: path.to_owned(), message: e.to_string() },
-        io::ErrorKind::UnexpectedEof => Error::State { path: path.to_owned(), message: "it ends too early".into() },
+        io::ErrorKind::UnexpectedEof => {
+            Error::State { path: path.to_owned(), message: "the file ends too early".into() }
+        }
         _ => Error::Io { path: path.to_owned(), source: e },
     })?;
     precondition::keep(params, ftl);
@@ -48,15 +50,15 @@ fn write(ftl: &Ftl, params: &Params, out: &mut impl Write) -> io::Result<()> {
         out.write_all(&ftl.lookup(unit).to_le_bytes())?;
     }
     for die in 0..ftl.shape.dies {
-        let ledger = ftl.ledger(die);
-        out.write_all(&ledger.open.to_le_bytes())?;
-        out.write_all(&ledger.offset.to_le_bytes())?;
-        out.write_all(&ledger.openings.to_le_bytes())?;
-        out.write_all(&(ledger.free.len() as u32).to_le_bytes())?;
-        for block in &ledger.free {
+        let die_state = ftl.die_state(die);
+        out.write_all(&die_state.open.to_le_bytes())?;
+        out.write_all(&die_state.offset.to_le_bytes())?;
+        out.write_all(&die_state.openings.to_le_bytes())?;
+        out.write_all(&(die_state.free.len() as u32).to_le_bytes())?;
+        for block in &die_state.free {
             out.write_all(&block.to_le_bytes())?;
         }
-        for opened in &ledger.opened {
+        for opened in &die_state.opened {
             out.write_all(&opened.to_le_bytes())?;
         }
     }
@@ -69,14 +71,14 @@ fn read(params: &Params, file: &mut impl Read) -> io::Result<Ftl> {
     let mut found = vec![0; expected.len()];
     file.read_exact(&mut found)?;
     if found != expected.as_bytes() {
-        return Err(bad(&format!("expected it to begin with '{}'", expected.trim_end())));
+        return Err(bad(&format!("expected the file to begin with '{}'", expected.trim_end())));
     }
     let shape = Shape::new(params);
     let mut map = Vec::with_capacity(shape.logical_units as usize);
     for _ in 0..shape.logical_units {
         map.push(number(file)?);
     }
-    let mut ledgers = Vec::new();
+    let mut die_states = Vec::new();
     for _ in 0..shape.dies {
         let (open, offset, openings) = (number(file)?, number(file)?, long(file)?);
         let count = number(file)?;
@@ -85,12 +87,12 @@ fn read(params: &Params, file: &mut impl Read) -> io::Result<Ftl> {
         }
         let free = (0..count).map(|_| number(file)).collect::<io::Result<_>>()?;
         let opened = (0..shape.blocks_per_die).map(|_| long(file)).collect::<io::Result<_>>()?;
-        ledgers.push(Ledger { open, offset, openings, free, opened });
+        die_states.push(DieState { open, offset, openings, free, opened });
     }
     if file.read(&mut [0])? > 0 {
-        return Err(bad("it goes on after its end"));
+        return Err(bad("the file goes on after its end"));
     }
-    Ftl::restore(shape, &map, ledgers).ok_or_else(|| bad("its map and its blocks disagree"))
+    Ftl::restore(shape, &map, die_states).ok_or_else(|| bad("the map contradicts the blocks"))
 }
 
 fn number(file: &mut impl Read) -> io::Result<u32> {
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_comes_back_as_it_was() {
+    fn a_saved_state_loads_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("steady.state");
         for state in ["empty", "fresh", "filled", "steady"] {
@@ -134,15 +136,15 @@ mod tests {
                 assert_eq!(back.lookup(unit), was.lookup(unit));
             }
             for die in 0..was.shape.dies {
-                assert_eq!(back.ledger(die), was.ledger(die));
+                assert_eq!(back.die_state(die), was.die_state(die));
             }
             load_state(&params, &path).unwrap();
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no partial file stays");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no partial file is left");
     }
 
     #[test]
-    fn a_wrong_file_is_refused() {
+    fn a_damaged_file_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         let params = small("filled");
@@ -160,7 +162,7 @@ mod tests {
         other[at..at + 4].copy_from_slice(&77u32.to_le_bytes());
         assert!(refused(&other).contains("disagree"));
         other[0] = b'D';
-        assert!(refused(&other).contains("expected it to begin with"));
+        assert!(refused(&other).contains("expected the file to begin with"));
         assert!(load_state(&params, &dir.path().join("none")).is_err());
         assert!(save_state(&params, &dir.path().join("no/where")).is_err());
     }

@@ -1,34 +1,34 @@
-//! Sequential prefetch: which streams are read, and what of them is in the read cache already.
+//! Sequential prefetch: detection of streams, and their contents in the read cache.
 
 use std::collections::VecDeque;
 
 use dumbwaiter_block::Nanos;
 
-/// Streams followed at once, least recently used first out.
-const STREAMS: usize = 16;
+/// Streams tracked at once; the least recently used is replaced.
+const STREAMS_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// Has its successor been seen?
+    /// Whether a read has continued it.
     sequential: bool,
-    /// First and last unit (exclusive) in the cache, or on their way.
+    /// Units `from..to` in the cache or being fetched.
     from: u64,
     to: u64,
-    /// Up to which unit the cache is filled when.
+    /// Fetched batches: end unit and time at which it is in the cache.
     batches: VecDeque<(u64, Nanos)>,
     used: u64,
 }
 
-/// What the read cache says to a read.
+/// Result of a read-cache lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    /// All of it is in the cache from then on.
+pub(crate) struct Lookup {
+    /// Time from which all of the read is in the cache.
     pub(crate) cached: Option<Nanos>,
     /// Units to fetch for this stream.
     pub(crate) fetch: Option<Fetch>,
 }
 
-/// Units `from..to` to be fetched.
+/// Units `from..to` to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fetch {
     stream: usize,
@@ -36,13 +36,13 @@ pub(crate) struct Fetch {
     pub(crate) to: u64,
 }
 
-/// The streams followed.
+/// The tracked streams.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    /// The unit that continues each stream; apart, so that a miss is found at once.
-    next: [u64; STREAMS],
+    /// Next unit of each stream; in an array of its own, so that a miss is found quickly.
+    next: [u64; STREAMS_MAX],
     streams: Vec<Stream>,
-    /// Streams that the cache has room for.
+    /// Number of streams that fit into the cache.
     limit: usize,
     ahead: u64,
     capacity: u64,
@@ -52,14 +52,14 @@ pub(crate) struct Streams {
 impl Streams {
     /// A cache of `cache` units that reads `ahead` units of a stream; `capacity` is the device's, in units.
     pub(crate) fn new(cache: u64, ahead: u64, capacity: u64) -> Streams {
-        let limit = cache.checked_div(ahead).map_or(0, |n| n.min(STREAMS as u64) as usize);
+        let limit = cache.checked_div(ahead).map_or(0, |n| n.min(STREAMS_MAX as u64) as usize);
         let streams = (0..limit).map(|_| Stream::default()).collect();
-        Streams { next: [u64::MAX; STREAMS], streams, limit, ahead, capacity, clock: 0 }
+        Streams { next: [u64::MAX; STREAMS_MAX], streams, limit, ahead, capacity, clock: 0 }
     }
 
-    /// A read of units `from..to` is served.
-    pub(crate) fn read(&mut self, from: u64, to: u64) -> Answer {
-        let none = Answer { cached: None, fetch: None };
+    /// Looks up a read of units `from..to` and updates the streams.
+    pub(crate) fn read(&mut self, from: u64, to: u64) -> Lookup {
+        let none = Lookup { cached: None, fetch: None };
         if self.limit == 0 {
             return none;
         }
@@ -82,7 +82,7 @@ impl Streams {
             while stream.batches.front().is_some_and(|(end, _)| *end <= from) {
                 stream.batches.pop_front();
             }
-            // Batches come in order, but a later one may be ready sooner.
+            // Batches are in order, but a later one may be ready earlier.
             cached = stream.batches.iter().take_while(|(end, _)| *end < to).map(|(_, ready)| *ready).max();
             let last = stream.batches.iter().find(|(end, _)| *end >= to).map(|(_, ready)| *ready);
             cached = cached.max(last);
@@ -96,10 +96,10 @@ impl Streams {
             stream.to = wanted;
             fetch
         });
-        Answer { cached, fetch }
+        Lookup { cached, fetch }
     }
 
-    /// What was asked to be fetched is in the cache from `ready` on.
+    /// Records that a fetch is in the cache from `ready` on.
     pub(crate) fn fetched(&mut self, fetch: Fetch, ready: Nanos) {
         self.streams[fetch.stream].batches.push_back((fetch.to, ready));
     }

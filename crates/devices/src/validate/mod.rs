@@ -1,153 +1,161 @@
-//! Models against data sheets, measurements and the reference implementation.
+//! Validation of the models against data sheets, measurements and the reference implementation.
 //!
-//! Every figure is measured on the device alone, by a closed loop. Figures that contain host time are listed by
-//! [`needs_host`]: the simulator checks those.
+//! Every figure is measured on the device alone, by a closed loop. [`needs_host`] lists the figures that contain host
+//! time, which the simulator checks.
 
 mod hdd;
 mod ssd;
 mod ull;
 
-use crate::drive::{Job, Outcome, run as drive};
+use crate::closed_loop::{Job, Measurement, run as run_closed_loop};
 use crate::{DeviceModel, Kind, load};
 
-/// What a measurement should give.
+/// The expected value of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wanted {
+pub enum Expected {
     /// A value, within a relative tolerance.
     Near(f64, f64),
-    /// Anything in a closed range.
+    /// A closed range.
     Between(f64, f64),
     /// Zero.
     Nothing,
 }
 
-impl Wanted {
+impl Expected {
     fn met(self, value: f64) -> bool {
         match self {
-            Wanted::Near(target, tolerance) => (value - target).abs() <= tolerance * target.abs(),
-            Wanted::Between(low, high) => (low..=high).contains(&value),
-            Wanted::Nothing => value == 0.0,
+            Expected::Near(target, tolerance) => (value - target).abs() <= tolerance * target.abs(),
+            Expected::Between(low, high) => (low..=high).contains(&value),
+            Expected::Nothing => value == 0.0,
         }
     }
 
     fn tolerance(self) -> String {
         match self {
-            Wanted::Near(_, tolerance) => format!("±{} %", (tolerance * 1000.0 + 0.5).floor() / 10.0),
-            Wanted::Between(..) => "range".to_owned(),
-            Wanted::Nothing => "exact".to_owned(),
+            Expected::Near(_, tolerance) => format!("±{} %", (tolerance * 1000.0 + 0.5).floor() / 10.0),
+            Expected::Between(..) => "range".to_owned(),
+            Expected::Nothing => "exact".to_owned(),
         }
     }
 
     fn target(self) -> String {
         match self {
-            Wanted::Near(target, _) => format!("{target}"),
-            Wanted::Between(low, high) => format!("{low}–{high}"),
-            Wanted::Nothing => "0".to_owned(),
+            Expected::Near(target, _) => format!("{target}"),
+            Expected::Between(low, high) => format!("{low}–{high}"),
+            Expected::Nothing => "0".to_owned(),
         }
     }
 }
 
 type Measure = Box<dyn Fn(&DeviceModel) -> f64 + Send + Sync>;
 
-/// One figure to be met.
-pub struct Target {
+/// An expected figure: what to measure and what it should be.
+pub struct Expectation {
     /// What is measured.
     pub measurement: String,
     /// Its unit.
     pub unit: &'static str,
-    /// What it should be.
-    pub wanted: Wanted,
-    /// Where that comes from.
+    /// The expected value.
+    pub expected: Expected,
+    /// The source of the expected value.
     pub source: &'static str,
     /// Grade of the source: P paper, D document read, R recalled, F fitted, E estimate; "ref" reference implementation.
     pub grade: &'static str,
     measure: Measure,
 }
 
-impl Target {
+impl Expectation {
     fn new(
         measurement: impl Into<String>,
         unit: &'static str,
-        wanted: Wanted,
+        expected: Expected,
         (source, grade): (&'static str, &'static str),
         measure: impl Fn(&DeviceModel) -> f64 + Send + Sync + 'static,
-    ) -> Target {
-        Target { measurement: measurement.into(), unit, wanted, source, grade, measure: Box::new(measure) }
+    ) -> Expectation {
+        Expectation { measurement: measurement.into(), unit, expected, source, grade, measure: Box::new(measure) }
     }
 
-    /// Measures it on a model.
+    /// Measures the figure on a model.
     pub fn check(&self, model: &DeviceModel) -> Check {
         let value = (self.measure)(model);
         Check {
             measurement: self.measurement.clone(),
-            target: self.wanted.target(),
+            target: self.expected.target(),
             unit: self.unit,
             model: value,
-            tolerance: self.wanted.tolerance(),
-            ok: self.wanted.met(value),
+            tolerance: self.expected.tolerance(),
+            ok: self.expected.met(value),
             source: self.source,
             grade: self.grade,
         }
     }
 }
 
-/// One figure, measured.
+/// A measured figure.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Check {
     /// What was measured.
     pub measurement: String,
-    /// What it should be.
+    /// The expected value.
     pub target: String,
     /// Unit of both.
     pub unit: &'static str,
-    /// What the model gives.
+    /// The value measured.
     pub model: f64,
-    /// How far off it may be.
+    /// The tolerance.
     pub tolerance: String,
-    /// Is it within that?
+    /// Whether the value is within the tolerance.
     pub ok: bool,
-    /// Where the target comes from.
+    /// The source of the expected value.
     pub source: &'static str,
     /// Grade of the source.
     pub grade: &'static str,
 }
 
-/// The figures for a device, by its name (overrides are left aside); for a file only what holds for any device.
-///
+/// The expected figures of a device by its name, without overrides; for other devices only those that hold for any
+/// device.
 /// Empty for a name that does not load.
-pub fn targets(name: &str) -> Vec<Target> {
+pub fn expectations(name: &str) -> Vec<Expectation> {
     let bare = name.split_once('?').map_or(name, |(bare, _)| bare);
-    load(bare).map_or_else(|_| Vec::new(), |model| targets_of(&model, bare))
+    load(bare).map_or_else(|_| Vec::new(), |model| expectations_of(&model, bare))
 }
 
-fn targets_of(model: &DeviceModel, name: &str) -> Vec<Target> {
-    let mut targets = match model.kind() {
-        Kind::Hdd => hdd::targets(name),
-        Kind::Ssd => ssd::targets(name),
-        Kind::Ull => ull::targets(name),
+fn expectations_of(model: &DeviceModel, name: &str) -> Vec<Expectation> {
+    let mut expectations = match model.kind() {
+        Kind::Hdd => hdd::expectations(name),
+        Kind::Ssd => ssd::expectations(name),
+        Kind::Ull => ull::expectations(name),
         Kind::Null => Vec::new(),
     };
     let theory = ("conservation of time", "theory");
     let mixed = |model: &DeviceModel, depth| {
         let job = Job { reads: 0.5, ..Job::reads_4k(depth, capacity(model), 20_000) };
-        drive(&mut *model.build(1), &job)
+        run_closed_loop(&mut *model.build(1), &job)
     };
-    targets.push(Target::new("breakdowns that do not sum to the latency", "commands", Wanted::Nothing, theory, {
-        move |m| mixed(m, 16).unaccounted as f64
-    }));
-    targets.push(Target::new("deviation from Little's law, depth 16", "share", Wanted::Between(0.0, 0.005), theory, {
-        move |m| if m.kind() == Kind::Null { 0.0 } else { mixed(m, 16).little_error }
-    }));
-    targets
+    expectations.push(Expectation::new(
+        "breakdowns that do not sum to the latency",
+        "commands",
+        Expected::Nothing,
+        theory,
+        move |m| mixed(m, 16).unaccounted as f64,
+    ));
+    expectations.push(Expectation::new(
+        "deviation from Little's law, depth 16",
+        "share",
+        Expected::Between(0.0, 0.005),
+        theory,
+        move |m| if m.kind() == Kind::Null { 0.0 } else { mixed(m, 16).little_error },
+    ));
+    expectations
 }
 
-/// Measures all figures of a model.
+/// Measures all expected figures of a model.
 pub fn run(model: &DeviceModel) -> Vec<Check> {
     let bare = model.name().split_once('?').map_or(model.name(), |(bare, _)| bare);
-    targets_of(model, bare).iter().map(|target| target.check(model)).collect()
+    expectations_of(model, bare).iter().map(|target| target.check(model)).collect()
 }
 
-/// Published figures of a device that contain host time, and so are not measured here.
+/// Published figures of a device that contain host time and are not measured here.
 pub fn needs_host(name: &str) -> &'static [&'static str] {
     let bare = name.split_once('?').map_or(name, |(bare, _)| bare);
     match bare {
@@ -173,11 +181,11 @@ fn capacity(model: &DeviceModel) -> u64 {
     model.facts().capacity_sectors
 }
 
-/// The model with overrides that its kind is known to have.
+/// The model with overrides that its kind supports.
 fn with(model: &DeviceModel, overrides: &str) -> DeviceModel {
     model.with(overrides).expect("the kind of the device has these parameters")
 }
 
-fn measure(model: &DeviceModel, job: &Job) -> Outcome {
-    drive(&mut *model.build(1), job)
+fn measure(model: &DeviceModel, job: &Job) -> Measurement {
+    run_closed_loop(&mut *model.build(1), job)
 }

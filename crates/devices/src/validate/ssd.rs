@@ -2,9 +2,9 @@
 
 use dumbwaiter_block::Op;
 
-use super::Wanted::{Between, Near};
-use super::{Target, Wanted, capacity, measure, with};
-use crate::drive::{Job, run_with};
+use super::Expected::{Between, Near};
+use super::{Expectation, Expected, capacity, measure, with};
+use crate::closed_loop::{Job, run_with};
 use crate::rng::Stage;
 use crate::ssd::steady_write_amplification;
 use crate::{DeviceModel, Params};
@@ -15,53 +15,57 @@ const REFERENCE: (&str, &str) = ("reference implementation", "ref");
 const FIG_8: (&str, &str) = ("SSD proportionality paper, Fig. 8: orderings", "P");
 const RATED: (&str, &str) = ("data sheet", "D");
 
-pub(super) fn targets(name: &str) -> Vec<Target> {
-    let mut targets = Vec::new();
+pub(super) fn expectations(name: &str) -> Vec<Expectation> {
+    let mut expectations = Vec::new();
     match name {
         "ssd:px256m5s" => {
             let review = ("Tom's Hardware 2012", "D");
-            targets.push(random("fresh, ", true, 32, Near(73.888, 0.03), review));
-            targets.push(random("fresh, ", false, 32, Near(69.346, 0.03), review));
-            targets.push(sequential(true, Near(520.0, 0.03), ("rated", "R")));
-            targets.push(sequential(false, Near(390.0, 0.03), ("rated", "R")));
-            targets.push(random("", true, 1, Between(5.5, 6.5), ("class value", "E")));
-            targets.extend(curve(true, &[6.1, 12.2, 23.8, 42.9, 64.8, 74.0]));
-            targets.extend(curve(false, &[25.0, 51.0, 69.0, 69.0, 69.0, 69.0]));
+            expectations.push(random("fresh, ", true, 32, Near(73.888, 0.03), review));
+            expectations.push(random("fresh, ", false, 32, Near(69.346, 0.03), review));
+            expectations.push(sequential(true, Near(520.0, 0.03), ("rated", "R")));
+            expectations.push(sequential(false, Near(390.0, 0.03), ("rated", "R")));
+            expectations.push(random("", true, 1, Between(5.5, 6.5), ("class value", "E")));
+            expectations.extend(curve(true, &[6.1, 12.2, 23.8, 42.9, 64.8, 74.0]));
+            expectations.extend(curve(false, &[25.0, 51.0, 69.0, 69.0, 69.0, 69.0]));
         }
         "ssd:850pro-256" => {
-            targets.push(random("", true, 1, Near(10.0, 0.05), RATED));
-            targets.push(random("", true, 32, Near(100.0, 0.05), RATED));
-            targets.push(random("", false, 1, Near(36.0, 0.05), RATED));
-            targets.push(random("", false, 32, Near(90.0, 0.05), RATED));
-            targets.push(sequential(true, Near(550.0, 0.03), RATED));
-            targets.push(sequential(false, Near(520.0, 0.03), RATED));
+            expectations.push(random("", true, 1, Near(10.0, 0.05), RATED));
+            expectations.push(random("", true, 32, Near(100.0, 0.05), RATED));
+            expectations.push(random("", false, 1, Near(36.0, 0.05), RATED));
+            expectations.push(random("", false, 32, Near(90.0, 0.05), RATED));
+            expectations.push(sequential(true, Near(550.0, 0.03), RATED));
+            expectations.push(sequential(false, Near(520.0, 0.03), RATED));
             let evo = ("measured 850 EVO", "D");
-            targets.push(Target::new("4K read, depth 1, against the 850 EVO", "µs", Near(88.7, 0.15), evo, |m| {
-                measure(m, &Job::reads_4k(1, capacity(m), COMMANDS)).mean_us
-            }));
-            targets.push(random("against the 850 EVO, ", true, 32, Near(98.4, 0.15), evo));
+            expectations.push(Expectation::new(
+                "4K read, depth 1, against the 850 EVO",
+                "µs",
+                Near(88.7, 0.15),
+                evo,
+                |m| measure(m, &Job::reads_4k(1, capacity(m), COMMANDS)).mean_us,
+            ));
+            expectations.push(random("against the 850 EVO, ", true, 32, Near(98.4, 0.15), evo));
             let what = "4K reads, depth 32, next to a job that writes and flushes: change";
-            targets.push(Target::new(what, "%", Between(-97.0, -85.0), evo, beside_flushes));
-            targets.extend(curve(true, &[10.3, 20.5, 39.9, 71.4, 98.1, 100.0]));
-            targets.extend(curve(false, &[36.0, 72.0, 91.0, 91.0, 91.0, 91.0]));
+            expectations.push(Expectation::new(what, "%", Between(-97.0, -85.0), evo, beside_flushes));
+            expectations.extend(curve(true, &[10.3, 20.5, 39.9, 71.4, 98.1, 100.0]));
+            expectations.extend(curve(false, &[36.0, 72.0, 91.0, 91.0, 91.0, 91.0]));
         }
         "ssd:sata-mlc" => {
-            targets.extend(curve(true, &[8.0, 15.9, 31.1, 55.9, 81.9, 87.0]));
-            targets.extend(switches());
-            targets.push(orderings());
+            expectations.extend(curve(true, &[8.0, 15.9, 31.1, 55.9, 81.9, 87.0]));
+            expectations.extend(switches());
+            expectations.push(orderings());
             let what = "4K 95/5 with reads first and suspension: cache off / on";
-            targets.push(Target::new(what, "ratio", Between(0.85, 1.01), FIG_8, |m| {
+            expectations.push(Expectation::new(what, "ratio", Between(0.85, 1.01), FIG_8, |m| {
                 let m = with(m, "suspend=program+erase&read_first=true");
                 mixed(&m, "cache=off", 1) / mixed(&m, "cache=on", 1)
             }));
-            targets.extend(amplification());
+            expectations.extend(amplification());
         }
         _ => {}
     }
     if matches!(name, "ssd:px256m5s" | "ssd:850pro-256" | "ssd:sata-mlc") {
-        targets.extend(beyond_the_queue());
+        expectations.extend(beyond_the_queue());
     }
-    targets
+    expectations
 }
 
 fn direction(read: bool) -> &'static str {
@@ -73,37 +77,43 @@ fn random_job(read: bool, depth: u32, span: u64) -> Job {
     Job { reads, ..Job::reads_4k(depth, span, COMMANDS) }
 }
 
-fn random(note: &str, read: bool, depth: u32, wanted: Wanted, source: (&'static str, &'static str)) -> Target {
+fn random(note: &str, read: bool, depth: u32, expected: Expected, source: (&'static str, &'static str)) -> Expectation {
     let what = format!("{note}4K random {}, depth {depth}", direction(read));
-    Target::new(what, "K IOPS", wanted, source, move |m| measure(m, &random_job(read, depth, capacity(m))).iops / 1e3)
+    Expectation::new(what, "K IOPS", expected, source, move |m| {
+        measure(m, &random_job(read, depth, capacity(m))).iops / 1e3
+    })
 }
 
-fn sequential(read: bool, wanted: Wanted, source: (&'static str, &'static str)) -> Target {
+fn sequential(read: bool, expected: Expected, source: (&'static str, &'static str)) -> Expectation {
     let what = format!("128K sequential {}, depth 32", direction(read));
-    Target::new(what, "MB/s", wanted, source, move |m| {
+    Expectation::new(what, "MB/s", expected, source, move |m| {
         measure(m, &Job::sequential(32, 256, read, capacity(m), 10_000)).mb_per_s
     })
 }
 
-fn curve(read: bool, thousands: &[f64; 6]) -> impl Iterator<Item = Target> {
+fn curve(read: bool, thousands: &[f64; 6]) -> impl Iterator<Item = Expectation> {
     DEPTHS.into_iter().zip(*thousands).map(move |(depth, k)| {
         let what = format!("reference curve, 4K random {}, depth {depth}", direction(read));
-        Target::new(what, "K IOPS", Near(k, 0.05), REFERENCE, move |m| {
+        Expectation::new(what, "K IOPS", Near(k, 0.05), REFERENCE, move |m| {
             measure(m, &random_job(read, depth, capacity(m))).iops / 1e3
         })
     })
 }
 
-/// What does not fit the device's queue waits in the host.
-fn beyond_the_queue() -> impl Iterator<Item = Target> {
+/// Commands beyond the queue depth of the device wait in the host.
+fn beyond_the_queue() -> impl Iterator<Item = Expectation> {
     [(64, 2.0), (128, 4.0)].into_iter().flat_map(|(depth, times)| {
         let source = ("limit of the protocol", "theory");
         let run = |m: &DeviceModel, depth| measure(m, &random_job(true, depth, capacity(m)));
         [
-            Target::new(format!("4K read, IOPS at depth {depth} / 32"), "ratio", Near(1.0, 0.01), source, move |m| {
-                run(m, depth).iops / run(m, 32).iops
-            }),
-            Target::new(
+            Expectation::new(
+                format!("4K read, IOPS at depth {depth} / 32"),
+                "ratio",
+                Near(1.0, 0.01),
+                source,
+                move |m| run(m, depth).iops / run(m, 32).iops,
+            ),
+            Expectation::new(
                 format!("4K read, latency at depth {depth} / 32"),
                 "ratio",
                 Near(times, 0.01),
@@ -114,7 +124,7 @@ fn beyond_the_queue() -> impl Iterator<Item = Target> {
     })
 }
 
-/// Change of the rate of random 4K reads when a second job writes 4 KiB and flushes, over and over; percent.
+/// Change of the rate of random 4K reads beside a second job that writes 4 KiB and flushes repeatedly, %.
 fn beside_flushes(model: &DeviceModel) -> f64 {
     let alone = measure(model, &random_job(true, 32, capacity(model))).iops;
     let place = Stage::new(1, 3);
@@ -159,19 +169,19 @@ fn mixed(model: &DeviceModel, overrides: &str, mix: usize) -> f64 {
 }
 
 /// The paper's text gives orderings only; these rates are those of the reference implementation, whose run lengths and
-/// addresses are not known: 10 %.
-fn switches() -> impl Iterator<Item = Target> {
+/// addresses are unknown: tolerance 10 %.
+fn switches() -> impl Iterator<Item = Expectation> {
     SWITCHES.into_iter().flat_map(|(switch, overrides, rates)| {
         (0..MIXES.len()).map(move |mix| {
             let what = format!("{switch}: {}, total depth 32", MIXES[mix].0);
-            Target::new(what, "MB/s", Near(rates[mix], 0.10), REFERENCE, move |m| mixed(m, overrides, mix))
+            Expectation::new(what, "MB/s", Near(rates[mix], 0.10), REFERENCE, move |m| mixed(m, overrides, mix))
         })
     })
 }
 
-fn orderings() -> Target {
+fn orderings() -> Expectation {
     let what = "greatest gain of bandwidth by any switch on any mix";
-    Target::new(what, "%", Between(-100.0, 0.5), FIG_8, |m| {
+    Expectation::new(what, "%", Between(-100.0, 0.5), FIG_8, |m| {
         let gains = (0..MIXES.len()).flat_map(|mix| {
             let normal = mixed(m, "cache=on", mix);
             SWITCHES[1..].iter().map(move |(_, overrides, _)| (mixed(m, overrides, mix) / normal - 1.0) * 100.0)
@@ -186,19 +196,19 @@ fn orderings() -> Target {
 fn closed_form(over_provisioning: f64) -> f64 {
     let alpha = 1.0 + over_provisioning;
     // W0 lies in (−1, 0) and solves w e^w = −α e^−α; the left side grows with w there.
-    let wanted = -alpha * libm::exp(-alpha);
+    let expected = -alpha * libm::exp(-alpha);
     let (mut low, mut high) = (-1.0f64, 0.0f64);
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
-        if middle * libm::exp(middle) < wanted { low = middle } else { high = middle }
+        if middle * libm::exp(middle) < expected { low = middle } else { high = middle }
     }
     alpha / (alpha + low)
 }
 
-fn amplification() -> impl Iterator<Item = Target> {
+fn amplification() -> impl Iterator<Item = Expectation> {
     [0.07, 0.10, 0.128, 0.20, 0.28, 0.50].into_iter().map(|op| {
         let what = format!("write amplification / closed form, over-provisioning {op}");
-        Target::new(what, "ratio", Between(0.75, 1.0), ("closed form", "theory"), move |m| {
+        Expectation::new(what, "ratio", Between(0.75, 1.0), ("closed form", "theory"), move |m| {
             let scaled = "channels=1&dies_per_channel=2&planes=1&pages_per_block=32&ftl_gib=0.5";
             let scaled = with(m, &format!("{scaled}&gc_low=0&gc_high=0&gc_hard=0&over_provisioning={op}"));
             match scaled.params() {

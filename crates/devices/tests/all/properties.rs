@@ -1,7 +1,7 @@
-//! What holds for every device, whatever is asked of it.
+//! Properties of every device under random loads.
 
 use dumbwaiter_block::{Nanos, Op, TenantId};
-use dumbwaiter_devices::drive::{Job, run};
+use dumbwaiter_devices::closed_loop::{Job, run};
 use dumbwaiter_devices::{Command, Completion, Device, Submitted, load};
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ const DEVICES: &[&str] = &[
     "null:0us?depth=3&latency_ns=1000",
 ];
 
-/// A command, and how long after the one before it comes, nanoseconds.
+/// Time since the previous command, in ns, and the command.
 type Step = (u64, Command);
 
 fn commands(hot: u64) -> impl Strategy<Value = Step> {
@@ -68,18 +68,18 @@ fn script() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// How the driver calls `advance`.
+/// When the driver calls `advance`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cadence {
     /// At each event.
     Exact,
     /// At each event, and at many other times.
     Eager,
-    /// Only when it must, to place a command.
+    /// Only when the device is full.
     Lazy,
 }
 
-/// Plays a script; the completions in order, with each command's submission time by tag.
+/// Runs a script; returns the completions in order, and each command's submission time by tag.
 fn play(device: &mut dyn Device, script: &[Step], cadence: Cadence) -> (Vec<Completion>, Vec<Nanos>) {
     let (mut now, mut due) = (Nanos::ZERO, Nanos::ZERO);
     let (mut done, mut taken) = (Vec::new(), Vec::new());
@@ -100,8 +100,8 @@ fn play(device: &mut dyn Device, script: &[Step], cadence: Cadence) -> (Vec<Comp
         }
         now = due;
         while device.submit(now, command) == Submitted::Busy {
-            // A full device that waits for nothing would never accept.
-            now = device.next_event().expect("a busy device has something under way").max(now);
+            // A full device without a next event would never accept a command.
+            now = device.next_event().expect("a busy device has a next event").max(now);
             device.advance(now, &mut done);
         }
         taken.push(now);
@@ -117,7 +117,7 @@ fn play(device: &mut dyn Device, script: &[Step], cadence: Cadence) -> (Vec<Comp
 fn run_to(device: &mut dyn Device, end: Nanos, done: &mut Vec<Completion>) {
     while let Some(at) = device.next_event().filter(|at| *at <= end) {
         device.advance(at, done);
-        assert!(device.next_event().is_none_or(|next| next > at), "an event is over once time has passed it");
+        assert!(device.next_event().is_none_or(|next| next > at), "no event remains before the present");
     }
 }
 
@@ -125,13 +125,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn conserves_accounts_and_ignores_the_cadence(script in script(), seed in any::<u64>()) {
+    fn devices_conserve_commands_and_time_at_any_cadence(script in script(), seed in any::<u64>()) {
         for name in DEVICES {
             let model = load(name).unwrap();
             let mut device = model.build(seed);
             let (done, taken) = play(&mut *device, &script, Cadence::Exact);
 
-            // Each command completes once, not before it was handed over, and in order of time.
+            // Each command completes once, not before its submission, and in order of time.
             let mut tags: Vec<u32> = done.iter().map(|c| c.tag).collect();
             tags.sort_unstable();
             prop_assert_eq!(&tags, &(0..script.len() as u32).collect::<Vec<_>>(), "{}", name);
@@ -139,7 +139,7 @@ proptest! {
             for completion in &done {
                 let tag = completion.tag as usize;
                 prop_assert!(completion.at >= taken[tag]);
-                // The breakdown is exact, and failure means beyond the end.
+                // The breakdown is exact, and only commands beyond the end fail.
                 prop_assert_eq!(completion.breakdown.sum(), completion.at.since(taken[tag]), "{} {:?}", name, completion);
                 let command = script[tag].1;
                 let end = command.sector.saturating_add(u64::from(command.sectors));
@@ -176,7 +176,7 @@ proptest! {
             "ull:optane-900p",
             "null:0us?latency_ns=5000",
         ];
-        // A depth that is never reached, so that nobody waits outside.
+        // A depth that is never reached, so that no command waits in the host.
         let script = &script[..script.len().min(30)];
         let mut longer = script.to_vec();
         longer.push((extra.0, Command { tag: script.len() as u32, ..extra.1 }));
@@ -196,9 +196,9 @@ proptest! {
     }
 }
 
-/// Programs go to the dies in turn: whatever is written in turn with something that is soon overwritten lies all on one die.
+/// Programs go to the dies in turn: lasting data that alternates with overwritten data all lies on one die.
 #[test]
-fn a_load_that_lays_all_its_data_on_one_die_does_not_fill_it() {
+fn lasting_data_that_falls_on_one_die_does_not_fill_it() {
     for state in ["steady", "empty"] {
         let small = "channels=1&dies_per_channel=2&pages_per_block=8&ftl_gib=0.01&over_provisioning=0.2";
         let model = load(&format!("ssd:850pro-256?{small}&state={state}")).unwrap();
@@ -234,7 +234,7 @@ fn more_channels_or_dies_never_cost_throughput() {
 }
 
 #[test]
-fn no_cache_never_gains_writes() {
+fn disabling_the_cache_never_speeds_up_writes() {
     for device in ["ssd:px256m5s", "ssd:850pro-256", "ssd:sata-mlc", "ssd:nvme-tlc", "hdd:st1000dm003"] {
         for depth in [1, 4, 32] {
             let (on, off) = (iops(device, 0.0, depth), iops(&format!("{device}?cache=off"), 0.0, depth));
@@ -245,7 +245,7 @@ fn no_cache_never_gains_writes() {
 
 #[test]
 fn more_depth_never_costs_throughput() {
-    // Age limits may cost a disk throughput, so its own is out of reach here.
+    // An age limit may cost a disk throughput, so it is set out of reach here.
     let devices = ["ssd:px256m5s", "ssd:sata-mlc", "ssd:nvme-tlc", "ull:optane-p4801x", "ull:zssd-sz985"];
     for device in devices.into_iter().chain(["hdd:st1000dm003?t_age_ms=3600000"]) {
         for reads in [1.0, 0.5, 0.0] {
@@ -259,7 +259,7 @@ fn more_depth_never_costs_throughput() {
 }
 
 #[test]
-fn a_seed_is_a_result_and_another_seed_another() {
+fn results_depend_on_the_seed_alone() {
     for name in ["hdd:st1000dm003", "ull:optane-900p"] {
         let model = load(name).unwrap();
         let read =

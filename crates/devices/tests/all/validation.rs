@@ -1,4 +1,4 @@
-//! Every device-alone figure of every built-in device, within its tolerance.
+//! Every figure of every built-in device alone is within its tolerance.
 
 use dumbwaiter_devices::{load, models, validate};
 
@@ -44,8 +44,8 @@ fn null() {
 
 #[test]
 fn overrides_keep_the_targets_of_their_device() {
-    let targets = |name| validate::targets(name).len();
-    assert_eq!(targets("hdd:st1000dm003?lookahead=false"), targets("hdd:st1000dm003"));
-    assert!(targets("no-such-device") == 0);
+    let expectations = |name| validate::expectations(name).len();
+    assert_eq!(expectations("hdd:st1000dm003?lookahead=false"), expectations("hdd:st1000dm003"));
+    assert!(expectations("no-such-device") == 0);
     assert_eq!(validate::needs_host("ull:optane-900p?jitter=0").len(), 5);
 }

@@ -1,18 +1,17 @@
-//! One record of what several listened to, as on several rings.
+//! Joins the recorders of several rings of one run.
 
 use super::Recorder;
 
 impl Recorder {
-    /// Adds what another recorder heard of the same run, as that of another ring.
+    /// Adds the records of another ring of the same run.
     ///
-    /// Exact are counts, bytes, and all figures of latencies over the whole run: by operation, tenant and task; so are slots
-    /// of the series except p99, and mean depths. Not known any more are
-    /// - percentiles within an interval of both together: the nested table counts the intervals of each by itself, and p99
-    ///   of a slot is the higher one, which that of both together does not exceed;
-    /// - how the depth was distributed: that is left out, and the deepest is the sum of both, which was not exceeded.
+    /// Counts, bytes and all latency figures over the whole run stay exact: by operation, tenant and task; so do the
+    /// slots of the series except p99, and mean depths. The nested table counts the intervals of each ring separately,
+    /// and p99 of a slot is the higher of both, an upper bound of the joint p99. The distribution of depths is left out,
+    /// and the largest depth is the sum of both, an upper bound.
     ///
     /// # Panics
-    /// If they were not made for the same run: the same warm-up, interval, tenants and tasks.
+    /// If the two have different warm-ups, intervals, tenants or tasks.
     pub fn join(&mut self, other: Recorder) {
         let shape = |r: &Recorder| (r.warmup, r.timeline.interval(), r.tenants.len(), r.tasks.len());
         assert_eq!(shape(self), shape(&other), "recorders of different runs");
@@ -31,7 +30,7 @@ impl Recorder {
         for ((finished, at), (more, later)) in self.finished_by_tenant.iter_mut().zip(other.finished_by_tenant) {
             (*finished, *at) = (*finished + more, later.max(*at));
         }
-        // Both may have been told of the same: then it is done twice.
+        // Both may have the same change: applying it twice does no harm.
         self.weights.extend(other.weights);
         self.weights.sort_by_key(|(at, ..)| *at);
     }
@@ -56,7 +55,7 @@ mod tests {
         })
     }
 
-    /// What is the same however the requests were divided, as text.
+    /// The figures that do not depend on the division of requests between rings, as text.
     fn exact(r: &RunResult) -> String {
         let mut r = r.clone();
         r.series.p99_us.clear();
@@ -71,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_joined_are_the_whole(
+        fn joined_recorders_equal_a_single_one(
             steps in prop::collection::vec(
                 (0u64..9_000_000, 0u64..5_000_000, 0usize..5, 0u32..TENANTS, 1u64..1 << 20, 0usize..3),
                 1..300,
@@ -106,7 +105,7 @@ mod tests {
             prop_assert_eq!(joined.finished(), whole.finished());
             let (joined, whole) = (joined.finish(end, facts.clone()), whole.finish(end, facts));
             prop_assert_eq!(exact(&joined), exact(&whole));
-            // What is not known exactly is bounded as it says.
+            // Figures that are not exact are upper bounds.
             for (joined, whole) in joined.series.p99_us.iter().zip(&whole.series.p99_us) {
                 prop_assert!(joined >= whole || (joined.is_nan() && whole.is_nan()), "{joined} {whole}");
             }
@@ -118,7 +117,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "different runs")]
-    fn what_does_not_belong_together_is_not_joined() {
+    fn recorders_of_different_runs_do_not_join() {
         let other = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_ms(1), tenants: vec![], tasks: vec![] };
         recorder().join(Recorder::new(other));
     }

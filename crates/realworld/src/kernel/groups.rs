@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dumbwaiter_block::{Nanos, TenantId};
-use dumbwaiter_engine::part::monotonic;
+use dumbwaiter_drive::worker::monotonic;
 use dumbwaiter_linux::cgroup::{self, Groups};
 use dumbwaiter_linux::{Roots, ioprio};
 use dumbwaiter_load::{Change, Load};
@@ -128,7 +128,9 @@ pub(super) fn change(
             (Change::Move { thread, tenant }, Some(groups)) => groups.admit(*tenant, pids[*thread as usize]),
             (Change::Weight { tenant, weight }, Some(groups)) => groups.set_weight(*tenant, *weight),
             // Without cgroups the kernel cannot tell tenants apart: a note says so.
-            (Change::Move { .. } | Change::Weight { .. }, None) | (Change::Stop { .. }, _) => Ok(()),
+            (Change::Move { .. } | Change::Weight { .. }, None) => Ok(()),
+            // A worker stops by itself; a run that exchanges its scheduler is refused before.
+            (Change::Stop { .. } | Change::Scheduler { .. }, _) => Ok(()),
         };
         notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));
     }

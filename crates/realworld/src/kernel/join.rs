@@ -7,8 +7,8 @@ use std::io::BufReader;
 use std::path::Path;
 
 use dumbwaiter_block::{Nanos, TaskId, TenantId};
-use dumbwaiter_engine::Completion as CompletionMode;
-use dumbwaiter_engine::record::Record;
+use dumbwaiter_drive::CompletionMode;
+use dumbwaiter_drive::record::Record;
 use dumbwaiter_experiment::{Cell, CellResult, Failure};
 use dumbwaiter_load::{Change, Load, Prepared};
 use dumbwaiter_measure::{

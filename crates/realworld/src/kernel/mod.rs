@@ -210,6 +210,12 @@ impl Kernel<'_> {
 /// Why workers cannot run a load on a device of so many sectors.
 fn workers_can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
     let scenario = load.scenario();
+    if let Some(change) = scenario.changes.first() {
+        let at = change.at.as_secs_f64();
+        return Err(format!(
+            "change at {at} s: the kernel's scheduler is not exchanged during a run; expected no [[change]]"
+        ));
+    }
     let loaded = load.load(scenario.seed, sectors, cpus()).map_err(|e| e.to_string())?;
     let threads = loaded.threads.len();
     if threads > WORKERS_MAX {

@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_engine::Target;
-use dumbwaiter_engine::part as worker;
+use dumbwaiter_drive::Target;
+use dumbwaiter_drive::worker;
 use dumbwaiter_experiment::{Cell, CellResult, Control};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::place::{self, Place};

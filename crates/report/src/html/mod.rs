@@ -198,7 +198,12 @@ fn section(
         .iter()
         .map(|look| Group {
             look,
-            runs: document.runs.iter().filter(here).filter(|r| label(document, r.way()) == look.scheduler).collect(),
+            runs: document
+                .runs
+                .iter()
+                .filter(here)
+                .filter(|r| label(document, r.configuration()) == look.scheduler)
+                .collect(),
         })
         .filter(|g| !g.runs.is_empty())
         .collect();

@@ -2,8 +2,8 @@
 //! see it. The colours are those of Okabe and Ito, which stay apart for colour-blind readers, on white
 //! and on black; yellow and black, each lost on one of the two, are left out.
 
+use dumbwaiter_advise::Axes;
 use dumbwaiter_advise::Document;
-use dumbwaiter_advise::Several;
 
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
 /// Plotly's name of a dash, and the same for SVG.
@@ -37,7 +37,7 @@ pub(super) fn look(i: usize, name: &str) -> Look {
 pub(super) fn looks(document: &Document) -> Vec<Look> {
     let mut looks: Vec<Look> = Vec::new();
     for run in &document.runs {
-        let name = label(document, run.way());
+        let name = label(document, run.configuration());
         if looks.iter().all(|l| l.scheduler != name) {
             looks.push(look(looks.len(), &name));
         }
@@ -46,7 +46,7 @@ pub(super) fn looks(document: &Document) -> Vec<Look> {
 }
 
 /// The name of a scheduler, with its block layer and completion method where the document has several.
-pub(super) fn label(document: &Document, way: (&str, &str, &str)) -> String {
-    let several = Several::of(document.runs.iter().map(|r| (r.via.as_str(), r.completion.as_str())));
-    several.name(way.0, way.1, way.2)
+pub(super) fn label(document: &Document, (scheduler, via, completion): (&str, &str, &str)) -> String {
+    let axes = Axes::of(document.runs.iter().map(|r| (r.via.as_str(), r.completion.as_str())));
+    axes.name(scheduler, via, completion)
 }

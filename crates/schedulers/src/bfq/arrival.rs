@@ -1,4 +1,4 @@
-//! A request arrives: which queue it belongs to, what it tells about that queue, and whether the queue in service goes.
+//! A request arrives: its queue, what it shows about that queue, and whether the slot in service ends.
 
 use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId, TaskId};
 
@@ -53,14 +53,14 @@ impl Bfq {
         let task = io.task.0;
         let sync = request.sync();
         if id.index() >= self.entries.len() {
-            self.entries.resize(id.index() + 1, super::Entry::NEW);
+            self.entries.resize(id.index() + 1, super::RequestState::NEW);
         }
-        self.entries[id.index()] = super::Entry {
+        self.entries[id.index()] = super::RequestState {
             task,
             sectors: request.sectors,
             sync,
             meta: io.flags.any(dumbwaiter_block::Flags::META),
-            ..super::Entry::NEW
+            ..super::RequestState::NEW
         };
         while task as usize >= self.processes.len() {
             self.processes.push(Process::NEW);
@@ -202,7 +202,7 @@ impl Bfq {
         }
     }
 
-    /// Is it a queue to be waited for, as its thoughts and seeks go?
+    /// Should the device idle for this queue, by its think times and seeks?
     fn note_idle_flag(&mut self, q: QueueId, idle_class: bool) {
         let queue = &self.queues[q as usize];
         let (slice_idle, seeky) = (self.values.slice_idle, queue.seeky());
@@ -265,7 +265,7 @@ impl Bfq {
         }
     }
 
-    /// Puts the request into the queue's order, and the queue to work.
+    /// Inserts the request in the queue's order, and makes the queue busy.
     fn add(&mut self, id: RequestId, q: QueueId, sector: u64, now: Now) {
         let entry = self.entries[id.index()];
         self.queues[q as usize].queued[usize::from(entry.sync)] += 1;
@@ -328,7 +328,7 @@ impl Bfq {
         }
     }
 
-    /// A queue becomes busy. Answers whether its arrival looks interactive.
+    /// A queue becomes busy. Returns whether its arrival looks interactive.
     fn wake(&mut self, q: QueueId, now: Now) -> bool {
         let low_latency = self.values.low_latency;
         let idle_long = self.idle_long(q, now, self.spans.ms_2000);
@@ -383,7 +383,7 @@ impl Bfq {
             || !self.deserves_idling(serving)
     }
 
-    /// Higher class, or larger weight where the two paths part.
+    /// Does `a` have a higher class, or a larger weight where the two paths part?
     fn outranks(&self, a: EntityId, b: EntityId) -> bool {
         let (x, y) = (self.engine.entity(a), self.engine.entity(b));
         if x.class != y.class {

@@ -42,7 +42,7 @@ impl Bfq {
         }
     }
 
-    /// Has it used so much of its slot that its seeks count?
+    /// Has the queue used so much of its slot that its seeks count?
     pub(super) fn used_much(&self, q: QueueId) -> bool {
         self.engine.entity(self.queues[q as usize].entity).used > self.reference(Some(q)) / 8
     }
@@ -68,7 +68,7 @@ impl Bfq {
         }
     }
 
-    /// A fixed largest budget is the default; the measured one takes its place if that is asked for.
+    /// The default budget; with `max_budget` = 0 the measured largest budget takes its place.
     fn history_default(&self, history: History) -> u64 {
         if self.values.max_budget == 0 { self.max_budget } else { history.default_budget }
     }
@@ -107,8 +107,8 @@ impl Bfq {
     }
 }
 
-/// The budget after a slot by its history: what is left of the old one is carried over, unless little is left, and who
-/// exhausts it gets an equal part of the default. At least 1 sector. (H+BFQ, Algorithm 2.)
+/// The budget after a slot by its history: what is left of the old budget is carried over, unless little is left; a queue
+/// that exhausted it gets an equal part of the default. At least 1 sector. (H+BFQ, Algorithm 2.)
 fn history_budget(default: u64, tenants: u64, exhausted: u64, old: u64, served: u64, reason: Reason) -> u64 {
     let min = default / 32;
     let left = old.saturating_sub(served);

@@ -1,4 +1,4 @@
-//! Large bursts of queue creations: those of many processes started at once are not raised.
+//! Large bursts of queue creations: queues of many processes that start at once are not raised.
 
 use super::queue::QueueId;
 use super::{Bfq, Now};
@@ -20,7 +20,7 @@ impl Default for Burst {
 }
 
 impl Bfq {
-    /// A queue was created; before mainline also: a queue became busy.
+    /// A queue was created, or, before mainline, became busy.
     pub(super) fn join_burst(&mut self, q: QueueId, now: Now) {
         if !self.values.on.bursts || (self.burst.size == 0 && self.busy_total() > 0) {
             return;
@@ -72,7 +72,7 @@ impl Bfq {
         self.burst.size = 0;
     }
 
-    /// A group is gone, and its number may become another's.
+    /// A group was removed, and its number may be used again.
     pub(super) fn forget_burst_of(&mut self, group: u32) {
         if self.burst.group == group {
             self.burst.group = u32::MAX;

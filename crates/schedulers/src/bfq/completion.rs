@@ -7,7 +7,7 @@ use super::queue::NONE;
 use super::rate::{MIN_THINK_NS, RATE_SHIFT};
 use super::{Bfq, Generation, Now};
 
-/// Fewer requests than this in the device and waiting say nothing about whether it queues them.
+/// With fewer requests in the device and waiting it cannot be seen whether the device queues them.
 const TELLING: u32 = 4;
 const SAMPLES: u32 = 32;
 
@@ -72,7 +72,7 @@ impl Bfq {
         self.processes[entry.task as usize].requests -= 1;
         self.allocate(q, -1);
         self.free_if_unused(q);
-        // What waits for fewer to be outstanding may go now.
+        // A request that was held back by the number outstanding may go now.
         again || self.values.strict_guarantees || !mainline
     }
 

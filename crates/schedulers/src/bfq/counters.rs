@@ -1,4 +1,4 @@
-//! Who is busy, how they weigh, and what they hold.
+//! Counters of busy queues, of their weights and of the slots they use.
 
 use dumbwaiter_block::Io;
 
@@ -7,7 +7,7 @@ use super::queue::{NONE, Process, QueueId};
 use super::{Bfq, Now};
 
 impl Bfq {
-    /// The queue has work: into the engine and the counters. Its budget is set.
+    /// The queue has work: adds it to the engine and the counters. Its budget is set.
     pub(super) fn make_busy(&mut self, q: QueueId, now: Now) {
         let queue = &mut self.queues[q as usize];
         let back_shift = std::mem::take(&mut queue.waiting_no_idle);
@@ -32,7 +32,7 @@ impl Bfq {
         self.woke(q);
     }
 
-    /// The queue has no work: out of the counters; the engine is told by the caller.
+    /// The queue has no work: removes it from the counters. The caller removes it from the engine.
     pub(super) fn not_busy(&mut self, q: QueueId) {
         let queue = &mut self.queues[q as usize];
         queue.busy = false;

@@ -8,8 +8,8 @@ use super::queue::{NONE, QueueId};
 use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::Class;
 
-/// What the choice of a queue led to.
-enum Choice {
+/// The outcome of choosing a queue.
+enum Selection {
     Serve(QueueId),
     Idle,
     Nothing,
@@ -29,17 +29,17 @@ impl Bfq {
             return Next::WaitUntil(dumbwaiter_block::Nanos::MAX);
         }
         match self.select(now) {
-            Choice::Serve(q) => {
+            Selection::Serve(q) => {
                 let id = RequestId(self.queues[q as usize].next);
                 self.serve(q, id, now);
                 Next::Dispatch(id)
             }
-            Choice::Idle => Next::WaitUntil(self.idle_until.unwrap_or(dumbwaiter_block::Nanos::MAX)),
-            Choice::Nothing => Next::Empty,
+            Selection::Idle => Next::WaitUntil(self.idle_until.unwrap_or(dumbwaiter_block::Nanos::MAX)),
+            Selection::Nothing => Next::Empty,
         }
     }
 
-    fn select(&mut self, now: Now) -> Choice {
+    fn select(&mut self, now: Now) -> Selection {
         if let Some(q) = self.in_service
             && self.may_expire_for_time(q, now)
             && !self.must_idle(q)
@@ -51,14 +51,14 @@ impl Bfq {
                 Some(q) => q,
                 None => match self.next_slot(now) {
                     Some(q) => q,
-                    None => return Choice::Nothing,
+                    None => return Selection::Nothing,
                 },
             };
             self.look_at_oldest(q, now);
             let queue = &self.queues[q as usize];
             if queue.next != NONE {
                 if self.outstanding_enough(q) {
-                    return Choice::Idle;
+                    return Selection::Idle;
                 }
                 if self.cost(q, queue.next) > self.engine.entity(queue.entity).left() {
                     self.expire(q, Reason::BudgetExhausted, false, now);
@@ -67,10 +67,10 @@ impl Bfq {
                 if queue.waiting {
                     self.stop_waiting(q);
                 }
-                return Choice::Serve(q);
+                return Selection::Serve(q);
             }
             if queue.waiting || (queue.in_flight > 0 && self.deserves_idling(q)) {
-                return self.injected(q).map_or(Choice::Idle, Choice::Serve);
+                return self.injected(q).map_or(Selection::Idle, Selection::Serve);
             }
             self.expire(q, Reason::NoMoreRequests, false, now);
         }
@@ -91,7 +91,7 @@ impl Bfq {
         }
     }
 
-    /// Has the queue in service as many requests in the device as it may?
+    /// Does the queue in service have as many requests in the device as it may?
     fn outstanding_enough(&self, q: QueueId) -> bool {
         let queue = &self.queues[q as usize];
         let quantum = if queue.sync { self.rules.sync_quantum } else { self.rules.async_quantum };
@@ -178,7 +178,7 @@ impl Bfq {
         self.sync_in_driver += u32::from(self.entries[id.index()].sync);
     }
 
-    /// A request that bypasses the order.
+    /// Sends a request that bypasses the order of queues.
     fn send(&mut self, id: RequestId) {
         let q = self.entries[id.index()].queue;
         self.queues[q as usize].in_flight += 1;
@@ -219,7 +219,7 @@ impl Bfq {
         self.engine.set_used(entity, 0);
     }
 
-    /// The queue's next request once `id` is gone.
+    /// The queue's next request after `id` has left it.
     fn next_after(&mut self, q: QueueId, id: RequestId, sector: u64, now: Now) -> u32 {
         let mainline = self.is(Generation::Mainline);
         let queue = &mut self.queues[q as usize];
@@ -284,7 +284,7 @@ impl Bfq {
         }
     }
 
-    /// For replays: this request goes, whatever the policy says.
+    /// For replays: dispatches this request, whatever the policy would choose.
     pub(super) fn force(&mut self, id: RequestId, now: Now) {
         let q = self.entries[id.index()].queue;
         if self.entries[id.index()].at_head {

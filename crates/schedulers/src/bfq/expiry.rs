@@ -15,12 +15,12 @@ pub(super) enum Reason {
 }
 
 impl Bfq {
-    /// Ticks are counted: has the slot's time run out?
+    /// Has the slot's time run out? Counted in ticks.
     pub(super) fn timed_out(&self, q: QueueId, now: Now) -> bool {
         now.tick >= self.queues[q as usize].budget_deadline
     }
 
-    /// Timed out, and not just waited for near the end of its budget.
+    /// Timed out, unless the device idles for it near the end of its budget.
     pub(super) fn may_expire_for_time(&self, q: QueueId, now: Now) -> bool {
         let queue = &self.queues[q as usize];
         let entity = self.engine.entity(queue.entity);
@@ -79,7 +79,7 @@ impl Bfq {
         self.free_if_unused(q);
     }
 
-    /// Charges what the slot took beyond its sectors; answers the reason, which may turn out to be the time.
+    /// Charges a slow slot beyond its sectors. Returns the reason of its end, which may become the time-out.
     fn charge_slot(&mut self, q: QueueId, reason: Reason, compensate: bool, now: Now) -> Reason {
         let queue = &self.queues[q as usize];
         let (raised, sync) = (queue.raise.coeff > 1, queue.sync);
@@ -129,7 +129,7 @@ impl Bfq {
         (slow, us / 1000)
     }
 
-    /// What v7r8 concludes from how a slot ended.
+    /// Updates what v7r8 knows of a queue when its slot ends.
     fn learn_from_slot(&mut self, q: QueueId, reason: Reason, served: u64) {
         if self.is(Generation::Mainline) {
             return;

@@ -1,4 +1,4 @@
-//! The four generations: what is constant in each. Mechanisms that can be switched are in `settings`.
+//! The four generations and their constants. Mechanisms that can be switched are in `settings`.
 
 /// A generation of BFQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +19,7 @@ pub(super) struct Rules {
     pub(super) generation: Generation,
     pub(super) weight_per_level: u32,
     pub(super) default_weight: u32,
-    /// Times a soft real-time queue's raise is an interactive one's.
+    /// Ratio of a soft real-time queue's raise to an interactive one's.
     pub(super) soft_rt_factor: u32,
     pub(super) burst_size: usize,
     pub(super) burst_ms: u64,
@@ -27,7 +27,7 @@ pub(super) struct Rules {
     pub(super) timeout_async_ms: Option<u64>,
     /// Requests of an async queue in the device while others are busy.
     pub(super) async_quantum: u32,
-    /// The same of a sync queue.
+    /// The same for a sync queue.
     pub(super) sync_quantum: u32,
     /// More requests than this in the device show that it queues them.
     pub(super) queueing: u32,

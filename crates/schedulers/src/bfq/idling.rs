@@ -1,10 +1,10 @@
-//! When the device is kept idle for a queue: because it raises throughput, or because shares are at stake.
+//! When the device idles for a queue: because idling raises throughput, or because it preserves shares.
 
 use super::queue::QueueId;
 use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::Class;
 
-/// Seeky queues are waited for no longer than this, ns.
+/// The device idles for seeky queues no longer than this, ns.
 const SEEKY_IDLE_NS: u64 = 2_000_000;
 /// Raised queues so many times longer (before mainline).
 const RAISED_IDLE_FACTOR: u64 = 3;
@@ -12,7 +12,7 @@ const RAISED_IDLE_FACTOR: u64 = 3;
 const RAISED_IDLE_NS: u64 = 20_000_000;
 
 impl Bfq {
-    /// Are the queues' claims unequal, so that each must get its slot for itself?
+    /// Are weights or classes unequal, so that each queue must have its slot for itself?
     pub(super) fn asymmetric(&self, q: Option<QueueId>) -> bool {
         if !self.is(Generation::Mainline) {
             return self.weight_counts.len() > 1 || self.group_weights.len() > 1 || self.crowded_groups > 0;
@@ -24,7 +24,7 @@ impl Bfq {
         varied || classes > 1 || self.groups_pending > 1
     }
 
-    /// Would idling for it raise throughput, and harm no raised queue?
+    /// Would idling for this queue raise throughput, and harm no raised queue?
     pub(super) fn idling_boosts(&self, q: QueueId) -> bool {
         let queue = &self.queues[q as usize];
         let arm_without_queueing = self.rotational && self.hw_tag == 0;
@@ -33,7 +33,7 @@ impl Bfq {
         boosts && self.raised_busy == 0
     }
 
-    /// Is idling for it needed to keep the shares?
+    /// Is idling for this queue needed to keep the shares?
     pub(super) fn idling_needed(&self, q: QueueId) -> bool {
         let queue = &self.queues[q as usize];
         let busy = self.busy_total();
@@ -44,7 +44,7 @@ impl Bfq {
         raised || self.asymmetric(Some(q)) || busy == 1
     }
 
-    /// Does it deserve idling when it runs empty?
+    /// Does the device idle for this queue when it runs empty?
     pub(super) fn deserves_idling(&self, q: QueueId) -> bool {
         let queue = &self.queues[q as usize];
         if queue.processes == 0 && queue.sync {
@@ -65,7 +65,7 @@ impl Bfq {
         }
     }
 
-    /// v7r8's account of whether a queue is worth idling.
+    /// The rule of v7r8 for whether to idle.
     fn must_not_expire(&self, q: QueueId) -> bool {
         let queue = &self.queues[q as usize];
         let queueing = self.hw_tag != 0;
@@ -77,7 +77,7 @@ impl Bfq {
         queue.raise.coeff > 1 || self.asymmetric(Some(q)) || (queue.io_bound && queue.idle_flag && !useless)
     }
 
-    /// Empty, and to be waited for.
+    /// Is the queue empty, and does the device idle for it?
     pub(super) fn must_idle(&self, q: QueueId) -> bool {
         self.queues[q as usize].is_empty() && self.deserves_idling(q)
     }
@@ -108,7 +108,7 @@ impl Bfq {
         self.idle_until = Some(now.at + dumbwaiter_block::Nanos(length));
     }
 
-    /// The queue is no longer waited for.
+    /// The device stops idling for the queue.
     pub(super) fn stop_waiting(&mut self, q: QueueId) {
         self.queues[q as usize].waiting = false;
         self.idle_until = None;

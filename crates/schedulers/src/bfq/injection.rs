@@ -1,22 +1,22 @@
-//! Injection: while a queue is waited for, others are served in small doses, as many as do it no measurable harm.
-//! Wakers: a queue whose completions make another queue go on is served while that one is waited for.
+//! Injection: while the device idles for a queue, a few requests of others are served, as many as do not measurably slow
+//! it. Wakers: a queue whose completions let another queue continue is served while the device idles for that one.
 
 use dumbwaiter_block::RequestId;
 
 use super::queue::{NONE, QueueId};
 use super::{Bfq, Now};
 
-/// Heads of this many sectors are not injected into a busy flash device.
+/// Requests of this many sectors are not injected into a busy flash device.
 const LARGE_SECTORS: u32 = 64;
 const WAKER_NS: u64 = 4_000_000;
 
-/// Queues looked at for one to inject, the most recently activated first.
+/// Queues examined to find one to inject, the most recently activated first.
 const CANDIDATES: usize = 64;
 
 /// The request being timed to learn what injection costs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sampling {
-    /// The next request of the queue in service is the one.
+    /// The next request of the queue in service will be timed.
     awaited: bool,
     request: Option<RequestId>,
     since: u64,
@@ -31,7 +31,7 @@ impl Sampling {
 }
 
 impl Bfq {
-    /// The first pending request of a process came.
+    /// The first pending request of a process arrived.
     pub(super) fn sample_on_arrival(&mut self, q: QueueId, now: Now) {
         self.detect_waker(q, now);
         if now.tick >= self.queues[q as usize].injection.lowered_at + self.spans.ms_1000 {
@@ -96,7 +96,7 @@ impl Bfq {
         self.sampling.injected = false;
     }
 
-    /// Whom to serve while the queue in service is waited for.
+    /// The queue to serve while the device idles for the queue in service.
     pub(super) fn injected(&mut self, q: QueueId) -> Option<QueueId> {
         if !self.values.on.injection {
             return None;
@@ -131,7 +131,7 @@ impl Bfq {
         found
     }
 
-    /// Has this queue a request that fits its budget? `own`: of that task only.
+    /// Does this queue have a request that fits its budget? `own`: of this task only.
     fn fits(&self, q: QueueId, own: bool, task: u32) -> bool {
         let queue = &self.queues[q as usize];
         queue.busy
@@ -203,7 +203,7 @@ impl Bfq {
         }
     }
 
-    /// The queue goes: nobody refers to it any more.
+    /// The queue is freed: removes every reference to it.
     pub(super) fn forget_relations(&mut self, q: QueueId) {
         self.drop_waker(q);
         let mut at = std::mem::replace(&mut self.queues[q as usize].woken, NONE);

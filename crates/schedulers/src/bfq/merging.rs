@@ -40,7 +40,7 @@ impl Bfq {
         if scheduled != NONE {
             return Some(scheduled);
         }
-        // A seeky queue may not cooperate: there is no need to look for somebody near.
+        // A seeky queue may not cooperate: there is no need to look for a queue near it.
         if self.busy_total() == 1 || queue.seeky() {
             return None;
         }
@@ -77,7 +77,7 @@ impl Bfq {
         Some(found)
     }
 
-    /// Neither `task` nor the owner of the queue it joins will split.
+    /// Marks `task` and the owner of the queue it joins: they will not split.
     fn mark_stable(&mut self, task: u32, into: QueueId) {
         self.processes[task as usize].stably_merged = true;
         let owner = self.queues[into as usize].task;
@@ -108,7 +108,7 @@ impl Bfq {
             && b.sync
     }
 
-    /// The queue whose next request is nearest to `sector`, as far as a look left and right of it tells.
+    /// The queue whose next request is nearest to `sector`, of the next one above and the next one below.
     fn close_queue(&self, group: u32, sector: u64) -> Option<QueueId> {
         let tree = &self.groups[group as usize].positions;
         let after = self.positions.first_from(tree, sector);
@@ -180,7 +180,7 @@ impl Bfq {
         self.release(q, now);
     }
 
-    /// A process lets go of a queue.
+    /// A process leaves a queue.
     pub(super) fn release(&mut self, q: QueueId, now: Now) {
         self.queues[q as usize].processes -= 1;
         let queue = &self.queues[q as usize];
@@ -221,7 +221,7 @@ impl Bfq {
         });
     }
 
-    /// Does the process leave the queue it shares? Answers the queue if it is alone in it and reclaims it.
+    /// The process leaves the queue it shares; or, if it is alone in it, reclaims it. Returns a reclaimed queue.
     pub(super) fn split(&mut self, task: u32, now: Now) -> Option<QueueId> {
         let q = self.processes[task as usize].queue;
         let queue = &mut self.queues[q as usize];
@@ -236,7 +236,7 @@ impl Bfq {
         None
     }
 
-    /// Gives a queue after a split what its process had before the merge.
+    /// Restores, after a split, the state that the process's queue had before the merge.
     pub(super) fn resume(&mut self, q: QueueId, task: u32, now: Now) {
         let over = |bfq: &Bfq, raise: &Raise| {
             now.tick > raise.start_or_end + raise.max_time || bfq.queues[q as usize].large_burst
@@ -310,7 +310,7 @@ impl Bfq {
         q
     }
 
-    /// Redirects a request's process to a cooperating queue; answers the queue to use.
+    /// Moves a request's process to a cooperating queue, if there is one; returns its queue.
     pub(super) fn redirect(&mut self, q: QueueId, task: u32, sector: u64, now: Now) -> QueueId {
         match self.cooperator(q, task, sector, now) {
             Some(into) => {

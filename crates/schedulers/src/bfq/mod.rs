@@ -1,14 +1,15 @@
-//! `bfq`: one queue a process, each served for a budget of sectors, in shares by weight.
+//! `bfq`: one queue per process, each served for a budget of sectors, in shares by weight.
 //!
 //! A request joins the queue of its process (`arrival`). The queue in service sends its requests in sector order
 //! (`dispatch`) until its budget or its time is used up or it runs dry; then `expiry` charges it and sets its next
-//! budget, and B-WF2Q+ ([`crate::mechanisms::wf2q`]) says who follows. A queue that runs dry may be waited for
-//! (`idling`): the device is kept idle so that a process that reads on keeps its slot; meanwhile others are served in
-//! small doses (`injection`). Queues of what seems interactive or soft real-time weigh more for a while (`raising`),
+//! budget, and B-WF2Q+ ([`crate::mechanisms::wf2q`]) chooses the next queue. The device may idle for a queue that runs dry
+//! (`idling`), so that a sequential process keeps its slot; meanwhile a few requests of other queues are served
+//! (`injection`). Queues of processes that seem interactive or soft real-time weigh more for a while (`raising`),
 //! unless many start at once (`bursts`). Processes that read next to each other share a queue (`merging`).
-//! `rate` measures how much a slot can move; `completion` learns about the device and the processes.
+//! `rate` measures how much a slot can move, `completion` learns about the device and the processes, and `tenants` follows
+//! tenants that come, change and go.
 //!
-//! Source: Valente, Avanzini 2015 (the generations' story); Linux 6.12 and 6.18 for what is followed.
+//! Source: Valente, Avanzini 2015 for the earlier generations; Linux 6.12 and 6.18 for mainline.
 
 mod arrival;
 mod budgets;
@@ -64,7 +65,7 @@ struct Now {
     tick: i64,
 }
 
-/// Spans of time that requests ask for, in ticks: so that none divides.
+/// Spans of time in ticks, computed once so that no request divides.
 #[derive(Clone, Copy, Debug)]
 struct Spans {
     ms_10: i64,
@@ -92,9 +93,9 @@ impl Spans {
     }
 }
 
-/// What is kept of a request.
+/// State of a request beside itself.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RequestState {
     queue: QueueId,
     task: u32,
     sectors: u32,
@@ -106,8 +107,8 @@ struct Entry {
     queued: bool,
 }
 
-impl Entry {
-    const NEW: Entry = Entry {
+impl RequestState {
+    const NEW: RequestState = RequestState {
         queue: NONE,
         task: 0,
         sectors: 0,
@@ -119,13 +120,13 @@ impl Entry {
     };
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Clone)]
 pub struct Bfq {
     clock: TickClock,
     spans: Spans,
     rotational: bool,
-    /// What it was at the start: estimates of the peak rate begin there.
+    /// `rotational` at the start: estimates of the peak rate begin with it.
     rotational_at_start: bool,
     /// Flash that queues commands: idling never helps its throughput.
     nonrot_queueing: bool,
@@ -135,13 +136,13 @@ pub struct Bfq {
     queues: Vec<Queue>,
     free_queues: Vec<QueueId>,
     processes: Vec<Process>,
-    /// By task: the state of the queue it had before a merge. Apart from the processes, as few requests ask for it.
+    /// By task: the state of its queue before a merge. Apart from `processes`, because few requests need it.
     saved: Vec<Option<Saved>>,
     groups: Vec<Group>,
     free_groups: Vec<u32>,
     /// Group of each tenant.
     tenants: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<RequestState>,
     links: Links,
     /// Requests by sector, one tree a queue.
     sorted: Forest,
@@ -167,7 +168,7 @@ pub struct Bfq {
     /// Weights of un-raised queues that are busy or have requests in flight, ascending, with their numbers.
     weight_counts: Vec<(u64, u32)>,
     groups_pending: u32,
-    /// The same of groups: their weights, and how many have more than one queue or group at work.
+    /// The same for groups: their weights, and how many have more than one queue or group at work.
     group_weights: Vec<(u64, u32)>,
     crowded_groups: u32,
     /// Queues that are busy or have requests in flight, and those of them that are constantly seeky.
@@ -192,12 +193,12 @@ pub struct Bfq {
 }
 
 impl Bfq {
-    /// A new one of this generation.
+    /// An empty scheduler of this generation.
     pub fn new(setup: Setup, generation: Generation) -> Bfq {
         Bfq::with(setup, generation, false)
     }
 
-    /// A new one with history-based budgets (H+BFQ).
+    /// An empty scheduler with history-based budgets (H+BFQ).
     pub fn with_history(setup: Setup, generation: Generation) -> Bfq {
         Bfq::with(setup, generation, true)
     }
@@ -281,7 +282,7 @@ impl Bfq {
         self.last_seen
     }
 
-    /// Is it of this generation or a later one?
+    /// Does it follow this generation or a later one?
     fn is(&self, generation: Generation) -> bool {
         self.rules.generation >= generation
     }

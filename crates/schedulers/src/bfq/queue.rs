@@ -1,4 +1,4 @@
-//! State of a queue, of a process, and of a group.
+//! State of queues, processes and groups.
 
 use dumbwaiter_block::Nanos;
 
@@ -27,7 +27,7 @@ impl ThinkTime {
         ThinkTime { last_completion, ..ThinkTime::default() }
     }
 
-    /// A request came `now`; longer thoughts than two idle slices count as such.
+    /// A request arrived `now`. Think times longer than two idle slices count as two.
     pub(super) fn sample(&mut self, now: u64, slice_idle: u64) {
         let thought = now.saturating_sub(self.last_completion).min(2 * slice_idle);
         self.samples = (7 * self.samples + 256) / 8;
@@ -35,7 +35,7 @@ impl ThinkTime {
         self.mean = (self.total + 128) / self.samples.max(1);
     }
 
-    /// Does it surely think longer than this?
+    /// Is the mean known and longer than this?
     pub(super) fn longer_than(&self, limit: u64) -> bool {
         self.samples > 80 && self.mean > limit
     }
@@ -91,7 +91,7 @@ impl Raise {
         Raise { coeff: 1, start_or_end: LONG_AGO, max_time: 0, soft_rt: false, interactive_start: LONG_AGO, served: 0 };
 }
 
-/// How much others may be served while a queue is idled for.
+/// How much others may be served while the device idles for a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Injection {
     /// Service time without injection, ns; 0: not known.
@@ -110,7 +110,7 @@ pub(super) struct Queue {
     pub(super) sync: bool,
     /// Processes attached.
     pub(super) processes: u32,
-    /// The one process it belongs to, unless shared.
+    /// Its only process; [`NONE`] if it is shared.
     pub(super) task: u32,
     /// Last priority level seen.
     pub(super) level: u8,
@@ -146,14 +146,14 @@ pub(super) struct Queue {
 
     pub(super) think: ThinkTime,
     pub(super) seek_bits: u32,
-    /// Says whether it is seeky in place of the bits.
+    /// Decides in place of the bits whether the queue is seeky.
     pub(super) seek_mean: Option<SeekMean>,
     pub(super) constantly_seeky: bool,
-    /// Thinks little enough to be waited for.
+    /// Its think time is short enough to idle for it.
     pub(super) idle_flag: bool,
     /// Arrivals in a row that came soon, each when the queue was empty.
     pub(super) prompt: u32,
-    /// Slots it had.
+    /// Number of its slots so far.
     pub(super) slots: u32,
     pub(super) last_pos: u64,
     pub(super) raise: Raise,
@@ -262,7 +262,7 @@ impl Queue {
     }
 }
 
-/// What is kept per process.
+/// State of a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Process {
     /// Its sync queue.
@@ -271,7 +271,7 @@ pub(super) struct Process {
     pub(super) async_queue: QueueId,
     /// Its requests that have not completed.
     pub(super) requests: u32,
-    /// Merge with this one when it has lived long enough.
+    /// The queue to merge with when this process's queue is old enough.
     pub(super) stable_candidate: QueueId,
     pub(super) stably_merged: bool,
     /// Class and level of its last request.
@@ -289,7 +289,7 @@ impl Process {
     };
 }
 
-/// A tenant's part.
+/// State of a tenant.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     /// The tenant, queues and nested groups that use it; without any its number is free.

@@ -32,7 +32,7 @@ impl Bfq {
         self.clock.from_ms(SOFT_RT_MS)
     }
 
-    /// Is this an arrival of something interactive, of something soft real-time?
+    /// Does an arrival make its queue look interactive, or soft real-time?
     pub(super) fn judge_arrival(&self, q: QueueId, now: Now) -> (bool, bool) {
         let queue = &self.queues[q as usize];
         let default_weight = !self.values.on.raise_default_only
@@ -48,13 +48,13 @@ impl Bfq {
         (interactive, soft_rt)
     }
 
-    /// Nothing in flight and inactive for longer than this, in ticks.
+    /// Was the queue inactive, with nothing in flight, for longer than this, in ticks?
     pub(super) fn idle_long(&self, q: QueueId, now: Now, ticks: i64) -> bool {
         let queue = &self.queues[q as usize];
         queue.in_flight == 0 && now.tick > queue.budget_deadline + ticks
     }
 
-    /// Starts, renews or ends a raise at idle→busy.
+    /// Starts, renews or ends a raise of a queue that becomes busy.
     pub(super) fn raise_on_arrival(&mut self, q: QueueId, now: Now, deserves: bool, interactive: bool, soft_rt: bool) {
         if self.queues[q as usize].raise.coeff == 1 && !deserves {
             return;
@@ -96,7 +96,7 @@ impl Bfq {
                 }
                 raise.start_or_end = now.tick;
             } else if raise.soft_rt && !mainline {
-                // It came too early for what it claimed to be.
+                // It arrived too early for a soft real-time queue.
                 (raise.coeff, raise.soft_rt) = (1, false);
             }
         }
@@ -112,7 +112,7 @@ impl Bfq {
         }
     }
 
-    /// At idle→busy, where a raise falls with the service: all of it again, if the last was long ago.
+    /// A queue becomes busy, where a raise falls with the service: starts a full raise if the last was long ago.
     pub(super) fn raise_linearly(&mut self, q: QueueId, now: Now) {
         let spacing = self.clock.from_ms(LINEAR_SPACING_MS);
         let queue = &mut self.queues[q as usize];
@@ -123,7 +123,7 @@ impl Bfq {
         }
     }
 
-    /// What is left of a linear raise after a dispatch.
+    /// Reduces a linear raise after a dispatch.
     fn lower_raise(&mut self, q: QueueId, now: Now) {
         let whole = self.values.raise_sectors.max(1);
         let most = self.values.raise_coeff;
@@ -153,7 +153,7 @@ impl Bfq {
         self.raise_changed(q);
     }
 
-    /// Tells the engine.
+    /// Passes a changed coefficient on to the engine.
     pub(super) fn raise_changed(&mut self, q: QueueId) {
         let queue = &self.queues[q as usize];
         self.engine.set_raise(queue.entity, queue.raise.coeff);
@@ -239,7 +239,7 @@ impl Bfq {
         }
     }
 
-    /// `low_latency` was switched off: everything weighs what it did.
+    /// `low_latency` was switched off: every queue has its configured weight again.
     pub(super) fn end_all_raises(&mut self) {
         for q in 0..self.queues.len() as QueueId {
             if self.queues[q as usize].live && self.queues[q as usize].raise.coeff > 1 {

@@ -6,14 +6,14 @@ use super::{Bfq, DEFAULT_MAX_BUDGET, Generation};
 
 /// Rates are sectors per µs × 2¹⁶.
 pub(super) const RATE_SHIFT: u32 = 16;
-/// Before mainline: shorter slots tell nothing of the peak, and shorter ones nothing at all, µs.
+/// Before mainline: shorter slots do not count for the peak rate, and slots shorter than the second not at all, µs.
 const MIN_PEAK_US: u64 = 20_000;
 const MIN_SLOT_US: u64 = 100;
 const MIN_SAMPLES: u32 = 32;
 const MIN_INTERVAL_NS: u64 = 300_000_000;
 const INTERVAL_NS: u64 = 1_000_000_000;
 const GAP_NS: u64 = 100_000_000;
-/// A completion this long ago no longer speaks for back-to-back requests.
+/// Requests this long after a completion are not back to back.
 pub(super) const MIN_THINK_NS: u64 = 2_000_000;
 
 /// Estimator of the peak rate.
@@ -43,7 +43,7 @@ impl PeakRate {
         PeakRate { rate, ..PeakRate::default() }
     }
 
-    /// A request of `sectors` goes out; answers whether the estimate changed.
+    /// A request of `sectors` is dispatched. Returns whether the estimate changed.
     pub(super) fn dispatched(
         &mut self,
         now: u64,
@@ -82,7 +82,7 @@ impl PeakRate {
         }
     }
 
-    /// Ends an interval; `sectors` begin the next one. Answers whether the estimate changed.
+    /// Ends an interval; `sectors` begin the next one. Returns whether the estimate changed.
     pub(super) fn close(&mut self, now: u64, last_completion: u64, sectors: Option<u32>) -> bool {
         let accepted = self.samples >= MIN_SAMPLES && self.length >= MIN_INTERVAL_NS && self.accept(last_completion);
         self.restart(now, sectors);
@@ -111,7 +111,7 @@ impl Bfq {
         if self.is(Generation::V1) { budget } else { budget * 3 / 4 }
     }
 
-    /// The estimate changed, or what is made of it.
+    /// The estimate, or the time-out, changed: computes the largest budget.
     pub(super) fn retune(&mut self) {
         if self.values.max_budget == 0 {
             let measured = self.is(Generation::Mainline) || self.peak.samples >= MIN_SAMPLES;
@@ -119,7 +119,8 @@ impl Bfq {
         }
     }
 
-    /// Before mainline: a sync slot of `us` ended. Answers whether it was slow, as that is coded or as it is documented.
+    /// Before mainline: a sync slot of `us` ended. Returns whether it was slow, by the rule of the code or by that of its
+    /// comments.
     pub(super) fn note_slot_rate(&mut self, q: QueueId, us: u64, reason: Reason) -> bool {
         if us < MIN_SLOT_US {
             return false;

@@ -1,4 +1,4 @@
-//! The block layer's calls.
+//! The calls of the block layer.
 
 use dumbwaiter_block::{
     Context, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, Replayable, RequestId, Scheduler, Side, Traits,
@@ -266,7 +266,7 @@ impl Scheduler for Bfq {
     }
 
     fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
-        self.tally.tell(count);
+        self.tally.report(count);
     }
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
@@ -282,7 +282,7 @@ impl Replayable for Bfq {
 }
 
 impl Bfq {
-    /// Is it queued in sector order?
+    /// Is this request queued in sector order?
     fn sorted_at(&self, id: RequestId) -> bool {
         self.entries.get(id.index()).is_some_and(|e| e.queue != NONE && !e.at_head && e.queued)
     }

@@ -6,7 +6,7 @@ use super::generation::Generation;
 
 macro_rules! mechanisms {
     ($($name:ident $original:literal $v1:literal $v7r8:literal $mainline:literal $help:literal;)*) => {
-        /// Which mechanisms are at work.
+        /// The mechanisms that are switched on.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) struct Mechanisms {
             $(pub(super) $name: bool,)*
@@ -29,7 +29,7 @@ macro_rules! mechanisms {
                 })
             }
 
-            /// With budgets by history what is left of one is kept, so that it must not be charged as well.
+            /// With budgets by history the unused part of a budget is kept, so it must not be charged as well.
             const fn with_history(self) -> Mechanisms {
                 Mechanisms { slow_charge: false, ..self }
             }
@@ -46,28 +46,28 @@ macro_rules! mechanisms {
 // Which generations have it: original, v1, v7r8, mainline.
 mechanisms! {
     raising 0 1 1 1 "raise interactive queues";
-    linear_raise 0 1 0 0 "a raise falls with what was served, and comes back after 20 s; otherwise it is constant for a time";
+    linear_raise 0 1 0 0 "a raise falls with the service, and starts again after 20 s; otherwise it is constant for a time";
     raise_default_only 0 0 0 1 "raise only queues of the default weight";
     raised_timeout 0 1 1 1 "slots of raised queues last as much longer as they weigh more";
-    raised_idle 0 0 1 1 "wait longer for raised queues";
+    raised_idle 0 0 1 1 "idle longer for raised queues";
     soft_rt 0 0 1 1 "raise soft real-time queues";
     bursts 0 0 1 1 "do not raise queues created in large bursts";
     async_raising 0 0 1 1 "raise busy async queues now and then";
     merging 0 0 1 1 "merge queues of processes that read next to each other";
     stable_merge 0 0 0 1 "merge queues created together";
-    injection 0 0 0 1 "serve others in small doses while idling";
-    wakers 0 0 0 1 "serve the queue that the awaited one waits for";
-    preemption 0 0 0 1 "end a slot early for a queue that deserves it more";
-    hole_recovery 0 0 0 1 "a queue that comes back soon keeps its budget and stamps";
-    depth_limits 0 0 0 1 "limit the slots of async requests and of queues above their share";
-    small_requests 0 0 1 1 "one small request does not end the wait for more";
+    injection 0 0 0 1 "serve a few requests of others while idling";
+    wakers 0 0 0 1 "serve the queue whose completions the awaited queue depends on";
+    preemption 0 0 0 1 "end a slot early for a queue with a stronger claim";
+    hole_recovery 0 0 0 1 "a queue that returns soon keeps its budget and timestamps";
+    depth_limits 0 0 0 1 "limit the tags of async requests and of queues above their share";
+    small_requests 0 0 1 1 "one small request does not end idling";
     symmetry 0 0 1 1 "do not idle for shares where all queues are alike, nor for throughput on devices that queue";
     budget_doubling 0 1 1 1 "budgets are doubled and quartered; otherwise steps of fixed size";
-    slow_charge 1 1 1 1 "slots that are slow or time out early are charged more than was served";
-    time_charge 0 0 0 1 "that is what their time was worth; otherwise the whole budget";
-    slow_as_documented 0 0 0 0 "without time_charge: slow is what cannot use its budget in time; otherwise, as the code has it, what can";
-    group_weights 0 1 1 1 "tenants weigh what is configured; otherwise all the same";
-    group_double_charge 0 0 0 1 "a group that changes in mid-slot pays twice for what it was served";
+    slow_charge 1 1 1 1 "charge slots that are slow or time out early more than they were served";
+    time_charge 0 0 0 1 "charge them for their time; otherwise the whole budget";
+    slow_as_documented 0 0 0 0 "without time_charge: a slot that cannot use its budget in time is slow; otherwise, as in the code, one that can";
+    group_weights 0 1 1 1 "tenants have their configured weights; otherwise equal ones";
+    group_double_charge 0 0 0 1 "charge a group that changes in mid-slot twice for its service";
     idle_look_in 0 0 1 1 "the idle class is served every 200 ms";
 }
 
@@ -136,16 +136,9 @@ const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITC
             16384,
             "how far back a request may lie and still be compared by distance",
         ),
-        tunable(
-            "back_seek_penalty",
-            "factor",
-            1,
-            INT,
-            2,
-            "what a distance backwards counts, compared with one forwards",
-        ),
-        tunable("fifo_expire_async", "ms", 0, INT, 250, "an async request's deadline, looked at once in a slot"),
-        tunable("fifo_expire_sync", "ms", 0, INT, 125, "a sync request's deadline, looked at once in a slot"),
+        tunable("back_seek_penalty", "factor", 1, INT, 2, "factor by which a distance backwards counts more"),
+        tunable("fifo_expire_async", "ms", 0, INT, 250, "deadline of an async request, checked once per slot"),
+        tunable("fifo_expire_sync", "ms", 0, INT, 125, "deadline of a sync request, checked once per slot"),
         tunable(
             "low_latency",
             "bool",
@@ -160,11 +153,11 @@ const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITC
             0,
             INT,
             max_budget as i128,
-            "largest budget of a slot; 0: what the peak rate moves in timeout_sync",
+            "largest budget of a slot; 0: what the measured peak rate moves in timeout_sync",
         ),
-        tunable("slice_idle", "ms", 0, INT, 8, "how long the device is kept idle for a queue; 0: never"),
+        tunable("slice_idle", "ms", 0, INT, 8, "how long the device idles for a queue; 0: never"),
         tunable("slice_idle_us", "us", 0, u32::MAX as i128, 8000, "slice_idle in microseconds"),
-        tunable("strict_guarantees", "bool", 0, 1, 0, "one request in the device at a time, and always idle"),
+        tunable("strict_guarantees", "bool", 0, 1, 0, "keep one request in the device, and always idle"),
         tunable("timeout_sync", "ms", 1, INT, 124, "longest slot, in ticks of 4 ms"),
         tunable(
             "raise_coeff",
@@ -172,7 +165,7 @@ const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITC
             1,
             1000,
             constants.raise_coeff as i128,
-            "what the weight of interactive queues is multiplied by",
+            "factor by which the weight of interactive queues is raised",
         ),
         tunable(
             "raise_sectors",
@@ -188,7 +181,7 @@ const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITC
             1,
             100,
             constants.async_charge as i128,
-            "what a sector of an async request counts",
+            "factor by which a sector of an async request counts",
         ),
     ];
     join(first, mechanisms.switches())
@@ -264,7 +257,7 @@ lists! {
     Mainline MAINLINE H_MAINLINE;
 }
 
-/// Defaults of what is neither a switch nor the same everywhere.
+/// Defaults that differ between generations, other than switches.
 struct Constants {
     low_latency: bool,
     raise_coeff: u32,

@@ -1,4 +1,4 @@
-//! How slots ended, for results.
+//! Counts of how slots ended, for results.
 
 use super::expiry::Reason;
 
@@ -13,7 +13,7 @@ pub(super) struct Tally {
     carried: u64,
     /// Longest slot, sectors.
     longest: u64,
-    /// Times that the device was kept for an empty queue.
+    /// Number of times that the device idled for a queue.
     pub(super) waits: u64,
     /// Interactive and soft real-time raises.
     pub(super) raises: [u64; 2],
@@ -37,7 +37,7 @@ impl Tally {
         self.longest = self.longest.max(served);
     }
 
-    pub(super) fn tell(&self, count: &mut dyn FnMut(&'static str, u64)) {
+    pub(super) fn report(&self, count: &mut dyn FnMut(&'static str, u64)) {
         for i in 0..SLOTS.len() {
             count(SLOTS[i], self.slots[i]);
             count(SECTORS[i], self.sectors[i]);

@@ -46,7 +46,7 @@ impl Bfq {
         if self.values.on.group_weights { configured.clamp(1, 1000) } else { self.rules.default_weight }
     }
 
-    /// The process issues for another tenant now: it takes its queue along, or leaves a shared one.
+    /// The process belongs to another tenant now: it takes its queue along, or leaves a shared one.
     pub(super) fn change_group(&mut self, task: u32, q: QueueId, group: u32, now: Now) -> QueueId {
         if self.queues[q as usize].coop || self.queues[q as usize].merge_into != NONE {
             self.processes[task as usize].queue = NONE;
@@ -133,7 +133,7 @@ impl Bfq {
         at.is_some()
     }
 
-    /// A tenant is gone, and its number may become another's.
+    /// A tenant was retired, and its number may be used again.
     pub(super) fn tenant_retired(&mut self, tenant: TenantId, now: Now) {
         let index = tenant.0 as usize;
         let Some(group) = self.tenants.get(index).copied().filter(|g| *g != NONE) else { return };

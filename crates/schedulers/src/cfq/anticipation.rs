@@ -1,9 +1,9 @@
-//! A+CFQ: tenants in order of sectors served by weight, and waiting for a tenant that will soon ask again.
+//! A+CFQ: tenants in order of sectors served by weight, and idling for a tenant whose next request is expected soon.
 //!
 //! It replaces how groups are chosen and charged; inside a tenant everything is CFQ. A tenant keeps the device for a
-//! slot in proportion to its weight. It loses it early when it has nothing queued and nothing in the device for as long
-//! as its mean time between dispatches. Virtual time is sectors by weight, and survives absence; a tenant that returns
-//! with nothing in the device is put level with the least of those that wait.
+//! slot in proportion to its weight. The slot ends early when the tenant has had nothing queued and nothing in the device
+//! for its mean time between dispatches. Virtual time is sectors by weight, and survives absence; a tenant that returns
+//! with nothing in the device starts with the least virtual time of those that wait.
 
 use dumbwaiter_block::{Nanos, Tunable};
 
@@ -20,7 +20,7 @@ pub(super) const TUNABLES: [Tunable; 4] = [
         min: -1,
         max: u32::MAX as i128,
         default: 8000,
-        help: "longest wait for a tenant's next request; 0 never waits, -1 is no limit",
+        help: "longest time to idle for a tenant's next request; 0 never idles, -1 is no limit",
     },
     Tunable {
         name: "anticipation_initial",
@@ -28,7 +28,7 @@ pub(super) const TUNABLES: [Tunable; 4] = [
         min: 0,
         max: u32::MAX as i128,
         default: 1000,
-        help: "wait for a tenant's next request before three intervals are known; 8000 on a disk with a moving arm",
+        help: "time to idle before three intervals are known; 8000 on a disk with a moving arm",
     },
     Tunable {
         name: "anticipation_factor",
@@ -36,7 +36,7 @@ pub(super) const TUNABLES: [Tunable; 4] = [
         min: 0,
         max: 10_000,
         default: 100,
-        help: "wait this part of the mean time between dispatches",
+        help: "idle for this part of the mean time between dispatches",
     },
     Tunable {
         name: "slot_sectors",
@@ -61,7 +61,7 @@ struct Turn {
     end: i64,
     sectors: u64,
     last_dispatch: Option<Nanos>,
-    /// It has nothing queued and nothing in the device; until then its next request is waited for.
+    /// It has nothing queued and nothing in the device; until then the device idles for its next request.
     deadline: Option<Nanos>,
 }
 
@@ -76,7 +76,7 @@ struct Habit {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entity {
     vt: u64,
-    /// When it became backlogged: who did first goes first among equals.
+    /// Order in which it became backlogged, which decides between equal times.
     since: u64,
 }
 
@@ -139,7 +139,7 @@ impl Anticipation {
         self.turn.is_some_and(|t| t.group == g)
     }
 
-    /// How long the device waits for a tenant's next request.
+    /// How long the device idles for a tenant's next request, ns.
     fn window(&self, g: u32) -> u64 {
         let [cap, initial, factor, _] = self.values;
         let mean = match self.habits.get(g as usize) {
@@ -158,8 +158,8 @@ impl Anticipation {
         }
     }
 
-    /// Puts an entity in line among the backlogged children of `of`; `true` if it is the first of them. One that was idle
-    /// is put level with the least of them.
+    /// Adds an entity to the backlogged children of `of`; `true` if it is the only one. One that was idle gets at least the
+    /// least virtual time of the others.
     fn join(&mut self, entity: u32, of: u32, idle: bool) -> bool {
         let line = &mut self.children[of as usize];
         let was_empty = line.is_empty();
@@ -273,11 +273,11 @@ impl Cfq {
         self.share_of_target(g).max(2 * self.clock.tick)
     }
 
-    /// One more tenant is backlogged: the part of the one in service is smaller now, else one that was alone for a
-    /// moment would keep the device for all the target latency.
+    /// One more tenant is backlogged: shortens the slot in service. Otherwise a tenant that was alone for a moment would
+    /// keep the device for the whole target latency.
     pub(super) fn shorten_turn(&mut self) {
         let Some(Turn { group, start, .. }) = self.anticipation.as_ref().and_then(|a| a.turn) else { return };
-        // One that has nothing queued counts for nothing yet; it comes by here when it asks again.
+        // A tenant without queued requests has no part yet; its next request leads here again.
         if self.groups[group as usize].queues == 0 {
             return;
         }
@@ -294,8 +294,8 @@ impl Cfq {
         }
     }
 
-    /// Whether the tenant in service keeps the device although it has nothing to send, and until when. A tenant whose
-    /// slot is used up, or that was waited for in vain, loses it here.
+    /// Until when the device idles for the tenant in service, which has nothing to send; `None` if it does not. A slot that
+    /// is used up, or for which the device idled in vain, ends here.
     pub(super) fn hold_turn(&mut self, now: i64, at: Nanos) -> Option<Nanos> {
         let a = self.anticipation.as_ref()?;
         let turn = a.turn?;
@@ -364,7 +364,7 @@ impl Cfq {
         }
     }
 
-    /// A request of group `g` is done. A tenant that has now nothing anywhere is waited for, if it waited itself.
+    /// A request of group `g` is done. If it was synchronous and the tenant's last, the device idles for the next.
     pub(super) fn tenant_done(&mut self, g: u32, sync: bool, at: Nanos) {
         let group = &self.groups[g as usize];
         let Some(a) = &mut self.anticipation else { return };

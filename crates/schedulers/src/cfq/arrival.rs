@@ -1,9 +1,9 @@
-//! A request arrives: whose queue, what it shows of its task, and whether it preempts.
+//! A request arrives: its queue, what it shows about its task, and whether it preempts.
 
 use dumbwaiter_block::{Context, Dir, Flags, Nanos, Request, RequestId, TaskId};
 
 use super::queue::{HOMELESS, IDLE, NO_IDLE, NONE, Queue, REALTIME, ThinkTime, rank_of};
-use super::{Cfq, Entry, Version};
+use super::{Cfq, RequestState, Version};
 
 /// A task as the scheduler knows it.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Cfq {
             self.processes.resize(task + 1, fresh);
         }
         if !self.processes[task].alive {
-            // The number of a task that ended is another task's now.
+            // The number of an exited task belongs to a new task.
             self.processes[task] = Process { queue: NONE, think: ThinkTime::new(now), alive: true };
         }
         let group = self.group_of(io.tenant, ctx);
@@ -41,7 +41,7 @@ impl Cfq {
         self.boost(q, preferred);
 
         let deadline = now + self.set.fifo_expire[usize::from(sync)];
-        self.entries[id.index()] = Entry { queue: q, deadline, preferred, ..Entry::default() };
+        self.entries[id.index()] = RequestState { queue: q, deadline, preferred, ..RequestState::default() };
         let queue = &mut self.queues[q as usize];
         let g = queue.group;
         queue.fifo.push_back(&mut self.links, id);
@@ -179,7 +179,7 @@ impl Cfq {
         }
     }
 
-    /// Frees a queue that nobody and nothing uses any more.
+    /// Frees a queue that is not used any more.
     pub(super) fn release_queue(&mut self, q: u32) {
         let queue = &mut self.queues[q as usize];
         let used = queue.tasks > 0
@@ -203,7 +203,7 @@ impl Cfq {
         }
     }
 
-    /// A task ended: its queue's slice with it.
+    /// A task exited: the slice of its queue ends.
     pub(super) fn task_ends(&mut self, task: TaskId, at: Nanos) {
         let now = self.clock.count(at);
         let index = task.0 as usize;

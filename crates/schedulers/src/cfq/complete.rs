@@ -29,7 +29,7 @@ impl Cfq {
         if self.depth.tag == 1 || (self.rq_queued <= HW_QUEUE_MIN && self.in_driver <= HW_QUEUE_MIN) {
             return;
         }
-        // A queue that sends one request at a time, and is idled for, says nothing.
+        // A queue that sends one request at a time, with idling between, shows nothing of the depth.
         if self.active != NONE {
             let queue = &self.queues[self.active as usize];
             let has = queue.in_flight + queue.requests.len() as u32;

@@ -12,7 +12,7 @@ impl Cfq {
         sector.abs_diff(self.head) <= CLOSE_SECTORS
     }
 
-    /// Another queue of the group that goes on where the device's head is.
+    /// Another queue of the group whose next request is close to the device's head.
     pub(super) fn close_cooperator(&self, q: u32) -> Option<u32> {
         let queue = &self.queues[q as usize];
         if !queue.sync || queue.class == IDLE || queue.seeky() || self.groups[queue.group as usize].queues == 1 {

@@ -1,16 +1,16 @@
-//! Which queue, may it, and which of its requests.
+//! The choice of a queue, whether it may dispatch, and which of its requests.
 
 use dumbwaiter_block::{Context, Nanos, Next, RequestId};
 
 use super::queue::{IDLE, NONE};
 use super::{Cfq, Version};
 
-/// Who is asked for a request.
+/// The queue to dispatch from.
 enum Pick {
     Queue(u32),
-    /// Nobody: the device is kept for a queue or a tenant that has nothing to send.
+    /// None: the device idles for a queue or a tenant.
     Wait(Nanos),
-    Nobody,
+    None,
 }
 
 impl Cfq {
@@ -23,7 +23,7 @@ impl Cfq {
         let q = match self.select(now, ctx.now) {
             Pick::Queue(q) => q,
             Pick::Wait(at) => return Next::WaitUntil(at),
-            Pick::Nobody => return Next::Empty,
+            Pick::None => return Next::Empty,
         };
         let mut late = None;
         if self.version == Version::K420 {
@@ -44,7 +44,7 @@ impl Cfq {
 
     fn select(&mut self, now: i64, at: Nanos) -> Pick {
         if self.rq_queued == 0 {
-            return Pick::Nobody;
+            return Pick::None;
         }
         if let Some(until) = self.hold_turn(now, at) {
             return Pick::Wait(until);
@@ -62,12 +62,12 @@ impl Cfq {
             Some(q) => Some(q),
             None => self.choose_queue(now),
         };
-        let Some(q) = chosen else { return Pick::Nobody };
+        let Some(q) = chosen else { return Pick::None };
         self.activate(q, now);
         Pick::Queue(q)
     }
 
-    /// The active queue goes on, or is waited for, or another takes over directly, or (none) its slice is over.
+    /// The active queue continues, or the device idles for it, or another takes over directly; `None`: its slice is over.
     fn keep_active(&mut self, now: i64) -> Option<Pick> {
         let q = self.active;
         let queue = &self.queues[q as usize];
@@ -106,8 +106,8 @@ impl Cfq {
         self.group_idles(q)
     }
 
-    /// A lone queue's group has requests in the device: its next may come when they are done. (A+CFQ has a rule of its
-    /// own for that.)
+    /// Does the device idle because a lone queue's group has requests in it? The next may arrive when they are done. (A+CFQ
+    /// has another rule.)
     fn group_idles(&self, q: u32) -> Option<Pick> {
         let group = &self.groups[self.queues[q as usize].group as usize];
         let waits = self.anticipation.is_none()
@@ -144,7 +144,7 @@ impl Cfq {
             limit = if self.busy_queues == 1 || alone_sync { u32::MAX } else { self.set.quantum };
         }
         if !queue.sync && self.set.low_latency {
-            // One more for each slice in which nobody waited too long.
+            // One more for each slice without a delayed synchronous request.
             let depth = ((now - self.last_delayed_sync) / self.set.slice[1].max(1)).clamp(0, i64::from(u32::MAX));
             let depth = if depth == 0 && queue.in_flight == 0 { 1 } else { depth as u32 };
             limit = limit.min(depth);
@@ -161,7 +161,7 @@ impl Cfq {
         queue.fifo.front().filter(|id| now >= self.entries[id.index()].deadline)
     }
 
-    /// Sends this queued request, as if the policy had chosen it.
+    /// Dispatches this queued request, as if the policy had chosen it.
     pub(super) fn force(&mut self, id: RequestId, ctx: &Context<'_>) {
         let now = self.clock.count(ctx.now);
         let q = self.entries[id.index()].queue;

@@ -1,4 +1,4 @@
-//! Tenants as weighted groups: who is active, what fraction is whose, and whose turn it is.
+//! Weighted groups: the active ones, their fractions and the order in which they are served.
 //!
 //! Group 0 is the root. A group's own queues are one more child of it, with a leaf weight. All active groups are in one
 //! order of virtual time, which runs faster for a small fraction. A group that was away goes to the end of the line.
@@ -11,7 +11,7 @@ use crate::mechanisms::ordered::Tree;
 pub(super) const WHOLE: u64 = 1 << 12;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ServiceTree {
+pub(super) struct QueueTree {
     pub(super) tree: Tree,
     pub(super) think: ThinkTime,
 }
@@ -49,7 +49,7 @@ pub(super) struct Group {
     /// Average of busy queues, per class.
     average: [u32; 3],
     pub(super) saved: Saved,
-    pub(super) trees: [ServiceTree; TREES],
+    pub(super) trees: [QueueTree; TREES],
     /// Async queues by class and level; the last is the idle class's.
     pub(super) asyncs: [u32; 17],
 }
@@ -73,7 +73,7 @@ impl Group {
             think,
             average: [0; 3],
             saved: Saved::default(),
-            trees: [ServiceTree { tree: Tree::default(), think }; TREES],
+            trees: [QueueTree { tree: Tree::default(), think }; TREES],
             asyncs: [NONE; 17],
         }
     }
@@ -215,7 +215,7 @@ impl Cfq {
         }
     }
 
-    /// The group that has used least, whose workload goes on where it was left.
+    /// The group that has used least; its workload continues where it was interrupted.
     pub(super) fn choose_group(&mut self, now: i64) -> Option<u32> {
         self.note_min_vdisktime();
         let g = match &self.anticipation {

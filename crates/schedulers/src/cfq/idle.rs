@@ -7,7 +7,7 @@ use super::{Cfq, Version};
 const DEEP: usize = 4;
 
 impl Cfq {
-    /// Does the device queue requests itself? As long as it is not known, yes.
+    /// Does the device queue requests itself? Assumed until it is known.
     fn device_queues(&self) -> bool {
         !self.rotational && self.depth.tag != 0
     }
@@ -31,7 +31,7 @@ impl Cfq {
         if queue.home == super::queue::HOMELESS { queue.proper_home() } else { queue.home }
     }
 
-    /// The active queue ran empty: starts the idle timer where waiting is worth it.
+    /// The active queue ran empty: starts the idle timer where idling pays.
     pub(super) fn arm(&mut self, q: u32, now: i64) {
         let no_arm = self.device_queues() && self.version != Version::K310;
         if no_arm && (self.version == Version::K318 || self.set.group_idle == 0) {
@@ -66,7 +66,7 @@ impl Cfq {
         self.processes.get(self.last_task as usize).map(|p| &p.think)
     }
 
-    /// An arrival shows whether waiting for this queue pays.
+    /// Updates from an arrival whether idling for this queue pays.
     pub(super) fn update_idle_window(&mut self, q: u32, task: usize, next_is_last: bool) {
         let slice_idle = self.set.slice_idle;
         let process = self.processes[task];

@@ -1,11 +1,11 @@
-//! `cfq`: Completely Fair Queueing, time slices for every process; and `a-cfq`, which shares by sectors and waits for
+//! `cfq`: Completely Fair Queueing, time slices for every process; and `a-cfq`, which shares by sectors and idles for
 //! tenants.
 //!
-//! Every task has a queue for requests that somebody waits for; write-back shares a few queues by priority. Three choices
-//! are nested: a *group* (tenant) that has used least of its fraction, then a *workload* of it (class, and whether queues
-//! are idled for), then a *queue* of that. Each holds for a slice of time. A slice is longer, and comes sooner, for a
-//! better priority level. When a queue runs empty in its slice the device may be left idle for a moment, because its task
-//! will soon ask for what is next to it on the disk.
+//! Every task has a queue for its synchronous requests; asynchronous ones share a few queues by priority. Three choices
+//! are nested: the *group* (tenant) that has used least of its fraction, then a *workload* of it (class, and whether the
+//! device idles for its queues), then a *queue* of that. Each choice lasts for a slice of time. A slice is longer, and comes
+//! sooner, for a better priority level. When a queue runs empty in its slice the device may idle for a moment, because
+//! the next request of its task is probably close to the last.
 //!
 //! - `settings`: versions, clock, tunables
 //! - `queue`: a queue and what is measured of it
@@ -14,10 +14,10 @@
 //! - `arrival`: a request's way into a queue; preemption
 //! - `dispatch`: which queue, may it, which request
 //! - `slice`: lengths, order and ends of slices
-//! - `idle`: waiting for the next request
+//! - `idle`: idling for the next request
 //! - `cooperators`: queues that become one
-//! - `complete`: what a completion sets off
-//! - `anticipation`: what A+CFQ does instead
+//! - `complete`: a completion and its consequences
+//! - `anticipation`: the rules of A+CFQ
 //!
 //! Source: Linux 3.10, 3.18 and 4.20; the A+CFQ paper ("I/O Schedulers for Proportionality and Stability on Flash-Based
 //! SSDs in Multi-Tenant Environments", 2020).
@@ -62,9 +62,9 @@ pub const A_CFQ_TUNABLES: &[Tunable] = &{
     all
 };
 
-/// What is kept of a request beside itself.
+/// State of a request beside itself.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RequestState {
     queue: u32,
     deadline: i64,
     /// Metadata, or asks for preference.
@@ -75,9 +75,9 @@ struct Entry {
     in_driver: bool,
 }
 
-impl Default for Entry {
+impl Default for RequestState {
     fn default() -> Self {
-        Entry { queue: NONE, deadline: 0, preferred: false, in_flight: false, in_driver: false }
+        RequestState { queue: NONE, deadline: 0, preferred: false, in_flight: false, in_driver: false }
     }
 }
 
@@ -91,7 +91,7 @@ struct Serving {
     end: i64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone)]
 pub struct Cfq {
     version: Version,
@@ -101,9 +101,9 @@ pub struct Cfq {
     /// A+CFQ's mechanism, where it is on.
     anticipation: Option<Anticipation>,
 
-    entries: Vec<Entry>,
+    entries: Vec<RequestState>,
     links: Links,
-    /// Requests that go before everything: given back by the driver, or flush data.
+    /// Requests that go before all others: requeued ones and flush data.
     first: List,
     /// Requests of each queue.
     by_sector: Forest,
@@ -144,7 +144,7 @@ pub struct Cfq {
 }
 
 impl Cfq {
-    /// An empty one that follows `version`.
+    /// An empty scheduler that follows `version`.
     pub fn new(setup: Setup, version: Version) -> Cfq {
         let mut clock = Clock::new(setup.clock, version == Version::K420);
         let start = clock.count(Nanos::ZERO);
@@ -185,12 +185,12 @@ impl Cfq {
         }
     }
 
-    /// An empty one with A+CFQ's sharing and waiting, on CFQ of Linux 3.18.
+    /// An empty scheduler with A+CFQ's rules, on CFQ of Linux 3.18.
     pub fn anticipating(setup: Setup) -> Cfq {
         Cfq { anticipation: Some(Anticipation::new(setup.rotational)), ..Cfq::new(setup, Version::K318) }
     }
 
-    /// The queue that an arrival would go to, if there is one.
+    /// The queue that an arrival would join, if it exists.
     fn queue_of(&self, io: &Io) -> Option<u32> {
         let sync = dumbwaiter_block::Request::new(*io, Nanos::ZERO).sync();
         let q = if sync {
@@ -215,14 +215,14 @@ impl Scheduler for Cfq {
 
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         if id.index() >= self.entries.len() {
-            self.entries.resize(id.index() + 1, Entry::default());
+            self.entries.resize(id.index() + 1, RequestState::default());
         }
         match place {
             Place::Tail => self.arrive(id, ctx),
             Place::Head => {
-                // One that was given back is still counted with its queue.
+                // A requeued request is still counted with its queue.
                 if !self.entries[id.index()].in_flight {
-                    self.entries[id.index()] = Entry::default();
+                    self.entries[id.index()] = RequestState::default();
                 }
                 self.first.push_front(&mut self.links, id);
             }
@@ -273,7 +273,7 @@ impl Scheduler for Cfq {
         dumbwaiter_block::merge::compatible(&ctx.requests[into], io).then_some(Join { into, side: Side::Front })
     }
 
-    /// Only within a queue, so never what somebody waits for with what nobody does.
+    /// Only within a queue, so never a synchronous with an asynchronous request.
     fn allow_merge(&self, queued: RequestId, io: &Io, _ctx: &Context<'_>) -> bool {
         self.queued(queued) && self.queue_of(io) == Some(self.entries[queued.index()].queue)
     }

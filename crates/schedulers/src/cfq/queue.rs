@@ -1,4 +1,4 @@
-//! One queue of requests, and what is measured of those who fill it.
+//! One queue of requests, and measurements of the tasks that fill it.
 
 use dumbwaiter_block::{IoClass, Ioprio};
 
@@ -24,12 +24,12 @@ pub(super) const HOMELESS: u8 = u8::MAX;
 
 /// A queue is seeky if more than this many of its last 32 requests were.
 const SEEKY: u32 = 4;
-/// A longer way between two requests is a seek, in sectors.
+/// A longer distance between two requests is a seek, in sectors.
 const SEEK_SECTORS: u64 = 800;
-/// Where there is no arm, a smaller request counts as a seek, in sectors.
+/// On a device without an arm, a smaller request counts as a seek, in sectors.
 const SMALL_SECTORS: u32 = 64;
 
-/// Class and level of a priority; nothing said is best effort, level 4.
+/// Class and level of a priority; the default is best effort, level 4.
 pub(super) fn rank_of(ioprio: Ioprio) -> (u8, u8) {
     match ioprio.class() {
         IoClass::Realtime => (REALTIME, ioprio.level()),
@@ -52,14 +52,14 @@ impl ThinkTime {
         ThinkTime { last_end: now, ..ThinkTime::default() }
     }
 
-    /// An arrival at `now`. Nobody waits longer than `idle`, so more than twice that counts as that.
+    /// A request arrived at `now`. The device never idles longer than `idle`, so think times count at most twice that.
     pub(super) fn arrival(&mut self, now: i64, idle: i64) {
         let elapsed = (now - self.last_end).clamp(0, 2 * idle) as u64;
         self.samples = (7 * self.samples + 256) / 8;
         self.total = (7 * self.total + 256 * elapsed) / 8;
     }
 
-    /// Enough samples?
+    /// Are there enough samples?
     pub(super) fn valid(&self) -> bool {
         self.samples > 80
     }
@@ -70,7 +70,7 @@ impl ThinkTime {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     pub(super) group: u32,
@@ -83,19 +83,19 @@ pub(super) struct Queue {
     pub(super) in_flight: u32,
     pub(super) class: u8,
     pub(super) level: u8,
-    /// As its requests ask for, without any boost.
+    /// Class and level of its requests, without any boost.
     pub(super) asked: (u8, u8),
     pub(super) sync: bool,
     /// The device may idle for it.
     pub(super) idle_window: bool,
-    /// The idle timer runs for it.
+    /// The device idles for it, with the timer set.
     pub(super) waiting: bool,
     pub(super) must_dispatch: bool,
-    /// The oldest request's deadline was looked at in this slice.
+    /// The oldest request's deadline was checked in this slice.
     pub(super) fifo_checked: bool,
     /// The slice's clock has not started.
     pub(super) slice_new: bool,
-    /// It had four requests queued at once.
+    /// It once had four requests queued.
     pub(super) deep: bool,
     /// Others merged into it.
     pub(super) coop: bool,
@@ -188,7 +188,7 @@ impl Queue {
         !self.slice_new && now >= self.slice_end
     }
 
-    /// Notes how far from the last an arrival is; the head's position is the end of the arrival.
+    /// Notes the distance of an arrival from the end of the one before.
     pub(super) fn note_place(&mut self, sector: u64, sectors: u32, rotational: bool) {
         let far = self.last_pos != 0 && sector.abs_diff(self.last_pos) > SEEK_SECTORS;
         let seek = if rotational { far } else { sectors < SMALL_SECTORS };
@@ -200,7 +200,7 @@ impl Queue {
         self.seeks.count_ones() > SEEKY
     }
 
-    /// Its requests ask for another priority than before.
+    /// Its requests have another priority than before.
     pub(super) fn ask(&mut self, asked: (u8, u8)) {
         self.asked = asked;
         (self.class, self.level) = asked;

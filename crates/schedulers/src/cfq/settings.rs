@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{Nanos, Setup, TickClock, Tunable};
 
-/// Whose behaviour is followed.
+/// The Linux release to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// Linux 3.10: idles on any device.
@@ -68,7 +68,7 @@ impl Clock {
     /// Is the count now more than `span` beyond what it was at `then`?
     pub(super) fn longer_than(&self, span: i64, then: Nanos, now: Nanos) -> bool {
         let nanos = if self.fine { 1 } else { self.ticks.period.0 };
-        // A difference of ticks is never larger than that of the times, which costs less to tell.
+        // A difference of ticks is never larger than that of the times, which is cheaper to compute.
         now.since(then).0 > (span as u64).saturating_mul(nanos)
             && (self.fine || self.ticks.ticks(now) - self.ticks.ticks(then) > span)
     }
@@ -101,17 +101,23 @@ const fn tunable(name: &'static str, unit: &'static str, min: i128, default: i12
 /// Settings.
 pub const TUNABLES: &[Tunable] = &[
     tunable("quantum", "requests", 1, 8, "requests of one queue in the device while others wait"),
-    tunable("fifo_expire_sync", "ms", 1, 125, "a request that somebody waits for is taken first after this long"),
-    tunable("fifo_expire_async", "ms", 1, 250, "a request that nobody waits for is taken first after this long"),
-    tunable("back_seek_max", "KiB", 0, 16_384, "the longest way back to a next request"),
-    tunable("back_seek_penalty", "factor", 1, 2, "a way back counts this many times"),
-    tunable("slice_sync", "ms", 1, 100, "slice of a level-4 queue whose requests somebody waits for"),
-    tunable("slice_async", "ms", 1, 40, "slice of a level-4 queue whose requests nobody waits for"),
+    tunable("fifo_expire_sync", "ms", 1, 125, "a synchronous request goes first after this long"),
+    tunable("fifo_expire_async", "ms", 1, 250, "an asynchronous request goes first after this long"),
+    tunable("back_seek_max", "KiB", 0, 16_384, "the longest distance backwards to a next request"),
+    tunable("back_seek_penalty", "factor", 1, 2, "factor by which a distance backwards counts more"),
+    tunable("slice_sync", "ms", 1, 100, "slice of a synchronous queue of level 4"),
+    tunable("slice_async", "ms", 1, 40, "slice of an asynchronous queue of level 4"),
     tunable("slice_async_rq", "requests", 1, 2, "scales the requests of an async slice: twice this per level above 8"),
-    tunable("slice_idle", "ms", 0, 0, "wait for a queue's next request; 8 on a disk with a moving arm, and in 3.10"),
-    tunable("group_idle", "ms", 0, 8, "wait for a tenant's next request"),
+    tunable(
+        "slice_idle",
+        "ms",
+        0,
+        0,
+        "time to idle for a queue's next request; 8 on a disk with a moving arm, and in 3.10",
+    ),
+    tunable("group_idle", "ms", 0, 8, "time to idle for a tenant's next request"),
     Tunable { name: "low_latency", unit: "bool", min: 0, max: 1, default: 1, help: "scale slices to target_latency" },
-    tunable("target_latency", "ms", 1, 300, "what one round of all queues should take"),
+    tunable("target_latency", "ms", 1, 300, "target time for one round of all queues"),
     micros("slice_sync_us", 1, 100_000, "slice_sync in microseconds; ticks, up to 4.7, round up"),
     micros("slice_async_us", 1, 40_000, "slice_async in microseconds"),
     micros("slice_idle_us", 0, 0, "slice_idle in microseconds"),

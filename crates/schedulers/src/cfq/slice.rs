@@ -131,7 +131,7 @@ impl Cfq {
         slice.max(if self.version == Version::K420 { self.clock.span_of_ms(2) } else { 2 })
     }
 
-    /// The workload to serve next is this one, whose turn it need not be.
+    /// Makes this the workload to serve next, even out of turn.
     pub(super) fn serve_workload(&mut self, group: u32, class: u8, kind: u8, now: i64) {
         let serving = &self.serving;
         if (serving.group, serving.class, serving.kind) != (group, class, kind) {
@@ -178,7 +178,7 @@ impl Cfq {
         queue.allocated = slice;
     }
 
-    /// The active queue's slice is over. `timed_out`: what it did not use, or used too much, moves its place in line.
+    /// The active queue's slice is over. `timed_out`: the unused or overused rest of it moves its place in line.
     pub(super) fn expire(&mut self, timed_out: bool, now: i64) {
         let q = std::mem::replace(&mut self.active, NONE);
         if q == NONE {

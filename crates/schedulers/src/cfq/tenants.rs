@@ -74,7 +74,7 @@ impl Cfq {
         }
     }
 
-    /// A tenant is gone, and its number may become another's.
+    /// A tenant was retired, and its number may be used again.
     pub(super) fn tenant_retired(&mut self, tenant: TenantId, now: Nanos) {
         let index = tenant.0 as usize;
         let Some(group) = self.tenants.get(index).copied().filter(|g| *g != NONE) else { return };

@@ -36,14 +36,14 @@ mod shares;
 mod tests;
 
 use dumbwaiter_block::{
-    Context, Dir, Event, Flags, Io, Join, Nanos, Next, Op, Request, RequestId, Scheduler, Setup, Side, TaskId,
+    Context, Dir, Event, Flags, Io, Join, Nanos, Next, Op, Place, Request, RequestId, Scheduler, Setup, Side, TaskId,
     TenantId, Tunable,
 };
 
 use depth::Depth;
 use exclusive::ExclusiveSlice;
 use fresh::{Reservation, Starts};
-use queue::{Place, Queue, Storage};
+use queue::{Order, Queue, Storage};
 use settings::Settings;
 pub use settings::TUNABLES;
 use shares::{Hierarchy, NANOSECOND, NodeId, ROOT, SECTOR, task_node, tenant_node, tenant_of, write_back_node};
@@ -60,7 +60,7 @@ const FULL_DEVICE_RECHECK: Nanos = Nanos::from_ms(100);
 struct Slot {
     /// Node of its queue.
     queue: NodeId,
-    place: Place,
+    order: Order,
     /// The driver returned it after it was charged.
     charged: bool,
 }
@@ -75,7 +75,7 @@ enum Reserved {
     Wait(Nanos),
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone)]
 pub struct Headway {
     settings: Settings,
@@ -99,7 +99,7 @@ pub struct Headway {
 }
 
 impl Headway {
-    /// An empty one.
+    /// An empty scheduler.
     pub fn new(setup: Setup) -> Headway {
         Headway {
             settings: Settings::default(),
@@ -293,7 +293,7 @@ impl Headway {
         self.shares.charge(node, correction, weight, false, waits);
     }
 
-    /// A task exited, and its number may become another's.
+    /// A task exited, and its number may be used again.
     fn forget_task(&mut self, task: TaskId) {
         let node = task_node(task.0);
         if self.exclusive.is_some_and(|e| e.owner == node) {
@@ -306,7 +306,7 @@ impl Headway {
         self.forget_node(node);
     }
 
-    /// A tenant is gone, and its number may become another's.
+    /// A tenant was retired, and its number may be used again.
     fn forget_tenant(&mut self, tenant: TenantId, ctx: &Context<'_>) {
         let node = tenant_node(tenant.0);
         if self.exclusive.is_some_and(|e| e.owner == node) {
@@ -345,7 +345,7 @@ fn queue_node(request: &Request) -> NodeId {
 }
 
 impl Scheduler for Headway {
-    fn insert(&mut self, id: RequestId, place: dumbwaiter_block::Place, ctx: &Context<'_>) {
+    fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         let node = self.queue_of(id, ctx);
         let request = &ctx.requests[id];
         let patience = self.patience();
@@ -358,21 +358,21 @@ impl Scheduler for Headway {
         if queue.outstanding == 0 && request.sync() && quiet {
             self.starts.started(node, &mut self.queues, ctx.now);
         }
-        let place = match place {
-            dumbwaiter_block::Place::Head => Place::Head,
-            dumbwaiter_block::Place::Tail if self.rotational => Place::Sorted,
-            dumbwaiter_block::Place::Tail => Place::List(request.io.op.dir()),
+        let order = match place {
+            Place::Head => Order::Head,
+            Place::Tail if self.rotational => Order::Sector,
+            Place::Tail => Order::Arrival(request.io.op.dir()),
         };
         let queue = &mut self.queues[node as usize];
         queue.outstanding += 1;
         queue.waiting += 1;
         queue.foreground += u32::from(is_foreground(request));
-        queue.insert(&mut self.storage, id, place, request.sector);
+        queue.insert(&mut self.storage, id, order, request.sector);
         let first = queue.waiting == 1;
         let len = self.slots.len().max(id.index() + 1);
         self.slots.resize(len, Slot::default());
-        let charged = matches!(place, Place::Head) && self.slots[id.index()].charged;
-        self.slots[id.index()] = Slot { queue: node, place, charged };
+        let charged = matches!(order, Order::Head) && self.slots[id.index()].charged;
+        self.slots[id.index()] = Slot { queue: node, order, charged };
         self.waiting += 1;
         if first {
             self.shares.set_weight(node, queue::weight_of(request.io.ioprio));
@@ -470,9 +470,9 @@ impl Scheduler for Headway {
 
     fn merged(&mut self, join: Join, ctx: &Context<'_>) {
         if join.side == Side::Front {
-            let Slot { queue, place, .. } = self.slots[join.into.index()];
+            let Slot { queue, order, .. } = self.slots[join.into.index()];
             let sector = ctx.requests[join.into].sector;
-            self.queues[queue as usize].moved(&mut self.storage, join.into, place, sector);
+            self.queues[queue as usize].moved(&mut self.storage, join.into, order, sector);
         }
     }
 
@@ -494,11 +494,11 @@ impl Scheduler for Headway {
     }
 
     fn absorbed(&mut self, _survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
-        let Slot { queue: node, place, .. } = self.slots[absorbed.index()];
+        let Slot { queue: node, order, .. } = self.slots[absorbed.index()];
         let request = &ctx.requests[absorbed];
         self.depth.accounts[request.io.tenant.0 as usize].absorbed();
         let queue = &mut self.queues[node as usize];
-        queue.remove(&mut self.storage, absorbed, place);
+        queue.remove(&mut self.storage, absorbed, order);
         queue.outstanding -= 1;
         queue.foreground -= u32::from(is_foreground(request));
         queue.waiting -= 1;
@@ -534,7 +534,7 @@ impl Scheduler for Headway {
     }
 
     fn describe(&self, _ctx: &Context<'_>) -> String {
-        let owner = self.exclusive.map_or("nobody".to_owned(), |e| format!("node {} until {}", e.owner, e.ends));
+        let owner = self.exclusive.map_or("none".to_owned(), |e| format!("node {} until {}", e.owner, e.ends));
         let mut text = format!(
             "depth {} of {}, {} in device, exclusive for {owner}\n",
             self.depth.current, self.depth.max, self.in_device

@@ -13,16 +13,16 @@ const NEAR_SECTORS: u64 = 2048;
 /// A queue streams if this many of its last 8 requests were sequential.
 const STREAM_REQUESTS: u32 = 4;
 
-/// Where a request waits in its queue.
+/// The order in which a request waits in its queue.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Place {
+pub(super) enum Order {
     /// Before all others.
     #[default]
     Head,
     /// In order of arrival (flash).
-    List(Dir),
+    Arrival(Dir),
     /// In order of sector (disks).
-    Sorted,
+    Sector,
 }
 
 /// The links of all lists and the nodes of all trees.
@@ -60,25 +60,25 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn insert(&mut self, storage: &mut Storage, id: RequestId, place: Place, sector: u64) {
-        match place {
-            Place::Head => self.head.push_front(&mut storage.links, id),
-            Place::List(dir) => self.lists[dir as usize].push_back(&mut storage.links, id),
-            Place::Sorted => storage.sorted.insert(&mut self.sorted, id.into(), sector),
+    pub(super) fn insert(&mut self, storage: &mut Storage, id: RequestId, order: Order, sector: u64) {
+        match order {
+            Order::Head => self.head.push_front(&mut storage.links, id),
+            Order::Arrival(dir) => self.lists[dir as usize].push_back(&mut storage.links, id),
+            Order::Sector => storage.sorted.insert(&mut self.sorted, id.into(), sector),
         }
     }
 
-    pub(super) fn remove(&mut self, storage: &mut Storage, id: RequestId, place: Place) {
-        match place {
-            Place::Head => self.head.remove(&mut storage.links, id),
-            Place::List(dir) => self.lists[dir as usize].remove(&mut storage.links, id),
-            Place::Sorted => storage.sorted.remove(&mut self.sorted, id.into()),
+    pub(super) fn remove(&mut self, storage: &mut Storage, id: RequestId, order: Order) {
+        match order {
+            Order::Head => self.head.remove(&mut storage.links, id),
+            Order::Arrival(dir) => self.lists[dir as usize].remove(&mut storage.links, id),
+            Order::Sector => storage.sorted.remove(&mut self.sorted, id.into()),
         }
     }
 
-    /// The first sector of a request waiting in `place` changed.
-    pub(super) fn moved(&mut self, storage: &mut Storage, id: RequestId, place: Place, sector: u64) {
-        if let Place::Sorted = place {
+    /// The first sector of a waiting request changed.
+    pub(super) fn moved(&mut self, storage: &mut Storage, id: RequestId, order: Order, sector: u64) {
+        if let Order::Sector = order {
             storage.sorted.rekey(&mut self.sorted, id.into(), sector);
         }
     }

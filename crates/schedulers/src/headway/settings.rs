@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{Nanos, Tunable};
 
-/// Settings, in the order of [`Settings::values`].
+/// Settings.
 pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "slice_us",
@@ -54,7 +54,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
 ];
 
-/// Values of the settings.
+/// Values of the settings, in the order of [`TUNABLES`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     values: [u64; TUNABLES.len()],

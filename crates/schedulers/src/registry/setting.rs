@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::ChoiceError;
+use super::error::ChoiceError;
 
 /// Largest file that a setting may name, bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;

@@ -34,7 +34,7 @@ pub(crate) fn tags(world: &World) {
     let traits = world.layer().scheduler().traits();
     if !traits.direct {
         let requests = world.layer().requests();
-        // The single-queue layer has slots for each tenant, and for requests that nobody waits for.
+        // The single-queue layer has slots for each tenant, and for asynchronous requests.
         let mut pools = BTreeMap::<Option<TenantId>, u32>::new();
         let tagged = (0..requests.capacity() as u32)
             .map(|i| &requests[RequestId(i)])

@@ -17,7 +17,7 @@ pub const TUNABLES: &[Tunable] = &[Tunable {
     help: "reads served before a waiting write",
 }];
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct ReadsFirst {
     /// Reads and writes, oldest first.

@@ -95,6 +95,13 @@ impl Host {
         }
     }
 
+    /// The scheduler was exchanged for one of this cost.
+    pub fn set_scheduler_cost(&mut self, cost: Option<SchedulerCost>) {
+        if let Some(cost) = cost.filter(|_| self.profile.name != FREE.name) {
+            self.cost = cost;
+        }
+    }
+
     /// The same host with another completion method.
     pub fn with_completion(self, completion: Completion) -> Host {
         Host { completion, ..self }

@@ -11,6 +11,9 @@ impl Run<'_> {
     /// Hands the device what may go now.
     pub(super) fn serve(&mut self) {
         let now = self.now;
+        if self.next_cost.is_some() && !self.layer.freezing() {
+            self.host.set_scheduler_cost(self.next_cost.take());
+        }
         while let Some(id) = self.layer.poll(now) {
             let request = self.layer.request(id);
             let command = Command {

@@ -1,4 +1,6 @@
-//! Tasks that come and go, and what changes of tasks and tenants while they run.
+//! Tasks that come and go, and changes of tasks, tenants and the scheduler while they run.
+
+use dumbwaiter_load::Change;
 
 use super::Run;
 
@@ -9,7 +11,10 @@ impl Run<'_> {
             return;
         }
         let (_, change) = self.changes[number as usize];
-        match change.make(self.now, &mut self.threads, &mut self.layer, &mut self.recorder) {
+        if let Change::Scheduler { index, .. } = change {
+            self.next_cost = self.costs.get(index as usize).copied();
+        }
+        match change.apply(self.now, &mut self.threads, &mut self.layer, &mut self.recorder, &mut self.schedulers) {
             Some(thread) => {
                 self.live -= 1;
                 self.may_exit(thread);

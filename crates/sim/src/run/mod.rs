@@ -14,7 +14,7 @@ use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{Events, What};
-use crate::host::{Activity, Completion as Method, Host};
+use crate::host::{Activity, Completion as Method, Host, SchedulerCost};
 
 use self::threads::{Slot, ThreadState};
 use self::turns::Turns;
@@ -55,6 +55,12 @@ pub struct Run<'a> {
     issued_late: u64,
     several_stages: bool,
     changes: Vec<(Nanos, Change)>,
+    /// Of the scenario's exchanges of the scheduler, in order, until each is made.
+    schedulers: Vec<Option<Box<dyn Scheduler>>>,
+    /// What the CPU spends on each of these.
+    costs: Vec<SchedulerCost>,
+    /// The scheduler's cost from when a freeze has ended.
+    next_cost: Option<SchedulerCost>,
     control: &'a Control,
     /// What the host and the device had done when the warm-up ended.
     warm: Option<(Activity, Counters)>,
@@ -118,8 +124,10 @@ pub struct Parts<'a> {
     pub recorder: Recorder,
     /// The load.
     pub threads: Vec<Thread>,
-    /// What becomes different, by time.
+    /// Changes during the run, by time.
     pub changes: Vec<(Nanos, Change)>,
+    /// The schedulers of the scenario's exchanges, in order, with their costs.
+    pub schedulers: Vec<(Box<dyn Scheduler>, SchedulerCost)>,
     /// When it ends.
     pub until: Until,
     /// From outside.
@@ -156,6 +164,9 @@ impl<'a> Run<'a> {
             submitted: 0,
             open: true,
             changes: parts.changes,
+            costs: parts.schedulers.iter().map(|(_, cost)| *cost).collect(),
+            schedulers: parts.schedulers.into_iter().map(|(scheduler, _)| Some(scheduler)).collect(),
+            next_cost: None,
             control: parts.control,
             completions: Vec::new(),
             finished: Vec::new(),

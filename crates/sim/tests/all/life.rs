@@ -75,6 +75,37 @@ fn every_scheduler_lives_through_changes_and_loses_nothing() {
     }
 }
 
+/// The scheduler is exchanged twice, in both ways.
+const EXCHANGES: &str = r#"
+duration = "1500ms"
+[[change]]
+at = "400ms"
+scheduler = "bfq"
+[[change]]
+at = "900ms"
+scheduler = "mq-deadline:fifo_batch=4"
+how = "live"
+[[task]]
+name = "readers"
+count = 3
+rw = "randrw"
+bs = "16k"
+iodepth = 16
+"#;
+
+#[test]
+fn every_scheduler_is_exchanged_during_a_run_and_the_result_counts_it() {
+    for entry in REGISTRY {
+        let r = run(EXCHANGES, "hdd:st1000dm003", entry.name);
+        let (l, switches) = (&r.ledger, r.switches.unwrap());
+        assert!(l.submitted > 100 && l.submitted == l.completed, "{}: {l:?}", entry.name);
+        assert_eq!(switches.count, 2, "{}", entry.name);
+        assert!(switches.pause_ms > 0.0, "{}: a freeze with I/O waiting has a pause", entry.name);
+    }
+    let none = run(LIFE, "hdd:st1000dm003", "noop");
+    assert_eq!(none.switches, None);
+}
+
 #[test]
 fn a_weight_holds_from_its_time_on() {
     let r = run(LIFE, "ssd:850pro-256", "headway");

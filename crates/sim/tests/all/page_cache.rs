@@ -89,3 +89,36 @@ fn a_buffered_job_that_ends_is_written_and_ends_the_run() {
     // The rest waits for its 30 s.
     assert!((30.0..32.0).contains(&r.duration_s), "{}", r.duration_s);
 }
+
+#[test]
+fn a_stage_begins_when_the_tasks_before_it_ended_whatever_is_left_to_write_back() {
+    let toml = r#"
+        duration = "2s"
+        [host]
+        page_cache = "128MiB"
+        [[task]]
+        name = "first"
+        rw = "write"
+        bs = "64k"
+        direct = false
+        size = "4MiB"
+        io_size = "4MiB"
+        [[task]]
+        name = "second"
+        rw = "write"
+        bs = "64k"
+        direct = false
+        size = "64MiB"
+        io_size = "64MiB"
+        stage = 1
+        [[task]]
+        name = "third"
+        rw = "randread"
+        stage = 2
+    "#;
+    let r = run(toml, "ssd:850pro-256", "none");
+    let count = |name: &str| r.tasks.iter().find(|t| t.name == name).unwrap().count;
+    // 68 MiB are dirty, more than a tenth of the cache: only then does write-back begin within the 30 s of its delay.
+    assert!(count("flusher") > 0, "the second stage writes");
+    assert!(count("third") > 1000, "the third stage reads");
+}

@@ -31,7 +31,7 @@ fn the_wait_is_as_long_as_the_settings_say() {
     assert_eq!(waited(Generation::Mainline, reader(0, level(4)), &[("slice_idle", 8)]), 20_000_000);
 }
 
-/// The device is idle with requests queued only while it waits for somebody.
+/// The device is idle with requests queued only while it idles for a queue.
 #[test]
 fn idle_only_to_wait() {
     for generation in GENERATIONS {

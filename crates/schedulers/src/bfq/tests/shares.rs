@@ -159,7 +159,7 @@ fn slow_queues_are_charged_for_their_time() {
 
 /// Any request of a reader waits no longer than the others' slots take, whatever the weights.
 #[test]
-fn nobody_starves() {
+fn no_reader_starves() {
     for generation in GENERATIONS {
         let mut lab = lab(generation, 1);
         for p in [0, 0, 0, 7] {
@@ -175,7 +175,7 @@ fn nobody_starves() {
     }
 }
 
-/// With equal weights on flash that queues nobody is idled for: one writer with many requests starves a reader of few.
+/// With equal weights on flash that queues there is no idling: one writer with many requests starves a reader of few.
 /// Strict guarantees restore equal shares.
 #[test]
 fn a_deep_writer_starves_a_shallow_reader_unless_strict() {

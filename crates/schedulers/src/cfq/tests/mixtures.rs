@@ -1,4 +1,4 @@
-//! Any mixture of tasks, tenants and changes on any device: counts stay right, nobody is forgotten, time is not lost.
+//! Any mixture of tasks, tenants and changes on any device: counts stay right, no request is lost, no time is lost.
 
 use dumbwaiter_block::{Flags, IoClass, Ioprio, Nanos, Op, Tenant, TenantId};
 use proptest::prelude::*;

@@ -115,7 +115,7 @@ fn a_disk_waits_for_the_next_request_but_not_longer_than_slice_idle() {
         .sent
         .windows(2)
         .filter(|p| p[0].client == slow && p[0].at > Nanos::from_secs(2) && p[1].at.since(p[0].at) > Nanos::from_ms(7));
-    assert_eq!(waited.count(), 0, "who thinks longer than slice_idle is not waited for");
+    assert_eq!(waited.count(), 0, "no idling for a task that thinks longer than slice_idle");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn write_back_waits_for_sync_requests_and_grows_slowly() {
     lab.run(Nanos::from_secs(20));
     let writes = || lab.sent.iter().filter(|s| s.client == writer);
     assert!(writes().count() > 100);
-    assert!(writes().all(|s| s.in_device[1] == 0), "no write-back beside a request that somebody waits for");
+    assert!(writes().all(|s| s.in_device[1] == 0), "no write-back beside a synchronous request");
 
     // 128 KiB writes, 32 of them at once make a read late; afterwards the depth is 1, then one more each 100 ms.
     let mut lab = Lab::disk(|setup| Cfq::new(setup, Version::K318), 32);
@@ -216,7 +216,7 @@ fn write_back_beside_readers_that_never_pause() {
 }
 
 #[test]
-fn nobody_who_waits_starves() {
+fn no_synchronous_task_starves() {
     // Its key is at most 5 x (180 - 80) ms behind; then all slices once (780 ms), the other workload's time, at most
     // the target latency, and a seek in each of the six.
     let longest = Nanos::from_ms(500 + 780 + 300 + 36);

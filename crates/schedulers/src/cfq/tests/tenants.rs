@@ -85,7 +85,7 @@ fn one_request_at_a_time_gets_far_less_than_its_share() {
     let (plain, anticipating) = (run(flash()), run(anticipating()));
     println!("sectors and time of the lone request: cfq {plain:.3?}, a-cfq {anticipating:.3?}");
     assert!(plain.0 < 0.1 && plain.1 < 0.3, "{plain:?}");
-    // It is waited for, so it has its slots; what is in the device when a slot ends is no backlog.
+    // The device idles for it, so it has its slots; what is in the device when a slot ends is no backlog.
     close(anticipating.1, 0.5, 0.05, "slots");
 }
 
@@ -311,7 +311,7 @@ fn a_tenant_is_waited_for_as_long_as_it_usually_takes() {
 
 #[test]
 fn the_wait_ends_to_the_nanosecond() {
-    // The first wait is 1 ms. The tenant's request takes 161,840 ns; the other's comes while it is waited for.
+    // The first wait is 1 ms. The tenant's request takes 161,840 ns; the other's arrives while the device idles for it.
     let run = |think: Nanos| {
         let mut lab = anticipating().weights(&[100, 100]);
         let lone = lab.add(Client { think, ..random(0, 1, 16) });

@@ -1,4 +1,4 @@
-//! What is arbitrated: leaves and groups.
+//! Leaves and groups.
 
 /// Handle of an [`Entity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ impl Class {
 
 /// Where an entity is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Membership {
     Nowhere,
     Active,
     Idle,
@@ -76,7 +76,7 @@ pub struct Entity {
     /// The caller's number.
     pub owner: u32,
     pub(super) dirty: bool,
-    pub(super) place: Place,
+    pub(super) place: Membership,
     /// Its weight is part of its class's sum.
     pub(super) known: bool,
     pub(super) inside: Option<NodeId>,
@@ -101,7 +101,7 @@ impl Entity {
             node,
             owner,
             dirty: false,
-            place: Place::Nowhere,
+            place: Membership::Nowhere,
             known: false,
             inside: None,
             older: None,

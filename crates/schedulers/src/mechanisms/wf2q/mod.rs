@@ -1,4 +1,4 @@
-//! B-WF2Q+: who is served next, so that each gets service in proportion to its weight.
+//! B-WF2Q+: fair queueing in proportion to weights.
 //!
 //! *Leaves* (queues of requests) and *groups* (which hold leaves and groups) are [`Entity`]s of a [`ServiceTree`].
 //! A leaf is served for a *slot* of up to `budget` sectors. Virtual time `V` of a node advances by sectors ÷ the sum of
@@ -25,7 +25,7 @@ pub use entity::{Class, Entity, EntityId, NodeId};
 
 use super::ordered::{Forest, Tree, later};
 
-/// The longest time without a look at the idle class, in ms.
+/// The longest time without service of the idle class, in ms.
 const IDLE_CLASS_PERIOD_MS: u64 = 200;
 
 /// `service` sectors in virtual time, for a weight.
@@ -54,7 +54,7 @@ struct Node {
     sets: [Set; 3],
     serving: Option<EntityId>,
     next: Option<EntityId>,
-    /// Tick at which the idle class was last looked at.
+    /// Tick at which the idle class was last considered.
     idle_mark: Option<i64>,
     /// The group this is the inside of.
     group: Option<EntityId>,
@@ -62,7 +62,7 @@ struct Node {
     active: u32,
 }
 
-/// How the engine departs from the ideal.
+/// Departures from the ideal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Keep a cached candidate that need not be the best (Linux mainline), instead of a search at each change.
@@ -71,9 +71,9 @@ pub struct Rules {
     pub exact_search: bool,
     /// A group in service that is repositioned in mid-slot pays for the same service again at its next requeue.
     pub group_double_charge: bool,
-    /// The idle class is looked at every 200 ms.
+    /// The idle class is served every 200 ms.
     pub idle_class_look_in: bool,
-    /// Only when a leaf is selected, and the period starts anew only when one of the idle class was found.
+    /// Only when a leaf is selected, and the period restarts only when a leaf of the idle class was found.
     pub look_in_at_selection: bool,
 }
 
@@ -86,7 +86,7 @@ impl Rules {
         idle_class_look_in: true,
         look_in_at_selection: false,
     };
-    /// As the theory has it.
+    /// As in the paper.
     pub const IDEAL: Rules = Rules {
         cached_next: false,
         exact_search: true,
@@ -96,7 +96,7 @@ impl Rules {
     };
 }
 
-/// Entities, nested; who is served, and what each is due.
+/// Nested entities, the leaf in service, and the service due to each.
 #[derive(Clone, Debug)]
 pub struct ServiceTree {
     rules: Rules,
@@ -139,12 +139,12 @@ impl ServiceTree {
         tree
     }
 
-    /// How it departs from the ideal, to be changed.
+    /// Departures from the ideal, to be changed.
     pub fn rules_mut(&mut self) -> &mut Rules {
         &mut self.rules
     }
 
-    /// Tells the time, in ticks; only the look at the idle class depends on it.
+    /// Sets the time, in ticks; only the service of the idle class depends on it.
     pub fn at_tick(&mut self, tick: i64) {
         self.tick = tick;
     }
@@ -208,7 +208,7 @@ impl ServiceTree {
 
     fn forget_entity(&mut self, id: EntityId) {
         debug_assert!(!self.is_active(id) && !self.in_service(id), "entity {} is in use", id.0);
-        if self.entities[id.index()].place == entity::Place::Idle {
+        if self.entities[id.index()].place == entity::Membership::Idle {
             self.leave_idle(id);
         }
         if self.entities[id.index()].known {
@@ -223,7 +223,7 @@ impl ServiceTree {
 
     /// Is it waiting on an active tree?
     pub fn is_active(&self, id: EntityId) -> bool {
-        self.entities[id.index()].place == entity::Place::Active
+        self.entities[id.index()].place == entity::Membership::Active
     }
 
     /// Is it in service in its node?
@@ -262,7 +262,7 @@ impl ServiceTree {
         self.entities[id.index()].used = sectors;
     }
 
-    /// A leaf whose effective weight changed since it was last asked, with the weight it had.
+    /// A leaf whose effective weight changed, with its old weight; each is returned once.
     pub fn take_reweighed(&mut self) -> Option<(EntityId, u64)> {
         self.reweighed.pop()
     }

@@ -1,4 +1,4 @@
-//! Who is next: the cached candidate of each node, and the search for it.
+//! The next leaf: the cached candidate of each node, and the search for it.
 
 use super::{Class, EntityId, NodeId, ServiceTree, later};
 
@@ -25,7 +25,7 @@ impl ServiceTree {
         Some(leaf)
     }
 
-    /// Puts this active leaf in service, whoever is due. Nothing may be in service before.
+    /// Puts this active leaf in service, even out of turn. Nothing may be in service before.
     pub fn select_this(&mut self, leaf: EntityId) {
         let mut at = Some(leaf);
         while let Some(id) = at {
@@ -50,7 +50,7 @@ impl ServiceTree {
         }
     }
 
-    /// Brings a node's candidate up to date after `changed` was placed (`None`: something left). Answers whether the
+    /// Brings a node's candidate up to date after `changed` was placed (`None`: something left). Returns whether the
     /// group around the node may have to move too.
     pub(super) fn refresh(&mut self, node: NodeId, changed: Option<EntityId>, expiring: bool) -> bool {
         let had = self.nodes[node.index()].next;
@@ -71,7 +71,7 @@ impl ServiceTree {
         a.class == b.class && !later(a.start, self.set_of(id).v) && later(b.finish, a.finish)
     }
 
-    /// A group's budget is that of its next child. Answers whether it fell.
+    /// A group's budget is that of its next child. Returns whether it fell.
     fn copy_budget(&mut self, node: NodeId, next: EntityId) -> bool {
         let Some(group) = self.nodes[node.index()].group else { return false };
         let budget = self.entities[next.index()].budget;

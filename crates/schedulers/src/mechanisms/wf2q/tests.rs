@@ -4,9 +4,9 @@ use super::*;
 
 const UNIT: f64 = 4_194_304.0;
 
-/// Serves one slot of a backlogged leaf with its whole budget; answers the leaf.
+/// Serves one slot of a backlogged leaf with its whole budget; returns the leaf.
 fn slot(tree: &mut ServiceTree) -> EntityId {
-    let leaf = tree.select().expect("somebody is backlogged");
+    let leaf = tree.select().expect("a leaf is backlogged");
     let budget = tree.entity(leaf).budget;
     tree.charge(leaf, budget);
     tree.expire(leaf, true);
@@ -106,7 +106,7 @@ fn systems() -> impl Strategy<Value = Vec<(u32, u64)>> {
 /// Worst lead and lag of any leaf after any slot, as parts of their bounds.
 ///
 /// The bounds are those of exact arithmetic. Each stamp is cut off to a whole unit: a leaf's own at most once per slot,
-/// and virtual time at most once per slot of anybody, so both are allowed a unit of service per slot so far.
+/// and virtual time at most once per slot of any leaf, so both are allowed a unit of service per slot so far.
 fn worst(rules: Rules, leaves: &[(u32, u64)], slots: usize) -> (f64, f64) {
     let (mut tree, ids) = flat(rules, 0, leaves);
     let sum: f64 = leaves.iter().map(|l| f64::from(l.0)).sum();
@@ -132,7 +132,7 @@ fn worst(rules: Rules, leaves: &[(u32, u64)], slots: usize) -> (f64, f64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Nobody is ahead by more than B(1 − φ) or behind by more than B + φ·Bmax, for any budgets and weights.
+    /// No leaf is ahead by more than B(1 − φ) or behind by more than B + φ·Bmax, for any budgets and weights.
     #[test]
     fn lead_and_lag_are_bounded(leaves in systems()) {
         let (lead, lag) = worst(Rules::IDEAL, &leaves, 300);
@@ -158,7 +158,7 @@ proptest! {
         }
     }
 
-    /// The long-run shares are those of the weights, whoever has which budget.
+    /// The long-run shares are those of the weights, for any budgets.
     #[test]
     fn budgets_do_not_move_shares(weights in proptest::collection::vec(1u32..=8, 2..6), budgets in proptest::collection::vec(64u64..1024, 6)) {
         let leaves: Vec<(u32, u64)> = weights.iter().map(|w| w * 10).zip(budgets).collect();
@@ -177,8 +177,8 @@ proptest! {
         }
     }
 
-    /// Leaves and groups come, go, run dry, change weight: the sum of weights stays true, somebody is always found
-    /// while anybody is active, and virtual time goes forward.
+    /// Leaves and groups come, go, run dry, change weight: the sum of weights stays true, a leaf is always found
+    /// while one is active, and virtual time goes forward.
     #[test]
     fn any_life_keeps_the_books(
         groups in proptest::collection::vec((0usize..4, 1u32..=1000), 0..4),
@@ -242,7 +242,7 @@ proptest! {
 
 /// Groups of one leaf and of fifty get the same in total, and shares multiply along the path.
 #[test]
-fn groups_share_whoever_is_in_them() {
+fn groups_share_however_many_leaves_they_have() {
     let mut tree = ServiceTree::new(Rules::IDEAL, 250);
     let (_, one) = tree.add_group(NodeId::ROOT, u32::MAX, 100);
     let (_, many) = tree.add_group(NodeId::ROOT, u32::MAX, 100);
@@ -265,9 +265,9 @@ fn groups_share_whoever_is_in_them() {
     assert!((inner / total - 0.25f64).abs() < 0.005, "{}", inner / total);
 }
 
-/// Classes are served in strict order, but the idle class gets its look-in.
+/// Classes are served in strict order, but the idle class gets some service.
 #[test]
-fn the_idle_class_is_looked_at_every_200_ms() {
+fn the_idle_class_is_served_every_200_ms() {
     let mut tree = ServiceTree::new(Rules::MAINLINE, 250);
     let busy = tree.add_leaf(NodeId::ROOT, 0, 40, Class::BestEffort);
     let idle = tree.add_leaf(NodeId::ROOT, 1, 10, Class::Idle);

@@ -1,6 +1,6 @@
 //! Moves of entities between trees, along the path from a leaf to the root.
 
-use super::entity::Place;
+use super::entity::Membership;
 use super::{EntityId, NodeId, ServiceTree, later, span};
 
 impl ServiceTree {
@@ -100,7 +100,7 @@ impl ServiceTree {
         let entity = &self.entities[id.index()];
         let back_shift = back_shift && later(v, entity.finish);
         let floor = if back_shift { entity.finish } else { v };
-        if entity.place == Place::Idle {
+        if entity.place == Membership::Idle {
             self.leave_idle(id);
             let entity = &mut self.entities[id.index()];
             entity.start = if later(floor, entity.finish) { floor } else { entity.finish };
@@ -143,7 +143,7 @@ impl ServiceTree {
             entity.start = entity.start.wrapping_add(gap);
             entity.finish = entity.finish.wrapping_add(gap);
         }
-        entity.place = Place::Active;
+        entity.place = Membership::Active;
         let (key, low, node, class) = (entity.finish, entity.start, entity.node, entity.class as usize);
         let node = &mut self.nodes[node.index()];
         node.active += 1;
@@ -155,7 +155,7 @@ impl ServiceTree {
 
     pub(super) fn leave_active(&mut self, id: EntityId) {
         let entity = &mut self.entities[id.index()];
-        entity.place = Place::Nowhere;
+        entity.place = Membership::Nowhere;
         let node = &mut self.nodes[entity.node.index()];
         node.active -= 1;
         self.forest.remove(&mut node.sets[entity.class as usize].active, id.0);
@@ -179,9 +179,9 @@ impl ServiceTree {
             entity.used = 0;
         }
         match self.entities[id.index()].place {
-            Place::Active => self.leave_active(id),
-            Place::Idle => self.leave_idle(id),
-            Place::Nowhere => {}
+            Membership::Active => self.leave_active(id),
+            Membership::Idle => self.leave_idle(id),
+            Membership::Nowhere => {}
         }
         let finish = self.entities[id.index()].finish;
         if remember && later(finish, self.set_of(id).v) {
@@ -200,7 +200,7 @@ impl ServiceTree {
 
     fn enter_idle(&mut self, id: EntityId) {
         let entity = &mut self.entities[id.index()];
-        entity.place = Place::Idle;
+        entity.place = Membership::Idle;
         let finish = entity.finish;
         let set = &mut self.nodes[entity.node.index()].sets[entity.class as usize];
         self.forest.insert_with_low(&mut set.idle, id.0, finish, finish);
@@ -208,7 +208,7 @@ impl ServiceTree {
 
     pub(super) fn leave_idle(&mut self, id: EntityId) {
         let entity = &mut self.entities[id.index()];
-        entity.place = Place::Nowhere;
+        entity.place = Membership::Nowhere;
         let set = &mut self.nodes[entity.node.index()].sets[entity.class as usize];
         self.forest.remove(&mut set.idle, id.0);
     }

@@ -1,0 +1,7 @@
+//! The speed of what we built, as figures and ratios: [`schedulers`] alone, the [`simulator`], and the disk path of the
+//! [`engine`] beside fio and a bare ring.
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod schedulers;
+pub mod simulator;

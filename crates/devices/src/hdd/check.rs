@@ -1,0 +1,31 @@
+//! Relations that the parameters of a hard disk must keep.
+
+use super::geometry::Geometry;
+use super::params::Params;
+use crate::Error;
+use crate::keys::invalid;
+
+impl Params {
+    /// Checks the relations between parameters.
+    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
+        if self.zones > self.cylinders {
+            let expected = format!("at most cylinders, {}", self.cylinders);
+            return Err(invalid(origin, "zones", self.zones, expected));
+        }
+        let most = Geometry::new(&self).sectors();
+        if self.capacity_sectors > most {
+            let expected = format!("at most {most}, what cylinders, surfaces and sectors_per_track_* hold");
+            return Err(invalid(origin, "capacity_sectors", self.capacity_sectors, expected));
+        }
+        let next = self.seek_a_ms + self.seek_b_ms * 2f64.sqrt();
+        if self.t_track_ms > next {
+            let expected = format!("at most the seek by two cylinders, {next:.4}");
+            return Err(invalid(origin, "t_track_ms", self.t_track_ms, expected));
+        }
+        if self.t_head_ms < self.t_skew_ms {
+            let expected = format!("at least t_skew_ms, {}", self.t_skew_ms);
+            return Err(invalid(origin, "t_head_ms", self.t_head_ms, expected));
+        }
+        Ok(self)
+    }
+}

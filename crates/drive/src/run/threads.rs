@@ -1,0 +1,242 @@
+//! The threads of a run: what they submit and when, and how their completions are measured.
+
+use std::cmp::Reverse;
+
+use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
+use dumbwaiter_load::{Mode, Running, Thread, lowest_stage};
+use dumbwaiter_measure::Completed;
+use dumbwaiter_path::Data;
+use dumbwaiter_workloads::{Next, Want};
+
+use super::Run;
+use crate::Error;
+use crate::record::Record;
+
+/// An I/O that its thread waits for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Slot {
+    pub(super) submit: Nanos,
+    pub(super) thread: u32,
+    pub(super) task: u16,
+}
+
+pub(super) struct ThreadState {
+    pub(super) running: Running,
+    /// When it asks again by itself.
+    wake_at: Nanos,
+    /// Up to when an open loop has been asked.
+    asked: Nanos,
+    /// It is in the list of those that may have more to ask.
+    ready: bool,
+}
+
+impl ThreadState {
+    pub(super) fn new(thread: Thread) -> ThreadState {
+        ThreadState { running: Running::new(thread), wake_at: Nanos::MAX, asked: Nanos::ZERO, ready: false }
+    }
+}
+
+impl AsMut<Running> for ThreadState {
+    fn as_mut(&mut self) -> &mut Running {
+        &mut self.running
+    }
+}
+
+/// A batch of more than this many I/Os is plugged (Linux: io_submit, io_uring).
+const PLUG_OVER: u32 = 2;
+
+impl Run<'_> {
+    /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
+    pub(super) fn start_stage(&mut self) {
+        let Some(stage) = lowest_stage(self.threads.iter().map(|t| &t.running)) else { return };
+        if self.stage == Some(stage) {
+            return;
+        }
+        self.stage = Some(stage);
+        for thread in 0..self.threads.len() as u32 {
+            if self.threads[thread as usize].running.thread.stage == stage {
+                let state = &mut self.threads[thread as usize];
+                let start = state.running.thread.start;
+                state.asked = self.now.max(start);
+                if start <= self.now {
+                    self.make_ready(thread);
+                } else {
+                    state.wake_at = start;
+                    self.wakes.push(Reverse((start, thread)));
+                }
+            }
+        }
+    }
+
+    pub(super) fn make_ready(&mut self, thread: u32) {
+        let state = &mut self.threads[thread as usize];
+        if !std::mem::replace(&mut state.ready, true) {
+            self.ready.push(thread);
+        }
+    }
+
+    /// Threads whose time has come may ask.
+    pub(super) fn wake_due(&mut self) {
+        while let Some(Reverse((at, thread))) = self.wakes.peek().copied() {
+            if at > self.now {
+                return;
+            }
+            self.wakes.pop();
+            let state = &mut self.threads[thread as usize];
+            if state.wake_at == at {
+                state.wake_at = Nanos::MAX;
+                self.make_ready(thread);
+            }
+        }
+    }
+
+    /// When the next thread wants to ask.
+    pub(super) fn next_wake(&mut self) -> Option<Nanos> {
+        while let Some(Reverse((at, thread))) = self.wakes.peek().copied() {
+            if self.threads[thread as usize].wake_at == at {
+                return Some(at);
+            }
+            self.wakes.pop();
+        }
+        None
+    }
+
+    /// Lets all ask that may.
+    pub(super) fn pump_ready(&mut self) -> Result<(), Error> {
+        // What becomes ready meanwhile (a stage that starts) is asked too.
+        let mut i = 0;
+        while i < self.ready.len() {
+            let thread = self.ready[i];
+            self.threads[thread as usize].ready = false;
+            self.pump(thread)?;
+            i += 1;
+        }
+        self.ready.clear();
+        Ok(())
+    }
+
+    /// Lets a thread ask for as much as it may have outstanding.
+    fn pump(&mut self, thread: u32) -> Result<(), Error> {
+        let now = self.now;
+        let state = &self.threads[thread as usize];
+        let plugged = state.running.thread.mode == Mode::Batch
+            && state.running.thread.depth - state.running.outstanding > PLUG_OVER;
+        loop {
+            let state = &mut self.threads[thread as usize];
+            if !self.open || state.running.done || self.submitted >= self.limit.ios {
+                break;
+            }
+            if state.running.outstanding >= state.running.thread.depth {
+                state.running.late = !state.running.thread.closed;
+                break;
+            }
+            // An open loop is asked as of the time it named: what it then issues was due at that time, and its latency
+            // counts from there, however late we are.
+            let at = if state.running.thread.closed || state.running.late { now } else { state.asked.min(now) };
+            match state.running.thread.workload.next(at) {
+                Next::Issue(want) => {
+                    self.issued_late += u64::from(state.running.late);
+                    self.ask(thread, want, at, plugged)?;
+                }
+                Next::Wait(due) if due < Nanos::MAX => {
+                    let due = due.max(at + Nanos(1));
+                    state.running.late = false;
+                    state.asked = due;
+                    if due <= now {
+                        continue;
+                    }
+                    if due < state.wake_at {
+                        state.wake_at = due;
+                        self.wakes.push(Reverse((due, thread)));
+                    }
+                    break;
+                }
+                Next::Wait(_) | Next::Done => {
+                    state.running.done = true;
+                    self.live -= 1;
+                    break;
+                }
+                Next::Blocked => break,
+            }
+        }
+        self.disk.unplug();
+        self.may_exit(thread);
+        Ok(())
+    }
+
+    fn ask(&mut self, thread: u32, want: Want, submit: Nanos, plugged: bool) -> Result<(), Error> {
+        let want = self.permitted(thread, want)?;
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(Slot::default());
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.slots[slot as usize] = Slot { submit, thread, task: want.task };
+        let io = self.threads[thread as usize].running.ask(self.now, &want, u64::from(slot), self.disk.layer_mut());
+        self.submitted += 1;
+        self.submitted_by_tenant[io.tenant.0 as usize] += 1;
+        match plugged {
+            true => self.disk.submit_plugged(io, Data::Scratch)?,
+            false => self.disk.submit(io, Data::Scratch)?,
+        }
+        Ok(())
+    }
+
+    /// What the thread wants, if the target may be asked for it; in whole blocks.
+    fn permitted(&mut self, thread: u32, want: Want) -> Result<Want, Error> {
+        let options = self.target.options();
+        if !options.allow_writes && !matches!(want.op, Op::Read | Op::Flush) {
+            return Err(Error::WritesNotAllowed {
+                task: self.task_name(thread),
+                op: want.op,
+                path: self.target.path().to_owned(),
+            });
+        }
+        let block = u64::from(self.target.facts().logical_block) / SECTOR_BYTES;
+        let end = want.sector + u64::from(want.sectors);
+        if want.sector.is_multiple_of(block) && end.is_multiple_of(block) {
+            return Ok(want);
+        }
+        if !options.round_out {
+            return Err(Error::Unaligned {
+                task: self.task_name(thread),
+                op: want.op,
+                bytes: u64::from(want.sectors) * SECTOR_BYTES,
+                at: want.sector * SECTOR_BYTES,
+                block: block * SECTOR_BYTES,
+                path: self.target.path().to_owned(),
+            });
+        }
+        self.rounded += 1;
+        let sector = want.sector / block * block;
+        let end = end.next_multiple_of(block).min(self.target.sectors());
+        Ok(Want { sector, sectors: (end - sector) as u32, ..want })
+    }
+
+    fn task_name(&self, thread: u32) -> String {
+        let task = self.threads[thread as usize].running.thread.task.0 as usize;
+        self.task_specs.get(task).map_or_else(String::new, |spec| spec.name.clone())
+    }
+
+    /// Measures what finished in this turn.
+    pub(super) fn measure(&mut self) {
+        for i in 0..self.unmeasured.len() {
+            let (done, task) = self.unmeasured[i];
+            self.recorder.record(&done);
+            self.log(task, &done);
+        }
+        self.unmeasured.clear();
+    }
+
+    fn log(&mut self, task: u16, done: &Completed) {
+        let Some(records) = &mut self.records else { return };
+        let Completed { op, submit, issue, complete, .. } = *done;
+        let record = Record { op, task, bytes: done.bytes as u32, submit, issue, complete };
+        if let Err(e) = record.write(records) {
+            self.failure.get_or_insert_with(|| format!("the log of completed I/Os cannot be written: {e}"));
+            self.stopping = true;
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The table of acknowledged writes, and the file that it can be.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::findings::word_of;
+use crate::{Error, Target};
+
+const JOURNAL_MAGIC: u64 = 0x4457_4a4f_5552_4e31;
+/// Before the table: block bytes, stamp, blocks, magic.
+const HEADER_BYTES: usize = 4096;
+/// Written at once where a file cannot be allocated.
+const ZERO_BYTES: usize = 1 << 20;
+
+/// The oldest generation that each block may hold; 0 where nothing is known.
+pub(super) struct Floors {
+    map: *mut u8,
+    len: usize,
+    blocks: u64,
+}
+
+// SAFETY: the mapping belongs to this value; entries are atomic.
+unsafe impl Send for Floors {}
+
+impl Floors {
+    fn map(blocks: u64, file: Option<&File>, write: bool) -> std::io::Result<Floors> {
+        let len = usize::try_from(journal_bytes(blocks).ok_or(std::io::ErrorKind::FileTooLarge)?);
+        let len = len.map_err(|_| std::io::ErrorKind::FileTooLarge)?;
+        let (flags, fd) = match file {
+            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        };
+        let access = if write { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: a new mapping, of a file that is at least so long, or of nothing.
+        let map = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, 0) };
+        if map == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(Floors { map: map.cast(), len, blocks })
+    }
+
+    /// A table for `blocks` of `block_bytes` and the run of `stamp`, in `journal` if there is one.
+    pub(super) fn new(block_bytes: u64, blocks: u64, stamp: u64, journal: Option<&Path>) -> Result<Floors, Error> {
+        let floors = match journal {
+            None => {
+                Floors::map(blocks, None, true).map_err(|e| journal_error(Path::new("table of written blocks"), &e))?
+            }
+            Some(path) => {
+                let bytes = journal_bytes(blocks).unwrap_or(u64::MAX);
+                let file = make_journal(path, bytes)?;
+                Floors::map(blocks, Some(&file), true).map_err(|e| journal_error(path, &e))?
+            }
+        };
+        for (i, word) in [block_bytes, stamp, blocks, JOURNAL_MAGIC].into_iter().enumerate() {
+            floors.word(i).store(word, Ordering::Release);
+        }
+        Ok(floors)
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn word(&self, i: usize) -> &AtomicU64 {
+        debug_assert!((i + 1) * 8 <= self.len);
+        // SAFETY: within the mapping, aligned, and only ever used as atomics.
+        unsafe { &*self.map.cast::<AtomicU64>().add(i) }
+    }
+
+    pub(super) fn floor(&self, block: u64) -> &AtomicU64 {
+        self.word(HEADER_BYTES / 8 + block as usize)
+    }
+}
+
+impl Drop for Floors {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody holds a reference into it.
+        unsafe { libc::munmap(self.map.cast(), self.len) };
+    }
+}
+
+/// Length of a journal; `None` if there is no such file.
+fn journal_bytes(blocks: u64) -> Option<u64> {
+    blocks.checked_mul(8)?.checked_add(HEADER_BYTES as u64)
+}
+
+/// Opens the journal of an earlier run on `target`: its table, the bytes of a block and the stamp of the run.
+pub(super) fn open(journal: &Path, target: &Target) -> Result<(Floors, u64, u64), Error> {
+    let refuse = |reason: String| Error::Journal { path: journal.to_owned(), reason };
+    let file = File::open(journal).map_err(|e| journal_error(journal, &e))?;
+    let len = file.metadata().map_err(|e| journal_error(journal, &e))?.len();
+    let mut header = [0; 32];
+    file.read_exact_at(&mut header, 0).map_err(|_| refuse("is no journal of writes: too short".into()))?;
+    let [block, stamp, blocks, magic] = [0, 1, 2, 3].map(|i| word_of(&header, i));
+    if magic != JOURNAL_MAGIC || !block.is_power_of_two() || journal_bytes(blocks) != Some(len) {
+        return Err(refuse("is no journal of writes, or was cut off".into()));
+    }
+    if blocks == 0 {
+        return Err(refuse("is a journal of 0 blocks: there is nothing to check".into()));
+    }
+    let facts = target.facts();
+    let fits = blocks.checked_mul(block).is_some_and(|bytes| bytes <= facts.bytes);
+    if !fits || block < 512 || block % u64::from(facts.logical_block) != 0 {
+        return Err(refuse(format!(
+            "belongs to a target of {} bytes in blocks of {block}, and {} has {} in blocks of {}",
+            blocks.saturating_mul(block),
+            target.path().display(),
+            facts.bytes,
+            facts.logical_block
+        )));
+    }
+    let floors = Floors::map(blocks, Some(&file), false).map_err(|e| journal_error(journal, &e))?;
+    Ok((floors, block, stamp))
+}
+
+/// Refuses a journal that cannot be made, or would be made of the target itself.
+pub(crate) fn check_journal_path(path: &Path, target: &std::fs::Metadata) -> Result<(), Error> {
+    let refuse = |reason: &str| Err(Error::Journal { path: path.to_owned(), reason: reason.into() });
+    if let Ok(there) = std::fs::metadata(path) {
+        if (there.dev(), there.ino()) == (target.dev(), target.ino()) {
+            return refuse("is the target itself; the journal needs a file of its own");
+        }
+        if !there.is_file() {
+            return refuse("is no regular file; expected the name of a file for the journal");
+        }
+    }
+    let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    made.map(|_| ()).map_err(|e| journal_error(path, &e))
+}
+
+fn journal_error(path: &Path, e: &std::io::Error) -> Error {
+    Error::Journal { path: path.to_owned(), reason: e.to_string() }
+}
+
+/// An empty table in a file, with room for all of it.
+fn make_journal(path: &Path, bytes: u64) -> Result<File, Error> {
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+    let file = opened.map_err(|e| journal_error(path, &e))?;
+    allocate(&file, bytes).map_err(|e| {
+        // Whatever of it found room.
+        let _ = file.set_len(0);
+        let reason = format!("the journal needs {bytes} bytes (8 for each block of the target): {e}");
+        Error::Journal { path: path.to_owned(), reason }
+    })?;
+    Ok(file)
+}
+
+fn allocate(mut file: &File, bytes: u64) -> std::io::Result<()> {
+    let len = libc::off_t::try_from(bytes).map_err(|_| std::io::ErrorKind::FileTooLarge)?;
+    loop {
+        // SAFETY: a plain call on an open descriptor.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) } == 0 {
+            return Ok(());
+        }
+        let e = std::io::Error::last_os_error();
+        match e.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => break,
+            _ => return Err(e),
+        }
+    }
+    let zeros = vec![0; ZERO_BYTES];
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(ZERO_BYTES as u64);
+        file.write_all(&zeros[..now as usize])?;
+        left -= now;
+    }
+    // Some file systems find out only now that they have no room.
+    file.sync_data()
+}

@@ -1,0 +1,96 @@
+//! Targets to run on: files, and loop devices where the tests run as root.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Target, run};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_load::Prepared;
+use dumbwaiter_scenario::Scenario;
+use dumbwaiter_schedulers::Choice;
+
+/// A file of random bytes without holes.
+pub(crate) fn filled(dir: &Path, name: &str, bytes: usize) -> PathBuf {
+    let path = dir.join(name);
+    let mut state = 88172645463325252u64;
+    let data: Vec<u8> = (0..bytes / 8)
+        .flat_map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        })
+        .collect();
+    std::fs::write(&path, data).unwrap();
+    path
+}
+
+pub(crate) fn scenario(text: &str) -> Scenario {
+    Scenario::from_toml(text, "test").unwrap()
+}
+
+pub(crate) fn run_on(target: &Target, text: &str, scheduler: &str, completion: CompletionMode) -> Result<Cell, Error> {
+    let scenario = scenario(text);
+    let prepared = Prepared::new(&scenario).unwrap();
+    run(&prepared, target, &Choice::parse(scheduler).unwrap(), completion, 0, &Control::default())
+}
+
+pub(crate) fn open(path: &Path, options: &Options) -> Target {
+    let target = Target::open(path, options).unwrap();
+    for note in target.notes() {
+        println!("{}: {note}", path.display());
+    }
+    target
+}
+
+pub(crate) fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|l| l.starts_with("Uid:") && l.split_whitespace().nth(2) == Some("0"))
+}
+
+/// Runs a command that may not be there; its output if it succeeded.
+pub(crate) fn try_command(program: &str, args: &[&str]) -> Option<String> {
+    let out = Command::new(program).args(args).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+/// A loop device, removed with this value.
+pub(crate) struct Loop {
+    pub(crate) device: PathBuf,
+}
+
+impl Loop {
+    /// Nothing without root or loop devices; says so.
+    pub(crate) fn over(file: &Path, more: &[&str]) -> Option<Loop> {
+        if !is_root() {
+            println!("skipped: a loop device needs root");
+            return None;
+        }
+        let mut args = vec!["--find", "--show"];
+        args.extend(more);
+        let file = file.display().to_string();
+        args.push(&file);
+        match try_command("losetup", &args) {
+            Some(device) => Some(Loop { device: device.into() }),
+            None => {
+                println!("skipped: no loop device can be made here");
+                None
+            }
+        }
+    }
+}
+
+impl Loop {
+    /// Takes the kernel's scheduler away.
+    pub(crate) fn without_scheduler(&self) {
+        let name = self.device.file_name().unwrap().display().to_string();
+        std::fs::write(format!("/sys/block/{name}/queue/scheduler"), "none").unwrap();
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}

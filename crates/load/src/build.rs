@@ -1,0 +1,235 @@
+//! Builds the threads of one run: one for each instance of a job, each part of an application, each trace, and one for
+//! write-back where tasks are buffered.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Ioprio, Nanos, Tenant, TenantId, Tenants};
+use dumbwaiter_measure::{TaskSpec, TenantSpec};
+use dumbwaiter_scenario::{Scenario, Task, Work};
+use dumbwaiter_traces::Survey;
+use dumbwaiter_workloads::Workload;
+use dumbwaiter_workloads::applications::{App, AppContext, Part};
+use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec};
+use dumbwaiter_workloads::page_cache::{FLUSHER_DEPTH, PageCache};
+
+use crate::change::{self, Change};
+use crate::error::Error;
+use crate::replays::Replays;
+use crate::thread::{Mode, Thread};
+use crate::trace;
+
+/// What a load needs to know of the run and its machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Host {
+    pub(crate) seed: u64,
+    /// Size of the device in sectors of 512 bytes.
+    pub(crate) capacity_sectors: u64,
+    pub(crate) cpus: u16,
+}
+
+/// The load of one run: tenants, tasks, threads and scheduled changes.
+pub struct Load {
+    /// Tenants and tasks for the block layer.
+    pub tenants: Tenants,
+    /// Names and weights of the tenants for the recorder, by [`TenantId`](dumbwaiter_block::TenantId).
+    pub tenant_specs: Vec<TenantSpec>,
+    /// Names of the tasks for the recorder, by [`TaskId`](dumbwaiter_block::TaskId).
+    pub task_specs: Vec<TaskSpec>,
+    /// The threads that submit I/O.
+    pub threads: Vec<Thread>,
+    /// Scheduled changes, sorted by time.
+    pub changes: Vec<(Nanos, Change)>,
+    /// The replays, which report skipped records at the end of the run.
+    pub replays: Replays,
+}
+
+/// Builds the load of one run; `surveys` are those of the scenario's traces, by [`trace::survey_key`].
+pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host) -> Result<Load, Error> {
+    let mut builder = Builder::new(s, host);
+    for (number, (tenant, task)) in s.tasks().enumerate() {
+        let ioprio = tenant.ioprio_of(task);
+        for instance in 0..task.count {
+            let name = if task.count > 1 { format!("{}.{instance}", task.name) } else { task.name.clone() };
+            let to = Instance { task, tenant: builder.ids[tenant.name.as_str()], ioprio, instance };
+            let Host { seed, capacity_sectors, .. } = host;
+            let context = BuildContext { seed, capacity_sectors, job: number as u32, instance };
+            match &task.work {
+                Work::Job(job) => builder.add_job(&to, name, job, context)?,
+                Work::App(app) => builder.add_application(&to, &name, app, context)?,
+                Work::Trace(spec) => {
+                    let survey = surveys.get(&trace::survey_key(spec));
+                    let (replay, depth) = trace::replay(spec, host.capacity_sectors, survey)?;
+                    builder.replays.0.push(replay.status());
+                    let closed = spec.options.depth.is_some() || spec.options.closed_per_task;
+                    let (workload, mode) = (Box::new(replay), Mode::Each);
+                    builder.add(&to, name, Thread { workload, depth, mode, closed, ..Thread::idle() });
+                }
+                Work::Fio(_) => builder.add(&to, name, Thread::idle()),
+            }
+        }
+    }
+    builder.add_flusher();
+    Ok(builder.finish())
+}
+
+/// One instance of a task, which gets one thread or, as an application, several.
+struct Instance<'a> {
+    task: &'a Task,
+    tenant: TenantId,
+    ioprio: Ioprio,
+    instance: u32,
+}
+
+impl Instance<'_> {
+    fn refused(&self, cause: BuildError) -> Error {
+        Error::Job { task: self.task.name.clone(), cause }
+    }
+}
+
+struct Builder<'a> {
+    scenario: &'a Scenario,
+    host: Host,
+    ids: BTreeMap<&'a str, TenantId>,
+    cache: Option<PageCache>,
+    /// Whether any task goes through the page cache.
+    buffered: bool,
+    tenants: Tenants,
+    tenant_specs: Vec<TenantSpec>,
+    task_specs: Vec<TaskSpec>,
+    threads: Vec<Thread>,
+    changes: Vec<(Nanos, Change)>,
+    replays: Replays,
+}
+
+impl<'a> Builder<'a> {
+    fn new(scenario: &'a Scenario, host: Host) -> Builder<'a> {
+        let (tenants, tenant_specs, ids) = tenants_of(scenario);
+        let mut changes = Vec::new();
+        change::of_scheduler(&mut changes, scenario);
+        for tenant in &scenario.tenants {
+            change::of_tenant(&mut changes, tenant, ids[tenant.name.as_str()]);
+        }
+        Builder {
+            scenario,
+            host,
+            ids,
+            cache: scenario.host.cache().map(|spec| PageCache::new(spec, host.capacity_sectors)),
+            buffered: false,
+            tenants,
+            tenant_specs,
+            task_specs: Vec::new(),
+            threads: Vec::new(),
+            changes,
+            replays: Replays::default(),
+        }
+    }
+
+    /// Adds a thread, with a block-layer task of its own and the scheduled changes of its task.
+    fn add(&mut self, to: &Instance<'_>, name: String, thread: Thread) {
+        let cpus = self.host.cpus;
+        let cpu = to.task.cpu_of(to.instance).map_or(self.threads.len() as u16 % cpus, |c| c % cpus);
+        let task = self.tenants.add_task(to.tenant, to.ioprio);
+        self.task_specs.push(TaskSpec { name, tenant: to.tenant });
+        change::of_task(&mut self.changes, to.task, self.threads.len() as u32, |name| self.ids[name]);
+        let (tenant, ioprio, stage, start) = (to.tenant, to.ioprio, to.task.stage, to.task.start);
+        self.threads.push(Thread { tenant, task, ioprio, cpu, stage, start, ..thread });
+    }
+
+    fn add_job(&mut self, to: &Instance<'_>, name: String, job: &JobSpec, context: BuildContext) -> Result<(), Error> {
+        self.buffered |= !job.direct;
+        let thread = job_thread(job, context, self.cache.as_ref()).map_err(|cause| to.refused(cause))?;
+        self.add(to, name, thread);
+        Ok(())
+    }
+
+    fn add_application(
+        &mut self,
+        to: &Instance<'_>,
+        name: &str,
+        app: &App,
+        context: BuildContext,
+    ) -> Result<(), Error> {
+        let build = AppContext { build: context, warmup: self.scenario.warmup, cache: self.cache.clone() };
+        let parts = app.build(&build).map_err(|cause| to.refused(cause))?;
+        let several = parts.len() > 1;
+        self.buffered |= app.log();
+        for (part_number, part) in parts.into_iter().enumerate() {
+            // The number of the job selects the random stream: each part has its own.
+            let job_number = context.job | (part_number as u32) << 12 | to.instance << 20;
+            match part {
+                Part::Job { name: part, count, job } => {
+                    for instance in 0..count {
+                        let name = match (part, count) {
+                            ("", 1) => name.to_string(),
+                            (part, 1) => format!("{name}/{part}"),
+                            (part, _) => format!("{name}/{part}.{instance}"),
+                        };
+                        let context = BuildContext { job: job_number, instance, ..context };
+                        self.add_job(to, name, &job, context)?;
+                    }
+                }
+                Part::Own { workload, depth } => {
+                    let name = if several { format!("{name}/{part_number}") } else { name.to_string() };
+                    self.add(to, name, own_thread(workload, depth));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the thread of write-back if a task is buffered. It belongs to the root group, beside the other tenants.
+    fn add_flusher(&mut self) {
+        let Some(cache) = self.cache.take().filter(|_| self.buffered) else { return };
+        let tenant = if self.tenant_specs.len() == 1 {
+            TenantId(0)
+        } else {
+            let weight = dumbwaiter_scenario::Tenant::DEFAULT_WEIGHT;
+            let name = "writeback".to_string();
+            self.tenant_specs.push(TenantSpec { name, weight, parent: None, focus: false });
+            self.tenants.add_tenant(Tenant { weight, parent: None })
+        };
+        let task = self.tenants.add_task(tenant, Ioprio::DEFAULT);
+        self.task_specs.push(TaskSpec { name: "flusher".to_string(), tenant });
+        let stage = self.threads.iter().map(|t| t.stage).min().unwrap_or(0);
+        let cpu = self.threads.len() as u16 % self.host.cpus;
+        let thread = own_thread(cache.flusher(), FLUSHER_DEPTH);
+        self.threads.push(Thread { tenant, task, cpu, stage, background: true, ..thread });
+    }
+
+    fn finish(self) -> Load {
+        let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, .. } = self;
+        changes.sort_by_key(|(at, _)| *at);
+        Load { tenants, tenant_specs, task_specs, threads, changes, replays }
+    }
+}
+
+/// The thread of one instance of a job.
+fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -> Result<Thread, BuildError> {
+    let workload = job.build(context)?;
+    Ok(match cache {
+        // One synchronous window and one read ahead; the flusher does the writes.
+        Some(cache) if !job.direct => {
+            Thread { workload: cache.buffered(workload), depth: 2, mode: Mode::Each, ..Thread::idle() }
+        }
+        _ => own_thread(workload, job.depth()),
+    })
+}
+
+/// The thread of a workload that does its own I/O, not through the page cache.
+fn own_thread(workload: Box<dyn Workload>, depth: u32) -> Thread {
+    let mode = if depth > 1 { Mode::Batch } else { Mode::Each };
+    Thread { workload, depth, mode, closed: true, ..Thread::idle() }
+}
+
+fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantId>) {
+    let ids: BTreeMap<&str, TenantId> =
+        s.tenants.iter().enumerate().map(|(i, t)| (t.name.as_str(), TenantId(i as u32))).collect();
+    let mut tenants = Tenants::default();
+    let mut specs = Vec::new();
+    for t in &s.tenants {
+        let parent = t.parent.as_deref().and_then(|p| ids.get(p).copied());
+        tenants.add_tenant(Tenant { weight: t.weight, parent });
+        specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: t.focus });
+    }
+    (tenants, specs, ids)
+}

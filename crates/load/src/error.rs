@@ -1,0 +1,36 @@
+//! Errors of building a load.
+
+use dumbwaiter_traces as traces;
+use dumbwaiter_workloads::generate::BuildError;
+
+/// Why the threads of a scenario could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The job of a task does not fit the device or contradicts itself.
+    #[error("task `{task}`: {cause}")]
+    Job {
+        /// The task.
+        task: String,
+        /// What is wrong.
+        cause: BuildError,
+    },
+    /// A trace cannot be read.
+    #[error("{0}")]
+    Trace(std::sync::Arc<traces::Error>),
+    /// An unknown value of a trace setting.
+    #[error("{key}: `{value}` is not known; expected {expected}")]
+    Setting {
+        /// The key.
+        key: &'static str,
+        /// The value found.
+        value: String,
+        /// The values accepted.
+        expected: String,
+    },
+}
+
+impl From<traces::Error> for Error {
+    fn from(error: traces::Error) -> Error {
+        Error::Trace(error.into())
+    }
+}

@@ -1,0 +1,66 @@
+//! What a turn of a disk answers with.
+
+use dumbwaiter_block::{Errno, Finished, Op, SECTOR_BYTES};
+
+use super::watch::{Readiness, WatchId};
+use crate::buffer::Data;
+
+/// Something happened.
+#[derive(Debug)]
+pub enum Event {
+    /// An I/O is done, well or not.
+    Completed {
+        /// The I/O as it was submitted, its times and its result. A transfer that came back short ends with `EIO`.
+        finished: Finished,
+        /// What was submitted with it.
+        data: Data,
+    },
+    /// The device failed a request. The I/Os of which it consisted follow as completed with the same error.
+    RequestFailed(RequestFailure),
+    /// A watched descriptor became ready. Use it until it would block: what is left untouched may not be reported again.
+    Ready {
+        /// Which.
+        watch: WatchId,
+        /// For what.
+        readiness: Readiness,
+    },
+    /// A [`Waker`](crate::Waker) was called, once or several times.
+    Woken,
+}
+
+/// A request that the device failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestFailure {
+    /// What it was to do.
+    pub op: Op,
+    /// First sector, 512 bytes each.
+    pub sector: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// What the kernel answered.
+    pub outcome: Outcome,
+}
+
+/// How a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With an error.
+    Error(Errno),
+    /// It moved only so many bytes.
+    Short(u32),
+}
+
+impl RequestFailure {
+    /// First byte.
+    pub fn at(&self) -> u64 {
+        self.sector * SECTOR_BYTES
+    }
+
+    /// The error that its I/Os end with.
+    pub fn errno(&self) -> Errno {
+        match self.outcome {
+            Outcome::Error(errno) => errno,
+            Outcome::Short(_) => Errno::EIO,
+        }
+    }
+}

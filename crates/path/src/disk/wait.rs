@@ -1,0 +1,98 @@
+//! The one place where a disk waits: until something completed, or something is due.
+
+use std::collections::VecDeque;
+
+use dumbwaiter_block::{Nanos, RequestId};
+
+use super::Disk;
+use crate::Error;
+use crate::options::batch;
+use crate::ring::RingMode;
+
+/// Requests for which hybrid polling has not slept yet, oldest first.
+#[derive(Default)]
+pub(super) struct ToSleep(VecDeque<(Nanos, RequestId, u64)>);
+
+impl ToSleep {
+    pub(super) fn add(&mut self, now: Nanos, sleep: Nanos, id: RequestId, number: u64) {
+        if sleep > Nanos::ZERO {
+            self.0.push_back((now + sleep, id, number));
+        }
+    }
+}
+
+impl Disk {
+    /// Waits until a completion or event can be reaped, at most until `due`.
+    pub(super) fn wait(&mut self, due: Option<Nanos>) -> Result<(), Error> {
+        let failed = |source| Error::Ring { what: "waiting for completions", source };
+        let timeout = due.map(|at| at.since(self.now));
+        if self.rings.requests() > 0 {
+            self.waits += 1;
+            return self.wait_in_ring(due, timeout).map_err(failed);
+        }
+        let watching = self.watches.any();
+        if timeout.is_none() && (!watching || self.layer.queued() > 0) {
+            return Err(Error::Stalled { queued: self.layer.queued() });
+        }
+        match timeout {
+            Some(Nanos::ZERO) if watching => self.rings.look(true).map_err(failed),
+            Some(Nanos::ZERO) => Ok(()),
+            _ => self.rings.sleeper().enter(1, timeout, 0).map_err(failed),
+        }
+    }
+
+    fn wait_in_ring(&mut self, due: Option<Nanos>, timeout: Option<Nanos>) -> std::io::Result<()> {
+        let watching = self.watches.any();
+        if timeout == Some(Nanos::ZERO) {
+            return self.rings.look(watching);
+        }
+        if self.completion.ring == RingMode::Interrupt && self.sleeper.is_none() {
+            let (want, min_wait_us) = self.batch();
+            return self.rings.main.enter(want, timeout, min_wait_us);
+        }
+        if self.sleeper.is_some() {
+            self.rings.look(watching)?;
+            if self.rings.ready() {
+                return Ok(());
+            }
+            self.sleep_first(due);
+        }
+        if self.rings.in_main() == 0 {
+            return self.rings.sleeper().enter(1, timeout, 0);
+        }
+        if self.rings.main.polled() && !self.rings.side_in_use(watching) && due.is_none() {
+            return self.rings.main.enter(1, None, 0);
+        }
+        loop {
+            self.rings.look(watching)?;
+            if self.rings.ready() || due.is_some_and(|at| self.clock.now() >= at) {
+                return Ok(());
+            }
+            if self.rings.main.polled() {
+                std::hint::spin_loop();
+            } else {
+                // The completion comes from elsewhere, perhaps from this CPU.
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Sleeps for the oldest request for which that was not done, as hybrid polling does.
+    fn sleep_first(&mut self, due: Option<Nanos>) {
+        while let Some((until, id, number)) = self.to_sleep.0.pop_front() {
+            if self.held[id.index()].number == number {
+                self.clock.sleep_until(due.map_or(until, |due| due.min(until)));
+                return;
+            }
+        }
+    }
+
+    /// How many completions to wait for, and after how many microseconds one is enough.
+    fn batch(&self) -> (u32, u32) {
+        if self.watches.any() {
+            // The kernel cannot tell a ready descriptor from a completion.
+            return (1, 0);
+        }
+        batch(&self.rings.main, self.rings.in_main(), Nanos(self.service), self.batching)
+    }
+}

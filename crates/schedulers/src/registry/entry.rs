@@ -1,0 +1,53 @@
+//! An entry of the registry, and its factory.
+
+use std::sync::Arc;
+
+use dumbwaiter_block::{Scheduler, Setup, Tunable};
+
+use super::error::ChoiceError;
+use super::setting::{Kind, Parameter, Settings};
+
+/// Builds a scheduler with its default numbers. It may be called any number of times, from any thread.
+pub type Factory = Arc<dyn Fn(Setup) -> Box<dyn Scheduler> + Send + Sync>;
+
+/// One scheduler.
+pub struct Entry {
+    /// Its name, as users type it.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// The paper or the Linux releases that it follows.
+    pub source: &'static str,
+    /// Settings that are numbers; they can also be changed while it runs. Defaults are those of its first version.
+    pub tunables: &'static [Tunable],
+    /// Settings that are words, releases or files; they are chosen when it is built.
+    pub parameters: &'static [Parameter],
+    /// Its manual, in Markdown.
+    pub manual: &'static str,
+    /// Makes its factory from words and files. It fails where a value or a file's content cannot be used.
+    pub make: fn(&Settings) -> Result<Factory, ChoiceError>,
+}
+
+impl Entry {
+    /// The parameter that chooses a version, if it has versions.
+    pub fn version(&self) -> Option<&'static Parameter> {
+        self.parameters.iter().find(|p| matches!(p.kind, Kind::Word(_) | Kind::Release(_)))
+    }
+
+    /// Its versions, the default first; empty if it has only one.
+    pub fn versions(&self) -> &'static [&'static str] {
+        self.version().map_or(&[], |p| p.kind.names())
+    }
+
+    /// Linux releases at which its behaviour changed, the default first; empty if it follows only one.
+    pub fn kernels(&self) -> &'static [&'static str] {
+        self.version().filter(|p| matches!(p.kind, Kind::Release(_))).map_or(&[], |p| p.kind.names())
+    }
+}
+
+/// A factory of one type of scheduler, as [`Entry::make`] returns it.
+pub fn factory<S: Scheduler + 'static>(
+    build: impl Fn(Setup) -> S + Send + Sync + 'static,
+) -> Result<Factory, ChoiceError> {
+    Ok(Arc::new(move |setup| Box::new(build(setup))))
+}

@@ -1,0 +1,76 @@
+//! Errors of choosing a scheduler.
+
+use std::path::PathBuf;
+
+/// Why a scheduler or one of its settings was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No scheduler of this name.
+    #[error("unknown scheduler `{name}`{hint}; known: {known}")]
+    Unknown {
+        /// The name given.
+        name: String,
+        /// The most similar name, if one is near.
+        hint: String,
+        /// Names of all schedulers.
+        known: String,
+    },
+    /// A setting that is not `name=value`.
+    #[error("scheduler `{scheduler}`: `{text}` is not a setting; expected name=value, such as fifo_batch=8")]
+    Malformed {
+        /// The scheduler.
+        scheduler: String,
+        /// The text found.
+        text: String,
+    },
+    /// The scheduler has no setting of this name.
+    #[error("scheduler `{scheduler}`: unknown setting `{key}`{hint}; {}", known_settings(.known))]
+    UnknownSetting {
+        /// The scheduler.
+        scheduler: String,
+        /// The name given.
+        key: String,
+        /// The most similar name, if one is near.
+        hint: String,
+        /// Names of all its settings.
+        known: Vec<&'static str>,
+    },
+    /// A value of the wrong type, out of range or unknown.
+    #[error("scheduler `{scheduler}`: {key} = `{value}` is refused; expected {expected}")]
+    Value {
+        /// The scheduler.
+        scheduler: String,
+        /// The setting.
+        key: String,
+        /// The value given.
+        value: String,
+        /// Values that it takes.
+        expected: String,
+    },
+    /// A setting without a default was not given.
+    #[error("scheduler `{scheduler}`: {key} is required; expected {key}={expected}")]
+    Missing {
+        /// The scheduler.
+        scheduler: String,
+        /// The setting.
+        key: String,
+        /// Values that it takes.
+        expected: String,
+    },
+    /// The file that a setting names cannot be read.
+    #[error("scheduler `{scheduler}`: {key}: cannot read {}: {why}", .path.display())]
+    File {
+        /// The scheduler.
+        scheduler: String,
+        /// The setting.
+        key: String,
+        /// The file.
+        path: PathBuf,
+        /// The system's message.
+        why: String,
+    },
+}
+
+fn known_settings(known: &[&str]) -> String {
+    if known.is_empty() { "it has no settings".to_owned() } else { format!("known: {}", known.join(", ")) }
+}

@@ -1,0 +1,145 @@
+//! The list of schedulers.
+
+use super::entry::{Entry, factory};
+use super::setting::{Kind, Parameter};
+use crate::bfq::{self, Bfq, Generation};
+use crate::cfq::{self, Cfq, Version};
+use crate::mq_deadline::{self, Kernel, MqDeadline};
+use crate::{c_look, headway, kyber, none, noop, sstf};
+
+/// The entry of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    REGISTRY.iter().find(|e| e.name == name)
+}
+
+const fn kernel(releases: &'static [&'static str]) -> Parameter {
+    Parameter { name: "kernel", kind: Kind::Release(releases), help: "the Linux release to follow" }
+}
+
+const fn generation(names: &'static [&'static str]) -> Parameter {
+    Parameter { name: "generation", kind: Kind::Word(names), help: "the generation of BFQ to follow" }
+}
+
+/// Schedulers in the order in which they are listed.
+pub const REGISTRY: &[Entry] = &[
+    Entry {
+        name: "none",
+        summary: "no policy: requests go straight to the device, per-CPU queues hold what it refuses",
+        source: "Linux 6.18 (blk-mq)",
+        tunables: &[],
+        parameters: &[],
+        manual: include_str!("../none.md"),
+        make: |_| factory(none::None::new),
+    },
+    Entry {
+        name: "noop",
+        summary: "first in, first out, with merging and sorted plugs",
+        source: "Linux up to 4.20",
+        tunables: &[],
+        parameters: &[],
+        manual: include_str!("../noop.md"),
+        make: |_| factory(|_| noop::Noop::default()),
+    },
+    Entry {
+        name: "deadline",
+        summary: "batches in sector order with soft deadlines, single queue",
+        source: "Linux up to 4.20",
+        tunables: mq_deadline::LEGACY_TUNABLES,
+        parameters: &[],
+        manual: include_str!("../deadline.md"),
+        make: |_| factory(crate::deadline::deadline),
+    },
+    Entry {
+        name: "mq-deadline",
+        summary: "batches in sector order with soft deadlines and three priority classes",
+        source: "Linux 4.11 to 6.18",
+        tunables: mq_deadline::TUNABLES,
+        parameters: &[kernel(&["6.18", "6.5", "6.1", "5.15", "5.13"])],
+        manual: include_str!("../mq_deadline.md"),
+        make: |settings| {
+            let kernel = settings.parsed("kernel", Kernel::V6_18, Kernel::parse)?;
+            factory(move |setup| MqDeadline::new(setup, kernel))
+        },
+    },
+    Entry {
+        name: "kyber",
+        summary: "limits reads, writes and discards in the device to meet latency targets",
+        source: "Linux 4.20 to 6.18",
+        tunables: kyber::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../kyber.md"),
+        make: |_| factory(kyber::Kyber::new),
+    },
+    Entry {
+        name: "cfq",
+        summary: "time slices per task by priority, nested weighted tenants, idling for the next request",
+        source: "Linux 3.10 to 4.20",
+        tunables: cfq::TUNABLES,
+        parameters: &[kernel(&["3.18", "4.20", "3.10"])],
+        manual: include_str!("../cfq.md"),
+        make: |settings| {
+            let version = settings.parsed("kernel", Version::K318, Version::parse)?;
+            factory(move |setup| Cfq::new(setup, version))
+        },
+    },
+    Entry {
+        name: "a-cfq",
+        summary: "cfq for flash: shares in sectors, idles for tenants",
+        source: "A+CFQ (2020), on Linux 3.18",
+        tunables: cfq::A_CFQ_TUNABLES,
+        parameters: &[],
+        manual: include_str!("../a_cfq.md"),
+        make: |_| factory(Cfq::anticipating),
+    },
+    Entry {
+        name: "bfq",
+        summary: "one queue per process, served in weighted shares; boosts interactive ones",
+        source: "Linux 5.x to 6.18; Valente, Avanzini 2015",
+        tunables: bfq::tunables(Generation::Mainline, false),
+        parameters: &[generation(Generation::NAMES)],
+        manual: include_str!("../bfq.md"),
+        make: |settings| {
+            let generation = settings.parsed("generation", Generation::Mainline, Generation::parse)?;
+            factory(move |setup| Bfq::new(setup, generation))
+        },
+    },
+    Entry {
+        name: "h-bfq",
+        summary: "bfq that carries over unused budget, with short slots after an exhausted one",
+        source: "H+BFQ (2020), on BFQ v7r8",
+        tunables: bfq::tunables(Generation::V7r8, true),
+        parameters: &[generation(&["v7r8", "mainline", "v1", "original"])],
+        manual: include_str!("../h_bfq.md"),
+        make: |settings| {
+            let generation = settings.parsed("generation", Generation::V7r8, Generation::parse)?;
+            factory(move |setup| Bfq::with_history(setup, generation))
+        },
+    },
+    Entry {
+        name: "sstf",
+        summary: "the nearest request first; fast on a disk, but unfair",
+        source: "Denning 1967",
+        tunables: &[],
+        parameters: &[],
+        manual: include_str!("../sstf.md"),
+        make: |_| factory(|_| sstf::Sstf::default()),
+    },
+    Entry {
+        name: "c-look",
+        summary: "in ascending sector order, then again from the lowest",
+        source: "Merten 1970",
+        tunables: &[],
+        parameters: &[],
+        manual: include_str!("../c_look.md"),
+        make: |_| factory(|_| c_look::CLook::default()),
+    },
+    Entry {
+        name: "headway",
+        summary: "shares by tenant weight while the device stays full, and quick starts of tasks",
+        source: "ours",
+        tunables: headway::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../headway.md"),
+        make: |_| factory(headway::Headway::new),
+    },
+];
