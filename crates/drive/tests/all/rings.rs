@@ -1,12 +1,10 @@
 //! Several rings for one run: together they do and count what one would, and what ends one ends all.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{filled, open, run_on};
+use crate::common::{filled, open, run_on};
 use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Rings, Verify};
 use dumbwaiter_experiment::Control;
 

@@ -1,8 +1,6 @@
 //! Runs on files: everything is served, counted and conserved, whatever the scheduler and the way of completion.
 
-mod common;
-
-use common::{filled, open, run_on};
+use crate::common::{filled, open, run_on};
 use dumbwaiter_drive::{CompletionMode, Error, Options, Sleep, Target, Verify, writes};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_schedulers::REGISTRY;

@@ -1,7 +1,5 @@
 //! The command as users and scripts meet it: exit codes, messages, JSON keys, files.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,11 +1,9 @@
 //! Targets that fail: an error is told and counted, what was finished is kept, and every request is accounted for.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use common::{Loop, filled, is_root, open, run_on, try_command};
+use crate::common::{Loop, filled, is_root, open, run_on, try_command};
 use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Target, Verify};
 use dumbwaiter_experiment::Control;
 
