@@ -4,9 +4,10 @@ use std::fmt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::disk::{folders, number};
 use crate::file::read_some;
 use crate::queue::Queue;
-use crate::{Error, Roots, loops};
+use crate::{Error, Roots, backing};
 
 /// What kind of thing a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,35 +76,6 @@ pub struct Target {
     pub schedulers: Vec<String>,
 }
 
-/// Folder in sysfs of the disk that `path` is or is a partition of; `None` for a regular file.
-pub fn disk_of(path: &Path, roots: &Roots) -> Result<Option<PathBuf>, Error> {
-    let meta = std::fs::metadata(path).map_err(|e| Error::file("open", path, e))?;
-    let kind = meta.file_type();
-    if kind.is_file() {
-        return Ok(None);
-    }
-    if !kind.is_block_device() {
-        let text = format!("{} is neither a regular file nor a block device", path.display());
-        return Err(Error::Refused(text));
-    }
-    Ok(Some(folders(number(meta.rdev()), roots)?.1))
-}
-
-fn number(dev: u64) -> (u32, u32) {
-    (libc::major(dev), libc::minor(dev))
-}
-
-/// Folder of a device, and of the whole disk.
-fn folders((major, minor): (u32, u32), roots: &Roots) -> Result<(PathBuf, PathBuf), Error> {
-    let link = roots.sys.join(format!("dev/block/{major}:{minor}"));
-    let own = link.canonicalize().map_err(|e| Error::file("find the device", &link, e))?;
-    let disk = match own.parent() {
-        Some(parent) if own.join("partition").exists() => parent.to_owned(),
-        _ => own.clone(),
-    };
-    Ok((own, disk))
-}
-
 impl Target {
     /// Looks at `path`. Opens a block device for a moment, without reading, to ask whether somebody holds it.
     pub fn of(path: &Path) -> Result<Target, Error> {
@@ -128,7 +100,7 @@ impl Target {
 
     fn file(path: &Path, meta: &std::fs::Metadata, roots: &Roots) -> Target {
         let own = path.canonicalize().unwrap_or_else(|_| path.into());
-        let mut uses = swaps(roots, &|p| loops::same(p, &own));
+        let mut uses = swaps(roots, &|p| backing::same(p, &own));
         uses.extend(backed(roots, &own));
         Target {
             path: path.into(),
@@ -286,7 +258,7 @@ fn swaps(roots: &Roots, same: &dyn Fn(&Path) -> bool) -> Vec<String> {
 
 /// Loop devices that have `backing` as their file.
 fn backed(roots: &Roots, backing: &Path) -> impl Iterator<Item = String> {
-    loops::over(roots, backing).into_iter().map(|name| format!("backs {name}"))
+    backing::over(roots, backing).into_iter().map(|name| format!("backs {name}"))
 }
 
 /// Drivers whose poll queues are asked for when they are loaded: the first letters of the disk's name, and the module.

@@ -1,7 +1,7 @@
 //! The trace buffer's pages as `trace_pipe_raw` hands them out: a time, a length, and records with steps of time.
 
-use super::describe::About;
-use super::event::{Event, Format, Kind};
+use crate::about::About;
+use crate::event::{Event, Format, Kind};
 use dumbwaiter_linux::Error;
 
 /// Pages of each CPU, in the order they were read.

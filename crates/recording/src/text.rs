@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 
 use dumbwaiter_traces::{self as traces, Format, Written};
 
-use super::Options;
-use super::describe::About;
-use super::event::{Event, Kind, text};
+use crate::about::About;
+use crate::event::{Event, Kind, text};
+use crate::options::Options;
 
 /// Hands out lines as they are asked for.
 struct Lines {

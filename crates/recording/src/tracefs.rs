@@ -4,11 +4,10 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::describe::About;
-use super::event::{Format, Kind};
-use super::names;
-use super::pages::Pages;
-use dumbwaiter_linux::file::{read, read_some, write};
+use crate::about::About;
+use crate::event::{Format, Kind};
+use crate::pages::Pages;
+use dumbwaiter_linux::file::{names, read, read_some, write};
 use dumbwaiter_linux::undo::{Action, Guard};
 use dumbwaiter_linux::{Error, Roots};
 
@@ -97,8 +96,8 @@ impl Probes {
 
     fn set(&self, file: &Path, begin: &str, name: &str, symbol: &str, takes: &str) -> Result<Guard, Error> {
         let event = format!("{}/{name}", self.group);
-        let back = Action::Write { file: file.into(), text: format!("-:{event}") };
-        Guard::of(back, || write(file, &format!("{begin}:{event} {symbol} {takes}")))
+        let back = Action::write_text(file, &format!("-:{event}"));
+        Guard::new(back, || write(file, &format!("{begin}:{event} {symbol} {takes}")))
     }
 }
 
@@ -122,7 +121,7 @@ impl Instance {
     pub(crate) fn new(buffer_kb: u64, probes: Option<&Probes>, about: &About) -> Result<Instance, Error> {
         let dir = root()?.join("instances").join(format!("dumbwaiter-{}", std::process::id()));
         let make = || std::fs::create_dir(&dir).map_err(|e| Error::file("make the trace instance", &dir, e));
-        let guard = Guard::of(Action::Instance { dir: dir.clone() }, make)?;
+        let guard = Guard::new(Action::remove_instance(&dir), make)?;
         let file = |name: &str| dir.join(name);
         write(&file("tracing_on"), "0")?;
         write(&file("trace_clock"), "mono")?;

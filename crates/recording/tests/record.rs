@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_fidelity::call_by_call;
 use dumbwaiter_fidelity::recording::{Recording, What};
-use dumbwaiter_linux::queue::{Queue, Settings};
+use dumbwaiter_linux::queue::Queue;
+use dumbwaiter_linux::settings::Settings;
 use dumbwaiter_linux::target::Target;
 use dumbwaiter_recording::{Method, Options, Summary, record};
 use dumbwaiter_schedulers::Choice;

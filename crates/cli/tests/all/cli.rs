@@ -412,6 +412,8 @@ fn fidelity_json_has_the_keys_that_checks_use() {
         "identical_share",
         "kendall_tau_distance",
         "mean_displacement",
+        "missing",
+        "extra",
     ] {
         assert!(!first[key].is_null(), "{key}");
     }

@@ -123,7 +123,20 @@ fn a_journal_without_room_is_refused_before_the_run() {
     };
     let needed = format!("needs {} bytes", 4096 + blocks * 8);
     assert!(error.contains(&needed) && error.contains("No space left") && error.lines().count() == 1, "{error}");
-    assert_eq!(std::fs::metadata(&journal).unwrap().len(), 0, "what was allocated is given back");
+    assert_eq!(std::fs::read_dir(small.path()).unwrap().count(), 0, "what was allocated is given back");
+}
+
+#[test]
+fn a_journal_is_never_written_through_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    let (victim, journal) = (dir.path().join("victim"), dir.path().join("journal"));
+    std::fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, &journal).unwrap();
+    let error = Target::open(&path, &with_journal(&journal)).err().unwrap().to_string();
+    assert!(error.contains("symbolic link"), "{error}");
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
 }
 
 #[test]

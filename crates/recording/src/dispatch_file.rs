@@ -1,90 +1,18 @@
-//! What a recording says about its device and system, and the two files of a dispatch recording.
+//! The two files of a dispatch recording: its rows, and their description.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use dumbwaiter_linux::Error;
+use dumbwaiter_linux::file::read_some;
+use dumbwaiter_output::OutputFile;
 use serde_json::json;
 
-use super::event::{Event, Kind, text};
-use super::rows::{Built, Row};
-use super::{Method, Options, Summary, names};
-use dumbwaiter_linux::file::{read, read_some};
-use dumbwaiter_linux::queue::Queue;
-use dumbwaiter_linux::target::{Kind as TargetKind, Target};
-use dumbwaiter_linux::{Error, Roots};
-
-/// The device, its queue and the system at the start.
-pub(crate) struct About {
-    pub(crate) name: String,
-    pub(crate) dev: (u32, u32),
-    /// The disk's number and its partitions', as the kernel's events tell them.
-    numbers: Vec<u32>,
-    /// Sectors that count, where the target is a partition.
-    range: Option<(u64, u64)>,
-    pub(crate) scheduler: String,
-    queue: BTreeMap<String, String>,
-    pub(crate) depth: u32,
-    pub(crate) hw_queues: u32,
-    kernel: String,
-    cpus: u32,
-}
-
-fn number_of(text: &str) -> Option<(u32, u32)> {
-    let (major, minor) = text.split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-impl About {
-    pub(crate) fn of(target: &Target, disk: &Path, roots: &Roots) -> Result<About, Error> {
-        let queue = Queue::at(disk);
-        let dev_file = disk.join("dev");
-        let dev = number_of(&read(&dev_file)?)
-            .ok_or_else(|| Error::Refused(format!("{}: no device number", dev_file.display())))?;
-        let mut all = vec![dev];
-        for name in names(disk)? {
-            let inside = disk.join(name);
-            if inside.join("partition").exists() {
-                all.extend(read_some(&inside.join("dev")).as_deref().and_then(number_of));
-            }
-        }
-        let hardware: Vec<String> =
-            names(&disk.join("mq")).unwrap_or_default().into_iter().filter(|n| n.parse::<u32>().is_ok()).collect();
-        let depth = hardware.first().and_then(|h| read_some(&disk.join("mq").join(h).join("nr_tags"))?.parse().ok());
-        let online = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        Ok(About {
-            name: queue.name().to_owned(),
-            dev,
-            numbers: all.into_iter().map(|(major, minor)| major << 20 | minor).collect(),
-            range: (target.kind == TargetKind::Partition)
-                .then(|| (target.start, target.start + target.bytes / dumbwaiter_block::SECTOR_BYTES)),
-            scheduler: queue.schedulers()?.0,
-            queue: queue.attributes(),
-            depth: depth.unwrap_or(128),
-            hw_queues: hardware.len().max(1) as u32,
-            kernel: read_some(&roots.proc.join("sys/kernel/osrelease")).unwrap_or_default(),
-            cpus: online,
-        })
-    }
-
-    /// The filter for events that tell their device.
-    pub(crate) fn filter(&self) -> String {
-        let each: Vec<String> = self.numbers.iter().map(|n| format!("dev == {n}")).collect();
-        each.join(" || ")
-    }
-
-    /// Is an event one of this target? Events without a device (plugs, probes) may be of another.
-    pub(crate) fn concerns(&self, e: &Event) -> bool {
-        if !e.kind.has_device() {
-            return true;
-        }
-        let inside = self.range.is_none_or(|(start, end)| {
-            let placeless = matches!(e.kind, Kind::KyberAdjust | Kind::KyberThrottled);
-            placeless || (start..end).contains(&e.sector)
-        });
-        inside && self.numbers.contains(&e.dev)
-    }
-}
+use crate::about::About;
+use crate::event::{Event, Kind, text};
+use crate::options::{Method, Options, Summary};
+use crate::rows::{Built, Row};
 
 /// A dispatch recording's name decides how it is packed, and names the description.
 pub(crate) fn check_name(output: &Path) -> Result<(), Error> {
@@ -132,32 +60,14 @@ fn hz() -> u64 {
     text.lines().find_map(|l| l.strip_prefix("CONFIG_HZ=")?.parse().ok()).filter(|hz| *hz > 0).unwrap_or(250)
 }
 
-/// A file under a name of its own until it is renamed; removed where it does not come to that.
-struct Hidden(PathBuf);
-
-impl Hidden {
-    fn beside(path: &Path) -> Hidden {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Hidden(path.with_file_name(format!(".{name}.{}.part", std::process::id())))
-    }
-}
-
-impl Drop for Hidden {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// Gives both files their names. An older description goes first: it must never stand beside rows that it does not describe.
-fn publish(rows: (&Hidden, &Path), description: (&Hidden, &Path)) -> Result<(), Error> {
-    match std::fs::remove_file(description.1) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::file("replace", description.1, e)),
+fn publish(rows: OutputFile, description: OutputFile, description_path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(description_path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    for (hidden, path) in [rows, description] {
-        std::fs::rename(&hidden.0, path).map_err(|e| Error::file("write", path, e))?;
-    }
-    Ok(())
+    rows.commit()?;
+    description.commit().map(drop)
 }
 
 /// Writes rows and description, the description last: with it the recording is whole.
@@ -169,28 +79,42 @@ pub(crate) fn write(
     summary: &Summary,
 ) -> Result<Vec<PathBuf>, Error> {
     let output = &options.output;
-    let fail = |e| Error::file("write", output, e);
     check_name(output)?;
     let description = beside(output).unwrap_or_default();
-    let hidden = Hidden::beside(output);
-    let file = std::io::BufWriter::new(std::fs::File::create(&hidden.0).map_err(fail)?);
-    let packed = output.extension().is_some_and(|e| e == "zst");
-    let written = if packed {
-        zstd::Encoder::new(file, 9)
-            .and_then(|mut out| lines(&mut out, &built.rows).and_then(|()| out.finish()))
-            .and_then(|mut out| out.flush())
+    let rows = write_rows(output, &built.rows).map_err(|e| Error::file("write", output, e))?;
+    let value = describe(&description, events, built, about, summary);
+    let described = OutputFile::create(&description).and_then(|mut file| {
+        let mut text = serde_json::to_vec_pretty(&value)?;
+        text.push(b'\n');
+        file.write_all(&text)?;
+        publish(rows, file, &description)
+    });
+    described.map_err(|e| Error::file("write", &description, e))?;
+    Ok(vec![output.clone(), description])
+}
+
+/// The file of the rows, complete but without its name.
+fn write_rows(output: &Path, rows: &[Row]) -> std::io::Result<OutputFile> {
+    let out = std::io::BufWriter::new(OutputFile::create(output)?);
+    let out = if output.extension().is_some_and(|e| e == "zst") {
+        let mut out = zstd::Encoder::new(out, 9)?;
+        lines(&mut out, rows)?;
+        out.finish()?
     } else {
-        let mut out = file;
-        lines(&mut out, &built.rows).and_then(|()| out.flush())
+        let mut out = out;
+        lines(&mut out, rows)?;
+        out
     };
-    written.map_err(fail)?;
-    let iosched: BTreeMap<&str, &str> =
-        about.queue.iter().filter_map(|(k, v)| Some((k.strip_prefix("iosched/")?, v.as_str()))).collect();
-    let mut queue: BTreeMap<&str, &str> =
-        about.queue.iter().filter(|(k, _)| !k.contains('/')).map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    out.into_inner().map_err(std::io::IntoInnerError::into_error)
+}
+
+fn describe(path: &Path, events: &[Event], built: &Built, about: &About, summary: &Summary) -> serde_json::Value {
+    let of_scheduler = about.queue.iter().filter_map(|(k, v)| Some((k.strip_prefix("iosched/")?, v.as_str())));
+    let of_queue = about.queue.iter().filter(|(k, _)| !k.contains('/')).map(|(k, v)| (k.as_str(), v.as_str()));
+    let mut queue: BTreeMap<&str, &str> = of_queue.collect();
     // Where the scheduler's limit is the queue's (Linux 6.18), readers still look for it with the scheduler's own.
     let depth = queue.remove("async_depth");
-    let iosched: BTreeMap<&str, &str> = iosched.into_iter().chain(depth.map(|d| ("async_depth", d))).collect();
+    let iosched: BTreeMap<&str, &str> = of_scheduler.chain(depth.map(|d| ("async_depth", d))).collect();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for row in &built.rows {
         *counts.entry(row.event).or_default() += 1;
@@ -200,8 +124,8 @@ pub(crate) fn write(
         .filter(|e| matches!(e.kind, Kind::Allocated | Kind::Bio))
         .map(|e| (e.pid.to_string(), text(&e.comm)))
         .collect();
-    let value = json!({
-        "name": description.file_stem().map(|s| s.to_string_lossy().into_owned()),
+    json!({
+        "name": path.file_stem().map(|s| s.to_string_lossy().into_owned()),
         "scheduler": about.scheduler,
         "workload": null,
         "kernel": about.kernel,
@@ -222,13 +146,7 @@ pub(crate) fn write(
         "lost_events": summary.lost,
         "unmatched_rows": built.unmatched,
         "unfinished_requests": built.unfinished,
-    });
-    let mut text = serde_json::to_vec_pretty(&value).map_err(|e| fail(e.into()))?;
-    text.push(b'\n');
-    let hidden_description = Hidden::beside(&description);
-    std::fs::write(&hidden_description.0, text).map_err(|e| Error::file("write", &description, e))?;
-    publish((&hidden, output), (&hidden_description, &description))?;
-    Ok(vec![output.clone(), description])
+    })
 }
 
 fn lines(out: &mut impl Write, rows: &[Row]) -> std::io::Result<()> {
@@ -262,34 +180,34 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (rows, description) = (dir.path().join("a.csv"), dir.path().join("a.json"));
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
-        let attempt = |text: Option<&str>| {
-            let hidden = (Hidden::beside(&rows), Hidden::beside(&description));
-            std::fs::write(&hidden.0.0, "new").unwrap();
-            if let Some(text) = text {
-                std::fs::write(&hidden.1.0, text).unwrap();
-            }
-            publish((&hidden.0, &rows), (&hidden.1, &description))
+        let made = |path: &Path, text: &str| {
+            let mut file = OutputFile::create(path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            file
         };
         for path in [&rows, &description] {
             std::fs::write(path, "old").unwrap();
         }
-        // The new one cannot be placed: then none is there.
-        assert!(attempt(None).is_err());
-        assert_eq!((read(&rows).as_str(), description.exists()), ("new", false));
-        attempt(Some("new")).unwrap();
+        publish(made(&rows, "new"), made(&description, "new"), &description).unwrap();
         assert_eq!((read(&rows), read(&description)), ("new".into(), "new".into()));
+        // The new one cannot be placed: then none is there.
+        let file = made(&description, "newer");
+        let hidden = |p: &Path| p.file_name().unwrap().to_string_lossy().starts_with(".dumbwaiter-");
+        let all = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+        all.filter(|p| hidden(p)).for_each(|p| std::fs::remove_file(p).unwrap());
+        publish(made(&rows, "newer"), file, &description).unwrap_err();
+        assert_eq!((read(&rows).as_str(), description.exists()), ("newer", false));
         // The old one cannot be removed: then the old rows stay too.
-        std::fs::write(&rows, "old").unwrap();
-        std::fs::remove_file(&description).unwrap();
+        let newest = (made(&rows, "newest"), made(&description, "newest"));
         std::fs::create_dir(&description).unwrap();
-        assert!(attempt(Some("newer")).unwrap_err().to_string().contains("a.json"));
-        assert_eq!(read(&rows), "old");
+        publish(newest.0, newest.1, &description).unwrap_err();
+        assert_eq!(read(&rows), "newer");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing hidden is left");
     }
 
     #[test]
     fn the_ticks_phase_follows_from_what_was_read_around_its_steps() {
-        use super::super::rows::tests::event;
+        use crate::rows::tests::event;
         // Steps at 3, 7, 11 ... ms after the first event.
         let events: Vec<Event> = (0..200)
             .map(|i| {

@@ -1,41 +1,42 @@
-//! A load's tenants as cgroups, as they are while the kernel's schedulers run it, and what changes in the run.
+//! The cgroups of a load's tenants, and the changes of the load during a run under the kernel's schedulers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
 use dumbwaiter_block::{Nanos, TenantId};
-use dumbwaiter_drive::worker as part;
+use dumbwaiter_drive::worker::monotonic;
 use dumbwaiter_linux::cgroup::{self, Groups};
 use dumbwaiter_linux::{Roots, ioprio};
 use dumbwaiter_load::{Change, Load};
 
-/// The largest weight that every kind of group takes.
-const MOST: u64 = 1000;
-/// Of the tasks of a tenant beside the tenants in it; the kernel's default.
-const OWN: u32 = 100;
-/// A run that ends early is noticed after this.
-pub(super) const DOZE: Duration = Duration::from_millis(20);
+use crate::error::Error;
+
+/// The largest weight that every kind of cgroup takes.
+const WEIGHT_MAX: u64 = 1000;
+/// Weight of the tasks of a tenant beside the tenants in it; the kernel's default.
+const OWN_TASKS_WEIGHT: u32 = 100;
+/// How soon the end of a run is noticed.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A cgroup with its weight for each tenant.
 pub(super) struct TenantGroups {
     groups: Groups,
-    /// By tenant: its group, and that of its own processes.
+    /// By tenant: its cgroup, and the one of its own processes.
     places: Vec<Option<(usize, usize)>>,
-    /// The heaviest that any tenant is in the run.
+    /// The largest weight of any tenant in the run.
     heaviest: u64,
 }
 
 impl TenantGroups {
-    /// Groups for the tenants of a load, if it has several. If this system has no groups, a note says so.
-    pub(super) fn new(load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>> {
+    /// Cgroups for the tenants of a load that has several. `None`, with a note, where this system has none.
+    pub(super) fn new(load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
         if load.tenant_specs.len() < 2 {
             return Ok(None);
         }
         TenantGroups::under(&Roots::default(), load, notes)
     }
 
-    fn under(roots: &Roots, load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>> {
+    fn under(roots: &Roots, load: &Load, notes: &mut Vec<String>) -> Result<Option<TenantGroups>, Error> {
         let (hierarchy, about) = cgroup::detect(roots);
         let made = hierarchy.map(|found| Groups::new(&found));
         let groups = match made {
@@ -57,7 +58,7 @@ impl TenantGroups {
         let places = vec![None; load.tenant_specs.len()];
         let mut made = TenantGroups { groups, places, heaviest: u64::from(heaviest) };
         for i in 0..load.tenant_specs.len() {
-            // A group without a file for its weight, say: the controller is there, nobody who honours weights is.
+            // The controller may be there without a scheduler that honours weights: then the file for a weight is missing.
             if let Err(e) = made.make(load, i) {
                 notes.push(format!("tenants are told apart by process only, their weights do not count: {e}"));
                 return Ok(None);
@@ -66,8 +67,8 @@ impl TenantGroups {
         Ok(Some(made))
     }
 
-    /// Makes a tenant's group, after the one that it is in.
-    fn make(&mut self, load: &Load, tenant: usize) -> Result<usize> {
+    /// Makes a tenant's cgroup, after that of its parent.
+    fn make(&mut self, load: &Load, tenant: usize) -> Result<usize, Error> {
         if let Some((group, _)) = self.places[tenant] {
             return Ok(group);
         }
@@ -75,7 +76,7 @@ impl TenantGroups {
         let within = spec.parent.map(|above| self.make(load, above.0 as usize)).transpose()?;
         let group = self.groups.add(&format!("t{tenant}"), self.scaled(spec.weight), within)?;
         let nests = load.tenant_specs.iter().any(|t| t.parent == Some(TenantId(tenant as u32)));
-        let own = if nests { self.groups.add("own", self.scaled(OWN), Some(group))? } else { group };
+        let own = if nests { self.groups.add("own", self.scaled(OWN_TASKS_WEIGHT), Some(group))? } else { group };
         self.places[tenant] = Some((group, own));
         Ok(group)
     }
@@ -83,19 +84,19 @@ impl TenantGroups {
     /// Only the ratio of weights matters.
     fn scaled(&self, weight: u32) -> u32 {
         let weight = u64::from(weight);
-        let fits = if self.heaviest > MOST { weight * MOST / self.heaviest } else { weight };
+        let fits = if self.heaviest > WEIGHT_MAX { weight * WEIGHT_MAX / self.heaviest } else { weight };
         fits.max(1) as u32
     }
 
-    /// Takes a process into a tenant.
-    pub(super) fn admit(&self, tenant: TenantId, pid: u32) -> Result<()> {
+    /// Moves a process into the cgroup of a tenant.
+    pub(super) fn admit(&self, tenant: TenantId, pid: u32) -> Result<(), Error> {
         if let Some((_, own)) = self.places[tenant.0 as usize] {
             self.groups.move_process(own, pid)?;
         }
         Ok(())
     }
 
-    fn weigh(&self, tenant: TenantId, weight: u32) -> Result<()> {
+    fn set_weight(&self, tenant: TenantId, weight: u32) -> Result<(), Error> {
         if let Some((group, _)) = self.places[tenant.0 as usize] {
             self.groups.weigh(group, self.scaled(weight))?;
         }
@@ -103,8 +104,8 @@ impl TenantGroups {
     }
 }
 
-/// Makes the load's changes when they are due, counted from `begin` ([`part::monotonic`], ns), until the run is `over`.
-/// `pids` are the processes of its threads, which stop by themselves. Answers what could not be done.
+/// Makes the load's changes at their times after `begin` (CLOCK_MONOTONIC, ns), until the run is `over`.
+/// `pids` are the processes of its threads, which stop by themselves. Returns the changes that failed.
 pub(super) fn change(
     load: &[(Nanos, Change)],
     begin: u64,
@@ -116,17 +117,17 @@ pub(super) fn change(
     due.sort_by_key(|(at, _)| *at);
     let mut notes = Vec::new();
     for (at, change) in due {
-        while let Some(left) = begin.saturating_add(at.0).checked_sub(part::monotonic()).filter(|left| *left > 0) {
+        while let Some(left) = begin.saturating_add(at.0).checked_sub(monotonic()).filter(|left| *left > 0) {
             if over.load(Ordering::Relaxed) {
                 return notes;
             }
-            std::thread::sleep(DOZE.min(Duration::from_nanos(left)));
+            std::thread::sleep(POLL_INTERVAL.min(Duration::from_nanos(left)));
         }
         let made = match (change, groups) {
-            (Change::Ioprio { thread, ioprio }, _) => ioprio::set(pids[*thread as usize], *ioprio).map_err(Into::into),
+            (Change::Ioprio { thread, ioprio }, _) => ioprio::set(pids[*thread as usize], *ioprio).map_err(Error::from),
             (Change::Move { thread, tenant }, Some(groups)) => groups.admit(*tenant, pids[*thread as usize]),
-            (Change::Weight { tenant, weight }, Some(groups)) => groups.weigh(*tenant, *weight),
-            // Without groups nobody is told apart: a note says so.
+            (Change::Weight { tenant, weight }, Some(groups)) => groups.set_weight(*tenant, *weight),
+            // Without cgroups the kernel cannot tell tenants apart: a note says so.
             (Change::Move { .. } | Change::Weight { .. }, None) => Ok(()),
             // A thread's process stops by itself; a run that exchanges its scheduler is refused before.
             (Change::Stop { .. } | Change::Scheduler { .. }, _) => Ok(()),
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_without_a_file_for_a_weight_are_a_note() {
+    fn cgroups_without_a_file_for_a_weight_are_a_note() {
         let dir = tempfile::tempdir().unwrap();
         let roots = Roots::under(dir.path());
         std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
