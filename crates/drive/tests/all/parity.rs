@@ -1,10 +1,8 @@
 //! The same I/Os straight through a disk and as the load of a run: the same completions, and a ledger that balances.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{filled, open, run_on};
+use crate::common::{filled, open, run_on};
 use dumbwaiter_block::{Config, Io, Ioprio, Limits, Op, Setup, Tenant, Tenants};
 use dumbwaiter_drive::{CompletionMode, Options};
 use dumbwaiter_path::{Data, Disk, DiskOptions, Event, OpenOptions, Target};

@@ -1,8 +1,6 @@
 //! Runs on files: everything is served, counted and conserved, whatever the scheduler and the way of completion.
 
-mod common;
-
-use common::{filled, open, run_on};
+use crate::common::{filled, open, run_on};
 use dumbwaiter_drive::{CompletionMode, Error, Options, Sleep, Target, Verify, writes};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_schedulers::REGISTRY;
@@ -132,7 +130,7 @@ fn nothing_is_written_unless_allowed() {
     let file = "fio version 2 iolog\nf add\nf open\nf read 0 4096\nf write 8192 4096\nf close\n";
     std::fs::write(&trace, file).unwrap();
     let text = format!("[[task]]\nname = \"t\"\ntrace = \"{}\"\n", trace.display());
-    assert_eq!(writes(&common::scenario(&text)), None);
+    assert_eq!(writes(&crate::common::scenario(&text)), None);
     let error = run_on(&target, &text, "mq-deadline", CompletionMode::Interrupt).err().unwrap();
     assert!(matches!(error, Error::WritesNotAllowed { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
@@ -169,7 +167,7 @@ fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
             .unwrap();
     assert!(cell.result.duration_s >= 0.1 && !cell.cancelled);
     assert!(cell.result.requests > cell.result.completed, "what was asked in the warm-up is not counted");
-    let scenario = common::scenario(&format!("duration = \"1h\"\n{job}"));
+    let scenario = crate::common::scenario(&format!("duration = \"1h\"\n{job}"));
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
     let control = dumbwaiter_experiment::Control::default();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
