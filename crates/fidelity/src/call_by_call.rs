@@ -4,7 +4,7 @@
 use dumbwaiter_block::{Scheduler, Setup, State};
 use serde::Serialize;
 
-use crate::recording::{Recording, Row, What};
+use crate::recording::{Recording, Row, RowKind};
 use crate::state::{ReplayState, attach, is_direct, setup_of};
 
 /// One call at which we and the kernel differ.
@@ -22,7 +22,7 @@ pub struct Difference {
     pub ours: Option<u32>,
 }
 
-/// What a call-by-call replay found.
+/// Result of a call-by-call replay.
 #[derive(Clone, Debug, Default)]
 pub struct CallByCall {
     /// Calls that returned a request.
@@ -35,7 +35,7 @@ pub struct CallByCall {
     pub none_same: u64,
     /// Every difference.
     pub differences: Vec<Difference>,
-    /// State before and rows around the difference that was asked to be explained.
+    /// State before and rows around the difference whose number was given.
     pub explanation: Option<String>,
 }
 
@@ -79,10 +79,10 @@ pub fn call_by_call(
     for (i, row) in recording.rows.iter().enumerate() {
         replay.state.pass_time(&mut *replay.scheduler, row.at);
         replay.state.arrive(&mut *replay.scheduler, row, direct);
-        match row.what {
-            What::Dispatch => replay.call(i, Some(row.req), 0),
-            What::DispatchNone => replay.call(i, None, 0),
-            What::Issue if direct => replay.call(i, Some(row.req), usize::from(row.cpu % setup.cpus)),
+        match row.kind {
+            RowKind::Dispatch => replay.call(i, Some(row.req), 0),
+            RowKind::DispatchNone => replay.call(i, None, 0),
+            RowKind::Issue if direct => replay.call(i, Some(row.req), usize::from(row.cpu % setup.cpus)),
             _ => {}
         }
         replay.progress(row);
@@ -135,19 +135,19 @@ impl Replay<'_> {
     /// The driver took a request, or the device finished it or gave it back.
     fn progress(&mut self, row: &Row) {
         let Some(id) = self.state.id(row.req) else { return };
-        match row.what {
-            What::Issue => {
+        match row.kind {
+            RowKind::Issue => {
                 self.state.requests[id].issue = row.at;
                 self.state.requests[id].state = State::Issued;
                 self.scheduler.issued(id, &self.state.context(row.at));
             }
-            What::Complete => {
+            RowKind::Complete => {
                 if self.state.requests[id].state == State::Issued {
                     self.scheduler.complete(id, &self.state.context(row.at));
                 }
                 self.state.remove(row.req);
             }
-            What::Requeue => {
+            RowKind::Requeue => {
                 self.scheduler.requeued(id, &self.state.context(row.at));
                 self.state.requests[id].state = State::Dispatched;
             }
@@ -156,7 +156,7 @@ impl Replay<'_> {
     }
 }
 
-/// State before and rows around a difference, for a person who mends the scheduler.
+/// State before and rows around a difference, for debugging.
 fn explanation(
     recording: &Recording,
     at: usize,
@@ -190,7 +190,7 @@ fn explanation(
             "{}{:>14} {:?} req {} {} {}+{} prio {} cpu {}\n",
             if row.line == recording.rows[at].line { ">" } else { " " },
             row.at.0,
-            row.what,
+            row.kind,
             row.req,
             row.op,
             row.sector,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Nanos, Scheduler, Setup, State};
 
-use crate::recording::{Recording, Row, What};
+use crate::recording::{Recording, Row, RowKind};
 use crate::state::{ReplayState, attach, is_direct, setup_of};
 
 /// Replays without correction; answers the requests in the order in which ours dispatched them.
@@ -25,15 +25,15 @@ pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Sched
     for row in &recording.rows {
         run.state.pass_time(&mut *run.scheduler, row.at);
         run.state.arrive(&mut *run.scheduler, row, direct);
-        match row.what {
-            What::Dispatch => run.kernel_dispatched(row, 0),
-            What::Issue if direct => {
+        match row.kind {
+            RowKind::Dispatch => run.kernel_dispatched(row, 0),
+            RowKind::Issue if direct => {
                 run.kernel_dispatched(row, usize::from(row.cpu % setup.cpus));
                 run.progress(row, true);
             }
-            What::DispatchNone => run.ask(row.at, 0),
-            What::Issue => run.progress(row, true),
-            What::Complete => run.progress(row, false),
+            RowKind::DispatchNone => run.ask(row.at, 0),
+            RowKind::Issue => run.progress(row, true),
+            RowKind::Complete => run.progress(row, false),
             _ => {}
         }
     }
@@ -114,7 +114,7 @@ impl FreeRun {
 /// The kernel's order of dispatch (of issue, under `none`).
 pub fn kernel_order(recording: &Recording) -> Vec<u32> {
     let direct = is_direct(recording);
-    let wanted = if direct { What::Issue } else { What::Dispatch };
+    let wanted = if direct { RowKind::Issue } else { RowKind::Dispatch };
     let mut seen = std::collections::BTreeSet::new();
-    recording.rows.iter().filter(|r| r.what == wanted && seen.insert(r.req)).map(|r| r.req).collect()
+    recording.rows.iter().filter(|r| r.kind == wanted && seen.insert(r.req)).map(|r| r.req).collect()
 }

@@ -7,7 +7,7 @@ use dumbwaiter_block::{
     TaskId, Tenant, Tenants,
 };
 
-use crate::recording::{Recording, Row, What};
+use crate::recording::{Recording, Row, RowKind};
 
 /// A recording does not tell when a process ends; fio's do about this long after their last I/O.
 const EXIT_DELAY: Nanos = Nanos::from_us(1500);
@@ -116,7 +116,7 @@ impl ReplayState {
             return;
         }
         self.direct_arrivals(scheduler, row);
-        if row.what == What::Issue && self.plugged.values().any(|held| held.contains(&row.req)) {
+        if row.kind == RowKind::Issue && self.plugged.values().any(|held| held.contains(&row.req)) {
             self.unplug(scheduler, row, row.pid);
         }
     }
@@ -133,9 +133,9 @@ impl ReplayState {
     }
 
     fn arrivals(&mut self, scheduler: &mut dyn Scheduler, row: &Row) {
-        match row.what {
-            What::Allocated => self.allocate(row),
-            What::Insert => {
+        match row.kind {
+            RowKind::Allocated => self.allocate(row),
+            RowKind::Insert => {
                 if let Some(id) = self.id(row.req) {
                     let request = &mut self.requests[id];
                     // Priority is known from insertion on; the extent includes what merged in the plug.
@@ -145,11 +145,11 @@ impl ReplayState {
                 }
                 self.insert(scheduler, row, row.req);
             }
-            What::BackMerge | What::FrontMerge => {
+            RowKind::BackMerge | RowKind::FrontMerge => {
                 let Some(id) = self.id(row.req) else { return };
                 let request = &mut self.requests[id];
                 request.sectors += (row.bytes / 512) as u32;
-                let side = if row.what == What::FrontMerge {
+                let side = if row.kind == RowKind::FrontMerge {
                     request.sector = row.sector;
                     Side::Front
                 } else {
@@ -159,7 +159,7 @@ impl ReplayState {
                     scheduler.merged(Join { into: id, side }, &self.context(row.at));
                 }
             }
-            What::Absorb(other) => {
+            RowKind::Absorb(other) => {
                 let (Some(survivor), Some(absorbed)) = (self.id(row.req), self.id(other)) else { return };
                 self.requests[survivor].sectors += self.requests[absorbed].sectors;
                 if self.requests[absorbed].state == State::Queued && self.requests[survivor].state == State::Queued {
@@ -173,13 +173,13 @@ impl ReplayState {
 
     /// Under `none` nothing is inserted: a plug's requests go out when it ends.
     fn direct_arrivals(&mut self, scheduler: &mut dyn Scheduler, row: &Row) {
-        match row.what {
-            What::Allocated => {
+        match row.kind {
+            RowKind::Allocated => {
                 self.allocate(row);
                 self.plugged.entry(row.pid).or_default().push(row.req);
             }
-            What::Unplug => self.unplug(scheduler, row, row.pid),
-            What::BackMerge | What::FrontMerge | What::Absorb(_) => self.arrivals(scheduler, row),
+            RowKind::Unplug => self.unplug(scheduler, row, row.pid),
+            RowKind::BackMerge | RowKind::FrontMerge | RowKind::Absorb(_) => self.arrivals(scheduler, row),
             _ => {}
         }
     }

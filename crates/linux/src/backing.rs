@@ -8,22 +8,22 @@ use std::path::Path;
 use crate::Roots;
 use crate::file::read_some;
 
-/// What a path leads to: the number of a device, or where a file is. Two names of one thing have the same.
+/// What a path leads to: the number of a device, or the inode of a file. Two names of one file have the same.
 #[derive(PartialEq, Eq)]
-enum Thing {
+enum Identity {
     Device(u64),
     File(u64, u64),
 }
 
-fn thing(path: &Path) -> Option<Thing> {
+fn identity(path: &Path) -> Option<Identity> {
     let meta = std::fs::metadata(path).ok()?;
     let device = meta.file_type().is_block_device();
-    Some(if device { Thing::Device(meta.rdev()) } else { Thing::File(meta.dev(), meta.ino()) })
+    Some(if device { Identity::Device(meta.rdev()) } else { Identity::File(meta.dev(), meta.ino()) })
 }
 
-/// Do two names mean one thing? Where that cannot be looked up, the names decide.
+/// Do two paths lead to the same file or device? Where that cannot be looked up, the paths are compared.
 pub(crate) fn same(a: &Path, b: &Path) -> bool {
-    match (thing(a), thing(b)) {
+    match (identity(a), identity(b)) {
         (Some(a), Some(b)) => a == b,
         _ => a == b,
     }
@@ -32,11 +32,13 @@ pub(crate) fn same(a: &Path, b: &Path) -> bool {
 /// Names of the loop devices that have `backing` as their file, sorted.
 pub(crate) fn over(roots: &Roots, backing: &Path) -> Vec<String> {
     let backs = |disk: &Path, name: &str| {
-        let Some(told) = read_some(&disk.join("loop/backing_file")) else { return false };
-        // The name that it was attached by is gone, others may be left.
-        match told.strip_suffix(" (deleted)") {
-            Some(_) if !Path::new(&told).exists() => asked(&Path::new("/dev").join(name)) == thing(backing),
-            _ => same(Path::new(&told), backing),
+        let Some(backing_file) = read_some(&disk.join("loop/backing_file")) else { return false };
+        // The name that it was attached by is gone; the file may have others.
+        match backing_file.strip_suffix(" (deleted)") {
+            Some(_) if !Path::new(&backing_file).exists() => {
+                reported(&Path::new("/dev").join(name)) == identity(backing)
+            }
+            _ => same(Path::new(&backing_file), backing),
         }
     };
     let all = std::fs::read_dir(roots.sys.join("block")).into_iter().flatten().flatten();
@@ -49,8 +51,8 @@ pub(crate) fn over(roots: &Roots, backing: &Path) -> Vec<String> {
     found
 }
 
-/// The file below a loop device as the kernel tells it, which needs no name of the file.
-fn asked(device: &Path) -> Option<Thing> {
+/// The file below a loop device as the kernel reports it, also where the file has no name any more.
+fn reported(device: &Path) -> Option<Identity> {
     const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
     /// `struct loop_info64`: device and inode come first, the rest is not looked at.
     #[repr(C)]
@@ -63,5 +65,5 @@ fn asked(device: &Path) -> Option<Thing> {
     let mut info = Info { device: 0, inode: 0, rest: [0; 27] };
     // SAFETY: the kernel fills a structure of 232 bytes, which this one is.
     let done = unsafe { libc::ioctl(open.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) };
-    (done == 0).then_some(Thing::File(info.device, info.inode))
+    (done == 0).then_some(Identity::File(info.device, info.inode))
 }

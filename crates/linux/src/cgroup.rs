@@ -30,7 +30,7 @@ pub struct Hierarchy {
     home: PathBuf,
 }
 
-/// A weight's file, its range and who honours it.
+/// The file of a weight and its range.
 struct Weight {
     version: Version,
     file: &'static str,
@@ -95,7 +95,7 @@ pub struct Groups {
     version: Version,
     top: PathBuf,
     home: PathBuf,
-    /// Each behind the one that it is in. They go first, the last one first of all, then the one above them.
+    /// Each after the group that it is in: removed in reverse order, before `top`.
     children: Vec<(PathBuf, Guard)>,
     _top: Guard,
     _controller: Option<Guard>,
@@ -112,7 +112,7 @@ impl Groups {
         let top = mount.join(format!("dumbwaiter-{}", std::process::id()));
         let guard = create(&top, home)?;
         if *version == Version::V2 {
-            // Goes with the group.
+            // Removed with the group.
             write(&top.join("cgroup.subtree_control"), "+io")?;
         }
         Ok(Groups {
@@ -125,7 +125,7 @@ impl Groups {
         })
     }
 
-    /// Can single threads be moved? Else every tenant needs a process of its own.
+    /// Can single threads be moved? If not, every tenant needs its own process.
     pub fn per_thread(&self) -> bool {
         self.version == Version::V1
     }
@@ -150,7 +150,7 @@ impl Groups {
         Ok(self.children.len() - 1)
     }
 
-    /// Gives a group another weight.
+    /// Changes the weight of a group.
     pub fn weigh(&self, group: usize, weight: u32) -> Result<(), Error> {
         self.weigh_dir(self.dir(group)?, weight)
     }
@@ -219,7 +219,7 @@ fn enable(mount: &Path) -> Result<Option<Guard>, Error> {
 
 fn create(dir: &Path, home: &Path) -> Result<Guard, Error> {
     Guard::new(Action::remove_cgroup(dir, home), || match std::fs::create_dir(dir) {
-        // Of a process with this one's number, that is gone.
+        // Left by an earlier process with the same number.
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         done => done.map_err(|e| Error::file("make the cgroup", dir, e)),
     })

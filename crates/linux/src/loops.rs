@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::undo::{Action, Guard, OWN_PREFIX};
 use crate::{Error, process};
 
-/// A loop device over a new file; both go with this value.
+/// A loop device over a new file; both are removed when this is dropped.
 #[derive(Debug)]
 pub struct OwnLoop {
     device: PathBuf,
@@ -17,7 +17,7 @@ pub struct OwnLoop {
 }
 
 impl OwnLoop {
-    /// Makes a file in `dir`, which only this user sees, lets `fill` write what is to be on the device, and attaches it.
+    /// Makes a file in `dir` that only this user can read, lets `fill` write the content of the device, and attaches it.
     pub fn new(dir: &Path, fill: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>) -> Result<OwnLoop, Error> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -69,8 +69,8 @@ mod tests {
         drop(own);
         assert!(!file.exists());
         let backing = Path::new("/sys/block").join(device.file_name().unwrap()).join("loop/backing_file");
-        let detached = || read_some(&backing).is_none_or(|told| !told.starts_with(file.to_str().unwrap()));
-        // It is only when whoever looks at it in this moment has closed it.
+        let detached = || read_some(&backing).is_none_or(|found| !found.starts_with(file.to_str().unwrap()));
+        // Detached only when every process that has it open has closed it.
         let waited = (0..500).any(|_| {
             let done = detached();
             if !done {

@@ -10,7 +10,7 @@ use crate::file::read_some;
 use crate::undo::{Action, Guard, OWN_PREFIX};
 use crate::{Error, Roots, process};
 
-/// A folder for files, which goes with all that is in it.
+/// A folder for files, which is removed with its content when this is dropped.
 #[derive(Debug)]
 pub struct Place {
     dir: PathBuf,
@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Mounts the file system of `kind` on `device` at a new folder that only this user sees.
+    /// Mounts the file system of `kind` on `device` at a new folder that only this user can open.
     pub fn mount(device: &Path, kind: &str) -> Result<Place, Error> {
         Place::new(&std::env::temp_dir(), Action::unmount, |dir| {
             let mut command = Command::new("mount");
@@ -60,7 +60,7 @@ pub struct Leash {
 }
 
 impl Leash {
-    /// Of a child of ours that runs.
+    /// For a running child of ours.
     pub fn on(pid: u32) -> Result<Leash, Error> {
         Ok(Leash { _guard: Guard::new(Action::kill(pid), || Ok(()))? })
     }
@@ -84,8 +84,8 @@ pub fn device_of(dir: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// Makes an ext4 file system on `device`. What was on it is lost. All is written at once, so that nothing is left to be
-/// done in the background later.
+/// Makes an ext4 file system on `device`. Its content is lost. All metadata is written at once, so that the kernel has
+/// nothing to initialise in the background later.
 pub fn make_ext4(device: &Path) -> Result<(), Error> {
     let mut command = Command::new("mkfs.ext4");
     command.args(["-q", "-F", "-i", "1048576", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(device);

@@ -8,8 +8,8 @@ use std::process::Command;
 use crate::Error;
 use crate::file::read_some;
 
-/// When a process started, in the kernel's ticks: tells it from a later one of the same number. `None` for one that is
-/// dead, whether or not its parent has taken note of that.
+/// When a process started, in the kernel's ticks, which distinguishes it from a later one with the same number. `None` for
+/// one that has ended, also while its parent has not waited for it.
 pub(crate) fn start_time(pid: u32) -> Option<String> {
     let stat = read_some(Path::new(&format!("/proc/{pid}/stat")))?;
     // The name, in parentheses, may hold anything.
@@ -18,7 +18,7 @@ pub(crate) fn start_time(pid: u32) -> Option<String> {
     fields.nth(18).filter(|_| alive).map(str::to_owned)
 }
 
-/// Runs a program to its end; answers what it printed.
+/// Runs a program to its end and returns what it printed.
 pub(crate) fn run(command: &mut Command, doing: &str, what: &Path) -> Result<String, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| Error::Refused(format!("cannot run {program}: {e}")))?;
@@ -30,13 +30,13 @@ pub(crate) fn run(command: &mut Command, doing: &str, what: &Path) -> Result<Str
     Err(Error::Refused(format!("cannot {doing} {}: {said}", what.display())))
 }
 
-/// Asks a child of ours to end (SIGTERM).
+/// Sends SIGTERM to a child of ours.
 pub fn terminate(pid: u32) {
     // SAFETY: two integers, no memory.
     unsafe { libc::kill(pid as libc::pid_t, libc::SIGTERM) };
 }
 
-/// The program is asked to end (SIGTERM) when the thread that starts it is gone, however that ends.
+/// Makes the kernel send SIGTERM to the program when the thread that starts it ends, for whatever reason.
 pub fn end_with_us(command: &mut Command) -> &mut Command {
     let ask = || {
         // SAFETY: integers, no memory.
@@ -47,6 +47,7 @@ pub fn end_with_us(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(ask) }
 }
 
+/// Kills a process (SIGKILL).
 pub(crate) fn kill(pid: u32) {
     // SAFETY: two integers, no memory.
     unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dead_are_dead_before_their_parents_know() {
+    fn a_process_has_ended_before_its_parent_waits_for_it() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         assert!(start_time(child.id()).is_some());
         child.kill().unwrap();

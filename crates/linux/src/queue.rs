@@ -35,7 +35,7 @@ impl Queue {
         &self.name
     }
 
-    /// The kernel gives each disk another number, even under the same name.
+    /// A number that the kernel gives to one disk only, even where another has the same name later.
     pub(crate) fn sequence(&self) -> Option<String> {
         read_some(&self.disk.join("diskseq"))
     }
@@ -44,7 +44,7 @@ impl Queue {
         self.disk.join("queue").join(attribute)
     }
 
-    /// Value of an attribute as the kernel tells it; those of the scheduler are named `iosched/...`.
+    /// Value of an attribute as the kernel reports it; those of the scheduler are named `iosched/...`.
     pub fn get(&self, attribute: &str) -> Result<String, Error> {
         self.known(attribute)?;
         read(&self.file(attribute))
@@ -77,7 +77,7 @@ impl Queue {
         found
     }
 
-    /// Has it a scheduler at all? Devices made of others (device-mapper, md) hand their I/O on to those, which have.
+    /// Does it have a scheduler? Stacked devices (device-mapper, md) pass their I/O on to devices that do.
     pub fn schedules(&self) -> bool {
         self.file("scheduler").is_file()
     }
@@ -90,16 +90,16 @@ impl Queue {
         Ok((current, all))
     }
 
-    /// Gives the driver all of its tags back, under the scheduler `none`, which stays.
+    /// Gives the driver all of its tags back. The scheduler is `none` afterwards.
     ///
-    /// `nr_requests` is how many tags the driver has under `none`, and how many the scheduler has under any other. What was
-    /// taken from the driver under `none` stays taken under the others and after, though `nr_requests` then says otherwise;
-    /// and a value that it says already is not written through (Linux 6.12, 6.18).
+    /// `nr_requests` is the number of driver tags under `none`, and of the scheduler's requests under any other. A limit that
+    /// was set under `none` stays in force under the others and when `none` comes back, though `nr_requests` then shows
+    /// the full number; and writing the number that it shows has no effect (Linux 6.12, 6.18).
     pub fn release_tags(&self) -> Result<(), Error> {
-        // Coming from a scheduler, `none` says how many the driver has at most.
+        // After a switch from another scheduler, `none` shows how many tags the driver has at most.
         let (current, all) = self.schedulers()?;
-        let by_way_of = all.iter().find(|name| *name != "none");
-        if let Some(other) = by_way_of.filter(|_| current == "none") {
+        let other = all.iter().find(|name| *name != "none");
+        if let Some(other) = other.filter(|_| current == "none") {
             write(&self.file("scheduler"), other)?;
         }
         write(&self.file("scheduler"), "none")?;
@@ -111,8 +111,8 @@ impl Queue {
         Ok(())
     }
 
-    /// What of the settings makes figures of this disk others than the kernel's defaults would, one remark each. That the
-    /// driver lacks tags is seen in debugfs only, where that is mounted.
+    /// Settings that are not the kernel's defaults and change results, one remark each. A limit on driver tags is visible
+    /// only where debugfs is mounted.
     pub fn remarks(&self, roots: &Roots) -> Vec<String> {
         let mut remarks = Vec::new();
         for (attribute, default) in [("nomerges", "0"), ("rq_affinity", "1")] {
@@ -124,8 +124,8 @@ impl Queue {
             }
         }
         let tags = roots.sys.join("kernel/debug/block").join(&self.name).join("hctx0/tags");
-        let told = read_some(&tags).unwrap_or_default();
-        let number = |key: &str| told.lines().find_map(|line| line.strip_prefix(key)?.parse::<u32>().ok());
+        let state = read_some(&tags).unwrap_or_default();
+        let number = |key: &str| state.lines().find_map(|line| line.strip_prefix(key)?.parse::<u32>().ok());
         if let (Some(all), Some(free)) = (number("nr_tags="), number("depth="))
             && free < all
         {
@@ -138,7 +138,7 @@ impl Queue {
         remarks
     }
 
-    /// What is there now and can be written.
+    /// The writable attributes and their values now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let writable = |name: &str| {
             let mode = std::fs::metadata(self.file(name)).map(|m| m.permissions().mode());
@@ -157,13 +157,13 @@ impl Queue {
     }
 }
 
-/// The word in brackets; all of the text where there is none.
+/// The word in brackets, such as the scheduler in force; all of the text where there is none.
 pub(crate) fn chosen(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).to_owned()
 }
 
-/// A queue's values at one moment.
+/// The writable attributes of a queue at one moment, in the order in which they are restored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     disk: PathBuf,
@@ -177,7 +177,7 @@ impl Snapshot {
         Queue::at(&self.disk)
     }
 
-    /// No more than what is not as it was.
+    /// Only the attributes that differ from it now.
     pub(crate) fn unsettled(&self) -> Snapshot {
         let queue = self.queue();
         let current = queue.schedulers().map(|(current, _)| current).ok();
@@ -187,7 +187,7 @@ impl Snapshot {
         left
     }
 
-    /// Writes back whatever differs: the scheduler, then what it reset. Says what still differs.
+    /// Writes back each attribute that differs: the scheduler, then what it reset. Returns what still differs, one line each.
     pub(crate) fn restore(&self) -> Vec<String> {
         let queue = self.queue();
         if !queue.file("").is_dir() || queue.sequence() != self.sequence {
@@ -199,7 +199,7 @@ impl Snapshot {
         if let Some(scheduler) = &self.scheduler
             && current.as_ref() != Some(scheduler)
         {
-            // Whoever leaves `none` cannot tell any more whether it took tags from the driver.
+            // Under another scheduler the kernel does not show any more how many tags the driver was left.
             let released = if current.as_deref() == Some("none") { queue.release_tags() } else { Ok(()) };
             problems.extend(
                 released.and_then(|()| write(&queue.file("scheduler"), scheduler)).err().map(|e| e.to_string()),

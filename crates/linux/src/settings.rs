@@ -6,11 +6,11 @@ use crate::lock::Lock;
 use crate::queue::{Queue, chosen};
 use crate::undo::{self, Action, Guard};
 
-/// Linux's own, which may be in modules.
+/// The kernel's schedulers other than `none`, which may be in modules.
 pub const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
-/// Names that a scheduler had before the kernel's multi-queue block layer.
-const GONE: [(&str, &str); 3] = [("noop", "none"), ("deadline", "mq-deadline"), ("cfq", "bfq")];
+/// Schedulers that were removed with the single-queue block layer, and their successors in the kernel's multi-queue block layer.
+const REMOVED: [(&str, &str); 3] = [("noop", "none"), ("deadline", "mq-deadline"), ("cfq", "bfq")];
 
 /// Changes a queue's attributes and puts every one back when dropped, on a signal, or after a crash (see [`crate::undo`]).
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub struct Settings {
     guard: Guard,
     /// What `nr_requests` was under `none` before it was changed there.
     driver_tags: Option<String>,
-    /// Goes last, when all is put back.
+    /// Released last, when all is put back.
     _lock: Option<Lock>,
 }
 
 impl Settings {
-    /// Notes every value of the queue, before anything is changed. A disk has one `Settings` at a time: where another is
-    /// there, of whatever process, this is refused.
+    /// Saves every value of the queue before anything is changed. A disk has one `Settings` at a time: a second one is
+    /// refused, in this process and in any other.
     pub fn new(queue: &Queue) -> Result<Settings, Error> {
         let lock = undo::lock(queue)?;
         let guard = Guard::new(Action::restore_attributes(queue.snapshot()), || Ok(()))?;
@@ -99,12 +99,12 @@ impl Settings {
             return Error::Refused(format!("{name}: the kernel refuses {attribute} = \"{value}\"{now}"));
         }
         let all = self.queue.schedulers().map(|(_, all)| all.join(", ")).unwrap_or_default();
-        let hint = GONE.iter().find(|(old, _)| *old == value);
+        let hint = REMOVED.iter().find(|(old, _)| *old == value);
         let hint = hint.map(|(_, new)| format!("; its successor is {new}")).unwrap_or_default();
         Error::Refused(format!("{}: no scheduler \"{value}\" in this kernel, it has {all}{hint}", self.queue.name()))
     }
 
-    /// Puts everything back now, and says what could not be. Can be called again; changes after it are put back too.
+    /// Puts everything back now; what could not be, one line each. Can be called again; later changes are put back too.
     pub fn restore(&mut self) -> Vec<String> {
         self.guard.restore()
     }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn disk(dir: &Path) -> PathBuf {
-        // Not the name of a real one, which somebody may be measuring.
+        // Not the name of a real one, which may be being measured.
         let disk = dir.join(format!("fake-{}", dir.file_name().unwrap().display()));
         std::fs::create_dir_all(disk.join("queue/iosched")).unwrap();
         for (name, value) in [

@@ -1,4 +1,4 @@
-//! What a path is: a file, a disk or a partition; its sizes and limits; who uses it; and whether it may be written.
+//! What a path is: a file, a disk or a partition; its sizes and limits; what uses it; and whether it may be written.
 
 use std::fmt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -60,15 +60,15 @@ pub struct Target {
     pub physical_block: u32,
     /// Longest request in sectors of 512 bytes; `None` for a file.
     pub max_sectors: Option<u64>,
-    /// Does it turn? `None` for a file.
+    /// Is it a rotating disk? `None` for a file.
     pub rotational: Option<bool>,
     /// The device's name for itself, where it has one.
     pub model: Option<String>,
-    /// May it be written at all? (The device's or the file's own mark, not the mode.)
+    /// Is it marked read-only? (The mark of the device or file, not its mode.)
     pub read_only: bool,
-    /// Who uses it, one line each; empty where nobody does.
+    /// What uses it, one line each.
     pub uses: Vec<String>,
-    /// Can it be polled?
+    /// Whether reads can be polled for.
     pub polling: Polling,
     /// The scheduler in use; `None` for a file.
     pub scheduler: Option<String>,
@@ -77,7 +77,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Looks at `path`. Opens a block device for a moment, without reading, to ask whether somebody holds it.
+    /// Collects the facts about `path`. A block device is opened for a moment, without reading, to see whether it is held
+    /// exclusively.
     pub fn of(path: &Path) -> Result<Target, Error> {
         let roots = Roots::default();
         let meta = std::fs::metadata(path).map_err(|e| Error::file("open", path, e))?;
@@ -125,7 +126,7 @@ impl Target {
         }
     }
 
-    /// What sysfs and procfs tell of a device.
+    /// Facts about a device from sysfs and procfs.
     fn device(path: &Path, dev: (u32, u32), roots: &Roots) -> Result<Target, Error> {
         let (own, disk) = folders(dev, roots)?;
         let partition = own != disk;
@@ -163,7 +164,7 @@ impl Target {
     /// May this be written? `allowed`: the user said that writing is wanted. `destroys`: the path whose loss the user
     /// has accepted (`--i-know-this-destroys PATH`), letter for letter the path of the target.
     ///
-    /// Writing needs `allowed`; a device or file that somebody uses needs `destroys` as well.
+    /// Writing needs `allowed`; a device or file in use needs `destroys` as well.
     pub fn check_writes(&self, allowed: bool, destroys: Option<&Path>) -> Result<(), Error> {
         let path = self.path.display();
         if let Some(named) = destroys
@@ -187,7 +188,7 @@ impl Target {
     }
 }
 
-/// Lines of a table that hold a path with `\040` and alike for blanks.
+/// A path of a kernel table, with `\040` and the like for blanks.
 fn unescaped(field: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -208,20 +209,20 @@ fn unescaped(field: &str) -> PathBuf {
     PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes))
 }
 
-/// Everybody who uses a device: what is on it, on its partitions, and on the disk that it is part of.
+/// What uses a device: mounts, swap and holders of it, of its partitions, and of the disk that it is part of.
 fn uses(path: &Path, dev: (u32, u32), own: &Path, disk: &Path, roots: &Roots) -> Vec<String> {
     let mut folders = vec![own.to_owned()];
     if own == disk {
         let inside = std::fs::read_dir(disk).into_iter().flatten().flatten().map(|f| f.path());
         folders.extend(inside.filter(|p| p.join("partition").exists()));
     } else {
-        // Who has the whole disk has the partition.
+        // A user of the whole disk uses the partition.
         folders.push(disk.to_owned());
     }
     folders.sort();
     let name = |dir: &Path| dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let numbers: Vec<String> = folders.iter().filter_map(|f| read_some(&f.join("dev"))).collect();
-    // A path that names one of these devices; its number tells, whatever the name.
+    // Does a path lead to one of these devices? Its number decides, under any name.
     let same = |p: &Path| {
         let meta = std::fs::metadata(p).ok().filter(|m| m.file_type().is_block_device());
         match meta.map(|m| number(m.rdev())) {
@@ -261,7 +262,7 @@ fn backed(roots: &Roots, backing: &Path) -> impl Iterator<Item = String> {
     backing::over(roots, backing).into_iter().map(|name| format!("backs {name}"))
 }
 
-/// Drivers whose poll queues are asked for when they are loaded: the first letters of the disk's name, and the module.
+/// Drivers whose number of poll queues is a module parameter: the first letters of the disk's name, and the module.
 const POLL_QUEUES: [(&str, &str); 3] = [("nvme", "nvme"), ("vd", "virtio_blk"), ("nullb", "null_blk")];
 
 fn polling(disk: &Path, roots: &Roots) -> Polling {

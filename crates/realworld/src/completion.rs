@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use dumbwaiter_drive::{CompletionMode, Options, Sleep, Target};
 use dumbwaiter_scenario::Completion;
 
-use crate::device::lock;
+use crate::lock::lock;
 
 /// How a device does a completion method.
 #[derive(Clone, Debug)]

@@ -15,8 +15,8 @@ use dumbwaiter_measure::{Recorder, RecorderConfig, RunFacts, RunResult, grouped}
 use dumbwaiter_meters::cpu;
 
 use crate::DeviceUnderTest;
-use crate::device::lock;
 use crate::error::{Doing, Error};
+use crate::lock::lock;
 use crate::time::{stamp, unix_ns};
 
 /// Sizes of the paper's pairs, bytes.

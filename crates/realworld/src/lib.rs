@@ -16,13 +16,16 @@ mod engine;
 mod error;
 mod kernel;
 mod load_pattern;
+mod lock;
+mod options;
 mod power_log;
 mod time;
 pub mod worker;
 
 pub use compare::{Via, compare};
-pub use device::{Announce, DatabaseOptions, DeviceOptions, DeviceUnderTest, EnergySource};
+pub use device::DeviceUnderTest;
 pub use engine::Engine;
 pub use kernel::{Kernel, KernelOptions};
+pub use options::{Announce, DatabaseOptions, DeviceOptions, EnergySource};
 pub use power_log::PowerLog;
 pub use worker::WorkerProgram;

@@ -14,9 +14,9 @@ use crate::event::{Event, Kind};
 pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) dev: (u32, u32),
-    /// The disk's number and its partitions', as the kernel's events tell them.
+    /// Device numbers of the disk and its partitions, as in the kernel's events.
     numbers: Vec<u32>,
-    /// Sectors that count, where the target is a partition.
+    /// Sectors that are recorded, where the target is a partition.
     range: Option<(u64, u64)>,
     pub(crate) scheduler: String,
     pub(crate) queue: BTreeMap<String, String>,
@@ -63,13 +63,13 @@ impl About {
         })
     }
 
-    /// The filter for events that tell their device.
+    /// The filter for events that name their device.
     pub(crate) fn filter(&self) -> String {
         let each: Vec<String> = self.numbers.iter().map(|n| format!("dev == {n}")).collect();
         each.join(" || ")
     }
 
-    /// Is an event one of this target? Events without a device (plugs, probes) may be of another.
+    /// Does an event belong to this target? One without a device (plugs, probes) may belong to another.
     pub(crate) fn concerns(&self, e: &Event) -> bool {
         if !e.kind.has_device() {
             return true;

@@ -14,7 +14,7 @@ use crate::event::{Event, Kind, text};
 use crate::options::{Method, Options, Summary};
 use crate::rows::{Built, Row};
 
-/// A dispatch recording's name decides how it is packed, and names the description.
+/// Refuses a name that does not tell whether the recording is compressed; the description's name follows from it too.
 pub(crate) fn check_name(output: &Path) -> Result<(), Error> {
     match beside(output) {
         Some(_) => Ok(()),
@@ -32,8 +32,8 @@ pub fn beside(output: &Path) -> Option<PathBuf> {
     Some(output.with_file_name(format!("{stem}.json")))
 }
 
-/// When, modulo the period, the kernel's tick steps, on the rows' time scale, from the values that the probes took; and by
-/// how much that may be off.
+/// The phase of the kernel's tick on the rows' time scale, modulo its period, from the values of `jiffies` that the probes
+/// recorded; and its uncertainty.
 fn tick(events: &[Event], period: u64) -> Option<serde_json::Value> {
     let first = events.first()?.at;
     let seen = events.iter().filter(|e| e.kind == Kind::Dispatch && e.jiffies > 0);
@@ -49,7 +49,7 @@ fn tick(events: &[Event], period: u64) -> Option<serde_json::Value> {
     Some(json!({ "period_ns": period, "step_at_ns": middle, "uncertain_ns": (high - low).abs() / 2 + 1 }))
 }
 
-/// Ticks a second of the running kernel, where its configuration can be read; else by far the most common.
+/// Ticks per second of the running kernel, where its configuration can be read; else 250, by far the most common.
 fn hz() -> u64 {
     let release = read_some(Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
     let packed = std::fs::File::open("/proc/config.gz").ok().and_then(|f| {

@@ -12,13 +12,13 @@ pub struct Options {
     pub output: PathBuf,
     /// Format of a trace (ignored for a dispatch recording).
     pub format: traces::Format,
-    /// Record what the scheduler was told and what it answered.
+    /// Record the scheduler's inputs and decisions, as a dispatch recording.
     pub dispatch: bool,
-    /// Ends by itself after this time; `None`: when it is told to.
+    /// Ends after this time; `None`: only when `stop` is set or the memory is full.
     pub length: Option<Duration>,
     /// Size of the kernel's buffer for each CPU in KiB.
     pub buffer_kb: u64,
-    /// Ends by itself when so many bytes of events were taken.
+    /// Ends when so many bytes of events are in memory.
     pub most_bytes: u64,
 }
 
@@ -35,12 +35,12 @@ impl Default for Options {
     }
 }
 
-/// How the answers of a scheduler were seen.
+/// How the decisions of a scheduler were recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Return probes on the scheduler's dispatch function: every call, also those that returned nothing.
     Probes,
-    /// From the driver's taking of requests: their order is certain, the moment of a call is inferred, and calls that
+    /// Inferred from the requests that the driver took: their order is certain, the moment of a call is inferred, and calls that
     /// returned nothing are unknown.
     Issues,
 }
@@ -58,13 +58,13 @@ pub struct Summary {
     pub records: u64,
     /// Requests that the driver took.
     pub requests: u64,
-    /// Events that the kernel had no room for.
+    /// Events for which the kernel's buffer had no room.
     pub lost: u64,
-    /// Rows whose request is unknown, for instance because it was there before the recording.
+    /// Rows whose request is unknown, for instance because it was submitted before the recording.
     pub unmatched: u64,
     /// Requests without an end.
     pub unfinished: u64,
-    /// How dispatches were seen; `None` for a trace.
+    /// How dispatches were recorded; `None` for a trace.
     pub method: Option<Method>,
     /// What a reader should know, one line each.
     pub notes: Vec<String>,

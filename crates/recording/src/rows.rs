@@ -1,5 +1,5 @@
-//! Events into rows: each is tied to the request it concerns, by position and state, because the kernel's events name
-//! no request.
+//! Rows from events: each event is matched with its request by position and state, because the kernel's events name no
+//! request.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Row {
     pub(crate) cpu: u16,
 }
 
-/// Rows and what did not fit.
+/// Rows, and what could not be matched.
 #[derive(Default)]
 pub(crate) struct Built {
     pub(crate) rows: Vec<Row>,
@@ -58,7 +58,7 @@ impl Request {
     }
 }
 
-/// Requests on their way, by where they begin and end. Within a place, in order of arrival.
+/// Requests in flight, by their first sector and by their end; those with the same in order of arrival.
 #[derive(Default)]
 struct Live {
     requests: BTreeMap<u32, Request>,
@@ -109,7 +109,7 @@ impl Live {
     }
 }
 
-/// The kernel's letters: operation and the rest. A leading F is a flush that goes before.
+/// Splits the kernel's letters into operation and flags. A leading F is a flush before the operation.
 fn operation(rwbs: &str) -> (String, String) {
     let (first, rest) = rwbs.split_at(rwbs.len().min(1));
     match first {
@@ -343,7 +343,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_request_keeps_its_number_from_birth_to_end() {
+    fn a_request_keeps_its_number_from_allocation_to_completion() {
         let mut dispatch = event(14, Kind::Dispatch, "", 8, 8);
         dispatch.rq = 0xffff;
         let built = rows(&[
@@ -390,7 +390,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn strangers_are_counted() {
+    fn events_of_unknown_requests_are_counted() {
         let built = rows(&[event(0, Kind::Complete, "R", 5, 4), event(1, Kind::Allocated, "FWFS", 0, 4)]);
         assert_eq!((built.unmatched, built.unfinished), (1, 1));
         assert_eq!((built.rows[1].op.as_str(), built.rows[1].flags.as_str()), ("W", "FFS"));

@@ -11,7 +11,7 @@ use dumbwaiter_linux::file::{names, read, read_some, write};
 use dumbwaiter_linux::undo::{Action, Guard};
 use dumbwaiter_linux::{Error, Roots};
 
-/// What a probe takes of the request that a dispatch function returns.
+/// Fields that a probe records of the request that a dispatch function returns.
 const REQUEST: &str = "rq=$retval sector=$retval->__sector bytes=$retval->__data_len opf=$retval->cmd_flags \
                        jiffies=@jiffies_64:u64";
 
@@ -56,8 +56,8 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// Sets probes on a scheduler's functions. `None`, with a note that says why, where the kernel lets nobody; `none`
-    /// needs none.
+    /// Sets probes on a scheduler's functions. `None`, with a note of the reason, where the kernel has no probes; the
+    /// scheduler `none` needs no probes.
     pub(crate) fn new(scheduler: &str, roots: &Roots, notes: &mut Vec<String>) -> Result<Option<Probes>, Error> {
         let wanted: Vec<&Definition> = PROBES.iter().filter(|p| p.0 == scheduler).collect();
         if wanted.is_empty() {
@@ -87,7 +87,7 @@ impl Probes {
                     notes.push(format!("no probe on {function}: {e}"));
                     return Ok(None);
                 }
-                // Without it, the time of the function's return has to do.
+                // Without it, the time of the function's return is used.
                 Err(e) => notes.push(format!("no probe on {function}: {e}")),
             }
         }
@@ -128,7 +128,7 @@ impl Instance {
         write(&file("buffer_size_kb"), &buffer_kb.to_string())?;
         for (kind, system, name, _) in Kind::POINTS {
             let event = dir.join("events").join(system).join(name);
-            // Kyber's exist where kyber is; what an older kernel does not have is not seen.
+            // Those of kyber exist where kyber is loaded; those that an older kernel lacks are left out.
             if !event.is_dir() || (system == "kyber" && about.scheduler != "kyber") {
                 continue;
             }
@@ -161,7 +161,7 @@ impl Instance {
         Ok(all.iter().filter_map(|n| n.strip_prefix("cpu")?.parse().ok()).collect())
     }
 
-    /// Takes what is in the buffers. The files are open only meanwhile: an instance with open files cannot be removed.
+    /// Takes the content of the buffers. The files are open only during the call: an instance with open files cannot be removed.
     pub(crate) fn take(&self, pages: &mut Pages) -> Result<(), Error> {
         pages.each(|cpu| {
             let path = self.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
@@ -185,7 +185,7 @@ impl Instance {
         })
     }
 
-    /// Events for which there was no room.
+    /// Events for which the buffers had no room.
     pub(crate) fn lost(&self) -> Result<u64, Error> {
         let mut lost = 0;
         for cpu in self.cpus()? {

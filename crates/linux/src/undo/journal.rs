@@ -1,7 +1,7 @@
 //! The journal of changes in `/run/dumbwaiter`: one file for each change that is in force, so that a later process can put
 //! back what a killed one left; and the locks of disks, one process at a time for each.
 //!
-//! An entry tells its format. Entries of another format are never read as one of ours: they are reported and left to the
+//! An entry names its format. Entries of another format are never read as one of ours: they are reported and left to the
 //! version of the program that wrote them.
 
 use std::io::{ErrorKind, Write};
@@ -26,7 +26,7 @@ pub(crate) const DIR: &str = "/run/dumbwaiter";
 /// Raised when entries change. Format 1 had no number.
 const FORMAT: u32 = 2;
 
-/// How long a disk's lock is waited for: briefly where its holder measures, longer where one only puts things back.
+/// Tries for the lock of a disk: few where its holder measures, many where it only puts back what another left.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 const LOCK_TRIES_MEASURED: u32 = 10;
 const LOCK_TRIES_RESTORED: u32 = 1000;
@@ -36,7 +36,7 @@ const LOCK_TRIES_RESTORED: u32 = 1000;
 pub(crate) struct JournalEntry {
     format: u32,
     pid: u32,
-    /// When that process started: tells it from a later one with the same number.
+    /// When that process started, which distinguishes it from a later one with the same number.
     started: String,
     action: Action,
 }
@@ -264,19 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_the_dead_are_put_back_and_those_of_the_living_are_not() {
+    fn changes_of_ended_processes_are_put_back_and_those_of_running_ones_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| dir.path().join(name);
         let pages = dir.path().join("journal");
         std::fs::DirBuilder::new().mode(0o700).create(&pages).unwrap();
-        let note = |name: &str, pid: u32, started: String, target: &str, text: &str| {
+        let add_entry = |name: &str, pid: u32, started: String, target: &str, text: &str| {
             std::fs::write(file(target), "changed").unwrap();
             let action = Action::write_text(&file(target), text);
             std::fs::write(pages.join(name), serde_json::to_vec(&entry(pid, &started, action)).unwrap()).unwrap();
         };
         let own = std::process::id();
-        note("1-0.json", own, "1".into(), "dead", "back   ");
-        note("2-0.json", own, start_time(own).unwrap(), "alive", "back   ");
+        add_entry("1-0.json", own, "1".into(), "dead", "back   ");
+        add_entry("2-0.json", own, start_time(own).unwrap(), "alive", "back   ");
         let lines = leftovers_in(&pages);
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].contains("put back") && lines[0].contains("dead"), "{lines:?}");
@@ -290,7 +290,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pages = dir.path().join("journal");
         std::fs::DirBuilder::new().mode(0o700).create(&pages).unwrap();
-        // A group that somebody is in cannot be removed.
+        // A group with another in it cannot be removed.
         let (group, member) = (dir.path().join("group"), dir.path().join("group/member"));
         std::fs::create_dir_all(&member).unwrap();
         let action = Action::remove_cgroup(&group, dir.path());
@@ -329,18 +329,18 @@ mod tests {
         put("nomerges", "2");
         leftovers_in(&pages);
         assert_eq!(queue.get("nomerges").unwrap(), "2");
-        // Nobody interferes with one who measures.
+        // A process that measures is not disturbed.
         put("stuck", "1");
         let held = Lock::take(&lock_path(&queue, &pages)).unwrap().unwrap();
         assert_eq!(leftovers_in(&pages), Vec::<String>::new());
         assert_eq!(queue.get("stuck").unwrap(), "1");
         drop(held);
-        // The killed leave a file.
+        // A killed process leaves its file.
         std::fs::write(pages.join("gone-1.lock"), "1").unwrap();
         assert_eq!(leftovers_in(&pages).len(), 1);
         assert_eq!(queue.get("stuck").unwrap(), "0");
         assert_eq!(std::fs::read_dir(&pages).unwrap().count(), 0);
-        // Of one who died after we looked.
+        // Of a process that died after the last look.
         put("stuck", "1");
         std::fs::write(pages.join("1-0.json"), serde_json::to_vec(&page).unwrap()).unwrap();
         let held = lock_in(&queue, &pages).unwrap();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_puts_back_is_waited_for_and_who_measures_is_named() {
+    fn a_process_that_puts_back_is_waited_for_and_one_that_measures_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let pages = dir.path().join("journal");
         make_folder(&pages).unwrap();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_is_not_believed() {
+    fn a_journal_in_a_folder_that_others_may_write_to_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(dir.path(), mode).unwrap();

@@ -115,7 +115,7 @@ mod tests {
         let at = |path: &str| dir.path().join(path);
         put(dir.path(), "cg/cgroup.procs", "");
         put(dir.path(), "cg/group/cgroup.procs", "42\n");
-        // A folder of plain files cannot be removed as a cgroup can; who was moved is seen all the same.
+        // Unlike a cgroup, a folder of plain files cannot be removed; the moved member is seen all the same.
         remove_cgroup(&at("cg/group"), &at("cg/gone/too")).unwrap_err();
         assert_eq!(std::fs::read_to_string(at("cg/cgroup.procs")).unwrap(), "42");
         put(dir.path(), "cg/cgroup.procs", "");

@@ -129,7 +129,7 @@ pub(super) fn change(
             (Change::Weight { tenant, weight }, Some(groups)) => groups.set_weight(*tenant, *weight),
             // Without cgroups the kernel cannot tell tenants apart: a note says so.
             (Change::Move { .. } | Change::Weight { .. }, None) => Ok(()),
-            // A thread's process stops by itself; a run that exchanges its scheduler is refused before.
+            // A worker stops by itself; a run that exchanges its scheduler is refused before.
             (Change::Stop { .. } | Change::Scheduler { .. }, _) => Ok(()),
         };
         notes.extend(made.err().map(|e| format!("not changed after {:.1} s: {e}", at.as_secs_f64())));

@@ -18,12 +18,9 @@ use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 
 use crate::DeviceUnderTest;
 use crate::database::Database;
-use crate::device::lock;
 use crate::error::{Doing, Error};
+use crate::lock::lock;
 use crate::worker::WorkerProgram;
-
-/// Worker processes at most.
-const WORKERS_MAX: usize = 256;
 
 /// How the kernel's schedulers are used.
 #[derive(Clone, Debug)]
@@ -133,7 +130,7 @@ impl Kernel<'_> {
         {
             return result.clone().map_err(Refusal);
         }
-        let result = workers_can_run(load, self.device.sectors());
+        let result = workers::can_run(load, self.device.sectors());
         *checked = Some((Arc::clone(load), result.clone()));
         result.map_err(Refusal)
     }
@@ -166,18 +163,18 @@ impl Kernel<'_> {
     fn run_load(&self, load: &Arc<Prepared>, cell: &Cell, control: &Control) -> Result<CellResult, Error> {
         let (scenario, spec) = (load.scenario(), &cell.scheduler);
         let method = self.device.method(cell.completion).map_err(Error::refused)?;
-        let mut told = None;
+        let mut remark = None;
         if let Some(settings) = self.device.settings().as_mut() {
             self.set(settings, spec, scenario)?;
             let got = self.queue.get("nr_requests")?;
-            told = scenario.nr_requests.filter(|n| n.to_string() != got).map(|n| {
+            remark = scenario.nr_requests.filter(|n| n.to_string() != got).map(|n| {
                 let name = self.queue.name();
                 format!("{n} requests were asked for, {name} has {got} under the kernel's {spec}")
             });
         }
         let run = || workers::run(self.device, &self.options.worker, load, cell, &method, control);
         let mut result = self.device.metered(run)?;
-        result.notes.extend(told);
+        result.notes.extend(remark);
         result.notes.extend(method.note.map(str::to_owned));
         if method.sqpoll {
             result.run.completion = "sqpoll".into();
@@ -206,41 +203,6 @@ impl Kernel<'_> {
         result.notes.extend(notes);
         Ok(result)
     }
-}
-
-/// Why workers cannot run a load on a device of so many sectors.
-fn workers_can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
-    let scenario = load.scenario();
-    let loaded = load.load(scenario.seed, sectors, cpus()).map_err(|e| e.to_string())?;
-    if let Some(change) = scenario.changes.first() {
-        let at = change.at.as_secs_f64();
-        return Err(format!(
-            "change at {at} s: the kernel's scheduler is not exchanged during a run; expected no [[change]]"
-        ));
-    }
-    let threads = loaded.threads.len();
-    if threads > WORKERS_MAX {
-        return Err(format!(
-            "{threads} threads of I/O: each is a process under the kernel's schedulers; expected at most {WORKERS_MAX}"
-        ));
-    }
-    if loaded.threads.iter().any(|t| t.stage != loaded.threads[0].stage) {
-        return Err(
-            "stages cannot be run through the kernel's schedulers: the threads are processes; use --via engine"
-                .to_owned(),
-        );
-    }
-    if let Some(limit) = scenario.limit.filter(|_| threads > 1) {
-        return Err(format!(
-            "a limit of {limit} I/Os of all threads cannot be kept through the kernel's schedulers: the threads are \
-             processes; give a time, or use --via engine"
-        ));
-    }
-    Ok(())
-}
-
-fn cpus() -> u16 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u16)
 }
 
 impl World for Kernel<'_> {

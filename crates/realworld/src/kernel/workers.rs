@@ -15,7 +15,7 @@ use dumbwaiter_linux::place::{self, Place};
 use dumbwaiter_load::{Change, Prepared};
 
 use super::groups::{self, TenantGroups};
-use super::{cpus, join};
+use super::join;
 use crate::DeviceUnderTest;
 use crate::completion::Method;
 use crate::error::{Doing, Error};
@@ -24,6 +24,9 @@ use crate::worker::{READY, WorkerAnswer, WorkerJob, WorkerProgram, WorkerReport}
 
 /// From giving the start time until all workers begin, ns.
 const HEAD_START_NS: u64 = 50_000_000;
+
+/// Worker processes at most.
+const WORKERS_MAX: usize = 256;
 
 /// A worker process.
 struct Worker {
@@ -103,6 +106,41 @@ impl Drop for Worker {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Can workers run a load on a device of so many sectors? An error says why not.
+pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
+    let scenario = load.scenario();
+    if let Some(change) = scenario.changes.first() {
+        let at = change.at.as_secs_f64();
+        return Err(format!(
+            "change at {at} s: the kernel's scheduler is not exchanged during a run; expected no [[change]]"
+        ));
+    }
+    let loaded = load.load(scenario.seed, sectors, cpus()).map_err(|e| e.to_string())?;
+    let threads = loaded.threads.len();
+    if threads > WORKERS_MAX {
+        return Err(format!(
+            "{threads} threads of I/O: each is a process under the kernel's schedulers; expected at most {WORKERS_MAX}"
+        ));
+    }
+    if loaded.threads.iter().any(|t| t.stage != loaded.threads[0].stage) {
+        return Err(
+            "stages cannot be run through the kernel's schedulers: the threads are processes; use --via engine"
+                .to_owned(),
+        );
+    }
+    if let Some(limit) = scenario.limit.filter(|_| threads > 1) {
+        return Err(format!(
+            "a limit of {limit} I/Os of all threads cannot be kept through the kernel's schedulers: the threads are \
+             processes; give a time, or use --via engine"
+        ));
+    }
+    Ok(())
+}
+
+fn cpus() -> u16 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u16)
 }
 
 /// One run of a load, under the scheduler that is set.

@@ -1,12 +1,10 @@
 //! A program killed in mid-run: no acknowledged write may be lost or torn, and damage is found.
 
-mod common;
-
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{filled, open, run_on};
+use crate::common::{filled, open, run_on};
 use dumbwaiter_drive::{CompletionMode, Options, Verify, verify};
 use dumbwaiter_testkit::program;
 
@@ -41,7 +39,7 @@ fn child() {
 
 fn run_and_kill(dir: &Path) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "child"])
+        .args(["--ignored", "--exact", "killed::child"])
         .env("DUMBWAITER_TEST_DIR", dir)
         .stdout(Stdio::null())
         .spawn()

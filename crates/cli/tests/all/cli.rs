@@ -1,7 +1,5 @@
 //! The command as users and scripts meet it: exit codes, messages, JSON keys, files.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -490,7 +488,7 @@ fn control_characters_from_files_are_shown_and_not_sent_to_the_terminal() {
     let unsafe_char = |c: &char| (c.is_control() && *c != '\n') || ('\u{202a}'..='\u{202e}').contains(c);
     for args in calls {
         for colour in [false, true] {
-            let mut command = common::command();
+            let mut command = crate::common::command();
             if colour {
                 command.env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR");
             }

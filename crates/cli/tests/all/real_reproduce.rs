@@ -1,7 +1,5 @@
 //! `reproduce --on`: figures of papers on loop devices, as users meet them.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

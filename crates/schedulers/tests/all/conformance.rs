@@ -4,15 +4,10 @@
 //! refusals, requeues, failures, settings) run against a device that finishes in random order. See [`audit`] for what
 //! must then hold.
 
-#[path = "conformance/audit.rs"]
 mod audit;
-#[path = "conformance/bounds.rs"]
 mod bounds;
-#[path = "conformance/checked.rs"]
 mod checked;
-#[path = "conformance/plan.rs"]
 mod plan;
-#[path = "conformance/replace.rs"]
 mod replace;
 
 use std::sync::Arc;

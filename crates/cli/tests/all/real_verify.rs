@@ -1,7 +1,5 @@
 //! `compare --verify` and `verify`, as users meet them.
 
-mod common;
-
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,10 +1,8 @@
 //! The same I/Os straight through a disk and as the load of a run: the same completions, and a ledger that balances.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{filled, open, run_on};
+use crate::common::{filled, open, run_on};
 use dumbwaiter_block::{Config, Io, Ioprio, Limits, Op, Setup, Tenant, Tenants};
 use dumbwaiter_drive::{CompletionMode, Options};
 use dumbwaiter_path::{Data, Disk, DiskOptions, Event, OpenOptions, Target};
@@ -13,7 +11,7 @@ use dumbwaiter_schedulers::Choice;
 const DEPTH: u32 = 16;
 /// Sectors and lengths of a trace: reads and writes, some of them neighbours, one longer than a request may be.
 fn trace() -> Vec<(Op, u64, u32)> {
-    let op = |i: u64| if i % 3 == 0 { Op::Write } else { Op::Read };
+    let op = |i: u64| if i.is_multiple_of(3) { Op::Write } else { Op::Read };
     let mut ios: Vec<_> = (0..400u64).map(|i| (op(i), i * 37 % 500 * 16, 8 << (i % 2))).collect();
     ios.push((Op::Read, 8192, 2048));
     ios

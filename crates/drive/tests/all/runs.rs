@@ -1,8 +1,6 @@
 //! Runs on files: everything is served, counted and conserved, whatever the scheduler and the way of completion.
 
-mod common;
-
-use common::{filled, open, run_on};
+use crate::common::{filled, open, run_on};
 use dumbwaiter_drive::{CompletionMode, Error, Options, Sleep, Target, Verify, writes};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_schedulers::REGISTRY;
@@ -46,6 +44,25 @@ fsync = 4
 
 fn writable() -> Options {
     Options { allow_writes: true, verify: Some(Verify::default()), ..Options::default() }
+}
+
+#[test]
+fn the_scheduler_is_exchanged_during_a_run_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), "disk", 8 << 20);
+    let target = open(&path, &writable());
+    let text = MIXED.replace(
+        "limit = 3000",
+        "limit = 6000\n[[change]]\nat = \"1ms\"\nscheduler = \"bfq\"\nhow = \"live\"\n[[change]]\nat = \"2ms\"\nscheduler = \"none\"",
+    );
+    for scheduler in ["none", "mq-deadline", "cfq"] {
+        let cell = run_on(&target, &text, scheduler, CompletionMode::Interrupt).unwrap();
+        let r = &cell.result;
+        assert_eq!(cell.failure, None, "{scheduler}");
+        assert_eq!((r.ledger.submitted, r.ledger.completed, r.errors), (6000, 6000, 0), "{scheduler}");
+        assert_eq!(r.switches.map(|s| s.count), Some(2), "{scheduler}");
+        assert_eq!(cell.verified.map(|v| v.lost), Some(0), "{scheduler}");
+    }
 }
 
 #[test]
@@ -113,7 +130,7 @@ fn nothing_is_written_unless_allowed() {
     let file = "fio version 2 iolog\nf add\nf open\nf read 0 4096\nf write 8192 4096\nf close\n";
     std::fs::write(&trace, file).unwrap();
     let text = format!("[[task]]\nname = \"t\"\ntrace = \"{}\"\n", trace.display());
-    assert_eq!(writes(&common::scenario(&text)), None);
+    assert_eq!(writes(&crate::common::scenario(&text)), None);
     let error = run_on(&target, &text, "mq-deadline", CompletionMode::Interrupt).err().unwrap();
     assert!(matches!(error, Error::WritesNotAllowed { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
@@ -150,7 +167,7 @@ fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
             .unwrap();
     assert!(cell.result.duration_s >= 0.1 && !cell.cancelled);
     assert!(cell.result.requests > cell.result.completed, "what was asked in the warm-up is not counted");
-    let scenario = common::scenario(&format!("duration = \"1h\"\n{job}"));
+    let scenario = crate::common::scenario(&format!("duration = \"1h\"\n{job}"));
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
     let control = dumbwaiter_experiment::Control::default();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();

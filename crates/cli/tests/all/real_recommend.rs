@@ -1,7 +1,5 @@
 //! `recommend` on loop devices, as users meet it.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -1,3 +1,9 @@
+mod depth;
+mod faults;
+mod parts;
+mod population;
+mod replace;
+
 use super::*;
 use crate::{Flags, Next, Op, Place, Plug, RequestId};
 

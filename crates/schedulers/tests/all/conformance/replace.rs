@@ -5,9 +5,9 @@ use dumbwaiter_schedulers::REGISTRY;
 use dumbwaiter_testkit::World;
 use proptest::prelude::*;
 
-use crate::checked::Checked;
-use crate::plan::{self, Plan};
-use crate::{audit, cases, make, take};
+use super::checked::Checked;
+use super::plan::{self, Plan};
+use super::{audit, cases, make, take};
 
 /// The way there, and the way back.
 const WAYS: [(Handover, Handover); 3] =

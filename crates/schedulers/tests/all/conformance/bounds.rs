@@ -53,7 +53,7 @@ fn moves(ops: Vec<Op>) -> impl Strategy<Value = Vec<Move>> {
 }
 
 proptest! {
-    #![proptest_config(crate::cases(200))]
+    #![proptest_config(super::cases(200))]
 
     /// Bounds 5 and 6 of the specification: with everything expired, the oldest write waits for at most (k-1) + s*k
     /// further dispatches and the oldest read for (k-1) + k, k being a batch and s the read batches that writes allow.

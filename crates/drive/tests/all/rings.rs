@@ -1,12 +1,10 @@
 //! Several rings for one run: together they do and count what one would, and what ends one ends all.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{filled, open, run_on};
+use crate::common::{filled, open, run_on};
 use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Rings, Verify};
 use dumbwaiter_experiment::Control;
 
@@ -153,7 +151,7 @@ fn an_error_in_one_ring_ends_all() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &asked(Rings::Number(2)));
-    let scenario = common::scenario(&endless(HALVES));
+    let scenario = crate::common::scenario(&endless(HALVES));
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let control = Control::default();
@@ -204,7 +202,7 @@ fn all_rings_end_when_they_are_cancelled_and_tell_how_far_they_are() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &asked(Rings::Number(2)));
-    let scenario = common::scenario(&endless(HALVES));
+    let scenario = crate::common::scenario(&endless(HALVES));
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let control = Control::default();

@@ -1,11 +1,9 @@
 //! Targets that fail: an error is told and counted, what was finished is kept, and every request is accounted for.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use common::{Loop, filled, is_root, open, run_on, try_command};
+use crate::common::{Loop, filled, is_root, open, run_on, try_command};
 use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Target, Verify};
 use dumbwaiter_experiment::Control;
 
@@ -24,7 +22,7 @@ fn a_file_cut_off_in_mid_run_ends_it_with_what_was_finished() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &Options::default());
-    let scenario = common::scenario(&READS.replace("5s", "60s"));
+    let scenario = crate::common::scenario(&READS.replace("5s", "60s"));
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
     let choice = dumbwaiter_schedulers::Choice::parse("mq-deadline").unwrap();
     let control = Control::default();
@@ -163,7 +161,7 @@ fn a_cancelled_run_skips_the_final_pass() {
     let path = filled(dir.path(), "disk", 8 << 20);
     let target = open(&path, &Options { verify: Some(Verify::default()), allow_writes: true, ..Options::default() });
     let text = WRITES.replace("limit = 4000", "duration = \"60s\"").replace("\"write\"", "\"randwrite\"");
-    let scenario = common::scenario(&text);
+    let scenario = crate::common::scenario(&text);
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
     let choice = dumbwaiter_schedulers::Choice::parse("none").unwrap();
     let control = Control::default();

@@ -1,7 +1,5 @@
 //! Runs through the kernel's schedulers, as users meet them.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;

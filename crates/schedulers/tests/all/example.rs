@@ -4,11 +4,10 @@ use std::path::Path;
 
 // The page writes paths as a file of the crate does.
 use dumbwaiter_schedulers::registry::factory;
-use dumbwaiter_schedulers::{Choice, Entry, mechanisms};
+use dumbwaiter_schedulers::{Choice, Entry};
 use dumbwaiter_testkit::scenario;
 
 #[expect(unreachable_pub, reason = "it is written as a file of the crate")]
-#[path = "example/reads_first.rs"]
 mod reads_first;
 
 static ENTRY: Entry = include!("example/entry.rs");

@@ -1,9 +1,7 @@
 //! Shares by weight on a device in memory. No share is asserted, for it depends on the machine and what else it does; what was measured is
 //! printed (`--nocapture`). `DUMBWAITER_SECONDS` makes the runs longer.
 
-mod common;
-
-use common::{Loop, filled, is_root, open, run_on};
+use crate::common::{Loop, filled, is_root, open, run_on};
 use dumbwaiter_drive::{CompletionMode, Options, Rings};
 
 const LOADS: [(&str, [&str; 4]); 3] = [

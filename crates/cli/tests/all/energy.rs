@@ -1,7 +1,5 @@
 //! `energy` and `compare --power-log`: the log of a power meter joined with runs.
 
-mod common;
-
 use std::fmt::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,7 +1,5 @@
 //! `bench engine`, as users meet it.
 
-mod common;
-
 use std::io::BufRead;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,8 +1,6 @@
 //! `compare --on`, `verify` and `energy`: files that are there already, names of completion methods, who may not set schedulers,
 //! small I/Os, and what comes of a run to its end.
 
-mod common;
-
 use std::io::{BufRead, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;

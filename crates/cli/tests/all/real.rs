@@ -1,7 +1,5 @@
 //! `compare --on` and `record` on files and on loop devices, as users meet them.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 

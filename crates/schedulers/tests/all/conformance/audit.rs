@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Flags, Io, Op, RequestId, State, TenantId};
 use dumbwaiter_testkit::{Issue, IssuedPart, World};
 
-use crate::plan::Plan;
+use super::plan::Plan;
 
 /// No more in the device than there may be, and nothing above the device's limits.
 pub(crate) fn depths(world: &World) {
