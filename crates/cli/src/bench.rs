@@ -1,19 +1,18 @@
 //! `bench`: the speed of the simulator, of the schedulers and of the engine.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_bench::{engine, schedulers, simulator};
 use dumbwaiter_experiment::Control;
-use dumbwaiter_linux::undo;
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use serde::Serialize;
 
 use crate::args::{Bench, BenchWhat};
 use crate::compare::ended_by;
-use crate::{Ended, input, on, output};
+use crate::progress::cancel_on_signal_and_undo;
+use crate::{Ended, input, output};
 
 /// Measures and prints.
 pub(crate) fn run(args: &Bench) -> Result<Ended> {
@@ -72,10 +71,8 @@ fn engine(args: &Bench) -> Result<Ended> {
         plan.depths.clone_from(&args.engine.depth);
     }
     plan.rounds = args.engine.rounds.unwrap_or(plan.rounds);
-    let stop = Arc::new(AtomicBool::new(false));
-    undo::on_signals(Some(Arc::clone(&stop)))?;
     let control = Arc::new(Control::default());
-    on::cancel_with(&stop, &control);
+    cancel_on_signal_and_undo(&control)?;
     let measured = match engine::run(&plan, &control, &|line| crate::tell!("{line}")) {
         Ok(measured) => measured,
         Err(failure) => return ended_by(failure),

@@ -20,8 +20,8 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         output::print(&experiment.scenario.to_toml())?;
         return Ok(Ended::Done);
     }
-    if args.on.is_some() {
-        return on::run(&args, experiment);
+    if let Some(path) = &args.on {
+        return on::run(&args, path, &experiment);
     }
     if let Some(log) = &args.power.power_log {
         bail!("--power-log {}: is for runs on a real drive (--on); a simulation has no time of day", log.display());

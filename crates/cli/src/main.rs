@@ -41,8 +41,8 @@ pub(crate) enum Ended {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // The processes of a load leave that to who started them.
-    if !matches!(args.command, Command::Part(_)) {
+    // Workers leave that to the process that started them.
+    if !matches!(args.command, Command::Worker) {
         for line in dumbwaiter_linux::undo::leftovers() {
             crate::tell!("dumbwaiter: {line}");
         }
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Command::Recommend(args) => on::recommend::run(&args),
         Command::Energy(args) => energy::run(&args),
         Command::Verify(args) => on::verify(&args),
-        Command::Part(args) => on::part::run(&args),
+        Command::Worker => on::work(),
         Command::Record(args) => record::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),

@@ -1,12 +1,15 @@
 //! Progress on stderr, and Ctrl-C.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Step};
+use dumbwaiter_linux::undo;
 use dumbwaiter_output::escape_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -25,6 +28,11 @@ pub(crate) fn cancel_on_signal(control: &Arc<Control>) -> Result<()> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
             .context("cannot watch for Ctrl-C")?;
     }
+    cancel_when(asked, control);
+    Ok(())
+}
+
+fn cancel_when(asked: Arc<AtomicBool>, control: &Arc<Control>) {
     let control = Arc::clone(control);
     std::thread::spawn(move || {
         while !asked.load(Ordering::Relaxed) {
@@ -33,7 +41,6 @@ pub(crate) fn cancel_on_signal(control: &Arc<Control>) -> Result<()> {
         control.cancel.store(true, Ordering::Relaxed);
         crate::tell!("\ninterrupted: finishing with what is done (again to stop at once)");
     });
-    Ok(())
 }
 
 /// How far the runs of an experiment are.
@@ -123,6 +130,74 @@ pub(crate) fn watch<T: Send>(progress: &Progress, control: &Control, work: impl 
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// Sets `control.cancel` on the first SIGINT, SIGTERM or SIGHUP; a second one puts back what was changed on this system
+/// and ends the program at once.
+pub(crate) fn cancel_on_signal_and_undo(control: &Arc<Control>) -> Result<()> {
+    let asked = Arc::new(AtomicBool::new(false));
+    undo::on_signals(Some(Arc::clone(&asked)))?;
+    cancel_when(asked, control);
+    Ok(())
+}
+
+/// The bar of runs on a real device; empty until the runs are known.
+#[derive(Clone, Default)]
+pub(crate) struct RunBar(Arc<Mutex<Option<Bar>>>);
+
+impl RunBar {
+    /// A control that shows each run, and says beforehand what will run on `path`.
+    pub(crate) fn control(&self, path: &Path, writes: bool) -> Arc<Control> {
+        let path = path.display().to_string();
+        self.observing(move |cells, each| {
+            let runs = if cells == 1 { "run" } else { "runs" };
+            let each = each.map_or("unknown length".to_owned(), |t| t.to_string());
+            let writes = if writes { "WRITING to it" } else { "only reading" };
+            crate::tell!("{path}: {cells} {runs} of {each}, {writes}");
+        })
+    }
+
+    /// A control that only shows each run.
+    pub(crate) fn quiet_control(&self) -> Arc<Control> {
+        self.observing(|_, _| {})
+    }
+
+    fn observing(&self, planned: impl Fn(u64, Option<Nanos>) + Send + Sync + 'static) -> Arc<Control> {
+        let bar = self.clone();
+        Arc::new(Control::observed(move |step| match step {
+            Step::Planned { cells, each } => {
+                planned(*cells, *each);
+                bar.start(*cells, Duration::from_nanos(each.unwrap_or(Nanos::from_secs(1)).0));
+            }
+            Step::Began(cell) => bar.with(|bar| bar.begin(&cell.to_string())),
+            Step::Finished(..) => bar.with(Bar::done),
+        }))
+    }
+
+    /// Starts a bar of so many runs of so long each.
+    pub(crate) fn start(&self, runs: u64, each: Duration) {
+        *self.lock() = Some(Bar::new(runs, each));
+    }
+
+    /// See [`Bar::at`].
+    pub(crate) fn at(&self, since: Duration, what: &str) {
+        self.with(|bar| bar.at(since, what));
+    }
+
+    /// Removes the bar.
+    pub(crate) fn finish(&self) {
+        self.lock().take();
+    }
+
+    fn with(&self, show: impl FnOnce(&Bar)) {
+        if let Some(bar) = self.lock().as_ref() {
+            show(bar);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Bar>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Progress of runs that each take a known time.

@@ -11,8 +11,7 @@ use dumbwaiter_sim::Simulator;
 
 use crate::args::Reproduce;
 use crate::compare::ended_by;
-use crate::on::reproduce::Bed;
-use crate::{Ended, output, progress};
+use crate::{Ended, on, output, progress};
 
 /// Runs what is asked for, prints tables and writes files.
 pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
@@ -68,18 +67,32 @@ fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -
             can.join(", ")
         );
     }
-    let bed = Bed::new(args)?;
-    let effort = Effort::new(args.quick, &bed, bed.control());
-    let mut finished: Vec<Finished> = Vec::new();
-    for (paper, figure) in wanted {
-        finished.push((paper, figure, figure.reproduce(&effort)?));
-        if effort.failure().is_some() || bed.interrupted() {
-            break;
+    let bar = progress::RunBar::default();
+    let control = bar.quiet_control();
+    progress::cancel_on_signal_and_undo(&control)?;
+    let device = match on::reproduce::device(args)? {
+        Ok(device) => device,
+        Err(failure) => return ended_by(failure),
+    };
+    let figures = on::reproduce::in_kernel(args, &device, &control, |world, control| {
+        let effort = Effort::new(args.quick, world, control);
+        let mut finished: Vec<Finished> = Vec::new();
+        for (paper, figure) in wanted {
+            finished.push((paper, figure, figure.reproduce(&effort)?));
+            if effort.failure().is_some() || control.cancelled() {
+                break;
+            }
         }
-    }
-    write_all(args, Some(&bed.about()), &finished)?;
-    match effort.failure() {
-        None if bed.interrupted() => Ok(Ended::Interrupted),
+        Ok::<_, Error>((finished, effort.failure()))
+    });
+    bar.finish();
+    let (finished, failure) = match figures {
+        Ok(figures) => figures?,
+        Err(failure) => return ended_by(failure),
+    };
+    write_all(args, Some(&device.describe()), &finished)?;
+    match failure {
+        None if control.cancelled() => Ok(Ended::Interrupted),
         None => Ok(Ended::Done),
         Some(failure) => ended_by(failure),
     }

@@ -1,16 +1,12 @@
 //! What a comparison found, and where that goes: a table, JSON, a page, Parquet.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
 use dumbwaiter_advise::Document;
-use dumbwaiter_block::Nanos;
-use dumbwaiter_measure::RunResult;
 use dumbwaiter_report::{compare_text, write_html, write_parquet};
-use dumbwaiter_scenario::Scenario;
 
-use crate::args::{Compare, Outputs};
+use crate::args::Outputs;
 use crate::output;
 
 /// Can everything be written that was asked for, beside what is read?
@@ -54,37 +50,4 @@ fn story(path: &Path, what: &str) {
     if !output::is_stdout(path) {
         crate::tell!("{what} written to {}", path.display());
     }
-}
-
-/// The runs of a comparison with all that is to be known of them.
-pub(crate) fn document(
-    args: &Compare,
-    scenario: &Scenario,
-    runs: Vec<RunResult>,
-    notes: Vec<String>,
-) -> Result<Document> {
-    let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
-    let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
-    let mut document = Document::new(title, serde_json::to_value(scenario)?, versions, runs, args.goal.into());
-    document.notes = notes;
-    Ok(document)
-}
-
-/// Schedulers that left an I/O waiting for twice as long as any that they finished: its latency is in no figure. Of each
-/// place, one; with each run goes how long its oldest I/O had waited.
-pub(crate) fn starved_notes<'a>(
-    runs: impl Iterator<Item = (&'a RunResult, Nanos)>,
-    place: impl Fn(&RunResult) -> String,
-) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for (run, oldest) in runs.filter(|(run, oldest)| oldest.as_us_f64() > 2.0 * run.latency_us.max.max(0.0)) {
-        let place = place(run) + ": ";
-        if !notes.iter().any(|note| note.starts_with(&place)) {
-            let count = run.ledger.outstanding;
-            notes.push(format!(
-                "{place}{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"
-            ));
-        }
-    }
-    notes
 }

@@ -47,7 +47,7 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
     let (used, unused): (Vec<CellResult>, Vec<CellResult>) =
         results.into_iter().partition(|r| r.run.requests > 0 || r.skipped.is_empty());
     let mut runs: Vec<RunResult> = used.iter().map(|r| r.run.clone()).collect();
-    let concluded = world.conclude(&mut runs);
+    let concluded = world.conclude(&mut runs, control);
     if used.is_empty() {
         return Err(none_finished(&unused, ending));
     }

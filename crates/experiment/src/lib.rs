@@ -7,6 +7,7 @@
 //! What compares does not know which world it drives.
 #![forbid(unsafe_code)]
 
+mod cached;
 mod cell;
 mod compare;
 mod control;
@@ -17,6 +18,7 @@ mod side_by_side;
 mod survey;
 mod world;
 
+pub use cached::Cached;
 pub use cell::{Cell, CellResult, DbBench, Stack, Work};
 pub use compare::{Comparison, Ending, compare};
 pub use control::{Control, Step};

@@ -41,10 +41,14 @@ impl World for SideBySide<'_> {
         self.of(cell).map_err(Failure::refused)?.run(cell, control)
     }
 
-    fn conclude(&self, runs: &mut [RunResult]) -> Result<Vec<String>, Failure> {
+    fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
         let mut notes = Vec::new();
         for world in &self.0 {
-            notes.extend(world.conclude(runs)?);
+            for note in world.conclude(runs, control)? {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
         }
         Ok(notes)
     }

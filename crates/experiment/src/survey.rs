@@ -99,7 +99,7 @@ pub fn recommend(
     }
     let interrupted = control.cancelled();
     let mut notes: Vec<String> = survey.failure.iter().map(|failure| format!("ended early: {failure}")).collect();
-    let concluded = world.conclude(&mut survey.results);
+    let concluded = world.conclude(&mut survey.results, control);
     let Some((decision, methods)) = decision.zip(methods) else {
         return Err(match survey.failure {
             Some(failure) => failure,

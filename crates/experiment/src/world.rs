@@ -21,9 +21,9 @@ pub trait World: Sync {
     fn run(&self, cell: &Cell, control: &Control) -> Result<CellResult, Failure>;
 
     /// Called once after the last run: puts back what was changed, and completes the figures (a power logger's joules).
-    /// Returns remarks for people.
-    fn conclude(&self, runs: &mut [RunResult]) -> Result<Vec<String>, Failure> {
-        let _ = runs;
+    /// Takes long where a load pattern for a logger runs; `control` ends it. Returns remarks for people.
+    fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
+        let _ = (runs, control);
         Ok(Vec::new())
     }
 }

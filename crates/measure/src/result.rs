@@ -179,6 +179,18 @@ pub struct Energy {
     pub bytes_per_j: f64,
 }
 
+impl Energy {
+    /// The figures of a run that drew `joules` in its measured time, by the meter `source`.
+    pub fn of_run(run: &RunResult, joules: f64, source: &str) -> Energy {
+        Energy {
+            joules,
+            source: source.to_owned(),
+            j_per_mio: joules / run.completed as f64 * 1e6,
+            bytes_per_j: run.mb_per_s * 1e6 * run.duration_s / joules,
+        }
+    }
+}
+
 /// Phases of the latency. Percentiles are exact to 1 %.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Phases {

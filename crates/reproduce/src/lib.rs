@@ -56,7 +56,7 @@ impl Figure {
     /// Runs it. On a real device, rows say so, and only orders are judged.
     pub fn reproduce(&self, effort: &Effort<'_>) -> Result<FigureResult, Error> {
         let result = (self.run)(effort);
-        let concluded = effort.world.conclude(&mut []);
+        let concluded = effort.world.conclude(&mut [], effort.control);
         let mut result = result?;
         result.notes.extend(concluded?);
         let about = effort.world.about();

@@ -85,7 +85,10 @@ pub(crate) fn run(cells: &[Cell], replicates: u32, effort: &Effort<'_>) -> Resul
                 able.extend((0..replicates).map(|replicate| Cell { replicate, ..cell.clone() }));
                 origin.extend((0..replicates).map(|_| i));
             }
-            Err(refusal) if real => note(refusal.0),
+            Err(refusal) if real => {
+                let what = if cell.prepared().is_some() { "left out" } else { "skipped" };
+                note(format!("{what}: {refusal}"));
+            }
             Err(refusal) => return Err(Error::Case(refusal.0)),
         }
     }

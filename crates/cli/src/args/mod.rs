@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Bench(Bench),
     /// One thread of a load, in a process of its own
     #[command(hide = true)]
-    Part(PartArgs),
+    Worker,
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print the manual page, or write all of them to a folder

@@ -4,34 +4,6 @@ use std::path::PathBuf;
 
 use super::compare::{Goal, Outputs, PowerLog};
 
-/// One thread of a load in a process of its own.
-#[derive(clap::Args)]
-pub(crate) struct PartArgs {
-    pub(crate) scenario: PathBuf,
-    #[arg(long)]
-    pub(crate) on: PathBuf,
-    #[arg(long)]
-    pub(crate) records: PathBuf,
-    #[arg(long)]
-    pub(crate) thread: usize,
-    #[arg(long)]
-    pub(crate) replicate: u32,
-    #[arg(long)]
-    pub(crate) completion: String,
-    #[arg(long, default_value_t = 0)]
-    pub(crate) ioprio: u16,
-    #[arg(long)]
-    pub(crate) sqpoll: bool,
-    #[arg(long)]
-    pub(crate) allow_writes: bool,
-    #[arg(long)]
-    pub(crate) buffered: bool,
-    #[arg(long)]
-    pub(crate) keep_going: bool,
-    #[arg(long)]
-    pub(crate) round_out: bool,
-}
-
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,0 +1,263 @@
+//! Joins the logs and reports of worker processes into the result of a run.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use dumbwaiter_block::{Nanos, TaskId, TenantId};
+use dumbwaiter_drive::CompletionMode;
+use dumbwaiter_drive::record::Record;
+use dumbwaiter_experiment::{Cell, CellResult, Failure};
+use dumbwaiter_load::{Change, Load, Prepared};
+use dumbwaiter_measure::{
+    ApplicationStats, Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, grouped,
+};
+
+use crate::error::{Doing, Error};
+use crate::worker::WorkerReport;
+
+const LOG_BUFFER_BYTES: usize = 1 << 16;
+
+/// What the workers ran.
+pub(super) struct Joined<'a> {
+    pub(super) prepared: &'a Prepared,
+    pub(super) load: Load,
+    pub(super) device: &'a Path,
+    pub(super) cell: &'a Cell,
+    pub(super) completion: CompletionMode,
+    pub(super) seed: u64,
+}
+
+/// The sums of all reports.
+#[derive(Default)]
+struct Totals {
+    ledger: Ledger,
+    usr_ns: u64,
+    sys_ns: u64,
+    switches: u64,
+    oldest_ns: u64,
+    failure: Option<String>,
+    applications: Vec<ApplicationStats>,
+    failures: BTreeMap<String, u64>,
+    notes: Vec<String>,
+}
+
+impl Totals {
+    fn add(&mut self, report: WorkerReport) {
+        self.ledger.submitted += report.submitted;
+        self.ledger.completed += report.completed;
+        self.ledger.failed += report.failed;
+        self.ledger.outstanding += report.outstanding;
+        self.usr_ns += report.usr_ns;
+        self.sys_ns += report.sys_ns;
+        self.switches += report.switches;
+        self.oldest_ns = self.oldest_ns.max(report.oldest_ns);
+        self.failure = self.failure.take().or(report.failure);
+        self.applications.extend(report.applications);
+        for (error, n) in report.failures {
+            *self.failures.entry(error).or_insert(0) += n;
+        }
+        self.notes.extend(report.notes);
+        self.notes.extend(report.skipped.iter().map(|(reason, n)| format!("{} I/Os: {reason}", grouped(*n))));
+    }
+}
+
+impl Joined<'_> {
+    /// The result, from the log and the report of each thread.
+    pub(super) fn result(
+        self,
+        logs: &[&Path],
+        reports: Vec<WorkerReport>,
+        mut notes: Vec<String>,
+    ) -> Result<CellResult, Error> {
+        let load = &self.load;
+        let (tasks, others) = self.tasks(logs)?;
+        let end = Nanos(reports.iter().map(|report| report.end_ns).max().unwrap_or(0));
+        let mut recorder = self.recorder(tasks, end);
+        let tenants: Vec<_> = (0..load.threads.len()).map(|thread| tenants_of(load, thread)).collect();
+        let mut submitted_by_tenant = vec![0; load.tenant_specs.len()];
+        let mut finished = vec![0; load.threads.len()];
+        in_order(logs, |thread, record| {
+            let tenant = tenant_at(&tenants[thread], record.submit);
+            submitted_by_tenant[tenant.0 as usize] += 1;
+            finished[thread] += 1;
+            recorder.record(&Completed {
+                op: record.op,
+                task: others.get(&(thread, record.task)).copied().unwrap_or(load.threads[thread].task),
+                tenant,
+                bytes: u64::from(record.bytes),
+                submit: record.submit,
+                insert: record.submit,
+                issue: record.issue,
+                device_done: record.complete,
+                complete: record.complete,
+            });
+        })?;
+        let mut totals = Totals::default();
+        for (thread, report) in reports.into_iter().enumerate() {
+            // What did not finish, or failed, was submitted last.
+            let rest = report.submitted.saturating_sub(finished[thread]);
+            submitted_by_tenant[tenant_at(&tenants[thread], Nanos::MAX).0 as usize] += rest;
+            totals.add(report);
+        }
+        notes.append(&mut totals.notes);
+        notes.extend(totals.failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", grouped(*n))));
+        let failure = totals.failure.take().map(Failure::device);
+        let oldest = Nanos(totals.oldest_ns);
+        let mut run = recorder.finish(end, self.facts(totals, submitted_by_tenant, end));
+        hide_depths(&mut run);
+        Ok(CellResult { notes, oldest, failure, ..CellResult::of(run) })
+    }
+
+    /// The tasks of the result, and which of them the tasks of a thread are. A thread with several tasks (a trace) has the
+    /// first of them at its place in the list, and the others behind all.
+    fn tasks(&self, logs: &[&Path]) -> Result<(Vec<TaskSpec>, BTreeMap<(usize, u16), TaskId>), Error> {
+        let load = &self.load;
+        let mut tasks = load.task_specs.clone();
+        let mut others: BTreeMap<(usize, u16), TaskId> = BTreeMap::new();
+        in_order(logs, |thread, record| {
+            if record.task > 0 {
+                others.entry((thread, record.task)).or_insert_with(|| {
+                    let first = &load.task_specs[load.threads[thread].task.0 as usize];
+                    tasks.push(first.clone());
+                    TaskId(tasks.len() as u32 - 1)
+                });
+            }
+        })?;
+        Ok((tasks, others))
+    }
+
+    fn recorder(&self, tasks: Vec<TaskSpec>, end: Nanos) -> Recorder {
+        let scenario = self.prepared.scenario();
+        let mut recorder = Recorder::new(RecorderConfig {
+            warmup: scenario.warmup,
+            interval: scenario.series,
+            tenants: self.load.tenant_specs.clone(),
+            tasks,
+        });
+        for (at, change) in self.load.changes.iter().filter(|(at, _)| *at <= end) {
+            if let Change::Weight { tenant, weight } = *change {
+                recorder.weight(*at, tenant, weight);
+            }
+        }
+        recorder
+    }
+
+    fn facts(&self, totals: Totals, submitted_by_tenant: Vec<u64>, end: Nanos) -> RunFacts {
+        let (usr, sys) = (Nanos(totals.usr_ns), Nanos(totals.sys_ns));
+        RunFacts {
+            device: self.device.display().to_string(),
+            scheduler: self.cell.scheduler.to_string(),
+            completion: self.completion.to_string(),
+            world: "real".into(),
+            via: "kernel".into(),
+            replicate: self.cell.replicate,
+            seed: self.seed,
+            submitted_by_tenant,
+            ledger: totals.ledger,
+            applications: totals.applications,
+            cpu: CpuFacts {
+                busy: vec![usr + sys],
+                span: end,
+                usr,
+                sys,
+                switches: Some(totals.switches),
+                ..CpuFacts::default()
+            },
+            ..RunFacts::default()
+        }
+    }
+}
+
+/// How many requests were in the scheduler and how many in the device, only the kernel knows.
+fn hide_depths(run: &mut RunResult) {
+    for (depth, series) in [
+        (&mut run.depth.scheduler, &mut run.series.depth_scheduler),
+        (&mut run.depth.device, &mut run.series.depth_device),
+    ] {
+        (depth.mean, depth.max) = (f64::NAN, 0);
+        depth.distribution.clear();
+        series.fill(f64::NAN);
+    }
+}
+
+/// Calls `each` with every record of the logs and the index of its log, in the order of completion.
+fn in_order(logs: &[&Path], mut each: impl FnMut(usize, &Record)) -> Result<(), Error> {
+    let mut readers = Vec::new();
+    let mut next: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    let mut heads: Vec<Option<Record>> = Vec::new();
+    for (i, path) in logs.iter().enumerate() {
+        let file = File::open(path).doing(path.display())?;
+        let mut reader = BufReader::with_capacity(LOG_BUFFER_BYTES, file);
+        let head = Record::read(&mut reader)?;
+        next.extend(head.map(|r| Reverse((r.complete.0, i))));
+        heads.push(head);
+        readers.push(reader);
+    }
+    while let Some(Reverse((_, i))) = next.pop() {
+        if let Some(record) = heads[i].take() {
+            each(i, &record);
+        }
+        heads[i] = Record::read(&mut readers[i])?;
+        next.extend(heads[i].map(|r| Reverse((r.complete.0, i))));
+    }
+    Ok(())
+}
+
+/// The tenants of a thread, each with the time from which on it is the thread's.
+fn tenants_of(load: &Load, thread: usize) -> Vec<(Nanos, TenantId)> {
+    let moves = load.changes.iter().filter_map(|(at, change)| match *change {
+        Change::Move { thread: moved, tenant } if moved as usize == thread => Some((*at, tenant)),
+        _ => None,
+    });
+    let mut tenants = vec![(Nanos::ZERO, load.threads[thread].tenant)];
+    tenants.extend(moves);
+    tenants.sort_by_key(|(at, _)| *at);
+    tenants
+}
+
+/// The tenant at a time; the first is there from the beginning.
+fn tenant_at(tenants: &[(Nanos, TenantId)], at: Nanos) -> TenantId {
+    let past = tenants.partition_point(|(from, _)| *from <= at);
+    tenants[past.max(1) - 1].1
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use dumbwaiter_block::Op;
+
+    use super::*;
+
+    #[test]
+    fn logs_are_joined_in_the_order_of_completion() {
+        let dir = tempfile::tempdir().unwrap();
+        let times = [vec![3, 4, 9], vec![], vec![1, 4, 5]];
+        let paths: Vec<_> = (0..times.len()).map(|i| dir.path().join(i.to_string())).collect();
+        for (path, times) in paths.iter().zip(&times) {
+            let mut file = File::create(path).unwrap();
+            for at in times {
+                let (submit, issue) = (Nanos::ZERO, Nanos::ZERO);
+                let record = Record { op: Op::Read, task: 0, bytes: 4096, submit, issue, complete: Nanos(*at) };
+                record.write(&mut file).unwrap();
+            }
+            // One that is cut off, as by a worker that was killed.
+            file.write_all(&[0; Record::BYTES / 2]).unwrap();
+        }
+        let paths: Vec<&Path> = paths.iter().map(|p| p.as_path()).collect();
+        let mut seen = Vec::new();
+        in_order(&paths, |log, record| seen.push((record.complete.0, log))).unwrap();
+        assert_eq!(seen, [(1, 2), (3, 0), (4, 0), (4, 2), (5, 2), (9, 0)]);
+    }
+
+    #[test]
+    fn a_thread_belongs_to_the_tenant_that_it_moved_to_last() {
+        let tenants = [(Nanos(0), TenantId(4)), (Nanos(10), TenantId(1)), (Nanos(20), TenantId(2))];
+        for (at, tenant) in [(0, 4), (9, 4), (10, 1), (19, 1), (20, 2), (u64::MAX, 2)] {
+            assert_eq!(tenant_at(&tenants, Nanos(at)), TenantId(tenant), "at {at}");
+        }
+    }
+}

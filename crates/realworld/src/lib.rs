@@ -1,0 +1,31 @@
+//! Experiments on real files and block devices.
+//!
+//! [`DeviceUnderTest::open`] opens a file or device with every check; nothing writes unless
+//! [`DeviceOptions::allow_writes`] says so. Two worlds run cells on it: [`Engine`], our block layer and schedulers over
+//! io_uring, and [`Kernel`], the kernel's own schedulers with worker processes and cgroups. [`compare`] compares the
+//! schedulers of an experiment in either or in both side by side.
+//!
+//! The kernel tells tasks and cgroups apart by process, so [`Kernel`] starts worker processes: any program that calls
+//! [`worker::run`] can be one ([`WorkerProgram`]).
+
+mod compare;
+mod completion;
+mod database;
+mod device;
+mod engine;
+mod error;
+mod kernel;
+mod load_pattern;
+mod lock;
+mod options;
+mod power_log;
+mod time;
+pub mod worker;
+
+pub use compare::{Via, compare};
+pub use device::DeviceUnderTest;
+pub use engine::Engine;
+pub use kernel::{Kernel, KernelOptions};
+pub use options::{Announce, DatabaseOptions, DeviceOptions, EnergySource};
+pub use power_log::PowerLog;
+pub use worker::WorkerProgram;
