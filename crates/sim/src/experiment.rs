@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Fault, Limits, Nanos, Scheduler, Setup, TickClock};
+use dumbwaiter_block::{Config, Fault, Limits, Nanos, Setup, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
 use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
@@ -11,9 +11,9 @@ use dumbwaiter_measure::{
 use dumbwaiter_scenario::{Scenario, SchedulerChange};
 use dumbwaiter_schedulers::Choice;
 
-use crate::host::{self, Completion, Host, SchedulerCost};
+use crate::host::{self, Completion, Host};
 use crate::power;
-use crate::run::{Run, RunParts, Until};
+use crate::run::{Replacement, Run, RunParts, Until};
 
 /// Why a scenario could not be simulated.
 #[derive(Debug, thiserror::Error)]

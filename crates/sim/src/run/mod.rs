@@ -108,6 +108,9 @@ struct Closed {
     applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
+/// A scheduler that replaces another during a run, with its CPU cost.
+pub type Replacement = (Box<dyn Scheduler>, SchedulerCost);
+
 /// The components of a run.
 pub struct RunParts<'a> {
     /// Settings of the block layer.
@@ -127,7 +130,7 @@ pub struct RunParts<'a> {
     /// Scheduled changes, sorted by time.
     pub changes: Vec<(Nanos, Change)>,
     /// The schedulers of the scenario's exchanges, in order, with their costs.
-    pub schedulers: Vec<(Box<dyn Scheduler>, SchedulerCost)>,
+    pub schedulers: Vec<Replacement>,
     /// Limits of the run.
     pub until: Until,
     /// Progress and cancellation.
