@@ -8,8 +8,8 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_drive::{CompletionMode as Completion, Options, Target, bare};
 use dumbwaiter_experiment::{Control, Failure, FailureKind};
 use dumbwaiter_linux::loops::OwnLoop;
-use dumbwaiter_linux::place;
-use dumbwaiter_linux::queue::{Queue, Settings};
+use dumbwaiter_linux::queue::Queue;
+use dumbwaiter_linux::settings::Settings;
 use dumbwaiter_linux::{Roots, target};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{grouped, median};
@@ -494,7 +494,10 @@ fn fio(s: &Setting<'_>, depth: u32, tuned: bool, fixed: bool, progress: &dyn Fn(
             &format!("--iodepth_batch_complete_max={depth}"),
         ]);
     }
-    place::end_with_us(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    dumbwaiter_linux::process::end_with_us(&mut command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let out = command
         .spawn()
         .and_then(|child| child.wait_with_output())

@@ -1,8 +1,8 @@
-//! What a policy may look at.
+//! A scheduler's read access to the rest of the block layer.
 
 use crate::{Nanos, Requests, Tenants};
 
-/// What a scheduler may look at while it decides.
+/// The state that a scheduler may read while it decides.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The time of the call.

@@ -1,6 +1,6 @@
-//! The flush machine: requests that want an empty cache before them or stable data after them.
+//! The flush machine: requests that need the device's cache emptied before them, or their data stable after them.
 //!
-//! At most one flush is in the device; one flush serves everybody who waits; none starts while a sequenced
+//! At most one flush is in the device; one flush serves all waiting requests; none starts while a sequenced
 //! data step is in flight, unless the oldest waiter has waited five seconds (Linux 6.18, block-layer spec §9).
 
 use std::collections::VecDeque;
@@ -74,7 +74,7 @@ impl Sequence {
 /// How long a waiter lets data steps hold its flush back.
 const FLUSH_PATIENCE: Nanos = Nanos::from_secs(5);
 
-/// Who waits for a flush, and who is served by the one in the device.
+/// Requests that wait for a flush, and those that the flush in the device serves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlushMachine {
     pub(crate) pending: VecDeque<(Nanos, RequestId)>,

@@ -1,4 +1,4 @@
-//! Which request an arrival may join: the rules, and an index of queued requests by their end.
+//! Merging: the rules by which an I/O joins a queued request, and an index of queued requests by their end sector.
 //!
 //! Linux keeps the same: a hash of end sectors for back merges, and one remembered request that is tried first.
 
@@ -133,7 +133,7 @@ pub fn compatible(request: &Request, io: &Io) -> bool {
     !request.sealed && alike(&request.io, io)
 }
 
-/// Outcome of holding two lengths against the limits.
+/// Would the request with so many sectors and segments more stay within the limits?
 pub(crate) fn fits(request: &Request, first: u64, sectors: u32, segments: u16, limits: &Limits) -> bool {
     let total = u64::from(request.sectors) + u64::from(sectors);
     let entries = u32::from(request.segments) + u32::from(segments);

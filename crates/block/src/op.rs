@@ -1,4 +1,4 @@
-//! What a request does, how it is marked, and how urgent it is.
+//! Operation, flags and priority of a request.
 
 use std::fmt;
 
@@ -81,13 +81,13 @@ pub struct Flags(pub u16);
 impl Flags {
     /// No mark.
     pub const NONE: Flags = Flags(0);
-    /// The submitter waits for it; makes a write synchronous.
+    /// Makes a write synchronous: its submitter waits for it.
     pub const SYNC: Flags = Flags(1);
     /// File-system metadata.
     pub const META: Flags = Flags(1 << 1);
     /// The submitter asks for preference.
     pub const PRIO: Flags = Flags(1 << 2);
-    /// Read-ahead: nobody waits for it yet.
+    /// Read-ahead: no task waits for it yet.
     pub const RAHEAD: Flags = Flags(1 << 3);
     /// Must be on stable media at completion.
     pub const FUA: Flags = Flags(1 << 4);
@@ -127,14 +127,14 @@ impl Flags {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum IoClass {
-    /// Nothing said.
+    /// Not set.
     #[default]
     None = 0,
     /// Realtime: served first.
     Realtime = 1,
     /// Best effort: the usual class.
     BestEffort = 2,
-    /// Served when nobody else wants the device.
+    /// Served when no request of another class is queued.
     Idle = 3,
 }
 

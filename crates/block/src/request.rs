@@ -5,7 +5,7 @@ use crate::{Errno, Flags, Ioprio, Nanos, Op, TaskId, TenantId};
 /// Size of the unit in which positions and lengths are counted.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// One I/O as its submitter states it (Linux: bio).
+/// One I/O as it is submitted (Linux: bio).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Io {
     /// What to do.

@@ -5,7 +5,7 @@ use dumbwaiter_devices::validate::{self, Check};
 use dumbwaiter_devices::{load, models};
 use dumbwaiter_report::{Align, table};
 
-use dumbwaiter_sim::validate::host_targets;
+use dumbwaiter_sim::validate::host_expectations;
 
 use crate::args::Devices;
 use crate::{Ended, output};
@@ -64,7 +64,7 @@ fn validate_models(args: &Devices, name: &str) -> Result<Ended> {
     for name in names {
         let model = load(&name)?;
         let mut checks = validate::run(&model);
-        for target in host_targets(&model) {
+        for target in host_expectations(&model) {
             let value = target.measure(&model)?;
             checks.push(Check {
                 measurement: target.measurement.clone(),

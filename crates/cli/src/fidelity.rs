@@ -72,7 +72,8 @@ fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {
     }
     let make = |setup| choice.build(setup);
     let calls = call_by_call(&recording, &make, explain);
-    let order = compare(&kernel_order(&recording), &free_running(&recording, &make));
+    let free = compare(&kernel_order(&recording), &free_running(&recording, &make));
+    let order = free.order;
     let json = json!({
         "file": file,
         "scheduler": scheduler,
@@ -85,6 +86,8 @@ fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {
         "identical_share": order.map(|o| o.identical_share),
         "kendall_tau_distance": order.map(|o| o.kendall_tau_distance),
         "mean_displacement": order.map(|o| o.mean_displacement),
+        "missing": free.missing,
+        "extra": free.extra,
         "first_difference": calls.differences.first(),
     });
     Ok(Scored { json, scheduler, agreement: Some(calls.agreement()), explanation: calls.explanation })
@@ -128,6 +131,8 @@ fn text(scored: &[Scored]) -> String {
                 percent(&j["identical_share"]),
                 j["kendall_tau_distance"].as_f64().map_or("–".to_owned(), |k| format!("{k:.6}")),
                 j["mean_displacement"].as_f64().map_or("–".to_owned(), |k| format!("{k:.2}")),
+                plain(&j["missing"]),
+                plain(&j["extra"]),
             ]
         })
         .collect();
@@ -140,6 +145,8 @@ fn text(scored: &[Scored]) -> String {
         ("free: same place", Align::Right),
         ("Kendall", Align::Right),
         ("displaced", Align::Right),
+        ("missing", Align::Right),
+        ("extra", Align::Right),
     ];
     let mut text = table(&header, &rows, output::style());
     text.push('\n');

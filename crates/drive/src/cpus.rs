@@ -3,7 +3,7 @@
 
 use std::io;
 
-/// Numbers of the CPUs that this thread may run on; none where the kernel does not tell.
+/// Numbers of the CPUs that this thread may run on; none where the kernel refuses the call.
 pub(crate) fn allowed() -> Vec<usize> {
     // SAFETY: a plain set of bits, empty when all are zero.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

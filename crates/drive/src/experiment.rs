@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Config, Limits, Nanos, Scheduler, Setup, TickClock};
 use dumbwaiter_experiment::Control;
-use dumbwaiter_load::{Prepared, Thread};
+use dumbwaiter_load::{Prepared, Replays, Thread};
 use dumbwaiter_measure::{
     ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
@@ -26,7 +26,7 @@ const DEPTH_MAX: u32 = 4096;
 /// Memory for buffers, at most.
 const BUFFERS_BYTES: u64 = 256 << 20;
 
-/// A run's result, and what else is to be told of it.
+/// A run's result and what belongs to it.
 pub struct Cell {
     /// The result: world `real`, via `engine`. Failed I/Os are counted as errors and are in no latency.
     pub result: RunResult,
@@ -36,18 +36,18 @@ pub struct Cell {
     pub oldest: Nanos,
     /// Ended from outside.
     pub cancelled: bool,
-    /// The first I/O that failed, in words. The run ended with it unless it was told to go on.
+    /// The first I/O that failed, in words. The run ended with it unless [`Options::keep_going`](crate::Options::keep_going) is set.
     pub failure: Option<String>,
     /// Failed requests, by error.
     pub failures: BTreeMap<String, u64>,
-    /// What verifying found, where it was asked for; the final pass included.
+    /// Findings of verification if it was on, including the final pass.
     pub verified: Option<Verified>,
-    /// Remarks on this run, for people.
+    /// Notes on this run, for people.
     pub notes: Vec<String>,
 }
 
-/// Does the scenario, as far as can be told beforehand, write? Names the first task that does. Traces are only found out
-/// about in the run, before their first write reaches the target.
+/// The first task that writes, as far as the scenario shows. Traces are checked in the run, before their first write
+/// reaches the target.
 pub fn writes(scenario: &Scenario) -> Option<String> {
     let writer = |work: &Work| matches!(work, Work::Job(job) if job.rw.mix != Mix::Read);
     scenario.tasks().find(|(_, task)| writer(&task.work)).map(|(_, task)| task.name.clone())
@@ -84,20 +84,9 @@ pub fn run(
     let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
     let (tenant_specs, task_specs) = (&load.tenant_specs, &load.task_specs);
     let (assignments, note) = partition(s, options, choice, config.setup, &load);
-    let recorder = Recorder::new(RecorderConfig {
-        warmup: s.warmup,
-        interval: s.series,
-        tenants: tenant_specs.clone(),
-        tasks: task_specs.clone(),
-    });
-    let mut verifier = match &options.verify {
-        Some(verify) => {
-            let block = u64::from(target.facts().logical_block);
-            let blocks = target.facts().bytes / block;
-            Some(Verifier::new(block, blocks, verify.journal.as_deref(), fresh_stamp(seed))?)
-        }
-        None => None,
-    };
+    let (tenants, tasks) = (tenant_specs.clone(), task_specs.clone());
+    let recorder = Recorder::new(RecorderConfig { warmup: s.warmup, interval: s.series, tenants, tasks });
+    let mut verifier = verifier(target, seed)?;
     let group = RingGroup::default();
     let mut threads: Vec<Option<Thread>> = load.threads.into_iter().map(Some).collect();
     let mut parts = Vec::new();
@@ -116,7 +105,7 @@ pub fn run(
             schedulers: replacements(s, setup)?,
             recorder: recorder.clone(),
             verifier: verifier.take(),
-            limit: RunLimit { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
+            limit: limit(s),
             seed: seed.wrapping_add(ring as u64),
             control,
             group: &group,
@@ -125,11 +114,7 @@ pub fn run(
     }
     let mut outcome = group::run(parts, &group).map_err(|error| named(error, choice))?;
     let applications = applications(&mut outcome, task_specs, tenant_specs);
-    let mut skipped = load.replays.finish(outcome.issued_late)?;
-    if outcome.rounded > 0 {
-        let reason = format!("rounded out to blocks of {} bytes", target.facts().logical_block);
-        skipped.insert(reason, outcome.rounded);
-    }
+    let skipped = skipped(load.replays, &outcome, target)?;
     let verified = match &mut outcome.verifier {
         Some(verifier) => {
             verifier.final_pass(target, &control.cancel)?;
@@ -154,13 +139,34 @@ pub fn run(
     })
 }
 
-/// What came of the applications of a run.
+/// Watches the data of a run where that was asked for.
+fn verifier(target: &Target, seed: u64) -> Result<Option<Verifier>, Error> {
+    let Some(verify) = &target.options().verify else { return Ok(None) };
+    let block = u64::from(target.facts().logical_block);
+    let blocks = target.facts().bytes / block;
+    Verifier::new(block, blocks, verify.journal.as_deref(), fresh_stamp(seed)).map(Some)
+}
+
+pub(crate) fn limit(s: &Scenario) -> RunLimit {
+    RunLimit { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) }
+}
+
+/// I/Os that were left out or changed, by reason.
+pub(crate) fn skipped(replays: Replays, outcome: &Outcome, target: &Target) -> Result<BTreeMap<String, u64>, Error> {
+    let mut skipped = replays.finish(outcome.issued_late)?;
+    if outcome.rounded > 0 {
+        skipped.insert(format!("rounded out to blocks of {} bytes", target.facts().logical_block), outcome.rounded);
+    }
+    Ok(skipped)
+}
+
+/// How the applications of a run fared.
 pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &[TenantSpec]) -> Vec<ApplicationStats> {
-    let told = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
+    let all = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
         let TaskSpec { name, tenant } = &tasks[task.0 as usize];
         dumbwaiter_load::application(name, &tenants[tenant.0 as usize].name, outcome)
     });
-    told.collect()
+    all.collect()
 }
 
 /// The schedulers of the scenario's changes, in order.

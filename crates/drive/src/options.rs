@@ -50,17 +50,17 @@ impl Default for Options {
 /// How many rings a run has: each on a thread of its own that stays on one CPU, with a block layer and a scheduler of its own
 /// for the tasks of that CPU and its part of the device's depth, as a hardware queue has.
 ///
-/// Only a scheduler that lets everything through has a use for more than one (`none`), and only where tasks do not depend on
+/// Only a scheduler that passes every request on has a use for more than one (`none`), and only where tasks do not depend on
 /// each other: nothing is verified, no number of I/Os ends the run, there are no stages and no changes, and no applications or
-/// page cache. Otherwise there is one, with a remark in [`crate::Cell::notes`] if more were asked for.
+/// page cache. Otherwise there is one, with a note in [`crate::Cell::notes`] if more were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rings {
     /// One for each CPU that a task runs on, where that is possible.
     #[default]
     Auto,
-    /// The same, asked for.
+    /// The same, explicitly: a note says where it is not possible.
     PerCore,
-    /// So many, but not more than CPUs that tasks run on.
+    /// This many, at most one for each CPU that a task runs on.
     Number(u32),
 }
 

@@ -30,12 +30,12 @@ impl Target {
         Ok(Target { disk, options: options.clone() })
     }
 
-    /// What is known of it.
+    /// Its properties.
     pub fn facts(&self) -> &Facts {
         self.disk.facts()
     }
 
-    /// Remarks for people: what could not be had, and what makes figures doubtful.
+    /// Notes for people: features that are missing, and what makes figures doubtful.
     pub fn notes(&self) -> &[String] {
         self.disk.notes()
     }

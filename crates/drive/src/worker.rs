@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment;
 use crate::run::group::RingGroup;
-use crate::run::{Outcome, Parts, Run, RunLimit};
+use crate::run::{Outcome, Parts, Run};
 pub use crate::usage::monotonic;
 use crate::{Error, Target};
 
@@ -101,7 +101,7 @@ pub fn run(
             tasks: Vec::new(),
         }),
         verifier: None,
-        limit: RunLimit { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) },
+        limit: experiment::limit(s),
         seed,
         control: worker.control,
         group: &group,
@@ -132,10 +132,7 @@ fn own_changes(load: &Load, thread: u32) -> Vec<(Nanos, Change)> {
 fn report(mut outcome: Outcome, load: Load, target: &Target) -> Result<WorkerReport, Error> {
     let applications = experiment::applications(&mut outcome, &load.task_specs, &load.tenant_specs);
     let (ledger, closed) = (outcome.ledger, outcome.closed);
-    let mut skipped = load.replays.finish(outcome.issued_late)?;
-    if outcome.rounded > 0 {
-        skipped.insert(format!("rounded out to blocks of {} bytes", target.facts().logical_block), outcome.rounded);
-    }
+    let skipped = experiment::skipped(load.replays, &outcome, target)?;
     Ok(WorkerReport {
         submitted: ledger.submitted,
         completed: ledger.completed,

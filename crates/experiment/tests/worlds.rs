@@ -92,7 +92,7 @@ impl World for Fake {
         Ok(CellResult::of(figures(cell, self.stack.name())))
     }
 
-    fn conclude(&self, _runs: &mut [RunResult]) -> Result<Vec<String>, Failure> {
+    fn conclude(&self, _runs: &mut [RunResult], _control: &Control) -> Result<Vec<String>, Failure> {
         self.concluded.store(true, Ordering::Relaxed);
         Ok(vec!["concluded".into()])
     }

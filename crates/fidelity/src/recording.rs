@@ -1,7 +1,7 @@
-//! A recording of what a kernel's scheduler was told and what it answered.
+//! Dispatch recordings: the inputs and decisions of a kernel's scheduler.
 //!
-//! `NAME.csv.zst` (or `.csv`) holds one row an event: `ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu`.
-//! `NAME.json` beside it tells scheduler, kernel, settings, CPUs and the phase of the kernel's ticks.
+//! `NAME.csv.zst` (or `.csv`) holds one row per event: `ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu`.
+//! `NAME.json` beside it holds scheduler, kernel, settings, CPUs and the phase of the kernel's ticks.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, Setup, TickClock};
 use serde::Deserialize;
 
-/// What can be wrong with a recording.
+/// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
@@ -41,20 +41,20 @@ pub enum Error {
     },
 }
 
-/// What happened.
+/// The kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum RowKind {
     /// A request was allocated.
     Allocated,
-    /// A process holds its requests back.
+    /// A process starts to plug its requests.
     Plug,
-    /// A process lets `bytes` of its requests go.
+    /// A process unplugs.
     Unplug,
     /// An I/O was added behind a request.
     BackMerge,
     /// An I/O was added before a request.
     FrontMerge,
-    /// A request grew by another one.
+    /// A request absorbed another one.
     Absorb(u32),
     /// The scheduler received a request.
     Insert,
@@ -68,17 +68,17 @@ pub enum What {
     Complete,
     /// The driver gave a request back.
     Requeue,
-    /// Something that a replay does not need.
+    /// An event that a replay does not need.
     Other,
 }
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// When.
+    /// Time since the first event.
     pub at: Nanos,
-    /// What.
-    pub what: What,
+    /// Kind of event.
+    pub kind: RowKind,
     /// The request, 0 where there is none.
     pub req: u32,
     /// First sector (512 bytes).
@@ -87,13 +87,13 @@ pub struct Row {
     pub bytes: u64,
     /// Operation.
     pub op: Op,
-    /// Marks.
+    /// Flags.
     pub flags: Flags,
     /// The process that allocated the request; −1 where the kernel knows none.
     pub pid: i32,
     /// Priority as the kernel stores it, 0 where there is none.
     pub ioprio: Ioprio,
-    /// Where it happened.
+    /// CPU of the event.
     pub cpu: u16,
     /// Line in the file.
     pub line: u64,
@@ -133,7 +133,7 @@ fn one() -> u16 {
     1
 }
 
-/// A whole recording.
+/// A recording with all its rows.
 pub struct Recording {
     /// The rows' file.
     pub path: PathBuf,
@@ -143,7 +143,7 @@ pub struct Recording {
     pub kernel: String,
     /// Settings in force, as text.
     pub iosched: BTreeMap<String, String>,
-    /// What a scheduler is told when it is made.
+    /// What a scheduler is made with: clock, CPUs, depths.
     pub setup: Setup,
     /// Events in order.
     pub rows: Vec<Row>,
@@ -244,24 +244,24 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
         }
         fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, fields[i]))
     };
-    let what = match fields[1] {
-        "getrq" => What::Allocated,
-        "plug" => What::Plug,
-        "unplug" => What::Unplug,
-        "bio_backmerge" => What::BackMerge,
-        "bio_frontmerge" => What::FrontMerge,
+    let kind = match fields[1] {
+        "getrq" => RowKind::Allocated,
+        "plug" => RowKind::Plug,
+        "unplug" => RowKind::Unplug,
+        "bio_backmerge" => RowKind::BackMerge,
+        "bio_frontmerge" => RowKind::FrontMerge,
         "rq_merge" => {
             let other = fields[6].split(';').find_map(|f| f.trim().strip_prefix("absorbs="));
             let other = other.and_then(|n| n.parse().ok());
-            What::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", fields[6]))?)
+            RowKind::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", fields[6]))?)
         }
-        "rq_insert" => What::Insert,
-        "dispatch" => What::Dispatch,
-        "dispatch_none" => What::DispatchNone,
-        "rq_issue" => What::Issue,
-        "rq_complete" => What::Complete,
-        "rq_requeue" => What::Requeue,
-        _ => What::Other,
+        "rq_insert" => RowKind::Insert,
+        "dispatch" => RowKind::Dispatch,
+        "dispatch_none" => RowKind::DispatchNone,
+        "rq_issue" => RowKind::Issue,
+        "rq_complete" => RowKind::Complete,
+        "rq_requeue" => RowKind::Requeue,
+        _ => RowKind::Other,
     };
     let op = match fields[5] {
         "W" => Op::Write,
@@ -281,7 +281,7 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
     }
     Ok(Row {
         at: Nanos(number(0)?),
-        what,
+        kind,
         req: number(2)? as u32,
         sector: number(3)?,
         bytes: number(4)?,

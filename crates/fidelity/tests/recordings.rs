@@ -58,14 +58,17 @@ fn every_recording_is_followed() {
         if order.len() < all {
             failures.push(format!("{name}: free running dispatched {} of {} requests", order.len(), kernel.len()));
         }
-        let order = compare(&kernel, &order).unwrap();
+        let compared = compare(&kernel, &order);
+        let order = compared.order.unwrap();
         println!(
-            "{name}: {} calls, {:.4} % agree, {} differ; free running {:.4} identical, kendall {:.6}",
+            "{name}: {} calls, {:.4} % agree, {} differ; free running {:.4} identical, kendall {:.6}, {} missing, {} extra",
             found.calls(),
             found.agreement() * 100.0,
             found.differences.len(),
             order.identical_share,
-            order.kendall_tau_distance
+            order.kendall_tau_distance,
+            compared.missing,
+            compared.extra
         );
         if found.agreement() < floor(&name) {
             failures.push(format!("{name}: {:.5}\n{}", found.agreement(), found.explanation.unwrap_or_default()));

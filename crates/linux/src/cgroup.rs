@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::file::{read, read_some, write};
-use crate::undo::{Action, Guard, remove_when_free};
+use crate::undo::{Action, Guard};
 use crate::{Error, Roots};
 
 /// Which cgroups.
@@ -30,7 +30,7 @@ pub struct Hierarchy {
     home: PathBuf,
 }
 
-/// A weight's file, its range and who honours it.
+/// The file of a weight and its range.
 struct Weight {
     version: Version,
     file: &'static str,
@@ -95,7 +95,7 @@ pub struct Groups {
     version: Version,
     top: PathBuf,
     home: PathBuf,
-    /// Each behind the one that it is in. They go first, the last one first of all, then the one above them.
+    /// Each after the group that it is in: removed in reverse order, before `top`.
     children: Vec<(PathBuf, Guard)>,
     _top: Guard,
     _controller: Option<Guard>,
@@ -112,7 +112,7 @@ impl Groups {
         let top = mount.join(format!("dumbwaiter-{}", std::process::id()));
         let guard = create(&top, home)?;
         if *version == Version::V2 {
-            // Goes with the group.
+            // Removed with the group.
             write(&top.join("cgroup.subtree_control"), "+io")?;
         }
         Ok(Groups {
@@ -125,7 +125,7 @@ impl Groups {
         })
     }
 
-    /// Can single threads be moved? Else every tenant needs a process of its own.
+    /// Can single threads be moved? If not, every tenant needs its own process.
     pub fn per_thread(&self) -> bool {
         self.version == Version::V1
     }
@@ -150,7 +150,7 @@ impl Groups {
         Ok(self.children.len() - 1)
     }
 
-    /// Gives a group another weight.
+    /// Changes the weight of a group.
     pub fn weigh(&self, group: usize, weight: u32) -> Result<(), Error> {
         self.weigh_dir(self.dir(group)?, weight)
     }
@@ -213,32 +213,16 @@ fn enable(mount: &Path) -> Result<Option<Guard>, Error> {
     if read(&file)?.split_whitespace().any(|c| c == "io") {
         return Ok(None);
     }
-    let back = Action::Write { file: file.clone(), text: "-io".into() };
-    Guard::of(back, || write(&file, "+io")).map(Some)
+    let back = Action::write_text(&file, "-io");
+    Guard::new(back, || write(&file, "+io")).map(Some)
 }
 
 fn create(dir: &Path, home: &Path) -> Result<Guard, Error> {
-    let action = Action::Group { dir: dir.into(), home: home.into() };
-    Guard::of(action, || match std::fs::create_dir(dir) {
-        // Of a process with this one's number, that is gone.
+    Guard::new(Action::remove_cgroup(dir, home), || match std::fs::create_dir(dir) {
+        // Left by an earlier process with the same number.
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         done => done.map_err(|e| Error::file("make the cgroup", dir, e)),
     })
-}
-
-/// Moves the members of a group home and removes it.
-pub(crate) fn remove(dir: &Path, home: &Path) -> Result<(), Error> {
-    if !dir.is_dir() {
-        return Ok(());
-    }
-    // Threads where they can be moved, else processes; what ended meanwhile is no problem.
-    let file = if dir.join("tasks").exists() { "tasks" } else { "cgroup.procs" };
-    // Home may be gone by now: the root takes everybody.
-    let root = home.ancestors().filter(|group| group.join(file).exists()).last().unwrap_or(home);
-    for member in read_some(&dir.join(file)).unwrap_or_default().lines() {
-        let _ = write(&home.join(file), member).or_else(|_| write(&root.join(file), member));
-    }
-    remove_when_free(dir).map_err(|e| Error::file("remove the cgroup", dir, e))
 }
 
 #[cfg(test)]
@@ -313,21 +297,5 @@ mod tests {
         }
         drop(groups);
         assert!(!dir.path().join(&top).exists());
-    }
-
-    #[test]
-    fn members_of_a_group_whose_home_is_gone_go_to_the_root() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |path: &str| dir.path().join(path);
-        put(dir.path(), "cg/cgroup.procs", "");
-        put(dir.path(), "cg/group/cgroup.procs", "42\n");
-        // A folder of plain files cannot be removed as a cgroup can; who was moved is seen all the same.
-        remove(&at("cg/group"), &at("cg/gone/too")).unwrap_err();
-        assert_eq!(std::fs::read_to_string(at("cg/cgroup.procs")).unwrap(), "42");
-        put(dir.path(), "cg/cgroup.procs", "");
-        put(dir.path(), "cg/home/cgroup.procs", "");
-        remove(&at("cg/group"), &at("cg/home")).unwrap_err();
-        assert_eq!(std::fs::read_to_string(at("cg/home/cgroup.procs")).unwrap(), "42");
-        assert_eq!(std::fs::read_to_string(at("cg/cgroup.procs")).unwrap(), "");
     }
 }

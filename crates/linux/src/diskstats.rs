@@ -1,18 +1,18 @@
-//! What a disk or partition has done since it is there: `/proc/diskstats`.
+//! I/O counters of a disk or partition: `/proc/diskstats`.
 
 use crate::file::read;
 use crate::{Error, Roots};
 
-/// Counters that only grow.
+/// Counters since the device appeared; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Diskstats {
-    /// Reads that are done.
+    /// Completed reads.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Milliseconds that reads took, added up.
+    /// Sum of the times of all reads, in milliseconds.
     pub read_ms: u64,
-    /// Writes that are done.
+    /// Completed writes.
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
@@ -25,7 +25,7 @@ impl Diskstats {
         Diskstats::parse(&text, dev)
     }
 
-    /// The same of the file's text.
+    /// Reads the counters of a device from the text of the file.
     fn parse(text: &str, (major, minor): (u32, u32)) -> Result<Diskstats, Error> {
         let own = [major.to_string(), minor.to_string()];
         let line = text.lines().find(|line| line.split_whitespace().take(2).eq(own.iter().map(String::as_str)));
@@ -48,7 +48,7 @@ impl Diskstats {
         }
     }
 
-    /// What was done since `before`.
+    /// The difference to an earlier reading.
     pub fn since(&self, before: &Diskstats) -> Diskstats {
         Diskstats {
             reads: self.reads.saturating_sub(before.reads),

@@ -1,19 +1,19 @@
 use std::path::{Path, PathBuf};
 
-/// What can go wrong with the kernel's files, in one line.
+/// An error of a kernel file or a refusal, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file of the kernel cannot be read or written.
     #[error("cannot {doing} {path}: {cause}")]
     File {
-        /// "read", "write 5 to" and alike.
+        /// What was tried, such as "read" or "write 5 to".
         doing: String,
         /// The file.
         path: PathBuf,
         /// What the system said.
         cause: std::io::Error,
     },
-    /// Something is refused or not there; the text says what was found and what was expected.
+    /// Something is refused or missing; the text names what was found and what was expected.
     #[error("{0}")]
     Refused(String),
 }

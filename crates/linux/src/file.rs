@@ -25,3 +25,11 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     open.and_then(|mut f| f.write_all(text.as_bytes()))
         .map_err(|cause| Error::file(format!("write \"{text}\" to"), path, cause))
 }
+
+/// Names of what is in a folder, sorted.
+pub fn names(dir: &Path) -> Result<Vec<String>, Error> {
+    let entries = std::fs::read_dir(dir).map_err(|e| Error::file("read", dir, e))?;
+    let mut all: Vec<String> = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    all.sort();
+    Ok(all)
+}

@@ -8,7 +8,7 @@ use crate::Error;
 /// `IOPRIO_WHO_PROCESS`: one thread, in spite of its name.
 const ONE_THREAD: libc::c_int = 1;
 
-/// Number of the calling thread, as the kernel counts.
+/// Kernel id of the calling thread.
 pub fn this_thread() -> u32 {
     // SAFETY: no arguments, no memory.
     unsafe { libc::gettid() as u32 }
@@ -23,8 +23,8 @@ pub fn set(tid: u32, priority: Ioprio) -> Result<(), Error> {
     if done == 0 { Ok(()) } else { Err(refused(format!("set the I/O priority {priority} of"), tid)) }
 }
 
-/// Priority of thread `tid`; 0 is the calling thread. Where none was set, the kernel may tell the one derived from the
-/// thread's niceness.
+/// Priority of thread `tid`; 0 is the calling thread. Where none was set, the kernel may report the one that follows from
+/// the thread's nice value.
 pub fn get(tid: u32) -> Result<Ioprio, Error> {
     // SAFETY: two integers, no memory.
     let got = unsafe { libc::syscall(libc::SYS_ioprio_get, ONE_THREAD, tid as libc::c_int) };

@@ -1,11 +1,13 @@
-//! Linux as a subject: what a path is, its queue's settings, weights of cgroups, recordings of the block layer, and how
-//! our schedulers agree with the kernel's.
+//! The Linux block layer as a subject: what a path is, the settings of a disk's queue, weights of cgroups, I/O priorities,
+//! loop devices and mounts.
 //!
-//! Whatever is changed here is put back: when its guard is dropped, on a signal (see [`undo::on_signals`]), and, after a
+//! Every change is put back: when its guard is dropped, on a signal (see [`undo::on_signals`]), and, after a
 //! crash, by the next process that calls [`undo::leftovers`].
 #![deny(unsafe_code)]
 
+mod backing;
 pub mod cgroup;
+pub mod disk;
 pub mod diskstats;
 mod error;
 pub mod file;
@@ -13,8 +15,10 @@ pub mod ioprio;
 mod lock;
 pub mod loops;
 pub mod place;
+pub mod process;
 pub mod queue;
 mod roots;
+pub mod settings;
 pub mod target;
 pub mod udev;
 pub mod undo;

@@ -1,11 +1,12 @@
-//! Locks among processes: a file that is locked for as long as the value lives, or its process. Who holds it for long signs
-//! it with the number of the process.
+//! Locks between processes: a file that is locked for as long as the value lives, or its process. A long-time holder
+//! writes its process number into it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// A lock that is held.
 #[derive(Debug)]
 pub(crate) struct Lock {
     path: PathBuf,
@@ -13,17 +14,18 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// `None` where somebody has it, this process included.
+    /// Takes the lock; `None` where it is held, by this process or another.
     pub(crate) fn take(path: &Path) -> std::io::Result<Option<Lock>> {
         loop {
-            let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-            let file = open?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+            let file = options.open(path)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(e)) => return Err(e),
             }
-            // Whoever had it may have removed the file after we opened it: then this is nobody's lock.
+            // The last holder may have removed the file after we opened it: then this locks nothing.
             let own = file.metadata()?;
             if std::fs::metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == (own.dev(), own.ino())) {
                 file.set_len(0)?;
@@ -32,6 +34,7 @@ impl Lock {
         }
     }
 
+    /// Writes this process's number into the file.
     pub(crate) fn sign(&mut self) -> std::io::Result<()> {
         write!(self.file, "{}", std::process::id())
     }

@@ -1,4 +1,4 @@
-//! A disk's queue: the attributes in `/sys/block/NAME/queue`, and a guard that puts them back.
+//! A disk's queue: the attributes in `/sys/block/NAME/queue`, and restoring them as they were at one moment.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk::disk_of;
 use crate::file::{read, read_some, write};
-use crate::lock::Lock;
-use crate::target::disk_of;
-use crate::undo::{self, Action, Guard};
 use crate::{Error, Roots};
 
 /// The queue of a whole disk.
@@ -19,12 +17,6 @@ pub struct Queue {
     /// `/sys/block/NAME`.
     disk: PathBuf,
 }
-
-/// Linux's own, which may be in modules.
-pub const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
-
-/// Names that a scheduler had before the kernel's multi-queue block layer.
-const GONE: [(&str, &str); 3] = [("noop", "none"), ("deadline", "mq-deadline"), ("cfq", "bfq")];
 
 impl Queue {
     /// The queue of the disk that `path` is or is a partition of; `None` for a regular file.
@@ -43,22 +35,22 @@ impl Queue {
         &self.name
     }
 
-    /// The kernel gives each disk another number, even under the same name.
+    /// A number that the kernel gives to one disk only, even where another has the same name later.
     pub(crate) fn sequence(&self) -> Option<String> {
         read_some(&self.disk.join("diskseq"))
     }
 
-    fn file(&self, attribute: &str) -> PathBuf {
+    pub(crate) fn file(&self, attribute: &str) -> PathBuf {
         self.disk.join("queue").join(attribute)
     }
 
-    /// Value of an attribute as the kernel tells it; those of the scheduler are named `iosched/...`.
+    /// Value of an attribute as the kernel reports it; those of the scheduler are named `iosched/...`.
     pub fn get(&self, attribute: &str) -> Result<String, Error> {
         self.known(attribute)?;
         read(&self.file(attribute))
     }
 
-    fn known(&self, attribute: &str) -> Result<(), Error> {
+    pub(crate) fn known(&self, attribute: &str) -> Result<(), Error> {
         let plain = attribute.strip_prefix("iosched/").unwrap_or(attribute);
         let sane = !plain.is_empty() && !plain.contains('/') && !plain.starts_with('.');
         if sane && self.file(attribute).is_file() {
@@ -85,7 +77,7 @@ impl Queue {
         found
     }
 
-    /// Has it a scheduler at all? Devices made of others (device-mapper, md) hand their I/O on to those, which have.
+    /// Does it have a scheduler? Stacked devices (device-mapper, md) pass their I/O on to devices that do.
     pub fn schedules(&self) -> bool {
         self.file("scheduler").is_file()
     }
@@ -98,16 +90,16 @@ impl Queue {
         Ok((current, all))
     }
 
-    /// Gives the driver all of its tags back, under the scheduler `none`, which stays.
+    /// Gives the driver all of its tags back. The scheduler is `none` afterwards.
     ///
-    /// `nr_requests` is how many tags the driver has under `none`, and how many the scheduler has under any other. What was
-    /// taken from the driver under `none` stays taken under the others and after, though `nr_requests` then says otherwise;
-    /// and a value that it says already is not written through (Linux 6.12, 6.18).
+    /// `nr_requests` is the number of driver tags under `none`, and of the scheduler's requests under any other. A limit that
+    /// was set under `none` stays in force under the others and when `none` comes back, though `nr_requests` then shows
+    /// the full number; and writing the number that it shows has no effect (Linux 6.12, 6.18).
     pub fn release_tags(&self) -> Result<(), Error> {
-        // Coming from a scheduler, `none` says how many the driver has at most.
+        // After a switch from another scheduler, `none` shows how many tags the driver has at most.
         let (current, all) = self.schedulers()?;
-        let by_way_of = all.iter().find(|name| *name != "none");
-        if let Some(other) = by_way_of.filter(|_| current == "none") {
+        let other = all.iter().find(|name| *name != "none");
+        if let Some(other) = other.filter(|_| current == "none") {
             write(&self.file("scheduler"), other)?;
         }
         write(&self.file("scheduler"), "none")?;
@@ -119,8 +111,8 @@ impl Queue {
         Ok(())
     }
 
-    /// What of the settings makes figures of this disk others than the kernel's defaults would, one remark each. That the
-    /// driver lacks tags is seen in debugfs only, where that is mounted.
+    /// Settings that are not the kernel's defaults and change results, one remark each. A limit on driver tags is visible
+    /// only where debugfs is mounted.
     pub fn remarks(&self, roots: &Roots) -> Vec<String> {
         let mut remarks = Vec::new();
         for (attribute, default) in [("nomerges", "0"), ("rq_affinity", "1")] {
@@ -132,8 +124,8 @@ impl Queue {
             }
         }
         let tags = roots.sys.join("kernel/debug/block").join(&self.name).join("hctx0/tags");
-        let told = read_some(&tags).unwrap_or_default();
-        let number = |key: &str| told.lines().find_map(|line| line.strip_prefix(key)?.parse::<u32>().ok());
+        let state = read_some(&tags).unwrap_or_default();
+        let number = |key: &str| state.lines().find_map(|line| line.strip_prefix(key)?.parse::<u32>().ok());
         if let (Some(all), Some(free)) = (number("nr_tags="), number("depth="))
             && free < all
         {
@@ -146,7 +138,7 @@ impl Queue {
         remarks
     }
 
-    /// What is there now and can be written.
+    /// The writable attributes and their values now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let writable = |name: &str| {
             let mode = std::fs::metadata(self.file(name)).map(|m| m.permissions().mode());
@@ -165,15 +157,15 @@ impl Queue {
     }
 }
 
-/// The word in brackets; all of the text where there is none.
-fn chosen(text: &str) -> String {
+/// The word in brackets, such as the scheduler in force; all of the text where there is none.
+pub(crate) fn chosen(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).to_owned()
 }
 
-/// A queue's values at one moment.
+/// The writable attributes of a queue at one moment, in the order in which they are restored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     disk: PathBuf,
     sequence: Option<String>,
     scheduler: Option<String>,
@@ -185,7 +177,7 @@ impl Snapshot {
         Queue::at(&self.disk)
     }
 
-    /// No more than what is not as it was.
+    /// Only the attributes that differ from it now.
     pub(crate) fn unsettled(&self) -> Snapshot {
         let queue = self.queue();
         let current = queue.schedulers().map(|(current, _)| current).ok();
@@ -195,7 +187,7 @@ impl Snapshot {
         left
     }
 
-    /// Writes back whatever differs: the scheduler, then what it reset. Says what still differs.
+    /// Writes back each attribute that differs: the scheduler, then what it reset. Returns what still differs, one line each.
     pub(crate) fn restore(&self) -> Vec<String> {
         let queue = self.queue();
         if !queue.file("").is_dir() || queue.sequence() != self.sequence {
@@ -207,7 +199,7 @@ impl Snapshot {
         if let Some(scheduler) = &self.scheduler
             && current.as_ref() != Some(scheduler)
         {
-            // Whoever leaves `none` cannot tell any more whether it took tags from the driver.
+            // Under another scheduler the kernel does not show any more how many tags the driver was left.
             let released = if current.as_deref() == Some("none") { queue.release_tags() } else { Ok(()) };
             problems.extend(
                 released.and_then(|()| write(&queue.file("scheduler"), scheduler)).err().map(|e| e.to_string()),
@@ -234,184 +226,5 @@ impl Snapshot {
             }
         }
         problems
-    }
-}
-
-/// Changes a queue's attributes and puts every one back when dropped, on a signal, or after a crash (see [`crate::undo`]).
-#[derive(Debug)]
-pub struct Settings {
-    queue: Queue,
-    guard: Guard,
-    /// What `nr_requests` was under `none` before it was changed there.
-    driver_tags: Option<String>,
-    /// Goes last, when all is put back.
-    _lock: Option<Lock>,
-}
-
-impl Settings {
-    /// Notes every value of the queue, before anything is changed. A disk has one `Settings` at a time: where another is
-    /// there, of whatever process, this is refused.
-    pub fn new(queue: &Queue) -> Result<Settings, Error> {
-        let lock = undo::lock(queue)?;
-        let guard = Guard::of(Action::Queue(queue.snapshot()), || Ok(()))?;
-        Ok(Settings { queue: queue.clone(), guard, driver_tags: None, _lock: lock })
-    }
-
-    /// The queue.
-    pub fn queue(&self) -> &Queue {
-        &self.queue
-    }
-
-    /// Sets an attribute and returns the value that is in force then, which the kernel may have rounded. Set `scheduler`
-    /// first: it resets `nr_requests` and all of `iosched/...`, also where it is `none` and stays so.
-    pub fn set(&mut self, attribute: &str, value: &str) -> Result<String, Error> {
-        let under_none = self.queue.schedulers().is_ok_and(|(current, _)| current == "none");
-        let mut tags = self.driver_tags.take();
-        let done = self.guard.change(|| {
-            self.queue.known(attribute)?;
-            match attribute {
-                "nr_requests" if under_none && tags.is_none() => tags = Some(read(&self.queue.file(attribute))?),
-                "scheduler" if under_none => {
-                    if let Some(tags) = tags.take() {
-                        write(&self.queue.file("nr_requests"), &tags)?;
-                    }
-                }
-                _ => {}
-            }
-            write(&self.queue.file(attribute), value).map_err(|e| self.explain(attribute, value, e))?;
-            let now = read(&self.queue.file(attribute))?;
-            if attribute == "scheduler" {
-                let now = chosen(&now);
-                if now != value {
-                    let name = &self.queue.name;
-                    return Err(Error::Refused(format!("{name}: asked for scheduler {value}, the kernel uses {now}")));
-                }
-                return Ok(now);
-            }
-            Ok(now)
-        });
-        self.driver_tags = tags;
-        done
-    }
-
-    /// A scheduler in a module is not listed before it is loaded, which choosing it does: chooses each of [`SCHEDULERS`]
-    /// that is `wanted` and not listed, and then again what was in force. One that is nowhere stays unlisted.
-    pub fn load_schedulers(&mut self, wanted: impl Fn(&str) -> bool) -> Result<(), Error> {
-        let (current, has) = self.queue.schedulers()?;
-        let missing = SCHEDULERS.into_iter().filter(|name| wanted(name) && !has.iter().any(|h| h == name));
-        let mut changed = false;
-        for name in missing {
-            changed |= self.set("scheduler", name).is_ok();
-        }
-        if changed {
-            self.set("scheduler", &current)?;
-        }
-        Ok(())
-    }
-
-    fn explain(&self, attribute: &str, value: &str, error: Error) -> Error {
-        // A lack of permission is its own reason.
-        let refused = match &error {
-            Error::File { cause, .. } => matches!(cause.raw_os_error(), Some(libc::EINVAL | libc::ERANGE)),
-            Error::Refused(_) => false,
-        };
-        if !refused {
-            return error;
-        }
-        if attribute != "scheduler" {
-            let (name, now) = (&self.queue.name, self.queue.get(attribute));
-            let now = now.map(|now| format!("; it is {now}")).unwrap_or_default();
-            return Error::Refused(format!("{name}: the kernel refuses {attribute} = \"{value}\"{now}"));
-        }
-        let all = self.queue.schedulers().map(|(_, all)| all.join(", ")).unwrap_or_default();
-        let hint = GONE.iter().find(|(old, _)| *old == value);
-        let hint = hint.map(|(_, new)| format!("; its successor is {new}")).unwrap_or_default();
-        Error::Refused(format!("{}: no scheduler \"{value}\" in this kernel, it has {all}{hint}", self.queue.name))
-    }
-
-    /// Puts everything back now, and says what could not be. Can be called again; changes after it are put back too.
-    pub fn restore(&mut self) -> Vec<String> {
-        self.guard.restore()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn disk(dir: &Path) -> PathBuf {
-        // Not the name of a real one, which somebody may be measuring.
-        let disk = dir.join(format!("fake-{}", dir.file_name().unwrap().display()));
-        std::fs::create_dir_all(disk.join("queue/iosched")).unwrap();
-        for (name, value) in [
-            ("diskseq", "7"),
-            ("queue/scheduler", "none [mq-deadline] kyber"),
-            ("queue/nr_requests", "256"),
-            ("queue/nomerges", "0"),
-            ("queue/logical_block_size", "512"),
-            ("queue/iosched/fifo_batch", "16"),
-        ] {
-            std::fs::write(disk.join(name), format!("{value}\n")).unwrap();
-        }
-        let read_only = PermissionsExt::from_mode(0o444);
-        std::fs::set_permissions(disk.join("queue/logical_block_size"), read_only).unwrap();
-        disk
-    }
-
-    #[test]
-    fn values_come_back_after_a_drop_and_read_only_ones_are_left() {
-        let dir = tempfile::tempdir().unwrap();
-        let queue = Queue::at(&disk(dir.path()));
-        let mut settings = Settings::new(&queue).unwrap();
-        // A plain file does not truncate itself: what is written is as long as what was there.
-        assert_eq!(settings.set("nr_requests", "128").unwrap(), "128");
-        assert_eq!(settings.set("iosched/fifo_batch", "32").unwrap(), "32");
-        assert_eq!(queue.get("nr_requests").unwrap(), "128");
-        assert_eq!(settings.restore(), Vec::<String>::new());
-        assert_eq!(queue.get("nr_requests").unwrap(), "256");
-        settings.set("nomerges", "2").unwrap();
-        drop(settings);
-        assert_eq!(queue.get("nomerges").unwrap(), "0");
-        assert_eq!(queue.get("iosched/fifo_batch").unwrap(), "16");
-        assert_eq!(queue.get("logical_block_size").unwrap(), "512");
-    }
-
-    #[test]
-    fn another_disk_under_the_same_name_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = disk(dir.path());
-        let queue = Queue::at(&path);
-        let mut settings = Settings::new(&queue).unwrap();
-        settings.set("nomerges", "1").unwrap();
-        std::fs::write(path.join("diskseq"), "8\n").unwrap();
-        drop(settings);
-        assert_eq!(queue.get("nomerges").unwrap(), "1");
-    }
-
-    #[test]
-    fn only_schedulers_that_are_wanted_and_not_listed_are_tried() {
-        let dir = tempfile::tempdir().unwrap();
-        let queue = Queue::at(&disk(dir.path()));
-        let mut settings = Settings::new(&queue).unwrap();
-        // Nothing that is wanted is missing: nothing is written.
-        settings.load_schedulers(|name| name != "bfq").unwrap();
-        assert_eq!(queue.get("scheduler").unwrap(), "none [mq-deadline] kyber");
-        // The one that is missing is tried, and that it is not there is no error.
-        settings.load_schedulers(|_| true).unwrap();
-        assert_eq!(queue.get("scheduler").unwrap(), "bfqe [mq-deadline] kyber");
-    }
-
-    #[test]
-    fn unknown_attributes_are_named_with_those_that_exist() {
-        let dir = tempfile::tempdir().unwrap();
-        let queue = Queue::at(&disk(dir.path()));
-        let mut settings = Settings::new(&queue).unwrap();
-        for bad in ["nonsense", "../diskseq", "iosched/../nomerges", "", "iosched"] {
-            let said = settings.set(bad, "1").unwrap_err().to_string();
-            assert!(said.contains("nr_requests") && said.contains("iosched/fifo_batch"), "{bad}: {said}");
-        }
-        assert!(queue.schedules());
-        assert_eq!(queue.schedulers().unwrap().0, "mq-deadline");
-        assert_eq!(queue.schedulers().unwrap().1, ["none", "mq-deadline", "kyber"]);
     }
 }

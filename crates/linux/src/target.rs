@@ -1,12 +1,13 @@
-//! What a path is: a file, a disk or a partition; its sizes and limits; who uses it; and whether it may be written.
+//! What a path is: a file, a disk or a partition; its sizes and limits; what uses it; and whether it may be written.
 
 use std::fmt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::disk::{folders, number};
 use crate::file::read_some;
 use crate::queue::Queue;
-use crate::{Error, Roots, loops};
+use crate::{Error, Roots, backing};
 
 /// What kind of thing a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +60,15 @@ pub struct Target {
     pub physical_block: u32,
     /// Longest request in sectors of 512 bytes; `None` for a file.
     pub max_sectors: Option<u64>,
-    /// Does it turn? `None` for a file.
+    /// Is it a rotating disk? `None` for a file.
     pub rotational: Option<bool>,
     /// The device's name for itself, where it has one.
     pub model: Option<String>,
-    /// May it be written at all? (The device's or the file's own mark, not the mode.)
+    /// Is it marked read-only? (The mark of the device or file, not its mode.)
     pub read_only: bool,
-    /// Who uses it, one line each; empty where nobody does.
+    /// What uses it, one line each.
     pub uses: Vec<String>,
-    /// Can it be polled?
+    /// Whether reads can be polled for.
     pub polling: Polling,
     /// The scheduler in use; `None` for a file.
     pub scheduler: Option<String>,
@@ -75,37 +76,9 @@ pub struct Target {
     pub schedulers: Vec<String>,
 }
 
-/// Folder in sysfs of the disk that `path` is or is a partition of; `None` for a regular file.
-pub fn disk_of(path: &Path, roots: &Roots) -> Result<Option<PathBuf>, Error> {
-    let meta = std::fs::metadata(path).map_err(|e| Error::file("open", path, e))?;
-    let kind = meta.file_type();
-    if kind.is_file() {
-        return Ok(None);
-    }
-    if !kind.is_block_device() {
-        let text = format!("{} is neither a regular file nor a block device", path.display());
-        return Err(Error::Refused(text));
-    }
-    Ok(Some(folders(number(meta.rdev()), roots)?.1))
-}
-
-fn number(dev: u64) -> (u32, u32) {
-    (libc::major(dev), libc::minor(dev))
-}
-
-/// Folder of a device, and of the whole disk.
-fn folders((major, minor): (u32, u32), roots: &Roots) -> Result<(PathBuf, PathBuf), Error> {
-    let link = roots.sys.join(format!("dev/block/{major}:{minor}"));
-    let own = link.canonicalize().map_err(|e| Error::file("find the device", &link, e))?;
-    let disk = match own.parent() {
-        Some(parent) if own.join("partition").exists() => parent.to_owned(),
-        _ => own.clone(),
-    };
-    Ok((own, disk))
-}
-
 impl Target {
-    /// Looks at `path`. Opens a block device for a moment, without reading, to ask whether somebody holds it.
+    /// Collects the facts about `path`. A block device is opened for a moment, without reading, to see whether it is held
+    /// exclusively.
     pub fn of(path: &Path) -> Result<Target, Error> {
         let roots = Roots::default();
         let meta = std::fs::metadata(path).map_err(|e| Error::file("open", path, e))?;
@@ -128,7 +101,7 @@ impl Target {
 
     fn file(path: &Path, meta: &std::fs::Metadata, roots: &Roots) -> Target {
         let own = path.canonicalize().unwrap_or_else(|_| path.into());
-        let mut uses = swaps(roots, &|p| loops::same(p, &own));
+        let mut uses = swaps(roots, &|p| backing::same(p, &own));
         uses.extend(backed(roots, &own));
         Target {
             path: path.into(),
@@ -153,7 +126,7 @@ impl Target {
         }
     }
 
-    /// What sysfs and procfs tell of a device.
+    /// Facts about a device from sysfs and procfs.
     fn device(path: &Path, dev: (u32, u32), roots: &Roots) -> Result<Target, Error> {
         let (own, disk) = folders(dev, roots)?;
         let partition = own != disk;
@@ -191,7 +164,7 @@ impl Target {
     /// May this be written? `allowed`: the user said that writing is wanted. `destroys`: the path whose loss the user
     /// has accepted (`--i-know-this-destroys PATH`), letter for letter the path of the target.
     ///
-    /// Writing needs `allowed`; a device or file that somebody uses needs `destroys` as well.
+    /// Writing needs `allowed`; a device or file in use needs `destroys` as well.
     pub fn check_writes(&self, allowed: bool, destroys: Option<&Path>) -> Result<(), Error> {
         let path = self.path.display();
         if let Some(named) = destroys
@@ -215,7 +188,7 @@ impl Target {
     }
 }
 
-/// Lines of a table that hold a path with `\040` and alike for blanks.
+/// A path of a kernel table, with `\040` and the like for blanks.
 fn unescaped(field: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -236,20 +209,20 @@ fn unescaped(field: &str) -> PathBuf {
     PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes))
 }
 
-/// Everybody who uses a device: what is on it, on its partitions, and on the disk that it is part of.
+/// What uses a device: mounts, swap and holders of it, of its partitions, and of the disk that it is part of.
 fn uses(path: &Path, dev: (u32, u32), own: &Path, disk: &Path, roots: &Roots) -> Vec<String> {
     let mut folders = vec![own.to_owned()];
     if own == disk {
         let inside = std::fs::read_dir(disk).into_iter().flatten().flatten().map(|f| f.path());
         folders.extend(inside.filter(|p| p.join("partition").exists()));
     } else {
-        // Who has the whole disk has the partition.
+        // A user of the whole disk uses the partition.
         folders.push(disk.to_owned());
     }
     folders.sort();
     let name = |dir: &Path| dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let numbers: Vec<String> = folders.iter().filter_map(|f| read_some(&f.join("dev"))).collect();
-    // A path that names one of these devices; its number tells, whatever the name.
+    // Does a path lead to one of these devices? Its number decides, under any name.
     let same = |p: &Path| {
         let meta = std::fs::metadata(p).ok().filter(|m| m.file_type().is_block_device());
         match meta.map(|m| number(m.rdev())) {
@@ -286,10 +259,10 @@ fn swaps(roots: &Roots, same: &dyn Fn(&Path) -> bool) -> Vec<String> {
 
 /// Loop devices that have `backing` as their file.
 fn backed(roots: &Roots, backing: &Path) -> impl Iterator<Item = String> {
-    loops::over(roots, backing).into_iter().map(|name| format!("backs {name}"))
+    backing::over(roots, backing).into_iter().map(|name| format!("backs {name}"))
 }
 
-/// Drivers whose poll queues are asked for when they are loaded: the first letters of the disk's name, and the module.
+/// Drivers whose number of poll queues is a module parameter: the first letters of the disk's name, and the module.
 const POLL_QUEUES: [(&str, &str); 3] = [("nvme", "nvme"), ("vd", "virtio_blk"), ("nullb", "null_blk")];
 
 fn polling(disk: &Path, roots: &Roots) -> Polling {

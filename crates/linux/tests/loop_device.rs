@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use dumbwaiter_linux::cgroup::{self, Groups};
-use dumbwaiter_linux::queue::{Queue, Settings};
+use dumbwaiter_linux::queue::Queue;
+use dumbwaiter_linux::settings::Settings;
 use dumbwaiter_linux::target::{Kind, Target};
 use dumbwaiter_linux::{Roots, undo};
 use dumbwaiter_testkit::LoopDevice;

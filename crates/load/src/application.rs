@@ -2,16 +2,16 @@
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_measure::{ApplicationStats, PlayerStats, StartUpStats};
-use dumbwaiter_workloads::Outcome;
+use dumbwaiter_workloads::ApplicationOutcome;
 
 /// Statistics of the task `name`, which started in `tenant`.
-pub fn application(name: &str, tenant: &str, outcome: Outcome) -> ApplicationStats {
+pub fn application(name: &str, tenant: &str, outcome: ApplicationOutcome) -> ApplicationStats {
     let (kind, start_up, player) = match outcome {
-        Outcome::StartUps { kind, timeout, started, not_started, cut_off } => {
+        ApplicationOutcome::StartUps { kind, timeout, started, not_started, cut_off } => {
             let started = started.into_iter().map(Nanos::as_secs_f64).collect();
             (kind, Some(StartUpStats::new(started, not_started, cut_off, timeout.as_secs_f64())), None)
         }
-        Outcome::Frames { kind, frames, missed, batches } => {
+        ApplicationOutcome::Frames { kind, frames, missed, batches } => {
             let batches = batches.into_iter().map(Nanos::as_us_f64).collect();
             (kind, None, Some(PlayerStats::new(frames, missed, batches)))
         }

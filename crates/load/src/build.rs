@@ -8,7 +8,7 @@ use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_scenario::{Scenario, Task, Work};
 use dumbwaiter_traces::Survey;
 use dumbwaiter_workloads::Workload;
-use dumbwaiter_workloads::applications::{App, AppContext, Part};
+use dumbwaiter_workloads::applications::{App, AppContext, Component};
 use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec};
 use dumbwaiter_workloads::page_cache::{FLUSHER_DEPTH, PageCache};
 
@@ -157,7 +157,7 @@ impl<'a> Builder<'a> {
             // The number of the job selects the random stream: each part has its own.
             let job_number = context.job | (part_number as u32) << 12 | to.instance << 20;
             match part {
-                Part::Job { name: part, count, job } => {
+                Component::Job { name: part, count, job } => {
                     for instance in 0..count {
                         let name = match (part, count) {
                             ("", 1) => name.to_string(),
@@ -168,7 +168,7 @@ impl<'a> Builder<'a> {
                         self.add_job(to, name, &job, context)?;
                     }
                 }
-                Part::Own { workload, depth } => {
+                Component::Own { workload, depth } => {
                     let name = if several { format!("{name}/{part_number}") } else { name.to_string() };
                     self.add(to, name, own_thread(workload, depth));
                 }

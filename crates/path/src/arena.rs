@@ -1,4 +1,4 @@
-//! The buffers of a run: one mapping, with a small and a large slot for each request that the device may hold.
+//! Scratch buffers: one mapping, with a small and a large slot for each request that the device may hold.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,9 +11,9 @@ const SMALL: usize = 64 << 10;
 /// Slots aligned for direct I/O. One page more than their size lies between two, so that the first pages of all do not fall
 /// into the same sets of a cache.
 ///
-/// Small slots come first and are what the kernel is told of beforehand: registering pins memory, so it is all there from
-/// then on, and a hundred slots of the largest request would be a hundred megabytes to clear for a run of 4 KiB reads. Large
-/// slots take memory when they are first used, and what they move makes the kernel's look at their pages small.
+/// Small slots come first and are registered with the kernel. Registering pins memory: a hundred slots of the largest request
+/// would be a hundred megabytes to clear for 4 KiB reads. Large slots take memory when they are first used; for their sizes
+/// the cost of mapping pages on each I/O is small beside the transfer.
 pub(crate) struct Arena {
     start: *mut u8,
     len: usize,
@@ -76,12 +76,12 @@ impl Arena {
         Ok(Arena { start: start.cast(), len, slots, small, large, seed: None })
     }
 
-    /// From now on slots hold bytes that no device can shorten when they are first handed out.
+    /// From now on a slot is filled with incompressible bytes when it is first used.
     pub(crate) fn fill(&mut self, seed: u64) {
         self.seed = Some(seed);
     }
 
-    /// The part that is worth registering.
+    /// The part to register with the kernel.
     pub(crate) fn registered(&self) -> (*mut u8, usize) {
         (self.start, self.small.stride() * self.slots as usize)
     }

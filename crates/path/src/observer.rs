@@ -1,4 +1,4 @@
-//! Looks at the data of requests on their way, as verification does.
+//! A hook for code that inspects the data of requests, such as verification.
 
 use dumbwaiter_block::Op;
 

@@ -29,7 +29,7 @@ impl Default for OpenOptions {
 /// eighth of its service time. It does so only with interrupts, at a depth of 8 or more, and while no descriptor is watched.
 /// Where the mean service time is 1 ms or longer, one completion is enough after half of it, or after this limit. On faster
 /// devices no timer is set, for it costs more than the wake-up that it guards: if such a device stalls on more than seven
-/// eighths of its requests, the others are known late.
+/// eighths of its requests, the others are reported late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
     /// Never wait longer than this on a slow device; 0 wakes up for every completion of any.

@@ -144,7 +144,7 @@ impl Ring {
     pub(crate) fn register_buffers(&self, arena: &Arena) -> io::Result<()> {
         let (start, len) = arena.registered();
         let whole = libc::iovec { iov_base: start.cast(), iov_len: len };
-        // SAFETY: the arena outlives the ring's use: whoever holds both drops the ring first or drains it.
+        // SAFETY: the owner of both drains the ring before it drops the arena.
         unsafe { self.ring.submitter().register_buffers(&[whole]) }
     }
 

@@ -106,7 +106,7 @@ impl Rings {
         }
     }
 
-    /// Waits for every request that the kernel has, whatever becomes of it. After an error it may still use their memory.
+    /// Waits until the kernel holds no request, and discards the results. After an error the kernel may still use their memory.
     pub(crate) fn drain(&mut self) -> io::Result<()> {
         while self.requests() > 0 {
             let ring = match &mut self.side {

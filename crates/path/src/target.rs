@@ -1,4 +1,4 @@
-//! A file or block device to run on: opened with care, and asked beforehand what it can do.
+//! A file or block device: opened with checks, and probed for what it supports.
 #![allow(unsafe_code)]
 
 use std::fs::{File, Metadata};
@@ -25,7 +25,7 @@ pub enum Kind {
     Device,
 }
 
-/// What is known of a target.
+/// Properties of a target.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// File or device.
@@ -34,7 +34,7 @@ pub struct Facts {
     pub bytes: u64,
     /// The unit of positions and lengths, bytes.
     pub logical_block: u32,
-    /// Has it, or the device below the file, a moving arm? `false` where nobody knows.
+    /// Does it, or the device below the file, rotate? `false` where that is unknown.
     pub rotational: bool,
     /// Is a flush worth sending? A file's always is.
     pub write_back: bool,
@@ -77,7 +77,7 @@ impl Target {
                 "the file system does not do direct I/O: through the page cache, so figures are those of memory".into(),
             );
         }
-        let whole = size_of(&file).map_err(|e| refuse(format!("its size cannot be told: {e}")))?;
+        let whole = size_of(&file).map_err(|e| refuse(format!("its size cannot be read: {e}")))?;
         let facts = facts_of(&file, &meta, kind, direct, whole, options);
         let block = facts.logical_block;
         if facts.bytes == 0 {
@@ -115,12 +115,12 @@ impl Target {
         Target { path: "stream".into(), file: File::from(stream.into()), facts, options, notes: Vec::new() }
     }
 
-    /// What is known of it.
+    /// Its properties.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Remarks for people: what could not be had, and what makes figures doubtful.
+    /// Notes for people: features that are missing, and what makes figures doubtful.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -145,7 +145,7 @@ impl Target {
         &self.file
     }
 
-    /// Is it a device that went away after it was opened? Its I/O fails then, or finds no bytes.
+    /// Has the device disappeared since it was opened? Its I/O then fails or transfers nothing.
     pub fn is_gone(&self) -> bool {
         let number = self.file.metadata().map(|meta| meta.rdev());
         self.facts.kind == Kind::Device
@@ -319,7 +319,7 @@ fn direct_alignment(file: &File) -> Option<u64> {
     known.then_some(u64::from(stat.stx_dio_offset_align))
 }
 
-/// A file with holes: reading those asks no device.
+/// A note on a file with holes: reading them does not reach the device.
 fn holes(file: &File, meta: &Metadata, whole: u64) -> Option<String> {
     // SAFETY: a plain call on an open descriptor.
     let hole = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_HOLE) };

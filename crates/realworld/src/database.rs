@@ -259,7 +259,7 @@ fn run(command: &mut Command, benchmark: &str, control: &Control) -> Result<Opti
     let file = |name: &str| folder.path().join(name);
     let make = |name: &str| File::create(file(name)).doing(file(name).display());
     command.stdin(Stdio::null()).stdout(make("out")?).stderr(make("err")?);
-    let mut child = KillOnDrop(place::end_with_us(command).spawn().doing("cannot start db_bench")?);
+    let mut child = KillOnDrop(dumbwaiter_linux::process::end_with_us(command).spawn().doing("cannot start db_bench")?);
     let _leash = Leash::on(child.0.id())?;
     let mut usage = cpu::Usage::default();
     let status = loop {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What an event tells.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bio,
@@ -56,13 +56,13 @@ impl Kind {
         }
     }
 
-    /// Does the tracepoint tell its device?
+    /// Does the tracepoint name its device?
     pub(crate) fn has_device(self) -> bool {
         !matches!(self, Kind::Plug | Kind::Unplug | Kind::Dispatch | Kind::Choice | Kind::BfqExpire)
     }
 }
 
-/// One event. What an event does not tell is 0.
+/// One event. A field that its kind does not have is 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     /// Nanoseconds of CLOCK_MONOTONIC.

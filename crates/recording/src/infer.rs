@@ -1,15 +1,15 @@
-//! Dispatches where the scheduler's answers cannot be seen: from the order in which the driver took the requests.
+//! Dispatches, inferred from the order in which the driver took the requests, where no probe records them.
 //!
 //! The block layer asks the scheduler for a request before it looks for a free tag of the device. With tags free, a
 //! request is issued right after it was chosen; with none free, it was chosen as soon as the one before it had been
 //! issued (or, had the scheduler nothing then, as soon as it came), and waits.
 
-use super::rows::Row;
+use crate::rows::Row;
 
 /// Adds a `dispatch` row for each inserted request that was issued.
 ///
-/// The device counts as full with as many requests as it ever had: sysfs does not always tell the number of tags in use.
-/// Who came before a request left a device like that, and was not issued until then, waited.
+/// The device counts as full when it holds as many requests as it ever held: sysfs does not always show the number of tags in
+/// use. A request that arrived while the device was full, and was not issued until one left, waited.
 ///
 /// With several hardware queues it is not known which tags were free; then a dispatch is put right before its issue.
 pub(crate) fn with_dispatches(rows: Vec<Row>, hw_queues: u32) -> Vec<Row> {
@@ -28,7 +28,7 @@ pub(crate) fn with_dispatches(rows: Vec<Row>, hw_queues: u32) -> Vec<Row> {
             "rq_issue" => {
                 if let Some(insert) = inserted.remove(&row.req) {
                     let place = match full {
-                        // Who came after a tag was free did not wait for one.
+                        // A request that arrived after a tag was free did not wait for one.
                         Some(issue) if hw_queues == 1 && freed.is_none_or(|f| insert < f) => {
                             if insert < issue {
                                 issue
@@ -90,10 +90,10 @@ fn end_of_batch(rows: &[Row], insert: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::Kind;
-    use super::super::rows;
-    use super::super::rows::tests::event;
     use super::*;
+    use crate::event::Kind;
+    use crate::rows;
+    use crate::rows::tests::event;
 
     fn order(rows: &[Row]) -> Vec<(&'static str, u32)> {
         rows.iter().filter(|r| r.event != "getrq").map(|r| (r.event, r.req)).collect()

@@ -1,7 +1,7 @@
-//! The trace buffer's pages as `trace_pipe_raw` hands them out: a time, a length, and records with steps of time.
+//! Pages of the trace buffer as read from `trace_pipe_raw`: a time, a length, and records with time deltas.
 
-use super::describe::About;
-use super::event::{Event, Format, Kind};
+use crate::about::About;
+use crate::event::{Event, Format, Kind};
 use dumbwaiter_linux::Error;
 
 /// Pages of each CPU, in the order they were read.
@@ -74,12 +74,12 @@ impl Pages {
     }
 }
 
-/// Hands up time and bytes of each record of a page; `None` where the page is not as it should be.
+/// Calls `each` with time and bytes of each record of a page; `None` where the page is malformed.
 fn records(page: &[u8], each: &mut dyn FnMut(u64, &[u8])) -> Option<()> {
     let word = |at: usize| Some(u32::from_le_bytes(page.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_le_bytes(page.get(at..at + 8)?.try_into().ok()?));
     let mut now = long(0)?;
-    // The upper bits tell of lost events.
+    // The upper bits are flags for lost events.
     let mut at = 16;
     let end = at + (long(8)? & 0xf_ffff) as usize;
     while at + 4 <= end {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn times_and_lengths_add_up() {
-        // A record of 2 words after 5 ns; a step of 2^27 + 3; one of 3 words with its length told; padding.
+        // A record of 2 words after 5 ns; a step of 2^27 + 3; one of 3 words with an explicit length; padding.
         let words = [5 << 5 | 2, 11, 12, 3 << 5 | 30, 1, 7 << 5, 16, 21, 22, 23, 29];
         let mut seen = Vec::new();
         records(&page(1000, &words), &mut |at, data| seen.push((at, data.len(), data[0]))).unwrap();

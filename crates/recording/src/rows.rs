@@ -1,9 +1,9 @@
-//! Events into rows: each is tied to the request it concerns, by position and state, because the kernel's events name
-//! no request.
+//! Rows from events: each event is matched with its request by position and state, because the kernel's events name no
+//! request.
 
 use std::collections::BTreeMap;
 
-use super::event::{Event, Kind, text};
+use crate::event::{Event, Kind, text};
 
 /// One row of a dispatch recording.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Row {
     pub(crate) cpu: u16,
 }
 
-/// Rows and what did not fit.
+/// Rows, and what could not be matched.
 #[derive(Default)]
 pub(crate) struct Built {
     pub(crate) rows: Vec<Row>,
@@ -58,7 +58,7 @@ impl Request {
     }
 }
 
-/// Requests on their way, by where they begin and end. Within a place, in order of arrival.
+/// Requests in flight, by their first sector and by their end; those with the same in order of arrival.
 #[derive(Default)]
 struct Live {
     requests: BTreeMap<u32, Request>,
@@ -109,7 +109,7 @@ impl Live {
     }
 }
 
-/// The kernel's letters: operation and the rest. A leading F is a flush that goes before.
+/// Splits the kernel's letters into operation and flags. A leading F is a flush before the operation.
 fn operation(rwbs: &str) -> (String, String) {
     let (first, rest) = rwbs.split_at(rwbs.len().min(1));
     match first {
@@ -134,15 +134,32 @@ fn operation_of(opf: u64) -> &'static str {
 
 /// Rows of a recording, in the order of the events.
 pub(crate) fn rows(events: &[Event]) -> Built {
-    use State::{Dispatched, Inserted, Issued, New, Requeued};
-    let mut live = Live::default();
-    let mut built = Built::default();
-    let mut count = 0;
+    let mut builder = Builder::default();
     let first = events.first().map_or(0, |e| e.at);
     for e in events {
-        let letters = text(&e.rwbs);
+        let silent = e.kind == Kind::Choice || (e.kind == Kind::Unplug && e.number == 0);
+        if !silent {
+            let row = builder.row(e, e.at - first);
+            builder.built.rows.push(row);
+        }
+    }
+    builder.built.unfinished = builder.live.requests.len() as u64;
+    builder.built
+}
+
+/// Turns events into rows, and follows the requests that they concern.
+#[derive(Default)]
+struct Builder {
+    live: Live,
+    built: Built,
+    /// Requests so far, which number them.
+    count: u32,
+}
+
+impl Builder {
+    fn row(&mut self, e: &Event, at: u64) -> Row {
         let mut row = Row {
-            at: e.at - first,
+            at,
             event: e.kind.row(),
             req: 0,
             sector: None,
@@ -153,107 +170,17 @@ pub(crate) fn rows(events: &[Event]) -> Built {
             ioprio: None,
             cpu: e.cpu,
         };
-        let mut request = None;
-        match e.kind {
-            Kind::Choice => continue,
-            Kind::Plug => {}
-            Kind::Unplug if e.number == 0 => continue,
-            Kind::Unplug => row.bytes = Some(e.number),
-            Kind::BfqExpire => {
-                let [reason, service, budget, weight, raised] = e.expiry;
-                row.flags = format!("reason={reason} service={service} budget={budget} weight={weight} wr={raised}");
-            }
-            Kind::KyberAdjust => (row.op, row.bytes) = (letters.into(), Some(e.number)),
-            Kind::KyberThrottled => row.op = letters.into(),
-            Kind::Dispatch if e.rq == 0 => {
-                row.event = "dispatch_none";
-                row.pid = None;
-            }
-            Kind::Dispatch => {
-                row.op = operation_of(e.opf).into();
-                (row.sector, row.bytes) = (Some(e.sector), Some(e.bytes as i64));
-                request = live.starting(e.sector, &row.op, &[Inserted, Requeued, New]);
-                live.state(request, Dispatched);
-                match request.and_then(|n| live.requests.get(&n)) {
-                    Some(known) => row.flags.clone_from(&known.flags),
-                    None => built.unmatched += 1,
-                }
+        let request = match e.kind {
+            Kind::Dispatch => self.dispatch(e, &mut row),
+            kind if kind.has_device() && !matches!(kind, Kind::KyberAdjust | Kind::KyberThrottled) => {
+                self.block_event(e, &mut row)
             }
             _ => {
-                let (op, flags) = operation(letters);
-                (row.sector, row.bytes) = (Some(e.sector), Some(e.bytes as i64));
-                request = match e.kind {
-                    Kind::Allocated => {
-                        count += 1;
-                        live.add(Request {
-                            number: count,
-                            sector: e.sector,
-                            bytes: e.bytes,
-                            op: op.clone(),
-                            flags: flags.clone(),
-                            pid: e.pid,
-                            ioprio: None,
-                            state: New,
-                        });
-                        Some(count)
-                    }
-                    Kind::BackMerge => {
-                        let found = live.ending(e.sector, &op, &[Inserted, New], None);
-                        grow(&mut live, found, |r| r.bytes += e.bytes)
-                    }
-                    Kind::FrontMerge => {
-                        let end = e.sector + e.bytes / dumbwaiter_block::SECTOR_BYTES;
-                        let found = live.starting(end, &op, &[Inserted, New]);
-                        grow(&mut live, found, |r| (r.sector, r.bytes) = (e.sector, r.bytes + e.bytes))
-                    }
-                    // The event tells the request that another one absorbs.
-                    Kind::Merge => {
-                        let gone = live.starting(e.sector, &op, &[Inserted, New]);
-                        let into = gone.and_then(|g| live.ending(e.sector, &op, &[Inserted, New], Some(g)));
-                        let absorbed = into.and(gone).and_then(|g| live.take(g));
-                        absorbed.and_then(|absorbed| {
-                            row.flags = format!("absorbs={}", absorbed.number);
-                            grow(&mut live, into, |r| r.bytes += absorbed.bytes)
-                        })
-                    }
-                    Kind::Insert => {
-                        let found = live.starting(e.sector, &op, &[New, Requeued, Dispatched, Issued]);
-                        live.state(found, Inserted);
-                        found
-                    }
-                    Kind::Issue => {
-                        let found = live.starting(e.sector, &op, &[Dispatched, New, Inserted, Requeued]);
-                        live.state(found, Issued);
-                        found
-                    }
-                    Kind::Requeue => {
-                        let found = live.starting(e.sector, &op, &[Issued]);
-                        live.state(found, Requeued);
-                        found
-                    }
-                    Kind::Complete => live.starting(e.sector, &op, &[Issued]),
-                    _ => None,
-                };
-                if row.flags.is_empty() {
-                    row.flags = flags;
-                }
-                row.op = op;
-                if e.kind == Kind::Complete && e.number != 0 {
-                    row.flags += &format!(" error={}", e.number);
-                }
-                let tells_priority = matches!(e.kind, Kind::Insert | Kind::Issue | Kind::Complete | Kind::Requeue);
-                if tells_priority {
-                    row.ioprio = Some(e.ioprio);
-                    if let Some(known) = request.and_then(|n| live.requests.get_mut(&n)) {
-                        known.ioprio = Some(e.ioprio);
-                    }
-                }
-                if request.is_none() && !matches!(e.kind, Kind::Bio | Kind::Split) {
-                    built.unmatched += 1;
-                }
+                without_request(e, &mut row);
+                None
             }
-        }
-        if let Some(known) = request.and_then(|n| live.requests.get(&n)) {
+        };
+        if let Some(known) = request.and_then(|n| self.live.requests.get(&n)) {
             row.req = known.number;
             row.pid = Some(known.pid);
             row.ioprio = known.ioprio;
@@ -261,12 +188,120 @@ pub(crate) fn rows(events: &[Event]) -> Built {
         if e.kind == Kind::Complete
             && let Some(number) = request
         {
-            live.take(number);
+            self.live.take(number);
         }
-        built.rows.push(row);
+        row
     }
-    built.unfinished = live.requests.len() as u64;
-    built
+
+    /// A probe: the dispatch function returned a request or nothing.
+    fn dispatch(&mut self, e: &Event, row: &mut Row) -> Option<u32> {
+        if e.rq == 0 {
+            row.event = "dispatch_none";
+            row.pid = None;
+            return None;
+        }
+        row.op = operation_of(e.opf).into();
+        (row.sector, row.bytes) = (Some(e.sector), Some(e.bytes as i64));
+        let request = self.live.starting(e.sector, &row.op, &[State::Inserted, State::Requeued, State::New]);
+        self.live.state(request, State::Dispatched);
+        match request.and_then(|n| self.live.requests.get(&n)) {
+            Some(known) => row.flags.clone_from(&known.flags),
+            None => self.built.unmatched += 1,
+        }
+        request
+    }
+
+    /// An event of the block layer, with place and operation.
+    fn block_event(&mut self, e: &Event, row: &mut Row) -> Option<u32> {
+        let (op, flags) = operation(text(&e.rwbs));
+        (row.sector, row.bytes) = (Some(e.sector), Some(e.bytes as i64));
+        let request = match e.kind {
+            Kind::Allocated => Some(self.allocate(e, &op, &flags)),
+            Kind::Merge => self.absorb(e, &op, row),
+            _ => self.follow(e, &op),
+        };
+        if row.flags.is_empty() {
+            row.flags = flags;
+        }
+        row.op = op;
+        if e.kind == Kind::Complete && e.number != 0 {
+            row.flags += &format!(" error={}", e.number);
+        }
+        if matches!(e.kind, Kind::Insert | Kind::Issue | Kind::Complete | Kind::Requeue) {
+            row.ioprio = Some(e.ioprio);
+            if let Some(known) = request.and_then(|n| self.live.requests.get_mut(&n)) {
+                known.ioprio = Some(e.ioprio);
+            }
+        }
+        if request.is_none() && !matches!(e.kind, Kind::Bio | Kind::Split) {
+            self.built.unmatched += 1;
+        }
+        request
+    }
+
+    fn allocate(&mut self, e: &Event, op: &str, flags: &str) -> u32 {
+        self.count += 1;
+        self.live.add(Request {
+            number: self.count,
+            sector: e.sector,
+            bytes: e.bytes,
+            op: op.into(),
+            flags: flags.into(),
+            pid: e.pid,
+            ioprio: None,
+            state: State::New,
+        });
+        self.count
+    }
+
+    /// The event names the request that another one, which ends where it begins, absorbs.
+    fn absorb(&mut self, e: &Event, op: &str, row: &mut Row) -> Option<u32> {
+        let states = [State::Inserted, State::New];
+        let gone = self.live.starting(e.sector, op, &states)?;
+        let into = self.live.ending(e.sector, op, &states, Some(gone))?;
+        let absorbed = self.live.take(gone)?;
+        row.flags = format!("absorbs={}", absorbed.number);
+        grow(&mut self.live, Some(into), |r| r.bytes += absorbed.bytes)
+    }
+
+    /// The request that an event concerns, in its new state or extent.
+    fn follow(&mut self, e: &Event, op: &str) -> Option<u32> {
+        use State::{Dispatched, Inserted, Issued, New, Requeued};
+        let live = &mut self.live;
+        let (from, to): (&[State], State) = match e.kind {
+            Kind::BackMerge => {
+                let found = live.ending(e.sector, op, &[Inserted, New], None);
+                return grow(live, found, |r| r.bytes += e.bytes);
+            }
+            Kind::FrontMerge => {
+                let end = e.sector + e.bytes / dumbwaiter_block::SECTOR_BYTES;
+                let found = live.starting(end, op, &[Inserted, New]);
+                return grow(live, found, |r| (r.sector, r.bytes) = (e.sector, r.bytes + e.bytes));
+            }
+            Kind::Insert => (&[New, Requeued, Dispatched, Issued], Inserted),
+            Kind::Issue => (&[Dispatched, New, Inserted, Requeued], Issued),
+            Kind::Requeue => (&[Issued], Requeued),
+            Kind::Complete => (&[Issued], Issued),
+            _ => return None,
+        };
+        let found = live.starting(e.sector, op, from);
+        live.state(found, to);
+        found
+    }
+}
+
+/// Events of a process's plug, of kyber's depths and of BFQ's queues.
+fn without_request(e: &Event, row: &mut Row) {
+    match e.kind {
+        Kind::Unplug => row.bytes = Some(e.number),
+        Kind::BfqExpire => {
+            let [reason, service, budget, weight, raised] = e.expiry;
+            row.flags = format!("reason={reason} service={service} budget={budget} weight={weight} wr={raised}");
+        }
+        Kind::KyberAdjust => (row.op, row.bytes) = (text(&e.rwbs).into(), Some(e.number)),
+        Kind::KyberThrottled => row.op = text(&e.rwbs).into(),
+        _ => {}
+    }
 }
 
 fn grow(live: &mut Live, number: Option<u32>, change: impl FnOnce(&mut Request)) -> Option<u32> {
@@ -308,7 +343,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_request_keeps_its_number_from_birth_to_end() {
+    fn a_request_keeps_its_number_from_allocation_to_completion() {
         let mut dispatch = event(14, Kind::Dispatch, "", 8, 8);
         dispatch.rq = 0xffff;
         let built = rows(&[
@@ -355,7 +390,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn strangers_are_counted() {
+    fn events_of_unknown_requests_are_counted() {
         let built = rows(&[event(0, Kind::Complete, "R", 5, 4), event(1, Kind::Allocated, "FWFS", 0, 4)]);
         assert_eq!((built.unmatched, built.unfinished), (1, 1));
         assert_eq!((built.rows[1].op.as_str(), built.rows[1].flags.as_str()), ("W", "FFS"));

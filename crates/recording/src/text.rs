@@ -1,14 +1,14 @@
-//! Events as blkparse's lines, read by the reader of traces: it knows already which times belong to which arrival.
+//! Events as lines of blkparse, for the trace reader, which matches issues and completions with arrivals.
 
 use std::io::{Read, Write};
 
 use dumbwaiter_traces::{self as traces, Format, Written};
 
-use super::Options;
-use super::describe::About;
-use super::event::{Event, Kind, text};
+use crate::about::About;
+use crate::event::{Event, Kind, text};
+use crate::options::Options;
 
-/// Hands out lines as they are asked for.
+/// A reader of the lines, made as they are read.
 struct Lines {
     events: std::vec::IntoIter<Event>,
     first: u64,
@@ -48,7 +48,7 @@ impl Read for Lines {
     }
 }
 
-/// Writes the trace; nothing where there was no I/O, for no reader takes a trace without any.
+/// Writes the trace; nothing where there was no I/O, because every trace reader refuses an empty trace.
 pub(crate) fn write(events: &[Event], about: &About, options: &Options) -> Result<Option<Written>, traces::Error> {
     let kept: Vec<Event> =
         events.iter().filter(|e| matches!(e.kind, Kind::Bio | Kind::Issue | Kind::Complete)).copied().collect();

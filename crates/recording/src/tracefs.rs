@@ -4,15 +4,14 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::describe::About;
-use super::event::{Format, Kind};
-use super::names;
-use super::pages::Pages;
-use dumbwaiter_linux::file::{read, read_some, write};
+use crate::about::About;
+use crate::event::{Format, Kind};
+use crate::pages::Pages;
+use dumbwaiter_linux::file::{names, read, read_some, write};
 use dumbwaiter_linux::undo::{Action, Guard};
 use dumbwaiter_linux::{Error, Roots};
 
-/// What a probe takes of the request that a dispatch function returns.
+/// Fields that a probe records of the request that a dispatch function returns.
 const REQUEST: &str = "rq=$retval sector=$retval->__sector bytes=$retval->__data_len opf=$retval->cmd_flags \
                        jiffies=@jiffies_64:u64";
 
@@ -57,8 +56,8 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// Sets probes on a scheduler's functions. `None`, with a note that says why, where the kernel lets nobody; `none`
-    /// needs none.
+    /// Sets probes on a scheduler's functions. `None`, with a note of the reason, where the kernel has no probes; the
+    /// scheduler `none` needs no probes.
     pub(crate) fn new(scheduler: &str, roots: &Roots, notes: &mut Vec<String>) -> Result<Option<Probes>, Error> {
         let wanted: Vec<&Definition> = PROBES.iter().filter(|p| p.0 == scheduler).collect();
         if wanted.is_empty() {
@@ -88,7 +87,7 @@ impl Probes {
                     notes.push(format!("no probe on {function}: {e}"));
                     return Ok(None);
                 }
-                // Without it, the time of the function's return has to do.
+                // Without it, the time of the function's return is used.
                 Err(e) => notes.push(format!("no probe on {function}: {e}")),
             }
         }
@@ -97,8 +96,8 @@ impl Probes {
 
     fn set(&self, file: &Path, begin: &str, name: &str, symbol: &str, takes: &str) -> Result<Guard, Error> {
         let event = format!("{}/{name}", self.group);
-        let back = Action::Write { file: file.into(), text: format!("-:{event}") };
-        Guard::of(back, || write(file, &format!("{begin}:{event} {symbol} {takes}")))
+        let back = Action::write_text(file, &format!("-:{event}"));
+        Guard::new(back, || write(file, &format!("{begin}:{event} {symbol} {takes}")))
     }
 }
 
@@ -122,14 +121,14 @@ impl Instance {
     pub(crate) fn new(buffer_kb: u64, probes: Option<&Probes>, about: &About) -> Result<Instance, Error> {
         let dir = root()?.join("instances").join(format!("dumbwaiter-{}", std::process::id()));
         let make = || std::fs::create_dir(&dir).map_err(|e| Error::file("make the trace instance", &dir, e));
-        let guard = Guard::of(Action::Instance { dir: dir.clone() }, make)?;
+        let guard = Guard::new(Action::remove_instance(&dir), make)?;
         let file = |name: &str| dir.join(name);
         write(&file("tracing_on"), "0")?;
         write(&file("trace_clock"), "mono")?;
         write(&file("buffer_size_kb"), &buffer_kb.to_string())?;
         for (kind, system, name, _) in Kind::POINTS {
             let event = dir.join("events").join(system).join(name);
-            // Kyber's exist where kyber is; what an older kernel does not have is not seen.
+            // Those of kyber exist where kyber is loaded; those that an older kernel lacks are left out.
             if !event.is_dir() || (system == "kyber" && about.scheduler != "kyber") {
                 continue;
             }
@@ -162,7 +161,7 @@ impl Instance {
         Ok(all.iter().filter_map(|n| n.strip_prefix("cpu")?.parse().ok()).collect())
     }
 
-    /// Takes what is in the buffers. The files are open only meanwhile: an instance with open files cannot be removed.
+    /// Takes the content of the buffers. The files are open only during the call: an instance with open files cannot be removed.
     pub(crate) fn take(&self, pages: &mut Pages) -> Result<(), Error> {
         pages.each(|cpu| {
             let path = self.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
@@ -186,7 +185,7 @@ impl Instance {
         })
     }
 
-    /// Events for which there was no room.
+    /// Events for which the buffers had no room.
     pub(crate) fn lost(&self) -> Result<u64, Error> {
         let mut lost = 0;
         for cpu in self.cpus()? {

@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_fidelity::call_by_call;
-use dumbwaiter_fidelity::recording::{Recording, What};
-use dumbwaiter_linux::queue::{Queue, Settings};
+use dumbwaiter_fidelity::recording::{Recording, RowKind};
+use dumbwaiter_linux::queue::Queue;
+use dumbwaiter_linux::settings::Settings;
 use dumbwaiter_linux::target::Target;
 use dumbwaiter_recording::{Method, Options, Summary, record};
 use dumbwaiter_schedulers::Choice;
@@ -142,7 +143,7 @@ fn agrees(scheduler: &str, least: impl Fn(&Summary) -> f64) -> bool {
         }
         let recording = Recording::open(&output).unwrap();
         assert_eq!(recording.scheduler, scheduler);
-        let dispatches = recording.rows.iter().filter(|r| r.what == What::Dispatch).count() as u64;
+        let dispatches = recording.rows.iter().filter(|r| r.kind == RowKind::Dispatch).count() as u64;
         assert_eq!(dispatches, summary.requests);
         let choice = Choice::parse(scheduler).unwrap();
         let found = call_by_call(&recording, &|setup| choice.build(setup), None);

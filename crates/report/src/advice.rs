@@ -5,17 +5,17 @@ use dumbwaiter_advise::{Advice, Metric, rank};
 
 use crate::table::{Align, Style, table};
 
-/// A load of the survey, for its column and its line below the table.
+/// A load of the survey: its column of the table and its line below it.
 pub struct SurveyPoint<'a> {
     /// Its name in the results.
     pub name: &'a str,
-    /// What it does.
+    /// A description.
     pub about: &'a str,
-    /// The figure that is shown of it.
+    /// The metric to show.
     pub metric: Metric,
 }
 
-/// The advice for a terminal; the first of `points` is the one that decides.
+/// The advice as text for a terminal; the first of `points` is the load that decides.
 pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) -> String {
     let rankings = rank(&advice.survey.runs, advice.survey.goal);
     let mut columns = vec![

@@ -1,4 +1,4 @@
-//! How applications fared, by scheduler: one table of start-ups, one of players.
+//! Results of applications by scheduler: a table of start-ups and a table of players.
 
 use crate::table::Align;
 use dumbwaiter_advise::Document;
@@ -12,7 +12,7 @@ pub(crate) struct Applications {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// The tables for one ranking, schedulers in its order, runs of one scheduler pooled; none where no application ran.
+/// The tables of one ranking, in its order, with the runs of each scheduler pooled; empty without applications.
 pub(crate) fn applications(document: &Document, ranking: &Ranking) -> Vec<Applications> {
     let (mut starts, mut players) = (Vec::new(), Vec::new());
     for row in &ranking.rows {
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(tables[0].rows, [["writer", "none", "6", "2.00", "1.00", "3.00", "3"]]);
         assert_eq!(tables[1].rows, [["film", "none", "300", "5.0", "9.0", "9.0"]]);
         assert!(applications(&d, &d.rankings()[1]).is_empty());
-        // What the kernel's scheduler of the same name did is told apart.
+        // The kernel's scheduler of the same name has its own row.
         let kernel: Vec<_> = d.runs.iter().filter(|r| !r.applications.is_empty()).cloned().collect();
         d.runs.extend(kernel.into_iter().take(1).map(|r| RunResult { via: "kernel".into(), ..r }));
         let rows = &applications(&d, &d.rankings()[0])[0].rows;

@@ -20,7 +20,7 @@ enum Values {
     Real(Vec<f64>),
 }
 
-/// One file in the making.
+/// The columns of one file.
 #[derive(Default)]
 struct Columns(Vec<(&'static str, Values)>);
 
@@ -89,8 +89,8 @@ impl Columns {
     }
 }
 
-/// Writes `runs.parquet`, `tenants.parquet`, `series.parquet` and `latency_cdf.parquet` into `dir`,
-/// which is made if it is missing. `run` is the index in the document's `runs`; units are in the
+/// Writes `runs.parquet`, `tenants.parquet`, `series.parquet` and `latency_cdf.parquet` into `dir`, which is created if
+/// missing. `run` is the index in the document's `runs`; units are in the
 /// names of the columns.
 pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
     dumbwaiter_output::create_folder(dir).map_err(|source| Error::Write { path: dir.to_path_buf(), source })?;
@@ -106,7 +106,7 @@ pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The columns that say which run a row is of; `rows` gives the rows of each.
+/// The columns that identify the run of a row; `rows` gives the number of rows of each run.
 fn keys(columns: &mut Columns, runs: &[RunResult], rows: impl Fn(&RunResult) -> usize) {
     let index: Vec<usize> = runs.iter().enumerate().flat_map(|(i, r)| std::iter::repeat_n(i, rows(r))).collect();
     columns
@@ -117,7 +117,7 @@ fn keys(columns: &mut Columns, runs: &[RunResult], rows: impl Fn(&RunResult) -> 
         .whole("replicate", index.iter().map(|i| u64::from(runs[*i].replicate)));
 }
 
-/// The latency columns of some group of requests.
+/// The latency columns of a group of requests.
 fn latencies<'a>(columns: &mut Columns, names: [&'static str; 7], of: impl Iterator<Item = &'a Latency> + Clone) {
     let get: [fn(&Latency) -> f64; 7] =
         [|l| l.mean, |l| l.p50, |l| l.p95, |l| l.p99, |l| l.p99_9, |l| l.max, |l| l.stddev];
@@ -193,7 +193,7 @@ fn tenants(runs: &[RunResult]) -> Columns {
     c
 }
 
-/// One row per interval and tenant, and one with the tenant `""` for all together.
+/// One row per interval and tenant, and one with the tenant `""` for the total.
 fn series(runs: &[RunResult]) -> Columns {
     let mut c = Columns::default();
     keys(&mut c, runs, |r| r.series.times.len() * (r.series.tenants.len() + 1));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_files_can_be_read() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("new/folder");
         let d = document();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_named() {
+    fn errors_name_the_file_in_the_way() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("taken");
         std::fs::write(&path, "").unwrap();

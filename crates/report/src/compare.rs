@@ -1,4 +1,4 @@
-//! The answer of `compare` on a terminal.
+//! The text of `compare` for a terminal.
 
 use crate::applications::applications;
 use crate::table::{Align, Style, table};
@@ -8,12 +8,12 @@ use dumbwaiter_measure::{Verdict, count_text};
 
 /// Marks the recommended scheduler.
 const WINNER: &str = "▸";
-/// Marks a figure that cannot be told from the best of its column.
+/// Marks a figure without significant difference from the best of its column.
 const TIE: &str = "≈";
 /// Marks the best figure of a column.
 const BEST: &str = "*";
 
-/// Per device: the schedulers in a table, best first, and the recommendation in a sentence.
+/// For each device: a table of schedulers, best first, and the recommendation as a sentence.
 pub fn compare_text(document: &Document, style: Style) -> String {
     let mut text = String::new();
     let rankings = document.rankings();
@@ -40,7 +40,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     let heading = format!("{place} · {runs} {plural} of each · goal: {}", ranking.goal.name());
     let mut columns = columns(ranking, false);
     let mut body = body(ranking, &columns, style);
-    // What matters least stands last: leave it out rather than break lines.
+    // The least important columns are last: drop them rather than wrap lines.
     let longest = |body: &str| body.lines().map(|l| l.chars().count()).max().unwrap_or(0);
     let width = style.width.map_or(usize::MAX, usize::from);
     while columns.len() > 2 && longest(&body) > width {
@@ -90,21 +90,21 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     table(&header, &rows, Style { width: None, ..style })
 }
 
-/// One figure of the table, in one unit from top to bottom.
+/// A column of the table, in one unit.
 pub(crate) struct Column {
     pub(crate) metric: Metric,
     pub(crate) name: String,
     pub(crate) unit_name: &'static str,
-    /// What a value is divided by.
+    /// Divisor of the values.
     unit: f64,
     decimals: usize,
     count: bool,
-    /// Shown with its confidence interval: throughput and what decided.
+    /// Whether to show the confidence interval: of throughput and the deciding metric.
     with_spread: bool,
 }
 
 impl Column {
-    /// The mean, the half width of its confidence interval (empty where it is not shown), and a mark.
+    /// The mean, the half width of its confidence interval (empty if not shown), and a mark.
     pub(crate) fn parts(&self, estimate: &Estimate) -> (String, String, &'static str) {
         let Some(mean) = estimate.mean else { return ("–".to_string(), String::new(), " ") };
         let number = |v: f64| {
@@ -124,14 +124,14 @@ impl Column {
         format!("{mean}{}{spread} {mark}", if spread.is_empty() { "" } else { " " })
     }
 
-    // The cells end with a mark, so the title does with as much space.
+    // Values end with a mark, so the title ends with as much space.
     fn title(&self) -> String {
         let gap = if self.name.is_empty() || self.unit_name.is_empty() { "" } else { " " };
         format!("{}{gap}{}  ", self.name, self.unit_name)
     }
 }
 
-/// The columns for a ranking: what matters most first; all there are, or those that a terminal has room for.
+/// The columns of a ranking, most important first: all of them, or those that fit a terminal.
 pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
     let has = |metric: Metric| ranking.rows.iter().any(|r| !r.mean(metric).is_nan());
     let mut metrics = vec![Metric::MbPerS, ranking.metric, Metric::FocusP99];
@@ -145,7 +145,7 @@ pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
     if has(Metric::JPerMio) {
         metrics.extend([Metric::JPerMio, Metric::BytesPerJ, Metric::CtxPerIo]);
     }
-    // The focus may be one of the others by another name.
+    // The focus may equal another column.
     let same = |m: Metric| match (m, &ranking.focus) {
         (Metric::FocusP99, Focus::Reads) if both => Metric::ReadP99,
         (Metric::FocusP99, Focus::Reads | Focus::All) if !both => Metric::P99,
@@ -176,7 +176,7 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::JPerMio => ("J", 1.0),
         Metric::BytesPerJ if least >= 1e6 => ("MB", 1e6),
         Metric::BytesPerJ => ("kB", 1e3),
-        // The unit in which the best has at least a digit before the point, at most a second.
+        // The unit, at most a second, in which the best value has a digit before the decimal point.
         _ if least >= 1e6 => ("s", 1e6),
         _ if least >= 1e3 => ("ms", 1e3),
         _ => ("us", 1.0),
@@ -210,7 +210,7 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
     Column { metric, name, unit_name, unit, decimals, count: metric == Metric::Iops, with_spread }
 }
 
-/// Text broken at spaces into lines of at most `width`.
+/// Wraps text at spaces into lines of at most `width`.
 fn wrapped(text: &str, width: Option<u16>) -> String {
     let width = usize::from(width.unwrap_or(u16::MAX));
     let mut lines = vec![String::new()];
@@ -276,13 +276,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_run_each_is_not_tested() {
+    fn single_runs_are_not_tested() {
         let text = compare_text(&of(1), Style::default());
         assert!(!text.contains(TIE) && text.contains("chance is not ruled out"), "{text}");
     }
 
     #[test]
-    fn colour_only_where_allowed() {
+    fn colour_is_used_only_if_allowed() {
         assert!(!compare_text(&document(), Style::default()).contains('\x1b'));
         let text = compare_text(&document(), Style { width: None, colour: true });
         assert!(text.lines().any(|l| l.starts_with("\x1b[1m") && l.contains(WINNER)), "{text}");

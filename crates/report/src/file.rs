@@ -1,4 +1,4 @@
-//! Writing files, and what can be wrong with them.
+//! Writes files, and their errors.
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use dumbwaiter_output::OutputFile;
 /// Why results could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused.
+    /// The file could not be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {
         /// The file or folder that was to be written.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The operating system refused to read.
+    /// The file could not be read.
     #[error("cannot read {path}: {source}", path = path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file is not a document of results.
@@ -29,7 +29,7 @@ pub enum Error {
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong and where.
+        /// The error and its position.
         source: serde_json::Error,
     },
     /// The document was written by another version of the format.
@@ -37,14 +37,14 @@ pub enum Error {
     Schema {
         /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// Schema of the file.
         found: u64,
-        /// The one that is understood.
+        /// Schema that this version reads.
         expected: u64,
     },
 }
 
-/// Writes a file whole or not at all, and never through a link.
+/// Writes a file completely or not at all, and never through a link.
 pub(crate) fn write_file(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<OutputFile>) -> io::Result<()>,

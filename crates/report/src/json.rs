@@ -1,4 +1,4 @@
-//! Documents of results in files.
+//! Reads and writes documents of results.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,7 +7,7 @@ use dumbwaiter_advise::{Document, ParseError};
 
 use crate::file::{Error, write_file};
 
-/// Writes the document's JSON to a file, whole or not at all.
+/// Writes the document's JSON to a file, completely or not at all.
 pub fn write_json(document: &Document, path: &Path) -> Result<(), Error> {
     write_file(path, |out| out.write_all(document.to_json().as_bytes()))
 }
@@ -49,10 +49,10 @@ mod tests {
     }
 
     #[test]
-    fn lists_with_figures_that_are_not_known_are_read_back() {
+    fn undefined_figures_in_lists_are_read_back() {
         let mut d = document();
         for series in d.runs.iter_mut().map(|run| &mut run.series) {
-            // As of the kernel's schedulers.
+            // As in runs of the kernel's schedulers.
             for list in [&mut series.depth_scheduler, &mut series.depth_device, &mut series.mb_per_s, &mut series.iops]
             {
                 list.push(f64::NAN);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_and_reading_changes_nothing() {
+    fn documents_read_back_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         let d = document();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_told_apart() {
+    fn files_that_are_not_documents_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         assert!(matches!(read_json(&path), Err(Error::Read { .. })));

@@ -1,6 +1,6 @@
-//! Tables, HTML, JSON and Parquet from results: never from a live run.
+//! Presents results as tables, HTML, JSON and Parquet.
 //!
-//! A [`dumbwaiter_advise::Document`] holds results with the conditions that made them; everything here shows one. Equal
+//! A [`dumbwaiter_advise::Document`] contains results and their conditions; everything here presents one. Equal
 //! documents give equal bytes: nothing here reads a clock or a machine's name.
 #![forbid(unsafe_code)]
 

@@ -1,33 +1,33 @@
-//! A plain table for terminals.
+//! Plain tables for terminals.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use dumbwaiter_output::{BOLD, FAINT, RESET, escape, escape_line};
 
-/// Side on which a column's text stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// How text for a terminal is made.
+/// Options of text for a terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// Columns of the terminal; `None` lets lines be as long as they need.
+    /// Width of the terminal in columns; `None` for no limit.
     pub width: Option<u16>,
-    /// May ANSI codes be used? Callers look at `NO_COLOR` and whether stdout is a terminal.
+    /// Whether ANSI codes are allowed. Callers check `NO_COLOR` and whether stdout is a terminal.
     pub colour: bool,
 }
 
 impl Style {
-    /// `text` in bold, where allowed; control characters escaped.
+    /// `text` in bold, if allowed; control characters escaped.
     pub(crate) fn bold(self, text: &str) -> String {
         self.styled(BOLD, text)
     }
 
-    /// `text` in a faint tone, where allowed; control characters escaped.
+    /// `text` in a faint tone, if allowed; control characters escaped.
     pub(crate) fn faint(self, text: &str) -> String {
         self.styled(FAINT, text)
     }
@@ -38,8 +38,7 @@ impl Style {
     }
 }
 
-/// A table with a header and lines of cells; short lines are filled up with empty cells. Cells wrap
-/// where the width is too small; control characters in them are escaped. Ends with a newline.
+/// A table with a header and rows of cells; short rows are padded with empty cells. Cells wrap
 pub fn table(header: &[(&str, Align)], rows: &[Vec<String>], style: Style) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);

@@ -1,10 +1,10 @@
-//! Plots in text, for a terminal.
+//! Text plots for a terminal.
 
 use dumbwaiter_measure::count_text;
 
 /// Levels of a cell that is filled from the left, in eighths.
 const EIGHTHS: [&str; 9] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"];
-/// Levels of a cell that is filled from below; the first shows that there is something.
+/// Levels of a cell that is filled from below; the first marks any value above 0.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Horizontal bars, one per (label, count), with counts and parts of the whole. The longest line is at
@@ -24,8 +24,8 @@ pub fn bars(items: &[(String, u64)], width: usize) -> String {
     items.iter().map(line).collect()
 }
 
-/// Values over time in one line of at most `width` columns: neighbours share a column by their mean,
-/// and the highest column is full. A space is nothing at all.
+/// Values over time in one line of at most `width` columns: neighbours share a column by their mean, and the highest
+/// column is full. A space means 0.
 pub fn sparkline(values: &[f64], width: usize) -> String {
     let columns = values.len().min(width.max(1));
     let means: Vec<f64> = (0..columns)

@@ -1,4 +1,4 @@
-//! The settings of the page cache, as a file has them.
+//! Settings of the page cache in a scenario file.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_workloads::generate::Scalar;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Host;
 
-/// Bytes of memory, at least a megabyte.
+/// Memory in bytes, at least a megabyte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSize(pub u64);
 
-/// Age at which dirty pages are written.
+/// Age at which dirty pages are written back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay(pub Nanos);
 
@@ -48,7 +48,7 @@ impl Serialize for Delay {
 }
 
 impl Host {
-    /// The page cache, where there is one.
+    /// The page cache, if there is one.
     pub fn cache(&self) -> Option<CacheSpec> {
         let writeback_delay = self.writeback_delay.map_or(Nanos::from_secs(30), |delay| delay.0);
         let readahead = self.readahead;

@@ -1,4 +1,4 @@
-//! Changes of tasks, tenants and the scheduler during a run.
+//! Scheduled changes of weights, priorities, membership and the scheduler.
 
 use dumbwaiter_block::{Handover, Ioprio, Nanos};
 use dumbwaiter_workloads::units::format_time;
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::SchedulerSpec;
 use crate::read::{Priority, Time, Weight};
 
-/// A task gets another priority, another tenant, or both. At least one of them is given.
+/// A scheduled change of a task: a new priority, a new tenant, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "FileTaskChange")]
 pub struct TaskChange {
-    /// When, from the start of the run, warm-up included.
+    /// Time since the start of the run, warm-up included.
     pub at: Nanos,
-    /// The priority from then on.
+    /// The new priority.
     pub ioprio: Option<Ioprio>,
-    /// Name of the tenant that is charged from then on.
+    /// Name of the new tenant.
     pub tenant: Option<String>,
 }
 
-/// A tenant gets another weight.
+/// A scheduled change of a tenant's weight.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "FileTenantChange")]
 pub struct TenantChange {
-    /// When, from the start of the run, warm-up included.
+    /// Time since the start of the run, warm-up included.
     pub at: Nanos,
-    /// The weight from then on, 1 to 10000.
+    /// The new weight, 1 to 10000.
     pub weight: u32,
 }
 

@@ -1,4 +1,4 @@
-//! How an application learns that its I/O is done.
+//! Completion methods.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,29 +7,29 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_workloads::units::{self, BareTime, format_time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How completions are found. As text: `interrupt`, `poll`, `hybrid`, `hybrid-fixed:2us` (any time), `sqpoll`.
+/// A completion method. As text: `interrupt`, `poll`, `hybrid`, `hybrid-fixed:2us` (any time), `sqpoll`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {
     /// The device interrupts a CPU, which wakes the thread.
     #[default]
     Interrupt,
-    /// The thread's CPU looks until the completion is there (preadv2 with RWF_HIPRI, io_uring with IOPOLL).
+    /// Classic polling: the thread polls until the completion (preadv2 with RWF_HIPRI, io_uring with IOPOLL).
     Poll,
-    /// The thread sleeps for half of the usual time of such an I/O, then its CPU looks (`io_poll_delay` 0 of Linux 4.10
-    /// to 6.3; a ring: io_uring's hybrid IOPOLL of Linux 6.13).
+    /// Hybrid polling: the thread sleeps for half of the mean time of such an I/O, then polls (`io_poll_delay` 0 of
+    /// Linux 4.10 to 6.3; for a ring io_uring's hybrid IOPOLL of Linux 6.13).
     Hybrid,
-    /// The thread sleeps for this long, then its CPU looks (`io_poll_delay` above 0).
+    /// Hybrid polling with a fixed sleep (`io_poll_delay` above 0).
     HybridFixed(Nanos),
-    /// Another CPU submits and looks for completions (io_uring SQPOLL with IOPOLL).
+    /// A kernel thread submits and polls for completions (io_uring SQPOLL with IOPOLL).
     Sqpoll,
 }
 
 impl Completion {
-    /// What can be written.
+    /// The accepted texts.
     pub const EXPECTED: &'static str =
         "interrupt, poll, hybrid, hybrid-fixed:TIME (such as hybrid-fixed:2us) or sqpoll";
 
-    /// Does the thread sleep until something wakes it?
+    /// Whether the thread sleeps until it is woken.
     pub fn sleeps(self) -> bool {
         matches!(self, Completion::Interrupt | Completion::Hybrid | Completion::HybridFixed(_))
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn names_parse_back() {
         for text in ["interrupt", "poll", "hybrid", "hybrid-fixed:2us", "sqpoll"] {
             assert_eq!(text.parse::<Completion>().unwrap().to_string(), text);
         }

@@ -1,9 +1,9 @@
 //! Scenarios from fio job files.
 //!
-//! Where fio makes files, we have a device. A job that says where it works (`offset`), how much of the device (`size` in
-//! percent, or none), or names a device (`filename=/dev/…`) addresses the device itself. Every other job has files: these are
-//! laid out one after the other, a megabyte aligned, behind what the first kind uses; instances and jobs that name the same
-//! file share it, and those that name none have each its own, as in fio.
+//! fio creates files; a scenario has a device. A job addresses the device itself if it has an `offset`, a `size` in
+//! percent or none, or names a device (`filename=/dev/…`). All other jobs use files: these are placed after each other,
+//! aligned to a megabyte, behind the area of the first kind. Instances and jobs that name the same file share it;
+//! without a name each has its own, as in fio.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,12 @@ use crate::{Error, Scenario, Task, Tenant, TraceOptions, TraceSpec, Work};
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Scenario {
-    /// A scenario from the text of a fio job file, and the warnings. `path` is named in messages; `environment` gives the
-    /// values of `${VAR}`. Control groups become tenants. The time is that of the jobs, stage after stage; without a run time
-    /// it is left open, and the scenario ends when the jobs do.
+    /// Converts the text of a fio job file to a scenario, and returns the warnings. Errors name `path`; `environment`
+    /// gives the values of `${VAR}`. Control groups become tenants. The duration is that of the jobs, stage after
+    /// stage; without a run time it is open, and the scenario ends with its jobs.
+    ///
+    /// # Errors
+    /// The line and option that are wrong.
     pub fn from_fio(text: &str, path: &str, environment: Environment<'_>) -> Result<(Scenario, Vec<String>), Error> {
         let file = fio::parse(text, path, environment)?;
         let jobs = &file.jobs;
@@ -54,8 +57,11 @@ impl Scenario {
         Ok((scenario, warnings))
     }
 
-    /// Puts the jobs of each task's fio file in the task's place, under the names `task/job`. `read` gives the text of a
-    /// file. A task's `count`, `cpu`, `ioprio` and `stage` hold for all of them, where the file says nothing.
+    /// Replaces each task that names a fio file by the jobs of the file, as `task/job`. `read` returns the text of a
+    /// file. A task's `count`, `cpu`, `ioprio` and `stage` apply to all of them unless the file sets them.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
     pub fn resolve(
         &mut self,
         read: &dyn Fn(&str) -> Result<String, Error>,
@@ -109,7 +115,7 @@ fn tasks(jobs: &[FioJob]) -> Vec<(String, Option<u32>, Task)> {
             add(job.name.clone(), job.numjobs, Work::Job(Box::new(spec)));
             continue;
         };
-        // Instances take the files in turn.
+        // Instances use the files in turn.
         for (i, path) in trace.paths.iter().enumerate().take(job.numjobs as usize) {
             let options = TraceOptions {
                 depth: trace.no_stall.then(|| job.spec.depth()),
@@ -143,7 +149,7 @@ fn lay_out(jobs: &[FioJob]) -> Vec<(Extent, Extent)> {
     };
     let mut free = aligned(jobs.iter().map(end).max().unwrap_or(0));
     let mut named = BTreeMap::<&str, u64>::new();
-    // A shared file is as long as its longest user needs.
+    // A shared file has the length of its largest user.
     for job in jobs {
         if let (Some(name), Some(size)) = (&job.filename, file_size(job)) {
             let longest = named.entry(name).or_default();

@@ -1,7 +1,7 @@
-//! The one description of an experiment: devices, schedulers, tenants and what their tasks do.
+//! Scenarios: the description of an experiment with its devices, schedulers, tenants and tasks.
 //!
-//! A scenario comes from a TOML file, a fio job file, a trace or flags, and goes whole into every result. It names devices,
-//! schedulers and traces; it opens none of them.
+//! A scenario comes from a TOML file, a fio job file, a trace or flags, and every result contains it. It names devices,
+//! schedulers and traces but opens none of them.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -24,9 +24,9 @@ pub use change::{SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
-pub use validate::Known;
+pub use validate::NameCheck;
 
-/// Why a scenario cannot be used.
+/// Why a scenario is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read.
@@ -34,26 +34,26 @@ pub enum Error {
     Io {
         /// The file.
         path: String,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is not TOML, or has a key or value that does not belong. The message shows the line.
+    /// The file is not TOML, or has an unknown key or a wrong value. The message shows the line.
     #[error("{path}: {message}")]
     Toml {
         /// The file.
         path: String,
-        /// Line, column, the line's text and what was expected.
+        /// Line, column, text of the line and the expected value.
         message: String,
     },
     /// A fio job file was refused.
     #[error(transparent)]
     Fio(#[from] dumbwaiter_workloads::fio::FioError),
-    /// Each value is possible, but not together.
+    /// Values contradict each other.
     #[error("{place}: {reason}")]
     Invalid {
         /// The key, tenant or task that is wrong.
         place: String,
-        /// What is wrong with it and what was expected.
+        /// The reason, and the expected value.
         reason: String,
     },
 }
@@ -64,66 +64,66 @@ impl Error {
     }
 }
 
-/// A whole experiment.
+/// The description of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Short name.
     pub name: String,
-    /// What it shows, in a sentence or two.
+    /// A description in one or two sentences.
     pub description: String,
-    /// Devices to compare on: a kind and a parameter set (`hdd:st1000dm003?ncq_depth=1`) or the path of a parameter file.
+    /// Devices: a kind and a parameter set (`hdd:st1000dm003?ncq_depth=1`) or the path of a parameter file.
     pub devices: Vec<String>,
     /// Schedulers to compare.
     pub schedulers: Vec<SchedulerSpec>,
-    /// How completions are found; each method is compared.
+    /// Completion methods to compare.
     pub completion: Vec<Completion>,
-    /// Commands that the driver may give the device at once; `None` is the device's own limit.
+    /// Queue depth of the driver; `None` for the device's own limit.
     pub queue_depth: Option<u32>,
-    /// Requests that the scheduler may hold (sysfs `nr_requests`); `None` is the kernel's default.
+    /// Scheduler depth (sysfs `nr_requests`); `None` for the kernel's default.
     pub nr_requests: Option<u32>,
-    /// Counted time, after the warm-up. `None`: until every task has ended.
+    /// Measured time after the warm-up; `None` until every task has ended.
     pub duration: Option<Nanos>,
-    /// Time before, in which everything runs and nothing is counted.
+    /// Length of the warm-up, in which nothing is measured.
     pub warmup: Nanos,
-    /// Runs of each combination, each with a seed of its own.
+    /// Replicates of each combination, each with its own seed.
     pub replicates: u32,
     /// Seed of the first replicate.
     pub seed: u64,
-    /// A run ends after so many requests.
+    /// Number of requests after which a run ends.
     pub limit: Option<u64>,
-    /// The computer.
+    /// The host.
     pub host: Host,
-    /// As sysfs `nomerges`: 0 all merges, 1 only simple ones, 2 none.
+    /// As sysfs `nomerges`: 0 all merges, 1 simple merges only, 2 none.
     pub nomerges: u8,
-    /// Length of one point of the time series.
+    /// Interval of the time series.
     pub series: Nanos,
-    /// Exchanges of the scheduler during each run.
+    /// Scheduled replacements of the scheduler during each run.
     pub changes: Vec<SchedulerChange>,
-    /// Who shares the device.
+    /// The tenants that share the device.
     pub tenants: Vec<Tenant>,
 }
 
-/// The computer that the tasks run on.
+/// The host that the tasks run on.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
-    /// Processors.
+    /// Number of logical CPUs.
     pub cpus: u16,
-    /// Name of the cost profile (per-request CPU costs).
+    /// Name of the profile of CPU costs per request.
     pub profile: String,
-    /// Hardware queues; `None` is the device's number.
+    /// Hardware queues; `None` for the device's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hw_queues: Option<u16>,
-    /// Ticks per second of the kernel's coarse clock.
+    /// Ticks per second of the kernel's coarse clock (HZ).
     pub hz: u32,
-    /// Memory of the page cache that buffered jobs share; `None`: there is none, and their writes go to the device as they
-    /// are, many at a time.
+    /// Memory of the page cache of buffered jobs, bytes. `None`: no page cache, and buffered writes go to the device
+    /// directly, with many outstanding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_cache: Option<CacheSize>,
-    /// Does the page cache read ahead?
+    /// Whether the page cache reads ahead.
     #[serde(skip_serializing_if = "is_true")]
     pub readahead: bool,
-    /// Age at which dirty pages are written; `None` is 30 s.
+    /// Age at which dirty pages are written back; `None` for 30 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writeback_delay: Option<cache::Delay>,
 }
@@ -151,25 +151,25 @@ impl Default for Host {
 pub struct Tenant {
     /// Unique in the scenario.
     pub name: String,
-    /// Share relative to its siblings, 1 to 10000.
+    /// Weight relative to its siblings, 1 to 10000.
     pub weight: u32,
-    /// The tenant that it is nested in.
+    /// The tenant that contains it.
     pub parent: Option<String>,
-    /// Priority of its tasks, where they state none.
+    /// I/O priority of tasks that set none.
     pub ioprio: Option<Ioprio>,
-    /// Is this one whose latency counts most (an interactive user)? Recommendations look at it.
+    /// Whether it is the focus of latency metrics, such as an interactive user; recommendations look at its latency.
     pub focus: bool,
     /// Its tasks.
     pub tasks: Vec<Task>,
-    /// What becomes different of it.
+    /// Scheduled changes of its weight.
     pub changes: Vec<TenantChange>,
 }
 
 impl Tenant {
-    /// The weight where none is given.
+    /// The default weight.
     pub const DEFAULT_WEIGHT: u32 = 100;
 
-    /// A tenant without tasks, of the default weight.
+    /// A tenant of the default weight without tasks.
     pub fn new(name: impl Into<String>) -> Tenant {
         Tenant {
             name: name.into(),
@@ -193,7 +193,7 @@ impl Tenant {
 }
 
 impl Default for Scenario {
-    /// No tenants yet; devices and schedulers of the built-in scenario.
+    /// A scenario without tenants, with the devices and schedulers of the built-in one.
     fn default() -> Self {
         let strings = |list: &[&str]| list.iter().map(|s| s.to_string()).collect();
         Scenario {
@@ -221,24 +221,27 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// The TOML text of the built-in scenario, a file to copy and change.
+    /// The TOML text of the built-in scenario; a template for others.
     pub const BUILTIN: &'static str = include_str!("../builtin/shared-disk.toml");
 
     /// The file of [`Scenario::builtin_real`].
     pub const BUILTIN_REAL: &'static str = include_str!("../builtin/real-drive.toml");
 
-    /// A shared disk: sequential readers, random readers, writers and somebody who waits.
+    /// The built-in scenario: a shared disk with sequential readers, random readers, writers and an interactive user.
     pub fn builtin() -> Scenario {
         Scenario::from_toml(Scenario::BUILTIN, "built-in scenario").expect("a test reads the built-in scenario")
     }
 
-    /// What runs on a real file or device when nothing else is asked for: it only reads.
+    /// The default scenario for real files and devices, which only reads.
     pub fn builtin_real() -> Scenario {
         Scenario::from_toml(Scenario::BUILTIN_REAL, "built-in scenario").expect("a test reads the built-in scenario")
     }
 
-    /// Reads a scenario file, and the fio job files that its tasks name (beside it, if their paths are relative). Answers
-    /// also with the warnings of those.
+    /// Loads a scenario file and the fio job files of its tasks (relative to the scenario file). Returns the warnings
+    /// of the job files.
+    ///
+    /// # Errors
+    /// A file that cannot be read or parsed.
     pub fn load(path: &Path) -> Result<(Scenario, Vec<String>), Error> {
         let read = |path: &Path| {
             std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.display().to_string(), source })
@@ -249,7 +252,7 @@ impl Scenario {
         Ok((scenario, warnings))
     }
 
-    /// One tenant that replays trace files, each as a task.
+    /// A scenario of one tenant that replays trace files, one task each.
     pub fn from_trace(paths: &[String], options: TraceOptions) -> Scenario {
         let mut tenant = Tenant::new(Tenant::DEFAULT);
         for path in paths {
@@ -269,20 +272,20 @@ impl Scenario {
         self.tenants.iter().flat_map(|tenant| tenant.tasks.iter().map(move |task| (tenant, task)))
     }
 
-    /// The first task that writes, as far as the scenario tells; what a trace holds is known only when it is read.
+    /// The first task that writes, if the scenario shows it; traces are unknown until they are read.
     pub fn writer(&self) -> Option<&str> {
         let writes = |task: &Task| matches!(&task.work, Work::Job(job) if job.rw.mix != Mix::Read);
         self.tasks().find(|(_, task)| writes(task)).map(|(_, task)| task.name.as_str())
     }
 
-    /// Does every task end by itself? Only then may the duration be left out.
+    /// Whether every task ends by itself; only then the duration is optional.
     pub fn ends(&self) -> bool {
         self.tasks().all(|(_, task)| task.ends())
     }
 }
 
 impl Tenant {
-    /// The tenant of tasks that name none.
+    /// Name of the tenant of tasks that name none.
     pub const DEFAULT: &'static str = "default";
 }
 

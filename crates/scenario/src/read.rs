@@ -1,4 +1,4 @@
-//! Reading a scenario's TOML (or JSON: the same keys).
+//! Reads scenarios from TOML, or from JSON with the same keys.
 
 use dumbwaiter_block::{Ioprio, Nanos};
 use dumbwaiter_workloads::generate::Scalar;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use crate::task::Entry;
 use crate::{Completion, Error, Host, Scenario, SchedulerChange, SchedulerSpec, Tenant, TenantChange};
 
-/// A scenario as its file has it. Fields are optional so that the defaults stand in one place, [`Scenario::default`].
+/// The file form of a scenario. Its fields are optional, so that [`Scenario::default`] has all defaults.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// A number of 64 bits; TOML's own have 63, so text is taken too.
+/// A number of 64 bits; TOML integers have 63, so strings are accepted too.
 struct Seed(u64);
 
 impl<'de> Deserialize<'de> for Seed {
@@ -91,7 +91,10 @@ impl<'de> Deserialize<'de> for Priority {
 }
 
 impl Scenario {
-    /// Reads a scenario from TOML text. `path` is named in errors. Fio files of tasks are left to [`Scenario::resolve`].
+    /// Parses a scenario from TOML text; errors name `path`. [`Scenario::resolve`] reads the fio files of its tasks.
+    ///
+    /// # Errors
+    /// The line, and the expected key or value.
     pub fn from_toml(text: &str, path: &str) -> Result<Scenario, Error> {
         let file: File = toml::from_str(text)
             .map_err(|e| Error::Toml { path: path.to_string(), message: e.to_string().trim_end().to_string() })?;

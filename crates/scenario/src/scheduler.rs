@@ -1,4 +1,4 @@
-//! A scheduler with its tunables, as text or as a table.
+//! Schedulers with their tunables, as text or as a table.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,14 +7,14 @@ use dumbwaiter_workloads::generate::Scalar;
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A scheduler and the tunables that differ from its defaults. Names and values are checked by who knows the schedulers.
+/// A scheduler and the tunables that differ from its defaults. The scheduler registry checks names and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerSpec {
     /// Its name.
     pub name: String,
-    /// A version of it, such as `v7r8` of bfq or `5.15` of mq-deadline; empty for its default.
+    /// Its version, such as `v7r8` of bfq or `5.15` of mq-deadline; empty for the default.
     pub variant: String,
-    /// Values by tunable, under the names and in the units of sysfs.
+    /// Values by tunable, with the names and units of sysfs.
     pub tunables: BTreeMap<String, String>,
 }
 
@@ -24,7 +24,8 @@ impl SchedulerSpec {
         SchedulerSpec { name: name.to_string(), variant: String::new(), tunables: BTreeMap::new() }
     }
 
-    /// Reads `mq-deadline` or `mq-deadline:fifo_batch=8,read_expire=100`; a bare word right behind the colon is a version.
+    /// Parses `mq-deadline` or `mq-deadline:fifo_batch=8,read_expire=100`; a word without `=` after the colon is a
+    /// version.
     pub fn parse(text: &str) -> Result<SchedulerSpec, String> {
         let (name, tunables) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let name = name.trim();
@@ -50,8 +51,8 @@ impl SchedulerSpec {
         Ok(spec)
     }
 
-    /// Reads a list with commas between: `none,mq-deadline:fifo_batch=8,read_expire=100,kyber`. A part with `=` and no colon
-    /// before it is a tunable of the scheduler before.
+    /// Parses a comma-separated list: `none,mq-deadline:fifo_batch=8,read_expire=100,kyber`. A part with `=` and no
+    /// colon before it is a tunable of the previous scheduler.
     pub fn parse_list(text: &str) -> Result<Vec<SchedulerSpec>, String> {
         let mut texts: Vec<String> = Vec::new();
         for part in text.split(',') {
@@ -65,7 +66,7 @@ impl SchedulerSpec {
     }
 }
 
-/// As [`SchedulerSpec::parse`] reads it.
+/// In the syntax of [`SchedulerSpec::parse`].
 impl fmt::Display for SchedulerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;

@@ -1,4 +1,4 @@
-//! One line of work: a job, an application, a trace or a fio job file.
+//! Tasks: a job, an application, a trace or a fio job file.
 
 use std::fmt;
 
@@ -13,39 +13,40 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::TaskChange;
 
-/// A task, or several that do the same.
+/// A task, or several instances of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// Unique in the tenant.
     pub name: String,
-    /// Instances; each has its own random numbers, its own place by `offset_increment`, and is a task to the scheduler.
+    /// Number of instances; each has its own random numbers and its own offset by `offset_increment`, and is a task to
+    /// the scheduler.
     pub count: u32,
-    /// Priority, `None` for that of the job or tenant.
+    /// I/O priority; `None` for that of the job or tenant.
     pub ioprio: Option<Ioprio>,
-    /// Where it runs: instance i on the i-th of these processors, round and round; empty is anywhere.
+    /// CPUs: instance i runs on the i-th of these, cyclically; empty for any.
     pub cpu: Vec<u16>,
     /// Stages run after each other: a task starts when all tasks of lower stages have ended (fio: stonewall).
     pub stage: u32,
-    /// It does nothing before this time of the run, warm-up included.
+    /// Time of its start, warm-up included.
     pub start: Nanos,
-    /// At this time it asks for nothing more and exits, when what it asked for is done. `None`: when its work is done.
+    /// Time at which it submits nothing more and exits after its outstanding I/O; `None` to run to the end of its work.
     pub stop: Option<Nanos>,
-    /// What becomes different of it.
+    /// Scheduled changes of priority and tenant.
     pub changes: Vec<TaskChange>,
-    /// What it does.
+    /// Its work.
     pub work: Work,
 }
 
-/// What a task does.
+/// The work of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Generated I/O.
     Job(Box<JobSpec>),
-    /// A workload by its name.
+    /// An application, by its name.
     App(Box<App>),
     /// Recorded I/O.
     Trace(TraceSpec),
-    /// The jobs of a fio file, until [`crate::Scenario::resolve`] puts them in its place.
+    /// The jobs of a fio file, until [`crate::Scenario::resolve`] replaces them.
     Fio(String),
 }
 
@@ -54,48 +55,49 @@ pub enum Work {
 pub struct TraceSpec {
     /// The file.
     pub path: String,
-    /// How it is read and replayed.
+    /// Options of reading and replaying it.
     pub options: TraceOptions,
 }
 
-/// How a trace is read and replayed. What the texts may be is known to who reads traces.
+/// Options of reading and replaying a trace. The trace readers define the accepted texts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TraceOptions {
-    /// Format, where it is not to be found by content.
+    /// Format; `None` detects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Columns of a delimited text, with commas between (`time_ms,op,offset_bytes,size_bytes`).
+    /// Columns of delimited text, separated by commas (`time_ms,op,offset_bytes,size_bytes`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,
-    /// Recorded times are divided by this; `None` is 1.
+    /// Speed: recorded times are divided by it; `None` for 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    /// Keep so many outstanding and ignore the recorded times.
+    /// Queue depth of a closed loop, which ignores recorded times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Each recorded process waits for its own I/O as it did.
+    /// Closed loop by task: each recorded process waits for its own I/O.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub closed_per_task: bool,
-    /// Only so many requests.
+    /// Largest number of requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What happens to requests beyond the end of the device.
+    /// How to handle requests beyond the end of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<String>,
     /// Further files of the same trace, merged by time: the other CPUs' of a blktrace capture.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<String>,
-    /// Event of blkparse and blktrace that counts as arrival (`Q`, `I`, `D` or `C`); `None`: Q where there are any, else I.
+    /// Event of blkparse and blktrace that counts as arrival (`Q`, `I`, `D` or `C`); `None` for Q if there are any,
+    /// else I.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
-    /// Size of each request where the trace tells none; `None` is 4096 bytes.
+    /// Size of each request of traces without sizes, bytes; `None` for 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assume_bytes: Option<u32>,
 }
 
 impl Task {
-    /// One instance of this work.
+    /// A task with one instance of this work.
     pub fn new(name: impl Into<String>, work: Work) -> Task {
         Task {
             name: name.into(),
@@ -110,7 +112,7 @@ impl Task {
         }
     }
 
-    /// Does it end by itself?
+    /// Whether it ends by itself.
     pub fn ends(&self) -> bool {
         self.stop.is_some()
             || match &self.work {
@@ -120,7 +122,7 @@ impl Task {
             }
     }
 
-    /// The processor of an instance, where that is stated.
+    /// The CPU of an instance, if set.
     pub fn cpu_of(&self, instance: u32) -> Option<u16> {
         (!self.cpu.is_empty()).then(|| self.cpu[instance as usize % self.cpu.len()])
     }
@@ -151,7 +153,7 @@ const KEYS: [&str; 22] = [
     "assume_bytes",
 ];
 
-/// A task as a file has it: with the name of its tenant.
+/// The file form of a task, with the name of its tenant.
 pub(crate) struct Entry {
     pub(crate) task: Task,
     pub(crate) tenant: Option<String>,
@@ -185,7 +187,7 @@ impl Serialize for Task {
             Work::Job(job) => {
                 let entries = job.entries();
                 if entries.is_empty() {
-                    // A reader needs one option to see that this is a job.
+                    // At least one option marks this task as a job.
                     map.serialize_entry("rw", &job.rw.to_string())?;
                 }
                 for (key, value) in entries {
@@ -199,38 +201,7 @@ impl Serialize for Task {
                 }
             }
             Work::Fio(path) => map.serialize_entry("fio", path)?,
-            Work::Trace(TraceSpec { path, options }) => {
-                map.serialize_entry("trace", path)?;
-                let optional = [
-                    ("format", &options.format),
-                    ("columns", &options.columns),
-                    ("arrival", &options.arrival),
-                    ("fit", &options.fit),
-                ];
-                for (key, value) in optional {
-                    if let Some(value) = value {
-                        map.serialize_entry(key, value)?;
-                    }
-                }
-                if let Some(speed) = options.speed {
-                    map.serialize_entry("speed", &speed)?;
-                }
-                if !options.parts.is_empty() {
-                    map.serialize_entry("parts", &options.parts)?;
-                }
-                if let Some(bytes) = options.assume_bytes {
-                    map.serialize_entry("assume_bytes", &bytes)?;
-                }
-                if let Some(depth) = options.depth {
-                    map.serialize_entry("depth", &depth)?;
-                }
-                if options.closed_per_task {
-                    map.serialize_entry("closed_per_task", &true)?;
-                }
-                if let Some(limit) = options.limit {
-                    map.serialize_entry("limit", &limit)?;
-                }
-            }
+            Work::Trace(spec) => serialize_trace(spec, &mut map)?,
         }
         if !self.changes.is_empty() {
             map.serialize_entry("change", &self.changes)?;
@@ -239,7 +210,42 @@ impl Serialize for Task {
     }
 }
 
-/// One value, read straight into a field so that an error points at its line.
+fn serialize_trace<M: SerializeMap>(spec: &TraceSpec, map: &mut M) -> Result<(), M::Error> {
+    let TraceSpec { path, options } = spec;
+    map.serialize_entry("trace", path)?;
+    let optional = [
+        ("format", &options.format),
+        ("columns", &options.columns),
+        ("arrival", &options.arrival),
+        ("fit", &options.fit),
+    ];
+    for (key, value) in optional {
+        if let Some(value) = value {
+            map.serialize_entry(key, value)?;
+        }
+    }
+    if let Some(speed) = options.speed {
+        map.serialize_entry("speed", &speed)?;
+    }
+    if !options.parts.is_empty() {
+        map.serialize_entry("parts", &options.parts)?;
+    }
+    if let Some(bytes) = options.assume_bytes {
+        map.serialize_entry("assume_bytes", &bytes)?;
+    }
+    if let Some(depth) = options.depth {
+        map.serialize_entry("depth", &depth)?;
+    }
+    if options.closed_per_task {
+        map.serialize_entry("closed_per_task", &true)?;
+    }
+    if let Some(limit) = options.limit {
+        map.serialize_entry("limit", &limit)?;
+    }
+    Ok(())
+}
+
+/// A value that is parsed while it is read, so that errors point at its line.
 struct Text<F>(F);
 
 impl<'de, T, F: FnOnce(String) -> Result<T, String>> DeserializeSeed<'de> for Text<F> {
@@ -249,7 +255,7 @@ impl<'de, T, F: FnOnce(String) -> Result<T, String>> DeserializeSeed<'de> for Te
     }
 }
 
-/// A key of a task; an unknown one is refused where it stands.
+/// A key of a task; an unknown key is an error at its line.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {
@@ -266,7 +272,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-/// One processor or a list of them.
+/// One CPU or a list of CPUs.
 struct Processors;
 
 impl<'de> DeserializeSeed<'de> for Processors {
@@ -341,14 +347,121 @@ impl<'de> Deserialize<'de> for Entry {
     }
 }
 
+/// The keys of a task that concern its work.
+#[derive(Default)]
+struct WorkKeys {
+    job: JobSpec,
+    options: TraceOptions,
+    trace: Option<String>,
+    fio: Option<String>,
+    app: Option<App>,
+    /// Options of jobs may also be options of applications; which they are, a later key may decide.
+    app_options: Vec<(String, String)>,
+    first_job_key: Option<String>,
+    first_job_only: Option<String>,
+    first_trace_key: Option<String>,
+}
+
+impl WorkKeys {
+    /// Reads the value of `key` if it is an option of a trace; returns whether it was.
+    fn read_trace_option<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<bool, A::Error> {
+        let same = |text: String| Ok::<_, String>(text);
+        let options = &mut self.options;
+        match key {
+            "format" => options.format = Some(map.next_value_seed(Text(same))?),
+            "columns" => options.columns = Some(map.next_value_seed(Text(same))?),
+            "parts" => options.parts = map.next_value()?,
+            "arrival" => options.arrival = Some(map.next_value_seed(Text(same))?),
+            "fit" => options.fit = Some(map.next_value_seed(Text(same))?),
+            "speed" => options.speed = Some(map.next_value_seed(Text(speed))?),
+            "depth" => options.depth = Some(map.next_value_seed(Text(|t| whole(t, "a depth from 1")))?),
+            "assume_bytes" => {
+                options.assume_bytes = Some(map.next_value_seed(Text(|t| whole(t, "a number of bytes from 1")))?);
+            }
+            "closed_per_task" => options.closed_per_task = map.next_value_seed(Text(truth))?,
+            "limit" => options.limit = Some(map.next_value_seed(Text(|t| whole(t, "a number of requests from 1")))?),
+            _ => return Ok(false),
+        }
+        self.first_trace_key.get_or_insert_with(|| key.to_string());
+        Ok(true)
+    }
+
+    /// Reads the value of `key`, an option of a job, an application or both.
+    fn read_option<'de, A: MapAccess<'de>>(&mut self, key: String, map: &mut A) -> Result<(), A::Error> {
+        let of_app = App::KEYS.contains(&key.as_str());
+        let set = |text: String| {
+            if of_app {
+                self.app_options.push((key.clone(), text.clone()));
+                App::new(App::NAMES[0])?.set(&key, &text)?;
+            }
+            match JobSpec::is_key(&key) {
+                true => self.job.set(&key, &text, Prefixes::Plain).map_err(|e| e.to_string()),
+                false => Ok(()),
+            }
+        };
+        map.next_value_seed(Text(set))?;
+        if !of_app {
+            self.first_job_only.get_or_insert(key.clone());
+        }
+        self.first_job_key.get_or_insert(key);
+        Ok(())
+    }
+
+    /// The work of a task, or which keys exclude each other. `of` names the task in errors.
+    fn work(self, of: &str) -> Result<Work, String> {
+        let clash = |a: &str, b: &str| {
+            Err(format!(
+                "{a:?} and {b:?}{of} exclude each other: a task is a job, an application, a trace or a fio file"
+            ))
+        };
+        let only_app = self.app_options.iter().map(|(key, _)| key).find(|key| !JobSpec::is_key(key));
+        if let (None, Some(key)) = (&self.app, only_app) {
+            return Err(format!("{key:?}{of} is for an application; this task has no app"));
+        }
+        if let Some(mut app) = self.app {
+            let other = [(&self.trace, "trace"), (&self.fio, "fio")].into_iter().find(|(given, _)| given.is_some());
+            if let Some((_, key)) = other {
+                return clash("app", key);
+            }
+            if let Some(key) = self.first_job_only {
+                return Err(format!("{key:?}{of} is for a job; this task is an application"));
+            }
+            if let Some(key) = &self.first_trace_key {
+                return Err(format!("{key:?}{of} is for a trace; this task is an application"));
+            }
+            for (key, text) in &self.app_options {
+                app.set(key, text)?;
+            }
+            return Ok(Work::App(Box::new(app)));
+        }
+        let options = self.options;
+        let job_key = self.first_job_key;
+        match (self.trace, self.fio, &job_key) {
+            (Some(_), Some(_), _) => clash("trace", "fio"),
+            (Some(_), None, Some(key)) => clash("trace", key),
+            (None, Some(_), Some(key)) => clash("fio", key),
+            (Some(_), ..) if options.speed.is_some() && (options.depth.is_some() || options.closed_per_task) => {
+                Err(format!(
+                    "\"speed\"{of} goes with recorded times, which \"depth\" and \"closed_per_task\" ignore: leave one out"
+                ))
+            }
+            (Some(path), ..) => Ok(Work::Trace(TraceSpec { path, options })),
+            (None, fio, _) => match (self.first_trace_key, fio, job_key) {
+                (Some(key), ..) => Err(format!("{key:?}{of} is for a trace; this task has none")),
+                (None, Some(path), _) => Ok(Work::Fio(path)),
+                (None, None, Some(_)) => Ok(Work::Job(Box::new(self.job))),
+                (None, None, None) => {
+                    Err(format!("nothing to do{of}: give rw and other options of a job, an app, a trace or a fio file"))
+                }
+            },
+        }
+    }
+}
+
 fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     let same = |text: String| Ok::<_, String>(text);
-    let (mut job, mut options) = (JobSpec::default(), TraceOptions::default());
-    let (mut first_job_key, mut first_trace_key): (Option<String>, Option<String>) = (None, None);
-    // Some options are both a job's and an application's; which it is, another key may say later.
-    let (mut app, mut first_job_only): (Option<App>, Option<String>) = (None, None);
-    let mut app_options: Vec<(String, String)> = Vec::new();
-    let (mut name, mut tenant, mut trace, mut fio) = (None, None, None, None);
+    let mut keys = WorkKeys::default();
+    let (mut name, mut tenant): (Option<String>, Option<String>) = (None, None);
     let (mut count, mut ioprio, mut cpu, mut stage) = (1, None, Vec::new(), 0);
     let (mut start, mut stop, mut changes) = (Nanos::ZERO, None, Vec::new());
     while let Some(key) = map.next_key_seed(Key)? {
@@ -362,109 +475,15 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "start" => start = map.next_value_seed(Text(time))?,
             "stop" => stop = Some(map.next_value_seed(Text(time))?),
             "change" => changes = map.next_value()?,
-            "app" => app = Some(map.next_value_seed(Text(|t: String| App::new(&t)))?),
-            "trace" => trace = Some(map.next_value_seed(Text(same))?),
-            "fio" => fio = Some(map.next_value_seed(Text(same))?),
-            "format" => options.format = Some(map.next_value_seed(Text(same))?),
-            "columns" => options.columns = Some(map.next_value_seed(Text(same))?),
-            "parts" => options.parts = map.next_value()?,
-            "arrival" => options.arrival = Some(map.next_value_seed(Text(same))?),
-            "fit" => options.fit = Some(map.next_value_seed(Text(same))?),
-            "speed" => options.speed = Some(map.next_value_seed(Text(speed))?),
-            "depth" => options.depth = Some(map.next_value_seed(Text(|t| whole(t, "a depth from 1")))?),
-            "assume_bytes" => {
-                options.assume_bytes = Some(map.next_value_seed(Text(|t| whole(t, "a number of bytes from 1")))?);
-            }
-            "closed_per_task" => options.closed_per_task = map.next_value_seed(Text(truth))?,
-            "limit" => options.limit = Some(map.next_value_seed(Text(|t| whole(t, "a number of requests from 1")))?),
-            _ => {
-                let set = |text: String| {
-                    if App::KEYS.contains(&key.as_str()) {
-                        app_options.push((key.clone(), text.clone()));
-                        App::new(App::NAMES[0])?.set(&key, &text)?;
-                    }
-                    match JobSpec::is_key(&key) {
-                        true => job.set(&key, &text, Prefixes::Plain).map_err(|e| e.to_string()),
-                        false => Ok(()),
-                    }
-                };
-                map.next_value_seed(Text(set))?;
-                if !App::KEYS.contains(&key.as_str()) {
-                    first_job_only.get_or_insert(key.clone());
-                }
-                first_job_key.get_or_insert(key);
-                continue;
-            }
-        }
-        if matches!(
-            key.as_str(),
-            "format"
-                | "columns"
-                | "parts"
-                | "arrival"
-                | "fit"
-                | "speed"
-                | "depth"
-                | "closed_per_task"
-                | "limit"
-                | "assume_bytes"
-        ) {
-            first_trace_key.get_or_insert(key);
+            "app" => keys.app = Some(map.next_value_seed(Text(|t: String| App::new(&t)))?),
+            "trace" => keys.trace = Some(map.next_value_seed(Text(same))?),
+            "fio" => keys.fio = Some(map.next_value_seed(Text(same))?),
+            _ if keys.read_trace_option(&key, map)? => {}
+            _ => keys.read_option(key, map)?,
         }
     }
     let of = name.as_deref().map_or_else(String::new, |name| format!(" of task {name:?}"));
-    let clash = |a: &str, b: &str| {
-        A::Error::custom(format!(
-            "{a:?} and {b:?}{of} exclude each other: a task is a job, an application, a trace or a fio file"
-        ))
-    };
-    let only_app = app_options.iter().map(|(key, _)| key).find(|key| !JobSpec::is_key(key));
-    if let (None, Some(key)) = (&app, only_app) {
-        return Err(A::Error::custom(format!("{key:?}{of} is for an application; this task has no app")));
-    }
-    if let Some(app) = &mut app {
-        let other = [(&trace, "trace"), (&fio, "fio")].into_iter().find(|(given, _)| given.is_some());
-        if let Some((_, key)) = other {
-            return Err(clash("app", key));
-        }
-        if let Some(key) = first_job_only {
-            return Err(A::Error::custom(format!("{key:?}{of} is for a job; this task is an application")));
-        }
-        if let Some(key) = &first_trace_key {
-            return Err(A::Error::custom(format!("{key:?}{of} is for a trace; this task is an application")));
-        }
-        for (key, text) in &app_options {
-            app.set(key, text).map_err(A::Error::custom)?;
-        }
-    }
-    let work = match (app, trace, fio, first_job_key) {
-        (Some(app), ..) => Work::App(Box::new(app)),
-        (None, Some(_), Some(_), _) => return Err(clash("trace", "fio")),
-        (None, Some(_), None, Some(key)) => return Err(clash("trace", &key)),
-        (None, None, Some(_), Some(key)) => return Err(clash("fio", &key)),
-        (None, Some(_), None, None)
-            if options.speed.is_some() && (options.depth.is_some() || options.closed_per_task) =>
-        {
-            return Err(A::Error::custom(format!(
-                "\"speed\"{of} goes with recorded times, which \"depth\" and \"closed_per_task\" ignore: leave one out"
-            )));
-        }
-        (None, Some(path), None, None) => Work::Trace(TraceSpec { path, options }),
-        (None, None, fio, job_key) => {
-            if let Some(key) = first_trace_key {
-                return Err(A::Error::custom(format!("{key:?}{of} is for a trace; this task has none")));
-            }
-            match (fio, job_key) {
-                (Some(path), _) => Work::Fio(path),
-                (None, Some(_)) => Work::Job(Box::new(job)),
-                (None, None) => {
-                    return Err(A::Error::custom(format!(
-                        "nothing to do{of}: give rw and other options of a job, an app, a trace or a fio file"
-                    )));
-                }
-            }
-        }
-    };
+    let work = keys.work(&of).map_err(A::Error::custom)?;
     let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
     Ok(Entry { task: Task { name, count, ioprio, cpu, stage, start, stop, changes, work }, tenant })
 }

@@ -49,7 +49,7 @@ fn every_scenario_in_the_tree_is_valid_and_builds() {
 }
 
 #[test]
-fn the_built_in_scenario_is_what_it_says() {
+fn the_built_in_scenario_matches_its_description() {
     let scenario = Scenario::builtin();
     assert_eq!(scenario.devices, ["hdd:st1000dm003", "ssd:850pro-256"]);
     assert_eq!(scenario.schedulers.len(), 7);
@@ -60,7 +60,7 @@ fn the_built_in_scenario_is_what_it_says() {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn written_scenarios_read_back() {
     for (path, text) in scenarios() {
         let scenario = Scenario::from_toml(&text, &path).unwrap();
         let toml = scenario.to_toml();
@@ -107,7 +107,7 @@ fn tasks_without_a_tenant_share_the_default_one() {
 }
 
 #[test]
-fn schedulers_are_texts_or_tables() {
+fn schedulers_are_strings_or_tables() {
     let text = r#"schedulers = ["kyber", "mq-deadline:fifo_batch=8,read_expire=100", { name = "bfq", tunables = { low_latency = 0 } }]"#;
     let scenario = Scenario::from_toml(text, "x").unwrap();
     let texts: Vec<String> = scenario.schedulers.iter().map(|s| s.to_string()).collect();
@@ -125,7 +125,7 @@ fn schedulers_are_texts_or_tables() {
     assert!(SchedulerSpec::parse("a:b=1,b=2").is_err());
 }
 
-/// Line, then what is wrong.
+/// Checks the line of an error and its text.
 #[test]
 fn errors_show_the_line() {
     let shows = |text: &str, line: usize, message: &str| {
@@ -182,7 +182,7 @@ fn errors_show_the_line() {
 }
 
 #[test]
-fn contradictions_name_who_is_wrong() {
+fn contradictions_name_the_place() {
     let task = "rw = \"read\"";
     assert_eq!(refused(""), "scenario: it has no tasks; give at least one [[task]] or [[tenant]]");
     assert_eq!(
@@ -299,7 +299,7 @@ fn fio_jobs_become_tasks_with_their_time() {
     assert_eq!(warnings, Vec::<String>::new());
     scenario.validate(&anything, &anything).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.warmup), ("mine", Nanos::from_secs(1)));
-    // 7 s of the first stage (b waits 2 s), 10 s of the second, less the warm-up.
+    // 7 s of the first stage (b waits 2 s) and 10 s of the second, minus the warm-up.
     assert_eq!(scenario.duration, Some(Nanos::from_secs(16)));
     let names: Vec<(&str, &str, u32, u32)> =
         scenario.tasks().map(|(n, t)| (n.name.as_str(), t.name.as_str(), t.count, t.stage)).collect();
@@ -321,7 +321,7 @@ fn fio_jobs_become_tasks_with_their_time() {
 }
 
 #[test]
-fn fio_jobs_that_say_where_are_left_there() {
+fn fio_jobs_with_an_offset_keep_it() {
     let text = "[global]\ndirect=1\n[a]\noffset=4m\noffset_increment=2m\nnumjobs=3\nsize=2m\n[b]\nsize=1m\n[c]\nfilename=/dev/sdx\nsize=5m\n";
     let (scenario, warnings) = from_fio(text);
     assert_eq!(
@@ -370,7 +370,7 @@ fn a_scenario_may_take_fio_files() {
     assert_eq!(error, r#"task "old" of tenant "default": its fio file "jobs.fio" was not read"#);
 }
 
-const LIFE: &str = r#"
+const LIFETIMES: &str = r#"
 duration = "10s"
 warmup = "1s"
 [[tenant]]
@@ -395,8 +395,8 @@ name = "b"
 "#;
 
 #[test]
-fn lives_and_changes_read_back() {
-    let scenario = Scenario::from_toml(LIFE, "x").unwrap();
+fn lifetimes_and_changes_read_back() {
+    let scenario = Scenario::from_toml(LIFETIMES, "x").unwrap();
     scenario.validate(&anything, &anything).unwrap();
     let task = &scenario.tenants[0].tasks[0];
     assert_eq!((task.start, task.stop), (Nanos::from_secs(2), Some(Nanos::from_secs(9))));
@@ -405,8 +405,8 @@ fn lives_and_changes_read_back() {
     assert_eq!(Scenario::from_toml(&scenario.to_toml(), "x").unwrap(), scenario);
     let json = serde_json::to_string(&scenario).unwrap();
     assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);
-    let ends = Scenario::from_toml(&LIFE.replace("duration = \"10s\"", ""), "x").unwrap();
-    assert!(ends.ends(), "whatever is stopped ends");
+    let ends = Scenario::from_toml(&LIFETIMES.replace("duration = \"10s\"", ""), "x").unwrap();
+    assert!(ends.ends(), "a stopped task ends");
 }
 
 #[test]
@@ -490,10 +490,10 @@ fn exchanges_of_the_scheduler_read_back_and_impossible_ones_are_refused() {
 }
 
 #[test]
-fn impossible_lives_are_refused() {
+fn impossible_lifetimes_are_refused() {
     let with = |from: &str, to: &str| {
-        assert!(LIFE.contains(from), "{from}");
-        refused(&LIFE.replace(from, to))
+        assert!(LIFETIMES.contains(from), "{from}");
+        refused(&LIFETIMES.replace(from, to))
     };
     assert!(with("weight = 500", "weight = 10001").contains("line 20"), "{}", with("weight = 500", "weight = 10001"));
     assert!(with("weight = 500", "weight = 500\nioprio = \"be/1\"").contains("unknown field `ioprio`"));

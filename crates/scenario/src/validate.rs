@@ -1,20 +1,24 @@
-//! What no single value shows: names, nesting, and what does not go together.
+//! Validation of scenarios: names, nesting, and contradictory values.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_workloads::nearest::nearest;
 use dumbwaiter_workloads::units::format_time;
 
-use crate::{Error, Scenario, Task, Work};
+use crate::{Error, Scenario, Task, Tenant, Work};
 
-/// Says whether a name is known, and if not, why and what is.
-pub type Known<'a> = &'a dyn Fn(&str) -> Result<(), String>;
+/// Checks whether a name is known; the error lists known names.
+pub type NameCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
-/// More runs of one combination than this are a slip, and every one of them is kept until the end.
-const MOST_REPLICATES: u32 = 10_000;
+/// Most replicates: more are a typing error, and all of them are kept until the end.
+const REPLICATES_MAX: u32 = 10_000;
 
 impl Scenario {
-    /// Checks the scenario. `known_scheduler` gets each scheduler as text with its tunables, `known_device` each device.
-    pub fn validate(&self, known_scheduler: Known<'_>, known_device: Known<'_>) -> Result<(), Error> {
+    /// Checks the scenario. `known_scheduler` checks each scheduler with its tunables as text, `known_device` each
+    /// device.
+    ///
+    /// # Errors
+    /// The first contradiction, with the key, tenant or task and the expected value.
+    pub fn validate(&self, known_scheduler: NameCheck<'_>, known_device: NameCheck<'_>) -> Result<(), Error> {
         let fail = |place: &str, reason: &str| Err(Error::invalid(place, reason));
         if self.devices.is_empty() {
             return fail("devices", "none is given; name at least one, such as \"hdd:st1000dm003\"");
@@ -47,8 +51,8 @@ impl Scenario {
                 return fail(key, "0 is not a number from 1");
             }
         }
-        if self.replicates > MOST_REPLICATES {
-            let reason = format!("{} is not a number from 1 to {MOST_REPLICATES}", self.replicates);
+        if self.replicates > REPLICATES_MAX {
+            let reason = format!("{} is not a number from 1 to {REPLICATES_MAX}", self.replicates);
             return Err(Error::invalid("replicates", reason));
         }
         if !(1..=10_000).contains(&self.host.hz) {
@@ -112,7 +116,7 @@ impl Scenario {
                         .map_or_else(String::new, |n| format!("; did you mean {n:?}?"));
                     return fail(format!("its parent {parent:?} is not a tenant of this scenario{hint}"));
                 }
-                // Whoever climbs longer than there are tenants goes in circles.
+                // More ancestors than tenants mean a circle.
                 let parent_of =
                     |name: &str| self.tenants.iter().find(|t| t.name == name).and_then(|t| t.parent.as_deref());
                 let mut above = Some(parent.as_str());
@@ -135,29 +139,34 @@ impl Scenario {
                 return fail("it has neither tasks nor tenants in it".to_string());
             }
             twice(&format!("tasks of {place}"), tenant.tasks.iter().map(|t| t.name.clone()))?;
-            for task in &tenant.tasks {
-                let place = format!("task {:?} of {place}", task.name);
-                let fail = |reason: String| Err(Error::invalid(place.clone(), reason));
-                if task.name.trim().is_empty() {
-                    return fail("a task needs a name".to_string());
+            self.validate_tasks(&place, tenant, &names)?;
+        }
+        Ok(())
+    }
+
+    fn validate_tasks(&self, place: &str, tenant: &Tenant, names: &[&str]) -> Result<(), Error> {
+        for task in &tenant.tasks {
+            let place = format!("task {:?} of {place}", task.name);
+            let fail = |reason: String| Err(Error::invalid(place.clone(), reason));
+            if task.name.trim().is_empty() {
+                return fail("a task needs a name".to_string());
+            }
+            if task.count == 0 {
+                return fail("count 0 is not a number of instances from 1".to_string());
+            }
+            if let Some(cpu) = task.cpu.iter().find(|cpu| **cpu >= self.host.cpus) {
+                return fail(format!("cpu {cpu} is not one of the host's {} (numbered from 0)", self.host.cpus));
+            }
+            self.validate_lifetime(&place, task, names)?;
+            match &task.work {
+                Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
+                Work::App(app) => app.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
+                Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
+                Work::Trace(trace) if trace.options.depth == Some(0) => {
+                    return fail("depth: 0 is not a depth from 1".to_string());
                 }
-                if task.count == 0 {
-                    return fail("count 0 is not a number of instances from 1".to_string());
-                }
-                if let Some(cpu) = task.cpu.iter().find(|cpu| **cpu >= self.host.cpus) {
-                    return fail(format!("cpu {cpu} is not one of the host's {} (numbered from 0)", self.host.cpus));
-                }
-                self.validate_life(&place, task, &names)?;
-                match &task.work {
-                    Work::Job(job) => job.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
-                    Work::App(app) => app.validate().map_err(|e| Error::invalid(place, e.to_string()))?,
-                    Work::Trace(trace) if trace.path.is_empty() => return fail("trace: the path is empty".to_string()),
-                    Work::Trace(trace) if trace.options.depth == Some(0) => {
-                        return fail("depth: 0 is not a depth from 1".to_string());
-                    }
-                    Work::Trace(_) => {}
-                    Work::Fio(path) => return fail(format!("its fio file {path:?} was not read")),
-                }
+                Work::Trace(_) => {}
+                Work::Fio(path) => return fail(format!("its fio file {path:?} was not read")),
             }
         }
         Ok(())
@@ -165,8 +174,8 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// Times and changes of one task.
-    fn validate_life(&self, place: &str, task: &Task, tenants: &[&str]) -> Result<(), Error> {
+    /// Checks start, stop and changes of a task.
+    fn validate_lifetime(&self, place: &str, task: &Task, tenants: &[&str]) -> Result<(), Error> {
         let fail = |reason: String| Err(Error::invalid(place, reason));
         self.within(place, "start", task.start)?;
         if let Some(stop) = task.stop {
@@ -198,12 +207,12 @@ impl Scenario {
         Ok(())
     }
 
-    /// End of the run, where a duration says it.
+    /// End of the run, if the duration is set.
     fn end(&self) -> Option<Nanos> {
         self.duration.map(|duration| self.warmup + duration)
     }
 
-    /// Something at a time that must be before the end of the run.
+    /// Checks that `what` happens before the end of the run.
     fn within(&self, place: &str, what: &str, at: Nanos) -> Result<(), Error> {
         match self.end() {
             Some(end) if at >= end => {

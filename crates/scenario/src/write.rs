@@ -1,4 +1,4 @@
-//! Writing a scenario: what [`crate::Scenario::from_toml`] reads back to the same.
+//! Writes scenarios so that [`crate::Scenario::from_toml`] reads them back unchanged.
 
 use dumbwaiter_workloads::generate::Scalar;
 use dumbwaiter_workloads::units::format_time;

@@ -1,30 +1,30 @@
-//! What happens next: a queue of events by time, then by the order in which they were announced.
+//! The event queue: events by time, then in order of insertion.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use dumbwaiter_block::Nanos;
 
-/// What happens.
+/// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A thread may have something to do.
+pub(crate) enum EventKind {
+    /// A thread wakes up and may submit I/O.
     Wake(u32),
     /// One I/O reaches the block layer.
     Issue(u32),
     /// A thread's batch reaches the block layer.
     IssueBatch(u32),
-    /// The application knows that its I/O is done.
+    /// The application is notified of a completion.
     Reply(u32),
-    /// A thread takes its completions.
+    /// A thread reaps its completions.
     Reap(u32),
-    /// The timer of an I/O's thread, which sleeps before it looks for the completion.
+    /// The timer of a thread that sleeps before it polls for its I/O.
     Slept(u32),
-    /// The same of a ring's thread.
+    /// The timer of a ring's thread that sleeps before it polls.
     Rested(u32),
-    /// The block layer asked for a call.
+    /// A timer of the block layer.
     Timer,
-    /// A change of the scenario is due: its number.
+    /// A scheduled change, by its index.
     Change(u32),
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum What {
 struct Event {
     at: u64,
     sequence: u64,
-    what: What,
+    what: EventKind,
 }
 
 impl PartialEq for Event {
@@ -50,7 +50,7 @@ impl PartialOrd for Event {
 }
 
 impl Ord for Event {
-    /// Earlier is greater, for a heap that gives the greatest first.
+    /// Earlier events are greater, for a max-heap.
     fn cmp(&self, other: &Event) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
@@ -63,7 +63,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn push(&mut self, at: Nanos, what: What) {
+    pub(crate) fn push(&mut self, at: Nanos, what: EventKind) {
         self.sequence += 1;
         self.heap.push(Event { at: at.0, sequence: self.sequence, what });
     }
@@ -72,7 +72,7 @@ impl Events {
         self.heap.peek().map(|e| Nanos(e.at))
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(Nanos, What)> {
+    pub(crate) fn pop(&mut self) -> Option<(Nanos, EventKind)> {
         self.heap.pop().map(|e| (Nanos(e.at), e.what))
     }
 }
@@ -82,13 +82,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_times_keep_their_order() {
+    fn events_of_equal_time_keep_their_order() {
         let mut events = Events::default();
-        events.push(Nanos(5), What::Wake(1));
-        events.push(Nanos(3), What::Wake(2));
-        events.push(Nanos(5), What::Wake(3));
-        events.push(Nanos(3), What::Wake(4));
-        let order: Vec<What> = std::iter::from_fn(|| events.pop()).map(|e| e.1).collect();
-        assert_eq!(order, [What::Wake(2), What::Wake(4), What::Wake(1), What::Wake(3)]);
+        events.push(Nanos(5), EventKind::Wake(1));
+        events.push(Nanos(3), EventKind::Wake(2));
+        events.push(Nanos(5), EventKind::Wake(3));
+        events.push(Nanos(3), EventKind::Wake(4));
+        let order: Vec<EventKind> = std::iter::from_fn(|| events.pop()).map(|e| e.1).collect();
+        assert_eq!(order, [EventKind::Wake(2), EventKind::Wake(4), EventKind::Wake(1), EventKind::Wake(3)]);
     }
 }

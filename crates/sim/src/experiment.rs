@@ -1,8 +1,8 @@
-//! From a scenario to runs: one cell of the matrix is a device, a scheduler and a replicate.
+//! Builds and simulates the runs of a scenario.
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Fault, Limits, Nanos, Scheduler, Setup, TickClock};
+use dumbwaiter_block::{Config, Fault, Limits, Nanos, Setup, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
 use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
@@ -11,37 +11,37 @@ use dumbwaiter_measure::{
 use dumbwaiter_scenario::{Scenario, SchedulerChange};
 use dumbwaiter_schedulers::Choice;
 
-use crate::host::{self, Completion, Host, SchedulerCost};
+use crate::host::{self, Completion, Host};
 use crate::power;
-use crate::run::{Parts, Run, Until};
+use crate::run::{Replacement, Run, RunParts, Until};
 
-/// Why a scenario cannot be simulated.
+/// Why a scenario could not be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The scenario has no threads.
+    /// The load could not be built.
     #[error(transparent)]
     Load(#[from] dumbwaiter_load::Error),
-    /// A setting of the scenario that only the simulator knows.
+    /// An unknown value of a setting of the simulator.
     #[error("{key}: `{value}` is not known; expected {expected}")]
     Setting {
         /// The key.
         key: &'static str,
-        /// What was found.
+        /// The value found.
         value: String,
-        /// What can be used.
+        /// The values accepted.
         expected: String,
     },
-    /// The scheduler broke its contract with the block layer, or scheduler or device make no progress.
+    /// The scheduler violated its contract with the block layer, or scheduler or device make no progress.
     #[error("{device}, {scheduler}: {fault}. This is a defect; please report the scenario and seed")]
     Fault {
         /// The device.
         device: String,
         /// The scheduler.
         scheduler: String,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
     },
-    /// Requests were lost or invented: a defect of ours.
+    /// Requests were lost or duplicated: a defect of this program.
     #[error(
         "{device}, {scheduler}: requests are not conserved: {what}. This is a defect; please report the scenario and seed"
     )]
@@ -50,29 +50,29 @@ pub enum Error {
         device: String,
         /// The scheduler.
         scheduler: String,
-        /// What does not add up.
+        /// The imbalance.
         what: String,
     },
 }
 
-/// A scenario ready to be simulated.
+/// A scenario with its traces surveyed, ready to be simulated.
 pub struct Prepared {
     load: dumbwaiter_load::Prepared,
 }
 
 impl Prepared {
-    /// Reads what has to be known before the first run.
+    /// Surveys the traces of the scenario.
     pub fn new(scenario: &Scenario) -> Result<Prepared, Error> {
         host_profile(&scenario.host.profile)?;
         Ok(Prepared { load: dumbwaiter_load::Prepared::new(scenario)? })
     }
 
-    /// Remarks on the traces, for people.
+    /// Notes on the traces, for the report.
     pub fn notes(&self) -> &[String] {
         &self.load.notes
     }
 
-    /// Virtual time of one run, as far as it can be told beforehand.
+    /// Virtual length of one run, if it is known before the run.
     pub fn expected(&self) -> Option<Nanos> {
         self.load.expected()
     }
@@ -128,7 +128,7 @@ pub(crate) fn run(
     let profile = host_profile(&s.host.profile)?;
     let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
     let cost = host::scheduler_cost(choice.entry().name);
-    let run = Run::new(Parts {
+    let run = Run::new(RunParts {
         config,
         scheduler: choice.build(config.setup),
         tenants: load.tenants,
@@ -165,10 +165,10 @@ pub(crate) fn run(
     Ok(CellResult { skipped, oldest, cancelled, ..CellResult::of(run) })
 }
 
-/// Keeps a device's random numbers apart from those of the workloads.
+/// Separates the random numbers of the device from those of the workloads.
 const DEVICE_SEED: u64 = 0x6465_7669_6365_0001;
 
-/// The host profile of this name; `default` is that of a current kernel.
+/// The host profile with this name; `default` is that of a current kernel.
 pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
     if name == "default" {
         return Ok(&host::R230_5_18);
@@ -180,13 +180,16 @@ pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
     })
 }
 
-/// Linux's `nr_requests` for a device that can hold `depth` requests. Using less of the depth does not change it.
+/// Linux's default `nr_requests` for a device of queue depth `depth`. Limiting the depth does not change it.
 pub fn default_nr_requests(depth: u32) -> u32 {
     2 * depth.clamp(1, 128)
 }
 
+/// A scheduler that takes over during the run, with its cost.
+type Replacement = (Box<dyn Scheduler>, SchedulerCost);
+
 /// The schedulers of the scenario's exchanges, in order.
-fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<(Box<dyn Scheduler>, SchedulerCost)>, Error> {
+fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
     let make = |change: &SchedulerChange| {
         let choice = Choice::parse(&change.scheduler.to_string()).map_err(|why| Error::Setting {
             key: "change.scheduler",
@@ -215,19 +218,8 @@ fn config(s: &Scenario, model: &DeviceModel) -> Config {
     }
 }
 
-fn result(
-    model: &DeviceModel,
-    choice: &Choice,
-    replicate: u32,
-    seed: u64,
-    energy: Option<(f64, String)>,
-    outcome: crate::Outcome,
-    applications: Vec<ApplicationStats>,
-) -> RunResult {
-    let ledger = *outcome.layer.ledger();
-    let counters = outcome.counters;
-    let spent = outcome.host.spent();
-    let device_counters = [
+fn device_counters(counters: &dumbwaiter_devices::Counters) -> BTreeMap<String, f64> {
+    let named = [
         ("cache_hits", counters.cache_hits as f64),
         ("media_busy_s", counters.media_busy.as_secs_f64()),
         ("link_busy_s", counters.link_busy.as_secs_f64()),
@@ -236,6 +228,21 @@ fn result(
         ("max_depth", f64::from(counters.max_depth)),
         ("flushes", counters.flushes as f64),
     ];
+    named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn result(
+    model: &DeviceModel,
+    choice: &Choice,
+    replicate: u32,
+    seed: u64,
+    energy: Option<(f64, String)>,
+    outcome: crate::RunOutput,
+    applications: Vec<ApplicationStats>,
+) -> RunResult {
+    let ledger = *outcome.layer.ledger();
+    let counters = outcome.counters;
+    let spent = outcome.host.spent();
     let mut scheduler_counters = BTreeMap::new();
     outcome.layer.scheduler().counters(&mut |name, count| {
         scheduler_counters.insert(name.to_owned(), count as f64);
@@ -279,11 +286,11 @@ fn result(
         host_counters: power::host_counters(&outcome.measured.0),
         scheduler_counters,
         switches: (switches.count > 0).then_some((switches.count, switches.pause)),
-        device_counters: device_counters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
+        device_counters: device_counters(&counters),
     };
     let measured = outcome.measured.0;
     let mut result = outcome.recorder.finish(outcome.end, facts);
-    // Hybrid polling does not sleep before it has statistics: the warm-up's switches are not those of the measured time.
+    // Hybrid polling does not sleep before it has statistics, so context switches of the warm-up are subtracted.
     if measured.ios > 0 {
         result.cpu.ctx_per_io = measured.switches as f64 / measured.ios as f64;
     }

@@ -12,5 +12,5 @@ pub mod validate;
 mod world;
 
 pub use experiment::{Error, Prepared, default_nr_requests, host_profile};
-pub use run::{Outcome, Parts, Run, Until};
+pub use run::{Replacement, Run, RunOutput, RunParts, Until};
 pub use world::Simulator;

@@ -1,4 +1,4 @@
-//! What a run costs beside time: joules by the machine's power model, and memory operations.
+//! Energy of a run by the power model of the machine, and its memory operations.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,20 @@ use dumbwaiter_devices::{DeviceModel, Kind};
 use dumbwaiter_measure::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 
 use crate::host::{Activity, Profile, R230_5_15, R230_5_18};
-use crate::run::Outcome;
+use crate::run::RunOutput;
 
-/// The power model of a profile's machine, if it is known and has so many logical CPUs.
+/// The power model of a profile's machine, if known for `cpus` logical CPUs.
 fn host_power(profile: &Profile, cpus: u16) -> Option<&'static HostPower> {
     let known = profile.name == R230_5_15.name || profile.name == R230_5_18.name;
     (known && usize::from(cpus) <= R230.cpus).then_some(&R230)
 }
 
-/// Energy over the measured time and where the figure comes from; `None` where the constants of the machine or the device
-/// are not known.
+/// Energy over the measured time, J, and its source; `None` if the constants of machine or device are unknown.
 pub(crate) fn joules(
     profile: &Profile,
     model: &DeviceModel,
     cpus: u16,
-    outcome: &Outcome,
+    outcome: &RunOutput,
     warmup: Nanos,
 ) -> Option<(f64, String)> {
     let host = host_power(profile, cpus)?;
@@ -40,7 +39,8 @@ pub(crate) fn joules(
         interrupts: (activity.interrupts + activity.timers) as f64,
         wakes: activity.wakes as f64,
     };
-    // Dies of a flash drive work at the same time: the link tells how busy it is. Both may run ahead of the end.
+    // The dies of a flash drive work in parallel, so its link measures its busy time. Both may be reserved beyond the
+    // end.
     let busy = match model.kind() {
         Kind::Hdd => counters.media_busy,
         _ => counters.link_busy,
@@ -54,8 +54,8 @@ pub(crate) fn joules(
     Some((host.joules(&times) + device.joules(&device_times), format!("model {}", host.name)))
 }
 
-/// Loads and stores of a part of the kernel: per I/O, per I/O found by polling, per µs of polling, per context switch and
-/// per timer.
+/// Loads and stores of a part of the kernel: per I/O, per polled I/O, per µs of polling, per context switch and per
+/// timer.
 struct MemoryUse {
     part: &'static str,
     io: f64,

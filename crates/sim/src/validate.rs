@@ -1,7 +1,7 @@
-//! Published figures that contain host time: device and host model together.
+//! Validation against published figures that contain host time: device and host model together.
 //!
-//! Most constants of the host were fitted to these very tables (grade F): agreement shows that the simulator adds up what
-//! it should, not that the model predicts. The others (grade P) are predicted.
+//! Most constants of the host model were fitted to these tables (grade F): agreement shows that the simulator adds up
+//! correctly, not that it predicts. The others (grade P) are predictions.
 
 use dumbwaiter_block::Op;
 use dumbwaiter_devices::DeviceModel;
@@ -13,20 +13,20 @@ use crate::experiment::{Error, Prepared};
 use crate::host::Completion;
 use dumbwaiter_experiment::Control;
 
-/// One figure: what is measured, the paper's value and how far off it may be.
+/// An expected figure: measurement, published value and tolerance.
 #[derive(Clone)]
-pub struct HostTarget {
-    /// What is measured.
+pub struct HostExpectation {
+    /// The measurement.
     pub measurement: String,
     /// Unit.
     pub unit: &'static str,
-    /// The paper's value, or the middle of its range.
+    /// The published value, or the middle of its range.
     pub target: f64,
     /// Tolerance, 0.03 for 3 %; absolute where the target is 0.
     pub tolerance: f64,
-    /// Where it comes from.
+    /// The source.
     pub source: &'static str,
-    /// Was a constant fitted to it (grade F)? Else it is predicted (P).
+    /// Whether a constant was fitted to it (grade F); otherwise it is predicted (P).
     pub fitted: bool,
     scheduler: &'static str,
     op: Op,
@@ -37,7 +37,7 @@ pub struct HostTarget {
     of: Quantity,
 }
 
-/// What is read off a run.
+/// The quantity measured in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     /// Median with one thread, mean with several.
@@ -51,8 +51,8 @@ enum Quantity {
     Efficiency(Completion),
 }
 
-impl HostTarget {
-    /// What the model gives.
+impl HostExpectation {
+    /// Measures the figure on a model.
     pub fn measure(&self, model: &DeviceModel) -> Result<f64, Error> {
         let result = self.run(model, self.completion)?;
         let memory = |part: &str| {
@@ -86,7 +86,7 @@ impl HostTarget {
         Ok(prepared.run_as(model, &choice, completion, 0, &Control::default())?.run)
     }
 
-    /// Is this value near enough? Efficiencies only have to be on the right side of 1.
+    /// Whether a value is within the tolerance. Efficiencies only have to be on the right side of 1.
     pub fn met(&self, value: f64) -> bool {
         match self.of {
             Quantity::Efficiency(_) => value > 1.0,
@@ -96,9 +96,9 @@ impl HostTarget {
     }
 }
 
-fn paper_001(threads: u32, completion: Completion, name: &str, latency_us: f64, iops: f64) -> [HostTarget; 2] {
+fn paper_001(threads: u32, completion: Completion, name: &str, latency_us: f64, iops: f64) -> [HostExpectation; 2] {
     let tolerances = if threads == 1 { (0.03, 0.02) } else { (0.05, 0.05) };
-    let one = |unit, target, tolerance, of| HostTarget {
+    let one = |unit, target, tolerance, of| HostExpectation {
         measurement: format!("4K read, {threads} thread{}, {name}", if threads > 1 { "s" } else { "" }),
         unit,
         target,
@@ -116,10 +116,16 @@ fn paper_001(threads: u32, completion: Completion, name: &str, latency_us: f64, 
     [one("us", latency_us, tolerances.0, Quantity::Latency), one("IOPS", iops, tolerances.1, Quantity::Iops)]
 }
 
-fn paper_000(scheduler: &'static str, op: Op, completion: Completion, latency_us: f64, tolerance: f64) -> HostTarget {
+fn paper_000(
+    scheduler: &'static str,
+    op: Op,
+    completion: Completion,
+    latency_us: f64,
+    tolerance: f64,
+) -> HostExpectation {
     let how =
         if completion == Completion::Interrupt { "io_uring default" } else { "submission and completion polling" };
-    HostTarget {
+    HostExpectation {
         measurement: format!("4K {op}, depth 1, {scheduler}, {how}"),
         unit: "us",
         target: latency_us,
@@ -142,11 +148,11 @@ const METHODS: [(Completion, &str); 3] = [
     (Completion::Interrupt, "interrupt"),
 ];
 
-fn switches_and_memory() -> Vec<HostTarget> {
+fn switches_and_memory() -> Vec<HostExpectation> {
     let mut targets = Vec::new();
     for (i, (completion, name)) in METHODS.into_iter().enumerate() {
         let [_, base] = paper_001(32, completion, name, 0.0, 0.0);
-        let target = |what: &str, unit, target, tolerance, source, of| HostTarget {
+        let target = |what: &str, unit, target, tolerance, source, of| HostExpectation {
             measurement: format!("4K read, 32 threads, {name}, {what}"),
             unit,
             target,
@@ -170,8 +176,8 @@ fn switches_and_memory() -> Vec<HostTarget> {
             let what =
                 if part.is_empty() { "loads and stores".to_owned() } else { format!("loads and stores, {part}") };
             let source = "polling and energy paper, Table 2 [P]";
-            // Hybrid polling of 32 threads polls for longer in the model than it can have in the paper, by these two parts.
-            // No constant mends that; `reproduce` shows the miss.
+            // Hybrid polling of 32 threads polls longer in the model than these two rows of the paper allow.
+            // No constant fixes that; `reproduce` shows the deviation.
             if matches!((part, completion), ("nvme" | "block", Completion::Hybrid)) {
                 continue;
             }
@@ -181,11 +187,11 @@ fn switches_and_memory() -> Vec<HostTarget> {
     targets
 }
 
-/// Tiles at the border of Figure 3: who is more efficient there.
-fn efficiencies() -> Vec<HostTarget> {
+/// Tiles at the border of Figure 3: the more efficient method.
+fn efficiencies() -> Vec<HostExpectation> {
     let one = |kib: u32, threads: u32, winner: usize, other: usize| {
         let [_, base] = paper_001(threads, METHODS[winner].0, METHODS[winner].1, 0.0, 0.0);
-        HostTarget {
+        HostExpectation {
             measurement: format!(
                 "{kib}K read, {threads} threads, bytes/J, {} over {}",
                 METHODS[winner].1, METHODS[other].1
@@ -209,8 +215,8 @@ fn efficiencies() -> Vec<HostTarget> {
     targets
 }
 
-/// The figures published for a device on a host; none for most.
-pub fn host_targets(model: &DeviceModel) -> Vec<HostTarget> {
+/// The figures published for a device on a host; empty for most devices.
+pub fn host_expectations(model: &DeviceModel) -> Vec<HostExpectation> {
     use Completion::{Hybrid, Interrupt, Poll, Sqpoll};
     match model.name().split('?').next().unwrap_or_default() {
         "ull:optane-900p" => {
@@ -226,7 +232,7 @@ pub fn host_targets(model: &DeviceModel) -> Vec<HostTarget> {
                 targets.extend(paper_001(threads, completion, name, latency, iops));
             }
             let [_, saturated] = paper_001(16, Interrupt, "interrupt", 0.0, 580_000.0);
-            targets.push(HostTarget { tolerance: 0.0345, ..saturated });
+            targets.push(HostExpectation { tolerance: 0.0345, ..saturated });
             targets.extend(switches_and_memory());
             targets.extend(efficiencies());
             targets
@@ -264,7 +270,7 @@ mod tests {
     fn published_latencies_with_a_host() {
         for name in ["ull:optane-900p", "ull:optane-p4801x"] {
             let model = dumbwaiter_devices::load(name).unwrap();
-            for target in host_targets(&model) {
+            for target in host_expectations(&model) {
                 let value = target.measure(&model).unwrap();
                 assert!(
                     target.met(value),
@@ -281,7 +287,7 @@ mod tests {
     #[test]
     fn polling_beats_hybrid_beats_interrupts_at_eight_threads() {
         let model = dumbwaiter_devices::load("ull:optane-900p").unwrap();
-        let iops: Vec<f64> = host_targets(&model)
+        let iops: Vec<f64> = host_expectations(&model)
             .iter()
             .filter(|t| t.threads == 8 && t.of == Quantity::Iops)
             .map(|t| t.measure(&model).unwrap())

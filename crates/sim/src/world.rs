@@ -12,7 +12,7 @@ use crate::experiment::{host_profile, run};
 /// Runs cells on models of devices. One seed gives one result, whatever the number of jobs.
 pub struct Simulator {
     jobs: usize,
-    /// By name. A parameter file is read once, so that it cannot change between two runs.
+    /// Models by name. A parameter file is read once, so that it cannot change between runs.
     models: Mutex<BTreeMap<String, Arc<DeviceModel>>>,
 }
 

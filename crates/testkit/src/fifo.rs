@@ -1,10 +1,10 @@
-//! The plainest scheduler, for tests of the block layer alone.
+//! A FIFO scheduler, for tests of the block layer alone.
 
 use std::collections::VecDeque;
 
 use dumbwaiter_block::{Context, Next, Place, RequestId, Scheduler};
 
-/// First in, first out; at-head inserts go first. Merging is the block layer's.
+/// First in, first out; at-head inserts go first. The block layer merges.
 #[derive(Clone, Debug, Default)]
 pub struct Fifo(VecDeque<RequestId>);
 

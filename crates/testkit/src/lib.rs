@@ -1,7 +1,7 @@
-//! For tests: a tiny world that drives a scheduler by hand, in virtual time.
+//! Test support: a small world that drives a scheduler step by step in virtual time.
 //!
-//! [`World`] is a block layer with a device that can be held still. [`notation`] writes I/Os in few characters, and
-//! [`scenario`] runs text files of arrivals and expected orders, so that a new case needs no Rust.
+//! [`World`] is a block layer with a device that can be stalled. [`notation`] writes I/Os in few characters, and
+//! [`scenario`] runs text files of arrivals and expected dispatch orders, so that a new case needs no Rust.
 #![forbid(unsafe_code)]
 
 mod fifo;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A loop device on a file of zeros; both are gone after the drop. Its queue is as new before and after: the kernel keeps a
-/// loop device's settings for whoever uses that number next.
+/// A loop device on a file of zeros; dropping it removes both. Its queue settings are reset before and after: the
+/// kernel keeps a loop device's settings for the next user of its number.
 #[derive(Debug)]
 pub struct LoopDevice {
     file: PathBuf,
@@ -12,8 +12,8 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Makes one of `bytes` on a file in `dir` (`/dev/shm` for memory). `None` after a line `skipped: ...` on stderr,
-    /// where the user is not root or the system has no loop devices.
+    /// Creates a loop device of `bytes` on a file in `dir` (`/dev/shm` for memory). Returns `None`, after a line
+    /// `skipped: ...` on stderr, without root or loop devices.
     pub fn new(dir: &Path, bytes: u64) -> Option<LoopDevice> {
         static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl LoopDevice {
         }
     }
 
-    /// Gives the queue the kernel's defaults.
+    /// Resets the queue to the kernel's defaults.
     fn settle(&self) {
         let file = |name: &str| self.sysfs().join("queue").join(name);
         let set = |name: &str, value: &str| {
@@ -48,12 +48,12 @@ impl LoopDevice {
                 eprintln!("{}: {e}", file(name).display());
             }
         };
-        // From a scheduler to none: then nr_requests says how many tags the driver may have, whatever it has.
+        // Switching from a scheduler to none sets nr_requests to the number of driver tags.
         set("scheduler", "mq-deadline");
         set("scheduler", "none");
         let most = std::fs::read_to_string(file("nr_requests")).unwrap_or_default();
         if let Ok(most) = most.trim().parse::<u32>() {
-            // A value that it says already would not be written through.
+            // A value equal to the current one would have no effect.
             set("nr_requests", &(most - 1).to_string());
             set("nr_requests", &most.to_string());
         }
@@ -67,12 +67,12 @@ impl LoopDevice {
         &self.path
     }
 
-    /// The file below it.
+    /// Its backing file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Its folder in sysfs.
+    /// Its directory in sysfs.
     pub fn sysfs(&self) -> PathBuf {
         Path::new("/sys/block").join(self.path.file_name().unwrap_or_default())
     }

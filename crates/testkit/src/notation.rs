@@ -1,19 +1,19 @@
 //! I/Os as text: `R800`, `W160+16`, `RT:R300`, `c1:t2:BE7:W8`, `R1000..1304/16`, `W800!`, `F`.
 //!
 //! ```text
-//! operation  R read · W write that somebody waits for (O_DIRECT) · w write-back · D discard · E secure erase
+//! operation  R read · W synchronous write (O_DIRECT) · w write-back · D discard · E secure erase
 //!            Z write-zeroes · F flush
-//! +N         length in sectors of 512 bytes; 8 where nothing is said
+//! +N         length in sectors of 512 bytes; by default 8
 //! A..B/STEP  one I/O at A, A+STEP, … up to and including B
 //! before     RT: RT0: BE: BE4: IDLE: priority · cN: CPU · tN: tenant · pN: task · sN: stream
-//! behind     ! force unit access · ^ flush first · ~ never merge
+//! after      ! force unit access · ^ flush first · ~ never merge
 //! ```
 
 use dumbwaiter_block::{Flags, Io, IoClass, Ioprio, Op, TaskId, TenantId};
 
 const LENGTH: u32 = 8;
 
-/// Reads a line of I/Os; those that say nothing else are like `like`.
+/// Parses a line of I/Os; `like` gives the defaults.
 pub fn parse(text: &str, like: Io) -> Result<Vec<Io>, String> {
     let mut ios = Vec::new();
     for item in text.split_whitespace() {
@@ -54,7 +54,7 @@ fn parse_item(item: &str, mut io: Io, ios: &mut Vec<Io>) -> Result<(), String> {
         'E' => Op::SecureErase,
         'Z' => Op::WriteZeroes,
         'F' => Op::Flush,
-        _ => return Err(format!("`{letter}` is no operation; expected one of R W w D E Z F")),
+        _ => return Err(format!("`{letter}` is not an operation; expected one of R W w D E Z F")),
     };
     io.flags = flags;
     if io.op == Op::Flush {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_read() {
+    fn every_part_is_parsed() {
         let ios = parse("c1:t2:RT:R300 w160+16 R0..32/16 IDLE3:W8^! s4:D7~ F", Io::default()).unwrap();
         let text: Vec<String> = ios.iter().map(|io| show(io.op, io.sector, io.sectors)).collect();
         assert_eq!(text.join(" "), "R300 W160+16 R0 R16 R32 W8 D7 F");
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_mistake() {
         let say = |text: &str| parse(text, Io::default()).unwrap_err();
-        assert_eq!(say("R8 X9"), "`X9`: `X` is no operation; expected one of R W w D E Z F");
+        assert_eq!(say("R8 X9"), "`X9`: `X` is not an operation; expected one of R W w D E Z F");
         assert_eq!(say("q:R8"), "`q:R8`: `q:` is not known; expected a priority, or c t p s with a number");
         assert_eq!(say("R0..9"), "`R0..9`: a range needs a step, as in R0..64/8");
         assert_eq!(say("F8"), "`F8`: a flush has no sectors");

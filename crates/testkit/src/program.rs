@@ -1,9 +1,9 @@
-//! Programs that tests start, and wait for: for what they do, not for a time.
+//! Child programs of tests, which wait for events and not for times.
 
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Waits until `seen`. Panics where the program ends before that.
+/// Waits until `seen` returns true. Panics if the program ends first.
 pub fn wait_until(child: &mut Child, what: &str, mut seen: impl FnMut() -> bool) {
     while !seen() {
         if let Some(status) = child.try_wait().expect("a child of ours") {
@@ -13,7 +13,7 @@ pub fn wait_until(child: &mut Child, what: &str, mut seen: impl FnMut() -> bool)
     }
 }
 
-/// Sends SIGINT or SIGTERM as soon as the program catches both: before that they would end it without a word.
+/// Sends SIGINT or SIGTERM once the program catches both; before, they would kill it silently.
 pub fn interrupt(child: &mut Child, signal: &str) {
     const BOTH: u64 = 1 << (2 - 1) | 1 << (15 - 1);
     let pid = child.id();

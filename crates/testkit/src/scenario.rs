@@ -1,4 +1,4 @@
-//! Text scenarios: what arrives, and what the device must then be sent. See `README.md` beside the files for the
+//! Text scenarios: arrivals, and the dispatch order that they must give. See `README.md` beside the files for the
 //! commands.
 //!
 //! ```text
@@ -14,10 +14,10 @@ use dumbwaiter_block::{Config, Scheduler, Setup};
 
 use crate::World;
 
-/// Makes a scheduler from the text that names it and what it is told of the device.
+/// Builds a scheduler from its name with settings and the set-up of the device.
 pub type Make = dyn Fn(&str, Setup) -> Result<Box<dyn Scheduler>, String>;
 
-/// Runs every scenario of `text`; answers how many were run (one for each scheduler named), or all that went wrong.
+/// Runs every scenario of `text`; returns the number of runs (one for each scheduler), or all failures.
 pub fn run(text: &str, make: &Make) -> Result<usize, String> {
     let mut ran = 0;
     let mut wrong = Vec::new();
@@ -39,7 +39,7 @@ pub fn run(text: &str, make: &Make) -> Result<usize, String> {
 
 struct Case<'a> {
     name: &'a str,
-    /// With line numbers from 1.
+    /// Lines with their numbers, from 1.
     lines: Vec<(usize, &'a str)>,
 }
 
@@ -64,7 +64,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("`{text}` is not a number in range"))
 }
 
-/// `name=value …` over the usual setup.
+/// Applies `name=value …` to the default set-up.
 fn config(text: &str) -> Result<Config, String> {
     let mut config = Config::default();
     for item in text.split_whitespace() {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn right_and_wrong_are_told_apart() {
+    fn right_and_wrong_orders_are_distinguished() {
         let text = "scenario one\nschedulers a | b\nplug R8 R800\nissued R8 R800 | R8 R801\nfinished R8 R800 # both\n";
         let why = run(text, &fifo).unwrap_err();
         assert_eq!(why, "scenario one with b: line 4: issued R8 R800 | R8 R801\n  want R8 R801\n  got  R8 R800");

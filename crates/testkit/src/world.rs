@@ -1,4 +1,4 @@
-//! A block layer, a scheduler and a device, driven by hand.
+//! A block layer, a scheduler and a device, driven step by step.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,19 +9,19 @@ use dumbwaiter_block::{
 
 use crate::notation;
 
-/// Steps after which a run that does not end is given up.
-const PATIENCE: usize = 50_000;
-/// Where [`World::fill`] reads.
+/// Steps after which a run that does not end fails.
+const STEPS_MAX: usize = 50_000;
+/// Sector at which [`World::fill`] reads.
 const FILL_SECTOR: u64 = 1 << 40;
 
-/// A request that the device took.
+/// A request issued to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// Its place among all that the device took.
+    /// Its number in the order of issue.
     pub number: usize,
-    /// Its handle while it is in the device.
+    /// Its id while it is in the device.
     pub id: RequestId,
-    /// The I/O that made it.
+    /// The I/O that created it.
     pub io: Io,
     /// First sector.
     pub sector: u64,
@@ -46,28 +46,28 @@ pub struct IssuedPart {
     pub offset: u32,
 }
 
-/// A request that the device finished.
+/// A request completed by the device.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// The request.
     pub issue: Issue,
     /// When.
     pub at: Nanos,
-    /// The I/Os that finished with it.
+    /// The I/Os completed with it.
     pub ios: Vec<Finished>,
 }
 
-/// See the module's text. The device takes requests up to its depth and finishes each after a fixed time, or holds all of
-/// them until it is told.
+/// A test world: the device accepts requests up to its depth and completes each after a fixed time, or holds all of
+/// them until told to complete.
 pub struct World {
     layer: BlockLayer,
     config: Config,
     now: Nanos,
-    /// What I/Os are like that do not say otherwise.
+    /// Defaults of I/Os.
     like: Io,
     held: bool,
     service: Nanos,
-    /// In the device, oldest first, with the time at which each will finish.
+    /// Requests in the device, oldest first, with their completion times.
     device: VecDeque<(Option<Nanos>, Issue)>,
     answers: VecDeque<bool>,
     plugs: BTreeMap<TaskId, Plug>,
@@ -82,7 +82,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world whose scheduler is made by `make`. It has four tenants and eight tasks, all of the first tenant.
+    /// A world with the scheduler that `make` builds, four tenants, and eight tasks of the first tenant.
     pub fn new(config: Config, make: impl FnOnce(Setup) -> Box<dyn Scheduler>) -> World {
         let mut tenants = Tenants::default();
         for _ in 0..4 {
@@ -117,12 +117,12 @@ impl World {
         &self.layer
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// How the world was set up.
+    /// The configuration of the block layer.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -132,34 +132,34 @@ impl World {
         self.device.iter().map(|(_, issue)| issue)
     }
 
-    /// Every request the device took so far.
+    /// Every request issued so far.
     pub fn all_issued(&self) -> &[Issue] {
         &self.issues
     }
 
-    /// The parts of every request the device took so far.
+    /// The parts of every request issued so far.
     pub fn all_parts(&self) -> &[Vec<IssuedPart>] {
         &self.parts
     }
 
-    /// Every request the device finished so far.
+    /// Every request completed so far.
     pub fn all_done(&self) -> &[Done] {
         &self.done
     }
 
-    /// I/Os that finished without the device.
+    /// I/Os completed without the device.
     pub fn done_without_device(&self) -> &[Finished] {
         &self.idle_done
     }
 
-    /// The scheduler's account of its state.
+    /// The scheduler's description of its state.
     pub fn describe(&self) -> String {
         let (requests, tenants) = (self.layer.requests(), self.layer.tenants());
         self.layer.scheduler().describe(&Context { now: self.now, requests, tenants, busy: false })
     }
 
-    /// Submits I/Os as one task does within one plug, which then ends. Where the plug lets go early, the device may take
-    /// that much before the rest comes.
+    /// Submits I/Os within one plug, which then ends. If the plug flushes early, the device may accept that part before
+    /// the rest arrives.
     pub fn plug(&mut self, text: &str) -> &mut World {
         let mut plug = Plug::default();
         for io in self.read(text) {
@@ -170,7 +170,7 @@ impl World {
         self.settle()
     }
 
-    /// Submits I/Os one by one without a plug; the device may take each before the next comes.
+    /// Submits I/Os one by one without a plug; the device may accept each before the next arrives.
     pub fn submit(&mut self, text: &str) -> &mut World {
         for io in self.read(text) {
             self.submit_io(io);
@@ -179,7 +179,7 @@ impl World {
         self.settle()
     }
 
-    /// Submits I/Os one by one without a plug, all before the scheduler is asked for the first.
+    /// Submits I/Os one by one without a plug, all before the first dispatch.
     pub fn batch(&mut self, text: &str) -> &mut World {
         for io in self.read(text) {
             self.submit_io(io);
@@ -187,8 +187,7 @@ impl World {
         self.settle()
     }
 
-    /// Holds the device still and fills it with I/Os like the given one, far away; they are not shown by
-    /// [`World::issued`].
+    /// Stalls the device and fills it with I/Os like the given one, far away; [`World::issued`] does not show them.
     pub fn fill(&mut self, like: &str) -> &mut World {
         self.hold();
         let io = self.read(&format!("{like}0"))[0];
@@ -201,13 +200,13 @@ impl World {
         self
     }
 
-    /// From now on the device takes requests and finishes none.
+    /// Stalls the device: it accepts requests but completes none.
     pub fn hold(&mut self) -> &mut World {
         self.held = true;
         self
     }
 
-    /// The device finishes what it holds, one after another, and goes on until nothing is left.
+    /// Resumes the device: it completes its requests one after another until none is left.
     pub fn release(&mut self) -> &mut World {
         self.held = false;
         let mut due = self.now;
@@ -218,7 +217,7 @@ impl World {
         self.settle()
     }
 
-    /// The device finishes its `n` oldest requests; after each, whatever may go is issued.
+    /// Completes the `n` oldest requests in the device, and issues after each.
     pub fn complete(&mut self, n: usize) -> &mut World {
         for _ in 0..n {
             self.complete_nth(0, false);
@@ -227,7 +226,7 @@ impl World {
         self
     }
 
-    /// The device finishes the request at place `n` of those it holds.
+    /// Completes the `n`-th request in the device.
     pub fn complete_nth(&mut self, n: usize, failed: bool) {
         let (_, issue) = self.device.remove(n).unwrap_or_else(|| panic!("the device holds no request {n}"));
         let mut ios = Vec::new();
@@ -237,7 +236,7 @@ impl World {
         self.done.push(Done { issue, at: self.now, ios });
     }
 
-    /// The device gives its `n` oldest requests back, oldest first.
+    /// Requeues the `n` oldest requests in the device, oldest first.
     pub fn requeue(&mut self, n: usize) -> &mut World {
         for _ in 0..n {
             self.requeue_nth(0);
@@ -245,56 +244,56 @@ impl World {
         self.settle()
     }
 
-    /// The device gives back the request at place `n` of those it holds.
+    /// Requeues the `n`-th request in the device.
     pub fn requeue_nth(&mut self, n: usize) {
         let (_, issue) = self.device.remove(n).unwrap_or_else(|| panic!("the device holds no request {n}"));
         self.layer.requeue(self.now, issue.id);
     }
 
-    /// How the device answers the next offers: `y` takes, `n` refuses. Afterwards it takes all.
+    /// Sets the device's answers to the next requests: `y` accepts, `n` refuses. Afterwards it accepts all.
     pub fn answers(&mut self, pattern: &str) -> &mut World {
         self.answers.extend(pattern.chars().map(|c| c != 'n'));
         self
     }
 
-    /// The device takes all offers again.
+    /// Makes the device accept all requests again.
     pub fn accept(&mut self) -> &mut World {
         self.answers.clear();
         self
     }
 
-    /// Changes a setting of the scheduler while it runs.
+    /// Changes a tunable of the scheduler at run time.
     pub fn tune(&mut self, name: &str, value: i128) -> &mut World {
         self.layer.set_tunable(name, value).unwrap_or_else(|why| panic!("{why}"));
         self
     }
 
-    /// Exchanges the scheduler for one that `make` makes of the set-up as it is now.
+    /// Replaces the scheduler by one that `make` builds from the current set-up.
     pub fn replace(&mut self, make: impl FnOnce(Setup) -> Box<dyn Scheduler>, how: Handover) -> &mut World {
         let scheduler = make(self.layer.config().setup);
         self.layer.replace(self.now, scheduler, how);
         self
     }
 
-    /// How long the device takes for each request from now on; 10 us in a new world.
+    /// Sets the service time of the device; 10 us in a new world.
     pub fn service(&mut self, time: Nanos) -> &mut World {
         self.service = time;
         self
     }
 
-    /// The CPU that submits from now on.
+    /// Sets the submitting CPU.
     pub fn cpu(&mut self, cpu: u16) -> &mut World {
         self.like.cpu = cpu;
         self
     }
 
-    /// Lets time go on to `ms` milliseconds from the start, with all that happens on the way.
+    /// Advances the time to `ms` milliseconds from the start and processes all events until then.
     pub fn at(&mut self, ms: u64) -> &mut World {
         self.until(Nanos::from_ms(ms));
         self
     }
 
-    /// Lets time go on to `time`, with all that happens on the way.
+    /// Advances the time to `time` and processes all events until then.
     pub fn until(&mut self, time: Nanos) {
         assert!(time >= self.now, "time cannot go back from {} to {time}", self.now);
         while self.next_event().is_some_and(|t| t <= time) {
@@ -303,7 +302,7 @@ impl World {
         self.now = time;
     }
 
-    /// What the device took since the last call, in order.
+    /// Requests issued since the last call, in order.
     pub fn issued(&mut self) -> String {
         let new: Vec<String> =
             self.issues[self.shown..].iter().map(|i| notation::show(i.io.op, i.sector, i.sectors)).collect();
@@ -311,7 +310,7 @@ impl World {
         new.join(" ")
     }
 
-    /// The I/Os that finished since the last call, in order.
+    /// I/Os completed since the last call, in order.
     pub fn finished(&mut self) -> String {
         let new: Vec<String> =
             self.shown_done.drain(..).map(|f| notation::show(f.io.op, f.io.sector, f.io.sectors)).collect();
@@ -349,7 +348,7 @@ impl World {
         self.plugs.values().map(Plug::len).sum()
     }
 
-    /// Offers the device all that may go.
+    /// Dispatches to the device while it accepts requests.
     pub fn issue_all(&mut self) {
         while let Some(id) = self.layer.poll(self.now) {
             if !self.answers.pop_front().unwrap_or(true) {
@@ -374,7 +373,7 @@ impl World {
         }
     }
 
-    /// The next time at which something happens by itself.
+    /// Time of the next event.
     pub fn next_event(&self) -> Option<Nanos> {
         let device = self.device.iter().filter_map(|(due, _)| *due).min();
         match (device, self.layer.next_timer()) {
@@ -383,7 +382,7 @@ impl World {
         }
     }
 
-    /// Goes to the next time at which something happens by itself. Nothing happens where there is none.
+    /// Advances to the next event, if there is one.
     pub fn step(&mut self) {
         let Some(at) = self.next_event() else { return };
         self.now = self.now.max(at);
@@ -394,11 +393,11 @@ impl World {
         self.issue_all();
     }
 
-    /// Goes on until every I/O is done.
+    /// Processes events until every I/O is complete.
     pub fn drain(&mut self) {
         self.unplug_all();
         self.issue_all();
-        for _ in 0..PATIENCE {
+        for _ in 0..STEPS_MAX {
             if let Some(fault) = self.layer.fault() {
                 panic!("{fault}\n{}", self.describe());
             }
@@ -419,7 +418,7 @@ impl World {
         panic!("no end: {} queued, {} in the device\n{}", self.layer.queued(), self.device.len(), self.describe());
     }
 
-    /// After something was handed in: issue, and unless the device is held go on to the end.
+    /// After a submission: issues, and unless the device is stalled runs to the end.
     fn settle(&mut self) -> &mut World {
         self.issue_all();
         if !self.held {

@@ -1,8 +1,8 @@
 //! Text of `blkparse` (default line): `major,minor cpu seq seconds pid action RWBS sector + sectors [process]`.
 //!
-//! Arrivals are Q events where there are any, else I, D or C. D and C of a range give the measured times of
-//! the arrivals inside it. An event before time zero is printed with a time that wrapped at 64 bits, at the
-//! end of the file; such lines are collected by a first pass over the file and come first.
+//! Arrivals are Q events if there are any, else I, D or C. D and C of a range give the measured times of the arrivals
+//! inside it. An event before time zero is printed with a time that wrapped at 64 bits, at the end of the file; a first
+//! pass over the file collects such lines, and they are read first.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,16 +16,16 @@ use super::record::{Event, Record, Span};
 use super::table::TOO_LONG;
 use super::text::{Fault, Line, LineParser};
 
-/// Which event counts as a request's arrival.
+/// The event that counts as the arrival of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arrival {
-    /// Q: handed to the block layer.
+    /// Q: submitted to the block layer.
     Queue,
     /// I: inserted into the scheduler.
     Insert,
-    /// D: given to the driver.
+    /// D: sent to the driver.
     Issue,
-    /// C: done.
+    /// C: completed.
     Complete,
 }
 
@@ -42,7 +42,7 @@ impl Arrival {
 
     pub(crate) const ALL: [Arrival; 4] = [Arrival::Queue, Arrival::Insert, Arrival::Issue, Arrival::Complete];
 
-    /// The event of a letter.
+    /// Parses the letter of an event.
     pub fn parse(letter: &str) -> Result<Arrival, Error> {
         let all = Arrival::ALL.into_iter();
         all.clone()
@@ -56,18 +56,18 @@ pub(crate) const NO_DATA: &str = "neither data nor flush";
 /// 2^64 ns as blkparse prints it: whole seconds in 32 bits.
 const WRAP_SECONDS: u64 = 1_266_874_889;
 const WRAP_NS: u64 = 1_266_874_889_709_551_616;
-/// Negative times that are recognised: 15 minutes.
+/// Longest negative time that is recognised, s: 15 minutes.
 const WRAP_SPAN: u64 = 900;
-/// Most early lines that are kept, and the longest one.
-const MOST_EARLY: usize = 1 << 16;
-const LONGEST_EARLY: usize = 512;
+/// Most lines before time zero that are kept, and their greatest length in bytes.
+const EARLY_LINES_MAX: usize = 1 << 16;
+const EARLY_LINE_BYTES_MAX: usize = 512;
 
-/// Did a time wrap?
+/// Whether a time has wrapped.
 fn wrapped(ns: u64) -> bool {
     (WRAP_SECONDS - WRAP_SPAN..=WRAP_SECONDS).contains(&(ns / 1_000_000_000)) && ns < WRAP_NS
 }
 
-/// The lines of `input` whose times wrapped, read to its end.
+/// Reads `input` to its end and returns the lines whose times wrapped.
 pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
     let mut found = Vec::new();
     let mut number = 0;
@@ -76,10 +76,10 @@ pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
         input.line(number)?
     } {
         let seconds = line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(3);
-        // Nearly every line fails the cheap look at the first digits.
+        // Nearly every line fails the cheap test of the first digits.
         if seconds.is_some_and(|s| s.starts_with(b"126687") && number::time(s, 1_000_000_000).is_some_and(wrapped))
-            && line.len() <= LONGEST_EARLY
-            && found.len() < MOST_EARLY
+            && line.len() <= EARLY_LINE_BYTES_MAX
+            && found.len() < EARLY_LINES_MAX
         {
             found.push(line.to_vec());
         }
@@ -87,10 +87,10 @@ pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
     Ok(found)
 }
 
-/// The parser of the lines.
+/// The line parser.
 pub(crate) struct Blkparse {
     arrival: Arrival,
-    /// So many lines of wrapped time were handed out in front: leave them out in the file.
+    /// `early` lines with wrapped times were already read: skip them in the file.
     early: usize,
 }
 
@@ -100,12 +100,12 @@ impl Blkparse {
     }
 }
 
-/// The event letter of a line, for finding out which ones there are.
+/// The event letter of a line, to find out which events a file has.
 pub(crate) fn action(line: &[u8]) -> Option<&[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(5)
 }
 
-/// Starts of the lines of the summary behind the events.
+/// Starts of the lines of the summary after the events.
 const SUMMARY: [&[u8]; 18] = [
     b"CPU",
     b"Total",
@@ -127,6 +127,49 @@ const SUMMARY: [&[u8]; 18] = [
     b"Completed",
 ];
 
+/// A device number, `major,minor`.
+#[inline]
+fn device(text: &[u8]) -> Option<u32> {
+    let comma = text.iter().position(|b| *b == b',')?;
+    let major = number::unsigned32(&text[..comma]).filter(|n| *n < 1 << 12)?;
+    let minor = number::unsigned32(&text[comma + 1..]).filter(|n| *n < 1 << 20)?;
+    Some(major << 20 | minor)
+}
+
+/// Whether blkparse prints this event.
+#[inline]
+fn is_action(text: &[u8]) -> bool {
+    match text {
+        [letter] => b"QIDCABFGMPRSTUXm".contains(letter),
+        text => text == b"UT",
+    }
+}
+
+/// First sector and sectors from the fields that `next` returns, 0 where there are none; else the line is skipped or wrong.
+#[inline]
+fn extent<'a>(line: &'a [u8], mut next: impl FnMut() -> &'a [u8], arrives: bool) -> Result<(u64, u32), Line> {
+    let sector_text = next();
+    let Some(sector) = number::unsigned(sector_text) else {
+        let none = sector_text.is_empty() || sector_text[0] == b'[' || sector_text[0] == b'(';
+        return if none { Ok((0, 0)) } else { Err(Fault::field(line, sector_text, "a sector number")) };
+    };
+    let plus = next();
+    if plus == b"+" {
+        let text = next();
+        match number::unsigned(text).map(u32::try_from) {
+            Some(Ok(sectors)) => Ok((sector, sectors)),
+            Some(Err(_)) => Err(Line::Skip(TOO_LONG)),
+            None => Err(Fault::field(line, text, "a count of sectors")),
+        }
+    } else if plus.starts_with(b"(") {
+        Err(if arrives { Line::Skip(NO_SECTOR) } else { Line::Ignored })
+    } else if plus.is_empty() || plus.starts_with(b"[") {
+        Ok((0, 0))
+    } else {
+        Err(Fault::field(line, plus, "+ and a count of sectors"))
+    }
+}
+
 impl LineParser for Blkparse {
     fn parse(&mut self, line: &[u8]) -> Line {
         let mut rest = line;
@@ -137,12 +180,7 @@ impl LineParser for Blkparse {
             &text[..end]
         };
         let device_text = next();
-        let device = device_text.iter().position(|b| *b == b',').and_then(|comma| {
-            let major = number::unsigned32(&device_text[..comma]).filter(|n| *n < 1 << 12)?;
-            let minor = number::unsigned32(&device_text[comma + 1..]).filter(|n| *n < 1 << 20)?;
-            Some(major << 20 | minor)
-        });
-        let Some(device) = device else {
+        let Some(device) = device(device_text) else {
             let text = line.trim_ascii_start();
             if SUMMARY.iter().any(|s| text.starts_with(s)) {
                 return Line::Ignored;
@@ -160,7 +198,7 @@ impl LineParser for Blkparse {
             return Fault::field(line, seconds, "a time in seconds");
         };
         if wrapped(time) {
-            if self.early > 0 && line.len() <= LONGEST_EARLY {
+            if self.early > 0 && line.len() <= EARLY_LINE_BYTES_MAX {
                 self.early -= 1;
                 return Line::Ignored;
             }
@@ -170,26 +208,7 @@ impl LineParser for Blkparse {
         let Some(pid) = number::unsigned32(pid_text) else {
             return Fault::field(line, pid_text, "a process number");
         };
-        let known = matches!(
-            action,
-            b"Q" | b"I"
-                | b"D"
-                | b"C"
-                | b"A"
-                | b"B"
-                | b"F"
-                | b"G"
-                | b"M"
-                | b"P"
-                | b"R"
-                | b"S"
-                | b"T"
-                | b"U"
-                | b"UT"
-                | b"X"
-                | b"m"
-        );
-        if !known {
+        if !is_action(action) {
             return Fault::field(line, action, "an event letter such as Q, I, D or C");
         }
         if !matches!(action, b"Q" | b"I" | b"D" | b"C") {
@@ -203,30 +222,10 @@ impl LineParser for Blkparse {
             }
             return if arrives { Line::Skip(NO_DATA) } else { Line::Ignored };
         };
-        let sector_text = next();
-        let (mut sector, mut sectors) = (0, 0);
-        match number::unsigned(sector_text) {
-            Some(n) => {
-                let plus = next();
-                if plus == b"+" {
-                    let text = next();
-                    sector = n;
-                    match number::unsigned(text) {
-                        Some(n) => match u32::try_from(n) {
-                            Ok(n) => sectors = n,
-                            Err(_) => return Line::Skip(TOO_LONG),
-                        },
-                        None => return Fault::field(line, text, "a count of sectors"),
-                    }
-                } else if plus.starts_with(b"(") {
-                    return if arrives { Line::Skip(NO_SECTOR) } else { Line::Ignored };
-                } else if !plus.is_empty() && !plus.starts_with(b"[") {
-                    return Fault::field(line, plus, "+ and a count of sectors");
-                }
-            }
-            None if sector_text.is_empty() || sector_text[0] == b'[' || sector_text[0] == b'(' => {}
-            None => return Fault::field(line, sector_text, "a sector number"),
-        }
+        let (sector, sectors) = match extent(line, next, arrives) {
+            Ok(extent) => extent,
+            Err(line) => return line,
+        };
         let span = Span { time, sector, sectors, device };
         if !arrives {
             return match action[0] {
@@ -235,13 +234,13 @@ impl LineParser for Blkparse {
                 _ => Line::Ignored,
             };
         }
-        // A preflush without data is a flush, whatever its letters.
+        // A preflush without data is a flush, with any letters.
         let op = if sectors == 0 && flags.has(Flags::PREFLUSH) { Op::Flush } else { op };
         Line::Event(arrive(op, flags, pid, span))
     }
 }
 
-/// An arrival.
+/// The event of an arrival.
 pub(crate) fn arrive(op: Op, flags: Flags, pid: u32, span: Span) -> Event {
     let mut record = Record::new(op, span.sector, span.sectors);
     record.time = Nanos(span.time);
@@ -251,8 +250,7 @@ pub(crate) fn arrive(op: Op, flags: Flags, pid: u32, span: Span) -> Event {
     Event::Arrive(record)
 }
 
-/// Operation and marks of an RWBS field: optional `F` (preflush), one of `R W D DE WZ F N`, then `F` (FUA), `A`
-/// (read-ahead), `S` (sync), `M` (metadata), `B` (barrier). `None` for `N` and unknown letters.
+/// Operation and flags of an RWBS field: optional `F` (preflush), one of `R W D DE WZ F N`, then `F` (FUA), `A`
 fn operation(rwbs: &[u8]) -> Option<(Op, Flags)> {
     let mut flags = Flags::NONE;
     let mut rest = rwbs;
@@ -266,7 +264,7 @@ fn operation(rwbs: &[u8]) -> Option<(Op, Flags)> {
         [b'R', more @ ..] => (Op::Read, more),
         [b'D', b'E', more @ ..] => (Op::SecureErase, more),
         [b'D', more @ ..] => (Op::Discard, more),
-        // A flush alone is printed as F, FF or FN, with marks behind.
+        // A flush alone is printed as F, FF or FN, followed by flags.
         [b'F' | b'N', more @ ..] if flags.has(Flags::PREFLUSH) => (Op::Flush, more),
         more if flags.has(Flags::PREFLUSH) => (Op::Flush, more),
         _ => return None,
@@ -314,7 +312,7 @@ pub(crate) fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64, even
     out.extend_from_slice(b"[0]\n");
 }
 
-/// Can the file be read twice (it is no pipe)?
+/// Whether the file can be read twice, unlike a pipe.
 pub(crate) fn rereadable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.is_file())
 }

@@ -1,5 +1,5 @@
-//! Binary files of `blktrace`, one per CPU: records of 48 bytes and a payload, in the recorder's byte order,
-//! which the magic tells (`0x65617400` and the version in the low byte, 7).
+//! Binary files of `blktrace`, one per CPU: records of 48 bytes and a payload, in the byte order of the recording
+//! machine, which the magic shows (`0x65617400` plus the version in the low byte, 7).
 
 use dumbwaiter_block::{Flags, Op, SECTOR_BYTES};
 
@@ -10,11 +10,11 @@ use super::record::{Counts, Event, Span};
 use super::table::ROUNDED;
 use super::text::Source;
 
-const RECORD: usize = 48;
+const RECORD_BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 
-/// Byte order and version by the first four bytes, where they are blktrace's.
+/// Byte order and version from the first four bytes, if they are blktrace's magic.
 pub(crate) fn magic(bytes: &[u8]) -> Option<(bool, u32)> {
     let four: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
     let (little, big) = (u32::from_le_bytes(four), u32::from_be_bytes(four));
@@ -27,7 +27,7 @@ pub(crate) fn magic(bytes: &[u8]) -> Option<(bool, u32)> {
     }
 }
 
-/// One record's fixed part.
+/// The fixed part of a record.
 struct Head {
     time: u64,
     sector: u64,
@@ -38,7 +38,7 @@ struct Head {
     payload: u16,
 }
 
-fn head(r: &[u8; RECORD], big: bool) -> Head {
+fn head(r: &[u8; RECORD_BYTES], big: bool) -> Head {
     let take4 = |at: usize| {
         let b: [u8; 4] = r[at..at + 4].try_into().expect("four bytes");
         if big { u32::from_be_bytes(b) } else { u32::from_le_bytes(b) }
@@ -59,7 +59,7 @@ fn head(r: &[u8; RECORD], big: bool) -> Head {
     }
 }
 
-/// Arrival event of an action, for finding out which ones there are.
+/// Arrival event of an action, to find out which events a file has.
 fn arrival(action: u32) -> Option<Arrival> {
     match action & 0xffff {
         1 => Some(Arrival::Queue),
@@ -73,14 +73,14 @@ fn arrival(action: u32) -> Option<Arrival> {
 /// The arrival events of the records in `bytes`, the start of a file.
 pub(crate) fn arrivals(mut bytes: &[u8]) -> Vec<Arrival> {
     let mut found = Vec::new();
-    while let (Some((big, _)), Some(record)) = (magic(bytes), bytes.first_chunk::<RECORD>()) {
+    while let (Some((big, _)), Some(record)) = (magic(bytes), bytes.first_chunk::<RECORD_BYTES>()) {
         let h = head(record, big);
         if let Some(a) = arrival(h.action).filter(|_| h.action & NOTIFY == 0)
             && !found.contains(&a)
         {
             found.push(a);
         }
-        bytes = bytes.get(RECORD + usize::from(h.payload)..).unwrap_or(&[]);
+        bytes = bytes.get(RECORD_BYTES + usize::from(h.payload)..).unwrap_or(&[]);
     }
     found
 }
@@ -94,6 +94,22 @@ const AHEAD: u32 = 1 << 27;
 const META: u32 = 1 << 28;
 const DISCARD: u32 = 1 << 29;
 const FUA: u32 = 1 << 31;
+
+/// Operation and flags of an event; `None` if it moves no data and is no flush.
+fn operation(h: &Head) -> Option<(Op, Flags)> {
+    let bits =
+        [(SYNC, Flags::SYNC), (META, Flags::META), (AHEAD, Flags::RAHEAD), (FUA, Flags::FUA), (FLUSH, Flags::PREFLUSH)];
+    let flags = bits.iter().filter(|(bit, _)| h.action & bit != 0).fold(Flags::NONE, |f, (_, m)| f.with(*m));
+    if h.action & DISCARD != 0 {
+        Some((Op::Discard, flags))
+    } else if h.bytes == 0 {
+        (h.action & FLUSH != 0).then(|| (Op::Flush, flags.without(Flags::PREFLUSH)))
+    } else if h.action & WRITE != 0 {
+        Some((Op::Write, flags))
+    } else {
+        Some((Op::Read, flags))
+    }
+}
 
 /// One per-CPU file.
 pub(crate) struct Blktrace {
@@ -114,13 +130,13 @@ impl Source for Blktrace {
     fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             let at = self.input.offset();
-            let mut record = [0; RECORD];
+            let mut record = [0; RECORD_BYTES];
             let n = self.input.read(&mut record)?;
             if n == 0 {
                 return Ok(None);
             }
             let path = self.input.path();
-            if n < RECORD {
+            if n < RECORD_BYTES {
                 if record[..n].iter().all(|b| *b == 0) {
                     return Ok(None);
                 }
@@ -170,27 +186,9 @@ impl Source for Blktrace {
                 self.skipped.add(NO_SECTOR, 1);
                 continue;
             }
-            let marks = [
-                (SYNC, Flags::SYNC),
-                (META, Flags::META),
-                (AHEAD, Flags::RAHEAD),
-                (FUA, Flags::FUA),
-                (FLUSH, Flags::PREFLUSH),
-            ];
-            let mut flags =
-                marks.iter().filter(|(bit, _)| h.action & bit != 0).fold(Flags::NONE, |f, (_, m)| f.with(*m));
-            let op = if h.action & DISCARD != 0 {
-                Op::Discard
-            } else if h.bytes == 0 && h.action & FLUSH != 0 {
-                flags = flags.without(Flags::PREFLUSH);
-                Op::Flush
-            } else if h.bytes == 0 {
+            let Some((op, flags)) = operation(&h) else {
                 self.skipped.add(NO_DATA, 1);
                 continue;
-            } else if h.action & WRITE != 0 {
-                Op::Write
-            } else {
-                Op::Read
             };
             self.rounded += u64::from(u64::from(h.bytes) % SECTOR_BYTES != 0);
             return Ok(Some(arrive(op, flags, h.pid, span)));

@@ -1,4 +1,5 @@
-//! Our own format: blocks of up to 65,536 records, each column of a block packed by zstd. All numbers are
+//! Dumbwaiter's own format: blocks of up to 65,536 records, with each column of a block compressed by zstd. All numbers
+//! are
 //! little-endian; varints are LEB128.
 //!
 //! ```text
@@ -8,18 +9,18 @@
 //! footer  = u32 zero  u64 records  u64 end of the highest record, sectors  u32 CRC-32 of both   "DWTRCEND"
 //! ```
 //!
-//! `known` says what the trace carries: bit 0 times, 1 sizes, 2 devices, 3 tasks. Columns, each starting anew in
+//! `known` is what the trace contains: bit 0 times, 1 sizes, 2 devices, 3 tasks. Columns, which start afresh in
 //! every block:
 //!
 //! | column | content of a record |
 //! |---|---|
 //! | kind | one byte: bits 0–2 operation (as [`Op`] counts), 3 has a wait, 4 has a latency, 5 other device than before, 6 other task |
-//! | flags | varint of the marks |
+//! | flags | varint of the request flags |
 //! | time | varint: ns since the record before (the first: since 0) |
 //! | sector | varint of the zigzag difference to the end of the record before (the first: to 0) |
 //! | sectors | varint |
-//! | device, task | varint, only where bit 5 or 6 says so (before the first record: 0) |
-//! | wait, latency | varint in ns, only where bit 3 or 4 says so |
+//! | device, task | varint, only if bit 5 or 6 is set (before the first record: 0) |
+//! | wait, latency | varint in ns, only if bit 3 or 4 is set |
 
 use std::io::Write;
 
@@ -33,11 +34,11 @@ use super::text::Source;
 /// First bytes of a file.
 pub(crate) const MAGIC: &[u8; 8] = b"DWTRACE1";
 const END: &[u8; 8] = b"DWTRCEND";
-const BLOCK: usize = 1 << 16;
+const BLOCK_RECORDS: usize = 1 << 16;
 const COLUMNS: usize = 9;
 /// Most bytes of a varint.
-const VARINT: usize = 10;
-const LEVEL: i32 = 3;
+const VARINT_BYTES_MAX: usize = 10;
+const ZSTD_LEVEL: i32 = 3;
 
 const KIND: usize = 0;
 const FLAGS: usize = 1;
@@ -65,7 +66,7 @@ fn put(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Packs records into a columnar file.
+/// Writes records to a columnar file.
 pub(crate) struct ColumnarWriter<W: Write> {
     out: W,
     columns: [Vec<u8>; COLUMNS],
@@ -87,7 +88,7 @@ impl<W: Write> ColumnarWriter<W> {
             out,
             columns: Default::default(),
             packed: Vec::new(),
-            packer: zstd::bulk::Compressor::new(LEVEL)?,
+            packer: zstd::bulk::Compressor::new(ZSTD_LEVEL)?,
             in_block: 0,
             last: Record::new(Op::Read, 0, 0),
             records: 0,
@@ -95,7 +96,7 @@ impl<W: Write> ColumnarWriter<W> {
         })
     }
 
-    /// Adds a record; its time may not be before the last one's.
+    /// Adds a record; times must not decrease.
     pub(crate) fn write(&mut self, r: &Record) -> std::io::Result<()> {
         let last = self.last;
         let op = OPS.iter().position(|o| *o == r.op).expect("every operation is listed") as u8;
@@ -123,7 +124,7 @@ impl<W: Write> ColumnarWriter<W> {
         self.records += 1;
         self.highest = self.highest.max(r.end());
         self.in_block += 1;
-        if self.in_block == BLOCK {
+        if self.in_block == BLOCK_RECORDS {
             self.block()?;
         }
         Ok(())
@@ -150,7 +151,7 @@ impl<W: Write> ColumnarWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left and the footer; hands the output back.
+    /// Writes the last block and the footer; returns the output.
     pub(crate) fn finish(mut self) -> std::io::Result<W> {
         self.block()?;
         let counts = [self.records.to_le_bytes(), self.highest.to_le_bytes()].concat();
@@ -234,7 +235,7 @@ impl Columnar {
         Ok(())
     }
 
-    /// Unpacks the next block; `false` at the end.
+    /// Decompresses the next block; `false` at the end.
     fn block(&mut self) -> Result<bool, Error> {
         self.exactly(4, "the file: the footer is missing")?;
         let records = self.word(0) as usize;
@@ -244,7 +245,7 @@ impl Columnar {
         }
         self.exactly(8, "a block")?;
         let (bytes, sum) = (self.word(0) as usize, self.word(4));
-        if records > BLOCK || bytes > COLUMNS * (BLOCK * VARINT + 4096) {
+        if records > BLOCK_RECORDS || bytes > COLUMNS * (BLOCK_RECORDS * VARINT_BYTES_MAX + 4096) {
             return Err(self.bad(format!("a block of {records} records in {bytes} bytes"), "at most 65536 records"));
         }
         self.exactly(bytes, "a block")?;
@@ -258,7 +259,7 @@ impl Columnar {
             }
             let (raw, packed) = (self.word(at) as usize, self.word(at + 4) as usize);
             at += 8;
-            if raw > records * VARINT || packed > bytes - at {
+            if raw > records * VARINT_BYTES_MAX || packed > bytes - at {
                 return Err(
                     self.bad(format!("a column of {raw} bytes packed in {packed}"), "a column that fits its block")
                 );
@@ -283,7 +284,7 @@ impl Columnar {
     fn varint(&mut self, column: usize) -> Option<u64> {
         let bytes = self.columns[column].get(self.at[column]..)?;
         let mut n = 0u64;
-        for (i, b) in bytes.iter().take(VARINT).enumerate() {
+        for (i, b) in bytes.iter().take(VARINT_BYTES_MAX).enumerate() {
             n |= u64::from(b & 0x7f) << (7 * i as u32);
             if b & 0x80 == 0 {
                 self.at[column] += i + 1;

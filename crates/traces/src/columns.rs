@@ -1,20 +1,19 @@
-//! A list of columns: what each field of a delimited line means, in which unit. The named text formats are
-//! such lists too.
+//! Column lists: meaning and unit of each field of a delimited line. The named text formats are column lists too.
 
 use super::error::Error;
 
 /// Meaning and unit of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// Arrival, in units of so many ns.
+    /// Arrival, in units of this many ns.
     Time(u64),
-    /// Time from this arrival to the next, in units of so many ns.
+    /// Time from this arrival to the next, in units of this many ns.
     Gap(u64),
     /// Operation.
     Op(OpStyle),
-    /// First byte, in units of so many bytes.
+    /// First byte, in units of this many bytes.
     Offset(u64),
-    /// Length, in units of so many bytes.
+    /// Length, in units of this many bytes.
     Size(u64),
     /// Device, volume or disk: number or name.
     Device,
@@ -26,26 +25,26 @@ pub(crate) enum Column {
     Minor,
     /// Process: number or name.
     Task,
-    /// Name that may contain the delimiter; not kept.
+    /// Name that may contain the delimiter; ignored.
     Name,
-    /// `S` or 1: somebody waits for it; `A` or 0: nobody does.
+    /// `S` or 1: synchronous; `A` or 0: asynchronous.
     Sync,
-    /// From arrival to completion, in units of so many ns.
+    /// From arrival to completion, in units of this many ns.
     Latency(u64),
-    /// From arrival to the device, in units of so many ns.
+    /// From arrival to dispatch to the device, in units of this many ns.
     Wait(u64),
-    /// Not used.
+    /// Ignored.
     Skip,
 }
 
-/// How an operation is written.
+/// Notation of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpStyle {
-    /// `R`, `W`, `D` …; read in any case and as words.
+    /// `R`, `W`, `D` …; words and any case are accepted.
     Letter,
-    /// `r`, `w` …; read as above.
+    /// `r`, `w` …; words and any case are accepted.
     Lower,
-    /// `Read`, `Write` …; read as above.
+    /// `Read`, `Write` …; letters and any case are accepted.
     Word,
     /// 1 = read, 0 = write.
     ReadIsOne,
@@ -55,20 +54,20 @@ pub(crate) enum OpStyle {
     HexFlags,
 }
 
-/// An ordered list of columns, as the user names them: `time_ms,op,offset_bytes,size_bytes`.
+/// An ordered list of columns, such as `time_ms,op,offset_bytes,size_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
     pub(crate) list: Vec<Column>,
     text: String,
 }
 
-/// What [`Columns::parse`] understands, for messages.
+/// Names that [`Columns::parse`] accepts, for messages.
 pub const COLUMN_NAMES: &str = "time_{s,ms,us,ns,100ns}, gap_{s,ms,us,ns}, op, op_read1 (1 = read), op_write1 (1 = write), op_hex (bit 0 = read), \
      offset_{bytes,sectors,256,kib,4k}, size_{bytes,sectors,256,kib,4k}, device, host, major, minor, task, name, sync, \
      latency_{s,ms,us,ns,100ns}, wait_{s,ms,us,ns,100ns}, _ (skip)";
 
 impl Columns {
-    /// Reads a comma-separated list of column names (see [`COLUMN_NAMES`]). `op` and an offset are needed; each
+    /// Parses a comma-separated list of column names (see [`COLUMN_NAMES`]). `op` and an offset are required; each
     /// meaning may occur once.
     pub fn parse(text: &str) -> Result<Columns, Error> {
         let mut list = Vec::new();
@@ -97,7 +96,7 @@ impl Columns {
         Ok(columns)
     }
 
-    /// The list as it was given.
+    /// The list as given.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -129,7 +128,7 @@ impl std::fmt::Display for Columns {
     }
 }
 
-/// Is it the name of a column?
+/// Whether this is the name of a column.
 pub(crate) fn known(name: &str) -> bool {
     column(&name.to_ascii_lowercase()).is_some()
 }
@@ -198,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read() {
+    fn units_are_parsed() {
         let c = Columns::parse("time_ms, op,offset_4k,size_8k,_,latency_100ns,pid").unwrap();
         assert_eq!(
             c.list,
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lists_say_what_is_wrong() {
+    fn errors_of_bad_lists_name_the_reason() {
         for (text, part) in [
             ("time_ms,offset_bytes", "op"),
             ("op,size_bytes", "offset"),

@@ -1,4 +1,4 @@
-//! Which format is it? Binary ones by magic; text by letting every parser try the first lines.
+//! Detects formats: binary ones by magic, text by trying every parser on the first lines.
 
 use super::blkparse::{Arrival, Blkparse};
 use super::columns::{Column, Columns};
@@ -9,16 +9,16 @@ use super::table::{ASSUMED_BYTES, Table, delimiter_of, fields};
 use super::text::{Line, LineParser, header};
 use super::{blktrace, columnar, columns, hp_srt, vscsi};
 
-/// Lines tried.
-const TRIED: usize = 256;
+/// Lines that are tried.
+const LINES_TRIED: usize = 256;
 
-/// What a file was taken for.
+/// The detected format of a file.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) format: Format,
-    /// For [`Format::Columns`]: the columns by the header.
+    /// For [`Format::Columns`]: the columns named by the header.
     pub(crate) columns: Option<Columns>,
-    /// Other formats that read the first lines as well.
+    /// Other formats that parse the first lines as well.
     pub(crate) others: Vec<Format>,
 }
 
@@ -26,7 +26,7 @@ fn found(format: Format) -> Option<Found> {
     Some(Found { format, columns: None, others: Vec::new() })
 }
 
-/// Lines of the start of a file; a cut last one is left out unless the start is `all` of the file.
+/// Lines at the start of a file, without a truncated last one unless the start is `all` of the file.
 pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = start.split(|b| *b == b'\n').collect();
     if !all {
@@ -38,7 +38,7 @@ pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {
     lines
 }
 
-/// Looks at the start of a file.
+/// Detects the format from the start of a file.
 pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
     if start.starts_with(columnar::MAGIC) {
         return found(Format::Columnar);
@@ -63,14 +63,14 @@ pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
     if header(first)
         && let Some(columns) = by_header(first)
     {
-        // A named format's own header is that format.
+        // The header of a named format decides for it.
         let named = Format::ALL.into_iter().find(|f| f.columns().is_some_and(|c| c.list == columns.list));
         return Some(match named {
             Some(format) => Found { format, columns: None, others: Vec::new() },
             None => Found { format: Format::Columns, columns: Some(columns), others: Vec::new() },
         });
     }
-    let lines = &lines[..lines.len().min(TRIED)];
+    let lines = &lines[..lines.len().min(LINES_TRIED)];
     let mut fit: Vec<(Format, bool)> = Vec::new();
     for format in Format::ALL {
         if let Some(plausible) = fits(format, lines) {
@@ -83,7 +83,7 @@ pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
     Some(Found { format, columns: None, others })
 }
 
-/// Columns by a header line: names that are unknown are skipped.
+/// Columns named by a header line; unknown names are skipped.
 fn by_header(line: &[u8]) -> Option<Columns> {
     let text = std::str::from_utf8(line).ok()?.trim_start_matches('#').trim();
     let delimiter = [',', ';', '\t', '|'].into_iter().find(|d| text.contains(*d)).unwrap_or(' ');
@@ -92,7 +92,7 @@ fn by_header(line: &[u8]) -> Option<Columns> {
     Columns::parse(&known.join(",")).ok()
 }
 
-/// Does the format read most of the lines? If so: is what it reads plausible for it?
+/// `Some` if the format parses most of the lines; the value tells whether the records are plausible for it.
 fn fits(format: Format, lines: &[&[u8]]) -> Option<bool> {
     let mut parser: Box<dyn LineParser> = match format {
         Format::Blkparse => Box::new(Blkparse::new(Arrival::Queue, 0)),
@@ -102,7 +102,7 @@ fn fits(format: Format, lines: &[&[u8]]) -> Option<bool> {
             Box::new(Table::new(format.columns()?, layout.delimiter, layout.extra, ASSUMED_BYTES))
         }
     };
-    // MQSim counts whole nanoseconds; a point says that it is not MQSim.
+    // MQSim counts whole nanoseconds, so a decimal point excludes it.
     if format == Format::Mqsim && lines.iter().any(|l| l.contains(&b'.')) {
         return None;
     }
@@ -121,25 +121,25 @@ fn fits(format: Format, lines: &[&[u8]]) -> Option<bool> {
             Line::Bad(_) => {}
         }
     }
-    // Blkparse files without a single Q or D line in the first lines still show by their shape.
+    // Blkparse files without a Q or D event in the first lines are recognised by their shape.
     let enough = good > 0 && good * 2 > lines.len() && (events > 0 || format == Format::Blkparse);
     enough.then(|| match format {
-        // Bytes that are no multiple of 512 are sectors.
+        // A value that is not a multiple of 512 is in sectors.
         Format::MsrCut => parser.changed().total() == 0,
-        // The Tencent cuts know only seconds and 2 MiB.
+        // The Tencent cuts have only whole seconds and multiples of 2 MiB.
         Format::TencentCut => aligned == events && whole_seconds == events,
         _ => true,
     })
 }
 
-/// Delimiter for a column list, by the first line that is no comment and no header.
+/// Delimiter for a column list, from the first line that is neither comment nor header.
 pub(crate) fn delimiter(start: &[u8], all: bool, columns: &Columns, prefer: u8) -> Option<u8> {
     let lines = first_lines(start, all);
     let mut lines = lines.iter().filter(|l| !l.starts_with(b"#"));
     let first = lines.next()?;
     let line = lines.next().filter(|_| header(first)).unwrap_or(first);
     let want = columns.list.len();
-    // A name may have white space in it, so that fields are no measure.
+    // A name may contain white space, so the number of fields does not decide.
     let named = columns.has(|c| *c == Column::Name) && fields(line, b' ') >= want;
     if named { Some(b' ') } else { delimiter_of(line, want, prefer) }
 }

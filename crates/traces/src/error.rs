@@ -1,94 +1,94 @@
-//! What can be wrong with a trace.
+//! Errors of reading and writing traces.
 
 use std::path::{Path, PathBuf};
 
-/// Why a trace cannot be read or written.
+/// Why a trace could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{}: cannot {doing}: {source}", path.display())]
     Io {
-        /// File.
+        /// The file.
         path: PathBuf,
-        /// What was tried: `open`, `read`, `write`.
+        /// The operation that failed: `open`, `read`, `write`.
         doing: &'static str,
-        /// The system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Nothing in the file.
+    /// The file is empty.
     #[error("{}: the file is empty; expected a block trace", path.display())]
     Empty {
-        /// File.
+        /// The file.
         path: PathBuf,
     },
-    /// A line or a binary record that cannot be.
+    /// An invalid line or binary record.
     #[error("{}:{place}: found {value}, expected {expected}", path.display())]
     Bad {
-        /// File.
+        /// The file.
         path: PathBuf,
         /// `line 12`, `byte 4096` or `header`.
         place: String,
-        /// What stands there.
+        /// The text found.
         value: String,
-        /// What should stand there.
+        /// The text expected.
         expected: String,
     },
     /// Most lines do not parse.
     #[error("{}: {bad} of {seen} lines are not {format}; the first is line {line}: {value}, expected {expected}", path.display())]
     Mostly {
-        /// File.
+        /// The file.
         path: PathBuf,
-        /// Format tried.
+        /// The format assumed.
         format: String,
         /// Lines that do not parse.
         bad: u64,
-        /// Lines read up to the decision.
+        /// Lines read until then.
         seen: u64,
         /// First bad line, from 1.
         line: u64,
-        /// What stands there.
+        /// The text found.
         value: String,
-        /// What should stand there.
+        /// The text expected.
         expected: &'static str,
     },
-    /// The file ends inside something.
+    /// The file is truncated.
     #[error("{}: the file ends inside {what} (truncated?) after {records} records", path.display())]
     Truncated {
-        /// File.
+        /// The file.
         path: PathBuf,
-        /// What is cut.
+        /// The part that is truncated.
         what: &'static str,
-        /// Whole records before it.
+        /// Complete records before it.
         records: u64,
     },
-    /// No format fits.
+    /// No known format matches.
     #[error("{}: no known trace format fits; it starts with {start}; name the format with --format or its columns with --columns", path.display())]
     Unknown {
-        /// File.
+        /// The file.
         path: PathBuf,
         /// Its first line or bytes.
         start: String,
     },
-    /// Not a single request in it.
+    /// The trace contains no request.
     #[error("{}: no request in it ({format}; {skipped} records skipped{why})", path.display())]
     NoRecords {
-        /// File.
+        /// The file.
         path: PathBuf,
-        /// Format it was read as.
+        /// The format it was read as.
         format: String,
-        /// Records that were skipped.
+        /// Number of skipped records.
         skipped: u64,
-        /// Why they were skipped, in brackets-free words.
+        /// Reasons for skipping them.
         why: String,
     },
-    /// A column list, an option or a combination of them that cannot be.
+    /// An impossible column list, option or combination of options.
     #[error("{key}: {value:?} is not possible; expected {expected}")]
     Option {
-        /// Which option.
+        /// The option.
         key: String,
         /// Its value.
         value: String,
-        /// What can be.
+        /// The accepted values.
         expected: String,
     },
 }
@@ -107,7 +107,7 @@ impl Error {
     }
 }
 
-/// Bytes as they can be shown in a message: at most 60 of them, quoted, control characters escaped.
+/// Bytes for a message: at most 60, quoted, with control characters escaped.
 pub(crate) fn show(bytes: &[u8]) -> String {
     let cut = &bytes[..bytes.len().min(60)];
     let more = if cut.len() < bytes.len() { "…" } else { "" };

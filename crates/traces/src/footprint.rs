@@ -1,37 +1,36 @@
-//! Which blocks were touched and which written, in bounded memory.
+//! The set of blocks read and written, in bounded memory.
 //!
-//! Blocks are bits of chunks of 1024 blocks (4 MiB at 4 KiB a block). Up to 2^19 chunks are kept (about
-//! 170 MB; at least 2 TiB of scattered 4 KiB blocks) and the counts are exact. Beyond, half of the chunks, chosen
-//! by a hash of their place, are dropped and the counts become estimates from the remaining share, again and
-//! again as needed.
+//! Blocks are bits of chunks of 1024 blocks (4 MiB with 4 KiB blocks). Up to 2^19 chunks are kept (about 170 MB; at
+//! least 2 TiB of scattered 4 KiB blocks), and the counts are exact. Beyond, half of the chunks, chosen by a hash of
+//! their position, are dropped as often as needed, and the counts are estimates from the remaining fraction.
 
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::SECTOR_BYTES;
 
-const CHUNK_BITS: u64 = 1024;
-const WORDS: usize = (CHUNK_BITS / 64) as usize;
-const MOST_CHUNKS: usize = 1 << 19;
+const CHUNK_BLOCKS: u64 = 1024;
+const WORDS: usize = (CHUNK_BLOCKS / 64) as usize;
+const CHUNKS_MAX: usize = 1 << 19;
 
 #[derive(Clone, Debug)]
 struct Chunk {
     read: [u64; WORDS],
     written: [u64; WORDS],
-    /// Blocks written, each time counted.
+    /// Block writes, repeated ones included.
     writes: u64,
 }
 
-/// Blocks touched so far.
+/// The blocks accessed so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Footprint {
     block: u64,
     chunks: BTreeMap<(u32, u64), Box<Chunk>>,
     most: usize,
-    /// Chunks whose hash has so many trailing zeros are kept.
+    /// Trailing zero bits in the hash of a chunk that is kept.
     halvings: u32,
 }
 
-/// A hash of a chunk's place whose low bits are evenly spread (the finalizer of splitmix64).
+/// A hash of a chunk's position with uniform low bits (the finalizer of splitmix64).
 fn hash(device: u32, chunk: u64) -> u64 {
     let mut x = chunk ^ u64::from(device).rotate_left(40) ^ 0x9e37_79b9_7f4a_7c15;
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,12 +39,12 @@ fn hash(device: u32, chunk: u64) -> u64 {
 }
 
 impl Footprint {
-    /// Blocks of so many bytes.
+    /// An empty footprint in blocks of `block` bytes.
     pub(crate) fn new(block: u64) -> Footprint {
-        Footprint { block: block.max(1), chunks: BTreeMap::new(), most: MOST_CHUNKS, halvings: 0 }
+        Footprint { block: block.max(1), chunks: BTreeMap::new(), most: CHUNKS_MAX, halvings: 0 }
     }
 
-    /// A request touches its blocks.
+    /// Counts the blocks of a request.
     pub(crate) fn touch(&mut self, device: u32, sector: u64, sectors: u32, write: bool) {
         if sectors == 0 {
             return;
@@ -53,8 +52,8 @@ impl Footprint {
         let start = sector * SECTOR_BYTES;
         let (mut at, last) = (start / self.block, (start + u64::from(sectors) * SECTOR_BYTES - 1) / self.block);
         while at <= last {
-            let (chunk, from) = (at / CHUNK_BITS, at % CHUNK_BITS);
-            let n = (CHUNK_BITS - from).min(last - at + 1);
+            let (chunk, from) = (at / CHUNK_BLOCKS, at % CHUNK_BLOCKS);
+            let n = (CHUNK_BLOCKS - from).min(last - at + 1);
             self.mark(device, chunk, from, n, write);
             at += n;
         }
@@ -89,12 +88,12 @@ impl Footprint {
         self.halvings == 0 || hash(device, chunk) & ((1 << self.halvings) - 1) == 0
     }
 
-    /// Share of the address space that was looked at; 1 where all counts are exact.
+    /// Fraction of the address space that was sampled; 1 if all counts are exact.
     pub(crate) fn sampled(&self) -> f64 {
         1.0 / (1u64 << self.halvings) as f64
     }
 
-    /// Bytes of distinct blocks that were touched, read, and written.
+    /// Bytes of distinct blocks accessed, read, and written.
     pub(crate) fn bytes(&self) -> [u64; 3] {
         let mut blocks = [0u64; 3];
         for c in self.chunks.values() {
@@ -107,7 +106,7 @@ impl Footprint {
         blocks.map(|b| (b << self.halvings).saturating_mul(self.block))
     }
 
-    /// Share of written blocks that had been written before; `None` without writes.
+    /// Fraction of block writes that were rewrites; `None` without writes.
     pub(crate) fn rewritten(&self) -> Option<f64> {
         let writes: u64 = self.chunks.values().map(|c| c.writes).sum();
         let distinct: u64 =
@@ -124,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_are_those_of_a_set(ops in prop::collection::vec((0u32..2, 0u64..20_000, 1u32..9000, any::<bool>()), 1..40)) {
+        fn counts_match_a_set_of_blocks(ops in prop::collection::vec((0u32..2, 0u64..20_000, 1u32..9000, any::<bool>()), 1..40)) {
             let mut f = Footprint::new(4096);
             let (mut touched, mut written, mut writes) = (BTreeSet::new(), BTreeSet::new(), 0u64);
             for (device, sector, sectors, write) in ops {
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_memory_it_estimates() {
+    fn large_footprints_are_estimated() {
         let mut f = Footprint { most: 2048, ..Footprint::new(4096) };
         let mut n = 0u64;
         for i in 0..50_000u64 {

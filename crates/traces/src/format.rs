@@ -1,4 +1,4 @@
-//! The formats by name, and the column lists of those that are delimited text.
+//! Trace formats by name, and the layouts of the delimited ones.
 
 use super::columns::Columns;
 use super::error::Error;
@@ -48,26 +48,26 @@ pub enum Format {
     Iolog3,
     /// Delimited text by a list of columns.
     Columns,
-    /// Our own compressed columns.
+    /// Dumbwaiter's own compressed columns.
     Columnar,
 }
 
-/// How a delimited format is laid out.
+/// Layout of a delimited format.
 pub(crate) struct Layout {
-    /// Column list, as [`Columns::parse`] reads it.
+    /// Column list in the syntax of [`Columns::parse`].
     pub(crate) columns: &'static str,
-    /// Between fields; a space stands for any white space.
+    /// Field delimiter; a space stands for any white space.
     pub(crate) delimiter: u8,
-    /// Further fields may follow.
+    /// Whether further fields may follow.
     pub(crate) extra: bool,
-    /// Least number of decimals of times when written; `None`: whole numbers.
+    /// Fewest decimals of written times; `None` for whole numbers.
     pub(crate) decimals: Option<usize>,
-    /// First line when written.
+    /// Header line of written files.
     pub(crate) header: Option<&'static str>,
 }
 
 impl Format {
-    /// Every format, in the order in which detection prefers them.
+    /// All formats, in the order of preference of detection.
     pub const ALL: [Format; 22] = [
         Format::Columnar,
         Format::Blktrace,
@@ -93,7 +93,7 @@ impl Format {
         Format::Columns,
     ];
 
-    /// Name on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Format::Blkparse => "blkparse",
@@ -121,7 +121,10 @@ impl Format {
         }
     }
 
-    /// The format of that name; `linnos` is another name of `msr-cut`.
+    /// The format with this name; `linnos` is another name of `msr-cut`.
+    ///
+    /// # Errors
+    /// An unknown name.
     pub fn parse(name: &str) -> Result<Format, Error> {
         let name = name.trim().to_ascii_lowercase();
         let name = if name == "linnos" { "msr-cut" } else { name.as_str() };
@@ -131,7 +134,7 @@ impl Format {
             .ok_or_else(|| Error::option("format", name, Format::ALL.map(Format::name).join(", ")))
     }
 
-    /// What it is, in a line.
+    /// A short description.
     pub fn about(self) -> &'static str {
         match self {
             Format::Blkparse => "text of blkparse, its default line",
@@ -159,12 +162,12 @@ impl Format {
         }
     }
 
-    /// Can we write it?
+    /// Whether [`TraceWriter`](crate::TraceWriter) can write it.
     pub fn writable(self) -> bool {
         !matches!(self, Format::Blktrace | Format::HpSrt)
     }
 
-    /// Columns of a delimited format, as [`Columns::parse`] reads them.
+    /// Columns of a delimited format, in the syntax of [`Columns::parse`].
     pub fn column_list(self) -> Option<&'static str> {
         self.layout().map(|l| l.columns)
     }
@@ -228,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_layout_is_a_column_list_and_every_name_comes_back() {
+    fn every_layout_parses_and_every_name_is_unique() {
         for format in Format::ALL {
             assert_eq!(Format::parse(format.name()).unwrap(), format);
             if let Some(layout) = format.layout() {

@@ -1,15 +1,15 @@
-//! Counts of values in buckets of bounded relative width, for percentiles of a stream in bounded memory.
+//! A histogram with buckets of bounded relative width, for percentiles of a stream in bounded memory.
 
-/// Values below 2^12 are exact; above, buckets are at most 1/2048 wide.
+/// Values below 2^12 are exact; above, buckets are at max 1/2048 wide.
 const BITS: u32 = 12;
 
-/// A log-linear histogram of 64-bit values. At most 110,000 buckets.
+/// A log-linear histogram of 64-bit values. At max 110,000 buckets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
     counts: Vec<u64>,
     total: u64,
     least: u64,
-    most: u64,
+    max: u64,
     sum: f64,
 }
 
@@ -18,7 +18,7 @@ fn bucket(value: u64) -> usize {
     ((shift as usize) << (BITS - 1)) + (value >> shift) as usize
 }
 
-/// Middle of a bucket.
+/// The middle of a bucket.
 fn middle(bucket: usize) -> f64 {
     let half = 1usize << (BITS - 1);
     if bucket < 2 * half {
@@ -37,7 +37,7 @@ impl Histogram {
         }
         self.counts[at] += 1;
         self.least = if self.total == 0 { value } else { self.least.min(value) };
-        self.most = self.most.max(value);
+        self.max = self.max.max(value);
         self.total += 1;
         self.sum += value as f64;
     }
@@ -46,16 +46,16 @@ impl Histogram {
         self.total
     }
 
-    pub(crate) fn most(&self) -> u64 {
-        self.most
+    pub(crate) fn max(&self) -> u64 {
+        self.max
     }
 
-    /// `None` of nothing.
+    /// `None` if empty.
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.total > 0).then(|| self.sum / self.total as f64)
     }
 
-    /// Value at share `q` of the sorted values, by linear interpolation between neighbours; `None` of nothing.
+    /// The `q`-quantile by linear interpolation between neighbours; `None` if empty.
     pub(crate) fn quantile(&self, q: f64) -> Option<f64> {
         let rank = q * self.total.checked_sub(1)? as f64;
         let (below, part) = (rank as u64, rank - (rank as u64) as f64);
@@ -64,16 +64,16 @@ impl Histogram {
         Some(low + (high - low) * part)
     }
 
-    /// The value of a rank from 0.
+    /// The value of a rank, from 0.
     fn at(&self, rank: u64) -> f64 {
         let mut seen = 0;
         for (i, n) in self.counts.iter().enumerate() {
             seen += n;
             if seen > rank {
-                return middle(i).clamp(self.least as f64, self.most as f64);
+                return middle(i).clamp(self.least as f64, self.max as f64);
             }
         }
-        self.most as f64
+        self.max as f64
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_close_to_those_of_the_sorted_values(mut values in prop::collection::vec((0u32..64, any::<u64>()).prop_map(|(s, v)| v >> s), 1..200), q in 0.0f64..=1.0) {
+        fn quantiles_approximate_those_of_the_sorted_values(mut values in prop::collection::vec((0u32..64, any::<u64>()).prop_map(|(s, v)| v >> s), 1..200), q in 0.0f64..=1.0) {
             let mut h = Histogram::default();
             values.iter().for_each(|v| h.add(*v));
             values.sort_unstable();

@@ -5,20 +5,20 @@
 use dumbwaiter_block::{Flags, Nanos, Op};
 
 use super::error::{Error, show};
-use super::input::{Input, WINDOW};
+use super::input::{Input, LOOK_AHEAD_BYTES};
 use super::record::{Counts, Event, Record};
 use super::table::{ROUNDED, cover};
 use super::text::Source;
 
 /// First bytes of the header.
 const MAGIC: &[u8] = b"$$TR_IOREC";
-/// First bytes of a record: where a piece cut from the middle of a trace starts.
+/// First bytes of a record, with which a piece from the middle of a trace starts.
 const RECORD: &[u8] = &[0, 0, 0, 56, 0, 4, 0, 1];
-/// Words that every record has.
-const WORDS: usize = 14;
+/// Words of a record.
+const RECORD_WORDS: usize = 14;
 const ID: u32 = 0x0004_0001;
 /// Sector size of the traces.
-const SECTOR: u64 = 256;
+const TRACE_SECTOR_BYTES: u64 = 256;
 
 /// An SRT file.
 pub(crate) struct HpSrt {
@@ -28,15 +28,15 @@ pub(crate) struct HpSrt {
     rounded: u64,
 }
 
-/// Does a file start like an SRT trace, or like a record of one?
+/// Whether a file starts like an SRT trace or one of its records.
 pub(crate) fn detect(start: &[u8]) -> bool {
     start.starts_with(MAGIC) || start.starts_with(RECORD)
 }
 
 impl HpSrt {
-    /// Reads over the header, where there is one.
+    /// Opens a file and skips its header, if it has one.
     pub(crate) fn new(mut input: Input) -> Result<HpSrt, Error> {
-        let head = input.peek(WINDOW)?;
+        let head = input.peek(LOOK_AHEAD_BYTES)?;
         if head.starts_with(RECORD) {
             return Ok(HpSrt { input, records: 0, skipped: Counts::default(), rounded: 0 });
         }
@@ -54,7 +54,7 @@ impl Source for HpSrt {
     fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             let at = self.input.offset();
-            let mut r = [0u8; WORDS * 4];
+            let mut r = [0u8; RECORD_WORDS * 4];
             let n = self.input.read(&mut r)?;
             if r[..n].iter().all(|b| *b == 0) {
                 if n == r.len() {
@@ -88,7 +88,7 @@ impl Source for HpSrt {
             if flags & 0x100 == 0 {
                 record.flags = Flags::SYNC;
             }
-            let range = cover(u64::from(word(7)) * SECTOR, u64::from(word(6)));
+            let range = cover(u64::from(word(7)) * TRACE_SECTOR_BYTES, u64::from(word(6)));
             let (sector, sectors, widened) = range.expect("32-bit numbers of 256 bytes fit");
             (record.sector, record.sectors) = (sector, sectors);
             self.rounded += u64::from(widened);
@@ -107,7 +107,7 @@ impl Source for HpSrt {
     }
 }
 
-/// The disk of an HP-UX device number: the unit, bits 8 to 11; the section below it is a partition.
+/// The disk of an HP-UX device number: the unit in bits 8 to 11, without the partition below it.
 fn disk(number: u32) -> u32 {
     number >> 8 & 0xf
 }

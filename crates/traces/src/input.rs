@@ -1,5 +1,5 @@
-//! A file as bytes: plain, gzip or zstd (found by magic, members and frames may follow one another), with
-//! a window to look ahead in and lines as slices of it.
+//! A file as a stream of bytes: plain, gzip or zstd (detected by magic; several members or frames may follow each
+//! other), with look-ahead and with lines as slices of its window.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Error, show};
 
-/// Longest line of a text trace. Longer ones are no trace.
-const LONGEST_LINE: usize = 64 << 10;
-/// Bytes read ahead, and the most that can be peeked at.
-pub(crate) const WINDOW: usize = 256 << 10;
+/// Longest line of a text trace, bytes; files with longer ones are refused.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of look-ahead.
+pub(crate) const LOOK_AHEAD_BYTES: usize = 256 << 10;
 
 /// A trace file being read.
 pub(crate) struct Input {
@@ -19,7 +19,7 @@ pub(crate) struct Input {
     buf: Vec<u8>,
     start: usize,
     end: usize,
-    /// Offset of `start` in the unpacked file.
+    /// Offset of `start` in the decompressed file.
     offset: u64,
     eof: bool,
 }
@@ -41,7 +41,7 @@ impl Input {
         })
     }
 
-    /// Reads from `reader`; `path` is its name in messages.
+    /// Reads from `reader`; messages call it `path`.
     pub(crate) fn over(path: &Path, mut reader: Box<dyn Read + Send>) -> Result<Input, Error> {
         let mut magic = [0u8; 4];
         let mut have = 0;
@@ -59,14 +59,22 @@ impl Input {
         let whole = std::io::Cursor::new(magic[..have].to_vec()).chain(reader);
         let skippable = have == 4 && magic[0] & 0xf0 == 0x50 && magic[1..] == [0x2a, 0x4d, 0x18];
         let reader: Box<dyn Read + Send> = if magic[..have] == [0x28, 0xb5, 0x2f, 0xfd] || skippable {
-            let buffered = BufReader::with_capacity(WINDOW, whole);
+            let buffered = BufReader::with_capacity(LOOK_AHEAD_BYTES, whole);
             Box::new(zstd::stream::read::Decoder::with_buffer(buffered).map_err(|e| Error::io(path, "read", e))?)
         } else if magic.starts_with(&[0x1f, 0x8b]) {
-            Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(WINDOW, whole)))
+            Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(LOOK_AHEAD_BYTES, whole)))
         } else {
             Box::new(whole)
         };
-        Ok(Input { path: path.to_path_buf(), reader, buf: vec![0; WINDOW], start: 0, end: 0, offset: 0, eof: false })
+        Ok(Input {
+            path: path.to_path_buf(),
+            reader,
+            buf: vec![0; LOOK_AHEAD_BYTES],
+            start: 0,
+            end: 0,
+            offset: 0,
+            eof: false,
+        })
     }
 
     /// Name of the file.
@@ -74,32 +82,32 @@ impl Input {
         &self.path
     }
 
-    /// Offset of the next byte in the unpacked file.
+    /// Offset of the next byte in the decompressed file.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Is nothing left?
+    /// Whether the end is reached.
     pub(crate) fn at_end(&mut self) -> Result<bool, Error> {
         Ok(self.peek(1)?.is_empty())
     }
 
-    /// The next bytes without taking them: `n` of them (at most [`WINDOW`]), or fewer at the end of the file.
+    /// The next `n` bytes (at most [`LOOK_AHEAD_BYTES`]) without consuming them; fewer at the end of the file.
     pub(crate) fn peek(&mut self, n: usize) -> Result<&[u8], Error> {
-        while self.end - self.start < n.min(WINDOW) && !self.eof {
+        while self.end - self.start < n.min(LOOK_AHEAD_BYTES) && !self.eof {
             self.fill()?;
         }
         Ok(&self.buf[self.start..self.end.min(self.start + n)])
     }
 
-    /// Takes `n` bytes that were peeked at.
+    /// Consumes `n` bytes that were peeked at.
     pub(crate) fn skip(&mut self, n: usize) {
         let n = n.min(self.end - self.start);
         self.start += n;
         self.offset += n as u64;
     }
 
-    /// Fills `out`; returns how many bytes there were.
+    /// Reads into `out`; returns the number of bytes read.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let mut done = 0;
         while done < out.len() {
@@ -115,7 +123,7 @@ impl Input {
         Ok(done)
     }
 
-    /// The next line without its end (LF or CRLF); `None` at the end of the file. A tail of NUL bytes is no line.
+    /// The next line without its end (LF or CRLF); `None` at the end of the file. Trailing NUL bytes are not a line.
     pub(crate) fn line(&mut self, number: u64) -> Result<Option<&[u8]>, Error> {
         let mut searched = 0;
         let (len, taken) = loop {
@@ -130,7 +138,7 @@ impl Input {
                 }
                 break (searched, searched);
             }
-            if searched > LONGEST_LINE {
+            if searched > LINE_BYTES_MAX {
                 if have.iter().any(|b| *b != 0) {
                     let value = show(have);
                     return Err(Error::bad(&self.path, format!("line {number}"), value, "a line of at most 64 KiB"));
@@ -153,7 +161,7 @@ impl Input {
         Ok(Some(line))
     }
 
-    /// Reads more behind what is there.
+    /// Reads more bytes into the window.
     fn fill(&mut self) -> Result<(), Error> {
         if self.start > 0 {
             self.buf.copy_within(self.start..self.end, 0);
@@ -177,7 +185,7 @@ impl Input {
     }
 }
 
-/// Position of the first line feed. Pieces of 32 bytes are compared at once.
+/// Position of the first line feed; compares 32 bytes at once.
 fn newline(bytes: &[u8]) -> Option<usize> {
     let without = bytes.chunks_exact(32).take_while(|piece| !piece.iter().fold(false, |is, b| is | (*b == b'\n')));
     let from = without.count() * 32;
@@ -211,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn members_and_frames_follow_one_another() {
+    fn several_members_and_frames_are_read() {
         let mut gz = Vec::new();
         let mut zst = Vec::new();
         for part in [b"one\n".as_slice(), b"two\n"] {
@@ -242,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_an_error() {
+    fn an_overlong_line_is_an_error() {
         let mut input = Input::over(Path::new("t"), Box::new(std::io::repeat(b'x'))).unwrap();
         assert!(input.line(1).unwrap_err().to_string().contains("line 1"));
     }

@@ -1,5 +1,4 @@
 //! fio iologs. Version 2: `file action` or `file action offset length` in bytes, and `file wait µs` (time since the
-//! previous `wait`). Version 3: the same with the time in µs in front of each line and no `wait`.
 
 use std::io::Write;
 
@@ -15,7 +14,7 @@ pub(crate) const HEAD2: &[u8] = b"fio version 2 iolog";
 /// First line of version 3.
 pub(crate) const HEAD3: &[u8] = b"fio version 3 iolog";
 
-/// The parser of either version.
+/// The parser of both versions.
 pub(crate) struct Iolog {
     timed: bool,
     files: Names,
@@ -94,12 +93,12 @@ impl LineParser for Iolog {
     }
 }
 
-/// Name of a device's file.
+/// Writes the file name of a device.
 fn file(out: &mut Vec<u8>, device: u32) {
     write!(out, "/dev/trace{}", device & !super::record::NAMED).expect("a Vec takes every byte");
 }
 
-/// What a writer of iologs keeps: the files opened so far, and the time told.
+/// State of an iolog writer: the files opened and the time written so far.
 #[derive(Default)]
 pub(crate) struct IologWriter {
     opened: std::collections::BTreeSet<u32>,
@@ -107,7 +106,7 @@ pub(crate) struct IologWriter {
 }
 
 impl IologWriter {
-    /// Writes a record; `false` where fio has no word for its operation.
+    /// Writes a record; `false` if iologs cannot express its operation.
     pub(crate) fn write(&mut self, out: &mut Vec<u8>, record: &Record, timed: bool) -> bool {
         let action = match record.op {
             Op::Read => "read",

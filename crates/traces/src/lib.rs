@@ -1,6 +1,6 @@
-//! Block traces: read them whatever their format, count what is in them, convert and replay them.
+//! Block traces: readers of all common formats, statistics, conversion and replay.
 //!
-//! [`open`] finds the format by content, unpacks gzip and zstd, and streams [`Record`]s; [`TraceStat`] counts;
+//! [`open`] detects the format, decompresses gzip and zstd, and streams [`Record`]s; [`TraceStat`] computes statistics;
 //! [`TraceWriter`] writes; [`Replay`] turns a trace into a workload.
 
 mod blkparse;
@@ -32,6 +32,8 @@ pub use error::Error;
 pub use format::Format;
 pub use reader::{Known, Options, SORT_WINDOW, TraceReader, open, open_reader};
 pub use record::{NAMED, Record, Skipped};
-pub use replay::{Fit, LOOK_AHEAD, MOST_TASKS, Pace, Replay, ReplayOptions, ReplayStatus, StatusHandle, Survey};
+pub use replay::{
+    Fit, LOOK_AHEAD_RECORDS, Pace, REPLAY_TASKS_MAX, Replay, ReplayOptions, ReplayStatus, StatusHandle, Survey,
+};
 pub use stat::{InterArrival, Measured, OverTime, Quantiles, SizeShare, StatBuilder, StatOptions, TraceStat};
 pub use write::{TraceWriter, Written, convert};

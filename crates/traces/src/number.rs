@@ -1,4 +1,4 @@
-//! Numbers in text, from byte slices and without allocation.
+//! Parses numbers from byte slices without allocation.
 
 /// An unsigned decimal number; `None` for anything else or more than 64 bits.
 pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
@@ -31,7 +31,7 @@ pub(crate) fn unsigned32(text: &[u8]) -> Option<u32> {
     unsigned(text).and_then(|n| u32::try_from(n).ok())
 }
 
-/// A hexadecimal number, `0x` in front or not.
+/// A hexadecimal number, with or without `0x`.
 pub(crate) fn hex(text: &[u8]) -> Option<u64> {
     let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")).unwrap_or(text);
     if digits.is_empty() || digits.len() > 16 {
@@ -40,8 +40,8 @@ pub(crate) fn hex(text: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |n, b| Some(n << 4 | u64::from(char::from(*b).to_digit(16)?)))
 }
 
-/// A decimal number of units of `unit` ns, as nanoseconds modulo 2^64. Exact for plain decimals (digits below
-/// a nanosecond are cut); `1.28E+17` goes through a float. Negative numbers wrap.
+/// A decimal number of units of `unit` ns, in nanoseconds modulo 2^64. Exact for plain decimals (digits below a
+/// nanosecond are cut off); `1.28E+17` is parsed as a float. Negative numbers wrap.
 pub(crate) fn time(text: &[u8], unit: u64) -> Option<u64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -70,11 +70,11 @@ pub(crate) fn time(text: &[u8], unit: u64) -> Option<u64> {
 fn float(text: &[u8], unit: u64) -> Option<u64> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let ns = value * unit as f64;
-    // Both casts are exact in range and saturate outside of it.
+    // Both casts are exact in range and saturate outside it.
     ns.is_finite().then_some(if ns < 0.0 { ((-ns) as u64).wrapping_neg() } else { ns as u64 })
 }
 
-/// Writes `ns` in units of `unit` ns: `places` decimals, more where the value needs them (up to exactness).
+/// Writes `ns` in units of `unit` ns with at least `places` decimals, and as many as the exact value needs.
 pub(crate) fn write_time(out: &mut Vec<u8>, ns: u64, unit: u64, places: usize) {
     use std::io::Write;
     let (whole, mut rest) = (ns / unit, ns % unit);
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_come_back(ns in any::<u64>(), unit in prop::sample::select(vec![1u64, 100, 1000, 1_000_000, 1_000_000_000]), places in 0usize..10) {
+        fn written_times_parse_back(ns in any::<u64>(), unit in prop::sample::select(vec![1u64, 100, 1000, 1_000_000, 1_000_000_000]), places in 0usize..10) {
             let mut out = Vec::new();
             write_time(&mut out, ns, unit, places);
             prop_assert_eq!(time(&out, unit), Some(ns));

@@ -1,4 +1,4 @@
-//! Opening traces and reading their records.
+//! Opens traces and reads their records.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +14,7 @@ use super::detect::{self, Found};
 use super::error::{Error, show};
 use super::format::Format;
 use super::hp_srt::HpSrt;
-use super::input::{Input, WINDOW};
+use super::input::{Input, LOOK_AHEAD_BYTES};
 use super::iolog::Iolog;
 use super::record::{Counts, Event, Record, Skipped};
 use super::table::{ASSUMED_BYTES, Table};
@@ -22,37 +22,37 @@ use super::text::{Line, LineParser, MALFORMED, Source, TextSource};
 use super::vscsi::{self, Vscsi};
 use super::window::{Pairer, Sorter};
 
-/// Events that a reader of nearly sorted formats (blkparse, blktrace) holds back to sort them.
+/// Sort window of nearly sorted formats (blkparse, blktrace), in events.
 pub const SORT_WINDOW: usize = 1 << 16;
-/// Arrivals that such a reader holds back to find their measured times.
+/// Arrivals that such a reader delays to find their measured times.
 const PAIR_WINDOW: usize = 1 << 15;
 
 /// How to read a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Take it for this format; `None`: find out.
+    /// The format; `None` detects it.
     pub format: Option<Format>,
     /// Columns of delimited text; implies [`Format::Columns`].
     pub columns: Option<Columns>,
-    /// Event of blkparse and blktrace that counts as arrival; `None`: Q where there are any, else I, D, C.
+    /// The event of blkparse and blktrace that counts as arrival; `None` takes Q if there are any, else I, D, C.
     pub arrival: Option<Arrival>,
-    /// Sort within a window of so many events; 0 keeps the order of the file. `None`: [`SORT_WINDOW`] for blkparse
-    /// and blktrace, else 0. A record earlier than one already handed out gets that one's time and is counted.
+    /// Sort window in events; 0 keeps the order of the file. `None`: [`SORT_WINDOW`] for blkparse and blktrace, else 0.
+    /// A record earlier than one already returned gets that record's time and is counted.
     pub sort_window: Option<usize>,
-    /// Bytes of each request where the trace has no sizes; `None`: 4096.
+    /// Size of each request of traces without sizes, bytes; `None` for 4096.
     pub assume_bytes: Option<u32>,
 }
 
-/// What a trace carries.
+/// What the records of a trace contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Arrival times. Without them all are 0.
+    /// Arrival times; without them all are 0.
     pub times: bool,
-    /// Sizes. Without them all are [`Options::assume_bytes`].
+    /// Sizes; without them all are [`Options::assume_bytes`].
     pub sizes: bool,
-    /// Device numbers. Without them all are 0.
+    /// Device numbers; without them all are 0.
     pub devices: bool,
-    /// Processes. Without them all are 0.
+    /// Processes; without them all are 0.
     pub tasks: bool,
 }
 
@@ -70,22 +70,22 @@ impl Known {
     }
 }
 
-/// Records of one or several trace files, streamed. Several files are merged by time.
+/// A stream of the records of one or several trace files, merged by time.
 pub struct TraceReader {
     paths: Vec<PathBuf>,
     format: Format,
     known: Known,
     notes: Vec<String>,
     sources: Vec<Box<dyn Source>>,
-    /// With several files: their next events.
+    /// The next event of each of several files.
     heads: BinaryHeap<Reverse<(i64, usize)>>,
     pending: Vec<Option<Event>>,
     origin: u64,
     sorter: Option<Sorter>,
     pairer: Option<Pairer>,
-    /// No more events.
+    /// The end of the trace is reached.
     drained: bool,
-    /// An iteration ended in an error.
+    /// Iteration has ended with an error.
     failed: bool,
     /// Raw time of the first record.
     first: Option<u64>,
@@ -95,7 +95,10 @@ pub struct TraceReader {
     skipped: Counts,
 }
 
-/// Opens one trace of one or several files (per-CPU files of blktrace, or parts; all of one format).
+/// Opens a trace of one or several files of one format (per-CPU files of blktrace, or parts).
+///
+/// # Errors
+/// A file that cannot be read, an unknown format, or contradictory options.
 pub fn open<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<TraceReader, Error> {
     if paths.is_empty() {
         return Err(Error::option("trace", "", "at least one file"));
@@ -111,7 +114,10 @@ pub fn open<P: AsRef<Path>>(paths: &[P], options: &Options) -> Result<TraceReade
     TraceReader::over(inputs, options)
 }
 
-/// Opens a trace that is read from `reader`; `name` stands for it in messages.
+/// Opens a trace that is read from `reader`; messages call it `name`.
+///
+/// # Errors
+/// As [`open`].
 pub fn open_reader(name: &str, reader: Box<dyn std::io::Read + Send>, options: &Options) -> Result<TraceReader, Error> {
     let mut input = Input::over(Path::new(name), reader)?;
     if input.at_end()? {
@@ -236,6 +242,9 @@ impl TraceReader {
     }
 
     /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// A read error, or text that is mostly not of the format.
     pub fn next_record(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(pairer) = &mut self.pairer
@@ -274,7 +283,7 @@ impl TraceReader {
         }
     }
 
-    /// Makes a raw time relative to the first record, and never decreasing.
+    /// Makes a raw time relative to the first record and non-decreasing.
     fn deliver(&mut self, mut record: Record) -> Record {
         let first = *self.first.get_or_insert(record.time.0);
         let time = record.time.0.wrapping_sub(first) as i64;
@@ -308,27 +317,27 @@ impl TraceReader {
         &self.paths
     }
 
-    /// The format that was taken.
+    /// The format, detected or given.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// What the trace carries.
+    /// What the records contain.
     pub fn known(&self) -> Known {
         self.known
     }
 
-    /// Names of what the trace lacks: `time`, `size`.
+    /// Names of missing fields: `time`, `size`.
     pub fn missing(&self) -> Vec<&'static str> {
         [("time", self.known.times), ("size", self.known.sizes)].iter().filter(|(_, k)| !k).map(|(n, _)| *n).collect()
     }
 
-    /// What a user should know: the choice among look-alikes, the arrival event, assumptions.
+    /// Notes for the user: the choice among similar formats, the arrival event, assumptions.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Records left out so far, by reason.
+    /// Records skipped so far, by reason.
     pub fn skipped(&self) -> Vec<Skipped> {
         let mut all = Counts::default();
         self.sources.iter().for_each(|s| all.merge(&s.skipped()));
@@ -336,7 +345,7 @@ impl TraceReader {
         all.report()
     }
 
-    /// Records that were changed so far, by reason: times that went backwards, ranges widened to whole sectors.
+    /// Records changed so far, by reason: times that went backwards, ranges widened to whole sectors.
     pub fn changed(&self) -> Vec<Skipped> {
         let mut all = Counts::default();
         self.sources.iter().for_each(|s| all.merge(&s.changed()));
@@ -358,7 +367,7 @@ impl Iterator for TraceReader {
     }
 }
 
-/// Format of a file, by the options or by its content.
+/// Format of a file, from the options or its content.
 fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
     let named = match (options.format, &options.columns) {
         (Some(f), Some(c)) if f != Format::Columns => {
@@ -371,8 +380,8 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
     if let Some(format) = named {
         return Ok(Found { format, columns: None, others: Vec::new() });
     }
-    let start = input.peek(WINDOW)?;
-    let found = detect::detect(start, start.len() < WINDOW);
+    let start = input.peek(LOOK_AHEAD_BYTES)?;
+    let found = detect::detect(start, start.len() < LOOK_AHEAD_BYTES);
     let line = &start[..start.iter().position(|b| *b == b'\n').unwrap_or(start.len())];
     let shown = show(line);
     if options.format == Some(Format::Columns) && found.as_ref().is_none_or(|f| f.columns.is_none()) {
@@ -381,7 +390,7 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
     found.ok_or_else(|| Error::Unknown { path: input.path().to_path_buf(), start: shown })
 }
 
-/// The earliest kind of event that the starts of the files have.
+/// The earliest kind of event at the starts of the files.
 fn pick_arrival(
     inputs: &mut [Input],
     format: Format,
@@ -393,11 +402,11 @@ fn pick_arrival(
     }
     let mut there = Vec::new();
     for input in inputs {
-        let start = input.peek(WINDOW)?;
+        let start = input.peek(LOOK_AHEAD_BYTES)?;
         if format == Format::Blktrace {
             there.extend(blktrace::arrivals(start));
         } else {
-            let lines = detect::first_lines(start, start.len() < WINDOW);
+            let lines = detect::first_lines(start, start.len() < LOOK_AHEAD_BYTES);
             let letters = lines.iter().filter_map(|l| action(l));
             there.extend(letters.filter_map(|l| Arrival::parse(std::str::from_utf8(l).ok()?).ok()));
         }
@@ -435,7 +444,7 @@ fn source(
             Box::new(Blktrace::new(input, arrival.expect("picked for this format")))
         }
         Format::Vscsi => {
-            let start = input.peek(WINDOW)?;
+            let start = input.peek(LOOK_AHEAD_BYTES)?;
             let Some(version) = vscsi::detect(start) else {
                 let shown = show(&start[..start.len().min(32)]);
                 return Err(Error::bad(input.path(), "header".into(), shown, "vscsi records of version 1 or 2"));
@@ -454,9 +463,13 @@ fn source(
             let layout = format.layout();
             let list = columns.cloned().or_else(|| format.columns()).expect("delimited formats have columns");
             *known = Known::of_columns(&list);
-            let start = input.peek(WINDOW)?;
-            let found =
-                detect::delimiter(start, start.len() < WINDOW, &list, layout.as_ref().map_or(b',', |l| l.delimiter));
+            let start = input.peek(LOOK_AHEAD_BYTES)?;
+            let found = detect::delimiter(
+                start,
+                start.len() < LOOK_AHEAD_BYTES,
+                &list,
+                layout.as_ref().map_or(b',', |l| l.delimiter),
+            );
             let Some(delimiter) = found else {
                 let shown = show(start.split(|b| *b == b'\n').next().unwrap_or(&[]));
                 let expected = format!("{} fields: {list}", list.list.len());
@@ -469,7 +482,7 @@ fn source(
     })
 }
 
-/// Events before time zero, which stand at the end of the file, and then the file.
+/// Events before time zero, which are at the end of the file, followed by the file.
 struct EarlyFirst {
     early: std::vec::IntoIter<Event>,
     skipped: Counts,

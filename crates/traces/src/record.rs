@@ -1,35 +1,35 @@
-//! One request of a trace, and what a reader's source hands up.
+//! Records of a trace, and the events that readers turn into records.
 
 use dumbwaiter_block::{Flags, Nanos, Op};
 
-/// One request as a trace tells it.
+/// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Arrival, from the first record of the trace; never decreasing.
+    /// Time of arrival since the first record; non-decreasing.
     pub time: Nanos,
-    /// First sector of 512 bytes.
+    /// First sector, in units of 512 bytes.
     pub sector: u64,
-    /// Measured time from arrival to completion, where the trace carries it.
+    /// Measured time from arrival to completion, if the trace has it.
     pub latency: Option<Nanos>,
-    /// Measured time from arrival to the device (the scheduler's share), where the trace carries it.
+    /// Measured time from arrival to dispatch (in the scheduler), if the trace has it.
     pub wait: Option<Nanos>,
     /// Length in sectors of 512 bytes; 0 only for a flush.
     pub sectors: u32,
-    /// Device, volume or file: the trace's own number, or [`NAMED`] plus the order of first sight of a name.
+    /// Device, volume or file: the trace's own number, or [`NAMED`] plus the order of first appearance of a name.
     pub device: u32,
-    /// Process that asked (its pid, or [`NAMED`] plus the order of first sight of a name); 0 where not told.
+    /// Submitting process (its pid, or [`NAMED`] plus the order of first appearance of a name); 0 if unknown.
     pub task: u32,
-    /// Marks: sync, metadata, read-ahead, FUA, preflush.
+    /// Request flags: sync, metadata, read-ahead, FUA, preflush.
     pub flags: Flags,
-    /// What was asked.
+    /// The operation.
     pub op: Op,
 }
 
-/// Added to numbers that were given to names, so that they differ from numbers of the trace.
+/// Added to the numbers of names, so that they differ from numbers of the trace.
 pub const NAMED: u32 = 1 << 31;
 
 impl Record {
-    /// A record at time zero of device 0 and task 0 without marks or measured times.
+    /// A record at time zero of device 0 and task 0 without flags or measured times.
     pub fn new(op: Op, sector: u64, sectors: u32) -> Record {
         Record {
             time: Nanos(0),
@@ -44,7 +44,7 @@ impl Record {
         }
     }
 
-    /// The sector behind the last one.
+    /// The sector after the last one.
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.sectors))
     }
@@ -55,14 +55,14 @@ impl Record {
     }
 }
 
-/// What a source reads. Times are raw: nanoseconds on the trace's own clock, modulo 2^64.
+/// An event of a trace file. Times are raw: nanoseconds of the trace's own clock, modulo 2^64.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A request arrives.
     Arrive(Record),
-    /// A range goes to the device.
+    /// A range was sent to the device.
     Issue(Span),
-    /// A range is done.
+    /// A range completed.
     Complete(Span),
 }
 
@@ -85,16 +85,16 @@ pub(crate) struct Span {
     pub(crate) device: u32,
 }
 
-/// Records left out, or changed, for one reason.
+/// The number of records skipped or changed for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Skipped {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// How many.
+    /// Number of records.
     pub count: u64,
 }
 
-/// Counts by reason, in order of first sight. Reasons are few, so a scan is cheapest.
+/// Counts by reason, in order of first appearance. Reasons are few, so a linear search is cheapest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts(Vec<(&'static str, u64)>);
 

@@ -1,8 +1,8 @@
-//! A trace as a workload: at its own times (open loop), or as fast as a depth allows (closed loop, as a whole or
-//! by task).
+//! Replays a trace as a workload: at its own times (open loop), or at a fixed depth (closed loop, as a whole or by
+//! task).
 //!
 //! Records of several trace devices go to separate regions of the device, equal in size and in order of first
-//! sight. What is behind the end of its region is skipped and counted, wrapped or scaled ([`Fit`]).
+//! appearance. Requests beyond the end of their region are skipped and counted, wrapped, or scaled ([`Fit`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -16,72 +16,71 @@ use super::reader::{Options, TraceReader, open};
 use super::record::{Counts, Record, Skipped};
 use dumbwaiter_workloads::{Next, Want, Workload};
 
-/// Tasks that are told apart; more share numbers.
-pub const MOST_TASKS: u16 = 4096;
-/// Records that a replay by task looks ahead.
-pub const LOOK_AHEAD: usize = 1 << 16;
-/// Piece that scaling moves as a whole, in sectors (1 MiB), so that neighbours stay neighbours.
-const PIECE: u64 = 2048;
+/// Most distinct tasks; further ones share numbers.
+pub const REPLAY_TASKS_MAX: u16 = 4096;
+/// Look-ahead of a replay by task, in records.
+pub const LOOK_AHEAD_RECORDS: usize = 1 << 16;
+/// Unit that scaling moves as a whole, in sectors (1 MiB), so that neighbouring blocks stay neighbours.
+const SCALE_UNIT: u64 = 2048;
 
-/// When requests are issued.
+/// Pace of a replay: when requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// At their own times, `speed` times as fast. Requests do not wait for one another.
+    /// Open loop: at the recorded times, `speed` times as fast. Requests do not wait for each other.
     Open {
-        /// 1 is the traced pace, 2 twice as fast.
+        /// 1 for the recorded pace, 2 for twice as fast.
         speed: f64,
     },
-    /// In order, never more than `depth` outstanding; times do not matter.
+    /// Closed loop: in order with at most `depth` outstanding; times are ignored.
     Closed {
-        /// Outstanding requests.
+        /// Queue depth.
         depth: u32,
     },
-    /// Each task in its own order, never more than `depth` of it outstanding; times do not matter. Requests of
-    /// other tasks are looked for up to [`LOOK_AHEAD`] records ahead.
+    /// Closed loop by task: each task in its own order with at most `depth` outstanding; times are ignored. Requests of
     ClosedPerTask {
-        /// Outstanding requests of each task.
+        /// Queue depth of each task.
         depth: u32,
     },
 }
 
-/// What becomes of a request behind the end of its region.
+/// How to handle requests beyond the end of their region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fit {
-    /// It is left out and counted.
+    /// Skip and count them.
     #[default]
     Skip,
-    /// It goes to its place modulo the region.
+    /// Wrap them: sector modulo the size of the region.
     Wrap,
-    /// All places shrink by one factor (in pieces of 1 MiB), so that the highest fits. Nothing is stretched.
+    /// Scale all sectors down by one factor (in units of 1 MiB), so that the highest fits. Never scales up.
     Scale,
 }
 
-/// How to replay.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// When to issue.
+    /// The pace.
     pub pace: Pace,
     /// Size of the device in sectors of 512 bytes.
     pub capacity: u64,
-    /// What to do with what does not fit.
+    /// How to handle requests beyond the device.
     pub fit: Fit,
-    /// Stop after so many records of the trace.
+    /// Stop after this many records of the trace.
     pub limit: Option<u64>,
 }
 
-/// What a replay has to know of the whole trace: its devices, and how far each reaches.
+/// Facts of the whole trace that a replay needs: its devices and the highest sector of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// Device numbers of the trace in order of first sight, with the end of their highest request in sectors.
+    /// Device numbers of the trace in order of first appearance, with the end of their highest request in sectors.
     pub devices: Vec<(u32, u64)>,
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Arrival of the last record.
     pub last: Nanos,
 }
 
 impl Survey {
-    /// Reads a trace to its end (or to `limit` records).
+    /// Surveys a trace to its end (or to `limit` records).
     pub fn of(reader: &mut TraceReader, limit: Option<u64>) -> Result<Survey, Error> {
         let mut survey = Survey { devices: Vec::new(), records: 0, last: Nanos(0) };
         let mut index: BTreeMap<u32, usize> = BTreeMap::new();
@@ -107,26 +106,26 @@ impl Survey {
     }
 }
 
-/// How far a replay came, and what it had to leave out; shared with whoever started it.
+/// Progress of a replay, and the records that it skipped or changed.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayStatus {
-    /// Requests handed out.
+    /// Requests issued.
     pub issued: u64,
-    /// Records of the trace used up.
+    /// Records read.
     pub records: u64,
-    /// Is the trace at its end (or at the limit, or at an error)?
+    /// Whether the trace has ended, at its end, the limit or an error.
     pub done: bool,
-    /// Records left out, by reason: the reader's and the replay's.
+    /// Records skipped by the reader and the replay, by reason.
     pub skipped: Vec<Skipped>,
     /// Records changed, by reason.
     pub changed: Vec<Skipped>,
-    /// What the reader says about the trace.
+    /// Notes of the reader on the trace.
     pub notes: Vec<String>,
-    /// Why the trace ended early. Replays stop at an error; look here after the run.
+    /// The error that ended the replay early, for the end of the run.
     pub error: Option<Arc<Error>>,
 }
 
-/// A look at a replay's status while the simulator owns it. Up to date once the replay is done or dropped.
+/// A handle on a replay's status while the world owns the replay. Current once the replay has ended or is dropped.
 pub type StatusHandle = Arc<Mutex<ReplayStatus>>;
 
 /// Regions of the device, one for each trace device.
@@ -154,7 +153,7 @@ impl Regions {
         Ok(Regions { of, last: (devices.first().map_or(0, |d| d.0), 0), size, fit, highest })
     }
 
-    /// Where the request goes on the device.
+    /// The sector of a request on the device.
     fn place(&mut self, r: &Record) -> Result<u64, &'static str> {
         if r.device != self.last.0 {
             self.last = (r.device, self.of.get(&r.device).copied().unwrap_or(0));
@@ -170,16 +169,16 @@ impl Regions {
             Fit::Wrap => (r.sector % self.size).min(room),
             Fit::Scale if self.highest <= self.size => r.sector,
             Fit::Scale => {
-                let (from, to) = (self.highest.div_ceil(PIECE), (self.size / PIECE).max(1));
-                let piece = (u128::from(r.sector / PIECE) * u128::from(to) / u128::from(from)) as u64;
-                (piece * PIECE + r.sector % PIECE).min(room)
+                let (from, to) = (self.highest.div_ceil(SCALE_UNIT), (self.size / SCALE_UNIT).max(1));
+                let piece = (u128::from(r.sector / SCALE_UNIT) * u128::from(to) / u128::from(from)) as u64;
+                (piece * SCALE_UNIT + r.sector % SCALE_UNIT).min(room)
             }
         };
         Ok(self.last.1 + sector)
     }
 }
 
-/// Small numbers for the trace's tasks, in order of first sight.
+/// Small numbers for the trace's tasks, in order of first appearance.
 struct Tasks {
     of: BTreeMap<u32, u16>,
     last: (u32, u16),
@@ -189,12 +188,12 @@ impl Tasks {
     fn number(&mut self, task: u32) -> u16 {
         if self.of.is_empty() || self.last.0 != task {
             let next = self.of.len();
-            // Beyond a million processes the number itself decides, so that memory stays bounded.
+            // Beyond a million processes the number itself is the key, so that memory stays bounded.
             let number = match self.of.get(&task) {
                 Some(n) => *n,
-                None if next >= 1 << 20 => (task % u32::from(MOST_TASKS)) as u16,
+                None if next >= 1 << 20 => (task % u32::from(REPLAY_TASKS_MAX)) as u16,
                 None => {
-                    let n = (next % usize::from(MOST_TASKS)) as u16;
+                    let n = (next % usize::from(REPLAY_TASKS_MAX)) as u16;
                     self.of.insert(task, n);
                     n
                 }
@@ -205,7 +204,7 @@ impl Tasks {
     }
 }
 
-/// One task of a replay by task: its requests within the look-ahead, and how many are outstanding.
+/// A task of a replay by task: its requests within the look-ahead, and its outstanding I/Os.
 #[derive(Default)]
 struct Lane {
     queue: VecDeque<(u64, Want)>,
@@ -213,14 +212,14 @@ struct Lane {
     ready: bool,
 }
 
-/// A trace being replayed.
+/// A replay of a trace.
 pub struct Replay {
     reader: TraceReader,
     options: ReplayOptions,
     regions: Regions,
     tasks: Tasks,
     start: Option<Nanos>,
-    /// Read, and not issued yet (open loop).
+    /// The next request, read but not issued (open loop).
     ahead: Option<(Nanos, Want)>,
     outstanding: u32,
     lanes: Vec<Lane>,
@@ -236,8 +235,11 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens a trace for replay. Where it names devices, or for [`Fit::Scale`], it is read once to its end first
-    /// (give `survey` to spare that).
+    /// Opens a trace for replay. A trace with several devices, or with [`Fit::Scale`], is first read once to its end,
+    /// unless `survey` is given.
+    ///
+    /// # Errors
+    /// A trace that cannot be read, or options that do not fit it.
     pub fn open<P: AsRef<Path>>(
         paths: &[P],
         options: &Options,
@@ -252,7 +254,10 @@ impl Replay {
         Replay::new(reader, replay, Some(&survey))
     }
 
-    /// Replays an open trace. Without a survey all its devices share one region and [`Fit::Scale`] is not possible.
+    /// Replays an open trace. Without a survey, all its devices share one region and [`Fit::Scale`] is impossible.
+    ///
+    /// # Errors
+    /// Options that do not fit the trace.
     pub fn new(reader: TraceReader, options: &ReplayOptions, survey: Option<&Survey>) -> Result<Replay, Error> {
         match options.pace {
             Pace::Open { speed } if !(speed.is_finite() && speed > 0.0) => {
@@ -294,12 +299,12 @@ impl Replay {
         })
     }
 
-    /// A handle to look at after the run, when the simulator owns the replay.
+    /// A handle on the status, for the time after the run.
     pub fn status(&self) -> StatusHandle {
         Arc::clone(&self.status)
     }
 
-    /// The next request of the trace that can be issued, with its arrival; `None` at the end or at an error.
+    /// The next request of the trace with its arrival; `None` at the end or at an error.
     fn pull(&mut self) -> Option<(Nanos, Want)> {
         while !self.done {
             if self.options.limit.is_some_and(|l| self.records >= l) {
@@ -334,7 +339,7 @@ impl Replay {
     fn publish(&self) {
         let mut skipped = self.reader.skipped();
         skipped.extend(self.skipped.report());
-        // A panic elsewhere while the lock was held leaves the numbers usable.
+        // A panic of another lock holder leaves the numbers usable.
         let mut status = self.status.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         status.issued = self.issued;
         status.records = self.records;
@@ -355,7 +360,7 @@ impl Replay {
         }
         let Some((time, want)) = self.ahead else { return Next::Done };
         let start = *self.start.get_or_insert(now);
-        // Whole nanoseconds of the traced pace stay exact.
+        // The recorded pace keeps whole nanoseconds exactly.
         let after = if speed == 1.0 { time.0 } else { (time.0 as f64 / speed) as u64 };
         let due = Nanos(start.0.saturating_add(after));
         if due > now {
@@ -379,7 +384,7 @@ impl Replay {
     }
 
     fn per_task(&mut self, depth: u32) -> Next {
-        while self.ready.is_empty() && self.held < LOOK_AHEAD {
+        while self.ready.is_empty() && self.held < LOOK_AHEAD_RECORDS {
             let order = self.records;
             let Some((_, want)) = self.pull() else { break };
             let task = usize::from(want.task);
@@ -402,7 +407,7 @@ impl Replay {
         self.issue(want)
     }
 
-    /// Puts a lane among the ready ones if it may issue.
+    /// Adds a lane to the ready ones if it may issue.
     fn wake(&mut self, task: u16, depth: u32) {
         let Some(lane) = self.lanes.get_mut(usize::from(task)) else { return };
         if !lane.ready

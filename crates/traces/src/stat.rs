@@ -1,4 +1,4 @@
-//! What is in a trace: mix, sizes, arrivals, locality, footprint, measured times. One pass, bounded memory.
+//! Statistics of a trace: mix, sizes, arrivals, locality, footprint, measured times. One pass in bounded memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,23 @@ use super::histogram::Histogram;
 use super::reader::{Known, TraceReader};
 use super::record::{Record, Skipped};
 
-/// Distance within which a start is near the end before it, in sectors (128 KiB).
-const NEAR: u64 = 256;
-/// Streams looked at for `sequential_32_share`.
+/// Largest distance between the end of a request and the start of a near one, in sectors (128 KiB).
+const NEAR_SECTORS: u64 = 256;
+/// Streams of `sequential_32_share`.
 const STREAMS: usize = 32;
-/// Devices whose streams are told apart, and distinct sizes that are counted.
-const MOST: usize = 1 << 16;
-/// Distinct tasks that are counted.
-const MOST_TASKS: usize = 1 << 20;
-/// Most points of the course over time.
-const POINTS: usize = 512;
+/// Most devices with streams of their own, and most distinct sizes that are counted.
+const DISTINCT_MAX: usize = 1 << 16;
+/// Most distinct tasks that are counted.
+const REPLAY_TASKS_MAX: usize = 1 << 20;
+/// Most points of the time series.
+const POINTS_MAX: usize = 512;
 
-/// What to count.
+/// Options of the statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct StatOptions {
-    /// Size of a footprint block in bytes; 4096 unless said otherwise.
+    /// Size of a footprint block, bytes; by default 4096.
     pub footprint_block: u64,
-    /// Stop after so many records.
+    /// Stop after this many records.
     pub limit: Option<u64>,
 }
 
@@ -37,34 +37,34 @@ impl Default for StatOptions {
     }
 }
 
-/// Statistics of a trace. What the trace does not carry is `null` in JSON. Shares are 0 to 1.
+/// Statistics of a trace. Figures that the trace does not allow are `null` in JSON. Shares are 0 to 1.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceStat {
     /// Format it was read as.
     pub format: String,
-    /// Requests.
+    /// Number of requests.
     pub records: u64,
-    /// Reads among them.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes among them.
+    /// Number of writes.
     pub writes: u64,
-    /// The others: flushes, discards, …
+    /// Number of other requests: flushes, discards, …
     pub others: u64,
     /// Bytes of reads and writes.
     pub bytes: Option<u64>,
-    /// From the first arrival to the last, s.
+    /// Time from the first arrival to the last, s.
     pub duration_s: Option<f64>,
     /// Mean size of a read, bytes.
     pub mean_read_bytes: Option<f64>,
     /// Mean size of a write, bytes.
     pub mean_write_bytes: Option<f64>,
-    /// Share of the requests with one before them on the same device that start exactly where it ended.
+    /// Share of requests that start exactly at the end of the previous request on the device.
     pub sequential_share: Option<f64>,
-    /// Bytes of distinct blocks (4 KiB unless asked otherwise) that reads and writes touch.
+    /// Bytes of distinct blocks (by default 4 KiB) that are read or written.
     pub footprint_bytes: Option<u64>,
-    /// The part of it that is read.
+    /// Bytes of distinct blocks that are read.
     pub read_footprint_bytes: Option<u64>,
-    /// The part of it that is written.
+    /// Bytes of distinct blocks that are written.
     pub write_footprint_bytes: Option<u64>,
     /// Share of records that are reads.
     pub read_share: f64,
@@ -72,51 +72,51 @@ pub struct TraceStat {
     pub read_bytes: Option<u64>,
     /// Bytes written.
     pub write_bytes: Option<u64>,
-    /// Median and 95th percentile of sizes, bytes.
+    /// Median and 95th percentile of the size of reads, bytes.
     pub read_size: Option<Quantiles>,
-    /// The same of writes.
+    /// Median and 95th percentile of the size of writes, bytes.
     pub write_size: Option<Quantiles>,
     /// The commonest sizes, at most eight.
     pub commonest_sizes: Vec<SizeShare>,
-    /// Requests per second on average.
+    /// Mean requests per second.
     pub mean_iops: Option<f64>,
-    /// Most requests in a bin of 1 s, counted from the first arrival.
+    /// Most requests in a bin of 1 s from the first arrival on.
     pub peak_iops_1s: Option<u64>,
-    /// Variance over mean of the counts in bins of 1 s (index of dispersion; 1 for Poisson arrivals).
+    /// Index of dispersion: variance / mean of the counts in bins of 1 s (1 for Poisson arrivals).
     pub idc: Option<f64>,
-    /// Share of the 1-s bins with a request in them.
+    /// Share of the bins of 1 s that contain a request.
     pub busy_share: Option<f64>,
     /// Times between arrivals.
     pub inter_arrival: Option<InterArrival>,
-    /// Share of them that start within 128 KiB of where it ended.
+    /// Share of requests that start within 128 KiB of the end of the previous request on the device.
     pub near_share: Option<f64>,
-    /// Share of all that start where any of the last 32 requests on the device ended.
+    /// Share of requests that start at the end of one of the last 32 requests on the device.
     pub sequential_32_share: Option<f64>,
-    /// Share of reads that start where the read before on the device ended.
+    /// Share of reads that start at the end of the previous read on the device.
     pub read_read_sequential_share: Option<f64>,
-    /// Share of writes that start where the write before on the device ended.
+    /// Share of writes that start at the end of the previous write on the device.
     pub write_write_sequential_share: Option<f64>,
-    /// Share of written blocks that were written earlier in the trace.
+    /// Share of block writes to blocks written earlier in the trace.
     pub rewrite_share: Option<f64>,
-    /// The first byte behind the highest request.
+    /// The first byte after the highest request.
     pub highest_byte: u64,
     /// Share of starts at a multiple of 4 KiB.
     pub aligned_share: f64,
-    /// Distinct devices; `null` where the trace names none.
+    /// Distinct devices; `null` if the trace names none.
     pub devices: Option<u64>,
-    /// Distinct tasks; `null` where the trace names none.
+    /// Distinct tasks; `null` if the trace names none.
     pub tasks: Option<u64>,
-    /// Share of the address space from which footprint and rewrites were counted; under 1 they are estimates.
+    /// Share of the address space sampled for footprint and rewrites; below 1 they are estimates.
     pub footprint_sampled: f64,
-    /// Measured times, where the trace carries them.
+    /// Measured times, if the trace has them.
     pub latency: Vec<Measured>,
     /// Requests over time, for plotting.
     pub over_time: Option<OverTime>,
-    /// What the trace lacks: `time`, `size`.
+    /// Fields that the trace lacks: `time`, `size`.
     pub missing: Vec<String>,
     /// Choices and assumptions.
     pub notes: Vec<String>,
-    /// Records left out, by reason.
+    /// Records skipped, by reason.
     pub skipped: Vec<Skipped>,
     /// Records changed, by reason.
     pub changed: Vec<Skipped>,
@@ -131,12 +131,12 @@ pub struct Quantiles {
     pub p95_bytes: f64,
 }
 
-/// A size and how common it is.
+/// A request size with its share.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SizeShare {
     /// Size in bytes.
     pub bytes: u64,
-    /// Share of reads and writes that have it.
+    /// Share of reads and writes with this size.
     pub share: f64,
 }
 
@@ -145,7 +145,7 @@ pub struct SizeShare {
 pub struct InterArrival {
     /// Mean, µs.
     pub mean_us: f64,
-    /// Standard deviation over mean.
+    /// Coefficient of variation: standard deviation / mean.
     pub cv: f64,
     /// 10th percentile, µs.
     pub p10_us: f64,
@@ -157,7 +157,7 @@ pub struct InterArrival {
     pub p99_us: f64,
     /// Longest, µs.
     pub max_us: f64,
-    /// Share of arrivals at the same time as the one before.
+    /// Share of arrivals at the same time as the previous one.
     pub zero_share: f64,
 }
 
@@ -168,7 +168,7 @@ pub struct Measured {
     pub what: &'static str,
     /// `read` or `write`.
     pub op: &'static str,
-    /// Requests that carry it.
+    /// Requests with this measurement.
     pub count: u64,
     /// Mean, µs.
     pub mean_us: f64,
@@ -183,24 +183,24 @@ pub struct Measured {
 pub struct OverTime {
     /// Length of an interval, s.
     pub interval_s: f64,
-    /// Reads in each.
+    /// Reads in each interval.
     pub reads: Vec<u64>,
-    /// Writes in each.
+    /// Writes in each interval.
     pub writes: Vec<u64>,
-    /// Bytes of both in each.
+    /// Bytes read and written in each interval.
     pub bytes: Vec<u64>,
 }
 
-/// Where the requests of one device ended.
+/// Ends of recent requests of one device.
 struct Ends {
     last: Option<u64>,
-    /// After the last read and the last write.
+    /// Ends of the last read and the last write.
     by_dir: [Option<u64>; 2],
     ring: [u64; STREAMS],
     at: usize,
 }
 
-/// Counts records one by one.
+/// Computes the statistics record by record.
 pub struct StatBuilder {
     records: u64,
     by_op: [Histogram; 2],
@@ -218,7 +218,7 @@ pub struct StatBuilder {
     near: u64,
     of_streams: u64,
     same_dir: [u64; 2],
-    /// Requests that have one in front on their device, and one of their direction.
+    /// Requests with a predecessor on their device, and with one of the same direction.
     followers: u64,
     dir_followers: [u64; 2],
     placed: u64,
@@ -229,10 +229,10 @@ pub struct StatBuilder {
     footprint: Footprint,
     /// wait, device, latency × read, write
     measured: [[Histogram; 2]; 3],
-    course: Course,
+    time_series: TimeSeries,
 }
 
-/// Counts of the 1-s bins, closed one by one as time goes on.
+/// Counts of the bins of 1 s, closed one by one as time advances.
 #[derive(Default)]
 struct Bins {
     bin: u64,
@@ -259,15 +259,15 @@ impl Bins {
     }
 }
 
-/// Counts over time in at most [`POINTS`] intervals, which double as time goes on.
-struct Course {
+/// Counts over time in at most [`POINTS_MAX`] intervals, whose length doubles as time advances.
+struct TimeSeries {
     interval: u64,
     points: Vec<[u64; 3]>,
 }
 
-impl Course {
+impl TimeSeries {
     fn add(&mut self, time: u64, dir: Dir, bytes: u64) {
-        while time / self.interval >= POINTS as u64 {
+        while time / self.interval >= POINTS_MAX as u64 {
             let half = self.points.len().div_ceil(2);
             for i in 0..half {
                 let b = self.points.get(2 * i + 1).copied().unwrap_or_default();
@@ -287,7 +287,7 @@ impl Course {
 }
 
 impl StatBuilder {
-    /// Nothing counted yet.
+    /// An empty builder.
     pub fn new(options: &StatOptions) -> StatBuilder {
         StatBuilder {
             records: 0,
@@ -315,11 +315,11 @@ impl StatBuilder {
             last_task: None,
             footprint: Footprint::new(options.footprint_block),
             measured: Default::default(),
-            course: Course { interval: 1_000_000, points: Vec::new() },
+            time_series: TimeSeries { interval: 1_000_000, points: Vec::new() },
         }
     }
 
-    /// Counts a record.
+    /// Adds a record.
     pub fn add(&mut self, r: &Record) {
         let time = r.time.0;
         if self.records > 0 {
@@ -331,7 +331,7 @@ impl StatBuilder {
         self.last = time;
         self.records += 1;
         self.second.add(time / 1_000_000_000);
-        if self.last_task != Some(r.task) && self.tasks.len() < MOST_TASKS {
+        if self.last_task != Some(r.task) && self.tasks.len() < REPLAY_TASKS_MAX {
             self.tasks.insert(r.task);
             self.last_task = Some(r.task);
         }
@@ -345,11 +345,11 @@ impl StatBuilder {
         };
         self.by_op[dir].add(u64::from(r.sectors));
         self.sums[dir] = self.sums[dir].saturating_add(r.bytes());
-        if self.sizes.len() < MOST || self.sizes.contains_key(&r.sectors) {
+        if self.sizes.len() < DISTINCT_MAX || self.sizes.contains_key(&r.sectors) {
             *self.sizes.entry(r.sectors).or_default() += 1;
         }
         self.footprint.touch(r.device, r.sector, r.sectors, dir == 1);
-        self.course.add(time, Dir::BOTH[dir], r.bytes());
+        self.time_series.add(time, Dir::BOTH[dir], r.bytes());
         let device = r.latency.zip(r.wait).and_then(|(l, w)| l.0.checked_sub(w.0));
         for (what, ns) in [r.wait.map(|n| n.0), device, r.latency.map(|n| n.0)].into_iter().enumerate() {
             if let Some(ns) = ns {
@@ -358,7 +358,7 @@ impl StatBuilder {
         }
     }
 
-    /// Counts where it starts and ends.
+    /// Counts the position of a record.
     fn place(&mut self, r: &Record) {
         self.placed += 1;
         self.aligned += u64::from(r.sector.is_multiple_of(8));
@@ -367,7 +367,7 @@ impl StatBuilder {
             let next = self.ends.len();
             let at = match self.devices.get(&r.device) {
                 Some(at) => *at,
-                None if next >= MOST => next - 1,
+                None if next >= DISTINCT_MAX => next - 1,
                 None => {
                     self.devices.insert(r.device, next);
                     self.ends.push(Ends { last: None, by_dir: [None; 2], ring: [u64::MAX; STREAMS], at: 0 });
@@ -379,7 +379,7 @@ impl StatBuilder {
         let ends = &mut self.ends[self.last_device.1];
         self.followers += u64::from(ends.last.is_some());
         self.sequential += u64::from(ends.last == Some(r.sector));
-        self.near += u64::from(ends.last.is_some_and(|e| e.abs_diff(r.sector) <= NEAR));
+        self.near += u64::from(ends.last.is_some_and(|e| e.abs_diff(r.sector) <= NEAR_SECTORS));
         self.of_streams += u64::from(ends.ring.contains(&r.sector));
         if let Op::Read | Op::Write = r.op {
             let dir = r.op.dir() as usize;
@@ -392,7 +392,63 @@ impl StatBuilder {
         ends.at = (ends.at + 1) % STREAMS;
     }
 
-    /// The result. `reader` tells what only it knows.
+    /// The `most` commonest sizes of reads and writes.
+    fn commonest_sizes(&self, most: usize) -> Vec<SizeShare> {
+        let total = (self.by_op[0].count() + self.by_op[1].count()) as f64;
+        let mut common: Vec<(u32, u64)> = self.sizes.iter().map(|(s, c)| (*s, *c)).collect();
+        common.sort_by_key(|(size, count)| (std::cmp::Reverse(*count), *size));
+        common.truncate(most);
+        let share = |(sectors, count): (u32, u64)| SizeShare {
+            bytes: u64::from(sectors) * SECTOR_BYTES,
+            share: count as f64 / total,
+        };
+        common.into_iter().map(share).collect()
+    }
+
+    /// Measured times by phase and operation.
+    fn measured(&self) -> Vec<Measured> {
+        let mut latency = Vec::new();
+        for (what, both) in ["wait", "device", "latency"].into_iter().zip(&self.measured) {
+            for (op, h) in ["read", "write"].into_iter().zip(both) {
+                let us = |x: Option<f64>| x.unwrap_or(0.0) / 1000.0;
+                if h.count() > 0 {
+                    let (mean_us, p50_us, p99_us) = (us(h.mean()), us(h.quantile(0.5)), us(h.quantile(0.99)));
+                    latency.push(Measured { what, op, count: h.count(), mean_us, p50_us, p99_us });
+                }
+            }
+        }
+        latency
+    }
+
+    /// Times between arrivals; `None` with fewer than two.
+    fn inter_arrival(&self) -> Option<InterArrival> {
+        self.gaps.mean().map(|mean| {
+            let q = |q| self.gaps.quantile(q).unwrap_or(0.0) / 1000.0;
+            let gaps = self.gaps.count() as f64;
+            let variance = (self.gap_square / gaps - mean * mean).max(0.0);
+            InterArrival {
+                mean_us: mean / 1000.0,
+                cv: if mean > 0.0 { variance.sqrt() / mean } else { 0.0 },
+                p10_us: q(0.1),
+                p50_us: q(0.5),
+                p90_us: q(0.9),
+                p99_us: q(0.99),
+                max_us: self.gaps.max() as f64 / 1000.0,
+                zero_share: self.zero_gaps as f64 / gaps,
+            }
+        })
+    }
+
+    fn over_time(&self) -> OverTime {
+        OverTime {
+            interval_s: self.time_series.interval as f64 / 1e9,
+            reads: self.time_series.points.iter().map(|p| p[0]).collect(),
+            writes: self.time_series.points.iter().map(|p| p[1]).collect(),
+            bytes: self.time_series.points.iter().map(|p| p[2]).collect(),
+        }
+    }
+
+    /// The statistics; `reader` contributes format, notes and counts.
     pub fn finish(mut self, reader: &TraceReader) -> TraceStat {
         self.second.close();
         let Known { times, sizes, devices, tasks } = reader.known();
@@ -408,40 +464,6 @@ impl StatBuilder {
         let duration = self.last as f64 / 1e9;
         let bins = (self.second.bin + 1) as f64;
         let per_bin = n / bins;
-        let mut common: Vec<(u32, u64)> = self.sizes.iter().map(|(s, c)| (*s, *c)).collect();
-        common.sort_by_key(|(size, count)| (std::cmp::Reverse(*count), *size));
-        common.truncate(if sizes { 8 } else { 0 });
-        let mut latency = Vec::new();
-        for (what, both) in ["wait", "device", "latency"].into_iter().zip(&self.measured) {
-            for (op, h) in ["read", "write"].into_iter().zip(both) {
-                let us = |x: Option<f64>| x.unwrap_or(0.0) / 1000.0;
-                if h.count() > 0 {
-                    let (mean_us, p50_us, p99_us) = (us(h.mean()), us(h.quantile(0.5)), us(h.quantile(0.99)));
-                    latency.push(Measured { what, op, count: h.count(), mean_us, p50_us, p99_us });
-                }
-            }
-        }
-        let inter_arrival = self.gaps.mean().filter(|_| times).map(|mean| {
-            let q = |q| self.gaps.quantile(q).unwrap_or(0.0) / 1000.0;
-            let gaps = self.gaps.count() as f64;
-            let variance = (self.gap_square / gaps - mean * mean).max(0.0);
-            InterArrival {
-                mean_us: mean / 1000.0,
-                cv: if mean > 0.0 { variance.sqrt() / mean } else { 0.0 },
-                p10_us: q(0.1),
-                p50_us: q(0.5),
-                p90_us: q(0.9),
-                p99_us: q(0.99),
-                max_us: self.gaps.most() as f64 / 1000.0,
-                zero_share: self.zero_gaps as f64 / gaps,
-            }
-        });
-        let over_time = times.then(|| OverTime {
-            interval_s: self.course.interval as f64 / 1e9,
-            reads: self.course.points.iter().map(|p| p[0]).collect(),
-            writes: self.course.points.iter().map(|p| p[1]).collect(),
-            bytes: self.course.points.iter().map(|p| p[2]).collect(),
-        });
         let [touched, read, written] = self.footprint.bytes();
         let mut notes = reader.notes().to_vec();
         if self.footprint.sampled() < 1.0 {
@@ -467,18 +489,12 @@ impl StatBuilder {
             write_bytes: sizes.then_some(self.sums[1]),
             read_size: size(&self.by_op[0]),
             write_size: size(&self.by_op[1]),
-            commonest_sizes: common
-                .iter()
-                .map(|(sectors, count)| SizeShare {
-                    bytes: u64::from(*sectors) * SECTOR_BYTES,
-                    share: *count as f64 / (reads + writes) as f64,
-                })
-                .collect(),
+            commonest_sizes: if sizes { self.commonest_sizes(8) } else { Vec::new() },
             mean_iops: (times && duration > 0.0).then(|| n / duration),
             peak_iops_1s: times.then_some(self.second.most),
             idc: times.then(|| (self.second.squares / bins - per_bin * per_bin) / per_bin),
             busy_share: times.then(|| self.second.busy as f64 / bins),
-            inter_arrival,
+            inter_arrival: self.inter_arrival().filter(|_| times),
             near_share: when(sizes)(share(self.near, self.followers)),
             sequential_32_share: when(sizes)(share(self.of_streams, self.placed)),
             read_read_sequential_share: when(sizes)(share(self.same_dir[0], self.dir_followers[0])),
@@ -489,8 +505,8 @@ impl StatBuilder {
             devices: devices.then_some(self.devices.len() as u64),
             tasks: tasks.then_some(self.tasks.len() as u64),
             footprint_sampled: self.footprint.sampled(),
-            latency,
-            over_time,
+            latency: self.measured(),
+            over_time: times.then(|| self.over_time()),
             missing: reader.missing().into_iter().map(String::from).collect(),
             notes,
             skipped: reader.skipped(),
@@ -500,7 +516,10 @@ impl StatBuilder {
 }
 
 impl TraceStat {
-    /// Reads a trace to its end (or to the limit) and counts.
+    /// Reads a trace to its end (or to the limit) and computes its statistics.
+    ///
+    /// # Errors
+    /// A read error of the trace.
     pub fn of(reader: &mut TraceReader, options: &StatOptions) -> Result<TraceStat, Error> {
         let mut builder = StatBuilder::new(options);
         while options.limit.is_none_or(|l| builder.records < l) {

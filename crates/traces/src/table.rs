@@ -1,4 +1,4 @@
-//! Delimited lines, read and written by a list of columns.
+//! Reads and writes delimited lines by a list of columns.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,19 +10,19 @@ use super::number;
 use super::record::{Counts, Event, NAMED, Record};
 use super::text::{Fault, Line, LineParser};
 
-/// Length that a record gets where the trace has no size column, unless the user says another.
+/// Default size of the records of a trace without sizes, bytes.
 pub(crate) const ASSUMED_BYTES: u32 = 4096;
-/// Names of devices or tasks that are kept apart. More than this share the last number.
-const MOST_NAMES: usize = 1 << 16;
+/// Most distinct names of devices or tasks; further ones share the last number.
+const NAMES_MAX: usize = 1 << 16;
 
 pub(crate) const TOO_LONG: &str = "longer than 2 TiB";
 pub(crate) const ROUNDED: &str = "widened to whole 512-byte sectors";
 
-/// Gives numbers to names in order of first sight.
+/// Numbers names in order of first appearance.
 #[derive(Default)]
 pub(crate) struct Names {
     numbers: BTreeMap<Vec<u8>, u32>,
-    /// The name seen last, and its number: lines of one device come in runs.
+    /// The last name and its number: lines of one device come in runs.
     last: Vec<u8>,
     last_number: u32,
 }
@@ -35,8 +35,8 @@ impl Names {
         let n = match self.numbers.get(name) {
             Some(n) => *n,
             None => {
-                let n = NAMED | self.numbers.len().min(MOST_NAMES) as u32;
-                if self.numbers.len() < MOST_NAMES {
+                let n = NAMED | self.numbers.len().min(NAMES_MAX) as u32;
+                if self.numbers.len() < NAMES_MAX {
                     self.numbers.insert(name.to_vec(), n);
                 }
                 n
@@ -49,7 +49,7 @@ impl Names {
     }
 }
 
-/// First sector and count of sectors that cover a byte range, and whether that is more than the range.
+/// First sector and sectors that cover a byte range, and whether they exceed the range.
 pub(crate) fn cover(offset: u64, bytes: u64) -> Result<(u64, u32, bool), &'static str> {
     let sector = offset / SECTOR_BYTES;
     let end = offset.checked_add(bytes).ok_or("offset over 64 bits")?.div_ceil(SECTOR_BYTES);
@@ -57,17 +57,17 @@ pub(crate) fn cover(offset: u64, bytes: u64) -> Result<(u64, u32, bool), &'stati
     Ok((sector, sectors, !offset.is_multiple_of(SECTOR_BYTES) || !bytes.is_multiple_of(SECTOR_BYTES)))
 }
 
-/// A reader of delimited lines.
+/// A parser of delimited lines.
 pub(crate) struct Table {
     columns: Columns,
-    /// A space: any white space.
+    /// Field delimiter; a space stands for any white space.
     delimiter: u8,
-    /// Fields behind the last column are let pass.
+    /// Whether further fields after the last column are allowed.
     extra: bool,
     assumed: u32,
     devices: Names,
     tasks: Names,
-    /// Running time of traces that tell gaps.
+    /// Current time of traces with gaps instead of times.
     clock: u64,
     rounded: u64,
 }
@@ -87,7 +87,7 @@ impl Table {
     }
 }
 
-/// The next field of `rest`, trimmed, and whether there was one.
+/// The next field of `rest`, trimmed; `None` at the end.
 fn field<'a>(rest: &mut Option<&'a [u8]>, delimiter: u8) -> Option<&'a [u8]> {
     let text = (*rest)?;
     if delimiter != b' ' {
@@ -112,7 +112,7 @@ fn unquote(field: &[u8]) -> &[u8] {
     }
 }
 
-/// Fields of a line under a delimiter.
+/// Number of fields of a line with this delimiter.
 pub(crate) fn fields(line: &[u8], delimiter: u8) -> usize {
     let mut rest = Some(line);
     let mut n = 0;
@@ -122,7 +122,7 @@ pub(crate) fn fields(line: &[u8], delimiter: u8) -> usize {
     n
 }
 
-/// The delimiter that gives a line exactly `want` fields, or else at least that many; `prefer` where several do.
+/// The delimiter that gives a line exactly `want` fields, or at least as many; `prefer` among several.
 pub(crate) fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
     let all = [prefer, b',', b'\t', b';', b'|', b' '].map(|d| (d, fields(line, d)));
     let exact = all.iter().find(|(_, n)| *n == want);
@@ -130,6 +130,7 @@ pub(crate) fn delimiter_of(line: &[u8], want: usize, prefer: u8) -> Option<u8> {
 }
 
 impl LineParser for Table {
+    /// Long because it has one arm for each kind of column.
     fn parse(&mut self, line: &[u8]) -> Line {
         if line.starts_with(b"#") {
             return Line::Ignored;
@@ -149,7 +150,7 @@ impl LineParser for Table {
             match column {
                 Column::Skip => {}
                 Column::Name => {
-                    // A name may have the delimiter in it: as many fields are left over as it has.
+                    // A name may contain the delimiter: the surplus fields belong to it.
                     let left = rest.map_or(0, |r| fields(r, self.delimiter));
                     for _ in 0..left.saturating_sub(self.columns.list.len() - at) {
                         field(&mut rest, self.delimiter);
@@ -212,7 +213,7 @@ impl LineParser for Table {
                 Some(n) if n < NAMED => n,
                 _ => self.devices.number(name),
             },
-            // The two stand side by side in every format with both, so that one slice names both.
+            // Every format with both has them next to each other, so one slice names both.
             (Some(device), Some(host)) => self.devices.number(between(line, device, host)),
         };
         if !self.extra {
@@ -243,7 +244,7 @@ impl LineParser for Table {
     }
 }
 
-/// The part of `line` from one of its fields to the other.
+/// The part of `line` from one of its fields to another.
 fn between<'a>(line: &'a [u8], one: &[u8], other: &[u8]) -> &'a [u8] {
     let at = |field: &[u8]| (field.as_ptr() as usize).wrapping_sub(line.as_ptr() as usize);
     let (from, to) = (at(one).min(at(other)), (at(one) + one.len()).max(at(other) + other.len()));
@@ -253,12 +254,12 @@ fn between<'a>(line: &'a [u8], one: &[u8], other: &[u8]) -> &'a [u8] {
 fn length(text: &[u8], unit: u64) -> Option<u64> {
     match number::unsigned(text) {
         Some(n) => n.checked_mul(unit),
-        // Some tools write whole numbers with a point.
+        // Some tools write whole numbers with a decimal point.
         None => text.strip_suffix(b".0").and_then(number::unsigned)?.checked_mul(unit),
     }
 }
 
-/// A measured time: empty, `-` or negative means not measured.
+/// A measured time; empty, `-` or negative if not measured.
 fn measured(text: &[u8], unit: u64) -> Result<Option<Nanos>, ()> {
     match text {
         b"" | b"-" => Ok(None),
@@ -304,7 +305,7 @@ fn op(text: &[u8], style: OpStyle) -> Option<Op> {
     }
 }
 
-/// How an operation is written in a style; `None` where the style has no word for it.
+/// The notation of an operation in a style; `None` if the style cannot express it.
 fn op_text(op: Op, style: OpStyle) -> Option<&'static str> {
     let letters = |read, write, discard, flush, erase, zeroes| match op {
         Op::Read => read,
@@ -326,18 +327,18 @@ fn op_text(op: Op, style: OpStyle) -> Option<&'static str> {
     }
 }
 
-/// What was lost in a line that was written.
+/// Information lost in a written line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost {
-    /// The format has no word for the operation: nothing was written.
+    /// The format cannot express the operation: nothing was written.
     pub(crate) op: bool,
-    /// The time was cut to the column's unit.
+    /// The time was truncated to the column's unit.
     pub(crate) time: bool,
     /// The range was widened to the column's unit.
     pub(crate) range: bool,
 }
 
-/// Writes a record as a line without its end. `next` is the arrival of the record behind it.
+/// Writes a record as a line without its end. `next` is the arrival of the next record.
 pub(crate) fn write_line(
     out: &mut Vec<u8>,
     record: &Record,

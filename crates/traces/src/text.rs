@@ -1,23 +1,23 @@
-//! Text traces: a line parser in, events out, with lines that do not parse counted and judged.
+//! Text traces: reads events with a line parser and counts the lines that do not parse.
 
 use super::error::{Error, show};
 use super::input::Input;
 use super::record::{Counts, Event};
 
-/// What a line is.
+/// The result of parsing a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Line {
-    /// Something happened.
+    /// An event.
     Event(Event),
-    /// Well-formed, and nothing to tell: a header, a plug, a summary.
+    /// Well-formed without an event: a header, a plug, a summary.
     Ignored,
-    /// Well-formed, but no request that can be used; the reason is counted.
+    /// Well-formed but not a usable request; the reason is counted.
     Skip(&'static str),
-    /// Not of this format: which bytes of the line, and what was expected there.
+    /// Not of this format: the bytes of the line at fault, and what was expected.
     Bad(Fault),
 }
 
-/// A place in a line that is not as expected.
+/// A part of a line that does not parse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) from: usize,
@@ -26,12 +26,12 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The whole line is wrong.
+    /// A fault of the whole line.
     pub(crate) fn line(line: &[u8], expected: &'static str) -> Line {
         Line::Bad(Fault { from: 0, len: line.len(), expected })
     }
 
-    /// One field (a slice of `line`) is wrong.
+    /// A fault of one field, a slice of `line`.
     pub(crate) fn field(line: &[u8], field: &[u8], expected: &'static str) -> Line {
         let from = (field.as_ptr() as usize).saturating_sub(line.as_ptr() as usize).min(line.len());
         Line::Bad(Fault { from, len: field.len(), expected })
@@ -43,23 +43,23 @@ impl Fault {
     }
 }
 
-/// Understands the lines of one format.
+/// Parses the lines of one format.
 pub(crate) trait LineParser: Send {
-    /// What is this line? Its end is cut off. Lines come in order.
+    /// Parses a line without its end. Lines come in order.
     fn parse(&mut self, line: &[u8]) -> Line;
 
-    /// What to tell about the whole at the end: counts of records that were changed.
+    /// Records changed, by reason, for the end of the file.
     fn changed(&self) -> Counts {
         Counts::default()
     }
 }
 
-/// Reads events; the side of a file that the merge sees.
+/// A source of events: one file of a trace.
 pub(crate) trait Source: Send {
-    /// The next event in file order.
+    /// The next event in the order of the file.
     fn next(&mut self) -> Result<Option<Event>, Error>;
 
-    /// Records left out so far, by reason.
+    /// Records skipped so far, by reason.
     fn skipped(&self) -> Counts;
 
     /// Records changed so far, by reason.
@@ -68,9 +68,9 @@ pub(crate) trait Source: Send {
     }
 }
 
-/// Bad lines after which a file with fewer good ones is given up.
-const PATIENCE: u64 = 64;
-/// Reason under which lines that do not parse are counted.
+/// Bad lines after which a file with fewer good lines is refused.
+const BAD_LINES_MAX: u64 = 64;
+/// The reason counted for lines that do not parse.
 pub(crate) const MALFORMED: &str = "line does not parse";
 
 /// A text trace.
@@ -90,7 +90,7 @@ impl TextSource {
         TextSource { input, parser, format, line: 0, good: 0, first_bad: None, bad: 0, skipped: Counts::default() }
     }
 
-    fn mostly(&self) -> Error {
+    fn mostly_bad(&self) -> Error {
         let (line, value, expected) = self.first_bad.clone().expect("only called after a bad line");
         Error::Mostly {
             path: self.input.path().to_path_buf(),
@@ -110,7 +110,7 @@ impl Source for TextSource {
             self.line += 1;
             let Some(line) = self.input.line(self.line)? else {
                 if self.bad > self.good {
-                    return Err(self.mostly());
+                    return Err(self.mostly_bad());
                 }
                 return Ok(None);
             };
@@ -128,7 +128,7 @@ impl Source for TextSource {
                     self.skipped.add(reason, 1);
                 }
                 Line::Bad(fault) => {
-                    // A first line of words is a header, whatever its names.
+                    // A first line of words is a header.
                     if self.good == 0 && self.bad == 0 && header(line) {
                         continue;
                     }
@@ -137,8 +137,8 @@ impl Source for TextSource {
                     }
                     self.bad += 1;
                     self.skipped.add(MALFORMED, 1);
-                    if self.bad > PATIENCE && self.bad > self.good {
-                        return Err(self.mostly());
+                    if self.bad > BAD_LINES_MAX && self.bad > self.good {
+                        return Err(self.mostly_bad());
                     }
                 }
             }
@@ -154,7 +154,7 @@ impl Source for TextSource {
     }
 }
 
-/// Does a line look like column names (or a `#` comment): printable, no field starting with a digit?
+/// Whether a line is a header of column names or a `#` comment: printable, and no field starts with a digit.
 pub(crate) fn header(line: &[u8]) -> bool {
     let printable = line.iter().all(|b| (b' '..=b'~').contains(b) || *b == b'\t');
     let mut fields = line.split(|b| matches!(b, b',' | b';' | b'\t' | b' ' | b'|')).filter(|f| !f.is_empty());

@@ -1,5 +1,5 @@
-//! CloudPhysics/VMware vscsi records: little-endian, version 1 of 32 bytes or version 2 of 40 (with the
-//! response time), told apart by the version field. Sectors of 512 bytes, µs.
+//! CloudPhysics/VMware vscsi records: little-endian, version 1 of 32 bytes or version 2 of 40 (with the response time),
+//! distinguished by the version field. Sectors of 512 bytes, µs.
 
 use dumbwaiter_block::{Nanos, Op};
 
@@ -32,7 +32,7 @@ impl Version {
     }
 }
 
-/// The version, where all of the first records (up to 64) have its mark and a SCSI command of one byte.
+/// The version if all of the first records (up to 64) have its mark and a SCSI command of one byte.
 pub(crate) fn detect(bytes: &[u8]) -> Option<Version> {
     [(Version::One, 1), (Version::Two, 2)].into_iter().find_map(|(version, mark)| {
         let mut records = bytes.chunks_exact(version.bytes()).take(64).peekable();
@@ -41,7 +41,7 @@ pub(crate) fn detect(bytes: &[u8]) -> Option<Version> {
             let (command, v) = version.command(r);
             v >> 8 == mark && command < 0x100 && operation(command).is_some()
         };
-        // A few commands that move no data may stand among them.
+        // Some of them may be commands that move no data.
         let (mut good, mut all) = (0, 0);
         for r in records {
             all += 1;
@@ -51,7 +51,7 @@ pub(crate) fn detect(bytes: &[u8]) -> Option<Version> {
     })
 }
 
-/// What a SCSI command does with data.
+/// The operation of a SCSI command; `None` if it moves no data.
 fn operation(command: u16) -> Option<Op> {
     Some(match command {
         0x08 | 0x28 | 0x88 | 0xa8 => Op::Read,
@@ -133,8 +133,8 @@ impl Source for Vscsi {
     }
 }
 
-/// Writes a record: version 2 where it has a measured latency, else version 1. Returns whether the time was
-/// cut to µs; `None` where the length does not fit 32 bits of bytes.
+/// Writes a record: version 2 if it has a measured latency, else version 1. Returns whether the time was truncated to
+/// µs; `None` if the length does not fit 32 bits of bytes.
 pub(crate) fn write(out: &mut Vec<u8>, record: &Record, serial: u32, version: Version) -> Option<bool> {
     let bytes = u32::try_from(record.bytes()).ok()?;
     let command: u16 = match record.op {

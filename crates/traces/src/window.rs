@@ -1,5 +1,5 @@
-//! Bounded windows over nearly sorted events: [`Sorter`] puts events in order of time, [`Pairer`] holds arrivals
-//! back until the events that tell their measured times had a chance to be seen.
+//! Bounded windows over nearly sorted events: [`Sorter`] sorts events by time, [`Pairer`] delays arrivals until the
+//! events with their measured times should have been read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -8,11 +8,11 @@ use dumbwaiter_block::Nanos;
 
 use super::record::{Event, Record, Span};
 
-/// A request that was issued so long ago (the kernel's default timeout) was completed unseen.
+/// Age of an issued request (the kernel's default timeout) after which its completion counts as lost, ns.
 const LOST_NS: u64 = 30_000_000_000;
 
-/// Sorts within a window of so many events; equal times keep their order. Times are raw, compared as
-/// differences to the first. Events that come in order only pass a queue; the others go through a heap.
+/// Sorts within a window of events; equal times keep their order. Times are raw, compared as differences to the first.
+/// Events in order pass through a queue, others through a heap.
 pub(crate) struct Sorter {
     most: usize,
     origin: Option<u64>,
@@ -72,13 +72,13 @@ impl Sorter {
     }
 }
 
-/// Finds the measured times of arrivals, which leave it in the order in which they came.
+/// Finds the measured times of arrivals, which keep their order.
 pub(crate) struct Pairer {
     most: usize,
-    /// Arrivals held back, and how many left before.
+    /// Arrivals in the window, and the number that have left it.
     held: VecDeque<Record>,
     gone: u64,
-    /// Numbers of arrivals by device, sector and number, until their completion.
+    /// Arrivals by device, sector and number, until their completion.
     open: BTreeSet<(u32, u64, u64)>,
     /// Scratch of `complete`.
     found: Vec<(u32, u64, u64)>,
@@ -89,7 +89,7 @@ impl Pairer {
         Pairer { most, held: VecDeque::new(), gone: 0, open: BTreeSet::new(), found: Vec::new() }
     }
 
-    /// Takes an arrival in.
+    /// Adds an arrival.
     pub(crate) fn arrive(&mut self, record: Record) {
         if record.sectors > 0 {
             self.open.insert((record.device, record.sector, self.gone + self.held.len() as u64));
@@ -109,7 +109,7 @@ impl Pairer {
         Some(record)
     }
 
-    /// A range went to the device: of each place in it, the first arrival that still waited did so until now.
+    /// A range was sent to the device: sets the wait of the first waiting arrival at each sector of it.
     pub(crate) fn issue(&mut self, span: Span) {
         let mut done = None;
         for (_, sector, number) in self.open.range(range(span)) {
@@ -121,8 +121,8 @@ impl Pairer {
         }
     }
 
-    /// A range is done: so is, of each place in it, the first arrival that was issued (or, where no issue was
-    /// seen, the first).
+    /// A range completed: completes the first issued arrival at each sector of it (or the first, if no issue was
+    /// recorded).
     pub(crate) fn complete(&mut self, span: Span) {
         let issued = |held: &VecDeque<Record>, n: u64, gone: u64| held[(n - gone) as usize].wait.is_some();
         let any = self.open.range(range(span)).any(|key| issued(&self.held, key.2, self.gone));
@@ -151,7 +151,7 @@ fn range(span: Span) -> std::ops::Range<(u32, u64, u64)> {
     (span.device, span.sector, 0)..(span.device, span.sector.saturating_add(u64::from(span.sectors.max(1))), 0)
 }
 
-/// Time since a record's arrival; `None` where the event is earlier.
+/// Time since a record's arrival; `None` if the event is earlier.
 fn since(record: &Record, time: u64) -> Option<Nanos> {
     let ns = time.wrapping_sub(record.time.0);
     (ns as i64 >= 0).then_some(Nanos(ns))
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_request_completes_all_its_parts() {
+    fn a_merged_request_completes_all_its_ios() {
         let mut p = Pairer::new(8);
         p.arrive(at(10, 0));
         p.arrive(at(11, 8));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_one_place_complete_in_order() {
+    fn requests_of_one_sector_complete_in_order() {
         let mut p = Pairer::new(8);
         p.arrive(at(0, 0));
         p.issue(span(1, 0, 8));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_that_was_lost_is_not_taken_from_a_later_request() {
+    fn a_lost_completion_does_not_pair_with_a_later_request() {
         let mut p = Pairer::new(8);
         p.arrive(at(0, 0));
         p.issue(span(1, 0, 8));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapped_times_come_first_and_equal_ones_keep_their_order() {
+    fn wrapped_times_sort_first_and_equal_times_keep_their_order() {
         let mut s = Sorter::new(2);
         let mut out = Vec::new();
         for r in [at(5, 1), at(5, 2), at(5u64.wrapping_neg(), 3), at(6, 4)] {

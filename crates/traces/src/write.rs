@@ -1,5 +1,5 @@
-//! Writing traces: every format but blktrace's and HP's binaries, packed by the file's extension (`.zst`, `.gz`),
-//! appearing under its name only when complete.
+//! Writes traces in every format except blktrace's and HP's binaries, compressed by the file's extension (`.zst`,
+//! `.gz`); a file appears under its name only when complete.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -19,18 +19,18 @@ use super::record::{Counts, NAMED, Record, Skipped};
 use super::table;
 use super::vscsi;
 
-/// What was written, and what the format could not hold.
+/// Result of writing a trace: records written, skipped and degraded.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// Records in the file.
     pub records: u64,
-    /// Records left out, by reason.
+    /// Records skipped, by reason.
     pub left_out: Vec<Skipped>,
-    /// Records that lost something, by what.
+    /// Records that lost information, by the information lost.
     pub lost: Vec<Skipped>,
 }
 
-/// Packs what is written.
+/// Compresses the output.
 enum Pack {
     Plain(BufWriter<OutputFile>),
     Gzip(flate2::write::GzEncoder<BufWriter<OutputFile>>),
@@ -66,10 +66,10 @@ impl Write for Pack {
     }
 }
 
-/// D and C events that are due later, by time and order, with their requests.
+/// Pending D and C events by time and order, with their requests.
 type Later = BTreeMap<(u64, u64), (char, Record)>;
 
-/// The body of a file in one format.
+/// State of the writer of one format.
 enum Body {
     Table { columns: Columns, delimiter: u8, decimals: Option<usize> },
     Iolog { timed: bool, writer: IologWriter },
@@ -78,16 +78,16 @@ enum Body {
     Columnar(Box<ColumnarWriter<Pack>>),
 }
 
-/// Writes one trace file.
+/// Writes a trace file.
 pub struct TraceWriter {
     path: PathBuf,
-    /// `None` only for the columnar body, which owns it, and after the end.
+    /// `None` for the columnar format, which owns the output, and after the end.
     out: Option<Pack>,
     body: Body,
     holds: Known,
-    /// Measured times have a place.
+    /// Whether the format can express measured times.
     measured: bool,
-    /// Marks have a place.
+    /// Whether the format can express request flags.
     marks: bool,
     line: Vec<u8>,
     held: Option<Record>,
@@ -97,8 +97,35 @@ pub struct TraceWriter {
     one_device: Option<u32>,
 }
 
+/// The columns to write in `format`: the given ones or the format's own.
+fn columns_of(format: Format, columns: Option<&Columns>) -> Result<Option<Columns>, Error> {
+    match (format, columns) {
+        (Format::Columns, None) => {
+            Err(Error::option("format", "columns", "--columns with the columns to write as well"))
+        }
+        (Format::Columns, Some(c)) => Ok(Some(c.clone())),
+        (f, None) => Ok(f.columns()),
+        (f, Some(c)) => Err(Error::option("columns", c.as_str(), format!("no columns together with format {f}"))),
+    }
+}
+
+/// The fields that `format` can express.
+fn expressible(format: Format, columns: Option<&Columns>) -> Known {
+    match (format, columns) {
+        (_, Some(c)) => {
+            Known { times: c.has_time(), sizes: c.has_size(), devices: c.has_device(), tasks: c.has_task() }
+        }
+        (Format::Vscsi, _) => Known { times: true, sizes: true, devices: false, tasks: false },
+        (Format::Iolog2 | Format::Iolog3, _) => Known { times: true, sizes: true, devices: true, tasks: false },
+        _ => Known { times: true, sizes: true, devices: true, tasks: true },
+    }
+}
+
 impl TraceWriter {
-    /// Starts a file of `format`; `columns` for [`Format::Columns`]. `known` is what the records carry.
+    /// Starts a file of `format`; `columns` for [`Format::Columns`]. `known` is what the records contain.
+    ///
+    /// # Errors
+    /// A format that cannot be written, contradictory options, or a file that cannot be created.
     pub fn create(path: &Path, format: Format, columns: Option<&Columns>, known: Known) -> Result<TraceWriter, Error> {
         if !format.writable() {
             let writable: Vec<&str> = Format::ALL.iter().filter(|f| f.writable()).map(|f| f.name()).collect();
@@ -108,16 +135,7 @@ impl TraceWriter {
                 format!("one that can be written: {}", writable.join(", ")),
             ));
         }
-        let columns = match (format, columns) {
-            (Format::Columns, None) => {
-                return Err(Error::option("format", "columns", "--columns with the columns to write as well"));
-            }
-            (Format::Columns, Some(c)) => Some(c.clone()),
-            (f, None) => f.columns(),
-            (f, Some(c)) => {
-                return Err(Error::option("columns", c.as_str(), format!("no columns together with format {f}")));
-            }
-        };
+        let columns = columns_of(format, columns)?;
         let file = OutputFile::create(path).map_err(|e| Error::io(path, "write", e))?;
         let buffered = BufWriter::with_capacity(256 << 10, file);
         let out = match path.extension().and_then(|e| e.to_str()) {
@@ -128,14 +146,7 @@ impl TraceWriter {
             }
             _ => Pack::Plain(buffered),
         };
-        let holds = match (format, &columns) {
-            (_, Some(c)) => {
-                Known { times: c.has_time(), sizes: c.has_size(), devices: c.has_device(), tasks: c.has_task() }
-            }
-            (Format::Vscsi, _) => Known { times: true, sizes: true, devices: false, tasks: false },
-            (Format::Iolog2 | Format::Iolog3, _) => Known { times: true, sizes: true, devices: true, tasks: false },
-            _ => Known { times: true, sizes: true, devices: true, tasks: true },
-        };
+        let holds = expressible(format, columns.as_ref());
         let whole = matches!(format, Format::Blkparse | Format::Columnar);
         let latency = |c: &Columns| c.has(|c| matches!(c, Column::Latency(_)));
         let measured = whole || format == Format::Vscsi || columns.as_ref().is_some_and(latency);
@@ -188,7 +199,10 @@ impl TraceWriter {
         move |e| Error::io(&path, "write", e)
     }
 
-    /// Adds a record. Times may not decrease.
+    /// Adds a record; times must not decrease.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn write(&mut self, record: &Record) -> Result<(), Error> {
         match self.held.replace(*record) {
             Some(before) => self.emit(&before, Some(record.time)),
@@ -257,7 +271,7 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Counts what the format has no place for.
+    /// Counts information that the format cannot express.
     fn tell_lost(&mut self, r: &Record) {
         let measured = r.latency.is_some() || r.wait.is_some();
         let other_device = !self.holds.devices && *self.one_device.get_or_insert(r.device) != r.device;
@@ -283,6 +297,9 @@ impl TraceWriter {
     }
 
     /// Completes the file and gives it its name.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn finish(mut self) -> Result<Written, Error> {
         let last = self.held.map_or(Nanos(0), |r| r.time);
         if let Some(r) = self.held.take() {
@@ -307,7 +324,7 @@ impl TraceWriter {
     }
 }
 
-/// Writes the D and C events that are due before `now`.
+/// Writes the D and C events before `now`.
 fn later_lines(line: &mut Vec<u8>, later: &mut Later, now: u64, sequence: &mut u64) {
     while let Some(first) = later.first_entry()
         && first.key().0 < now
@@ -318,7 +335,10 @@ fn later_lines(line: &mut Vec<u8>, later: &mut Later, now: u64, sequence: &mut u
     }
 }
 
-/// Writes what is left of a trace (or `limit` records of it) as another file.
+/// Writes the rest of a trace (or `limit` records of it) to another file.
+///
+/// # Errors
+/// As [`TraceReader::next_record`] and [`TraceWriter::create`].
 pub fn convert(
     reader: &mut TraceReader,
     path: &Path,

@@ -1,9 +1,9 @@
 //! fio job files.
 //!
 //! The text is read as fio's manual says: sections, `[global]` for the sections after it, bare keys, comments, `${VAR}`,
-//! `$pagesize`, arithmetic in parentheses, `kb_base`. Every option of fio is one of three: it takes effect; it does not change
-//! the I/O and is ignored with a warning; or it would change the I/O in a way that is not supported, and is an error that
-//! names it. An option that fio does not have is an error too.
+//! `$pagesize`, arithmetic in parentheses, `kb_base`. An option of fio takes effect, or is ignored with a warning
+//! because it does not change the I/O, or is refused because it would change the I/O in an unsupported way. Unknown
+//! options are errors.
 
 mod expression;
 mod options;
@@ -32,14 +32,14 @@ pub struct FioError {
     pub reason: String,
 }
 
-/// Something that the user should know and that stops nothing.
+/// A warning about a job file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FioWarning {
     /// The file.
     pub path: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is ignored or done otherwise.
+    /// The option that is ignored or handled differently.
     pub text: String,
 }
 
@@ -49,12 +49,12 @@ impl fmt::Display for FioWarning {
     }
 }
 
-/// What a job file asks for.
+/// The jobs of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FioFile {
     /// Jobs in the order of the file.
     pub jobs: Vec<FioJob>,
-    /// What was ignored, in the order of the file.
+    /// Warnings, in the order of the file.
     pub warnings: Vec<FioWarning>,
 }
 
@@ -65,38 +65,41 @@ pub struct FioJob {
     pub name: String,
     /// Line of the title.
     pub line: usize,
-    /// What each instance does.
+    /// The workload of each instance.
     pub spec: JobSpec,
-    /// Instances.
+    /// Number of instances.
     pub numjobs: u32,
     /// Jobs of a stage run together, after those of the stages before (`stonewall`).
     pub stage: u32,
-    /// Processors (`cpus_allowed`, `cpumask`); empty is any.
+    /// CPUs (`cpus_allowed`, `cpumask`); empty for any.
     pub cpus: Vec<u16>,
-    /// File or device, where it is named. Without one, fio gives each instance a file of its own.
+    /// File or device, if named. Without one, fio gives each instance its own file.
     pub filename: Option<String>,
-    /// Does the job say where on the device it works (`offset`)?
+    /// Whether the job sets its `offset` on the device.
     pub placed: bool,
     /// Control group.
     pub cgroup: Option<String>,
-    /// Weight of that.
+    /// Weight of the control group.
     pub cgroup_weight: Option<u32>,
-    /// The trace that it replays instead.
+    /// The trace to replay instead of generated I/O.
     pub trace: Option<FioTrace>,
 }
 
-/// `read_iolog` and how it is replayed.
+/// A trace to replay (`read_iolog`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FioTrace {
     /// Files; instances take them in turn.
     pub paths: Vec<String>,
-    /// As fast as the depth allows.
+    /// Ignore recorded times and replay as fast as the depth allows.
     pub no_stall: bool,
-    /// Percentage of the recorded speed.
+    /// Replay speed, % of the recorded speed.
     pub time_scale: u32,
 }
 
-/// Reads a job file. `path` is named in messages; `environment` gives the values of `${VAR}`.
+/// Parses a job file. Errors name `path`; `environment` gives the values of `${VAR}`.
+///
+/// # Errors
+/// The line, the option and the expected value.
 pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<FioFile, FioError> {
     let mut reader = Reader { path, warnings: Vec::new() };
     let sections = text::sections(text, environment).map_err(|(line, reason)| reader.error(line, reason))?;
@@ -123,7 +126,7 @@ pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String
     Ok(FioFile { jobs, warnings: reader.warnings })
 }
 
-/// Everything that options have said so far.
+/// Options of a section and of [global] before it.
 #[derive(Clone, Debug)]
 struct State {
     spec: JobSpec,
@@ -177,7 +180,7 @@ impl Reader<'_> {
         self.warnings.push(FioWarning { path: self.path.to_string(), line, text });
     }
 
-    /// Applies a section's options. `kb_base` holds for the whole section, wherever in it it stands.
+    /// Applies a section's options. `kb_base` applies to the whole section, wherever it appears.
     fn apply(&mut self, state: &mut State, section: &Section) -> Result<(), FioError> {
         let is_base = |setting: &&Setting| setting.key == "kb_base";
         for setting in section.settings.iter().filter(is_base) {
@@ -231,7 +234,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Options that say which jobs there are, not what one does.
+    /// Options of the job file rather than of one job's I/O.
     fn set_own(&mut self, state: &mut State, line: usize, key: &str, value: &str) -> Result<(), FioError> {
         let bad = |expected: &str| self.error(line, format!("{key}: {value:?} is not {expected}"));
         let switch = || match value {
@@ -296,7 +299,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Checks a job as a whole and gives it its place among the others.
+    /// Checks a job as a whole and completes it.
     fn finish(&mut self, state: State, section: &Section, stage: u32) -> Result<FioJob, FioError> {
         let State { mut spec, name, numjobs, cpus, filename, filesize, placed, cgroup, cgroup_weight, .. } = state;
         let name = name.unwrap_or_else(|| section.title.clone());
@@ -340,7 +343,7 @@ impl Reader<'_> {
     }
 }
 
-/// `0,5,8-15`.
+/// Parses a CPU list such as `0,5,8-15`.
 fn cpu_list(text: &str) -> Option<Vec<u16>> {
     let mut cpus = Vec::new();
     for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {

@@ -1,15 +1,15 @@
-//! Workload generators: what one task asks for, in fio's words.
+//! Workload generators, described by fio options.
 //!
-//! A [`JobSpec`] is a description; [`JobSpec::build`] makes the [`Workload`] of one of its instances on a device of known size.
-//! The words mean what fio's manual says. Where our world differs, the field says so; the differences in one place:
+//! A [`JobSpec`] describes a job; [`JobSpec::build`] builds the [`Workload`] of one of its instances for a device of
+//! known size. Options have the meaning of fio's manual. The differences are:
 //!
-//! - Addresses are on the block device; there is no file system and no page cache. `direct = false` reads go to the device as
-//!   they are (no read-ahead). `direct = false` writes are writeback: no SYNC mark, a BACKGROUND mark, and since nobody waits
-//!   for them the writer keeps [`WRITEBACK_DEPTH`] outstanding whatever its engine.
+//! - Addresses are on the block device; there is no file system and no page cache. `direct = false` reads reach the
+//!   device unchanged (no read-ahead). `direct = false` writes are write-back: flagged BACKGROUND instead of SYNC, and,
+//!   being asynchronous, [`WRITEBACK_DEPTH`] of them are outstanding with any engine.
 //! - Defaults are those of a scenario, not of a fio job: direct, io_uring, the whole device, until the end of the run.
 //!   [`JobSpec::fio`] has fio's.
-//! - Random access covers every block once before any repeats, as fio's random map does, where blocks have one size and the
-//!   distribution is uniform; with several sizes, with `norandommap` or with a skewed distribution each draw is independent.
+//! - Random access covers every block once before any repeats, as fio's random map does, if blocks have one size and
+//!   the distribution is uniform. With several sizes, `norandommap` or a skewed distribution each draw is independent.
 //! - Mixed sequential access keeps a position for reads and one for writes.
 //! - A flush (`fsync`) is issued when everything before it has completed, and nothing is issued beside it.
 
@@ -35,15 +35,15 @@ pub use value::{
 
 use crate::Workload;
 
-/// Writes that a buffered writer has outstanding: its writeback is not bound by the depth of its own calls.
+/// Outstanding writes of a buffered writer: write-back is not limited by the writer's own queue depth.
 pub const WRITEBACK_DEPTH: u32 = 128;
 
-/// What one task does. Every field is the fio option of the same name unless said otherwise; sizes are in bytes.
+/// The I/O of a task. Every field is the fio option of the same name unless noted; sizes are in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobSpec {
     /// Read, write, trim or a mix, sequential or random, with an offset modifier.
     pub rw: Pattern,
-    /// What the modifier of a random pattern does.
+    /// Effect of the modifier of a random pattern.
     pub rw_sequencer: Sequencer,
     /// Percentage of reads in a mixed pattern. `rwmixwrite` sets the same number from the other side.
     pub rwmixread: u8,
@@ -55,7 +55,7 @@ pub struct JobSpec {
     pub blockalign: PerDir<Option<u64>>,
     /// Start of the region.
     pub offset: Extent,
-    /// Added to `offset` once for each earlier instance of the task.
+    /// Added to `offset` for each earlier instance of the task.
     pub offset_increment: Extent,
     /// A percentage offset is rounded up to this; 0 is the smallest block size.
     pub offset_align: u64,
@@ -70,31 +70,31 @@ pub struct JobSpec {
     /// Go on until `runtime` or the end of the run, whatever was transferred. `None`: yes, unless `io_size`, `number_ios` or
     /// `loops` says when to end.
     pub time_based: Option<bool>,
-    /// Ends so long after its start (and its `ramp_time`).
+    /// Time after the start (and `ramp_time`) at which it ends.
     pub runtime: Option<Nanos>,
-    /// Waits a time between these two before it starts.
+    /// Range of the random delay before it starts.
     pub startdelay: (Nanos, Nanos),
-    /// I/O in this time after the start is not counted.
+    /// I/O within this time after the start is not counted.
     pub ramp_time: Nanos,
-    /// How I/O is submitted; decides whether `iodepth` holds.
+    /// I/O engine; `iodepth` applies to asynchronous ones.
     pub ioengine: Engine,
-    /// Past the page cache.
+    /// Bypasses the page cache.
     pub direct: bool,
     /// Writes are on stable media when they complete (`sync`, `dsync`): they carry FUA.
     pub sync: bool,
-    /// Completions are polled for (io_uring's and pvsync2's `hipri`).
+    /// Polls for completions (io_uring's and pvsync2's `hipri`).
     pub hipri: bool,
-    /// I/Os outstanding. Synchronous engines have one.
+    /// Queue depth; 1 for synchronous engines.
     pub iodepth: u32,
     /// Once full, drain to this before filling again.
     pub iodepth_low: Option<u32>,
-    /// I/Os handed over at once: how many may share a plug.
+    /// I/Os submitted at once: how many may share a plug.
     pub iodepth_batch: u32,
     /// Once full, wait for this many completions before going on.
     pub iodepth_batch_complete_min: u32,
     /// Pause after every `thinktime_blocks` I/Os, from the completion of the last.
     pub thinktime: Nanos,
-    /// How much of the pause burns CPU. It moves no I/O; a host model may charge it.
+    /// CPU time within the pause; a host model may charge it.
     pub thinktime_spin: Nanos,
     /// I/Os between pauses.
     pub thinktime_blocks: u32,
@@ -106,39 +106,39 @@ pub struct JobSpec {
     pub rate_iops: PerDir<Option<u64>>,
     /// Even or Poisson arrivals under a rate.
     pub rate_process: RateProcess,
-    /// A pause is lost, instead of being caught up with.
+    /// Whether a rate limit does not catch up after a pause.
     pub rate_ignore_thinktime: bool,
-    /// Ours: work for this long, then rest for `burst_off`. 0 is no bursts.
+    /// Not in fio: submit for this long, then pause for `burst_off`; 0 disables bursts.
     pub burst_on: Nanos,
-    /// Ours: length of the rest.
+    /// Not in fio: length of the pause between bursts.
     pub burst_off: Nanos,
-    /// Ours: are the two lengths exact, or means of exponential ones?
+    /// Not in fio: whether the two lengths are exact or means of exponential distributions.
     pub burst_process: BurstProcess,
-    /// Where random offsets fall.
+    /// Distribution of random offsets.
     pub random_distribution: PerDir<Distribution>,
     /// Percentage of a random pattern's I/Os that are random; the others continue sequentially.
     pub percentage_random: PerDir<u8>,
-    /// Random blocks may repeat before all were touched.
+    /// Random blocks may repeat before all were accessed.
     pub norandommap: bool,
-    /// Mixed into the run's seed, so that jobs can be told apart or alike. Instances differ in any case.
+    /// Mixed into the seed of the run, to give jobs different or equal random streams. Instances always differ.
     pub randseed: Option<u64>,
-    /// Flush after so many writes; 0 is never.
+    /// Flush after this many writes; 0 for never.
     pub fsync: u32,
-    /// As `fsync`: a block device has no metadata to leave out.
+    /// Same as `fsync`: a block device has no file metadata.
     pub fdatasync: u32,
     /// Flush at the end of a job that wrote.
     pub end_fsync: bool,
-    /// Priority class as Linux numbers it.
+    /// I/O priority class, as numbered by Linux.
     pub prioclass: Option<u8>,
     /// Priority level, 0 the best to 7.
     pub prio: Option<u8>,
     /// CPU niceness; without `prio` and `prioclass` the priority level follows from it.
     pub nice: i8,
-    /// Percentage of reads and of writes that carry the priority of the next two.
+    /// Percentage of reads and of writes with the priority of the next two options.
     pub cmdprio_percentage: PerDir<u8>,
-    /// Class of those.
+    /// Their priority class.
     pub cmdprio_class: PerDir<u8>,
-    /// Level of those.
+    /// Their priority level.
     pub cmdprio: PerDir<u8>,
 }
 
@@ -199,12 +199,12 @@ impl Default for JobSpec {
 }
 
 impl JobSpec {
-    /// A job with fio's defaults: buffered, psync, over after `size` bytes.
+    /// A job with fio's defaults: buffered, psync, ends after `size` bytes.
     pub fn fio() -> JobSpec {
         JobSpec { ioengine: Engine::PSYNC, direct: false, time_based: Some(false), ..JobSpec::default() }
     }
 
-    /// I/Os that the caller may have outstanding for one instance.
+    /// Queue depth of one instance.
     pub fn depth(&self) -> u32 {
         match self.writeback() {
             true => self.iodepth.max(WRITEBACK_DEPTH),
@@ -213,7 +213,7 @@ impl JobSpec {
         }
     }
 
-    /// How many I/Os, issued without waiting between them, may share one plug.
+    /// Number of consecutively issued I/Os that may share a plug.
     pub fn batch(&self) -> u32 {
         match self.iodepth_batch {
             0 => self.depth(),
@@ -221,12 +221,12 @@ impl JobSpec {
         }
     }
 
-    /// Is this a buffered writer, whose writes nobody waits for?
+    /// Whether this is a buffered writer, whose writes are asynchronous.
     fn writeback(&self) -> bool {
         !self.direct && !self.sync && self.rw.mix == Mix::Write
     }
 
-    /// The priority of the task, where the job states one.
+    /// The priority of the task, if the job sets one.
     pub fn ioprio(&self) -> Option<Ioprio> {
         if self.prio.is_none() && self.prioclass.is_none() {
             return (self.nice != 0).then(|| Ioprio::new(IoClass::BestEffort, ((i32::from(self.nice) + 20) / 5) as u8));
@@ -234,33 +234,36 @@ impl JobSpec {
         Some(Ioprio::new(class_of(self.prioclass.unwrap_or(2)), self.prio.unwrap_or(0)))
     }
 
-    /// Does it run until somebody stops it?
+    /// Whether it runs until it is stopped.
     pub fn endless(&self) -> bool {
         self.runtime.is_none() && self.until_stopped()
     }
 
-    /// Does transferring any number of bytes not end it?
+    /// Whether no amount of transferred data ends it.
     pub(crate) fn until_stopped(&self) -> bool {
         self.time_based.unwrap_or(self.io_size.is_none() && self.number_ios.is_none() && self.loops.is_none())
     }
 
-    /// From the start of the job to its end, where `runtime` bounds it: start delay, ramp and run time.
+    /// Longest time from start to end, if `runtime` limits it: start delay, ramp and run time.
     pub fn longest(&self) -> Option<Nanos> {
         self.runtime.map(|runtime| self.startdelay.1 + self.ramp_time + runtime)
     }
 
-    /// Makes the workload of one instance. It begins when [`Workload::next`] is first called.
+    /// Builds the workload of one instance. It starts at the first call of [`Workload::next`].
+    ///
+    /// # Errors
+    /// Options that contradict each other or do not fit the device.
     pub fn build(&self, context: BuildContext) -> Result<Box<dyn Workload>, BuildError> {
         build::generator(self, context).map(|generator| Box::new(generator) as Box<dyn Workload>)
     }
 }
 
-/// The class that Linux gives this number.
+/// The I/O priority class with this Linux number.
 fn class_of(number: u8) -> IoClass {
     Ioprio(u16::from(number) << 13).class()
 }
 
-/// One line as a person would say it: `randrw 70 % reads, 4KiB, depth 8`.
+/// One line such as `randrw 70 % reads, 4KiB, depth 8`.
 impl fmt::Display for JobSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.rw)?;

@@ -1,4 +1,4 @@
-//! Workload generators, fio job files, and block-trace readers and writers.
+//! Workloads: generators, applications, fio job files and a page-cache model.
 #![forbid(unsafe_code)]
 
 pub mod applications;
@@ -10,83 +10,83 @@ pub mod units;
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
 
-/// One I/O that a workload wants, without who asks and when.
+/// The I/O that a workload submits next, without task and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// What to do.
+    /// The operation.
     pub op: Op,
     /// First sector (512 bytes).
     pub sector: u64,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
-    /// Marks.
+    /// Request flags.
     pub flags: Flags,
-    /// Priority, where it differs from the task's.
+    /// I/O priority, if it differs from the task's.
     pub ioprio: Option<Ioprio>,
     /// Stream or tag hint.
     pub stream: u16,
-    /// Which of this workload's tasks asks, from 0. Generators have one task; a trace has one per process.
+    /// Index of the submitting task within the workload. Generators have one task; a trace has one per process.
     pub task: u16,
 }
 
-/// Answer of a workload to "what next?".
+/// The next action of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Issue this now.
+    /// Submit this now.
     Issue(Want),
-    /// Nothing before this time; ask again then.
+    /// Nothing before this time: call again then.
     Wait(Nanos),
-    /// Nothing until one of its I/Os completes; ask again then.
+    /// Nothing until one of its I/Os completes: call again then.
     Blocked,
-    /// Nothing any more.
+    /// The workload has ended.
     Done,
 }
 
-/// What one thread of I/O does. It is asked whenever the thread may have one more I/O outstanding.
+/// The I/O of one thread. The world calls it whenever the thread may submit one more I/O.
 pub trait Workload: Send {
-    /// What next, at `now`? Never earlier than at the call before.
+    /// The next action at `now`; times do not decrease between calls.
     fn next(&mut self, now: Nanos) -> Next;
 
-    /// An I/O of task `task` completed. `lat` is from submission to completion.
+    /// An I/O of task `task` completed; `lat` is its latency from submission to completion.
     fn completed(&mut self, now: Nanos, task: u16, lat: Nanos) {
         let _ = (now, task, lat);
     }
 
-    /// It will not be asked again: its task is stopped.
+    /// Its task was stopped: there will be no further calls of [`Workload::next`].
     fn stopped(&mut self) {}
 
-    /// What came of it by `now`, where there is more to tell than its I/O. Asked once, at the end of a run.
-    fn outcome(&self, now: Nanos) -> Option<Outcome> {
+    /// Results of an application at `now`, called once at the end of a run; `None` for plain I/O.
+    fn outcome(&self, now: Nanos) -> Option<ApplicationOutcome> {
         let _ = now;
         None
     }
 }
 
-/// What came of an application.
+/// Results of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// A program that is started again and again.
+pub enum ApplicationOutcome {
+    /// A program that is launched repeatedly.
     StartUps {
-        /// What program.
+        /// Name of the program.
         kind: &'static str,
-        /// A start that takes longer is given up.
+        /// Time after which a launch is aborted.
         timeout: Nanos,
-        /// How long each start took that came to its end.
+        /// Start-up times of the completed launches.
         started: Vec<Nanos>,
-        /// Starts that were given up.
+        /// Launches aborted at the time-out.
         not_started: u64,
-        /// Starts under way at the end.
+        /// Launches still running at the end.
         cut_off: u64,
     },
-    /// A player that reads a frame at a time.
+    /// A player that reads one frame at a time.
     Frames {
-        /// What it plays.
+        /// Name of the video.
         kind: &'static str,
-        /// Frames that were due or read.
+        /// Frames that were read or whose deadline has passed.
         frames: u64,
-        /// Of those, not read by their time.
+        /// Of those, frames not read by their deadline.
         missed: u64,
-        /// How long it took to read each that was read.
+        /// Time to read each frame.
         batches: Vec<Nanos>,
     },
 }

@@ -1,8 +1,8 @@
 //! "Did you mean …?"
 
-/// The candidate most like `word`, if any is like enough to be worth suggesting: at most one edit in three letters.
+/// The candidate most similar to `word`, with at most one edit in three letters; `None` if there is none.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Longer words are no names of ours, and the comparison is quadratic.
+    // No name is this long, and the comparison is quadratic.
     if word.len() > 64 {
         return None;
     }
@@ -15,7 +15,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) that make `a` from `b`.
+/// Edit distance between `a` and `b` (insert, delete, replace, swap of neighbours).
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let width = b.len() + 1;
     let mut rows = vec![0; (a.len() + 1) * width];
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_recognised_and_strangers_are_not() {
+    fn typing_errors_are_recognised_and_other_words_are_not() {
         let names = ["iodepth", "rwmixread", "runtime", "rw"];
         assert_eq!(nearest("iodpeth", names), Some("iodepth"));
         assert_eq!(nearest("RunTime", names), Some("runtime"));

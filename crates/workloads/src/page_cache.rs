@@ -1,51 +1,50 @@
-//! A page cache in front of the block layer, shared by the tasks of a run.
+//! A model of the page cache, shared by the buffered tasks of a run.
 //!
-//! Reads: sequential access is read ahead in windows that double from 16 to 128 KiB; the window that somebody waits for is
-//! marked SYNC, one that is fetched before it is needed RAHEAD. Random reads fetch what they ask for. Nothing stays in the
-//! cache for a second reader: files are larger than memory, and caches are dropped before a run.
+//! Reads: sequential access is read ahead in windows that double from 16 to 128 KiB. Synchronous windows carry SYNC,
+//! windows read ahead RAHEAD. Random reads fetch only what they need. Data is never cached for a second reader: files
+//! are larger than memory, and caches are dropped before a run.
 //!
-//! Writes copy into dirty pages. Above 10 % of the cache's memory a flusher writes them back in the background, above 20 %
-//! writers wait; pages of a file whose oldest has been dirty for the write-back delay are written in any case. The flusher goes
-//! round the files, up to 4 MiB of each at a time, sorted by address, and writes what is contiguous at once.
-//!
-//! Which of several I/Os of one task completed is not told to it: write-backs are counted as done in the order of their issue.
+//! Writes copy into dirty pages. Above 10 % of the cache's memory a flusher writes them back in the background; above
+//! 20 % writers wait. Pages of a file whose oldest has been dirty for the write-back delay are written in any case. The
+//! flusher visits the files in turn, up to 4 MiB of each at a time, sorted by address, and merges contiguous pages.
+//! A task does not learn which of its I/Os completed: write-backs count as complete in the order of their issue.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dumbwaiter_block::{Flags, Nanos, Op};
 
-use crate::{Next, Outcome, Want, Workload};
+use crate::{ApplicationOutcome, Next, Want, Workload};
 
 /// Sectors of a page.
-const PAGE: u64 = 8;
+const PAGE_SECTORS: u64 = 8;
 /// Pages of one chunk of the dirty bits: 128 MiB.
-const CHUNK: u64 = 32_768;
-/// Pages of a file that are written before it is another's turn: 4 MiB.
-const TURN: u64 = 1024;
-/// Write-backs under way at once.
+const CHUNK_PAGES: u64 = 32_768;
+/// Pages of a file written before the flusher turns to the next: 4 MiB.
+const TURN_PAGES: u64 = 1024;
+/// Queue depth of the flusher.
 pub const FLUSHER_DEPTH: u32 = 128;
-/// How long a writer sleeps that finds too much dirty, and the flusher that finds nothing to do.
-const PAUSE: Nanos = Nanos::from_ms(10);
-/// First and largest window of read-ahead, in sectors.
-const WINDOWS: (u64, u64) = (32, 256);
-/// Copying a sector to or from the cache: 4 GB/s.
-const COPY_NS: u64 = 128;
-/// Sectors that are copied without looking at the time.
-const COPY_AT_ONCE: u64 = 128;
+/// Sleep of a writer that finds too many dirty pages, and of an idle flusher.
+const RETRY_INTERVAL: Nanos = Nanos::from_ms(10);
+/// First and largest read-ahead window, in sectors.
+const READAHEAD_WINDOWS: (u64, u64) = (32, 256);
+/// Time to copy a sector to or from the cache: 4 GB/s.
+const COPY_NS_PER_SECTOR: u64 = 128;
+/// Sectors copied before the copy time is charged.
+const COPY_SECTORS_MAX: u64 = 128;
 
 /// Settings of a page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSpec {
     /// Memory, bytes.
     pub bytes: u64,
-    /// Read ahead?
+    /// Whether to read ahead.
     pub readahead: bool,
-    /// Age at which dirty pages are written; 0 writes at once.
+    /// Age at which dirty pages are written back; 0 for at once.
     pub writeback_delay: Nanos,
 }
 
-/// A page cache; clones are the same one.
+/// A page cache; clones share it.
 #[derive(Clone)]
 pub struct PageCache {
     spec: CacheSpec,
@@ -53,7 +52,7 @@ pub struct PageCache {
     state: Arc<Mutex<State>>,
 }
 
-/// What one writer writes.
+/// The file of one writer.
 #[derive(Default)]
 struct File {
     /// First and last page that were ever dirty.
@@ -61,33 +60,33 @@ struct File {
     high: u64,
     dirty: u64,
     since: Option<Nanos>,
-    /// Where the flusher goes on.
+    /// Page at which the flusher continues.
     cursor: u64,
-    /// Pages that a `sync` still has to see written.
+    /// Pages that a pending `sync` waits for.
     sync_left: u64,
     closed: bool,
 }
 
 #[derive(Default)]
 struct State {
-    /// Dirty bits of each chunk of the device, made when one is first written to.
-    chunks: Vec<Option<Box<[u64; CHUNK as usize / 64]>>>,
+    /// Dirty bits of each chunk of the device, allocated at its first write.
+    chunks: Vec<Option<Box<[u64; CHUNK_PAGES as usize / 64]>>>,
     dirty: u64,
     files: Vec<File>,
-    /// Pages of the write-backs under way, oldest first.
+    /// Pages of each write-back in flight, oldest first.
     under_way: VecDeque<u64>,
     writeback: u64,
     issued: u64,
     completed: u64,
-    /// The flusher's file, and what is left of its turn.
+    /// The flusher's current file, and the pages left of its turn.
     file: usize,
     turn: u64,
 }
 
 impl State {
     fn bit(&mut self, page: u64) -> (&mut u64, u64) {
-        let (chunk, at) = ((page / CHUNK) as usize, page % CHUNK);
-        let words = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK as usize / 64]));
+        let (chunk, at) = ((page / CHUNK_PAGES) as usize, page % CHUNK_PAGES);
+        let words = self.chunks[chunk].get_or_insert_with(|| Box::new([0; CHUNK_PAGES as usize / 64]));
         (&mut words[(at / 64) as usize], 1 << (at % 64))
     }
 
@@ -95,11 +94,11 @@ impl State {
     fn next_dirty(&self, from: u64, to: u64) -> Option<u64> {
         let mut page = from;
         while page < to {
-            let Some(words) = &self.chunks[(page / CHUNK) as usize] else {
-                page = (page / CHUNK + 1) * CHUNK;
+            let Some(words) = &self.chunks[(page / CHUNK_PAGES) as usize] else {
+                page = (page / CHUNK_PAGES + 1) * CHUNK_PAGES;
                 continue;
             };
-            let word = words[(page % CHUNK / 64) as usize] >> (page % 64);
+            let word = words[(page % CHUNK_PAGES / 64) as usize] >> (page % 64);
             if word != 0 {
                 page += u64::from(word.trailing_zeros());
                 return (page < to).then_some(page);
@@ -110,7 +109,7 @@ impl State {
     }
 
     fn write(&mut self, file: usize, want: &Want, now: Nanos) {
-        let (first, last) = (want.sector / PAGE, (want.sector + u64::from(want.sectors) - 1) / PAGE);
+        let (first, last) = (want.sector / PAGE_SECTORS, (want.sector + u64::from(want.sectors) - 1) / PAGE_SECTORS);
         for page in first..=last {
             let (word, bit) = self.bit(page);
             if *word & bit == 0 {
@@ -125,8 +124,8 @@ impl State {
         f.since.get_or_insert(now);
     }
 
-    /// The next run of dirty pages of the file whose turn it is; they are clean then.
-    fn run(&mut self) -> Option<(u64, u64)> {
+    /// Takes the next run of dirty pages, as (first, count), of the file whose turn it is, and marks them clean.
+    fn take_dirty_run(&mut self) -> Option<(u64, u64)> {
         let (low, high, cursor) = {
             let f = &self.files[self.file];
             (f.low, f.high + 1, f.cursor.max(f.low))
@@ -154,9 +153,9 @@ impl State {
 }
 
 impl PageCache {
-    /// An empty cache before a device of so many sectors.
+    /// An empty cache for a device of `capacity_sectors`.
     pub fn new(spec: CacheSpec, capacity_sectors: u64) -> PageCache {
-        let chunks = (0..=capacity_sectors / PAGE / CHUNK).map(|_| None).collect();
+        let chunks = (0..=capacity_sectors / PAGE_SECTORS / CHUNK_PAGES).map(|_| None).collect();
         let under_way = VecDeque::with_capacity(FLUSHER_DEPTH as usize);
         let state = State { chunks, under_way, ..State::default() };
         PageCache { spec, capacity: capacity_sectors, state: Arc::new(Mutex::new(state)) }
@@ -166,12 +165,12 @@ impl PageCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Dirty pages above which `percent` of the memory is dirty.
+    /// Number of pages in `percent` of the memory.
     fn pages(&self, percent: u64) -> u64 {
         self.spec.bytes / 100 * percent / 4096
     }
 
-    /// A new file, for one writer.
+    /// Opens a new file for one writer.
     pub(crate) fn open(&self) -> usize {
         let mut state = self.state();
         state.files.push(File::default());
@@ -182,7 +181,7 @@ impl PageCache {
         self.state().files[file].closed = true;
     }
 
-    /// Copies into the cache, unless too much is dirty; whether it did.
+    /// Copies into the cache; false if too many pages are dirty.
     pub(crate) fn write(&self, file: usize, want: &Want, now: Nanos) -> bool {
         let mut state = self.state();
         if state.dirty + state.writeback >= self.pages(20).max(1) {
@@ -192,15 +191,15 @@ impl PageCache {
         true
     }
 
-    /// Everything dirty by now shall be written.
+    /// Starts a sync: all pages that are dirty now are to be written.
     pub(crate) fn sync(&self) {
         for file in &mut self.state().files {
             file.sync_left = file.dirty;
         }
     }
 
-    /// Has the last [`PageCache::sync`] been done? The number is the last write-back that belongs to it, where they are all
-    /// issued.
+    /// Whether the last [`PageCache::sync`] is complete. Once all its write-backs are issued, `last` holds the number
+    /// of the last one.
     pub(crate) fn synced(&self, last: &mut Option<u64>) -> bool {
         let state = self.state();
         if last.is_none() && state.files.iter().all(|f| f.sync_left == 0) {
@@ -209,7 +208,7 @@ impl PageCache {
         last.is_some_and(|last| state.completed >= last)
     }
 
-    /// Puts the cache before a workload, whose I/Os are those of one buffered task.
+    /// Wraps the workload of a buffered task, so that its I/O goes through the cache.
     pub fn buffered(&self, inner: Box<dyn Workload>) -> Box<dyn Workload> {
         let file = self.open();
         Box::new(Buffered {
@@ -223,12 +222,13 @@ impl PageCache {
             issued: (0, 0),
             expected: u64::MAX,
             marker: u64::MAX,
-            window: WINDOWS.0,
+            window: READAHEAD_WINDOWS.0,
             flushing: Flushing::No,
         })
     }
 
-    /// The flusher, a task of its own with [`FLUSHER_DEPTH`] I/Os. It ends when all writers have and all is written.
+    /// The flusher, a task with queue depth [`FLUSHER_DEPTH`]. It ends when all writers have ended and all pages are
+    /// clean.
     pub fn flusher(&self) -> Box<dyn Workload> {
         Box::new(Flusher(self.clone()))
     }
@@ -243,7 +243,7 @@ impl Workload for Flusher {
         let state = &mut *guard;
         let over = state.dirty > cache.pages(10);
         let count = state.files.len();
-        // The present file until its turn ends, then each of the others once, and the present one again.
+        // The current file until its turn ends, then each other file once, then the current one again.
         for _ in 0..=count {
             let Some(f) = state.files.get(state.file) else { break };
             let expired = f.since.is_some_and(|since| now.since(since) >= cache.spec.writeback_delay);
@@ -251,24 +251,25 @@ impl Workload for Flusher {
             if state.turn > 0
                 && f.dirty > 0
                 && (over || expired || sync)
-                && let Some((page, pages)) = state.run()
+                && let Some((page, pages)) = state.take_dirty_run()
             {
                 state.under_way.push_back(pages);
                 state.issued += 1;
-                let (sector, sectors) = (page * PAGE, (pages * PAGE).min(cache.capacity - page * PAGE) as u32);
+                let (sector, sectors) =
+                    (page * PAGE_SECTORS, (pages * PAGE_SECTORS).min(cache.capacity - page * PAGE_SECTORS) as u32);
                 let flags = if sync { Flags::NONE } else { Flags::BACKGROUND };
                 return Next::Issue(Want { op: Op::Write, sector, sectors, flags, ioprio: None, stream: 0, task: 0 });
             }
             let f = &mut state.files[state.file];
             if f.dirty == 0 || (expired && state.turn > 0) {
-                // Nothing left of it: whatever was counted belongs to an overlapping file.
+                // The file has no dirty page left: any remaining count belongs to an overlapping file.
                 (f.since, f.sync_left) = (None, 0);
             }
             state.file = (state.file + 1) % count;
-            state.turn = TURN;
+            state.turn = TURN_PAGES;
         }
         let over = state.dirty == 0 && state.writeback == 0 && state.files.iter().all(|f| f.closed);
-        if over { Next::Done } else { Next::Wait(now + PAUSE) }
+        if over { Next::Done } else { Next::Wait(now + RETRY_INTERVAL) }
     }
 
     fn completed(&mut self, _now: Nanos, _task: u16, _lat: Nanos) {
@@ -279,13 +280,13 @@ impl Workload for Flusher {
     }
 }
 
-/// A flush that its task waits for (`fsync`).
+/// Progress of a synchronous flush (`fsync`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flushing {
     No,
-    /// Pages are being written; see [`PageCache::synced`].
+    /// Write-back in progress; see [`PageCache::synced`].
     Pages(Option<u64>),
-    /// The device empties its cache.
+    /// Flush of the device cache in progress.
     Device,
 }
 
@@ -293,15 +294,15 @@ struct Buffered {
     inner: Box<dyn Workload>,
     cache: PageCache,
     file: usize,
-    /// What the task is at.
+    /// The I/O that the task is executing.
     pending: Option<Want>,
-    /// Sectors copied since it last slept.
+    /// Sectors copied since the copy time was last charged.
     copied: u64,
     outstanding: u32,
-    /// Sectors that are there, and that are there or on their way.
+    /// Sectors cached, and sectors cached or in flight.
     whole: (u64, u64),
     issued: (u64, u64),
-    /// Where a sequential reader reads next, and where the next window is asked for.
+    /// Next sector of a sequential reader, and the sector that triggers the next window.
     expected: u64,
     marker: u64,
     window: u64,
@@ -315,21 +316,22 @@ impl Buffered {
         Next::Issue(Want { op: Op::Read, sector, sectors, flags, ioprio: None, stream: 0, task: 0 })
     }
 
-    /// The task has what it asked for. It goes on at once, or when it has copied.
+    /// Completes the I/O of the task. It continues at once, or after the copy time.
     fn satisfied(&mut self, want: &Want, now: Nanos) -> Option<Next> {
         self.inner.completed(now, 0, Nanos::ZERO);
         self.copied += u64::from(want.sectors);
-        (self.copied >= COPY_AT_ONCE).then(|| Next::Wait(now + Nanos(std::mem::take(&mut self.copied) * COPY_NS)))
+        (self.copied >= COPY_SECTORS_MAX)
+            .then(|| Next::Wait(now + Nanos(std::mem::take(&mut self.copied) * COPY_NS_PER_SECTOR)))
     }
 
-    /// What a read leads to: `None` when it is satisfied.
+    /// Next step of a read; `None` if its data is cached.
     fn step_read(&mut self, want: &Want) -> Option<Next> {
         let (start, end) = (want.sector, want.sector + u64::from(want.sectors));
         let inside = |(from, to): (u64, u64)| from <= start && end <= to;
         let room = self.cache.capacity;
         if inside(self.issued) && self.cache.spec.readahead && end > self.marker && self.outstanding == 0 {
-            // The mark is reached: the next window is fetched before it is needed.
-            self.window = (self.window * 2).min(WINDOWS.1);
+            // The trigger is reached: read the next window ahead.
+            self.window = (self.window * 2).min(READAHEAD_WINDOWS.1);
             let from = self.issued.1;
             let to = (from + self.window).min(room);
             self.marker = from;
@@ -347,14 +349,15 @@ impl Buffered {
         }
         let sequential = self.cache.spec.readahead && (start == self.expected || self.expected == u64::MAX);
         let to = if sequential {
-            self.window = WINDOWS.0.max((end - start).next_power_of_two()).min(WINDOWS.1.max(end - start));
+            self.window =
+                READAHEAD_WINDOWS.0.max((end - start).next_power_of_two()).min(READAHEAD_WINDOWS.1.max(end - start));
             self.marker = end;
             (start + self.window).max(end).min(room)
         } else {
             self.marker = u64::MAX;
             end
         };
-        // Even a random read is the beginning of what may become sequential.
+        // Even a random read may begin a sequence.
         (self.whole, self.issued, self.expected) = ((start, start), (start, to), end);
         Some(self.read(start, to - start, Flags::SYNC))
     }
@@ -376,7 +379,7 @@ impl Workload for Buffered {
             };
             let step = match want.op {
                 Op::Read => self.step_read(&want),
-                Op::Write => (!self.cache.write(self.file, &want, now)).then_some(Next::Wait(now + PAUSE)),
+                Op::Write => (!self.cache.write(self.file, &want, now)).then_some(Next::Wait(now + RETRY_INTERVAL)),
                 Op::Flush => match self.flushing {
                     Flushing::No => {
                         self.cache.sync();
@@ -399,7 +402,7 @@ impl Workload for Buffered {
                         None
                     }
                 },
-                // What is discarded goes straight through, one at a time.
+                // Discards bypass the cache, one at a time.
                 _ if self.outstanding > 0 => Some(Next::Blocked),
                 _ => {
                     self.outstanding += 1;
@@ -433,7 +436,7 @@ impl Workload for Buffered {
         self.cache.close(self.file);
     }
 
-    fn outcome(&self, now: Nanos) -> Option<Outcome> {
+    fn outcome(&self, now: Nanos) -> Option<ApplicationOutcome> {
         self.inner.outcome(now)
     }
 }
@@ -485,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn random_reads_fetch_what_they_ask_for() {
+    fn random_reads_are_not_read_ahead() {
         let c = cache(1 << 30, Nanos::from_secs(30));
         let mut w = c.buffered(job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync"), ("randseed", "4")]));
         let (mut now, mut seen) = (Nanos::ZERO, Vec::new());
@@ -500,13 +503,13 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        // The very first could be the beginning of a sequence: one window, and its successor.
+        // The first read may begin a sequence: one window and its successor.
         assert!(seen[2..].iter().all(|want| want.sectors == 8 && want.flags == Flags::SYNC), "{seen:?}");
     }
 
-    /// 100 MB of memory: 2441 pages above which it is written, 4882 at which writers wait.
+    /// 100 MB of memory: write-back begins above 2441 pages, and writers wait from 4882.
     #[test]
-    fn writers_wait_at_a_fifth_and_the_flusher_writes_down_to_a_tenth() {
+    fn writers_wait_above_20_percent_and_the_flusher_stops_at_10_percent() {
         let c = cache(100_000_000, Nanos::from_secs(30));
         let mut w = c.buffered(job(&[("rw", "write"), ("bs", "64k"), ("direct", "0")]));
         let mut flusher = c.flusher();
@@ -514,7 +517,7 @@ mod tests {
         let mut now = Nanos::ZERO;
         loop {
             match w.next(now) {
-                Next::Wait(at) if at == now + PAUSE => break,
+                Next::Wait(at) if at == now + RETRY_INTERVAL => break,
                 Next::Wait(at) => now = at,
                 other => panic!("{other:?}"),
             }
@@ -531,7 +534,7 @@ mod tests {
         let state = c.state();
         assert!(state.dirty <= 2441 && state.dirty + state.writeback == dirty);
         drop(state);
-        assert!(!c.write(0, &want(0), now), "what is under way counts too");
+        assert!(!c.write(0, &want(0), now), "pages in flight count too");
         written.iter().for_each(|_| flusher.completed(now, 0, Nanos::ZERO));
         assert!(c.write(0, &want(0), now));
     }
@@ -553,7 +556,7 @@ mod tests {
         while let Next::Issue(want) = flusher.next(Nanos::from_secs(1)) {
             runs.push((want.sector / 8, want.sectors / 8));
         }
-        assert_eq!(runs, [(3, 2), (9, 1), (70_000, 1)], "sorted, and what touches together");
+        assert_eq!(runs, [(3, 2), (9, 1), (70_000, 1)], "sorted, and contiguous pages merged");
         runs.iter().for_each(|_| flusher.completed(Nanos::from_secs(1), 0, Nanos::ZERO));
         let now = Nanos::from_ms(1001);
         assert!(c.write(file, &want(0), now));

@@ -1,18 +1,18 @@
-//! Sizes, times, rates and percentages as people write them.
+//! Parses and formats sizes, times, rates and percentages.
 
 use dumbwaiter_block::Nanos;
 
-/// A value that is not what it should be.
+/// A value that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {expected}")]
 pub struct UnitError {
-    /// The text as it was given.
+    /// The text given.
     pub text: String,
-    /// What it should have been, as a phrase ("a size such as 4k or 64MiB").
+    /// The expected form, as a phrase ("a size such as 4k or 64MiB").
     pub expected: String,
 }
 
-/// What the prefixes k, m, g, t and p stand for.
+/// Meaning of the prefixes k, m, g, t and p.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefixes {
     /// Scenario files and flags: `4k` and `4KiB` are 4096 bytes, `4kB` is 4000.
@@ -25,7 +25,7 @@ pub enum Prefixes {
 }
 
 impl Prefixes {
-    /// Multiplier of a suffix (lower case, without any `/s`), if it is one.
+    /// Multiplier of a suffix (lower case, without `/s`); `None` if unknown.
     fn multiplier(self, suffix: &str) -> Option<u64> {
         if suffix.is_empty() || suffix == "b" {
             return Some(1);
@@ -42,14 +42,14 @@ impl Prefixes {
     }
 }
 
-/// Unit of a time that is written without one.
+/// Unit of a time without a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareTime {
     /// Microseconds (think times).
     Microseconds,
     /// Seconds (run times).
     Seconds,
-    /// None: a unit must be given.
+    /// None: a suffix is required.
     Refused,
 }
 
@@ -90,7 +90,7 @@ fn scale(whole: &str, decimals: &str, multiplier: u64) -> Option<u64> {
     Some(value)
 }
 
-/// A size in bytes. Fractions (`1.5GiB`) are rounded down to a byte; `0x` begins a hexadecimal number.
+/// Parses a size into bytes. Fractions (`1.5GiB`) are rounded down to a byte; `0x` begins a hexadecimal number.
 pub fn size(text: &str, prefixes: Prefixes) -> Result<u64, UnitError> {
     parse_size(text.trim(), prefixes).ok_or_else(|| error(text, SIZE))
 }
@@ -105,14 +105,14 @@ fn parse_size(text: &str, prefixes: Prefixes) -> Option<u64> {
     scale(whole, decimals, prefixes.multiplier(suffix)?)
 }
 
-/// A rate in bytes per second: a size, with or without `/s`.
+/// Parses a rate into bytes per second: a size, with or without `/s`.
 pub fn rate(text: &str, prefixes: Prefixes) -> Result<u64, UnitError> {
     let trimmed = text.trim();
     let amount = trimmed.strip_suffix("/s").unwrap_or(trimmed);
     parse_size(amount.trim_end(), prefixes).ok_or_else(|| error(text, RATE))
 }
 
-/// A time with a unit: ns, us, ms, s, m (minutes), h, d; or without one, in `bare`.
+/// Parses a time with a suffix (ns, us, ms, s, m (minutes), h, d) or without one, in `bare`.
 pub fn time(text: &str, bare: BareTime) -> Result<Nanos, UnitError> {
     let expected = match bare {
         BareTime::Microseconds => "a time such as 100us or 5ms (a bare number is microseconds)",
@@ -138,7 +138,7 @@ pub fn time(text: &str, bare: BareTime) -> Result<Nanos, UnitError> {
     parse().ok_or_else(|| error(text, expected))
 }
 
-/// A percentage, with or without `%`, from 0 to 100.
+/// Parses a percentage from 0 to 100, with or without `%`.
 pub fn percent(text: &str) -> Result<f64, UnitError> {
     let trimmed = text.trim();
     let number = trimmed.strip_suffix('%').unwrap_or(trimmed).trim_end();
@@ -149,7 +149,7 @@ pub fn percent(text: &str) -> Result<f64, UnitError> {
     }
 }
 
-/// A whole number, decimal or `0x…`.
+/// Parses a whole number, decimal or `0x…`.
 pub fn count(text: &str) -> Result<u64, UnitError> {
     let trimmed = text.trim();
     let value = match trimmed.strip_prefix("0x").or_else(|| trimmed.strip_prefix("0X")) {
@@ -161,7 +161,7 @@ pub fn count(text: &str) -> Result<u64, UnitError> {
     value.ok_or_else(|| error(text, WHOLE))
 }
 
-/// A size as text that [`size`] reads back exactly under [`Prefixes::Plain`]: `64KiB`, `4097`.
+/// Formats a size so that [`size`] parses it back exactly under [`Prefixes::Plain`]: `64KiB`, `4097`.
 pub fn format_size(bytes: u64) -> String {
     for (shift, suffix) in [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes != 0 && bytes.trailing_zeros() >= shift {
@@ -171,7 +171,7 @@ pub fn format_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// A time as text that [`time`] reads back exactly: `10s`, `1500ms`, `250us`.
+/// Formats a time so that [`time`] parses it back exactly: `10s`, `1500ms`, `250us`.
 pub fn format_time(time: Nanos) -> String {
     for (unit, suffix) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
         if time.0.is_multiple_of(unit) {
@@ -187,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sizes_follow_the_three_customs() {
+    fn sizes_follow_the_three_conventions() {
         for (text, plain, fio1024, fio1000) in [
             ("4096", 4096, 4096, 4096),
             ("4k", 4096, 4096, 4000),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_text_and_what_was_expected() {
+    fn errors_name_the_text_and_the_expected_form() {
         let message = size("4q", Prefixes::Plain).unwrap_err().to_string();
         assert_eq!(message, r#""4q" is not a size such as 4096, 4k, 64KiB or 1.5GiB"#);
         for bad in ["", "-1", "k", "1.", ".5k", "1kk", "99999999999999999999", "18014398509481984k", "0x", "1e3"] {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_units_or_the_keys_own() {
+    fn times_have_a_suffix_or_the_unit_of_their_key() {
         assert_eq!(time("100us", BareTime::Seconds), Ok(Nanos(100_000)));
         assert_eq!(time("2m", BareTime::Microseconds), Ok(Nanos::from_secs(120)));
         assert_eq!(time("0.5s", BareTime::Microseconds), Ok(Nanos::from_ms(500)));

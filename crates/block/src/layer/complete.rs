@@ -1,4 +1,4 @@
-//! The way back: statistics, tags, the flush sequence, and who waited for what.
+//! Completion: tags, the flush sequence, and the I/Os that finish with a request.
 
 use crate::Context;
 use crate::flush::Sequence;
@@ -146,7 +146,7 @@ impl BlockLayer {
         self.run(hw);
     }
 
-    /// One flush served all who ran with it; each takes its next step.
+    /// The flush is done: each request that it served takes its next step.
     fn flush_done(&mut self, now: Nanos, result: Result<(), Errno>, out: &mut Vec<Finished>) {
         let served = std::mem::take(&mut self.flush.running);
         for id in &served {

@@ -1,7 +1,7 @@
-//! The block layer: one request's way from submission to completion.
+//! The block layer: the path of a request from submission to completion.
 //!
-//! A driver (simulator, io_uring engine, disk server) hands in what happened with its time, and carries out what
-//! [`BlockLayer::poll`] returns:
+//! A driver (simulator, io_uring engine, disk server) reports each event with its time, and sends what
+//! [`BlockLayer::poll`] returns to the device:
 //!
 //! ```text
 //! submit ──► merge? ──► tag ──► plug ──► insert ──► scheduler ──► dispatch list ──► poll: to the device
@@ -39,13 +39,13 @@ use population::Population;
 use replace::Freeze;
 use waiting::TagWaitQueues;
 
-/// How often an unwilling scheduler is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
+/// Time after which a scheduler that sent nothing is asked again (Linux: BLK_MQ_RESOURCE_DELAY).
 const RERUN_DELAY: Nanos = Nanos::from_ms(3);
 
 /// How a block layer is set up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
-    /// What the scheduler is told.
+    /// The device and host, as the scheduler sees them.
     pub setup: Setup,
     /// The device's limits on one request.
     pub limits: Limits,
@@ -122,7 +122,7 @@ impl HwQueue {
 
 const NO_TAG: u32 = u32::MAX;
 
-/// What the layer keeps of each request beside the request itself.
+/// The layer's own record of each request.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     /// Scheduler tag, and the pool it is of.
@@ -159,7 +159,7 @@ impl Held {
     };
 }
 
-/// See the module's text.
+/// The path of requests through plugs, merging, tags and a scheduler to a device, without I/O and clock of its own.
 pub struct BlockLayer {
     config: Config,
     scheduler: Box<dyn Scheduler>,
@@ -169,7 +169,7 @@ pub struct BlockLayer {
     population: Population,
     held: Vec<Held>,
     index: MergeIndex,
-    /// Scheduler tags: one pool. The single-queue layer has one for requests that nobody waits for, and one for each
+    /// Scheduler tags: one pool. The single-queue layer has one for asynchronous requests, and one for each
     /// tenant's others, so that a tenant whose turn is far off does not keep the slots of one whose turn it is (Linux
     /// 3.6 on: queue-sysfs, `nr_requests`; write-back is the root's).
     tags: Vec<TagMap>,
@@ -249,7 +249,7 @@ impl BlockLayer {
         }
     }
 
-    /// What passed each point so far.
+    /// Counts of requests at each point of the path.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -274,7 +274,7 @@ impl BlockLayer {
         &self.tenants
     }
 
-    /// How it is set up now.
+    /// The set-up as it is now.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -78,6 +78,12 @@ impl Population {
         }
     }
 
+    /// Capacities, for a test.
+    #[cfg(test)]
+    pub(super) fn footprint(&self) -> [usize; 3] {
+        [self.tenants.capacity(), self.tasks.capacity(), self.over.capacity()]
+    }
+
     fn joins(&mut self, tenant: Option<TenantId>) {
         if let Some(own) = tenant.and_then(|id| self.tenants.get_mut(id.0 as usize)) {
             own.members += 1;

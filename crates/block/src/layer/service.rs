@@ -1,4 +1,4 @@
-//! The way out: dispatch lists, the scheduler's choice, driver tags.
+//! Dispatch: dispatch lists, the scheduler's choice, driver tags.
 
 use crate::Context;
 use crate::layer::{BlockLayer, Fault, RERUN_DELAY};

@@ -1,4 +1,4 @@
-//! The way in: split, merge, tag, plug, insert.
+//! Submission: split, merge, tag, plug, insert.
 
 use crate::Context;
 use crate::flush::Sequence;
@@ -11,7 +11,7 @@ use crate::tags::TagMap;
 use crate::{Flags, Io, Nanos, Op, RequestId, TaskId};
 
 impl BlockLayer {
-    /// A task asks for `io` at `now`, within its plug if it has one.
+    /// A task submits `io` at `now`, within its plug if it has one.
     pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) {
         self.ledger.submitted += 1;
         self.ledger.sectors_submitted += u64::from(io.sectors);
@@ -43,7 +43,7 @@ impl BlockLayer {
         self.submit_one(now, submitted, wanted, sequence, RequestId::NIL, plug);
     }
 
-    /// Cuts a long I/O from its front; each piece goes its way before the next is cut.
+    /// Cuts pieces from the front of a long I/O; each enters the path before the next is cut.
     fn submit_split(&mut self, now: Nanos, submitted: Nanos, io: Io, sequence: Sequence, mut plug: Option<&mut Plug>) {
         let parent = self.allocate(submitted, io);
         self.requests[parent].state = State::Held;

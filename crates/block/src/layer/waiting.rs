@@ -153,6 +153,13 @@ impl TagWaitQueues {
         self.lists[before as usize].next_of_task = next_of_task;
     }
 
+    /// Capacities, for a test.
+    #[cfg(test)]
+    pub(super) fn footprint(&self) -> Vec<usize> {
+        let tables = [self.lists.capacity(), self.free.capacity(), self.by_task.capacity(), self.links.capacity()];
+        tables.into_iter().chain(self.heads.iter().map(BinaryHeap::capacity)).collect()
+    }
+
     /// Empties all queues; answers with their requests in order of arrival.
     pub(super) fn drain(&mut self) -> Vec<RequestId> {
         let mut all = Vec::new();

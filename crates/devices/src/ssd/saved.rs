@@ -160,7 +160,7 @@ mod tests {
         let mut other = whole.clone();
         let at = header(&params).len();
         other[at..at + 4].copy_from_slice(&77u32.to_le_bytes());
-        assert!(refused(&other).contains("disagree"));
+        assert!(refused(&other).contains("contradicts"));
         other[0] = b'D';
         assert!(refused(&other).contains("expected the file to begin with"));
         assert!(load_state(&params, &dir.path().join("none")).is_err());

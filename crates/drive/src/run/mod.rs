@@ -80,7 +80,7 @@ pub(crate) struct Outcome {
     /// Number of rings.
     pub(crate) rings: usize,
     /// How applications fared, by their first tasks.
-    pub(crate) applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
+    pub(crate) applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
 /// The state at the end of the measured part.

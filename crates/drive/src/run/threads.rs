@@ -22,17 +22,17 @@ pub(super) struct Slot {
 
 pub(super) struct ThreadState {
     pub(super) running: Running,
-    /// When it asks again by itself.
+    /// When its workload is polled again without a completion.
     wake_at: Nanos,
-    /// Up to when an open loop has been asked.
-    asked: Nanos,
-    /// It is in the list of those that may have more to ask.
+    /// Time up to which an open loop has been polled.
+    polled: Nanos,
+    /// It is in the list of threads that may submit.
     ready: bool,
 }
 
 impl ThreadState {
     pub(super) fn new(thread: Thread) -> ThreadState {
-        ThreadState { running: Running::new(thread), wake_at: Nanos::MAX, asked: Nanos::ZERO, ready: false }
+        ThreadState { running: Running::new(thread), wake_at: Nanos::MAX, polled: Nanos::ZERO, ready: false }
     }
 }
 
@@ -57,7 +57,7 @@ impl Run<'_> {
             if self.threads[thread as usize].running.thread.stage == stage {
                 let state = &mut self.threads[thread as usize];
                 let start = state.running.thread.start;
-                state.asked = self.now.max(start);
+                state.polled = self.now.max(start);
                 if start <= self.now {
                     self.make_ready(thread);
                 } else {
@@ -75,7 +75,7 @@ impl Run<'_> {
         }
     }
 
-    /// Threads whose time has come may ask.
+    /// Threads whose time has come may submit.
     pub(super) fn wake_due(&mut self) {
         while let Some(Reverse((at, thread))) = self.wakes.peek().copied() {
             if at > self.now {
@@ -90,7 +90,7 @@ impl Run<'_> {
         }
     }
 
-    /// When the next thread wants to ask.
+    /// When the next thread wakes up by itself.
     pub(super) fn next_wake(&mut self) -> Option<Nanos> {
         while let Some(Reverse((at, thread))) = self.wakes.peek().copied() {
             if self.threads[thread as usize].wake_at == at {
@@ -101,9 +101,9 @@ impl Run<'_> {
         None
     }
 
-    /// Lets all ask that may.
+    /// Lets every ready thread submit.
     pub(super) fn pump_ready(&mut self) -> Result<(), Error> {
-        // What becomes ready meanwhile (a stage that starts) is asked too.
+        // Threads that become ready meanwhile (a stage that starts) come too.
         let mut i = 0;
         while i < self.ready.len() {
             let thread = self.ready[i];
@@ -115,7 +115,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Lets a thread ask for as much as it may have outstanding.
+    /// Submits what a thread wants, up to its depth.
     fn pump(&mut self, thread: u32) -> Result<(), Error> {
         let now = self.now;
         let state = &self.threads[thread as usize];
@@ -130,18 +130,18 @@ impl Run<'_> {
                 state.running.late = !state.running.thread.closed;
                 break;
             }
-            // An open loop is asked as of the time it named: what it then issues was due at that time, and its latency
-            // counts from there, however late we are.
-            let at = if state.running.thread.closed || state.running.late { now } else { state.asked.min(now) };
+            // An open loop is polled as of the time that it named: its I/O was due then, and the latency counts from
+            // there, however late the poll is.
+            let at = if state.running.thread.closed || state.running.late { now } else { state.polled.min(now) };
             match state.running.thread.workload.next(at) {
                 Next::Issue(want) => {
                     self.issued_late += u64::from(state.running.late);
-                    self.ask(thread, want, at, plugged)?;
+                    self.submit(thread, want, at, plugged)?;
                 }
                 Next::Wait(due) if due < Nanos::MAX => {
                     let due = due.max(at + Nanos(1));
                     state.running.late = false;
-                    state.asked = due;
+                    state.polled = due;
                     if due <= now {
                         continue;
                     }
@@ -164,7 +164,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn ask(&mut self, thread: u32, want: Want, submit: Nanos, plugged: bool) -> Result<(), Error> {
+    fn submit(&mut self, thread: u32, want: Want, submit: Nanos, plugged: bool) -> Result<(), Error> {
         let want = self.permitted(thread, want)?;
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -184,7 +184,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What the thread wants, if the target may be asked for it; in whole blocks.
+    /// What the thread wants, in whole blocks, if the target allows it.
     fn permitted(&mut self, thread: u32, want: Want) -> Result<Want, Error> {
         let options = self.target.options();
         if !options.allow_writes && !matches!(want.op, Op::Read | Op::Flush) {
@@ -195,8 +195,8 @@ impl Run<'_> {
             });
         }
         let block = u64::from(self.target.facts().logical_block) / SECTOR_BYTES;
-        let end = want.sector + u64::from(want.sectors);
-        if want.sector.is_multiple_of(block) && end.is_multiple_of(block) {
+        // A block is a power of two.
+        if (want.sector | u64::from(want.sectors)) & (block - 1) == 0 {
             return Ok(want);
         }
         if !options.round_out {
@@ -211,7 +211,7 @@ impl Run<'_> {
         }
         self.rounded += 1;
         let sector = want.sector / block * block;
-        let end = end.next_multiple_of(block).min(self.target.sectors());
+        let end = (want.sector + u64::from(want.sectors)).next_multiple_of(block).min(self.target.sectors());
         Ok(Want { sector, sectors: (end - sector) as u32, ..want })
     }
 

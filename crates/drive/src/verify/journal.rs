@@ -1,12 +1,14 @@
 //! The table of acknowledged writes, and the file that it can be.
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use dumbwaiter_output::OutputFile;
 
 use super::findings::word_of;
 use crate::{Error, Target};
@@ -46,20 +48,24 @@ impl Floors {
 
     /// A table for `blocks` of `block_bytes` and the run of `stamp`, in `journal` if there is one.
     pub(super) fn new(block_bytes: u64, blocks: u64, stamp: u64, journal: Option<&Path>) -> Result<Floors, Error> {
-        let floors = match journal {
-            None => {
-                Floors::map(blocks, None, true).map_err(|e| journal_error(Path::new("table of written blocks"), &e))?
-            }
-            Some(path) => {
-                let bytes = journal_bytes(blocks).unwrap_or(u64::MAX);
-                let file = make_journal(path, bytes)?;
-                Floors::map(blocks, Some(&file), true).map_err(|e| journal_error(path, &e))?
-            }
+        let Some(path) = journal else {
+            let floors = Floors::map(blocks, None, true);
+            let floors = floors.map_err(|e| journal_error(Path::new("table of written blocks"), &e))?;
+            floors.write_header(block_bytes, stamp);
+            return Ok(floors);
         };
-        for (i, word) in [block_bytes, stamp, blocks, JOURNAL_MAGIC].into_iter().enumerate() {
-            floors.word(i).store(word, Ordering::Release);
-        }
+        let file = make_journal(path, journal_bytes(blocks).unwrap_or(u64::MAX))?;
+        let floors = Floors::map(blocks, Some(file.file()), true).map_err(|e| journal_error(path, &e))?;
+        floors.write_header(block_bytes, stamp);
+        // From here on, a check finds a journal whatever becomes of this process.
+        file.commit().map_err(|e| journal_error(path, &e))?;
         Ok(floors)
+    }
+
+    fn write_header(&self, block_bytes: u64, stamp: u64) {
+        for (i, word) in [block_bytes, stamp, self.blocks, JOURNAL_MAGIC].into_iter().enumerate() {
+            self.word(i).store(word, Ordering::Release);
+        }
     }
 
     pub(super) fn blocks(&self) -> u64 {
@@ -129,21 +135,21 @@ pub(crate) fn check_journal_path(path: &Path, target: &std::fs::Metadata) -> Res
             return refuse("is no regular file; expected the name of a file for the journal");
         }
     }
-    let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-    made.map(|_| ()).map_err(|e| journal_error(path, &e))
+    dumbwaiter_output::check(path).map_err(|e| journal_error(path, &e))
 }
 
 fn journal_error(path: &Path, e: &std::io::Error) -> Error {
     Error::Journal { path: path.to_owned(), reason: e.to_string() }
 }
 
-/// An empty table in a file, with room for all of it.
-fn make_journal(path: &Path, bytes: u64) -> Result<File, Error> {
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-    let file = opened.map_err(|e| journal_error(path, &e))?;
-    allocate(&file, bytes).map_err(|e| {
-        // Whatever of it found room.
-        let _ = file.set_len(0);
+/// A file of zeros for the table, with room for all of it, still without its name.
+fn make_journal(path: &Path, bytes: u64) -> Result<OutputFile, Error> {
+    let file = OutputFile::create(path).map_err(|e| journal_error(path, &e))?;
+    // The one of an earlier run, which has been checked: there may not be room for both.
+    if std::fs::symlink_metadata(path).is_ok_and(|old| old.is_file()) {
+        std::fs::remove_file(path).map_err(|e| journal_error(path, &e))?;
+    }
+    allocate(file.file(), bytes).map_err(|e| {
         let reason = format!("the journal needs {bytes} bytes (8 for each block of the target): {e}");
         Error::Journal { path: path.to_owned(), reason }
     })?;

@@ -92,7 +92,7 @@ fn holders_and_a_loop_device_on_top_are_uses() {
     assert_eq!(machine.look((8, 0)).uses, ["sda2 is part of md0"]);
     machine.put("sys/devices/loop0/loop/backing_file", "/dev/nvme0n1");
     assert_eq!(machine.look((259, 0)).uses, ["backs loop0"]);
-    assert_eq!(loops::over(&machine.roots, Path::new("/dev/nvme0n1")), ["loop0"]);
+    assert_eq!(backing::over(&machine.roots, Path::new("/dev/nvme0n1")), ["loop0"]);
 }
 
 #[test]

@@ -134,7 +134,7 @@ impl Disk {
         if config.limits.max_discard_segments > 1 {
             let ranges = config.limits.max_discard_segments;
             return Err(refuse(format!(
-                "discards of {ranges} ranges were asked for; expected 1: each is sent by itself"
+                "discards of {ranges} ranges were asked for; expected 1: a discard is sent as one range"
             )));
         }
         let entries = (depth + 8).next_power_of_two();
@@ -273,19 +273,19 @@ impl Disk {
         &self.layer
     }
 
-    /// The block layer, to change tenants, tasks, settings and the scheduler. Requests are this disk's: who submits, polls or
-    /// completes them past it makes the disk fail.
+    /// The block layer, to change tenants, tasks, settings and the scheduler. A caller that submits, polls or completes
+    /// requests here makes the disk fail.
     pub fn layer_mut(&mut self) -> &mut BlockLayer {
         self.all_sent = false;
         &mut self.layer
     }
 
-    /// What it serves from.
+    /// The file or device below it.
     pub fn target(&self) -> &Arc<Target> {
         &self.target
     }
 
-    /// Remarks for people: what could not be had.
+    /// Notes for people, on features that are missing.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -362,15 +362,15 @@ impl Drop for Disk {
         if self.rings.drain().is_ok() {
             return;
         }
-        // It cannot be known when the kernel is done with this memory: better to lose it than to hand it out.
+        // The kernel may still write to this memory, so it is leaked.
         if let Some(arena) = &mut self.arena {
             arena.leak();
         }
         let borrowed = self.slots.leak();
         std::mem::forget(std::mem::take(&mut self.iovecs));
         if borrowed {
-            // The caller may free its memory once the disk is gone, and cannot be told otherwise.
-            eprintln!("dumbwaiter: the kernel does not say when it is done with memory of I/O under way");
+            // The caller may free its memory once the disk is dropped, and a drop cannot fail.
+            eprintln!("dumbwaiter: completions of I/O under way cannot be read, so its memory cannot be released");
             std::process::abort();
         }
     }

@@ -71,7 +71,7 @@ impl Disk {
             if self.rings.main.polled() {
                 std::hint::spin_loop();
             } else {
-                // The completion comes from elsewhere, perhaps from this CPU.
+                // The completion may need this CPU.
                 std::thread::yield_now();
             }
         }

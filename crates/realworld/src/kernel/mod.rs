@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use dumbwaiter_experiment::{
     About, Cell, CellResult, Concurrency, Control, DbBench, Failure, Refusal, Stack, Work, World,
 };
-use dumbwaiter_linux::queue::{Queue, SCHEDULERS, Settings};
+use dumbwaiter_linux::queue::Queue;
+use dumbwaiter_linux::settings::{SCHEDULERS, Settings};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};

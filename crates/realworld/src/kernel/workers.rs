@@ -10,8 +10,8 @@ use dumbwaiter_drive::Target;
 use dumbwaiter_drive::worker;
 use dumbwaiter_experiment::{Cell, CellResult, Control};
 use dumbwaiter_linux::Roots;
+use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::place::{self, Place};
-use dumbwaiter_linux::target::disk_of;
 use dumbwaiter_load::{Change, Prepared};
 
 use super::groups::{self, TenantGroups};
@@ -40,7 +40,8 @@ impl Worker {
     fn start(program: &WorkerProgram, job: &WorkerJob) -> Result<Worker, Error> {
         let mut command = Command::new(&program.path);
         command.args(&program.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = place::end_with_us(&mut command).spawn().doing("cannot start a worker process")?;
+        let mut child =
+            dumbwaiter_linux::process::end_with_us(&mut command).spawn().doing("cannot start a worker process")?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let stdout = BufReader::new(stdout.ok_or_else(|| Error::failed("a worker process has no output"))?);
         let mut worker = Worker { child, stdin, stdout, log: job.log.clone() };
@@ -219,7 +220,7 @@ fn await_reports(
     let over = AtomicBool::new(false);
     let stop = || {
         if !over.swap(true, Ordering::Relaxed) {
-            pids.iter().for_each(|pid| place::terminate(*pid));
+            pids.iter().for_each(|pid| dumbwaiter_linux::process::terminate(*pid));
         }
     };
     let wait = |worker: &mut Worker| {

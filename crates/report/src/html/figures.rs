@@ -1,5 +1,4 @@
-//! The plots of one device, as Plotly's JSON. Colours of axes and text are set in the page, which
-//! knows whether it is light or dark.
+//! The plots of one device as Plotly JSON. The page sets the colours of axes and text for its light or dark theme.
 
 use super::palette::Look;
 use dumbwaiter_advise::Ranking;
@@ -7,18 +6,18 @@ use dumbwaiter_measure::{Cdf, RunResult, Sample};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// One plot with what is said about it.
+/// A plot with its caption.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
     pub(super) title: &'static str,
     pub(super) caption: String,
-    /// Takes the whole width.
+    /// Whether it takes the whole width.
     pub(super) wide: bool,
     /// `{data, layout}` for Plotly.
     pub(super) spec: Value,
 }
 
-/// The runs of one scheduler on the device, and its look.
+/// The runs of one scheduler on the device, and its line style.
 pub(super) struct Group<'a> {
     pub(super) look: &'a Look,
     pub(super) runs: Vec<&'a RunResult>,
@@ -33,7 +32,7 @@ impl Group<'_> {
     }
 }
 
-/// The kind of requests that a latency plot is about.
+/// The requests of a latency plot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -67,13 +66,13 @@ impl Kind {
     }
 }
 
-/// A unit of time for an axis, by the shortest typical latency on it: its name and length in us.
+/// The unit of time of an axis, from its shortest typical latency: name and length in us.
 fn unit(groups: &[Group], figure: impl Fn(&RunResult) -> f64) -> (&'static str, f64) {
     let least = groups.iter().map(|g| g.mean(&figure).0).filter(|v| !v.is_nan()).fold(f64::INFINITY, f64::min);
     if least >= 500.0 { ("ms", 1e3) } else { ("µs", 1.0) }
 }
 
-/// All plots of a device, in the order of the page. What tells nothing is left out.
+/// All plots of a device, in the order of the page. Plots without information are left out.
 pub(super) fn figures(groups: &[Group], ranking: &Ranking) -> Vec<Figure> {
     let runs = || groups.iter().flat_map(|g| &g.runs);
     let of = match groups.iter().map(|g| g.runs.len()).max().unwrap_or(0) {
@@ -172,7 +171,7 @@ fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
     figure(title, format!("From submission to completion. {of}"), wide, data, layout)
 }
 
-/// The mean of the distributions of several runs, thinned as each of them is.
+/// The mean of the distributions of several runs, thinned like each of them.
 fn pooled(cdfs: &[&Cdf]) -> (Vec<f64>, Vec<f64>) {
     let mut at: Vec<f64> = cdfs.iter().flat_map(|c| c.us.iter().copied()).collect();
     at.sort_by(f64::total_cmp);
@@ -389,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn log_axes_have_labels_enough() {
+    fn log_axes_have_enough_labels() {
         let trace = |y: &[f64]| vec![json!({"y": y})];
         let narrow = log_axis(String::new(), &trace(&[30.0, 400.0]), "y");
         assert!(narrow["ticktext"].as_array().unwrap().contains(&json!("200")), "{narrow}");
@@ -404,7 +403,7 @@ mod tests {
 
     #[test]
     fn pooling_runs_averages_their_distributions() {
-        // At 10 us one run has finished half, the other nothing; at 20 us all and half; at 40 us all.
+        // At 10 us one run has completed half, the other none; at 20 us all and half; at 40 us all.
         let a = Cdf { us: vec![10.0, 20.0], fraction: vec![0.5, 1.0] };
         let b = Cdf { us: vec![20.0, 40.0], fraction: vec![0.5, 1.0] };
         assert_eq!(pooled(&[&a, &b]), (vec![10.0, 20.0, 40.0], vec![0.25, 0.75, 1.0]));

@@ -1,4 +1,4 @@
-//! The report: one HTML file that needs nothing else, not even a network.
+//! The report: one self-contained HTML file.
 
 mod figures;
 mod page;
@@ -20,26 +20,26 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 
-/// One cell of a ranking.
+/// A value in the table of a ranking.
 #[derive(Serialize)]
-struct CellView {
+struct ValueView {
     mean: String,
     spread: String,
     best: bool,
     tie: bool,
 }
 
-/// One scheduler of a ranking.
+/// A row of a ranking.
 #[derive(Serialize)]
 struct RowView {
     rank: usize,
     scheduler: String,
     look: LookView,
     tie: bool,
-    cells: Vec<CellView>,
+    cells: Vec<ValueView>,
 }
 
-/// How a scheduler is drawn, for the legend.
+/// Line style of a scheduler, for the legend.
 #[derive(Clone, Serialize)]
 struct LookView {
     scheduler: String,
@@ -56,7 +56,7 @@ struct NestedView {
     rows: Vec<[String; 7]>,
 }
 
-/// One device with everything about it.
+/// The section of one device.
 #[derive(Serialize)]
 struct Section {
     id: String,
@@ -73,7 +73,7 @@ struct Section {
     nested: Vec<NestedView>,
 }
 
-/// How applications fared.
+/// Results of applications.
 #[derive(Serialize)]
 struct ApplicationsView {
     title: &'static str,
@@ -117,12 +117,12 @@ pub fn html(document: &Document) -> String {
         .expect("the template is part of the program and its context is complete")
 }
 
-/// Writes the report to a file, whole or not at all.
+/// Writes the report to a file, completely or not at all.
 pub fn write_html(document: &Document, path: &Path) -> Result<(), Error> {
     write_file(path, |out| out.write_all(html(document).as_bytes()))
 }
 
-/// Plotly as a script element. The crate's text also holds MathJax, which no plot here needs.
+/// Plotly as a script element, without the MathJax that the crate's text also contains.
 fn plotly_script() -> String {
     let all = plotly::Plot::offline_js_sources();
     let end = "</script>";
@@ -130,12 +130,12 @@ fn plotly_script() -> String {
     all[..first].to_string()
 }
 
-/// JSON that cannot end the script element it stands in.
+/// JSON that cannot end its script element.
 fn in_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// The scenario as it was written, if it is text, else as JSON.
+/// The scenario as written if it is text, else as JSON.
 fn scenario_text(document: &Document) -> String {
     match &document.scenario {
         serde_json::Value::String(text) => text.clone(),
@@ -143,7 +143,7 @@ fn scenario_text(document: &Document) -> String {
     }
 }
 
-/// What the runs were made under: name and value.
+/// Conditions of the runs: name and value.
 fn conditions(document: &Document) -> Vec<(&'static str, String)> {
     let runs = &document.runs;
     let distinct = |of: &dyn Fn(&RunResult) -> String| {
@@ -221,7 +221,7 @@ fn section(
                 .map(|(column, cell)| {
                     let (mean, spread, _) = column.parts(cell);
                     let (best, tie) = (cell.verdict == Verdict::Best, cell.verdict == Verdict::Tie);
-                    CellView { mean, spread, best, tie }
+                    ValueView { mean, spread, best, tie }
                 })
                 .collect(),
         })
@@ -241,7 +241,7 @@ fn section(
         "" => ranking.device.clone(),
         variant => format!("{}, {variant}", ranking.device),
     };
-    // A document may know better than the ranking of one of its parts.
+    // The whole document determines names better than one of its rankings.
     let told = document.recommendation.iter().find(|r| r.device == ranking.device && r.variant == ranking.variant);
     Section {
         id: format!("device-{number}"),
@@ -282,7 +282,7 @@ mod tests {
     use crate::compare::tests::document;
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere() {
+    fn the_page_is_self_contained() {
         let page = html(&document());
         let own = page.replace(&plotly_script(), "");
         assert!(!own.contains("http://") && !own.contains("https://"), "a link in our part");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_results_can_be_taken_out_of_the_page() {
+    fn the_results_can_be_extracted_from_the_page() {
         let d = document();
         let page = html(&d);
         let start = page.find("<script type=\"application/json\" id=\"results\">").unwrap();

@@ -1,4 +1,4 @@
-//! A page of tables and plots that come from no single comparison.
+//! Pages of tables and plots beyond a single comparison.
 
 use super::palette::look;
 use super::{in_script, plotly_script};
@@ -28,14 +28,14 @@ pub struct PageSection {
     pub notes: Vec<String>,
     /// Tables.
     pub tables: Vec<Grid>,
-    /// Plots; the same name of a line has the same look in all of a section's.
+    /// Plots; lines of the same name have the same style within a section.
     pub plots: Vec<Plot>,
 }
 
 /// A table of text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Grid {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// One cell per column.
     pub header: Vec<String>,
@@ -43,14 +43,14 @@ pub struct Grid {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Lines over the same axis. Values that are not finite are left out.
+/// Lines over a common axis. Values that are not finite are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plot {
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// What stands below the horizontal axis, on which every value of `x` has the same room.
+    /// Label of the horizontal axis, on which the values of `x` are equally spaced.
     pub x: String,
-    /// What stands beside the vertical axis, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y: String,
     /// The lines.
     pub lines: Vec<PlotLine>,
@@ -61,9 +61,9 @@ pub struct Plot {
 pub struct PlotLine {
     /// Its name.
     pub name: String,
-    /// Where on the horizontal axis, such as a number of threads.
+    /// Values on the horizontal axis, such as numbers of threads.
     pub x: Vec<f64>,
-    /// How high.
+    /// Values on the vertical axis.
     pub y: Vec<f64>,
 }
 
@@ -90,7 +90,7 @@ struct SectionView<'a> {
 }
 
 impl Page {
-    /// The page as one HTML file that needs nothing else. `results` are offered for download as JSON.
+    /// The page as one self-contained HTML file. `results` are offered for download as JSON.
     pub fn html(&self, results: &Value) -> String {
         let mut specs = serde_json::Map::new();
         let sections: Vec<SectionView> =
@@ -113,7 +113,7 @@ impl Page {
             .expect("the template is part of the program and its context is complete")
     }
 
-    /// Writes the page to a file, whole or not at all.
+    /// Writes the page to a file, completely or not at all.
     pub fn write(&self, results: &Value, path: &Path) -> Result<(), Error> {
         write_file(path, |out| out.write_all(self.html(results).as_bytes()))
     }

@@ -1,6 +1,6 @@
-//! One look per scheduler: the same colour everywhere, and a dash and a marker for whoever does not
-//! see it. The colours are those of Okabe and Ito, which stay apart for colour-blind readers, on white
-//! and on black; yellow and black, each lost on one of the two, are left out.
+//! One line style per scheduler: a colour, and a dash and a marker for colour-blind readers. The colours are those of
+//! Okabe and Ito, which stay distinct for colour-blind readers on white and on black, without yellow and black, which
+//! each vanish on one of the two.
 
 use dumbwaiter_advise::Axes;
 use dumbwaiter_advise::Document;
@@ -11,7 +11,7 @@ const DASHES: [(&str, &str); 5] =
     [("solid", ""), ("dash", "7 4"), ("dot", "2 3"), ("dashdot", "7 3 2 3"), ("longdash", "11 4")];
 const MARKERS: [&str; 6] = ["circle", "square", "diamond", "triangle-up", "cross", "x"];
 
-/// How one scheduler is drawn.
+/// The line style of a scheduler.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) scheduler: String,
@@ -21,7 +21,7 @@ pub(super) struct Look {
     pub(super) marker: &'static str,
 }
 
-/// The look of number `i`. Colours, dashes and markers turn over at different counts, so 35 look different.
+/// Style number `i`. Colours, dashes and markers repeat at different counts, so 35 styles are distinct.
 pub(super) fn look(i: usize, name: &str) -> Look {
     let (dash, dash_svg) = DASHES[i % DASHES.len()];
     Look {
@@ -33,7 +33,7 @@ pub(super) fn look(i: usize, name: &str) -> Look {
     }
 }
 
-/// The look of every scheduler (with each block layer and completion method) of a document, in order of appearance.
+/// The style of every scheduler (with block layer and completion method) of a document, in order of appearance.
 pub(super) fn looks(document: &Document) -> Vec<Look> {
     let mut looks: Vec<Look> = Vec::new();
     for run in &document.runs {
@@ -45,7 +45,7 @@ pub(super) fn looks(document: &Document) -> Vec<Look> {
     looks
 }
 
-/// The name of a scheduler, with its block layer and completion method where the document has several.
+/// The name of a scheduler, with its block layer and completion method if the document has several.
 pub(super) fn label(document: &Document, (scheduler, via, completion): (&str, &str, &str)) -> String {
     let axes = Axes::of(document.runs.iter().map(|r| (r.via.as_str(), r.completion.as_str())));
     axes.name(scheduler, via, completion)

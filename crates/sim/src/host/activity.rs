@@ -1,8 +1,8 @@
-//! What every core was doing, for energy: pairs of SMT siblings that idle, work or poll.
+//! Activity of every core, for energy: pairs of SMT siblings that idle, work or poll.
 
 use std::collections::VecDeque;
 
-/// Combinations of two siblings' activities, without regard to which is which.
+/// Unordered pairs of the activities of two siblings.
 pub const PAIRS: [(Kind, Kind); 6] = [
     (Kind::Idle, Kind::Idle),
     (Kind::Idle, Kind::Work),
@@ -12,21 +12,21 @@ pub const PAIRS: [(Kind, Kind); 6] = [
     (Kind::Poll, Kind::Poll),
 ];
 
-/// What a logical CPU does.
+/// Activity of a logical CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
+    /// Idle.
     Idle,
     /// Instructions of the kernel or an application.
     Work,
-    /// Looking for a completion.
+    /// Polling for a completion.
     Poll,
 }
 
-/// The package stays awake for so long after the last activity, ns.
+/// Time for which the package stays awake after the last activity, ns.
 const PACKAGE_AWAKE: u64 = 100_000;
 
-/// Totals up to some moment.
+/// Total activity up to a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Time of all cores in each of [`PAIRS`], ns.
@@ -47,12 +47,12 @@ pub struct Activity {
     pub wakes: u64,
     /// I/Os whose completion reached the application.
     pub ios: u64,
-    /// Of these, found by polling.
+    /// Of these, I/Os found by polling.
     pub polled: u64,
 }
 
 impl Activity {
-    /// What happened since `earlier`.
+    /// Activity since `earlier`.
     pub fn since(&self, earlier: &Activity) -> Activity {
         Activity {
             pairs: std::array::from_fn(|i| self.pairs[i] - earlier.pairs[i]),
@@ -76,26 +76,26 @@ struct Span {
     kind: Kind,
 }
 
-/// One core: what its one or two logical CPUs will do, booked in order, and how far that has been added up.
+/// A core: booked spans of its one or two logical CPUs, and the time up to which they are summed.
 #[derive(Clone, Debug, Default)]
 struct Core {
     spans: [VecDeque<Span>; 2],
     settled: u64,
 }
 
-/// The time line of all CPUs.
+/// The timeline of all CPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     cores: Vec<Core>,
     siblings: usize,
-    /// Everything that happened and is not of a core.
+    /// Activity that does not belong to a core.
     pub(super) total: Activity,
     awake_until: u64,
     pollers: u32,
 }
 
-/// Spans of a CPU that may wait before they are added up.
-const WAITING: usize = 64;
+/// Most spans of a CPU that are kept before they are summed.
+const PENDING_SPANS_MAX: usize = 64;
 
 impl Timeline {
     /// `cpus` logical CPUs, of which `k` and `k + siblings` share a core unless `siblings` is 0.
@@ -114,8 +114,8 @@ impl Timeline {
         if self.siblings > 0 { (cpu % self.siblings, cpu / self.siblings) } else { (cpu, 0) }
     }
 
-    /// The CPU does this from `from` to `to`; not before what was booked for it earlier. Nothing begins before `now` any
-    /// more.
+    /// Books an activity of a CPU from `from` to `to`, not before earlier bookings end. No later booking begins before
+    /// `now`.
     pub(super) fn book(&mut self, cpu: usize, from: u64, to: u64, kind: Kind, now: u64) {
         let (core, thread) = self.place(cpu);
         let from = from.max(self.cores[core].settled);
@@ -127,7 +127,7 @@ impl Timeline {
             Some(last) if last.to == from && last.kind == kind => last.to = to,
             _ => {
                 spans.push_back(Span { from, to, kind });
-                if spans.len() > WAITING {
+                if spans.len() > PENDING_SPANS_MAX {
                     self.settle(core, now);
                 }
             }
@@ -135,7 +135,7 @@ impl Timeline {
         self.touch(from, to);
     }
 
-    /// Polling begins or ends: until it ends the package is awake.
+    /// Polling begins or ends; the package is awake until it ends.
     pub(super) fn polling(&mut self, from: u64, begins: bool) {
         self.touch(from, from);
         if begins {
@@ -155,7 +155,7 @@ impl Timeline {
         self.awake_until = self.awake_until.max(until);
     }
 
-    /// Adds up what a core did until `until`.
+    /// Sums the activity of a core until `until`.
     fn settle(&mut self, core: usize, until: u64) {
         let smt = self.siblings > 0;
         let core = &mut self.cores[core];
@@ -192,13 +192,13 @@ impl Timeline {
         }
     }
 
-    /// Totals until `at`, which is no earlier than any before.
+    /// Totals until `at`; times must not decrease.
     pub(super) fn until(&mut self, at: u64) -> Activity {
         for core in 0..self.cores.len() {
             self.settle(core, at);
         }
         let mut total = self.total;
-        // The package's time was added up ahead.
+        // The package time is summed ahead.
         if self.pollers > 0 && self.awake_until < at {
             total.awake += at - self.awake_until;
         } else {
@@ -219,7 +219,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn two_siblings_by_hand() {
+    fn siblings_match_a_calculation_by_hand() {
         let mut t = Timeline::new(4, 2);
         t.book(0, 10, 30, Kind::Work, 0);
         t.book(2, 20, 50, Kind::Poll, 0);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_package_sleeps_between_distant_works_and_never_beside_a_poller() {
+    fn the_package_sleeps_between_distant_work_but_not_beside_a_poller() {
         let mut t = Timeline::new(2, 0);
         t.book(0, 0, 1000, Kind::Work, 0);
         t.book(0, 1_000_000, 1_001_000, Kind::Work, 0);

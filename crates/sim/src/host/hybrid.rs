@@ -1,8 +1,8 @@
-//! How long hybrid polling sleeps: blk-mq's statistics (Linux 4.10 to 6.3) and io_uring's (6.13).
+//! Sleep times of hybrid polling: blk-mq's statistics (Linux 4.10 to 6.3) and io_uring's (6.13).
 
 use dumbwaiter_block::{Nanos, Op};
 
-/// Sizes that are told apart: 512 B to 64 KB by powers of two; larger ones share the last.
+/// Number of size buckets: 512 B to 64 KB by powers of two; larger I/Os share the last.
 const SIZES: usize = 8;
 /// Length of the window over which service times are averaged.
 const WINDOW: Nanos = Nanos(100_000_000);
@@ -24,7 +24,7 @@ pub(super) fn bucket(op: Op, sectors: u32) -> usize {
 }
 
 impl PollStats {
-    /// How long an I/O that was just issued sleeps: half of its bucket's mean, or not at all while there is none.
+    /// Sleep time of an I/O just issued: half of its bucket's mean, or 0 without a mean.
     pub(super) fn sleep(&mut self, now: Nanos, op: Op, sectors: u32) -> Nanos {
         self.roll(now);
         // The first polled request switches the statistics on.
@@ -33,7 +33,7 @@ impl PollStats {
         Nanos(if mean == 0 { 0 } else { mean.div_ceil(2) })
     }
 
-    /// An I/O was found `service` after its issue.
+    /// Records an I/O found `service` after its issue.
     pub(super) fn record(&mut self, now: Nanos, op: Op, sectors: u32, service: Nanos) {
         if !self.on {
             return;
@@ -45,7 +45,8 @@ impl PollStats {
         self.count[at] += 1;
     }
 
-    /// At the end of a window its means take effect; empty buckets keep theirs. The next completion arms the next window.
+    /// At the end of a window its means take effect; empty buckets keep theirs. The next completion starts the next
+    /// window.
     fn roll(&mut self, now: Nanos) {
         if self.window_ends.is_none_or(|end| now < end) {
             return;
@@ -58,17 +59,17 @@ impl PollStats {
     }
 }
 
-/// io_uring's hybrid polling: the shortest time that a ring has seen; it only ever shrinks.
+/// io_uring's hybrid polling: the shortest time that a ring has seen, which never grows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RingTime(Option<u64>);
 
 impl RingTime {
-    /// How long to sleep before looking.
+    /// Sleep time before polling.
     pub(crate) fn sleep(self) -> Nanos {
         Nanos(self.0.map_or(0, |time| time / 2))
     }
 
-    /// A request was found `since_issue` after its issue, `slept` of which was asked to be slept.
+    /// Records a request found `since_issue` after its issue, `slept` of which was requested sleep.
     pub(crate) fn record(&mut self, since_issue: Nanos, slept: Nanos) {
         let runtime = since_issue.since(slept).0;
         self.0 = Some(self.0.map_or(runtime, |time| time.min(runtime)));
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_buckets() {
+    fn there_are_sixteen_buckets() {
         let all: Vec<usize> =
             [1, 2, 8, 15, 16, 127, 128, 129, 256, 5000].map(|s| bucket(Op::Read, s)).into_iter().collect();
         assert_eq!(all, [0, 2, 6, 6, 8, 12, 14, 14, 14, 14]);

@@ -1,6 +1,6 @@
-//! The simulated host: CPUs, the submission and completion path, and what a scheduler costs.
+//! The host model: CPUs, the submission and completion path, and the cost of schedulers.
 //!
-//! [`Host`] books CPU time; who may run when, if polling threads share a CPU, is the run's affair.
+//! [`Host`] books CPU time; the run decides which thread may run when polling threads share a CPU.
 
 mod activity;
 mod hybrid;
@@ -18,23 +18,23 @@ use self::hybrid::PollStats;
 pub(crate) use self::hybrid::RingTime;
 pub use self::profile::{FREE, PROFILES, Profile, R230_5_15, R230_5_18, SchedulerCost, scheduler_cost};
 
-/// A scheduler's cost after a sleep, in percent of the warm one: caches and predictors are cold.
+/// Cost of a scheduler after a sleep, with cold caches and predictors, in percent of the warm cost.
 const COLD_PERCENT: u64 = 163;
-/// A waiter lengthens the critical section by this, in percent, for up to seven waiters.
+/// Extension of the critical section by each waiter, in percent, for up to seven waiters.
 const CONTENTION_PERCENT: u64 = 12;
-const MAX_WAITERS: u64 = 7;
+const WAITERS_MAX: u64 = 7;
 /// Part of a scheduler's cost that falls to submission (insert and dispatch), in percent.
 const SUBMIT_PERCENT: u64 = 85;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
-    /// End of the work that is booked.
+    /// End of the booked work.
     free_at: u64,
-    /// Who looks for completions here whenever there is no work, and since when.
+    /// Number of threads that poll on this CPU when it has no work, and the time since which they do.
     pollers: u32,
     polls_from: u64,
     busy: u64,
-    /// It idled since its last submission: caches and predictors are cold.
+    /// Whether it idled since its last submission, so that caches and predictors are cold.
     slept: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Spent {
     pub complete: u64,
 }
 
-/// The CPUs of a run. Work is booked in the order in which it is asked for.
+/// The CPUs of a run. Work is booked in the order of the calls.
 #[derive(Clone)]
 pub struct Host {
     /// Segments.
@@ -60,12 +60,12 @@ pub struct Host {
     completion: Completion,
     cpus: Vec<Cpu>,
     siblings: usize,
-    /// When the scheduler's lock is taken, in order: CPUs book their work ahead, so these times come in any order.
+    /// Sorted intervals in which the scheduler's lock is held. CPUs book their work ahead, so they arrive in any order.
     holds: VecDeque<(u64, u64)>,
     spent: Spent,
     timeline: Timeline,
     stats: PollStats,
-    /// No work is asked for that begins before this.
+    /// No booking begins before this time.
     now: u64,
 }
 
@@ -107,7 +107,7 @@ impl Host {
         Host { completion, ..self }
     }
 
-    /// How completions are found.
+    /// The completion method.
     pub fn completion(&self) -> Completion {
         self.completion
     }
@@ -117,12 +117,12 @@ impl Host {
         self.cpus.len()
     }
 
-    /// Is the CPU idle at `at`?
+    /// Whether the CPU is idle at `at`.
     pub fn idle(&self, cpu: usize, at: Nanos) -> bool {
         self.cpus[cpu].pollers == 0 && self.cpus[cpu].free_at <= at.0
     }
 
-    /// Books `work` ns on a CPU from `at` on, or from when it is free; answers (start, end).
+    /// Books `work` ns on a CPU from `at` on, or from when it is free; returns (start, end).
     fn book(&mut self, cpu: usize, at: Nanos, work: u64) -> (u64, u64) {
         let start = self.cpus[cpu].free_at.max(at.0);
         let mut work = work;
@@ -146,7 +146,7 @@ impl Host {
         (start, start + work)
     }
 
-    /// Accounts for what a CPU has polled.
+    /// Accounts for the polling of a CPU until `until`.
     fn polled_until(&mut self, cpu: usize, until: u64) {
         let c = &mut self.cpus[cpu];
         if c.pollers > 0 && c.polls_from < until {
@@ -156,8 +156,8 @@ impl Host {
         }
     }
 
-    /// Somebody looks for completions on this CPU whenever it has no work, from `at` on or from when it is free; answers
-    /// since when.
+    /// A thread starts to poll on this CPU whenever it has no work, from `at` on or from when it is free; returns the
+    /// start.
     pub fn start_poll(&mut self, cpu: usize, at: Nanos) -> Nanos {
         let c = &mut self.cpus[cpu];
         let from = c.free_at.max(at.0);
@@ -172,7 +172,7 @@ impl Host {
         Nanos(from)
     }
 
-    /// One of those who looked stops at `at`, or when the CPU's work is done.
+    /// A thread stops polling at `at`, or when the CPU's work is done.
     pub fn stop_poll(&mut self, cpu: usize, at: Nanos) {
         let until = self.cpus[cpu].free_at.max(at.0);
         self.polled_until(cpu, until);
@@ -189,7 +189,7 @@ impl Host {
         if cold { warm * COLD_PERCENT / 100 } else { warm }
     }
 
-    /// `percent` of the scheduler's work for a request, which reaches it at `at`: its CPU time, lock wait included.
+    /// CPU time of `percent` of the scheduler's work for a request that reaches it at `at`, lock wait included.
     fn in_scheduler(&mut self, at: u64, op: Op, cold: bool, percent: u64) -> u64 {
         let work = self.hook(op, cold) * percent / 100;
         let locked = work * self.cost.locked_percent / 100;
@@ -200,14 +200,14 @@ impl Host {
         wait + held + (work - locked)
     }
 
-    /// Takes the scheduler's lock from `at` on for `locked` ns, more if others wait: in the first gap that is long enough.
-    /// Answers how long it waits and holds.
+    /// Takes the scheduler's lock from `at` on for `locked` ns, longer with waiters, in the first gap that is long
+    /// enough. Returns the wait and the hold time.
     fn take_lock(&mut self, at: u64, locked: u64) -> (u64, u64) {
         while self.holds.front().is_some_and(|(_, to)| *to <= self.now) {
             self.holds.pop_front();
         }
-        let longer = |wait: u64| locked * (100 + CONTENTION_PERCENT * wait.div_ceil(locked).min(MAX_WAITERS)) / 100;
-        // Most come in order: what ends before `at` is passed over from the back.
+        let longer = |wait: u64| locked * (100 + CONTENTION_PERCENT * wait.div_ceil(locked).min(WAITERS_MAX)) / 100;
+        // Most calls are in order, so the search starts at the back.
         let mut place = self.holds.len();
         while place > 0 && self.holds[place - 1].1 > at {
             place -= 1;
@@ -225,7 +225,7 @@ impl Host {
         (from - at, held)
     }
 
-    /// One I/O by itself: answers when the application called and when the request reaches the block layer.
+    /// Submits a single I/O; returns the time of the application's call and the arrival at the block layer.
     pub fn submit(&mut self, cpu: usize, now: Nanos, op: Op, sectors: u32, think: bool) -> (Nanos, Nanos) {
         self.now = self.now.max(now.0);
         let before = if think { self.profile.u_out } else { 0 };
@@ -251,7 +251,7 @@ impl Host {
         self.spent.submit += out;
     }
 
-    /// The thread sleeps for `time`: answers when its timer fires.
+    /// The thread sleeps for `time`; returns the time at which its timer fires.
     pub fn sleep_for(&mut self, cpu: usize, at: Nanos, time: Nanos) -> Nanos {
         let (timer, out) = (self.profile.timer, self.profile.switch_out);
         let (start, _) = self.book(cpu, at, timer + out);
@@ -259,7 +259,7 @@ impl Host {
         Nanos(start + timer) + time
     }
 
-    /// How long blk-mq's hybrid polling sleeps for an I/O that was just issued; 0: it polls at once.
+    /// Sleep time of blk-mq's hybrid polling for an I/O just issued; 0 to poll at once.
     pub fn hybrid_sleep(&mut self, now: Nanos, op: Op, sectors: u32) -> Nanos {
         match self.completion {
             Completion::Hybrid => self.stats.sleep(now, op, sectors),
@@ -277,7 +277,7 @@ impl Host {
         self.spent.complete += exit + self.profile.timer_irq;
     }
 
-    /// A thread is switched in: answers when it runs.
+    /// A thread is switched in; returns the time at which it runs.
     pub fn switch_in(&mut self, cpu: usize, now: Nanos) -> Nanos {
         let work = self.profile.switch_in;
         let (_, end) = self.book(cpu, now, work);
@@ -286,8 +286,8 @@ impl Host {
         Nanos(end)
     }
 
-    /// A batch of one system call, `more` ns of completions before it; answers when the first was called and when the
-    /// requests reach the block layer. `ops` are the operations in it.
+    /// Submits a batch by one system call, after `more` ns of reaping completions; returns the time of the first call
+    /// and the arrival at the block layer. `ops` are its operations.
     pub fn submit_batch(
         &mut self,
         cpu: usize,
@@ -318,13 +318,14 @@ impl Host {
         (Nanos(start + more + u_out), Nanos(end))
     }
 
-    /// The scheduler's part of a completion that reaches it when the CPU is free, but not before `at`.
+    /// Cost of the scheduler in a completion, which reaches it when the CPU is free but not before `at`.
     fn completion_hook(&mut self, cpu: usize, at: u64, op: Op, cold: bool) -> u64 {
         let at = self.cpus[cpu].free_at.max(at);
         self.in_scheduler(at, op, cold, 100 - SUBMIT_PERCENT)
     }
 
-    /// The device finished an I/O that somebody sleeps for, and interrupts the CPU: when does the application know?
+    /// The device completes an I/O of a sleeping thread and interrupts the CPU; returns the time at which the
+    /// application is notified.
     pub fn interrupt(&mut self, cpu: usize, done: Nanos, op: Op) -> Nanos {
         self.now = self.now.max(done.0);
         let at = Nanos(done.0 + self.profile.msi);
@@ -342,8 +343,8 @@ impl Host {
         Nanos(end)
     }
 
-    /// Somebody who looks since `start_poll` finds a completion that is there from `done` on: when does the application
-    /// know? He stops looking. `slept`: he was asleep for part of the time.
+    /// A thread that polls since `start_poll` finds a completion that is visible from `done` on, and stops polling;
+    /// returns the time at which the application is notified. `slept`: it was asleep for part of the time.
     pub fn found(&mut self, cpu: usize, done: Nanos, op: Op, slept: bool) -> Nanos {
         let p = &self.profile;
         let work = match self.completion {
@@ -362,15 +363,15 @@ impl Host {
         Nanos(end)
     }
 
-    /// Tells hybrid polling how long an I/O took from its issue to its detection.
+    /// Feeds hybrid polling with the time of an I/O from its issue to its detection.
     pub fn learn(&mut self, now: Nanos, op: Op, sectors: u32, service: Nanos) {
         if self.completion == Completion::Hybrid {
             self.stats.record(now, op, sectors, service);
         }
     }
 
-    /// The device finished an I/O of a thread that is at work. `first` since it looked: with interrupts, the handler runs;
-    /// the others are found with it.
+    /// The device completes an I/O of a running thread. With interrupts, the handler runs for the `first` since it last
+    /// polled; the others are found with it.
     pub fn note_completion(&mut self, cpu: usize, done: Nanos, op: Op, first: bool) {
         self.now = self.now.max(done.0);
         let interrupts = self.completion == Completion::Interrupt;
@@ -389,7 +390,7 @@ impl Host {
         self.timeline.total.polled += u64::from(!interrupts);
     }
 
-    /// A thread at work looks for completions at `at`: when has it the first?
+    /// A running thread polls for completions at `at`; returns the time at which it has the first.
     pub fn look(&mut self, cpu: usize, at: Nanos) -> Nanos {
         let p = &self.profile;
         let work = match self.completion {
@@ -401,7 +402,7 @@ impl Host {
         Nanos(end)
     }
 
-    /// What was done until `at`; calls must not go back in time.
+    /// Activity until `at`; times must not decrease.
     pub fn activity(&mut self, at: Nanos) -> Activity {
         self.now = self.now.max(at.0);
         for cpu in 0..self.cpus.len() {
@@ -415,7 +416,7 @@ impl Host {
         self.cpus.iter().map(|c| c.busy)
     }
 
-    /// Where the time went.
+    /// CPU time by purpose.
     pub fn spent(&self) -> Spent {
         self.spent
     }
@@ -426,12 +427,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_taken_ahead_leaves_room_before_it() {
+    fn a_lock_booked_ahead_leaves_room_before_it() {
         let mut host = Host::new(&R230_5_18, scheduler_cost("bfq"), 2, false, false);
         assert_eq!(host.take_lock(10_000, 1000), (0, 1000));
         assert_eq!(host.take_lock(2_000, 1000), (0, 1000), "before it");
         assert_eq!(host.take_lock(10_500, 1000), (500, 1120), "one waits");
-        assert_eq!(host.take_lock(9_500, 1000), (2620, 1360), "too long for the gap: behind them all");
+        assert_eq!(host.take_lock(9_500, 1000), (2620, 1360), "too long for the gap: after all of them");
         host.now = 20_000;
         assert_eq!((host.take_lock(20_000, 1000), host.holds.len()), ((0, 1000), 1));
     }

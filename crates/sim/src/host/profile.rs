@@ -1,4 +1,4 @@
-//! The constants of two published machines: only sums of them are identified by measurements.
+//! Constants of two published machines. Measurements identify only sums of them.
 
 /// Segments of the I/O path, in nanoseconds of CPU time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Profile {
     pub u_out: u64,
     /// System call, file system or io_uring, bio, driver, doorbell: one I/O of a thread that slept before.
     pub sub: u64,
-    /// The same per KiB of the I/O.
+    /// Extra cost per KiB of the I/O.
     pub sub_per_kib: u64,
     /// System call alone, and one more I/O in the same call: a thread that did not sleep.
     pub syscall: u64,
@@ -17,11 +17,11 @@ pub struct Profile {
     pub issue: u64,
     /// Block layer and driver completion, return to the application.
     pub cpl: u64,
-    /// The same for one more I/O of a batch, or a thread that did not sleep.
+    /// Completion cost of each further I/O of a batch, or of a thread that did not sleep.
     pub cpl_warm: u64,
-    /// From the device's message to the first instruction of the handler. Not CPU time.
+    /// Time from the device's interrupt message to the first instruction of the handler. Not CPU time.
     pub msi: u64,
-    /// Leaving an idle state.
+    /// Exit from an idle state.
     pub idle_exit: u64,
     /// Interrupt handler and wake-up.
     pub irq: u64,
@@ -31,11 +31,11 @@ pub struct Profile {
     pub switch_in: u64,
     /// Cache refill on the completion path after a sleep.
     pub cold: u64,
-    /// Stretch of work whose SMT sibling works too, in percent.
+    /// Slowdown of work with a busy SMT sibling, in percent.
     pub smt_percent: u64,
     /// Period of the poll loop; on average half of it passes before a completion is seen.
     pub poll_gap: u64,
-    /// Cache refill after a timer's sleep in hybrid polling.
+    /// Cache refill after the sleep of hybrid polling.
     pub cold_hybrid: u64,
     /// Programming a timer.
     pub timer: u64,
@@ -93,7 +93,7 @@ pub const R230_5_18: Profile = Profile {
     sqpoll: [150, 800, 360, 100],
 };
 
-/// A host that costs nothing: for looking at a device and a scheduler alone.
+/// A host without cost, to study a device and a scheduler alone.
 pub const FREE: Profile = Profile {
     name: "free",
     u_out: 0,
@@ -117,21 +117,21 @@ pub const FREE: Profile = Profile {
     sqpoll: [0; 4],
 };
 
-/// The profiles there are.
+/// All profiles.
 pub const PROFILES: [&Profile; 3] = [&R230_5_18, &R230_5_15, &FREE];
 
-/// What a scheduler's hooks cost per request, warm, in ns: insert, dispatch and completion together.
+/// Cost of a scheduler's hooks per request with warm caches, ns: insert, dispatch and completion together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedulerCost {
     /// A read.
     pub read: u64,
     /// Anything else.
     pub write: u64,
-    /// Share spent under one lock of the device, in percent; 0 where locks are per queue.
+    /// Fraction spent under one lock of the device, in percent; 0 with locks per queue.
     pub locked_percent: u64,
 }
 
-/// Costs of a scheduler: fitted to published latencies for the kernel's own, estimates for the others.
+/// Cost of a scheduler: fitted to published latencies for the kernel's schedulers, estimates for the others.
 pub fn scheduler_cost(name: &str) -> SchedulerCost {
     let (read, write, locked_percent) = match name {
         "none" => (0, 0, 0),

@@ -1,14 +1,14 @@
-//! Between the block layer and the device: commands out, completions back.
+//! Dispatch to the device and completions from it.
 
 use dumbwaiter_block::{Errno, Flags, Nanos, RequestId};
 use dumbwaiter_devices::{Command, Submitted};
 use dumbwaiter_load::Mode;
 
 use super::Run;
-use crate::events::What;
+use crate::events::EventKind;
 
 impl Run<'_> {
-    /// Hands the device what may go now.
+    /// Dispatches requests to the device while it accepts them.
     pub(super) fn serve(&mut self) {
         let now = self.now;
         if self.next_cost.is_some() && !self.layer.freezing() {
@@ -38,7 +38,7 @@ impl Run<'_> {
             && at < self.timer_at
         {
             self.timer_at = at.max(Nanos(now.0 + 1));
-            self.events.push(self.timer_at, What::Timer);
+            self.events.push(self.timer_at, EventKind::Timer);
         }
     }
 
@@ -54,7 +54,7 @@ impl Run<'_> {
         self.serve();
     }
 
-    /// Finished I/Os go to the host, which tells the threads.
+    /// Hands completed I/Os to the host, which notifies the threads.
     pub(super) fn deliver(&mut self, done: Nanos) {
         for i in 0..self.finished.len() {
             let finished = self.finished[i];
@@ -67,10 +67,10 @@ impl Run<'_> {
             let thread = entry.thread;
             let state = &mut self.threads[thread as usize];
             match state.running.thread.mode {
-                Mode::Each if self.turns.taken => self.done_by_device(slot),
+                Mode::Each if self.turns.exclusive => self.done_by_device(slot),
                 Mode::Each => {
                     let at = self.host.interrupt(cpu, done, op);
-                    self.events.push(at, What::Reply(slot));
+                    self.events.push(at, EventKind::Reply(slot));
                 }
                 Mode::Batch => {
                     let first = state.ready.is_empty();
@@ -79,7 +79,7 @@ impl Run<'_> {
                         state.asleep = false;
                         state.reaping = true;
                         let at = self.ring_wakes(thread, done, op);
-                        self.events.push(at, What::Reap(thread));
+                        self.events.push(at, EventKind::Reap(thread));
                     } else {
                         self.host.note_completion(cpu, done, op, first);
                     }

@@ -1,4 +1,4 @@
-//! Tasks that come and go, and changes of tasks, tenants and the scheduler while they run.
+//! Scheduled changes, exits of tasks, and stages.
 
 use dumbwaiter_load::Change;
 
@@ -23,7 +23,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tasks of a thread that will ask for nothing more exit when all their I/O is done; then the next stage may start.
+    /// Lets the tasks of a stopped thread exit when its I/O is complete; then the next stage may start.
     pub(super) fn may_exit(&mut self, thread: u32) {
         let running = &mut self.threads[thread as usize].running;
         if self.open && running.exit_if_idle(self.now, &mut self.layer) {

@@ -2,6 +2,7 @@
 
 mod device;
 mod life;
+mod state;
 mod threads;
 mod turns;
 
@@ -13,24 +14,23 @@ use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
 
-use crate::events::{Events, What};
+use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost};
 
-use self::threads::{Slot, ThreadState};
-use self::turns::Turns;
+use self::state::{Slot, ThreadState, Turns};
 
-/// When a run ends.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Until {
-    /// At this time, if ever.
+    /// Time of the end.
     pub time: Nanos,
-    /// Nothing is measured before this.
+    /// End of the warm-up.
     pub warmup: Nanos,
-    /// After this many I/Os, if ever.
+    /// Largest number of I/Os.
     pub ios: u64,
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Run<'a> {
     layer: BlockLayer,
     device: Box<dyn Device>,
@@ -48,9 +48,9 @@ pub struct Run<'a> {
     submitted: u64,
     submitted_by_tenant: Vec<u64>,
     open: bool,
-    /// The stage whose threads run.
+    /// The running stage.
     stage: Option<u32>,
-    /// Threads that may still ask for something.
+    /// Threads that may still submit I/O.
     live: usize,
     issued_late: u64,
     several_stages: bool,
@@ -62,84 +62,87 @@ pub struct Run<'a> {
     /// The scheduler's cost from when a freeze has ended.
     next_cost: Option<SchedulerCost>,
     control: &'a Control,
-    /// What the host and the device had done when the warm-up ended.
+    /// Activity of host and device at the end of the warm-up.
     warm: Option<(Activity, Counters)>,
     completions: Vec<Completion>,
     finished: Vec<Finished>,
 }
 
-/// What a run leaves behind for its report.
-pub struct Outcome {
-    /// What was measured.
+/// The output of a run.
+pub struct RunOutput {
+    /// The measurements.
     pub recorder: Recorder,
     /// The block layer, drained.
     pub layer: BlockLayer,
-    /// What the device counted until the measured part ended.
+    /// Counters of the device at the end of the measured time.
     pub counters: Counters,
-    /// The host as it was then.
+    /// The host at that time.
     pub host: Host,
-    /// What the CPUs did until then, warm-up included.
+    /// Activity of the CPUs until then, warm-up included.
     pub activity: Activity,
-    /// What the CPUs and the device did in the measured part.
+    /// Activity of CPUs and device in the measured time.
     pub measured: (Activity, Counters),
-    /// When the measured part ended.
+    /// End of the measured time.
     pub end: Nanos,
     /// I/Os submitted, per tenant.
     pub submitted_by_tenant: Vec<u64>,
-    /// I/Os of open loops that were issued after their time.
+    /// I/Os of open loops that were issued late.
     pub issued_late: u64,
-    /// I/Os under way when the measured part ended; their latencies are not counted.
+    /// I/Os outstanding at the end of the measured time; their latencies are not counted.
     pub outstanding: u64,
-    /// How long the oldest of them had been waiting.
+    /// Age of the oldest of them.
     pub oldest: Nanos,
-    /// It was ended from outside.
+    /// Whether the run was cancelled.
     pub cancelled: bool,
-    /// What came of the applications by then, by their first tasks.
-    pub applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
+    /// Results of the applications, by their first tasks.
+    pub applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
-/// How things stood when the measured part ended.
+/// State at the end of the measured time.
 struct Closed {
     end: Nanos,
     host: Host,
     counters: Counters,
     outstanding: u64,
     oldest: Nanos,
-    applications: Vec<(TaskId, dumbwaiter_workloads::Outcome)>,
+    applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
-/// Everything a run is made of.
-pub struct Parts<'a> {
+/// A scheduler that replaces another during a run, with its CPU cost.
+pub type Replacement = (Box<dyn Scheduler>, SchedulerCost);
+
+/// The components of a run.
+pub struct RunParts<'a> {
     /// Settings of the block layer.
     pub config: Config,
-    /// The scheduler, made with `config.setup`.
+    /// The scheduler, built with `config.setup`.
     pub scheduler: Box<dyn Scheduler>,
-    /// Tasks and tenants; every thread's must be in it.
+    /// Tasks and tenants, with those of every thread.
     pub tenants: Tenants,
     /// The device.
     pub device: Box<dyn Device>,
     /// The host.
     pub host: Host,
-    /// Listens.
+    /// The recorder.
     pub recorder: Recorder,
     /// The load.
     pub threads: Vec<Thread>,
-    /// Changes during the run, by time.
+    /// Scheduled changes, sorted by time.
     pub changes: Vec<(Nanos, Change)>,
     /// The schedulers of the scenario's exchanges, in order, with their costs.
-    pub schedulers: Vec<(Box<dyn Scheduler>, SchedulerCost)>,
-    /// When it ends.
+    pub schedulers: Vec<Replacement>,
+    /// Limits of the run.
     pub until: Until,
-    /// From outside.
+    /// Progress and cancellation.
     pub control: &'a Control,
 }
 
-/// Events between two looks at the outside.
-const LOOK_EVERY: u32 = 8192;
+/// Events between polls of the control (progress and cancellation).
+const CONTROL_POLL_INTERVAL: u32 = 8192;
 
 impl<'a> Run<'a> {
-    /// Sets everything up; nothing has happened yet.
-    pub fn new(parts: Parts<'a>) -> Run<'a> {
+    /// Sets up a run at time 0.
+    pub fn new(parts: RunParts<'a>) -> Run<'a> {
         let turns = Turns::new(parts.host.completion(), parts.host.cpus());
         let mut run = Run {
             submitted_by_tenant: vec![0; parts.tenants.tenant_slots()],
@@ -172,24 +175,24 @@ impl<'a> Run<'a> {
             finished: Vec::new(),
         };
         for (number, (at, _)) in run.changes.iter().enumerate() {
-            run.events.push(*at, What::Change(number as u32));
+            run.events.push(*at, EventKind::Change(number as u32));
         }
         run.start_sq_threads();
         run.start_stage();
         run
     }
 
-    /// Runs to the end and lets everything drain; what finishes after the end is not measured.
-    pub fn finish(mut self) -> Outcome {
+    /// Runs to the end and drains; completions after the end are not measured.
+    pub fn finish(mut self) -> RunOutput {
         let mut events = 0u32;
         let mut reported = Nanos::ZERO;
         let mut counted = 0;
-        // When it was, and what the host and the device had done by then: draining is no part of the run.
+        // End, with the activity of host and device until then: draining is not part of the run.
         let mut end = None;
         let mut cancelled = false;
         while let Some(at) = self.next_at() {
             let idle = self.slots.len() == self.free.len();
-            // What the scheduler's timer and the device do behind the last I/O is no part of the run.
+            // Timers and device activity after the last I/O are not part of the run.
             let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
             if self.open && (at > self.until.time || over) {
                 end = Some(self.close(if over { self.now } else { self.until.time }));
@@ -202,7 +205,7 @@ impl<'a> Run<'a> {
             }
             self.step(at);
             events += 1;
-            if events.is_multiple_of(LOOK_EVERY) {
+            if events.is_multiple_of(CONTROL_POLL_INTERVAL) {
                 let done = self.recorder.finished();
                 self.control.finished.fetch_add(done - counted, Ordering::Relaxed);
                 counted = done;
@@ -225,7 +228,7 @@ impl<'a> Run<'a> {
             Some((before, device)) => (activity.since(before), counters.since(device)),
             None => (Activity::default(), Counters::default()),
         };
-        Outcome {
+        RunOutput {
             activity,
             measured,
             recorder: self.recorder,
@@ -242,7 +245,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Kernel threads that look for submissions and completions, one a ring, on the sibling of the ring's CPU.
+    /// Starts the polling kernel threads (SQPOLL), one per ring, on the SMT sibling of the ring's CPU.
     fn start_sq_threads(&mut self) {
         let cpus = self.host.cpus();
         if self.host.completion() == Method::Sqpoll && cpus > 1 {
@@ -278,28 +281,28 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Everything of one moment that one source announced.
+    /// Processes the events of one source at time `at`.
     fn step(&mut self, at: Nanos) {
         self.now = at;
         if self.device.next_event().is_some_and(|t| t <= at) {
             self.device_done(at);
         } else if let Some((_, what)) = self.events.pop() {
             match what {
-                What::Wake(thread) => {
+                EventKind::Wake(thread) => {
                     let state = &mut self.threads[thread as usize];
                     if state.wake_at <= at {
                         state.wake_at = Nanos::MAX;
                         self.pump(thread);
                     }
                 }
-                What::Issue(slot) => self.issue(slot),
-                What::IssueBatch(thread) => self.issue_batch(thread),
-                What::Reply(slot) => self.replied(slot),
-                What::Slept(slot) => self.slept(slot),
-                What::Rested(thread) => self.rested(thread),
-                What::Reap(thread) => self.reap(thread),
-                What::Change(number) => self.change(number),
-                What::Timer => {
+                EventKind::Issue(slot) => self.issue(slot),
+                EventKind::IssueBatch(thread) => self.issue_batch(thread),
+                EventKind::Reply(slot) => self.replied(slot),
+                EventKind::Slept(slot) => self.slept(slot),
+                EventKind::Rested(thread) => self.rested(thread),
+                EventKind::Reap(thread) => self.reap(thread),
+                EventKind::Change(number) => self.change(number),
+                EventKind::Timer => {
                     if self.timer_at <= at {
                         self.timer_at = Nanos::MAX;
                         self.layer.timer(at);

@@ -1,91 +1,19 @@
-//! The threads of a run: what they ask for, how they hand it over, and what they are told.
+//! Threads of a run: submission, batches and completions.
 
-use std::collections::VecDeque;
-
-use dumbwaiter_block::{Io, Nanos, SECTOR_BYTES};
-use dumbwaiter_load::{Mode, Running, Thread, lowest_stage};
+use dumbwaiter_block::{Nanos, SECTOR_BYTES};
+use dumbwaiter_load::{Mode, lowest_stage};
 use dumbwaiter_measure::Completed;
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;
-use super::turns::Turn;
-use crate::events::What;
-use crate::host::RingTime;
-
-#[derive(Clone, Copy, Default)]
-pub(super) struct Slot {
-    pub(super) submit: Nanos,
-    pub(super) insert: Nanos,
-    pub(super) issue: Nanos,
-    pub(super) device_done: Nanos,
-    pub(super) io: Io,
-    pub(super) thread: u32,
-    pub(super) task: u16,
-    /// The device has finished it.
-    pub(super) done: bool,
-    /// Its thread slept before it looked.
-    pub(super) slept: bool,
-    /// Since when its thread looks for it.
-    pub(super) polls_from: Option<Nanos>,
-}
-
-pub(super) struct ThreadState {
-    pub(super) running: Running,
-    /// Slots that wait for the next batch.
-    pub(super) prepared: VecDeque<u32>,
-    /// Of these, those in the batch under way.
-    pub(super) issuing: u32,
-    /// Slots whose completion has not been taken.
-    pub(super) ready: VecDeque<u32>,
-    /// Sleeps until something completes.
-    pub(super) asleep: bool,
-    /// A `Reap` is announced.
-    pub(super) reaping: bool,
-    /// When the next `Wake` comes.
-    pub(super) wake_at: Nanos,
-    /// CPU time of completions that the next batch starts with.
-    pub(super) owed: u64,
-    /// The next batch comes after a sleep.
-    pub(super) cold: bool,
-    /// A ring's thread looks for completions.
-    pub(super) polls: bool,
-    /// It sleeps before it looks, or did so for this long.
-    pub(super) rests: bool,
-    pub(super) slept: Nanos,
-    pub(super) ring: RingTime,
-}
-
-impl ThreadState {
-    pub(super) fn new(thread: Thread) -> ThreadState {
-        ThreadState {
-            running: Running::new(thread),
-            prepared: VecDeque::new(),
-            issuing: 0,
-            ready: VecDeque::new(),
-            asleep: true,
-            reaping: false,
-            wake_at: Nanos::MAX,
-            owed: 0,
-            cold: true,
-            polls: false,
-            rests: false,
-            slept: Nanos::ZERO,
-            ring: RingTime::default(),
-        }
-    }
-}
-
-impl AsMut<Running> for ThreadState {
-    fn as_mut(&mut self) -> &mut Running {
-        &mut self.running
-    }
-}
+use super::state::{Slot, Turn};
+use crate::events::EventKind;
 
 /// A batch of more than this many I/Os is plugged (Linux: io_submit, io_uring).
 const PLUG_OVER: u32 = 2;
 
 impl Run<'_> {
-    /// Starts the lowest stage of which a thread has not ended, unless it goes on already.
+    /// Starts the lowest stage with unfinished threads, unless it runs already.
     pub(super) fn start_stage(&mut self) {
         let Some(stage) = lowest_stage(self.threads.iter().map(|t| &t.running)) else { return };
         if self.stage == Some(stage) {
@@ -104,11 +32,11 @@ impl Run<'_> {
         let state = &mut self.threads[thread as usize];
         if at < state.wake_at {
             state.wake_at = at;
-            self.events.push(at, What::Wake(thread));
+            self.events.push(at, EventKind::Wake(thread));
         }
     }
 
-    /// Lets a thread ask for as much as it may have outstanding.
+    /// Lets a thread submit up to its queue depth.
     pub(super) fn pump(&mut self, thread: u32) {
         let now = self.now;
         loop {
@@ -142,7 +70,7 @@ impl Run<'_> {
         self.may_exit(thread);
     }
 
-    /// The thread wants an I/O: it takes a slot and, by itself or with a batch, the CPU.
+    /// The thread submits an I/O: it takes a slot and, alone or in a batch, the CPU.
     pub(super) fn ask(&mut self, thread: u32, want: Want) {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -166,13 +94,13 @@ impl Run<'_> {
         }
     }
 
-    /// A ring's thread that is not in the middle of a batch starts one.
+    /// Starts a batch of a ring, unless one is being submitted.
     pub(super) fn submit_prepared(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
         if state.prepared.is_empty() || state.issuing > 0 || state.reaping || state.rests {
             return;
         }
-        self.stop_looking(thread);
+        self.stop_polling(thread);
         let state = &mut self.threads[thread as usize];
         state.issuing = state.prepared.len() as u32;
         let (more, cold) = (std::mem::take(&mut state.owed), std::mem::take(&mut state.cold));
@@ -186,7 +114,7 @@ impl Run<'_> {
                 self.slots[*slot as usize].submit = called;
             }
         }
-        self.events.push(arrives, What::IssueBatch(thread));
+        self.events.push(arrives, EventKind::IssueBatch(thread));
     }
 
     pub(super) fn issue(&mut self, slot: u32) {
@@ -209,7 +137,7 @@ impl Run<'_> {
             self.layer.unplug(self.now, &mut self.plug);
         }
         self.serve();
-        // The thread goes on: more to submit, completions to take, or sleep.
+        // The thread continues: more submissions, completions to reap, or sleep.
         let state = &mut self.threads[thread as usize];
         if !state.ready.is_empty() {
             self.look(thread);
@@ -224,13 +152,13 @@ impl Run<'_> {
         let state = &mut self.threads[thread as usize];
         state.reaping = true;
         let at = self.host.look(usize::from(state.running.thread.cpu), self.now);
-        self.events.push(at, What::Reap(thread));
+        self.events.push(at, EventKind::Reap(thread));
     }
 
     pub(super) fn reap(&mut self, thread: u32) {
         let mut taken = 0;
         while let Some(slot) = self.threads[thread as usize].ready.pop_front() {
-            self.told(slot);
+            self.notify(slot);
             taken += 1;
         }
         let warm = self.host.profile.cpl_warm;
@@ -244,8 +172,8 @@ impl Run<'_> {
         }
     }
 
-    /// The application knows of a completion: it is measured, and the slot is free.
-    pub(super) fn told(&mut self, slot: u32) -> u32 {
+    /// Notifies the application of a completion: records it and frees the slot.
+    pub(super) fn notify(&mut self, slot: u32) -> u32 {
         let entry = self.slots[slot as usize];
         self.free.push(slot);
         let state = &mut self.threads[entry.thread as usize];

@@ -1,58 +1,25 @@
-//! Who may use a CPU: threads that poll keep it, so others that are bound to it wait their turn.
+//! CPU sharing: a polling thread keeps its CPU, so other threads bound to it wait for their turn.
 //!
-//! A thread that looks for its completion is not preempted until its time slice is over; one that sleeps first, as in hybrid
-//! polling, gives the CPU away until its timer fires.
-
-use std::collections::VecDeque;
+//! A thread that polls is preempted only at the end of its time slice. In hybrid polling a thread sleeps first and
+//! gives the CPU away until its timer fires.
 
 use dumbwaiter_block::{Nanos, Op};
 
 use super::Run;
-use crate::events::What;
+use super::state::Turn;
+use crate::events::EventKind;
 use crate::host::Completion;
 
-/// The kernel's time slice.
+/// Time slice of the kernel's CPU scheduler.
 const SLICE: Nanos = Nanos(3_000_000);
 
-/// What somebody wants a CPU for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Turn {
-    /// To submit this I/O and wait for it.
-    Submit(u32),
-    /// To look for the completion of this I/O after a sleep.
-    Look(u32),
-}
-
-/// The CPUs' run queues; unused where everybody sleeps for interrupts.
-pub(super) struct Turns {
-    /// Are turns taken at all?
-    pub(super) taken: bool,
-    cpus: Vec<Queue>,
-    /// Whose thread has just been told of an I/O and may go on at once.
-    goes_on: Option<usize>,
-}
-
-#[derive(Clone, Default)]
-struct Queue {
-    used: bool,
-    since: Nanos,
-    waiting: VecDeque<Turn>,
-}
-
-impl Turns {
-    pub(super) fn new(completion: Completion, cpus: usize) -> Turns {
-        let taken = completion != Completion::Interrupt;
-        Turns { taken, cpus: vec![Queue::default(); cpus], goes_on: None }
-    }
-}
-
 impl Run<'_> {
-    /// Somebody wants a CPU: now if nobody has it, else in turn.
+    /// Runs a turn on a CPU: now if it is free, else in FIFO order.
     pub(super) fn take_turn(&mut self, cpu: usize, turn: Turn) {
-        if self.turns.taken {
+        if self.turns.exclusive {
             let queue = &mut self.turns.cpus[cpu];
-            if self.turns.goes_on == Some(cpu) {
-                self.turns.goes_on = None;
+            if self.turns.continuing == Some(cpu) {
+                self.turns.continuing = None;
             } else if queue.used {
                 queue.waiting.push_back(turn);
                 return;
@@ -69,20 +36,20 @@ impl Run<'_> {
                 let entry = &mut self.slots[slot as usize];
                 let closed = self.threads[entry.thread as usize].running.thread.closed;
                 let (called, arrives) = self.host.submit(cpu, self.now, entry.io.op, entry.io.sectors, closed);
-                // An I/O that waited for the CPU was called when its thread wanted it.
+                // An I/O that waited for the CPU keeps the submission time of its thread.
                 if closed && entry.submit == self.now {
                     entry.submit = called;
                 }
-                self.events.push(arrives, What::Issue(slot));
+                self.events.push(arrives, EventKind::Issue(slot));
             }
-            Turn::Look(slot) => {
+            Turn::Poll(slot) => {
                 let at = self.host.switch_in(cpu, self.now);
                 self.poll_for(slot, at);
             }
         }
     }
 
-    /// The CPU is given away; whoever waits longest gets it.
+    /// Gives the CPU to the turn that has waited longest.
     fn release(&mut self, cpu: usize) {
         let queue = &mut self.turns.cpus[cpu];
         queue.since = self.now;
@@ -98,11 +65,11 @@ impl Run<'_> {
         }
     }
 
-    /// An I/O was handed to the block layer by itself; its thread waits for it.
+    /// A single I/O was submitted to the block layer; its thread waits for it.
     pub(super) fn wait_for(&mut self, slot: u32) {
         let io = self.slots[slot as usize].io;
         let cpu = usize::from(io.cpu);
-        if !self.turns.taken {
+        if !self.turns.exclusive {
             self.host.sleep(cpu, self.now);
             return;
         }
@@ -113,14 +80,14 @@ impl Run<'_> {
         }
         self.slots[slot as usize].slept = true;
         let fires = self.host.sleep_for(cpu, self.now, sleep);
-        self.events.push(fires, What::Slept(slot));
+        self.events.push(fires, EventKind::Slept(slot));
         self.release(cpu);
     }
 
     pub(super) fn slept(&mut self, slot: u32) {
         let cpu = usize::from(self.slots[slot as usize].io.cpu);
         self.host.timer(cpu, self.now);
-        self.take_turn(cpu, Turn::Look(slot));
+        self.take_turn(cpu, Turn::Poll(slot));
     }
 
     fn poll_for(&mut self, slot: u32, at: Nanos) {
@@ -133,7 +100,7 @@ impl Run<'_> {
         }
     }
 
-    /// The device has finished an I/O of a thread that takes turns.
+    /// The device has completed an I/O of a thread that takes turns.
     pub(super) fn done_by_device(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         entry.done = true;
@@ -146,16 +113,16 @@ impl Run<'_> {
         let entry = &self.slots[slot as usize];
         let at = entry.device_done.max(entry.polls_from.unwrap_or(Nanos::ZERO));
         let (io, issue, slept) = (entry.io, entry.issue, entry.slept);
-        let told = self.host.found(usize::from(io.cpu), at, io.op, slept);
+        let notify = self.host.found(usize::from(io.cpu), at, io.op, slept);
         self.host.learn(self.now, io.op, io.sectors, at.since(issue));
-        self.events.push(told, What::Reply(slot));
+        self.events.push(notify, EventKind::Reply(slot));
     }
 
-    /// The application knows of an I/O that it submitted by itself, and goes on while it has the CPU.
+    /// The application was notified of a single I/O and continues while it has the CPU.
     pub(super) fn replied(&mut self, slot: u32) {
         let cpu = usize::from(self.slots[slot as usize].io.cpu);
-        let thread = self.told(slot);
-        if !self.turns.taken {
+        let thread = self.notify(slot);
+        if !self.turns.exclusive {
             self.pump(thread);
             return;
         }
@@ -165,15 +132,14 @@ impl Run<'_> {
             self.pump(thread);
             return;
         }
-        self.turns.goes_on = Some(cpu);
+        self.turns.continuing = Some(cpu);
         self.pump(thread);
-        if self.turns.goes_on.take().is_some() {
+        if self.turns.continuing.take().is_some() {
             self.release(cpu);
         }
     }
 
-    /// A ring's thread has nothing to do until something completes. Rings that poll share a CPU as they come: their work is
-    /// booked in order, and what is left of the CPU polls. `leaves`: it was at work until now.
+    /// The thread of a ring waits for a completion. Polling rings share a CPU without turns: their work is
     pub(super) fn ring_waits(&mut self, thread: u32, leaves: bool) {
         let state = &mut self.threads[thread as usize];
         let cpu = usize::from(state.running.thread.cpu);
@@ -204,13 +170,13 @@ impl Run<'_> {
                     state.asleep = false;
                     state.rests = true;
                     let fires = self.host.sleep_for(cpu, self.now, sleep);
-                    self.events.push(fires, What::Rested(thread));
+                    self.events.push(fires, EventKind::Rested(thread));
                 }
             }
         }
     }
 
-    /// A ring's thread that slept before it looks.
+    /// The thread of a ring that slept starts to poll.
     pub(super) fn rested(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
         let cpu = usize::from(state.running.thread.cpu);
@@ -229,7 +195,7 @@ impl Run<'_> {
         }
     }
 
-    /// The device has finished an I/O of a ring whose thread waits: when does it know?
+    /// The device has completed an I/O of a ring whose thread waits; returns the time at which the thread is notified.
     pub(super) fn ring_wakes(&mut self, thread: u32, done: Nanos, op: Op) -> Nanos {
         let state = &mut self.threads[thread as usize];
         let cpu = usize::from(state.running.thread.cpu);
@@ -244,8 +210,8 @@ impl Run<'_> {
         self.host.found(cpu, done, op, slept)
     }
 
-    /// A ring's thread that looked for completions does something else.
-    pub(super) fn stop_looking(&mut self, thread: u32) {
+    /// The thread of a ring stops polling.
+    pub(super) fn stop_polling(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
         if std::mem::take(&mut state.polls) {
             self.host.stop_poll(usize::from(state.running.thread.cpu), self.now);

@@ -13,7 +13,7 @@ fn run(toml: &str, device: &str, scheduler: &str) -> RunResult {
     Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run
 }
 
-/// Parts of the bandwidth, task by task.
+/// RunParts of the bandwidth, task by task.
 fn shares(result: &RunResult) -> Vec<f64> {
     let all: f64 = result.tasks.iter().map(|t| t.mb_per_s).sum();
     result.tasks.iter().map(|t| t.mb_per_s / all).collect()

@@ -1,4 +1,4 @@
-//! Every shared trace is read, and its statistics held against the published tables at their own precision.
+//! The statistics of every shared trace match the published tables at their precision.
 
 use std::path::PathBuf;
 
@@ -52,14 +52,14 @@ const TRACES: [(&str, &str, Format, u64); 21] = [
     ("disksim-valid/dec_rz26", "disksim-valid/dec_rz26.trace.zst", Format::DisksimValid, 512),
     ("disksim-valid/SYNTHETIC.ascii", "disksim-valid/SYNTHETIC.ascii.first20000.trace.zst", Format::Disksim, 512),
 ];
-/// The rest of the disks, so that no file is left out.
+/// The other disks, so that all files are tested.
 const MORE: [(&str, &str, Format, u64); 3] = [
     ("disksim-valid/barracuda", "disksim-valid/barracuda.trace.zst", Format::DisksimValid, 512),
     ("disksim-valid/atlas_III", "disksim-valid/atlas_III.trace.zst", Format::DisksimValid, 512),
     ("disksim-valid/hp_c2247a", "disksim-valid/hp_c2247a.trace.zst", Format::DisksimValid, 512),
 ];
 
-/// A number as the tables print it, in base units, and half of its last digit.
+/// A number of the tables in base units, and half of its last digit.
 fn printed(cell: &str) -> Option<(f64, f64)> {
     let (number, unit) = cell.trim().split_once(' ').unwrap_or((cell.trim(), ""));
     let number = number.replace(',', "");
@@ -75,7 +75,7 @@ fn printed(cell: &str) -> Option<(f64, f64)> {
         "d" => (86400.0, false),
         _ => return None,
     };
-    // Times are printed with three digits, and zeros at the end are left out.
+    // Times are printed with three digits and without trailing zeros.
     let half = if three_digits && value > 0.0 { 0.5 * 10f64.powf(value.log10().floor() - 2.0) } else { half };
     Some((value * scale, half * scale))
 }
@@ -98,7 +98,7 @@ impl Report {
     }
 }
 
-/// Rows of the table that starts with a heading, by cells.
+/// Rows of the table below a heading, as cells.
 fn table(text: &str, section: &str) -> Vec<Vec<String>> {
     let part = text.split("\n## ").find(|p| p.starts_with(section)).unwrap_or_else(|| panic!("no section {section}"));
     let rows = part.lines().filter(|l| l.starts_with('|') && !l.starts_with("|---"));
@@ -109,21 +109,60 @@ fn measured<'a>(stat: &'a TraceStat, what: &str, op: &str) -> Option<&'a Measure
     stat.latency.iter().find(|m| m.what == what && m.op == op)
 }
 
+fn percent(share: Option<f64>) -> Option<f64> {
+    share.map(|x| x * 100.0)
+}
+
+fn check_arrivals(report: &mut Report, file: &str, row: &[String], stat: &TraceStat) {
+    let of = |column: &str| format!("{file}: {column}");
+    let ia = stat.inter_arrival.unwrap();
+    let s = |us: f64| Some(us / 1e6);
+    report.check(of("duration"), &row[1], stat.duration_s);
+    report.check(of("IOPS"), &row[2], stat.mean_iops);
+    report.check(of("peak"), &row[3], stat.peak_iops_1s.map(|x| x as f64));
+    report.check(of("IA mean"), &row[4], s(ia.mean_us));
+    report.check(of("IA CV"), &row[5], Some(ia.cv));
+    report.check(of("IA p10"), &row[6], s(ia.p10_us));
+    report.check(of("IA p50"), &row[7], s(ia.p50_us));
+    report.check(of("IA p90"), &row[8], s(ia.p90_us));
+    report.check(of("IA p99"), &row[9], s(ia.p99_us));
+    report.check(of("IA max"), &row[10], s(ia.max_us));
+    report.check(of("zero"), &row[11], percent(Some(ia.zero_share)));
+    report.check(of("IDC"), &row[12], stat.idc);
+    report.check(of("busy"), &row[13], percent(stat.busy_share));
+}
+
+fn check_places(report: &mut Report, file: &str, row: &[String], stat: &TraceStat) {
+    let of = |column: &str| format!("{file}: {column}");
+    let mib = |x: Option<u64>| x.map(|x| x as f64 / 1048576.0);
+    report.check(of("devices"), &row[1], Some(stat.devices.unwrap_or(1) as f64));
+    report.check(of("seq"), &row[2], percent(stat.sequential_share));
+    report.check(of("near"), &row[3], percent(stat.near_share));
+    report.check(of("32 streams"), &row[4], percent(stat.sequential_32_share));
+    report.check(of("R→R"), &row[5], percent(stat.read_read_sequential_share));
+    report.check(of("W→W"), &row[6], percent(stat.write_write_sequential_share));
+    report.check(of("footprint"), &row[7], mib(stat.footprint_bytes));
+    report.check(of("read MiB"), &row[8], mib(stat.read_footprint_bytes));
+    report.check(of("write MiB"), &row[9], mib(stat.write_footprint_bytes));
+    report.check(of("rewrite"), &row[10], percent(stat.rewrite_share));
+    report.check(of("highest"), &row[11], Some(stat.highest_byte as f64 / (1u64 << 30) as f64));
+    report.check(of("aligned"), &row[12], percent(Some(stat.aligned_share)));
+}
+
 #[test]
-fn statistics_agree_with_the_published_ones() {
+fn statistics_match_the_published_tables() {
     let Some(folder) = shared() else { return };
     let text = std::fs::read_to_string(folder.join("CHARACTERISTICS.md")).unwrap();
     let (sizes, arrivals) = (table(&text, "1. "), table(&text, "2. "));
     let (places, times) = (table(&text, "3. "), table(&text, "4. "));
     let mut report = Report { cells: 0, wrong: Vec::new() };
     for (name, file, format, footprint_block) in TRACES.into_iter().chain(MORE) {
-        // The tables put the few rows that are out of order in order; otherwise this is up to the user.
+        // The tables sort the few rows that are out of order; by default they stay as they are.
         let sort_window = (format == Format::TencentCut).then_some(1 << 16);
         let mut reader = open(&[folder.join(file)], &Options { sort_window, ..Options::default() }).unwrap();
         assert_eq!(reader.format(), format, "{file}");
         let stat = TraceStat::of(&mut reader, &StatOptions { footprint_block, ..StatOptions::default() }).unwrap();
         assert!(stat.skipped.is_empty(), "{file}: {:?}", stat.skipped);
-        let percent = |x: Option<f64>| x.map(|x| x * 100.0);
         let kib = |x: Option<f64>| x.map(|x| x / 1024.0);
         let rows = |t: &'_ [Vec<String>]| -> Vec<Vec<String>> { t.iter().filter(|r| r[0] == name).cloned().collect() };
 
@@ -144,37 +183,10 @@ fn statistics_agree_with_the_published_ones() {
         }
 
         for row in rows(&arrivals) {
-            let ia = stat.inter_arrival.unwrap();
-            let s = |us: f64| Some(us / 1e6);
-            report.check(of("duration"), &row[1], stat.duration_s);
-            report.check(of("IOPS"), &row[2], stat.mean_iops);
-            report.check(of("peak"), &row[3], stat.peak_iops_1s.map(|x| x as f64));
-            report.check(of("IA mean"), &row[4], s(ia.mean_us));
-            report.check(of("IA CV"), &row[5], Some(ia.cv));
-            report.check(of("IA p10"), &row[6], s(ia.p10_us));
-            report.check(of("IA p50"), &row[7], s(ia.p50_us));
-            report.check(of("IA p90"), &row[8], s(ia.p90_us));
-            report.check(of("IA p99"), &row[9], s(ia.p99_us));
-            report.check(of("IA max"), &row[10], s(ia.max_us));
-            report.check(of("zero"), &row[11], percent(Some(ia.zero_share)));
-            report.check(of("IDC"), &row[12], stat.idc);
-            report.check(of("busy"), &row[13], percent(stat.busy_share));
+            check_arrivals(&mut report, file, &row, &stat);
         }
-
         for row in rows(&places) {
-            let mib = |x: Option<u64>| x.map(|x| x as f64 / 1048576.0);
-            report.check(of("devices"), &row[1], Some(stat.devices.unwrap_or(1) as f64));
-            report.check(of("seq"), &row[2], percent(stat.sequential_share));
-            report.check(of("near"), &row[3], percent(stat.near_share));
-            report.check(of("32 streams"), &row[4], percent(stat.sequential_32_share));
-            report.check(of("R→R"), &row[5], percent(stat.read_read_sequential_share));
-            report.check(of("W→W"), &row[6], percent(stat.write_write_sequential_share));
-            report.check(of("footprint"), &row[7], mib(stat.footprint_bytes));
-            report.check(of("read MiB"), &row[8], mib(stat.read_footprint_bytes));
-            report.check(of("write MiB"), &row[9], mib(stat.write_footprint_bytes));
-            report.check(of("rewrite"), &row[10], percent(stat.rewrite_share));
-            report.check(of("highest"), &row[11], Some(stat.highest_byte as f64 / (1u64 << 30) as f64));
-            report.check(of("aligned"), &row[12], percent(Some(stat.aligned_share)));
+            check_places(&mut report, file, &row, &stat);
         }
 
         for row in rows(&times) {
@@ -203,7 +215,7 @@ fn statistics_agree_with_the_published_ones() {
 }
 
 #[test]
-fn no_shared_trace_is_left_out() {
+fn every_shared_trace_is_tested() {
     let Some(folder) = shared() else { return };
     let listed: Vec<PathBuf> = TRACES.iter().chain(&MORE).map(|t| folder.join(t.1)).collect();
     for sub in std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()) {
@@ -215,7 +227,7 @@ fn no_shared_trace_is_left_out() {
 }
 
 #[test]
-fn extra_facts_hold() {
+fn further_published_facts_hold() {
     let Some(folder) = shared() else { return };
     let stat = |file: &str| {
         let mut reader = open(&[folder.join(file)], &Options::default()).unwrap();
@@ -237,7 +249,7 @@ fn extra_facts_hold() {
 }
 
 #[test]
-fn the_two_forms_of_a_trace_hold_the_same_records() {
+fn text_and_binary_forms_of_a_trace_give_the_same_records() {
     let Some(folder) = shared() else { return };
     for (a, b) in [
         ("cloudphysics/cloudPhysicsIO.part1.vscsi.zst", "cloudphysics/cloudPhysicsIO.part1.csv.zst"),
@@ -250,7 +262,7 @@ fn the_two_forms_of_a_trace_hold_the_same_records() {
         let (left, right) = (read(a), read(b));
         assert_eq!(left.len(), right.len());
         for (mut l, r) in left.into_iter().zip(right) {
-            // Major and minor are the only thing that the text cuts differently (12 and 20 bits in both).
+            // The text differs only in how it splits major and minor (12 and 20 bits in both).
             l.device = r.device;
             assert_eq!(l, r, "{a}");
         }

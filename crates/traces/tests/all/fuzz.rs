@@ -1,4 +1,4 @@
-//! Bytes from outside: whatever they are, readers end in records or in an error.
+//! Readers of arbitrary bytes end with records or an error.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use dumbwaiter_traces::{Columns, Format, Options, Record, StatBuilder, StatOptions, TraceStat, open_reader};
 use proptest::prelude::*;
 
-/// Reads all there is under every format and by detection, and checks what must hold of any record.
+/// Reads the bytes in every format and by detection, and checks the invariants of records.
 fn survive(bytes: &[u8], formats: &[Option<Format>]) {
     for format in formats {
         let columns = (*format == Some(Format::Columns))
@@ -43,7 +43,7 @@ fn every() -> Vec<Option<Format>> {
     std::iter::once(None).chain(Format::ALL.into_iter().map(Some)).collect()
 }
 
-/// The first bytes of every shared trace, unpacked.
+/// The first bytes of every shared trace, decompressed.
 fn prefixes() -> Vec<(PathBuf, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/traces");
     let mut found = Vec::new();
@@ -65,7 +65,7 @@ fn prefixes() -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Text made of the pieces that traces are made of.
+/// Text made of typical pieces of traces.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "0",
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_behind_a_magic(which in 0usize..8, bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn arbitrary_bytes_after_a_magic(which in 0usize..8, bytes in prop::collection::vec(any::<u8>(), 0..3000)) {
         let magics: [&[u8]; 8] = [
             b"DWTRACE1\x0f\0\0\0\0\0\0\0", b"$$TR_IOREC\x0c\0\0\0\x38\0\x04\0\x01", b"\x07\x74\x61\x65", b"\x65\x61\x74\x07",
             b"\x1f\x8b\x08\0", b"\x28\xb5\x2f\xfd", b"fio version 3 iolog\n", b"DWTRACE1\x0f\0\0\0\0\0\0\0\x01\0\0\0",
@@ -161,7 +161,7 @@ fn mutated_beginnings_of_real_traces() {
 
 use proptest::strategy::ValueTree;
 
-/// 128, or as many as `PROPTEST_CASES` says.
+/// `PROPTEST_CASES`, by default 128.
 fn proptest_cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(128)
 }

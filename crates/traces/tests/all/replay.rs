@@ -31,7 +31,7 @@ fn replay(records: &[Record], options: &ReplayOptions) -> Replay {
     Replay::open(&[trace(records).path()], &Options::default(), options, None).unwrap()
 }
 
-/// Runs against a device that serves in order, one request in 100 µs. Returns what was issued and when.
+/// Runs against a device that serves requests in order in 100 µs each; returns the issued requests with their times.
 fn run(mut workload: Replay, mut issued: impl FnMut(Nanos, &Want, usize)) -> (usize, StatusHandle) {
     let status = workload.status();
     let mut now = Nanos(1_000_000);
@@ -67,7 +67,7 @@ fn run(mut workload: Replay, mut issued: impl FnMut(Nanos, &Want, usize)) -> (us
 }
 
 #[test]
-fn open_loop_keeps_the_times() {
+fn an_open_loop_keeps_the_recorded_times() {
     let records = [at(0, 0, 1), at(5, 8, 1), at(5, 16, 2), at(1000, 24, 1)];
     for (speed, want) in [(1.0, [0, 5, 5, 1000]), (2.0, [0, 2, 2, 500]), (0.5, [0, 10, 10, 2000])] {
         let mut times = Vec::new();
@@ -82,7 +82,7 @@ fn open_loop_keeps_the_times() {
 }
 
 #[test]
-fn closed_loop_keeps_order_and_depth() {
+fn a_closed_loop_keeps_order_and_depth() {
     let records: Vec<Record> = (0..500).map(|i| at(i * 1_000_000, i * 8, (i % 5) as u32)).collect();
     let (mut deepest, mut sectors) = (0, Vec::new());
     run(replay(&records, &options(Pace::Closed { depth: 7 })), |_, want, outstanding| {
@@ -94,8 +94,8 @@ fn closed_loop_keeps_order_and_depth() {
 }
 
 #[test]
-fn by_task_no_one_waits_for_another() {
-    // Task 9 has many requests in front of the only one of task 3.
+fn tasks_of_a_replay_by_task_do_not_wait_for_each_other() {
+    // Task 9 has many requests before the only one of task 3.
     let mut records: Vec<Record> = (0..100).map(|i| at(i, i * 8, 9)).collect();
     records.push(at(100, 8000, 3));
     let mut order = Vec::new();
@@ -106,7 +106,7 @@ fn by_task_no_one_waits_for_another() {
 
 proptest! {
     #[test]
-    fn by_task_each_keeps_its_order_and_its_depth(tasks in prop::collection::vec(0u32..6, 1..300), depth in 1u32..5) {
+    fn a_replay_by_task_keeps_order_and_depth_of_each_task(tasks in prop::collection::vec(0u32..6, 1..300), depth in 1u32..5) {
         let records: Vec<Record> = tasks.iter().enumerate().map(|(i, t)| at(i as u64, i as u64 * 8, *t)).collect();
         let mut last = [None; 8];
         let mut replay = replay(&records, &options(Pace::ClosedPerTask { depth }));
@@ -125,7 +125,7 @@ proptest! {
                     queue.push_back(w.task);
                 }
                 Next::Blocked => {
-                    let task = queue.pop_front().expect("something is outstanding");
+                    let task = queue.pop_front().expect("a request is outstanding");
                     outstanding[usize::from(task)] -= 1;
                     replay.completed(Nanos(0), task, Nanos(1));
                 }
@@ -150,7 +150,7 @@ proptest! {
 }
 
 #[test]
-fn devices_get_regions_of_their_own() {
+fn each_device_has_its_own_region() {
     let on = |device, sector| Record { device, ..Record::new(Op::Read, sector, 8) };
     let records = [on(7, 0), on(3, 0), on(7, 8), on(5, 300_000), on(5, 16)];
     let mut sectors = Vec::new();
@@ -164,7 +164,7 @@ fn devices_get_regions_of_their_own() {
 }
 
 #[test]
-fn scaling_keeps_neighbours_and_stretches_nothing() {
+fn scaling_keeps_neighbours_and_never_scales_up() {
     let records: Vec<Record> = [0u64, 8, 16, 4_000_000, 4_000_008].map(|s| Record::new(Op::Read, s, 8)).to_vec();
     let mut sectors = Vec::new();
     let scaled = ReplayOptions { capacity: 1 << 20, fit: Fit::Scale, ..options(Pace::Closed { depth: 1 }) };
@@ -178,7 +178,7 @@ fn scaling_keeps_neighbours_and_stretches_nothing() {
 }
 
 #[test]
-fn tasks_are_small_numbers_and_share_beyond_4096() {
+fn tasks_beyond_4096_share_numbers() {
     let records: Vec<Record> = (0..5000u32).map(|i| at(u64::from(i), 0, 1_000_000 - i)).collect();
     let mut tasks = Vec::new();
     run(replay(&records, &options(Pace::Closed { depth: 4 })), |_, w, _| tasks.push(w.task));
@@ -186,14 +186,14 @@ fn tasks_are_small_numbers_and_share_beyond_4096() {
 }
 
 #[test]
-fn the_limit_ends_it() {
+fn the_limit_ends_a_replay() {
     let records: Vec<Record> = (0..50).map(|i| at(i, i * 8, 0)).collect();
     let limited = ReplayOptions { limit: Some(20), ..options(Pace::Closed { depth: 4 }) };
     assert_eq!(run(replay(&records, &limited), |_, _, _| ()).0, 20);
 }
 
 #[test]
-fn an_error_in_the_middle_ends_it_and_is_kept() {
+fn an_error_ends_a_replay_and_is_reported() {
     let records: Vec<Record> = (0..100_000).map(|i| at(i, i % 1000 * 8, 0)).collect();
     let file = trace(&records);
     let whole = std::fs::read(file.path()).unwrap();

@@ -1,4 +1,4 @@
-//! What is written in a format comes back, as far as the format can hold it.
+//! Written records are read back as far as the format can express them.
 
 use dumbwaiter_block::{Flags, Nanos, Op};
 use dumbwaiter_traces::{Columns, Format, Known, Options, Record, TraceWriter, Written, convert, open};
@@ -16,7 +16,7 @@ fn read(path: &std::path::Path, options: &Options) -> Vec<Record> {
     open(&[path], options).unwrap().map(Result::unwrap).collect()
 }
 
-/// Records in order of time from 0 on, with whole microseconds.
+/// Records in order of time from 0 on, in whole microseconds.
 fn records(ops: &'static [Op]) -> impl Strategy<Value = Vec<Record>> {
     let one = (
         prop::sample::select(ops),
@@ -54,7 +54,7 @@ fn records(ops: &'static [Op]) -> impl Strategy<Value = Vec<Record>> {
 const DATA: &[Op] = &[Op::Read, Op::Write];
 const EVERY: &[Op] = &[Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::WriteZeroes];
 
-/// What a format keeps of a record.
+/// The part of a record that a format can express.
 fn kept(format: Format, r: &Record, several: bool) -> Record {
     let mut k = Record { flags: Flags::NONE, wait: None, latency: None, task: 0, ..*r };
     let unit = match format {
@@ -73,7 +73,7 @@ fn kept(format: Format, r: &Record, several: bool) -> Record {
             (k.wait, k.latency) = (r.wait, r.latency);
             k.flags = if r.flags.has(Flags::SYNC) { Flags::SYNC } else { Flags::NONE };
         }
-        // Version 2, with latencies, is taken where the first record has one.
+        // Version 2, with latencies, is used if the first record has one.
         Format::Vscsi if several => k.latency = r.latency,
         _ => {}
     }
@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_format_gives_back_what_it_can_hold(records in records(DATA)) {
+    fn every_format_preserves_what_it_can_express(records in records(DATA)) {
         let folder = tempfile::tempdir().unwrap();
         for format in Format::ALL.into_iter().filter(|f| f.writable() && !matches!(f, Format::Columns | Format::Order)) {
             let path = folder.path().join(format!("trace.{}", format.name()));
@@ -101,7 +101,7 @@ proptest! {
             let mut got = read(&path, &named);
             let mut want: Vec<Record> = records.iter().map(|r| kept(format, r, records[0].latency.is_some())).collect();
             if matches!(format, Format::Msr | Format::Iolog2 | Format::Iolog3) {
-                // Devices come back as names.
+                // Devices are read back as names.
                 let mut seen = Vec::new();
                 for r in &mut want {
                     let at = seen.iter().position(|d| *d == r.device).unwrap_or_else(|| { seen.push(r.device); seen.len() - 1 });
@@ -109,7 +109,7 @@ proptest! {
                 }
             }
             if format == Format::Blkparse {
-                // Requests of one place that overlap in time can swap their measured times.
+                // Overlapping requests of one sector can swap their measured times.
                 for r in got.iter_mut().chain(&mut want) {
                     (r.wait, r.latency) = (None, None);
                 }
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn our_own_and_blkparse_hold_every_operation(records in records(EVERY), pack in 0usize..3) {
+    fn columnar_and_blkparse_preserve_every_operation(records in records(EVERY), pack in 0usize..3) {
         let folder = tempfile::tempdir().unwrap();
         let ending = ["", ".gz", ".zst"][pack];
         for format in [Format::Columnar, Format::Blkparse, Format::CloudPhysics] {
@@ -138,20 +138,20 @@ proptest! {
     }
 
     #[test]
-    fn columns_of_any_unit_come_back(records in records(DATA), time in prop::sample::select(vec!["s", "ms", "us", "100ns", "ns"])) {
+    fn columns_of_any_unit_are_read_back(records in records(DATA), time in prop::sample::select(vec!["s", "ms", "us", "100ns", "ns"])) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
         let columns = Columns::parse(&format!("device,time_{time},op,latency_{time},offset_bytes,size_sectors,task,wait_ns")).unwrap();
         write(&path, Format::Columns, Some(&columns), &records);
         let want: Vec<Record> = records.iter().map(|r| Record { flags: Flags::NONE, ..*r }).collect();
-        // By the header line that was written, and by name.
+        // By the written header line, and by name.
         prop_assert_eq!(&read(&path, &Options::default()), &want);
         prop_assert_eq!(&read(&path, &Options { columns: Some(columns), ..Options::default() }), &want);
     }
 }
 
 #[test]
-fn blocks_of_our_own_format_follow_one_another() {
+fn columnar_files_have_several_blocks_and_checksums() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
     let records: Vec<Record> = (0..200_000u64)
@@ -170,12 +170,12 @@ fn blocks_of_our_own_format_follow_one_another() {
         broken[at] ^= 0x10;
         std::fs::write(&path, &broken).unwrap();
         let error = open(&[&path], &Options::default()).unwrap().find_map(Result::err);
-        assert!(error.is_some(), "a flipped bit at {at} goes unseen");
+        assert!(error.is_some(), "a flipped bit at {at} is not detected");
     }
 }
 
 #[test]
-fn what_a_format_cannot_hold_is_told() {
+fn lost_information_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut all = vec![Record::new(Op::Read, 0, 8), Record::new(Op::Discard, 8, 8), Record::new(Op::Write, 16, 8)];
     all[2].time = Nanos(1_234_567);
@@ -194,7 +194,7 @@ fn what_a_format_cannot_hold_is_told() {
 }
 
 #[test]
-fn a_file_appears_only_when_it_is_complete() {
+fn a_file_appears_only_when_complete() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.csv.gz");
     let mut writer = TraceWriter::create(&path, Format::Msr, None, ALL).unwrap();
@@ -212,7 +212,7 @@ fn a_file_appears_only_when_it_is_complete() {
 }
 
 #[test]
-fn a_failed_conversion_leaves_nothing_behind() {
+fn a_failed_conversion_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     write(&from, Format::Columnar, None, &[Record::new(Op::Read, 0, 8)]);

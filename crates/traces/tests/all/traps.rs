@@ -1,4 +1,4 @@
-//! Traps of real traces, and input that is no trace at all.
+//! Irregularities of real traces, and input that is not a trace.
 
 use std::io::Cursor;
 
@@ -37,7 +37,7 @@ fn fails(bytes: impl Into<Vec<u8>>, options: &Options) -> String {
 }
 
 #[test]
-fn times_going_backwards_are_moved_up_and_counted() {
+fn times_that_go_backwards_are_raised_and_counted() {
     let text = "10.000 0 0 4096 1\n5.000 0 4096 4096 1\n12.000 0 8192 4096 0\n11.500 0 0 4096 0\n";
     let (reader, records) = plain(text);
     assert_eq!(records.iter().map(|r| r.time.0).collect::<Vec<_>>(), [0, 0, 2_000_000, 2_000_000]);
@@ -73,7 +73,7 @@ Events (8,16): 14 entries
 Skips: 0 forward (0 -   0.0%)";
 
 #[test]
-fn blkparse_lines_of_every_kind() {
+fn blkparse_lines_of_every_kind_parse() {
     for text in [BLKPARSE.to_string(), BLKPARSE.replace('\n', "\r\n"), format!("{BLKPARSE}\n\0\0\0\0")] {
         let (reader, records) = plain(&text);
         assert_eq!(reader.format(), Format::Blkparse);
@@ -100,7 +100,7 @@ fn blkparse_lines_of_every_kind() {
 }
 
 #[test]
-fn wrapped_times_come_first_however_far_behind_they_stand() {
+fn wrapped_times_come_first_from_anywhere_in_the_file() {
     let mut text = String::new();
     for i in 0..200_000u64 {
         let (s, ns) = (i / 1000, i % 1000 * 1_000_000);
@@ -116,7 +116,7 @@ fn wrapped_times_come_first_however_far_behind_they_stand() {
     assert_eq!(reader.next_record().unwrap().unwrap().time.0, 100_000);
     assert_eq!(2 + reader.by_ref().count(), 200_001);
     assert!(reader.changed().is_empty());
-    // What cannot be read twice is clamped and counted instead.
+    // From a pipe, such times are clamped and counted instead.
     let (reader, records) = plain(&text);
     assert_eq!(records.len(), 200_001);
     assert_eq!(count(&reader.changed(), "before"), 1);
@@ -134,7 +134,7 @@ fn the_arrival_event_is_chosen_and_can_be_chosen() {
 }
 
 #[test]
-fn look_alikes_are_told_apart_and_named() {
+fn similar_formats_are_distinguished_and_named() {
     for (text, format, other) in [
         ("0.000 0 11562803200 4096 1\n0.001 0 512 1024 0\n", Format::MsrCut, Some("disksim")),
         ("938513000 4 264719034 16 0\n938828000 3 197570570 16 0\n", Format::Mqsim, Some("disksim")),
@@ -167,14 +167,14 @@ fn look_alikes_are_told_apart_and_named() {
 }
 
 #[test]
-fn a_named_format_wins() {
+fn a_format_option_overrides_detection() {
     let text = "0.000 0 4096 4096 1\n1.000 0 512 1024 0\n";
     let (_, records) = read(text, &Options { format: Some(Format::Disksim), ..Options::default() });
     assert_eq!((records[0].sector, records[0].sectors), (4096, 4096));
 }
 
 #[test]
-fn units_are_those_of_the_formats() {
+fn units_follow_the_formats() {
     let one = |text: &str| plain(text).1[0];
     let r = one("128166372003061629,hm,1,Read,383496192,32768,413\n");
     assert_eq!((r.sector, r.sectors, r.latency.unwrap().0), (383_496_192 / 512, 64, 41_300));
@@ -208,7 +208,7 @@ fn process_names_may_have_spaces() {
 }
 
 #[test]
-fn odd_records_are_counted_and_not_lost_in_silence() {
+fn unusable_records_are_counted() {
     let text =
         "1,R,0,0\n2,W,1,1000\n3,R,18446744073709551615,512\n4,r,9,4096\n5,Q,1,512\n6,W,0,99999999999999\n\n7,w,8,512";
     let (reader, records) = plain(text);
@@ -245,7 +245,7 @@ fn several_files_are_merged_by_time() {
 }
 
 #[test]
-fn a_trace_without_sizes_takes_the_assumed_one() {
+fn a_trace_without_sizes_uses_the_assumed_size() {
     let (reader, records) = read("Read,8192\nWrite,0\n", &Options { assume_bytes: Some(8192), ..Options::default() });
     assert_eq!(records[0].sectors, 16);
     assert_eq!(reader.missing(), ["time", "size"]);
@@ -253,7 +253,7 @@ fn a_trace_without_sizes_takes_the_assumed_one() {
 }
 
 #[test]
-fn what_is_no_trace_is_an_error_that_says_what_and_where() {
+fn input_that_is_not_a_trace_is_an_error_with_place_and_reason() {
     let auto = Options::default();
     let named = |format| Options { format: Some(format), ..Options::default() };
     let good = "128166372003061629,hm,1,Read,383496192,32768,413\n";
@@ -362,7 +362,7 @@ fn impossible_options_are_refused() {
 }
 
 #[test]
-fn requests_of_huge_size_and_place_are_counted_whole() {
+fn requests_of_huge_size_and_offset_are_counted_completely() {
     let columns = Columns::parse("time_s,op,offset_sectors,size_sectors").unwrap();
     let text = "0,R,36028797018963900,8\n1,W,0,4294967295\n2,D,36028797018963968,8\n";
     let mut reader = reader_of(text, &Options { columns: Some(columns), ..Options::default() }).unwrap();

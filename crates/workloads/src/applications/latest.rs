@@ -1,23 +1,24 @@
-//! A store whose readers want what was written last (YCSB's workload D at the device).
+//! A store whose readers prefer recent data (YCSB's workload D at the device).
 
 use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES};
 
 use crate::generate::random::{Random, Zipf};
 use crate::{Next, Want, Workload};
 
-/// Of 100 I/Os, those that read.
-const READS: u64 = 97;
+/// Percentage of reads.
+const READ_PERCENT: u64 = 97;
 /// Sectors of a read, and of an append.
-const READ: u32 = 8;
-const APPEND: u32 = 32;
+const READ_SECTORS: u32 = 8;
+const APPEND_SECTORS: u32 = 32;
 
-/// Reads of 4 KiB, Zipf-distributed (0.99) by their distance behind the end of a log, and appends of 16 KiB to it. The log
-/// goes round in its region, which is full from the start.
+/// Reads of 4 KiB, Zipf-distributed (0.99) by their distance from the end of a log, and appends of 16 KiB to it. The
+/// log
+/// wraps in its region, which is full from the start.
 pub(super) struct Latest {
     start: u64,
-    /// In reads.
+    /// Length of the region, in reads.
     blocks: u64,
-    /// Block behind the newest.
+    /// The block after the newest.
     end: u64,
     zipf: Zipf,
     random: Random,
@@ -25,10 +26,10 @@ pub(super) struct Latest {
 }
 
 impl Latest {
-    /// On `length` bytes from byte `start` on.
+    /// A store on `length` bytes from byte `start`.
     pub(super) fn new(start: u64, length: u64, random: Random) -> Latest {
-        let appends = length / SECTOR_BYTES / u64::from(APPEND);
-        let blocks = appends * u64::from(APPEND / READ);
+        let appends = length / SECTOR_BYTES / u64::from(APPEND_SECTORS);
+        let blocks = appends * u64::from(APPEND_SECTORS / READ_SECTORS);
         let start = start / SECTOR_BYTES;
         Latest { start, blocks, end: 0, zipf: Zipf::new(blocks, 0.99), random, outstanding: false }
     }
@@ -40,15 +41,15 @@ impl Workload for Latest {
             return Next::Blocked;
         }
         self.outstanding = true;
-        let (op, block, sectors, flags) = if self.random.below(100) < READS {
+        let (op, block, sectors, flags) = if self.random.below(100) < READ_PERCENT {
             let behind = self.zipf.draw(&mut self.random) + 1;
-            (Op::Read, (self.end + self.blocks - behind) % self.blocks, READ, Flags::NONE)
+            (Op::Read, (self.end + self.blocks - behind) % self.blocks, READ_SECTORS, Flags::NONE)
         } else {
             let at = self.end;
-            self.end = (self.end + u64::from(APPEND / READ)) % self.blocks;
-            (Op::Write, at, APPEND, Flags::SYNC.with(Flags::IDLE))
+            self.end = (self.end + u64::from(APPEND_SECTORS / READ_SECTORS)) % self.blocks;
+            (Op::Write, at, APPEND_SECTORS, Flags::SYNC.with(Flags::IDLE))
         };
-        let sector = self.start + block * u64::from(READ);
+        let sector = self.start + block * u64::from(READ_SECTORS);
         Next::Issue(Want { op, sector, sectors, flags, ioprio: None, stream: 0, task: 0 })
     }
 
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_last_is_read_most() {
+    fn recent_data_is_read_most() {
         let mut l = Latest::new(1 << 20, 1 << 30, Random::new(&[5]));
         let (mut reads, mut near, mut appends, n) = (0u32, 0u32, 0u32, 100_000);
         for _ in 0..n {
@@ -79,7 +80,7 @@ mod tests {
             }
         }
         assert!((f64::from(appends) / f64::from(n) - 0.03).abs() < 0.003, "{appends}");
-        // Of 262,144 ranks the first hundred have about 40 % of Zipf's weight at 0.99.
+        // Of 262,144 ranks the first hundred have about 40 % of the weight of Zipf's law at 0.99.
         let share = f64::from(near) / f64::from(reads);
         assert!((0.35..0.45).contains(&share), "{share}");
     }

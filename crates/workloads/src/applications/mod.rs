@@ -1,7 +1,7 @@
 //! Workloads by name: applications, and loads of benchmark suites.
 //!
-//! What fio's words can say is made of [`JobSpec`]s; the others (a program's start, a player, a read-latest store, `sync`)
-//! are workloads of their own. Everything is seeded and the same on every machine.
+//! Loads that fio options can express are [`JobSpec`]s; the others (a program's start, a player, a read-latest store,
+//! `sync`) have their own workloads. Everything is seeded and the same on every machine.
 
 mod latest;
 mod options;
@@ -19,45 +19,48 @@ use crate::generate::{BuildContext, BuildError, JobSpec};
 use crate::page_cache::PageCache;
 use crate::{Next, Want, Workload};
 
-/// One of the loads that an application is made of.
-pub enum Part {
-    /// Several tasks that do the same.
+/// A component of an application.
+pub enum Component {
+    /// Several tasks with the same job.
     Job {
-        /// What they are called behind the application's own name.
+        /// Their name, after the application's own.
         name: &'static str,
-        /// Tasks.
+        /// Number of tasks.
         count: u32,
-        /// What each does.
+        /// The job of each.
         job: Box<JobSpec>,
     },
-    /// One task.
+    /// One task with its own workload.
     Own {
-        /// What it does.
+        /// The workload.
         workload: Box<dyn Workload>,
-        /// I/Os that it may have outstanding.
+        /// Its queue depth.
         depth: u32,
     },
 }
 
-/// Where an application runs.
+/// The run and device that an application is built for.
 #[derive(Clone)]
 pub struct AppContext {
     /// Seed, device and number of the task.
     pub build: BuildContext,
-    /// Nothing counts before this time of the run: programs are launched and frames are played from then on.
+    /// Length of the warm-up: programs are launched and frames are played after it.
     pub warmup: Nanos,
-    /// The page cache, where there is one.
+    /// The page cache, if the host has one.
     pub cache: Option<PageCache>,
 }
 
 impl App {
-    /// The parts of one instance.
-    pub fn build(&self, context: &AppContext) -> Result<Vec<Part>, BuildError> {
+    /// Builds the components of one instance.
+    ///
+    /// # Errors
+    /// Options that do not fit the application, the device or the host.
+    pub fn build(&self, context: &AppContext) -> Result<Vec<Component>, BuildError> {
         self.validate()?;
         let b = context.build;
         let device = b.capacity_sectors.saturating_mul(SECTOR_BYTES);
         let mut random = Random::new(&[b.seed, 0x6170_706c, u64::from(b.job), u64::from(b.instance)]);
-        let own = |workload: Box<dyn Workload>, depth| Ok(vec![Part::Own { workload, depth }]);
+        let own = |workload: Box<dyn Workload>, depth| Ok(vec![Component::Own { workload, depth }]);
         if let Some(program) = program::PROGRAMS.iter().find(|p| p.name == self.name()) {
             let (start, length) = self.region(device, 50.0, program::REGION)?;
             let steps = program.place(start, length, &mut random);
@@ -94,7 +97,7 @@ impl App {
                 let parts = (0..suite::YCSB_THREADS).map(|i| {
                     let at = start + u64::from(i) * each;
                     let workload = latest::Latest::new(at, each, Random::new(&[random.bits()]));
-                    Part::Own { workload: Box::new(workload), depth: 1 }
+                    Component::Own { workload: Box::new(workload), depth: 1 }
                 });
                 Ok(parts.collect())
             }
@@ -102,8 +105,8 @@ impl App {
         }
     }
 
-    /// First byte and length of the application's region: what its options say, else from `percent` of the device on and at
-    /// most `most` bytes long. Whole MiB.
+    /// First byte and length of the application's region, in whole MiB: from its options, else from `percent` of the
+    /// device on and at most `most` bytes long.
     fn region(&self, device: u64, percent: f64, most: u64) -> Result<(u64, u64), BuildError> {
         const MIB: u64 = 1 << 20;
         let start = self.offset_in(device, percent) / MIB * MIB;
@@ -124,15 +127,15 @@ impl App {
     }
 }
 
-/// A batch of read-ahead and the read behind it.
+/// Queue depth of a start-up: a batch of read-ahead and the read after it.
 const READ_AHEAD_DEPTH: u32 = 33;
 
-/// `sync`, again and again: all dirty pages of the cache are written, where there is one; then the device's own is flushed.
+/// Periodic `sync`: writes all dirty pages of the page cache, if there is one, then flushes the device cache.
 struct SyncEvery {
     every: Nanos,
     cache: Option<PageCache>,
     last: Option<Nanos>,
-    /// Pages are being written; see [`PageCache::synced`].
+    /// Write-back in progress; see [`PageCache::synced`].
     writing: Option<Option<u64>>,
     outstanding: bool,
 }
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_application_builds_and_repeats_by_its_seed() {
+    fn every_application_builds_and_is_repeatable() {
         for name in App::NAMES {
             let app = App::new(name).unwrap();
             let first = |seed| {
@@ -193,8 +196,8 @@ mod tests {
                 let mut workloads: Vec<_> = parts
                     .into_iter()
                     .map(|part| match part {
-                        Part::Job { job, .. } => job.build(build).unwrap_or_else(|e| panic!("{name}: {e}")),
-                        Part::Own { workload, .. } => workload,
+                        Component::Job { job, .. } => job.build(build).unwrap_or_else(|e| panic!("{name}: {e}")),
+                        Component::Own { workload, .. } => workload,
                     })
                     .collect();
                 let mut wants = Vec::new();
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_others_are_refused() {
+    fn options_of_other_applications_are_refused() {
         let mut app = App::new("player").unwrap();
         app.set("think", "greedy").unwrap();
         assert!(app.validate().unwrap_err().to_string().contains("player takes fps, offset, runtime, size, video"));

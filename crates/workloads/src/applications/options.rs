@@ -6,17 +6,17 @@ use crate::generate::{BuildError, Extent};
 use crate::nearest::nearest;
 use crate::units::{self, BareTime, Prefixes};
 
-/// Does a program compute between its reads?
+/// Whether a program computes between its reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Think {
-    /// As the traced one did.
+    /// As the traced program did.
     #[default]
     Paced,
-    /// Never, as the suite's own replayer.
+    /// Never, like the suite's own replayer.
     Greedy,
 }
 
-/// What a player plays.
+/// The video of a player.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Video {
     /// 5 Mb/s.
@@ -27,7 +27,7 @@ pub enum Video {
 }
 
 impl Video {
-    /// As results name it.
+    /// Its name in results.
     pub fn name(self) -> &'static str {
         match self {
             Video::P720 => "player 720p",
@@ -44,7 +44,7 @@ impl Video {
     }
 }
 
-/// An application with the options that were given.
+/// An application with its options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct App {
     name: &'static str,
@@ -65,7 +65,7 @@ pub struct App {
 }
 
 impl App {
-    /// Every application.
+    /// Names of all applications.
     pub const NAMES: [&'static str; 22] = [
         "oowriter-like",
         "terminal-like",
@@ -91,7 +91,7 @@ impl App {
         "rand-256K",
     ];
 
-    /// Every option of any of them.
+    /// Names of the options of all applications.
     pub const KEYS: [&'static str; 14] = [
         "every",
         "fps",
@@ -109,7 +109,7 @@ impl App {
         "video",
     ];
 
-    /// The application of this name, or what is wrong with it.
+    /// The application of this name; the error suggests others.
     pub fn new(name: &str) -> Result<App, String> {
         let Some(name) = App::NAMES.into_iter().find(|n| *n == name) else {
             let hint = match nearest(name, App::NAMES) {
@@ -137,7 +137,7 @@ impl App {
         })
     }
 
-    /// Sets an option from text; says what is wrong with the name or the value.
+    /// Sets an option from text; the error says what is wrong with name or value.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
         let wrong = |expected: &str| format!("{text:?} is not {expected}");
         let time = || match units::time(text, BareTime::Seconds) {
@@ -194,7 +194,7 @@ impl App {
         Ok(())
     }
 
-    /// The options that were given, by name, as [`App::set`] reads them.
+    /// The options that are set, by name, in the form that [`App::set`] reads.
     pub fn entries(&self) -> Vec<(&'static str, String)> {
         let mut out = Vec::new();
         let mut add = |key, value: Option<String>| out.extend(value.map(|value| (key, value)));
@@ -249,7 +249,7 @@ impl App {
         self.name
     }
 
-    /// Does it go on until somebody stops it?
+    /// Whether it runs until it is stopped.
     pub fn endless(&self) -> bool {
         !matches!(self.name, "oowriter-like" | "terminal-like" | "desktop-terminal-like" | "player")
     }
@@ -270,7 +270,7 @@ impl App {
         self.launch_after.unwrap_or(Nanos::from_secs(3))
     }
 
-    /// `sync` beside writers comes every 2 s, that of the player's interference every 4 s.
+    /// Period of `sync`: every 2 s beside writers, every 4 s beside a player.
     pub(super) fn every(&self) -> Nanos {
         self.every.unwrap_or(Nanos::from_secs(if self.name == "sync" { 2 } else { 4 }))
     }
@@ -295,7 +295,7 @@ impl App {
         self.maxrate
     }
 
-    /// Does it write, buffered?
+    /// Whether it writes a log through the page cache.
     pub fn log(&self) -> bool {
         self.log.unwrap_or(false)
     }
@@ -304,12 +304,12 @@ impl App {
         self.raw.unwrap_or(false)
     }
 
-    /// Its first byte on a device of so many; `percent` of it where nothing is said.
+    /// Its first byte on a device of `device` bytes; by default at `percent` of the device.
     pub(super) fn offset_in(&self, device: u64, percent: f64) -> u64 {
         self.offset.unwrap_or(Extent::Percent(percent)).of(device)
     }
 
-    /// The size that was given.
+    /// The size in bytes, if set.
     pub(super) fn size_in(&self, device: u64) -> Option<u64> {
         self.size.map(|size| size.of(device))
     }

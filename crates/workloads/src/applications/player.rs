@@ -1,18 +1,18 @@
-//! A player: a frame's worth of a file at a time, at its time.
+//! A video player: reads one frame of a file at each frame time.
 
 use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES};
 
-use crate::{Next, Outcome, Want, Workload};
+use crate::{ApplicationOutcome, Next, Want, Workload};
 
 /// Sectors of the largest request of a batch (64 KiB).
-const REQUEST: u32 = 128;
+const REQUEST_SECTORS_MAX: u32 = 128;
 /// Sectors of a page.
-const PAGE: u64 = 8;
+const PAGE_SECTORS: u64 = 8;
 
 pub(super) struct Player {
     kind: &'static str,
     warmup: Nanos,
-    /// Time from frame to frame.
+    /// Frame period.
     period: Nanos,
     frame_bytes: u64,
     /// Frames still to play.
@@ -20,9 +20,9 @@ pub(super) struct Player {
     /// The file, in sectors.
     start: u64,
     length: u64,
-    /// Frames begun.
+    /// Frames started.
     frame: u64,
-    /// Sectors read so far, and where the present frame ends.
+    /// Sectors read so far, and the end of the current frame.
     read: u64,
     until: u64,
     began: Option<Nanos>,
@@ -32,7 +32,8 @@ pub(super) struct Player {
 }
 
 impl Player {
-    /// `bits` per second, `runtime` long, on sectors `start..start + length`. Frames that begin before `warmup` do not count.
+    /// A video of `bits` per second and length `runtime` on sectors `start..start + length`. Frames before `warmup` do
+    /// not count.
     pub(super) fn new(
         kind: &'static str,
         bits: u64,
@@ -50,7 +51,7 @@ impl Player {
             frame_bytes: bits / 8 / per_second,
             left,
             start,
-            length: length / PAGE * PAGE,
+            length: length / PAGE_SECTORS * PAGE_SECTORS,
             frame: 0,
             read: 0,
             until: 0,
@@ -63,7 +64,7 @@ impl Player {
 
     /// Most I/Os of one frame.
     pub(super) fn depth(&self) -> u32 {
-        (self.frame_bytes / (u64::from(REQUEST) * SECTOR_BYTES)) as u32 + 2
+        (self.frame_bytes / (u64::from(REQUEST_SECTORS_MAX) * SECTOR_BYTES)) as u32 + 2
     }
 }
 
@@ -81,12 +82,12 @@ impl Workload for Player {
             self.left -= 1;
             self.frame += 1;
             self.began = Some(now);
-            // Whole pages: a page that two frames share was read with the first.
-            self.until = (self.frame * self.frame_bytes).div_ceil(SECTOR_BYTES).next_multiple_of(PAGE);
+            // Whole pages: a page shared by two frames is read with the first.
+            self.until = (self.frame * self.frame_bytes).div_ceil(SECTOR_BYTES).next_multiple_of(PAGE_SECTORS);
         }
         let at = self.read % self.length;
         let rest = (self.until - self.read).min(self.length - at);
-        let sectors = rest.min(u64::from(REQUEST)) as u32;
+        let sectors = rest.min(u64::from(REQUEST_SECTORS_MAX)) as u32;
         self.read += u64::from(sectors);
         self.outstanding += 1;
         let (sector, flags) = (self.start + at, Flags::NONE);
@@ -103,11 +104,11 @@ impl Workload for Player {
         }
     }
 
-    fn outcome(&self, now: Nanos) -> Option<Outcome> {
+    fn outcome(&self, now: Nanos) -> Option<ApplicationOutcome> {
         let under_way = self.outstanding > 0 || self.read < self.until;
         let late = |began: Nanos| began >= self.warmup && now.since(began) > self.period;
         let overdue = u64::from(under_way && self.began.is_some_and(late));
-        Some(Outcome::Frames {
+        Some(ApplicationOutcome::Frames {
             kind: self.kind,
             frames: self.batches.len() as u64 + overdue,
             missed: self.missed + overdue,
@@ -132,10 +133,10 @@ mod tests {
         let Next::Issue(want) = p.next(Nanos::from_ms(40)) else { panic!() };
         assert_eq!((want.sector, want.sectors), (1056, 48));
         p.completed(Nanos::from_ms(100), 0, Nanos::ZERO);
-        assert!(matches!(p.next(Nanos::from_ms(100)), Next::Issue(_)), "its time has long come");
-        let Some(Outcome::Frames { frames, missed, .. }) = p.outcome(Nanos::from_ms(120)) else { panic!() };
+        assert!(matches!(p.next(Nanos::from_ms(100)), Next::Issue(_)), "its deadline has passed");
+        let Some(ApplicationOutcome::Frames { frames, missed, .. }) = p.outcome(Nanos::from_ms(120)) else { panic!() };
         assert_eq!((frames, missed), (2, 1));
-        let Some(Outcome::Frames { frames, missed, .. }) = p.outcome(Nanos::from_ms(150)) else { panic!() };
+        let Some(ApplicationOutcome::Frames { frames, missed, .. }) = p.outcome(Nanos::from_ms(150)) else { panic!() };
         assert_eq!((frames, missed), (3, 2), "the third is overdue");
     }
 }

@@ -1,4 +1,4 @@
-//! The programs whose cold start is modelled, and the places that a start reads.
+//! Models of the cold start of programs: the reads of a start and their places.
 //!
 //! `oowriter-like` has the statistics of the trace of a writer's cold start that the S benchmark suite ships: sizes and
 //! counts per process exactly, jumps by their quantiles. The two terminals have the suite's totals; how their sizes divide
@@ -10,13 +10,13 @@ use crate::generate::random::Random;
 
 /// One process of a start.
 struct Process {
-    /// Sizes of the synchronous reads, KiB, with how many there are of each.
+    /// Sizes of the synchronous reads, KiB, with their counts.
     sizes: &'static [(u32, u32)],
-    /// How many of the 4 KiB ones read metadata.
+    /// Metadata reads among those of 4 KiB.
     metadata: u32,
-    /// How many of all are not behind the request before.
+    /// Reads that do not follow the previous request.
     random: u32,
-    /// Blocks of 4 KiB that are read ahead, and in how many batches of at most 32.
+    /// Blocks of 4 KiB that are read ahead, and the number of batches of at most 32.
     ahead: (u32, u32),
 }
 
@@ -92,29 +92,29 @@ pub(super) const PROGRAMS: [Program; 3] = [
 /// One read of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Which of the program's processes reads.
+    /// Index of the reading process.
     pub(super) process: u16,
     pub(super) sector: u64,
     pub(super) sectors: u32,
-    /// Reads metadata.
+    /// Whether it reads metadata.
     pub(super) metadata: bool,
-    /// The program does not go on before it has this, and what was read ahead before.
+    /// Whether the program waits for it and for the read-ahead before it.
     pub(super) waits: bool,
 }
 
-/// Bytes that a start is spread over.
+/// Region over which a start is spread, bytes.
 pub(super) const REGION: u64 = 84_000_000_000;
-/// Reads begin and end at multiples of this.
+/// Alignment of reads, bytes.
 const BLOCK: u64 = 4096;
 const CLUSTER: u64 = 1_000_000_000;
-/// Where half of the requests fall: three places, 11 and 31 GB apart as the jumps are long.
+/// Places of half of the requests, 11 and 31 GB apart like the long jumps.
 const CLUSTERS: [u64; 3] = [2_000_000_000, 13_000_000_000, 44_000_000_000];
-/// Room behind a jump for the reads that follow without another.
+/// Room after a jump for contiguous reads, bytes.
 const RUN: u64 = 64 << 20;
 /// Quantiles of the length of a jump in bytes: the quartiles and the ninth decile are the trace's.
 const JUMPS: [(f64, f64); 6] = [(0.0, 1e6), (0.25, 108e6), (0.5, 284e6), (0.75, 11e9), (0.9, 42e9), (1.0, 80e9)];
 
-/// Length of the jump at a quantile: on a straight line between the logarithms of those known.
+/// Length of the jump at a quantile, interpolated between the logarithms of the known ones.
 fn jump(quantile: f64) -> u64 {
     let above = JUMPS.iter().position(|(q, _)| *q >= quantile).unwrap_or(JUMPS.len() - 1).max(1);
     let ((q0, a), (q1, b)) = (JUMPS[above - 1], JUMPS[above]);
@@ -123,8 +123,8 @@ fn jump(quantile: f64) -> u64 {
 }
 
 impl Program {
-    /// The reads of a start in their order, on a region of `length` bytes that begins at byte `start`. In a region shorter
-    /// than [`REGION`] everything lies nearer together.
+    /// The reads of a start in order, on a region of `length` bytes from byte `start`. A region shorter than [`REGION`]
+    /// scales the jumps down.
     pub(super) fn place(&self, start: u64, length: u64, random: &mut Random) -> Vec<Step> {
         let numbered = self.processes.iter().zip(0u16..);
         let blocks: Vec<(u16, Block)> =
@@ -136,7 +136,7 @@ impl Program {
         let mut steps = Vec::new();
         let near = |at: u64| (at as f64 * scale) as u64 / BLOCK * BLOCK;
         let (mut at, mut inside) = (CLUSTERS[0], 0usize);
-        // Where it lies in the region: only jumps are shortened, so that runs stay runs.
+        // Position in the region: only jumps are scaled, so that contiguous runs stay contiguous.
         let mut place = near(at);
         for (process, block) in &blocks {
             if block.jumps {
@@ -146,7 +146,7 @@ impl Program {
             if in_cluster(at) {
                 inside += block.count as usize;
             }
-            // A run may not leave a small region.
+            // A run must not leave a small region.
             place = place.min(length.saturating_sub(block.bytes()) / BLOCK * BLOCK);
             for i in 0..block.count {
                 let byte = start + place + u64::from(i) * u64::from(block.kib) * 1024;
@@ -165,7 +165,7 @@ impl Program {
     }
 }
 
-/// Reads that lie behind each other: one synchronous read, or one batch of read-ahead.
+/// Contiguous reads: one synchronous read, or one batch of read-ahead.
 struct Block {
     kib: u32,
     count: u32,
@@ -181,7 +181,7 @@ impl Block {
 }
 
 impl Process {
-    /// Its reads in an order drawn by lot.
+    /// Its reads in random order.
     fn blocks(&self, random: &mut Random) -> Vec<Block> {
         let sizes = self.sizes.iter().flat_map(|(kib, count)| std::iter::repeat_n(*kib, *count as usize));
         let mut reads: Vec<Block> = sizes
@@ -189,7 +189,7 @@ impl Process {
             .map(|(i, kib)| Block { kib, count: 1, metadata: i < self.metadata as usize, waits: true, jumps: false })
             .collect();
         shuffle(&mut reads, random);
-        // The first read of a process is somewhere else.
+        // The first read of a process is not contiguous.
         let mut places: Vec<usize> = (1..reads.len()).collect();
         shuffle(&mut places, random);
         reads[0].jumps = true;
@@ -220,8 +220,8 @@ fn in_cluster(at: u64) -> bool {
     CLUSTERS.iter().any(|c| (*c..c + CLUSTER).contains(&at))
 }
 
-/// Takes that of the remaining lengths which leads from `at` where one wants to go, into a cluster or not: the first that
-/// does; else the first that stays in the region.
+/// Removes the first of the remaining lengths that leads from `at` into a cluster (or out, if not `into`), else the
+/// first that stays in the region.
 fn leap(at: u64, into: bool, lengths: &mut Vec<u64>, bytes: u64) -> u64 {
     let fits = |to: &u64| *to + bytes + RUN <= REGION;
     let ends = |length: u64| [at.checked_sub(length), at.checked_add(length)].into_iter().flatten().filter(fits);
@@ -233,7 +233,7 @@ fn leap(at: u64, into: bool, lengths: &mut Vec<u64>, bytes: u64) -> u64 {
             lengths.swap_remove(i);
             to
         }
-        // All that are left are too long from here: as far as the region goes.
+        // All remaining lengths are too long here: jump to the end of the region.
         None => {
             lengths.pop();
             if at > REGION / 2 { 0 } else { REGION - bytes - RUN }
@@ -255,9 +255,9 @@ mod tests {
         PROGRAMS[program].place(1 << 30, REGION, &mut Random::new(&[seed]))
     }
 
-    /// Of the table of the trace: requests, MB, synchronous reads, random ones of them, mean size of those in KiB.
+    /// From the table of the trace: requests, MB, synchronous reads, random synchronous reads, their mean size in KiB.
     #[test]
-    fn the_writers_processes_are_those_of_the_trace() {
+    fn the_processes_of_the_writer_match_the_trace() {
         let table =
             [(72, 0.3, 7, 4, 4.6), (389, 2.2, 62, 42, 13.5), (164, 2.5, 62, 37, 33.0), (643, 43.6, 475, 236, 88.0)];
         for (process, (requests, mb, sync, random, mean)) in PROGRAMS[0].processes.iter().zip(table) {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_writers_sizes_are_those_of_the_trace() {
+    fn the_sizes_of_the_writer_match_the_trace() {
         for seed in 0..5 {
             let steps = steps(0, seed);
             let bytes: u64 = steps.iter().map(|s| u64::from(s.sectors) * 512).sum();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_have_the_quantiles_of_the_trace() {
+    fn the_quantiles_of_jumps_match_the_trace() {
         for (program, count) in [(0, 343), (1, 106), (2, 487)] {
             for seed in 0..5 {
                 let steps = steps(program, seed);
@@ -299,7 +299,7 @@ mod tests {
                 let pairs = steps.windows(2).filter(|w| end(&w[0]) != w[1].sector);
                 let mut jumps: Vec<u64> = pairs.map(|w| end(&w[0]).abs_diff(w[1].sector) * 512).collect();
                 jumps.sort_unstable();
-                // The first has nothing to jump from.
+                // The first read has no previous position.
                 assert!(jumps.len().abs_diff(count - 1) <= 1, "{} jumps", jumps.len());
                 for (quantile, bytes, tolerance) in
                     [(0.25, 108e6, 0.1), (0.5, 284e6, 0.1), (0.75, 11e9, 0.15), (0.9, 42e9, 0.1)]
@@ -318,17 +318,17 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_contiguous_and_of_32_at_most() {
+    fn batches_are_contiguous_and_at_most_32_long() {
         let steps = steps(0, 3);
         let runs: Vec<&[Step]> = steps.chunk_by(|a, b| !a.waits && !b.waits && a.sector + 8 == b.sector).collect();
         let batches: Vec<usize> = runs.iter().filter(|r| !r[0].waits).map(|r| r.len()).collect();
         assert_eq!((batches.iter().sum::<usize>(), batches.len()), (662, 24));
         assert!(batches.iter().all(|n| *n <= 32));
-        assert!(steps.last().is_some_and(|s| s.waits), "a read that is waited for comes last");
+        assert!(steps.last().is_some_and(|s| s.waits), "the last read is synchronous");
     }
 
     #[test]
-    fn a_small_device_holds_everything_nearer_together() {
+    fn jumps_shrink_on_a_small_device() {
         let end = |s: &Step| s.sector + u64::from(s.sectors);
         let jumps = |steps: &[Step]| steps.windows(2).filter(|w| end(&w[0]) != w[1].sector).count();
         for program in &PROGRAMS {
@@ -336,7 +336,7 @@ mod tests {
             for length in [64 << 20, 100 << 20, 10_000_000_000] {
                 let steps = program.place(1 << 20, length, &mut Random::new(&[1]));
                 assert!(steps.iter().all(|s| s.sector >= 2048 && end(s) * 512 <= (1 << 20) + length), "{length}");
-                // Runs are as long as they were, but for a few that meet the region's end or each other.
+                // Runs keep their length, except a few that meet the end of the region or each other.
                 assert!(jumps(&steps).abs_diff(jumps(&whole)) <= 3, "{length}: {} of {}", jumps(&steps), jumps(&whole));
             }
         }

@@ -1,36 +1,36 @@
-//! A program that is started again and again, with nothing of it in memory.
+//! A program that is launched repeatedly with cold caches.
 
 use dumbwaiter_block::{Flags, Nanos, Op};
 
 use super::program::Step;
 use crate::page_cache::PageCache;
-use crate::{Next, Outcome, Want, Workload};
+use crate::{ApplicationOutcome, Next, Want, Workload};
 
-/// After so many synchronous reads the paced program computes.
-const THINK_AFTER: u32 = 9;
-/// For so long: 67 times in a start of `oowriter-like`, 2.5 s together.
-const THINK: Nanos = Nanos::from_ms(37);
+/// Synchronous reads between computations of a paced program.
+const READS_PER_THINK: u32 = 9;
+/// Length of a computation: 67 of them in a start of `oowriter-like` take 2.5 s.
+const THINK_TIME: Nanos = Nanos::from_ms(37);
 
-/// Four buffered writes of 4 KiB near the end, each of which has to be taken before the program goes on.
+/// Four buffered writes of 4 KiB near the end; the program waits until the page cache accepts each.
 pub(super) struct Log {
     pub(super) cache: PageCache,
     pub(super) file: usize,
     pub(super) sector: u64,
 }
 
-/// Reads from the end at which the log is written.
+/// Positions of the log writes, in reads before the end.
 const LOG_AT: [usize; 4] = [40, 30, 20, 10];
-/// How long a program sleeps whose write is not taken.
+/// Sleep of a program whose write is not accepted.
 const LOG_PAUSE: Nanos = Nanos::from_ms(10);
 
-enum Doing {
-    /// Not asked yet.
+enum Phase {
+    /// Not started.
     Nothing,
-    /// Until the next launch.
+    /// Sleeping until the next launch.
     Pausing(Nanos),
-    /// Since the launch.
+    /// Running since the launch.
     Starting(Nanos),
-    /// The start is given up; what is outstanding has to come back.
+    /// The launch is aborted; outstanding reads must complete.
     GivingUp,
     Done,
 }
@@ -44,10 +44,10 @@ pub(super) struct StartUp {
     pub(super) warmup: Nanos,
     pub(super) log: Option<Log>,
     logged: usize,
-    /// Launches so far: each is of new processes, which are tasks of their own.
+    /// Launches so far; each has new processes, which are new tasks.
     launches: u16,
     left: u32,
-    doing: Doing,
+    doing: Phase,
     at: usize,
     reads: u32,
     waiting: bool,
@@ -70,7 +70,7 @@ impl StartUp {
             logged: 0,
             launches: 0,
             left: repeat,
-            doing: Doing::Nothing,
+            doing: Phase::Nothing,
             at: 0,
             reads: 0,
             waiting: false,
@@ -81,19 +81,19 @@ impl StartUp {
         }
     }
 
-    /// One launch has ended, one way or the other.
+    /// Ends a launch, completed or aborted.
     fn ended(&mut self, now: Nanos) {
         self.left -= 1;
         if self.left == 0 {
             self.stopped();
         }
-        self.doing = if self.left == 0 { Doing::Done } else { Doing::Pausing(now + self.launch_after) };
+        self.doing = if self.left == 0 { Phase::Done } else { Phase::Pausing(now + self.launch_after) };
     }
 
     fn go_on(&mut self, now: Nanos, launched: Nanos) -> Option<Next> {
         if now.since(launched) >= self.timeout {
             self.not_started += 1;
-            self.doing = Doing::GivingUp;
+            self.doing = Phase::GivingUp;
             return None;
         }
         if self.waiting {
@@ -102,8 +102,8 @@ impl StartUp {
             }
             self.waiting = false;
             self.reads += 1;
-            if self.paced && self.reads.is_multiple_of(THINK_AFTER) {
-                self.thinking = Some(now + THINK);
+            if self.paced && self.reads.is_multiple_of(READS_PER_THINK) {
+                self.thinking = Some(now + THINK_TIME);
             }
         }
         if let Some(until) = self.thinking {
@@ -144,21 +144,21 @@ impl Workload for StartUp {
     fn next(&mut self, now: Nanos) -> Next {
         loop {
             match self.doing {
-                Doing::Nothing => self.doing = Doing::Pausing(now.max(self.warmup) + self.launch_after),
-                Doing::Pausing(until) if now < until => return Next::Wait(until),
-                Doing::Pausing(_) => {
+                Phase::Nothing => self.doing = Phase::Pausing(now.max(self.warmup) + self.launch_after),
+                Phase::Pausing(until) if now < until => return Next::Wait(until),
+                Phase::Pausing(_) => {
                     (self.at, self.reads, self.waiting, self.thinking, self.logged) = (0, 0, false, None, 0);
                     self.launches += 1;
-                    self.doing = Doing::Starting(now);
+                    self.doing = Phase::Starting(now);
                 }
-                Doing::Starting(launched) => {
+                Phase::Starting(launched) => {
                     if let Some(next) = self.go_on(now, launched) {
                         return next;
                     }
                 }
-                Doing::GivingUp if self.outstanding > 0 => return Next::Blocked,
-                Doing::GivingUp => self.ended(now),
-                Doing::Done => return Next::Done,
+                Phase::GivingUp if self.outstanding > 0 => return Next::Blocked,
+                Phase::GivingUp => self.ended(now),
+                Phase::Done => return Next::Done,
             }
         }
     }
@@ -173,10 +173,10 @@ impl Workload for StartUp {
         }
     }
 
-    fn outcome(&self, now: Nanos) -> Option<Outcome> {
-        let overdue = matches!(self.doing, Doing::Starting(launched) if now.since(launched) >= self.timeout);
-        let under_way = matches!(self.doing, Doing::Starting(_));
-        Some(Outcome::StartUps {
+    fn outcome(&self, now: Nanos) -> Option<ApplicationOutcome> {
+        let overdue = matches!(self.doing, Phase::Starting(launched) if now.since(launched) >= self.timeout);
+        let under_way = matches!(self.doing, Phase::Starting(_));
+        Some(ApplicationOutcome::StartUps {
             kind: self.kind,
             timeout: self.timeout,
             started: self.started.clone(),
@@ -190,14 +190,14 @@ impl Workload for StartUp {
 mod tests {
     use super::*;
 
-    /// Two reads ahead, one that waits, and one more.
+    /// Two reads ahead, a synchronous one, and one more.
     fn steps() -> Vec<Step> {
         let step = |sector, waits| Step { process: 0, sector, sectors: 8, metadata: false, waits };
         vec![step(0, false), step(8, false), step(16, true), step(100, true)]
     }
 
     #[test]
-    fn read_ahead_is_waited_for_with_the_read_behind_it() {
+    fn a_synchronous_read_waits_for_the_read_ahead_before_it() {
         let mut s = StartUp { paced: false, ..StartUp::new("x", steps(), 2) };
         let at = Nanos::from_secs(3);
         assert_eq!(s.next(Nanos::ZERO), Next::Wait(at));
@@ -207,24 +207,24 @@ mod tests {
         assert_eq!(s.next(at), Next::Blocked);
         s.completed(at, 0, Nanos::ZERO);
         s.completed(at, 0, Nanos::ZERO);
-        assert_eq!(s.next(at), Next::Blocked, "a batch is still under way");
+        assert_eq!(s.next(at), Next::Blocked, "a batch is still in flight");
         s.completed(at, 0, Nanos::ZERO);
         assert!(matches!(s.next(at), Next::Issue(want) if want.sector == 100));
         let end = Nanos::from_secs(5);
         s.completed(end, 0, Nanos::ZERO);
         assert_eq!(s.next(end), Next::Wait(Nanos::from_secs(8)));
-        let Some(Outcome::StartUps { started, not_started, cut_off, .. }) = s.outcome(end) else { panic!() };
+        let Some(ApplicationOutcome::StartUps { started, not_started, cut_off, .. }) = s.outcome(end) else { panic!() };
         assert_eq!((started, not_started, cut_off), (vec![Nanos::from_secs(2)], 0, 0));
     }
 
     #[test]
-    fn what_takes_too_long_is_given_up() {
+    fn slow_launches_are_aborted() {
         let mut s = StartUp { timeout: Nanos::from_secs(1), ..StartUp::new("x", steps(), 1) };
         let at = Nanos::from_secs(3);
         s.next(Nanos::ZERO);
         while let Next::Issue(_) = s.next(at) {}
         let cut = |s: &StartUp, now| match s.outcome(now) {
-            Some(Outcome::StartUps { not_started, cut_off, .. }) => (not_started, cut_off),
+            Some(ApplicationOutcome::StartUps { not_started, cut_off, .. }) => (not_started, cut_off),
             _ => panic!(),
         };
         assert_eq!(cut(&s, Nanos::from_ms(3500)), (0, 1));

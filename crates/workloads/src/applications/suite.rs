@@ -1,9 +1,9 @@
-//! Background loads that fio's words can say: the S benchmark suite's, and those of the SSD-proportionality paper.
+//! Background loads made of fio jobs: those of the S benchmark suite and of the SSD-proportionality paper.
 //!
-//! The suite's readers are buffered sequential or random readers of a file each; at the block layer that is one read of
-//! 128 KiB (the read-ahead) or 4 KiB at a time, and so they are made here. Its writers are buffered.
+//! The suite's readers are buffered sequential or random readers of one file each; at the block layer each issues one
+//! read of 128 KiB (the read-ahead) or 4 KiB at a time. Its writers are buffered.
 
-use super::{App, Part};
+use super::{App, Component};
 use crate::generate::{BuildError, Extent, JobSpec};
 use crate::page_cache::PageCache;
 use crate::units::Prefixes;
@@ -11,15 +11,16 @@ use crate::units::Prefixes;
 /// Threads of the YCSB loads.
 pub(super) const YCSB_THREADS: u32 = 16;
 
-/// Bytes of each file of the suite, where no size is given.
+/// Default size of each file of the suite, bytes.
 const FILE: u64 = 2_000_000_000;
 
 /// fio's pattern of a file server.
 const FILE_SERVER: &str = "512/10:1k/5:2k/5:4k/60:8k/2:16k/4:32k/4:64k/10";
 
-/// Sizes of the stand-ins for the traces `msn`, `prj` and `prn`, reads and writes. The medians of `msn` and `prn` are
-/// calibrated so that each load alone moves what the paper says (370, 460 and 270 MB/s within 10 %) on `ssd:sata-mlc` under
-/// `none`; they are sizes that a merging layer above would give, not those of the traces. Those of `prj` needed no change.
+/// Sizes of the substitutes for the traces `msn`, `prj` and `prn`, reads and writes. The medians of `msn` and `prn` are
+/// calibrated so that each load alone reaches the paper's rates (370, 460 and 270 MB/s within 10 %) on `ssd:sata-mlc`
+/// under
+/// `none`; they are the sizes after merging in an upper layer, not those of the traces. `prj` needed no change.
 const MSN: &str = "160k:1:4k-256k";
 const PRJ: &str = "8k:1:4k-256k,64k:1:4k-256k";
 const PRN: &str = "224k:1:4k-256k";
@@ -33,8 +34,8 @@ fn job(options: &[(&str, &str)]) -> JobSpec {
     job
 }
 
-/// The parts of an application that is made of jobs, on a device of so many bytes.
-pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result<Vec<Part>, BuildError> {
+/// The components of an application made of jobs, on a device of `device` bytes.
+pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result<Vec<Component>, BuildError> {
     let name = app.name();
     if let Some(parts) = suite(app, device)? {
         return Ok(parts);
@@ -61,7 +62,7 @@ pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result
         "rand-32K" => random("32k", &[]),
         "rand-256K" => random("256k", &[]),
         "ycsb-a" => {
-            // Each thread appends to a log of its own in its part of the store.
+            // Each thread appends to its own log in its part of the store.
             let (start, length) = app.region(device, 0.0, 50_000_000_000)?;
             let each = length / u64::from(YCSB_THREADS) / 4096 * 4096;
             let spec = job(&[
@@ -78,7 +79,7 @@ pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result
                 size: Some(Extent::Bytes(each)),
                 ..spec
             };
-            return Ok(vec![Part::Job { name: "thread", count: YCSB_THREADS, job: Box::new(spec) }]);
+            return Ok(vec![Component::Job { name: "thread", count: YCSB_THREADS, job: Box::new(spec) }]);
         }
         _ => {
             // The interference of the player: 15 files of a megabyte, every four seconds.
@@ -88,18 +89,18 @@ pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result
             let spec = JobSpec { offset, size, ..spec };
             let sync = super::SyncEvery::new(app.every(), cache.cloned());
             return Ok(vec![
-                Part::Job { name: "reader", count: 1, job: Box::new(spec) },
-                Part::Own { workload: Box::new(sync), depth: 1 },
+                Component::Job { name: "reader", count: 1, job: Box::new(spec) },
+                Component::Own { workload: Box::new(sync), depth: 1 },
             ]);
         }
     };
     let (start, length) = app.region(device, 0.0, 50_000_000_000)?;
     let spec = JobSpec { offset: Extent::Bytes(start), size: Some(Extent::Bytes(length)), norandommap: true, ..spec };
-    Ok(vec![Part::Job { name: "", count: 1, job: Box::new(spec) }])
+    Ok(vec![Component::Job { name: "", count: 1, job: Box::new(spec) }])
 }
 
-/// The loads that have a file for each of several processes, beginning at a tenth of the device; raw ones at its start.
-fn suite(app: &App, device: u64) -> Result<Option<Vec<Part>>, BuildError> {
+/// Loads with one file per process, from a tenth of the device on; raw ones from its start.
+fn suite(app: &App, device: u64) -> Result<Option<Vec<Component>>, BuildError> {
     let file = app.size_in(device).unwrap_or(FILE) / (1 << 20) * (1 << 20);
     let start = app.offset_in(device, if app.raw() { 0.0 } else { 10.0 }) / (1 << 20) * (1 << 20);
     let (readers, writers, sequential) = match app.name() {
@@ -118,7 +119,7 @@ fn suite(app: &App, device: u64) -> Result<Option<Vec<Part>>, BuildError> {
                 size: Some(Extent::Bytes(file)),
                 ..spec
             };
-            return Ok(Some(vec![Part::Job { name: "reader", count: app.readers(), job: Box::new(spec) }]));
+            return Ok(Some(vec![Component::Job { name: "reader", count: app.readers(), job: Box::new(spec) }]));
         }
         _ => return Ok(None),
     };
@@ -135,13 +136,13 @@ fn suite(app: &App, device: u64) -> Result<Option<Vec<Part>>, BuildError> {
         true => job(&[("rw", "read"), ("bs", "128k"), ("ioengine", "psync")]),
         false => job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync")]),
     };
-    let mut parts = vec![Part::Job { name: "reader", count: readers, job: Box::new(place(reads, 0)) }];
+    let mut parts = vec![Component::Job { name: "reader", count: readers, job: Box::new(place(reads, 0)) }];
     if writers > 0 {
         let rw = if sequential { "write" } else { "randwrite" };
         let mut writes = job(&[("rw", rw), ("bs", "4k"), ("ioengine", "psync"), ("direct", "0")]);
         writes.rate.write = app.maxrate().map(|all| all / u64::from(writers));
         let job = Box::new(place(writes, u64::from(readers)));
-        parts.push(Part::Job { name: "writer", count: writers, job });
+        parts.push(Component::Job { name: "writer", count: writers, job });
     }
     Ok(Some(parts))
 }

@@ -13,10 +13,10 @@ const TIMES: [&str; 8] = [
     "max_latency",
 ];
 
-/// Nesting beyond this is nobody's arithmetic.
-const DEEPEST: u32 = 64;
+/// Deepest nesting of parentheses.
+const NESTING_MAX: u32 = 64;
 
-/// The value with its arithmetic done; other values come back as they are. An error says what is wrong, to stand behind the
+/// Evaluates the arithmetic in a value; other values are returned unchanged. The error is a clause that follows the
 /// value.
 pub(super) fn expand(key: &str, value: &str, prefixes: Prefixes) -> Result<String, String> {
     for keyword in ["$mb_memory", "$ncpus"] {
@@ -48,7 +48,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The next character that is not blank, if it is one of these.
+    /// Consumes the next character that is not blank, if it is one of `any`.
     fn take(&mut self, any: &[char]) -> Option<char> {
         self.rest = self.rest.trim_start();
         let c = self.rest.chars().next().filter(|c| any.contains(c))?;
@@ -82,7 +82,7 @@ impl Cursor<'_> {
     }
 
     fn power(&mut self, depth: u32) -> Result<f64, String> {
-        if depth > DEEPEST {
+        if depth > NESTING_MAX {
             return Err("is nested too deeply".to_string());
         }
         let base = match self.take(&['-', '(']) {

@@ -1,27 +1,27 @@
-//! Every option of fio, and what becomes of it here.
+//! Every option of fio, and how it is handled.
 
 use crate::generate::JobSpec;
 
-/// What becomes of an option.
+/// How an option is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// It is one of [`JobSpec::KEYS`].
     Job,
-    /// It says which jobs there are.
+    /// It concerns the job file rather than one job's I/O.
     File,
     /// It does not change the I/O.
     Harmless,
     /// It would change the I/O, unless it has one of the values `off`.
     Refused {
         off: &'static [&'static str],
-        /// What to do instead.
+        /// The alternative.
         advice: &'static str,
     },
     /// fio has no such option.
     Unknown,
 }
 
-/// Engines that reach a device by a way of their own.
+/// Engines that access a device without the kernel's block layer.
 pub(super) const ENGINES_OF_THEIR_OWN: [&str; 9] =
     ["null", "nbd", "rbd", "libiscsi", "libblkio", "xnvme", "libzbc", "sg", "io_uring_cmd"];
 
@@ -43,7 +43,7 @@ const FILE: &[&str] = &[
     "replay_time_scale",
 ];
 
-/// Ours, not fio's.
+/// Extensions that fio does not have.
 const NOT_FIOS: [&str; 3] = ["burst_on", "burst_off", "burst_process"];
 
 const HARMLESS: &[&str] = &[
@@ -101,7 +101,7 @@ const HARMLESS: &[&str] = &[
     "steadystate_check_interval",
     "ss_interval",
     "write_iolog",
-    // Ending early by what was measured.
+    // Stopping early by measured values.
     "rate_min",
     "ratemin",
     "rate_iops_min",
@@ -113,7 +113,7 @@ const HARMLESS: &[&str] = &[
     "ignore_error",
     "error_dump",
     "exit_what",
-    // Making and keeping files.
+    // Creating and keeping files.
     "directory",
     "filename_format",
     "unique_filename",
@@ -133,7 +133,7 @@ const HARMLESS: &[&str] = &[
     "overwrite",
     "invalidate",
     "file_service_type",
-    // Contents, and the memory that holds them.
+    // File contents and buffers.
     "zero_buffers",
     "refill_buffers",
     "scramble_buffers",
@@ -151,12 +151,12 @@ const HARMLESS: &[&str] = &[
     "hugepage-size",
     "hugepage_size",
     "lockmem",
-    // Random numbers: ours are seeded always, and never run out of a map.
+    // Random numbers: always seeded here, without a map that can be exhausted.
     "randrepeat",
     "allrandrepeat",
     "softrandommap",
     "random_generator",
-    // How the submission costs CPU.
+    // CPU cost of submission.
     "fixedbufs",
     "nonvectored",
     "force_async",
@@ -185,7 +185,7 @@ const HARMLESS: &[&str] = &[
     "cmdprio_hint",
     "read_iolog_chunked",
     "replay_redirect",
-    // Nothing without an option that is refused.
+    // No effect without another option that is refused.
     "zonerange",
     "zonesize",
     "zonecapacity",
@@ -228,7 +228,7 @@ const HARMLESS: &[&str] = &[
     "merge_blktrace_iters",
     "recover_zbd_write_error",
     "write_zone_remainders",
-    // Where other engines find their device.
+    // Devices of other engines.
     "uri",
     "pool",
     "rbdname",
@@ -332,7 +332,7 @@ const OTHER_ENGINES: &[&str] = &[
     "window_size",
 ];
 
-/// What becomes of the option of this name.
+/// How the option of this name is handled.
 pub(super) fn class(key: &str) -> Class {
     if FILE.contains(&key) {
         Class::File
@@ -349,7 +349,7 @@ pub(super) fn class(key: &str) -> Class {
     }
 }
 
-/// Every option that fio has, as far as it is about block I/O.
+/// Names of all fio options for block I/O.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let jobs = JobSpec::KEYS.iter().copied().filter(|key| !NOT_FIOS.contains(key));
     let aliases = JobSpec::ALIASES.iter().map(|(alias, _)| *alias);

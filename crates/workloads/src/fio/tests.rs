@@ -16,9 +16,9 @@ fn refused(text: &str) -> String {
     parse(text, "j.fio", &nothing).expect_err("it should be refused").to_string()
 }
 
-/// The job files with which the shared kernel recordings were made: all are read, and build.
+/// All job files of the shared kernel recordings parse and build.
 #[test]
-fn every_recorded_job_file_is_read() {
+fn every_job_file_of_the_recordings_parses() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/kernel-dispatch");
     let Ok(files) = std::fs::read_dir(folder) else {
         println!("skipped: no shared data");
@@ -44,7 +44,7 @@ fn every_recorded_job_file_is_read() {
 }
 
 #[test]
-fn sections_inherit_what_stands_above() {
+fn sections_inherit_the_options_of_global() {
     let text = "\u{feff}; a comment\r\n[global]\r\nioengine=libaio\r\ndirect=1\r\nbs=8k  # here too\r\n\r\n[a]\r\nrw = randread\r\n\
                 iodepth=4\r\n[global]\r\nbs=16k\r\nrwmixread=30\r\n[b]\r\nrw=randrw\r\nnumjobs=3\r\nbs=32k\r\nbs=64k\r\nnorandommap\r\n";
     let file = read(text);
@@ -58,7 +58,7 @@ fn sections_inherit_what_stands_above() {
 }
 
 #[test]
-fn the_open_loop_job_of_a_recording_means_what_it_says() {
+fn the_open_loop_job_of_a_recording_parses_completely() {
     let text = "[open1]\nioengine=libaio\ndirect=1\ntime_based=1\nruntime=6\nrw=randrw\nbs=4k\niodepth=64\nrate_iops=240\n\
                 rate_process=poisson\ncmdprio_percentage=50\ncmdprio_class=1\ncmdprio=3\noffset=256m\nsize=256m\nstartdelay=283ms\n\
                 prioclass=2\nprio=5\n";
@@ -72,7 +72,7 @@ fn the_open_loop_job_of_a_recording_means_what_it_says() {
 }
 
 #[test]
-fn values_are_fios() {
+fn values_have_the_meaning_of_fio() {
     let job = |options: &str| read(&format!("[j]\ndirect=1\n{options}\n")).jobs.remove(0);
     assert_eq!(job("size=1m").spec.size, Some(Extent::Bytes(1 << 20)));
     assert_eq!(job("size=1m\nkb_base=1000").spec.size, Some(Extent::Bytes(1_000_000)));
@@ -137,11 +137,11 @@ fn harmless_options_are_named_in_warnings() {
 }
 
 #[test]
-fn errors_name_line_option_value_and_what_was_expected() {
+fn errors_name_line_option_value_and_expected_form() {
     for (text, expected) in [
         ("", "j.fio:1: there is no job: no section beside [global]"),
         ("[global]\nbs=4k\n", "j.fio:2: there is no job: no section beside [global]"),
-        ("bs=4k\n", "j.fio:1: bs stands before the first section; put [global] or a job's name above it"),
+        ("bs=4k\n", "j.fio:1: bs appears before the first section; put [global] or a job's name above it"),
         ("[a\n", r#"j.fio:1: "[a" is not a section title such as [job1]"#),
         ("[]\n", r#"j.fio:1: "[]" is not a section title such as [job1]"#),
         ("[a]\n=4\n", r#"j.fio:2: "=4" is not an option such as bs=4k"#),
@@ -207,7 +207,7 @@ fn each_option_has_one_meaning() {
 }
 
 #[test]
-fn deep_nesting_is_refused_not_followed() {
+fn deep_nesting_is_refused() {
     for deep in ["(".repeat(100_000), format!("(1{}", "^-1".repeat(100_000)), format!("({}1)", "-".repeat(100_000))] {
         assert!(refused(&format!("[a]\nsize={deep}\n")).ends_with("is nested too deeply"));
     }
@@ -225,7 +225,7 @@ proptest! {
         let _ = parse(&String::from_utf8_lossy(&bytes), "j.fio", &nothing);
     }
 
-    /// A valid file with a few bytes changed: refused, or jobs that can be built or are refused then.
+    /// A valid file with a few bytes changed is refused, or gives jobs that build or are refused.
     #[test]
     fn no_mutation_panics(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..10)) {
         let mut bytes = SAMPLE.as_bytes().to_vec();

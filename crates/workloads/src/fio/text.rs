@@ -16,7 +16,7 @@ pub(super) struct Section {
     pub(super) settings: Vec<Setting>,
 }
 
-/// The sections of a file; or a line and what is wrong with it.
+/// Splits a file into sections; the error is a line number and its reason.
 pub(super) fn sections(
     text: &str,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -49,7 +49,7 @@ pub(super) fn sections(
         let Some(section) = sections.last_mut() else {
             return Err((
                 line,
-                format!("{key} stands before the first section; put [global] or a job's name above it"),
+                format!("{key} appears before the first section; put [global] or a job's name above it"),
             ));
         };
         section.settings.push(Setting { line, key: key.to_string(), value });
@@ -57,7 +57,7 @@ pub(super) fn sections(
     Ok(sections)
 }
 
-/// The line without its comment: from a `;` or `#` at its beginning or behind a blank.
+/// The line without its comment, which begins with `;` or `#` at the start or after a blank.
 fn uncommented(line: &str) -> &str {
     let begins = |(at, c): &(usize, char)| {
         matches!(c, ';' | '#') && line[..*at].chars().next_back().is_none_or(char::is_whitespace)
@@ -66,7 +66,7 @@ fn uncommented(line: &str) -> &str {
     &line[..end]
 }
 
-/// The value with each `${NAME}` replaced. fio would silently put nothing for a variable that is not set.
+/// Replaces each `${NAME}` in a value. An unset variable is an error; fio would silently insert nothing.
 fn expand(value: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let (mut out, mut rest) = (String::new(), value);
     while let Some(at) = rest.find("${") {

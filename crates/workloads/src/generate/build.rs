@@ -1,33 +1,33 @@
-//! From the description of a job to its generator: units resolved, contradictions refused.
+//! Builds the generator of a job: resolves units and refuses contradictions.
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, SECTOR_BYTES};
 
-use super::generator::{Burst, Generator, Offsets, Pace, Place, Schedule, Sizes, Stop, Stream, Think};
+use super::generator::{Burst, Generator, Limits, Offsets, RateLimit, Sampler, Schedule, Sizes, Stream, ThinkTime};
 use super::random::{Permutation, Random, Zipf};
-use super::value::{Access, BlockSize, Distribution, Extent, Mix, RateProcess, Sequencer};
+use super::value::{Access, BlockSize, Distribution, Extent, Mix, READ, RateProcess, Sequencer, TRIM, WRITE};
 use super::{JobSpec, class_of};
 use crate::units::format_size;
 
-/// What a job does not know of itself.
+/// The run, device and instance that a job is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildContext {
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
     /// Size of the device in sectors of 512 bytes.
     pub capacity_sectors: u64,
-    /// Number of the job in the scenario: gives it random numbers of its own.
+    /// Number of the job in the scenario, which selects its random stream.
     pub job: u32,
     /// Number of the instance within the job, from 0.
     pub instance: u32,
 }
 
-/// Options that do not go together, or not with the device.
+/// Options that contradict each other or do not fit the device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {reason}")]
 pub struct BuildError {
     /// The option.
     pub key: &'static str,
-    /// What is wrong with it, with the numbers, and what would be right.
+    /// The reason with its numbers, and the expected value.
     pub reason: String,
 }
 
@@ -35,13 +35,8 @@ fn refuse<T>(key: &'static str, reason: impl Into<String>) -> Result<T, BuildErr
     Err(BuildError { key, reason: reason.into() })
 }
 
-/// Places of a direction in arrays.
-pub(super) const READ: usize = 0;
-pub(super) const WRITE: usize = 1;
-pub(super) const TRIM: usize = 2;
-
 impl JobSpec {
-    /// Directions that it uses, as places in [`super::PerDir::each`].
+    /// Directions that it uses, as indices into [`super::PerDir::each`].
     fn used(&self) -> &'static [usize] {
         match self.rw.mix {
             Mix::Read => &[READ],
@@ -52,7 +47,10 @@ impl JobSpec {
         }
     }
 
-    /// Checks what can be checked without a device: options that contradict each other, sizes that no block device takes.
+    /// Checks that need no device: contradictory options, and sizes that no block device accepts.
+    ///
+    /// # Errors
+    /// The option and the reason.
     pub fn validate(&self) -> Result<(), BuildError> {
         for dir in self.used().iter().copied() {
             let bs = self.bs.each()[dir];
@@ -98,7 +96,7 @@ impl JobSpec {
                 return refuse(key, "0 leaves nothing to do; leave it out for the whole device");
             }
         }
-        // Shorter spells would be counted through one by one in a long pause.
+        // Short bursts would be stepped through one by one in a long pause.
         let short = |t: Nanos| t > Nanos::ZERO && t < Nanos::from_us(100);
         if (self.burst_on == Nanos::ZERO) != (self.burst_off == Nanos::ZERO) {
             return refuse("burst_on", "bursts need both burst_on and burst_off");
@@ -112,7 +110,7 @@ impl JobSpec {
         Ok(())
     }
 
-    /// First byte and length of the region of an instance on a device of so many bytes, in whole sectors.
+    /// First byte and length of the region of an instance on a device of `device` bytes, in whole sectors.
     fn region(&self, device: u64, instance: u32) -> Result<(u64, u64), BuildError> {
         let step = self.used().iter().map(|dir| self.bs.each()[*dir].min()).min().unwrap_or(SECTOR_BYTES);
         let align = if self.offset_align > 0 { self.offset_align } else { step };
@@ -155,7 +153,7 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
     let mut random =
         Random::new(&[context.seed, spec.randseed.unwrap_or(0), u64::from(context.job), u64::from(context.instance)]);
 
-    // A direction that is never used may have sizes that no device takes.
+    // An unused direction may have sizes that no device accepts.
     let mut streams = [READ, WRITE, TRIM].map(|dir| match spec.used().contains(&dir) {
         true => stream(spec, dir, start, length),
         false => Stream::default(),
@@ -165,9 +163,9 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         false => None,
     };
     for stream in &mut streams {
-        // Hot blocks of a skewed distribution are scattered; the scattering is another for each direction and instance.
-        if let Place::Zipf { scatter, blocks, centre: None, .. } | Place::Pareto { scatter, blocks, centre: None, .. } =
-            &mut stream.place
+        // Hot blocks of a skewed distribution are scattered, differently for each direction and instance.
+        if let Sampler::Zipf { scatter, blocks, centre: None, .. }
+        | Sampler::Pareto { scatter, blocks, centre: None, .. } = &mut stream.sampler
         {
             *scatter = Some(Permutation::new(*blocks, &mut random));
         }
@@ -176,18 +174,6 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
     let depth = spec.depth();
     let low = spec.iodepth_low.unwrap_or(depth).min(depth - 1);
     let batch = depth.saturating_sub(spec.iodepth_batch_complete_min.max(1));
-    let until_stopped = spec.until_stopped();
-    let loops = u64::from(spec.loops.unwrap_or(1));
-    let one_pass_over_holes = spec.rw.access == Access::Sequential && spec.rw.modifier != 0 && spec.io_size.is_none();
-    let bytes = match spec.io_size {
-        Some(extent) => extent.of(device),
-        None => (length * SECTOR_BYTES).saturating_mul(loops),
-    };
-    let stop = Stop {
-        sectors: if until_stopped || one_pass_over_holes { u64::MAX } else { bytes.div_ceil(SECTOR_BYTES) },
-        ios: if until_stopped { u64::MAX } else { spec.number_ios.unwrap_or(u64::MAX) },
-        passes: if until_stopped || !one_pass_over_holes { u64::MAX } else { loops },
-    };
     let mix = match spec.rw.mix {
         Mix::ReadWrite if spec.rwmixread == 100 => Mix::Read,
         Mix::ReadWrite if spec.rwmixread == 0 => Mix::Write,
@@ -201,7 +187,7 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         mapped: 0,
         depth,
         refill_at: low.min(batch),
-        stop,
+        stop: limits(spec, device, length),
         schedule: Schedule {
             delay: spec.startdelay,
             length: spec.runtime.map(|runtime| spec.ramp_time + runtime),
@@ -209,12 +195,12 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         },
         flush_every: [spec.fsync, spec.fdatasync].into_iter().filter(|n| *n > 0).min().unwrap_or(0),
         flush_at_end: spec.end_fsync,
-        think: (spec.thinktime > Nanos::ZERO).then(|| Think {
+        think: (spec.thinktime > Nanos::ZERO).then(|| ThinkTime {
             time: spec.thinktime,
             blocks: spec.thinktime_blocks,
             after: spec.thinktime_iotime,
             lost: spec.rate_ignore_thinktime,
-            ..Think::default()
+            ..ThinkTime::default()
         }),
         burst: (spec.burst_on > Nanos::ZERO).then(|| Burst::new(spec.burst_on, spec.burst_off, spec.burst_process)),
         paced: spec.used().iter().any(|dir| spec.rate.each()[*dir].is_some() || spec.rate_iops.each()[*dir].is_some()),
@@ -222,7 +208,23 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
     })
 }
 
-/// Are all blocks of one size and drawn uniformly, so that a permutation can visit each once?
+/// Limits of an instance on a device of `device` bytes and a region of `length` sectors.
+fn limits(spec: &JobSpec, device: u64, length: u64) -> Limits {
+    let until_stopped = spec.until_stopped();
+    let loops = u64::from(spec.loops.unwrap_or(1));
+    let one_pass_over_holes = spec.rw.access == Access::Sequential && spec.rw.modifier != 0 && spec.io_size.is_none();
+    let bytes = match spec.io_size {
+        Some(extent) => extent.of(device),
+        None => (length * SECTOR_BYTES).saturating_mul(loops),
+    };
+    Limits {
+        sectors: if until_stopped || one_pass_over_holes { u64::MAX } else { bytes.div_ceil(SECTOR_BYTES) },
+        ios: if until_stopped { u64::MAX } else { spec.number_ios.unwrap_or(u64::MAX) },
+        passes: if until_stopped || !one_pass_over_holes { u64::MAX } else { loops },
+    }
+}
+
+/// Whether all blocks have one size and are drawn uniformly, so that a permutation can visit each once.
 fn whole_map(spec: &JobSpec) -> bool {
     let used = spec.used();
     let fixed = |dir: &usize| match spec.bs.each()[*dir] {
@@ -246,25 +248,73 @@ fn sectors(bytes: u64) -> u32 {
     u32::try_from(bytes / SECTOR_BYTES).unwrap_or(u32::MAX)
 }
 
-/// The share of 2^32 that a percentage is.
+/// A percentage as a fraction of 2^32.
 fn threshold(percent: u8) -> u32 {
     ((u64::from(percent) << 32) / 100).min(u64::from(u32::MAX)) as u32
 }
 
-/// Everything about one direction.
+/// The generator state of one direction.
 fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
     let bs = spec.bs.each()[dir];
     let unit = sectors(spec.blockalign.each()[dir].unwrap_or(bs.min())).max(1);
+    let sampler = sampler(spec, dir, unit, length);
+    let sizes = sizes(spec, dir);
+    let op = [Op::Read, Op::Write, Op::Discard][dir];
+    let flags = flags(spec, op);
+    // rate_iops counts in units of the smallest block, as in fio.
+    let per_second = match (spec.rate.each()[dir], spec.rate_iops.each()[dir]) {
+        (Some(bytes), _) => *bytes as f64 / SECTOR_BYTES as f64,
+        (None, Some(iops)) => *iops as f64 * f64::from(sectors(bs.min())),
+        (None, None) => f64::INFINITY,
+    };
+    Stream {
+        op,
+        flags,
+        fitting: match sizes {
+            Sizes::Fixed(n) => length.saturating_sub(u64::from(n)) / u64::from(unit) + 1,
+            _ => 0,
+        },
+        sizes,
+        unit,
+        start,
+        length,
+        sampler,
+        offsets: match (spec.rw.access, spec.rw_sequencer) {
+            (Access::Sequential, _) => Offsets::Sequential { step: spec.rw.modifier / SECTOR_BYTES as i64 },
+            (Access::Random, Sequencer::Identical) => {
+                Offsets::Random { run: spec.rw.modifier.max(1) as u32, same: true }
+            }
+            (Access::Random, Sequencer::Sequential) => {
+                Offsets::Random { run: spec.rw.modifier.max(1) as u32, same: false }
+            }
+        },
+        random_share: threshold(*spec.percentage_random.each()[dir]),
+        always_random: *spec.percentage_random.each()[dir] == 100,
+        pace: RateLimit {
+            ns_per_sector: 1e9 / per_second,
+            ns_per_io: 1e9 * f64::from(sectors(bs.min())) / per_second,
+            poisson: spec.rate_process == RateProcess::Poisson,
+            due: 0.0,
+        },
+        preferred: threshold(*spec.cmdprio_percentage.each()[dir]),
+        always_preferred: *spec.cmdprio_percentage.each()[dir] == 100,
+        priority: Ioprio::new(class_of(*spec.cmdprio_class.each()[dir]), *spec.cmdprio.each()[dir]),
+        ..Stream::default()
+    }
+}
+
+/// Distribution of the random offsets of a direction, in blocks of `unit` sectors of a region of `length` sectors.
+fn sampler(spec: &JobSpec, dir: usize, unit: u32, length: u64) -> Sampler {
     let blocks = (length / u64::from(unit)).max(1);
-    let place = match spec.random_distribution.each()[dir] {
-        Distribution::Uniform => Place::Uniform,
+    match spec.random_distribution.each()[dir] {
+        Distribution::Uniform => Sampler::Uniform,
         Distribution::Zipf(theta, centre) => {
-            Place::Zipf { zipf: Zipf::new(blocks, *theta), blocks, centre: *centre, scatter: None }
+            Sampler::Zipf { zipf: Zipf::new(blocks, *theta), blocks, centre: *centre, scatter: None }
         }
         Distribution::Pareto(h, centre) => {
-            Place::Pareto { power: libm::log(*h) / libm::log(1.0 - h), blocks, centre: *centre, scatter: None }
+            Sampler::Pareto { power: libm::log(*h) / libm::log(1.0 - h), blocks, centre: *centre, scatter: None }
         }
-        Distribution::Normal(deviation, centre) => Place::Normal {
+        Distribution::Normal(deviation, centre) => Sampler::Normal {
             mean: centre.unwrap_or(0.5) * blocks as f64,
             deviation: deviation / 100.0 * blocks as f64,
             blocks,
@@ -278,10 +328,14 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
                 at = at.saturating_add(length);
                 (access / 100.0, from, at.min(blocks) - from)
             });
-            Place::Zones(bounds.collect())
+            Sampler::Zones(bounds.collect())
         }
-    };
-    let sizes = match bs {
+    }
+}
+
+/// Distribution of the block sizes of a direction.
+fn sizes(spec: &JobSpec, dir: usize) -> Sizes {
+    match spec.bs.each()[dir] {
         BlockSize::Fixed(n) => Sizes::Fixed(sectors(*n)),
         BlockSize::Range(min, max) => {
             let step = if spec.bs_unaligned { 1 } else { sectors(*min) };
@@ -301,8 +355,11 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
             min: sectors(*min).max(1),
             max: sectors(*max),
         },
-    };
-    let op = [Op::Read, Op::Write, Op::Discard][dir];
+    }
+}
+
+/// Request flags of a direction.
+fn flags(spec: &JobSpec, op: Op) -> Flags {
     let waits = Flags::SYNC;
     let flags = match op {
         Op::Read => Flags::NONE,
@@ -312,44 +369,5 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
         _ if spec.sync => waits.with(Flags::FUA),
         _ => Flags::BACKGROUND,
     };
-    // rate_iops counts in the smallest block, as fio does.
-    let per_second = match (spec.rate.each()[dir], spec.rate_iops.each()[dir]) {
-        (Some(bytes), _) => *bytes as f64 / SECTOR_BYTES as f64,
-        (None, Some(iops)) => *iops as f64 * f64::from(sectors(bs.min())),
-        (None, None) => f64::INFINITY,
-    };
-    Stream {
-        op,
-        flags: if spec.hipri && spec.direct { flags.with(Flags::POLLED) } else { flags },
-        fitting: match sizes {
-            Sizes::Fixed(n) => length.saturating_sub(u64::from(n)) / u64::from(unit) + 1,
-            _ => 0,
-        },
-        sizes,
-        unit,
-        start,
-        length,
-        place,
-        offsets: match (spec.rw.access, spec.rw_sequencer) {
-            (Access::Sequential, _) => Offsets::Sequential { step: spec.rw.modifier / SECTOR_BYTES as i64 },
-            (Access::Random, Sequencer::Identical) => {
-                Offsets::Random { run: spec.rw.modifier.max(1) as u32, same: true }
-            }
-            (Access::Random, Sequencer::Sequential) => {
-                Offsets::Random { run: spec.rw.modifier.max(1) as u32, same: false }
-            }
-        },
-        random_share: threshold(*spec.percentage_random.each()[dir]),
-        always_random: *spec.percentage_random.each()[dir] == 100,
-        pace: Pace {
-            ns_per_sector: 1e9 / per_second,
-            ns_per_io: 1e9 * f64::from(sectors(bs.min())) / per_second,
-            poisson: spec.rate_process == RateProcess::Poisson,
-            due: 0.0,
-        },
-        preferred: threshold(*spec.cmdprio_percentage.each()[dir]),
-        always_preferred: *spec.cmdprio_percentage.each()[dir] == 100,
-        priority: Ioprio::new(class_of(*spec.cmdprio_class.each()[dir]), *spec.cmdprio.each()[dir]),
-        ..Stream::default()
-    }
+    if spec.hipri && spec.direct { flags.with(Flags::POLLED) } else { flags }
 }

@@ -1,13 +1,12 @@
-//! The running generator: decides when the next I/O is due and what it is. Nothing here allocates once it is built.
+//! The running generator: decides what the next I/O is and when it is due. It does not allocate after it is built.
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
 
-use super::build::{READ, TRIM, WRITE};
 use super::random::{Permutation, Random, Zipf};
-use super::value::{BurstProcess, Mix};
+use super::value::{BurstProcess, Mix, READ, TRIM, WRITE};
 use crate::{Next, Want, Workload};
 
-/// When the job begins and ends.
+/// Start and end of the job.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     pub(super) delay: (Nanos, Nanos),
@@ -17,9 +16,9 @@ pub(super) struct Schedule {
     pub(super) end: Nanos,
 }
 
-/// What is left to do.
+/// Limits at which the job ends.
 #[derive(Debug)]
-pub(super) struct Stop {
+pub(super) struct Limits {
     pub(super) sectors: u64,
     pub(super) ios: u64,
     pub(super) passes: u64,
@@ -27,7 +26,7 @@ pub(super) struct Stop {
 
 /// Pauses between I/Os.
 #[derive(Debug, Default)]
-pub(super) struct Think {
+pub(super) struct ThinkTime {
     pub(super) time: Nanos,
     pub(super) blocks: u32,
     pub(super) after: Option<Nanos>,
@@ -37,7 +36,7 @@ pub(super) struct Think {
     pub(super) until: Option<Nanos>,
 }
 
-/// Spells of work and rest.
+/// Bursts and the pauses between them.
 #[derive(Debug)]
 pub(super) struct Burst {
     on: Nanos,
@@ -52,36 +51,36 @@ impl Burst {
         Burst { on, off, process, working: false, until: Nanos::ZERO }
     }
 
-    fn spell(&self, mean: Nanos, random: &mut Random) -> Nanos {
+    fn draw_length(&self, mean: Nanos, random: &mut Random) -> Nanos {
         match self.process {
             BurstProcess::Fixed => mean,
             BurstProcess::Exponential => Nanos(((mean.0 as f64 * random.exponential()) as u64).max(1)),
         }
     }
 
-    /// Lets time pass; is this a time of rest?
-    fn rests(&mut self, now: Nanos, random: &mut Random) -> bool {
+    /// Advances to `now`; returns whether this is a pause.
+    fn in_pause(&mut self, now: Nanos, random: &mut Random) -> bool {
         while now >= self.until {
             self.working = !self.working;
-            let spell = self.spell(if self.working { self.on } else { self.off }, random);
-            self.until += spell;
+            let draw_length = self.draw_length(if self.working { self.on } else { self.off }, random);
+            self.until += draw_length;
         }
         !self.working
     }
 }
 
-/// When the next I/O of a direction is due.
+/// Rate limit of a direction: when its next I/O is due.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
-    /// 0 where there is no limit.
+pub(super) struct RateLimit {
+    /// 0 for no limit.
     pub(super) ns_per_sector: f64,
     pub(super) ns_per_io: f64,
     pub(super) poisson: bool,
-    /// In nanoseconds of run time; the fraction is kept so that it does not add up to a drift.
+    /// In ns of run time, with the fraction, so that rounding does not accumulate.
     pub(super) due: f64,
 }
 
-/// How large the next block is, in sectors.
+/// Distribution of block sizes, in sectors.
 #[derive(Debug)]
 pub(super) enum Sizes {
     Fixed(u32),
@@ -90,7 +89,7 @@ pub(super) enum Sizes {
         step: u32,
         count: u32,
     },
-    /// Upper bounds of the shares of 2^32.
+    /// Cumulative fractions of 2^32, with the sizes.
     Split(Vec<(u32, u32)>),
     LogNormal {
         log_median: f64,
@@ -120,9 +119,9 @@ impl Sizes {
     }
 }
 
-/// Where a random block falls: its number among the aligned places of the region.
+/// Distribution of random offsets: numbers of aligned blocks in the region.
 #[derive(Debug, Default)]
-pub(super) enum Place {
+pub(super) enum Sampler {
     #[default]
     Uniform,
     Zipf {
@@ -142,38 +141,38 @@ pub(super) enum Place {
         deviation: f64,
         blocks: u64,
     },
-    /// Upper bound of the share, first block, blocks.
+    /// Cumulative fraction, first block, number of blocks.
     Zones(Vec<(f64, u64, u64)>),
 }
 
-impl Place {
-    /// Block number; `fitting` is how many of the places hold the whole block.
+impl Sampler {
+    /// Draws a block number; `fitting` is the number of places that hold a whole block.
     #[inline]
     fn draw(&self, fitting: u64, random: &mut Random) -> u64 {
-        let place = match self {
-            Place::Uniform => return random.below(fitting),
-            Place::Zipf { zipf, blocks, centre, scatter } => ranked(zipf.draw(random), *blocks, *centre, scatter),
-            Place::Pareto { power, blocks, centre, scatter } => {
+        let sampler = match self {
+            Sampler::Uniform => return random.below(fitting),
+            Sampler::Zipf { zipf, blocks, centre, scatter } => ranked(zipf.draw(random), *blocks, *centre, scatter),
+            Sampler::Pareto { power, blocks, centre, scatter } => {
                 let rank = (*blocks as f64 * libm::exp(power * libm::log(1.0 - random.unit()))) as u64;
                 ranked(rank.min(blocks - 1), *blocks, *centre, scatter)
             }
-            Place::Normal { mean, deviation, blocks } => {
+            Sampler::Normal { mean, deviation, blocks } => {
                 let mut tries = (0..64).map(|_| mean + deviation * random.normal());
                 let inside = tries.find(|x| *x >= 0.0 && *x < *blocks as f64);
-                // A centre on the very edge with next to no deviation never falls inside.
+                // A centre at the edge with almost no deviation never falls inside.
                 inside.map_or(blocks - 1, |x| x as u64)
             }
-            Place::Zones(bounds) => {
+            Sampler::Zones(bounds) => {
                 let draw = random.unit();
                 let zone = bounds.partition_point(|(bound, ..)| *bound <= draw).min(bounds.len() - 1);
                 bounds[zone].1 + random.below(bounds[zone].2)
             }
         };
-        place.min(fitting - 1)
+        sampler.min(fitting - 1)
     }
 }
 
-/// The block that has this rank of heat.
+/// The block with this rank of popularity.
 fn ranked(rank: u64, blocks: u64, centre: Option<f64>, scatter: &Option<Permutation>) -> u64 {
     match (scatter, centre) {
         (Some(scatter), _) => scatter.apply(rank),
@@ -186,26 +185,26 @@ fn ranked(rank: u64, blocks: u64, centre: Option<f64>, scatter: &Option<Permutat
 pub(super) enum Offsets {
     /// Sectors added between one I/O's end and the next one's start.
     Sequential { step: i64 },
-    /// I/Os per random offset, and whether they repeat it.
+    /// I/Os per random offset, and whether they repeat the offset.
     Random { run: u32, same: bool },
 }
 
-/// One direction: what its I/Os are like and where it stands.
+/// State of one direction.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) op: Op,
     pub(super) flags: Flags,
     pub(super) sizes: Sizes,
     pub(super) unit: u32,
-    /// Places that hold a block of the fixed size; 0 where sizes differ.
+    /// Places that hold a block of the fixed size; 0 if sizes vary.
     pub(super) fitting: u64,
     pub(super) start: u64,
     pub(super) length: u64,
-    pub(super) place: Place,
+    pub(super) sampler: Sampler,
     pub(super) offsets: Offsets,
     pub(super) random_share: u32,
     pub(super) always_random: bool,
-    pub(super) pace: Pace,
+    pub(super) pace: RateLimit,
     pub(super) preferred: u32,
     pub(super) always_preferred: bool,
     pub(super) priority: Ioprio,
@@ -225,11 +224,11 @@ impl Default for Stream {
             fitting: 0,
             start: 0,
             length: 8,
-            place: Place::Uniform,
+            sampler: Sampler::Uniform,
             offsets: Offsets::Sequential { step: 0 },
             random_share: 0,
             always_random: true,
-            pace: Pace::default(),
+            pace: RateLimit::default(),
             preferred: 0,
             always_preferred: false,
             priority: Ioprio::default(),
@@ -243,7 +242,7 @@ impl Default for Stream {
 impl Stream {
     /// Offset of the next sequential I/O in the region, and whether it begins a new pass.
     fn sequential(&self, sectors: u64, step: i64) -> (u64, bool) {
-        // Going back, a pass begins at the end of the region.
+        // A backward pass begins at the end of the region.
         let first = if step < 0 { self.length.checked_add_signed(step) } else { Some(0) };
         let first = first.unwrap_or(0).min(self.length - sectors);
         let next = match self.position {
@@ -273,7 +272,7 @@ impl Stream {
             0 => (self.length - sectors) / u64::from(self.unit) + 1,
             known => known,
         };
-        self.place.draw(fitting, random) * u64::from(self.unit)
+        self.sampler.draw(fitting, random) * u64::from(self.unit)
     }
 
     fn ready(&self, now: Nanos) -> bool {
@@ -284,30 +283,30 @@ impl Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flush {
     No,
-    /// When everything before it has completed.
+    /// Waiting until all I/O before it has completed.
     Wanted,
-    /// Issued.
+    /// In flight.
     Under,
 }
 
-/// A job's instance at work.
+/// The generator of one instance of a job.
 #[derive(Debug)]
 pub(super) struct Generator {
     pub(super) random: Random,
     pub(super) mix: Mix,
     pub(super) reads: u32,
     pub(super) streams: [Stream; 3],
-    /// Order of the blocks where each is visited once, and how many have been.
+    /// Order of the blocks if each is visited once, and the number visited.
     pub(super) map: Option<Permutation>,
     pub(super) mapped: u64,
     pub(super) depth: u32,
-    /// Once full, nothing is issued until no more than this are outstanding.
+    /// Outstanding I/Os down to which a full queue drains before the next I/O.
     pub(super) refill_at: u32,
-    pub(super) stop: Stop,
+    pub(super) stop: Limits,
     pub(super) schedule: Schedule,
     pub(super) flush_every: u32,
     pub(super) flush_at_end: bool,
-    pub(super) think: Option<Think>,
+    pub(super) think: Option<ThinkTime>,
     pub(super) burst: Option<Burst>,
     pub(super) paced: bool,
     pub(super) outstanding: u32,
@@ -316,13 +315,13 @@ pub(super) struct Generator {
     /// Writes since the last flush.
     pub(super) unflushed: u32,
     pub(super) last_completion: Nanos,
-    /// The block that was trimmed and is to be written (in the region, sectors).
+    /// The block that was trimmed and is to be written: offset in the region and sectors.
     pub(super) trimmed: Option<(u64, u32)>,
     pub(super) done: bool,
 }
 
 impl Generator {
-    /// One that does nothing, to be filled in.
+    /// A generator without I/O: the base for struct updates.
     pub(super) fn idle(random: Random) -> Generator {
         Generator {
             random,
@@ -333,7 +332,7 @@ impl Generator {
             mapped: 0,
             depth: 1,
             refill_at: 0,
-            stop: Stop { sectors: 0, ios: 0, passes: 0 },
+            stop: Limits { sectors: 0, ios: 0, passes: 0 },
             schedule: Schedule::default(),
             flush_every: 0,
             flush_at_end: false,
@@ -368,7 +367,7 @@ impl Generator {
         }
     }
 
-    /// Everything is issued: flush if that is wanted, then end.
+    /// All I/O is issued: flush if requested, then end.
     fn finish(&mut self) -> Next {
         if self.flush_at_end && self.unflushed > 0 && self.flush == Flush::No {
             self.flush = Flush::Wanted;
@@ -378,7 +377,7 @@ impl Generator {
         Next::Done
     }
 
-    /// Nothing but the flush until it has completed.
+    /// Issues only the flush until it has completed.
     fn flush(&mut self) -> Next {
         if self.outstanding > 0 {
             return Next::Blocked;
@@ -394,7 +393,7 @@ impl Generator {
         Some(Next::Wait(until.min(self.schedule.end)))
     }
 
-    /// A pause between I/Os, if it is time for one.
+    /// ThinkTime time between I/Os, if it is due.
     fn pause(&mut self, now: Nanos) -> Option<Next> {
         let think = self.think.as_mut()?;
         if think.until.is_none() {
@@ -413,32 +412,32 @@ impl Generator {
             think.issued = 0;
             think.since = now;
             if think.lost {
-                self.forget_arrears(now);
+                self.drop_backlog(now);
             }
         }
         self.wait(until?)
     }
 
-    /// What is overdue becomes due now.
-    fn forget_arrears(&mut self, now: Nanos) {
+    /// Makes overdue I/O due now, instead of catching up.
+    fn drop_backlog(&mut self, now: Nanos) {
         for stream in &mut self.streams {
             stream.pace.due = stream.pace.due.max(now.0 as f64);
         }
     }
 
-    /// The rest between bursts, if it is time for that.
+    /// The pause between bursts, if it is due.
     fn rest(&mut self, now: Nanos) -> Option<Next> {
         let burst = self.burst.as_mut()?;
-        let spell = burst.until;
-        let rests = burst.rests(now, &mut self.random);
+        let draw_length = burst.until;
+        let in_pause = burst.in_pause(now, &mut self.random);
         let until = burst.until;
-        if until != spell && !rests {
-            self.forget_arrears(now);
+        if until != draw_length && !in_pause {
+            self.drop_backlog(now);
         }
-        if rests { self.wait(until) } else { None }
+        if in_pause { self.wait(until) } else { None }
     }
 
-    /// The direction of the next I/O, or when one is due.
+    /// The direction of the next I/O, or the time when one is due.
     #[inline]
     fn direction(&mut self, now: Nanos) -> Result<usize, f64> {
         let single = match self.mix {
@@ -466,7 +465,7 @@ impl Generator {
         }
     }
 
-    /// Offset in the region and sectors of the next I/O; `None` where the last pass is over.
+    /// Offset in the region and sectors of the next I/O; `None` after the last pass.
     #[inline]
     fn block(&mut self, dir: usize) -> Option<(u64, u32)> {
         if let Some(block) = self.trimmed.take() {
@@ -506,12 +505,12 @@ impl Generator {
         Some((offset, sectors))
     }
 
-    /// Books an I/O that is about to be issued.
+    /// Accounts for an I/O about to be issued.
     #[inline]
     fn book(&mut self, dir: usize, sectors: u32) {
         self.outstanding += 1;
         self.draining = self.outstanding >= self.depth;
-        // A trim that a write follows is half of one I/O.
+        // A trim followed by its write counts as one I/O.
         if !(self.mix == Mix::TrimWrite && dir == TRIM) {
             self.stop.sectors = self.stop.sectors.saturating_sub(u64::from(sectors));
             self.stop.ios = self.stop.ios.saturating_sub(1);

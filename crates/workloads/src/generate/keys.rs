@@ -1,4 +1,4 @@
-//! The options of a job by name: one reader and one writer for fio job files, scenario files and JSON.
+//! Options of a job by name: one parser and one formatter for fio job files, scenario files and JSON.
 
 use dumbwaiter_block::Nanos;
 use serde::de::{MapAccess, Visitor};
@@ -14,7 +14,7 @@ use super::value::{BlockSize, BurstProcess, Distribution, Engine, PerDir, RatePr
 use crate::nearest::nearest;
 use crate::units::{self, BareTime, Prefixes, UnitError};
 
-/// Why an option cannot be set.
+/// Why an option could not be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// No option of this name.
@@ -22,15 +22,15 @@ pub enum OptionError {
     Unknown {
         /// The name.
         key: String,
-        /// The name that it looks like.
+        /// The most similar name.
         nearest: Option<&'static str>,
     },
-    /// The value is not what the option takes.
+    /// The option does not accept the value.
     #[error("{key}: {value}")]
     Value {
         /// The option.
         key: String,
-        /// The value and what was expected.
+        /// The value and the expected form.
         value: UnitError,
     },
 }
@@ -53,7 +53,7 @@ pub enum Scalar {
 impl Serialize for Scalar {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            // TOML's integers have 63 bits; texts of digits read back the same.
+            // TOML integers have 63 bits; a string of digits parses to the same value.
             Scalar::Number(n) if i64::try_from(*n).is_err() => serializer.serialize_str(&n.to_string()),
             Scalar::Number(n) => serializer.serialize_u64(*n),
             Scalar::Bool(b) => serializer.serialize_bool(*b),
@@ -62,7 +62,7 @@ impl Serialize for Scalar {
     }
 }
 
-/// Reads any scalar as the text that a fio job file would hold.
+/// Reads any scalar as the text of a fio job file.
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scalar, D::Error> {
         struct AnyScalar;
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Scalar {
 }
 
 impl Scalar {
-    /// The text that a fio job file would hold.
+    /// The text of a fio job file.
     pub fn text(&self) -> String {
         match self {
             Scalar::Number(n) => n.to_string(),
@@ -103,7 +103,7 @@ impl Scalar {
 }
 
 impl JobSpec {
-    /// Every option by the name under which it is written, and [`JobSpec::ALIASES`] beside.
+    /// The canonical name of every option; [`JobSpec::ALIASES`] has the others.
     pub const KEYS: &'static [&'static str] = &[
         "rw",
         "rw_sequencer",
@@ -174,7 +174,7 @@ impl JobSpec {
         ("buffered", "direct"),
     ];
 
-    /// Is this the name of an option of a job?
+    /// Whether this is the name of a job option.
     pub fn is_key(key: &str) -> bool {
         JobSpec::KEYS.contains(&key) || JobSpec::ALIASES.iter().any(|(alias, _)| *alias == key)
     }
@@ -190,6 +190,7 @@ impl JobSpec {
         self.read(key, text, prefixes).map_err(|value| OptionError::Value { key: key.to_string(), value })
     }
 
+    /// Sets the option `key`, which exists. Long because it has one arm for each option of fio.
     fn read(&mut self, key: &str, text: &str, p: Prefixes) -> Parsed<()> {
         let size = |t: &str| units::size(t, p);
         let bare_us = |t: &str| units::time(t, BareTime::Microseconds);
@@ -300,15 +301,15 @@ impl JobSpec {
         Ok(())
     }
 
-    /// The options that differ from the defaults of [`JobSpec::default`], in the order of [`JobSpec::KEYS`]. [`JobSpec::set`]
-    /// reads them back to the same job.
+    /// The options that differ from [`JobSpec::default`], in the order of [`JobSpec::KEYS`]. [`JobSpec::set`] parses
+    /// them back to the same job.
     pub fn entries(&self) -> Vec<(&'static str, Scalar)> {
         let default = JobSpec::default();
         let differs = |key: &&str| self.scalar(key).filter(|value| default.scalar(key).as_ref() != Some(value));
         JobSpec::KEYS.iter().filter_map(|key| differs(key).map(|value| (*key, value))).collect()
     }
 
-    /// The value of one option as it is written, or `None` where it has none.
+    /// The value of an option as it is written; `None` if it is not set. Long because it has one arm for each option of fio.
     fn scalar(&self, key: &str) -> Option<Scalar> {
         let text = |t: &dyn std::fmt::Display| Some(Scalar::Text(t.to_string()));
         let time = |t: Nanos| Some(Scalar::Text(units::format_time(t)));

@@ -1,4 +1,4 @@
-//! Values of options from their texts, as fio reads them.
+//! Parses the values of options as fio does.
 
 use dumbwaiter_block::Nanos;
 
@@ -51,8 +51,8 @@ pub(super) fn extent(text: &str, prefixes: Prefixes) -> Parsed<Extent> {
         .or_else(|_| wrong(text, "a size such as 4k, 64KiB or 1.5GiB, or a percentage of the device such as 20%"))
 }
 
-/// One to three values with commas between, as fio reads them: a value holds also for the directions after it, unless a comma
-/// follows; an empty one leaves the default.
+/// One to three values separated by commas: a value also applies to the directions after it, unless a comma follows; an
+/// empty one leaves the default.
 pub(super) fn per_dir<T: Clone>(
     text: &str,
     default: PerDir<T>,
@@ -109,7 +109,7 @@ pub(super) fn size_range(text: &str, prefixes: Prefixes) -> Parsed<(u64, u64)> {
     Ok((a.min(b), a.max(b)))
 }
 
-/// `left/percentage:left/percentage…`; percentages left out share what remains.
+/// Parses `left/percentage:left/percentage…`; omitted percentages share the remainder.
 pub(super) fn shares<T>(text: &str, most: usize, left: impl Fn(&str) -> Parsed<T>) -> Parsed<Vec<(T, f64)>> {
     let mut parts = Vec::new();
     for part in text.split(':') {
@@ -191,7 +191,7 @@ pub(super) fn distribution(text: &str, prefixes: Prefixes) -> Parsed<Distributio
     }
 }
 
-/// `accesses/length:…`, the accesses in percent. The parts after the slash of `zoned` share what remains where left out.
+/// Parses `accesses/length:…`, the accesses in percent. Omitted lengths of `zoned` share the remainder.
 pub(super) fn zones(text: &str, absolute: bool, prefixes: Prefixes) -> Parsed<Distribution> {
     let swapped = |part: &str| part.split_once('/').map(|(access, length)| (access.to_string(), length.to_string()));
     let Some(parts) = text.split(':').map(swapped).collect::<Option<Vec<_>>>() else {

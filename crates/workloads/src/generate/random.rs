@@ -1,4 +1,4 @@
-//! Random numbers of the generators: one stream per task, the same on every machine.
+//! Random numbers of the generators: one stream per task, equal on every machine.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -16,7 +16,7 @@ pub(crate) fn mix(x: u64) -> u64 {
 pub(crate) struct Random(Xoshiro256PlusPlus);
 
 impl Random {
-    /// The stream that belongs to these numbers and to no others.
+    /// The stream seeded by these numbers.
     pub(crate) fn new(numbers: &[u64]) -> Random {
         let seed = numbers.iter().fold(0, |seed, n| mix(mix(seed) ^ *n));
         Random(Xoshiro256PlusPlus::seed_from_u64(seed))
@@ -56,8 +56,8 @@ impl Random {
     }
 }
 
-/// A permutation of `0..n` that is computed, not stored: a Feistel network on as many bits as `n - 1` has, walked until it
-/// lands inside (Black and Rogaway 2002). Less than two walks on average.
+/// A computed permutation of `0..n`: a Feistel network on as many bits as `n - 1` has, iterated until it falls inside
+/// (Black and Rogaway 2002). Less than two iterations on average.
 #[derive(Clone, Debug)]
 pub(crate) struct Permutation {
     n: u64,
@@ -82,7 +82,7 @@ impl Permutation {
         permutation
     }
 
-    /// Becomes another permutation.
+    /// Replaces it by another random permutation.
     pub(crate) fn rekey(&mut self, random: &mut Random) {
         self.keys = std::array::from_fn(|_| random.bits());
     }
@@ -91,7 +91,7 @@ impl Permutation {
         self.n
     }
 
-    /// Where `i` goes; `i` must be below `n`.
+    /// The image of `i`, which must be below `n`.
     #[inline]
     pub(crate) fn apply(&self, i: u64) -> u64 {
         let hash = |x: u64, key: u64| {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_differ_by_every_number_and_repeat() {
+    fn streams_are_repeatable_and_differ_by_every_number() {
         let first = |numbers: &[u64]| Random::new(numbers).bits();
         assert_eq!(first(&[1, 2, 3]), first(&[1, 2, 3]));
         let all = [first(&[1, 2, 3]), first(&[1, 3, 2]), first(&[2, 2, 3]), first(&[1, 2, 4]), first(&[0, 0, 0])];
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_permutation_hits_each_place_once() {
+    fn permutations_are_bijective() {
         let mut random = Random::new(&[7]);
         for n in [1, 2, 3, 4, 5, 63, 64, 65, 1000, 4097] {
             let p = Permutation::new(n, &mut random);

@@ -19,7 +19,7 @@ fn context(instance: u32) -> BuildContext {
     BuildContext { seed: 1, capacity_sectors: GIB / SECTOR_BYTES, job: 0, instance }
 }
 
-/// Runs a job on a device that serves each I/O in `service`, all at once, and returns what was issued when.
+/// Runs a job on a device that serves every I/O in `service`, in parallel; returns the I/Os with their issue times.
 fn run(spec: &JobSpec, context: BuildContext, service: Nanos, most: usize) -> Vec<(Nanos, Want)> {
     let mut workload = spec.build(context).unwrap();
     let (mut now, mut under, mut issued) = (Nanos::ZERO, std::collections::VecDeque::<Nanos>::new(), Vec::new());
@@ -56,7 +56,7 @@ fn wants(options: &[(&str, &str)], most: usize) -> Vec<Want> {
 }
 
 #[test]
-fn a_sequential_reader_goes_on_from_its_offset_and_round() {
+fn a_sequential_reader_starts_at_its_offset_and_wraps() {
     let issued = wants(&[("bs", "128k"), ("offset", "1m"), ("size", "256k")], 4);
     let sectors: Vec<u64> = issued.iter().map(|w| w.sector).collect();
     assert_eq!(sectors, [2048, 2304, 2048, 2304]);
@@ -68,7 +68,7 @@ fn a_sequential_reader_goes_on_from_its_offset_and_round() {
 /// The recorded fio job `rw=read:-8k bs=4k offset=1200m size=256m` began 8 KiB before the end of its region and went back
 /// without gaps; `rw=write:4k bs=4k` left a hole after every block.
 #[test]
-fn offset_modifiers_leave_holes_and_go_back_as_recorded() {
+fn offset_modifiers_leave_holes_and_go_backwards_as_recorded() {
     let back = wants(&[("rw", "read:-8k"), ("size", "256m")], 4);
     assert_eq!(back.iter().map(|w| w.sector).collect::<Vec<_>>(), [524_272, 524_264, 524_256, 524_248]);
     let holes = wants(&[("rw", "write:4k"), ("size", "32k")], 6);
@@ -100,7 +100,7 @@ fn a_uniform_pass_visits_each_block_once_and_ends() {
 }
 
 #[test]
-fn the_mix_and_the_split_are_as_stated() {
+fn mixes_and_splits_have_their_percentages() {
     let options = [("rw", "randrw"), ("rwmixread", "70"), ("bssplit", "4k/50:8k/25:64k/25")];
     let issued = wants(&options, 40_000);
     let share = |f: &dyn Fn(&Want) -> bool| issued.iter().filter(|w| f(w)).count() as f64 / issued.len() as f64;
@@ -122,7 +122,7 @@ fn log_normal_sizes_have_their_median() {
 }
 
 #[test]
-fn distributions_skew_as_fio_says() {
+fn distributions_skew_as_in_fio() {
     let quarter = (GIB / SECTOR_BYTES) / 4;
     let share = |distribution: &str, f: &dyn Fn(u64) -> bool| {
         let issued = wants(&[("rw", "randread"), ("random_distribution", distribution)], 20_000);
@@ -172,7 +172,7 @@ fn rates_hold_over_time_and_catch_up() {
     assert_eq!(even[1].0, Nanos::from_ms(5));
     let bytes = run(&job(&[("rate", "1MiB/s"), ("bs", "64k")]), context(0), Nanos::from_us(10), 33);
     assert_eq!(bytes[32].0, Nanos::from_secs(2));
-    // Served at 10 ms each, one at a time, a rate of 200 cannot be kept; it does not wait either.
+    // Served one at a time in 10 ms each, a rate of 200 cannot be reached, and nothing waits for it.
     let late = run(&job(&[("rate_iops", "200")]), context(0), Nanos::from_ms(10), 101);
     assert_eq!(late[100].0, Nanos::from_secs(1));
     let poisson = job(&[("rate_iops", "1000"), ("rate_process", "poisson"), ("iodepth", "64"), ("rw", "randread")]);
@@ -192,19 +192,19 @@ fn rates_hold_over_time_and_catch_up() {
 }
 
 #[test]
-fn bursts_work_and_rest() {
+fn bursts_alternate_with_pauses() {
     let spec = job(&[("burst_on", "10ms"), ("burst_off", "90ms"), ("iodepth", "2")]);
     let issued = run(&spec, context(0), Nanos::from_ms(1), 100);
     assert!(issued.iter().all(|(t, _)| t.0 % 100_000_000 < 10_000_000));
     assert_eq!(issued[99].0.0 / 100_000_000, 4);
     let spec = job(&[("burst_on", "5ms"), ("burst_off", "20ms"), ("burst_process", "exponential")]);
     let last = run(&spec, context(0), Nanos::from_us(50), 50_000).last().unwrap().0;
-    // 50000 I/Os of 50 us work for 2.5 s of a fifth of the time.
+    // 50000 I/Os of 50 us take 2.5 s of bursts, a fifth of the time.
     assert!((last.as_secs_f64() - 12.5).abs() < 2.0, "{last}");
 }
 
 #[test]
-fn it_starts_late_and_ends_on_time() {
+fn jobs_start_after_their_delay_and_end_on_time() {
     let spec = job(&[("startdelay", "200ms"), ("ramp_time", "100ms"), ("runtime", "1s"), ("rw", "randread")]);
     let issued = run(&spec, context(0), Nanos::from_ms(10), usize::MAX);
     assert_eq!(issued[0].0, Nanos::from_ms(200));
@@ -218,7 +218,7 @@ fn it_starts_late_and_ends_on_time() {
 }
 
 #[test]
-fn amounts_end_a_job() {
+fn limits_end_a_job() {
     assert_eq!(wants(&[("io_size", "1m")], usize::MAX).len(), 256);
     assert_eq!(wants(&[("number_ios", "17")], usize::MAX).len(), 17);
     assert_eq!(wants(&[("loops", "3"), ("size", "64k")], usize::MAX).len(), 48);
@@ -229,7 +229,7 @@ fn amounts_end_a_job() {
 }
 
 #[test]
-fn flushes_stand_alone() {
+fn flushes_run_alone() {
     let spec = job(&[("rw", "randwrite"), ("iodepth", "4"), ("fsync", "8"), ("number_ios", "20"), ("end_fsync", "1")]);
     let issued = run(&spec, context(0), Nanos::from_ms(1), usize::MAX);
     let flushes: Vec<usize> = (0..issued.len()).filter(|i| issued[*i].1.op == Op::Flush).collect();
@@ -242,7 +242,7 @@ fn flushes_stand_alone() {
 }
 
 #[test]
-fn marks_follow_engine_and_cache() {
+fn flags_follow_engine_and_cache() {
     let flags = |options: &[(&str, &str)]| wants(options, 1)[0].flags;
     assert_eq!(flags(&[("rw", "write"), ("direct", "0")]), Flags::BACKGROUND);
     assert_eq!(flags(&[("rw", "write"), ("sync", "dsync")]), Flags::SYNC.with(Flags::IDLE).with(Flags::FUA));
@@ -254,7 +254,7 @@ fn marks_follow_engine_and_cache() {
 }
 
 #[test]
-fn priorities_are_the_kernels() {
+fn priorities_match_the_kernel() {
     assert_eq!(job(&[]).ioprio(), None);
     assert_eq!(job(&[("prio", "3")]).ioprio(), Ioprio::parse("be/3"));
     assert_eq!(job(&[("prioclass", "1")]).ioprio(), Ioprio::parse("rt/0"));
@@ -290,7 +290,7 @@ fn trimmed_blocks_are_written() {
 }
 
 #[test]
-fn contradictions_are_refused_with_their_numbers() {
+fn contradictory_options_are_refused_with_their_numbers() {
     let refused =
         |options: &[(&str, &str)]| job(options).build(context(0)).err().map(|e| e.to_string()).unwrap_or_default();
     assert_eq!(
@@ -328,7 +328,7 @@ fn contradictions_are_refused_with_their_numbers() {
     );
 }
 
-/// Any option that a job may have, with values worth trying.
+/// Any option of a job, with interesting values.
 fn any_option() -> impl Strategy<Value = (&'static str, String)> {
     let sizes =
         prop::sample::select(vec!["512", "4k", "64k", "1m", "20%", "33.3%", "4k,8k", ",16k", "8k,32k,", "0", "3"]);
@@ -382,7 +382,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn what_is_written_reads_back(spec in any_job()) {
+    fn formatted_jobs_parse_back(spec in any_job()) {
         let mut again = JobSpec::default();
         for (key, value) in spec.entries() {
             prop_assert!(again.set(key, &value.text(), Prefixes::Plain).is_ok(), "{key} = {value:?}");
@@ -390,9 +390,10 @@ proptest! {
         prop_assert_eq!(again, spec);
     }
 
-    /// Whatever the options: inside the region, aligned, at most `depth` at once, repeatable, never stuck (see `run`).
+    /// With any options, I/O is inside the region, aligned, at most `depth` deep, repeatable and never stuck (see
+    /// `run`).
     #[test]
-    fn any_job_keeps_inside_its_region(spec in any_job(), instance in 0u32..3, seed: u64) {
+    fn any_job_stays_inside_its_region(spec in any_job(), instance in 0u32..3, seed: u64) {
         let context = BuildContext { seed, ..context(instance) };
         if spec.build(context).is_ok() {
             let issued = run(&spec, context, Nanos::from_us(70), 300);

@@ -1,8 +1,13 @@
-//! The kinds of values that a job has.
+//! Types of the options of a job.
 
 use std::fmt;
 
 use crate::units;
+
+/// Indices of the directions in [`PerDir::each`].
+pub(super) const READ: usize = 0;
+pub(super) const WRITE: usize = 1;
+pub(super) const TRIM: usize = 2;
 
 /// One value each for reads, writes and trims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +21,7 @@ pub struct PerDir<T> {
 }
 
 impl<T> PerDir<T> {
-    /// The same for all three.
+    /// The same value for all three.
     pub fn all(value: T) -> PerDir<T>
     where
         T: Clone,
@@ -29,13 +34,13 @@ impl<T> PerDir<T> {
         [&self.read, &self.write, &self.trim]
     }
 
-    /// The same with another value in each place.
+    /// Applies `f` to each value.
     pub fn map<U>(&self, mut f: impl FnMut(&T) -> U) -> PerDir<U> {
         PerDir { read: f(&self.read), write: f(&self.write), trim: f(&self.trim) }
     }
 }
 
-/// One value where all are the same, else the three with commas between.
+/// One value if all are equal, else three separated by commas.
 impl<T: fmt::Display + PartialEq> fmt::Display for PerDir<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.read == self.write && self.write == self.trim {
@@ -78,7 +83,7 @@ pub struct Pattern {
     pub access: Access,
     /// Directions.
     pub mix: Mix,
-    /// What stands behind the colon, 0 where nothing does. Sequential: bytes added to each offset, negative to go back.
+    /// The modifier after the colon, by default 0. Sequential: bytes added to each offset, negative to go backwards.
     /// Random: I/Os per random offset.
     pub modifier: i64,
 }
@@ -114,30 +119,30 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What a random pattern's modifier does.
+/// Effect of the modifier of a random pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sequencer {
-    /// I/Os after a random offset go on sequentially.
+    /// I/Os after a random offset continue sequentially.
     #[default]
     Sequential,
     /// They repeat the offset.
     Identical,
 }
 
-/// How large blocks are, in bytes.
+/// Block sizes, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockSize {
-    /// All the same.
+    /// One size.
     Fixed(u64),
     /// Uniform over the multiples of the minimum from the first to the second.
     Range(u64, u64),
     /// Each size with its percentage; they sum to 100.
     Split(Vec<(u64, f64)>),
-    /// Log-normal, in multiples of `min`, cut to `min..=max`.
+    /// Log-normal, in multiples of `min`, clamped to `min..=max`.
     LogNormal {
-        /// Median before cutting.
+        /// Median before clamping.
         median: u64,
-        /// Deviation of the natural logarithm.
+        /// Standard deviation of the natural logarithm.
         sigma: f64,
         /// Smallest.
         min: u64,
@@ -166,7 +171,7 @@ impl BlockSize {
     }
 }
 
-/// As `bs` takes it: `4KiB`, `4KiB-64KiB`, `4KiB/60:16KiB/40`, `32KiB:1:4KiB-256KiB`.
+/// In the syntax of `bs`: `4KiB`, `4KiB-64KiB`, `4KiB/60:16KiB/40`, `32KiB:1:4KiB-256KiB`.
 impl fmt::Display for BlockSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = units::format_size;
@@ -186,7 +191,7 @@ impl fmt::Display for BlockSize {
     }
 }
 
-/// A place or a length on the device.
+/// An offset or a length on the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extent {
     /// In bytes.
@@ -196,7 +201,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// In bytes, on a device of so many bytes.
+    /// In bytes, on a device of `device` bytes.
     pub(crate) fn of(self, device: u64) -> u64 {
         match self {
             Extent::Bytes(n) => n,
@@ -214,29 +219,29 @@ impl fmt::Display for Extent {
     }
 }
 
-/// One of a zoned distribution's zones.
+/// A zone of a zoned distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zone {
-    /// Percentage of the accesses that fall into it.
+    /// Percentage of the accesses in it.
     pub access: f64,
     /// Its length: percent of the region, or bytes.
     pub length: Extent,
 }
 
-/// Where random offsets fall.
+/// Distribution of random offsets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Distribution {
-    /// Everywhere alike.
+    /// Uniform.
     #[default]
     Uniform,
     /// Zipf's law with this theta. Without a centre the hot blocks are scattered over the region; with one (0 to 1) they lie
-    /// behind that point, hottest first.
+    /// after that point, hottest first.
     Zipf(f64, Option<f64>),
-    /// A share of 1 - h of the accesses goes to a share of h of the blocks, and so within each share. Centre as for Zipf.
+    /// A fraction 1 - h of the accesses goes to a fraction h of the blocks, recursively. Centre as for Zipf.
     Pareto(f64, Option<f64>),
-    /// Normal, with this deviation in percent of the region around a centre (0 to 1, else the middle).
+    /// Normal, with this standard deviation in percent of the region around a centre (0 to 1, by default the middle).
     Normal(f64, Option<f64>),
-    /// Zones of the region with their shares.
+    /// Zones of the region with their percentages.
     Zoned(Vec<Zone>),
 }
 
@@ -267,29 +272,29 @@ impl fmt::Display for Distribution {
 /// Arrivals under a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateProcess {
-    /// At even distances; what was late is caught up with.
+    /// Evenly spaced; late I/O is caught up.
     #[default]
     Linear,
     /// A Poisson process.
     Poisson,
 }
 
-/// Lengths of bursts and rests.
+/// Lengths of bursts and pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BurstProcess {
-    /// Always the same.
+    /// Always the same length.
     #[default]
     Fixed,
-    /// Exponential around the given means.
+    /// Exponential with the given means.
     Exponential,
 }
 
-/// An I/O engine, of which only the waiting matters here.
+/// An I/O engine; only whether it is synchronous matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// Its name in fio.
     pub name: &'static str,
-    /// Does it wait for each I/O?
+    /// Whether it waits for each I/O.
     pub synchronous: bool,
 }
 

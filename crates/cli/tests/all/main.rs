@@ -1,0 +1,12 @@
+//! The command from outside.
+
+mod cli;
+mod common;
+mod energy;
+mod real;
+mod real_bench;
+mod real_edges;
+mod real_kernel;
+mod real_recommend;
+mod real_reproduce;
+mod real_verify;

@@ -1,0 +1,119 @@
+//! `recommend` on loop devices, as users meet it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use dumbwaiter_testkit::program;
+use serde_json::Value;
+
+use crate::common::*;
+
+/// What `recommend` says of a device, in seconds of time; in more where a busy machine did not make `enough` of them.
+fn advised(path: &Path, dir: &Path, seconds: u64, more: &[&str], enough: impl Fn(&[Value]) -> bool) -> (Value, String) {
+    let before = scheduler_of(path);
+    let out = dir.join("advice.json");
+    for seconds in [seconds, 4 * seconds, 16 * seconds] {
+        let (length, path_text) = (format!("{seconds}s"), path.to_str().unwrap());
+        let args = [&["recommend", path_text, "--for", &length, "--json", out.to_str().unwrap()], more].concat();
+        let done = dumbwaiter(&args);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(scheduler_of(path), before, "what was set is set again");
+        if done.status.code() == Some(2) && said.contains("was over before") {
+            continue;
+        }
+        assert!(done.status.success(), "{said}");
+        let advice = json(&out);
+        // A run that has begun is finished, and the last ones are joined; but nothing begins when the time is over.
+        assert!(advice["seconds"].as_f64().unwrap() < seconds as f64 + 30.0, "{}", advice["seconds"]);
+        if enough(advice["survey"]["runs"].as_array().unwrap()) {
+            return (advice, String::from_utf8_lossy(&done.stdout).into_owned());
+        }
+    }
+    panic!("not enough runs in {} s", 16 * seconds);
+}
+
+#[test]
+fn recommend_says_what_to_set_and_leaves_the_device_as_it_was() {
+    // In memory, and on a file of a disk.
+    for dir in [folder(), tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()] {
+        let Some((_disk, path)) = device(dir.path()) else { return };
+        let before = scheduler_of(&path);
+        let page = dir.path().join("survey.html");
+        // Every scheduler runs three times where it is decided; twice is what it takes.
+        let each_twice = |runs: &[Value]| {
+            let mut schedulers = before.split_whitespace().map(|s| s.trim_matches(['[', ']']));
+            schedulers.all(|s| runs.iter().filter(|r| r["scheduler"] == s && r["variant"] == "shared").count() >= 2)
+        };
+        let (advice, told) = advised(&path, dir.path(), 14, &["--html", page.to_str().unwrap()], each_twice);
+        let recommended = advice["recommended"].as_str().unwrap();
+        assert!(before.contains(recommended));
+        let keep = before.contains(&format!("[{recommended}]"));
+        assert_eq!(advice["keep"].as_bool().unwrap(), keep);
+        assert_eq!(advice["gain"].is_null(), keep, "what changes is told with its confidence: {}", advice["gain"]);
+        let rule = format!("ATTR{{queue/scheduler}}=\"{recommended}\"");
+        assert!(advice["udev_rule"].as_str().unwrap().contains(&rule));
+        assert!(advice["commands"][0].as_str().unwrap().starts_with(&format!("echo {recommended} > /sys/block/")));
+        assert!(told.contains(advice["sentence"].as_str().unwrap()), "{told}");
+        assert!(told.contains(advice["criterion"].as_str().unwrap()), "{told}");
+        assert!(!advice["completion"]["sentence"].as_str().unwrap().is_empty());
+        let runs = advice["survey"]["runs"].as_array().unwrap();
+        assert!(runs.iter().all(|r| r["write"]["count"] == 0 && r["world"] == "real" && r["via"] == "kernel"));
+        let page = std::fs::read_to_string(&page).unwrap();
+        assert!(page.contains("survey of") && page.contains("A guard, which decides nothing by itself."));
+        let told = advice["survey"]["recommendation"].as_array().unwrap();
+        let shared = told.iter().find(|r| r["variant"] == "shared").unwrap();
+        assert_eq!((&shared["sentence"], &shared["scheduler"]), (&advice["sentence"], &advice["recommended"]));
+    }
+}
+
+#[test]
+fn recommend_tries_what_it_is_told_beside_what_is_set() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let set = scheduler_of(&path);
+    let set = set.split_once('[').and_then(|(_, rest)| rest.split_once(']')).unwrap().0;
+    let list = "mq-deadline:fifo_batch=1";
+    if !scheduler_of(&path).contains("mq-deadline") {
+        eprintln!("skipped: this kernel has no mq-deadline");
+        return;
+    }
+    let both = |runs: &[Value]| [list, set].iter().all(|name| runs.iter().any(|r| r["scheduler"] == *name));
+    let (advice, _) = advised(&path, dir.path(), 8, &["--schedulers", list, "--goal", "throughput"], both);
+    assert_eq!(advice["goal"], "throughput");
+    let mut runs = advice["survey"]["runs"].as_array().unwrap().iter();
+    assert!(runs.all(|r| r["scheduler"] == list || r["scheduler"] == set));
+    let path = path.to_str().unwrap();
+    for (args, part) in [
+        (["--schedulers", "nonsense"], "has no `nonsense`"),
+        (["--schedulers", "none,none"], "named twice"),
+        (["--for", "1s"], "too short"),
+    ] {
+        let done = dumbwaiter(&[&["recommend", path], args.as_slice()].concat());
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(part) && !said.contains("panicked"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn recommend_ends_early_with_what_it_knows() {
+    let dir = folder();
+    let Some((_disk, path)) = device(dir.path()) else { return };
+    let before = scheduler_of(&path);
+    let (folders, out) = (tempfile::tempdir().unwrap(), dir.path().join("advice.json"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
+        .args(["recommend", path.to_str().unwrap(), "--for", "200s", "--json", out.to_str().unwrap()])
+        .env("TMPDIR", folders.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    program::wait_until(&mut child, "its first run", || runs_begun(folders.path()) > 0);
+    program::interrupt(&mut child, "INT");
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(130), "{said}");
+    assert_eq!(scheduler_of(&path), before);
+    // What is set has not run twice yet.
+    assert!(!out.exists() && said.contains("before anything could be said"), "{said}");
+}

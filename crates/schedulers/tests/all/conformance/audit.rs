@@ -1,0 +1,220 @@
+//! What must hold of a world during and after a run.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Flags, Io, Op, RequestId, State, TenantId};
+use dumbwaiter_testkit::{Issue, IssuedPart, World};
+
+use super::plan::Plan;
+
+/// No more in the device than there may be, and nothing above the device's limits.
+pub(crate) fn depths(world: &World) {
+    let config = world.config();
+    let setup = &config.setup;
+    let per_queue = (setup.device_depth / u32::from(setup.hw_queues)).max(1) as usize;
+    for hw in 0..setup.hw_queues {
+        let held = world.in_device().filter(|i| i.hw_queue == hw).count();
+        assert!(held <= per_queue, "{held} requests in hardware queue {hw} of depth {per_queue}");
+    }
+    let flushes = world.in_device().filter(|i| i.io.op == Op::Flush).count();
+    assert!(flushes <= 1, "{flushes} flushes in the device");
+    for issue in world.in_device() {
+        let limits = &config.limits;
+        assert!(issue.sectors <= limits.sectors(issue.io.op), "{issue:?} is longer than the device takes");
+        let chunk = u64::from(limits.chunk_sectors);
+        if chunk > 0 && issue.io.op.carries_data() {
+            assert!(issue.sector % chunk + u64::from(issue.sectors) <= chunk, "{issue:?} crosses a chunk");
+        }
+    }
+}
+
+/// No more in the scheduler and in the device together than there are tags.
+pub(crate) fn tags(world: &World) {
+    let setup = &world.config().setup;
+    let traits = world.layer().scheduler().traits();
+    if !traits.direct {
+        let requests = world.layer().requests();
+        // The single-queue layer has slots for each tenant, and for asynchronous requests.
+        let mut pools = BTreeMap::<Option<TenantId>, u32>::new();
+        let tagged = (0..requests.capacity() as u32)
+            .map(|i| &requests[RequestId(i)])
+            .filter(|r| r.io.op != Op::Flush)
+            .filter(|r| matches!(r.state, State::Plugged | State::Queued | State::Dispatched | State::Issued));
+        for request in tagged {
+            *pools.entry((traits.single_queue && request.sync()).then_some(request.io.tenant)).or_default() += 1;
+        }
+        for (pool, tagged) in pools {
+            assert!(tagged <= setup.nr_requests, "{tagged} requests of {pool:?} hold {} slots", setup.nr_requests);
+        }
+    }
+}
+
+/// Which requests may hold which I/Os: all of a kind.
+type Kind = (Op, u16, u32, u16);
+
+fn kind(io: &Io) -> Kind {
+    (io.op, io.ioprio.0, io.tenant.0, io.stream)
+}
+
+/// How often each sector is covered, as steps.
+#[derive(Default)]
+struct Cover(BTreeMap<(Kind, u64), i64>);
+
+impl Cover {
+    fn add(&mut self, kind: Kind, sector: u64, sectors: u32, times: i64) {
+        *self.0.entry((kind, sector)).or_default() += times;
+        *self.0.entry((kind, sector + u64::from(sectors))).or_default() -= times;
+    }
+}
+
+/// After the end: every I/O finished once, and the device did exactly what was asked for.
+pub(crate) fn conservation(world: &World, plan: &Plan) -> Result<(), String> {
+    if let Some(why) = world.layer().ledger().imbalance() {
+        return Err(why);
+    }
+    if !world.layer().requests().is_empty() || world.in_device().len() > 0 {
+        return Err("requests are left".into());
+    }
+    let all: Vec<&Io> = plan.submitted().collect();
+    let mut finished = vec![0u32; all.len()];
+    let by_device = world.all_done().iter().flat_map(|d| &d.ios);
+    for f in by_device.chain(world.done_without_device()) {
+        let i = f.io.token as usize;
+        finished[i] += 1;
+        let asked = Io { token: f.io.token, ..*all[i] };
+        // Flags change on the way (FUA becomes a flush), nothing else may.
+        if (Io { flags: asked.flags, ..f.io }) != asked {
+            return Err(format!("asked for {asked:?}, finished {:?}", f.io));
+        }
+    }
+    if let Some(i) = finished.iter().position(|n| *n != 1) {
+        return Err(format!("I/O {i} {:?} finished {} times", all[i], finished[i]));
+    }
+    balance(world)?;
+    stability(world, &all)?;
+    coverage(world, &all)?;
+    ranges(world)
+}
+
+/// The ledger's counts of merges and splits explain the number of requests that the device finished.
+fn balance(world: &World) -> Result<(), String> {
+    let l = world.layer().ledger();
+    let parents = all_split(world);
+    let made = l.submitted - parents - world.done_without_device().len() as u64 + l.pieces;
+    let gone = l.merged_back + l.merged_front + l.merged_ranges + l.joined;
+    let data = world.all_done().iter().filter(|d| d.issue.io.op != Op::Flush).count() as u64;
+    let dataless = dataless(world);
+    if made == gone + data + dataless {
+        Ok(())
+    } else {
+        Err(format!("{made} requests made, {gone} merged, {data} finished, {dataless} were only a flush"))
+    }
+}
+
+/// I/Os that went to the device in pieces.
+fn all_split(world: &World) -> u64 {
+    let limits = &world.config().limits;
+    let ios = world.all_done().iter().flat_map(|d| &d.ios);
+    ios.filter(|f| limits.fitting(&f.io) < f.io.sectors).count() as u64
+}
+
+/// I/Os that were done with a flush alone.
+fn dataless(world: &World) -> u64 {
+    world.all_done().iter().flat_map(|d| &d.ios).filter(|f| f.io.op == Op::Flush).count() as u64
+}
+
+/// Where the device cannot force a write to its media, forced writes finish with a flush; one flush follows another only
+/// when the first is done, and data that wants a flush before it is issued after one.
+fn stability(world: &World, all: &[&Io]) -> Result<(), String> {
+    let config = world.config();
+    for done in world.all_done() {
+        for f in done.ios.iter().filter(|f| f.result.is_ok()) {
+            let flags = all[f.io.token as usize].flags;
+            let forced = config.volatile_cache && !config.fua && f.io.op != Op::Flush && flags.has(Flags::FUA);
+            if forced && done.issue.io.op != Op::Flush {
+                return Err(format!("{:?} finished without a flush", f.io));
+            }
+            let first = config.volatile_cache && f.io.op != Op::Flush && flags.has(Flags::PREFLUSH);
+            let flushed = world
+                .all_done()
+                .iter()
+                .any(|d| d.issue.io.op == Op::Flush && d.issue.at >= f.submit && d.at <= f.issue);
+            if first && !flushed {
+                return Err(format!("{:?} was issued without a flush before it", f.io));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sector by sector and kind by kind, the device was given what was asked for: no more, no less, nothing mixed.
+fn coverage(world: &World, all: &[&Io]) -> Result<(), String> {
+    let many = world.config().limits.max_discard_segments > 1;
+    let mut cover = Cover::default();
+    for io in all {
+        cover.add(kind(io), io.sector, io.sectors, 1);
+    }
+    for done in world.all_done() {
+        let issue = &done.issue;
+        if issue.io.op == Op::Flush {
+            continue;
+        }
+        let parts = &world.all_parts()[issue.number];
+        parts_are_the_request(issue, parts, many)?;
+        for part in parts {
+            cover.add(kind(&issue.io), part.sector, part.sectors, -1);
+        }
+    }
+    match cover.0.iter().find(|(_, steps)| **steps != 0) {
+        Some(((kind, sector), steps)) => Err(format!("{kind:?}: coverage is off by {steps} from sector {sector} on")),
+        None => Ok(()),
+    }
+}
+
+/// A request's parts are pieces of what was submitted, follow each other and are together the request.
+fn parts_are_the_request(issue: &Issue, parts: &[IssuedPart], many: bool) -> Result<(), String> {
+    let mut at = issue.sector;
+    for part in parts {
+        let place = part.io.sector + u64::from(part.offset);
+        let within = part.sector == place && part.offset + part.sectors <= part.io.sectors;
+        let apart = many && issue.io.op == Op::Discard;
+        if !within || kind(&part.io) != kind(&issue.io) || (part.sector != at && !apart) {
+            return Err(format!("{issue:?} has {part:?} where sector {at} should follow"));
+        }
+        at += u64::from(part.sectors);
+    }
+    if at == issue.sector + u64::from(issue.sectors) {
+        Ok(())
+    } else {
+        Err(format!("{issue:?} ends at {at} by its parts"))
+    }
+}
+
+/// Request by request, where neither splitting nor a flush sequence parts an I/O from its request: its I/Os, in ascending
+/// order, are exactly its sectors.
+fn ranges(world: &World) -> Result<(), String> {
+    let many = world.config().limits.max_discard_segments > 1;
+    for done in world.all_done() {
+        let issue = &done.issue;
+        let whole = |io: &Io| world.config().limits.fitting(io) == io.sectors;
+        if issue.io.op == Op::Flush || (many && issue.io.op == Op::Discard) || !done.ios.iter().all(|f| whole(&f.io)) {
+            continue;
+        }
+        let mut ios: Vec<&Io> = done.ios.iter().map(|f| &f.io).collect();
+        ios.sort_by_key(|io| io.sector);
+        if ios.is_empty() || ios.iter().map(|io| io.sectors).sum::<u32>() < issue.sectors {
+            continue; // a piece of a longer I/O is in it, or its flush is still to come
+        }
+        let mut at = issue.sector;
+        for io in &ios {
+            if io.sector != at || kind(io) != kind(&issue.io) {
+                return Err(format!("{issue:?} holds {io:?} where sector {at} should follow"));
+            }
+            at += u64::from(io.sectors);
+        }
+        if at != issue.sector + u64::from(issue.sectors) {
+            return Err(format!("{issue:?} ends at {at} by its I/Os"));
+        }
+    }
+    Ok(())
+}
