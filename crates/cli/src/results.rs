@@ -59,7 +59,7 @@ pub(crate) fn finish(compared: Result<Comparison, Failure>, outputs: &Outputs) -
         Ok(comparison) => comparison,
         Err(failure) => return ended_by(failure),
     };
-    results::write_all(outputs, &document)?;
+    write_all(outputs, &document)?;
     match ending {
         Ending::Complete => Ok(Ended::Done),
         Ending::Interrupted => Ok(Ended::Interrupted),
