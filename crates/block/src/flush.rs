@@ -5,70 +5,38 @@
 
 use std::collections::VecDeque;
 
+use crate::sequence::Sequence;
 use crate::{Flags, Io, Nanos, Op, RequestId};
 
-/// Steps that a request still has to take; a set of bits, taken in this order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sequence(u8);
-
-impl Sequence {
-    /// An ordinary request.
-    pub(crate) const NONE: Sequence = Sequence(0);
-    /// A flush before the data.
-    pub(crate) const PRE: Sequence = Sequence(1);
-    /// The data itself.
-    pub(crate) const DATA: Sequence = Sequence(2);
-    /// A flush after the data.
-    pub(crate) const POST: Sequence = Sequence(4);
-
-    pub(crate) fn has(self, step: Sequence) -> bool {
-        self.0 & step.0 != 0
+/// The steps of `io` on a device with or without a volatile cache and native FUA, and the I/O with the
+/// flags that remain for the device. `NONE` is an ordinary request.
+pub(crate) fn sequence_of(io: Io, volatile_cache: bool, fua: bool) -> (Sequence, Io) {
+    let mut io = io;
+    let pre = io.flags.any(Flags::PREFLUSH) || io.op == Op::Flush;
+    let wants_fua = io.flags.any(Flags::FUA);
+    if !pre && !wants_fua {
+        return (Sequence::NONE, io);
     }
-
-    pub(crate) fn and(self, step: Sequence) -> Sequence {
-        Sequence(self.0 | step.0)
+    let has_data = io.op != Op::Flush && io.sectors > 0;
+    if has_data {
+        io.flags = io.flags.with(Flags::SYNC).without(Flags::PREFLUSH);
     }
-
-    /// The next step to take.
-    pub(crate) fn step(self) -> Option<Sequence> {
-        [Sequence::PRE, Sequence::DATA, Sequence::POST].into_iter().find(|s| self.has(*s))
+    if !volatile_cache {
+        io.flags = io.flags.without(Flags::FUA);
+        return (Sequence::NONE, io);
     }
-
-    /// What remains after the next step.
-    pub(crate) fn rest(self) -> Sequence {
-        Sequence(self.0 & self.0.wrapping_sub(1))
+    if !has_data {
+        return (Sequence::PRE, io);
     }
-
-    /// The steps of `io` on a device with or without a volatile cache and native FUA, and the I/O with the
-    /// flags that remain for the device. `NONE` is an ordinary request.
-    pub(crate) fn of(io: Io, volatile_cache: bool, fua: bool) -> (Sequence, Io) {
-        let mut io = io;
-        let pre = io.flags.any(Flags::PREFLUSH) || io.op == Op::Flush;
-        let wants_fua = io.flags.any(Flags::FUA);
-        if !pre && !wants_fua {
-            return (Sequence::NONE, io);
-        }
-        let has_data = io.op != Op::Flush && io.sectors > 0;
-        if has_data {
-            io.flags = io.flags.with(Flags::SYNC).without(Flags::PREFLUSH);
-        }
-        if !volatile_cache {
-            io.flags = io.flags.without(Flags::FUA);
-            return (Sequence::NONE, io);
-        }
-        if !has_data {
-            return (Sequence::PRE, io);
-        }
-        let mut steps = Sequence::DATA;
-        if pre {
-            steps = steps.and(Sequence::PRE);
-        }
-        if wants_fua && !fua {
-            steps = steps.and(Sequence::POST);
-            io.flags = io.flags.without(Flags::FUA);
-        }
-        if steps == Sequence::DATA { (Sequence::NONE, io) } else { (steps, io) }
+    let mut steps = Sequence::DATA;
+    if pre {
+        steps = steps.and(Sequence::PRE);
     }
+    if wants_fua && !fua {
+        steps = steps.and(Sequence::POST);
+        io.flags = io.flags.without(Flags::FUA);
+    }
+    if steps == Sequence::DATA { (Sequence::NONE, io) } else { (steps, io) }
 }
 
 /// How long a waiter lets data steps hold its flush back.
@@ -102,15 +70,15 @@ mod tests {
     #[test]
     fn policy_table() {
         let io = |op, flags| Io { op, flags, sectors: if op == Op::Flush { 0 } else { 8 }, ..Io::default() };
-        let of = |flags, cache, fua| Sequence::of(io(Op::Write, flags), cache, fua).0;
+        let of = |flags, cache, fua| sequence_of(io(Op::Write, flags), cache, fua).0;
         let both = Flags::PREFLUSH.with(Flags::FUA);
         assert_eq!(of(both, false, false), Sequence::NONE);
         assert_eq!(of(Flags::FUA, true, true), Sequence::NONE);
         assert_eq!(of(Flags::FUA, true, false), Sequence::DATA.and(Sequence::POST));
         assert_eq!(of(both, true, true), Sequence::PRE.and(Sequence::DATA));
         assert_eq!(of(both, true, false), Sequence::PRE.and(Sequence::DATA).and(Sequence::POST));
-        assert_eq!(Sequence::of(io(Op::Flush, Flags::NONE), true, true).0, Sequence::PRE);
-        assert!(Sequence::of(io(Op::Write, both), false, false).1.flags.has(Flags::SYNC));
+        assert_eq!(sequence_of(io(Op::Flush, Flags::NONE), true, true).0, Sequence::PRE);
+        assert!(sequence_of(io(Op::Write, both), false, false).1.flags.has(Flags::SYNC));
         let s = of(both, true, false);
         assert_eq!(s.step(), Some(Sequence::PRE));
         assert_eq!(s.rest().step(), Some(Sequence::DATA));

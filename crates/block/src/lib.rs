@@ -15,6 +15,7 @@ mod op;
 mod plug;
 mod request;
 pub mod scheduler;
+mod sequence;
 mod sorted;
 mod tags;
 mod tenant;

@@ -95,7 +95,7 @@ pub struct Request {
     /// The first error of its pieces.
     pub(crate) error: Option<Errno>,
     /// What remains of a flush sequence.
-    pub(crate) sequence: crate::flush::Sequence,
+    pub(crate) sequence: crate::sequence::Sequence,
 }
 
 /// Where a request is on the path.
@@ -139,7 +139,7 @@ impl Request {
             parent: RequestId::NIL,
             pieces: 0,
             error: None,
-            sequence: crate::flush::Sequence::NONE,
+            sequence: crate::sequence::Sequence::NONE,
         }
     }
 

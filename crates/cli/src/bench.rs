@@ -10,8 +10,8 @@ use dumbwaiter_schedulers::{Choice, REGISTRY};
 use serde::Serialize;
 
 use crate::args::{Bench, BenchWhat};
-use crate::compare::ended_by;
 use crate::progress::cancel_on_signal_and_undo;
+use crate::results::ended_by;
 use crate::{Ended, input, output};
 
 /// Measures and prints.

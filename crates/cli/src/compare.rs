@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use dumbwaiter_experiment::{Comparison, Ending, Experiment, FailureKind, Overrides, compare};
+use dumbwaiter_experiment::{Experiment, Overrides, compare};
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_sim::Simulator;
 
@@ -37,35 +37,7 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
     let control = Arc::new(progress.control());
     progress::cancel_on_signal(&control)?;
     let compared = progress::watch(&progress, &control, || compare(&experiment, &simulator, &control));
-    finish(compared, &args.outputs)
-}
-
-/// Prints and writes what a comparison found, and says how it ended.
-pub(crate) fn finish(
-    compared: Result<Comparison, dumbwaiter_experiment::Failure>,
-    outputs: &crate::args::Outputs,
-) -> Result<Ended> {
-    let Comparison { document, ending } = match compared {
-        Ok(comparison) => comparison,
-        Err(failure) => return ended_by(failure),
-    };
-    results::write_all(outputs, &document)?;
-    match ending {
-        Ending::Complete => Ok(Ended::Done),
-        Ending::Interrupted => Ok(Ended::Interrupted),
-        Ending::Failed(failure) => ended_by(failure),
-    }
-}
-
-/// The exit code of a failure; its reason goes to stderr.
-pub(crate) fn ended_by(failure: dumbwaiter_experiment::Failure) -> Result<Ended> {
-    let ended = match failure.kind {
-        FailureKind::Refused => bail!(failure.reason),
-        FailureKind::Device => Ended::DeviceFailed,
-        FailureKind::Interrupted => Ended::Interrupted,
-    };
-    crate::tell!("dumbwaiter: {}", failure.reason);
-    Ok(ended)
+    results::finish(compared, &args.outputs)
 }
 
 /// Flags that override the scenario.

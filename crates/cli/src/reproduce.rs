@@ -10,7 +10,7 @@ use dumbwaiter_reproduce::{Effort, Error, Figure, FigureResult, PAPERS, Paper, R
 use dumbwaiter_sim::Simulator;
 
 use crate::args::Reproduce;
-use crate::compare::ended_by;
+use crate::results::ended_by;
 use crate::{Ended, on, output, progress};
 
 /// Runs what is asked for, prints tables and writes files.

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use dumbwaiter_advise::Document;
+use dumbwaiter_experiment::{Comparison, Ending, Failure, FailureKind};
 use dumbwaiter_report::{compare_text, write_html, write_parquet};
 
 use crate::args::Outputs;
-use crate::output;
+use crate::{Ended, output};
 
 /// Can everything be written that was asked for, beside what is read?
 pub(crate) fn check_outputs(args: &Outputs, inputs: &[&Path]) -> Result<()> {
@@ -50,4 +51,29 @@ fn story(path: &Path, what: &str) {
     if !output::is_stdout(path) {
         crate::tell!("{what} written to {}", path.display());
     }
+}
+
+/// Prints and writes what a comparison found, and says how it ended.
+pub(crate) fn finish(compared: Result<Comparison, Failure>, outputs: &Outputs) -> Result<Ended> {
+    let Comparison { document, ending } = match compared {
+        Ok(comparison) => comparison,
+        Err(failure) => return ended_by(failure),
+    };
+    write_all(outputs, &document)?;
+    match ending {
+        Ending::Complete => Ok(Ended::Done),
+        Ending::Interrupted => Ok(Ended::Interrupted),
+        Ending::Failed(failure) => ended_by(failure),
+    }
+}
+
+/// The exit code of a failure; its reason goes to stderr.
+pub(crate) fn ended_by(failure: Failure) -> Result<Ended> {
+    let ended = match failure.kind {
+        FailureKind::Refused => bail!(failure.reason),
+        FailureKind::Device => Ended::DeviceFailed,
+        FailureKind::Interrupted => Ended::Interrupted,
+    };
+    crate::tell!("dumbwaiter: {}", failure.reason);
+    Ok(ended)
 }

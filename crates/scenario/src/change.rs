@@ -6,7 +6,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::SchedulerSpec;
-use crate::read::{Priority, Time, Weight};
+use crate::value::{Priority, Time, Weight};
 
 /// A scheduled change of a task: a new priority, a new tenant, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -12,6 +12,7 @@ mod read;
 mod scheduler;
 mod task;
 mod validate;
+mod value;
 mod write;
 
 use std::path::Path;

@@ -1,12 +1,10 @@
 //! Reads scenarios from TOML, or from JSON with the same keys.
 
-use dumbwaiter_block::{Ioprio, Nanos};
-use dumbwaiter_workloads::generate::Scalar;
-use dumbwaiter_workloads::units::{self, BareTime};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::task::Entry;
+use crate::value::{Priority, Seed, Time, Weight};
 use crate::{Completion, Error, Host, Scenario, SchedulerChange, SchedulerSpec, Tenant, TenantChange};
 
 /// The file form of a scenario. Its fields are optional, so that [`Scenario::default`] has all defaults.
@@ -49,45 +47,6 @@ struct FileTenant {
     task: Vec<Entry>,
     #[serde(default)]
     change: Vec<TenantChange>,
-}
-
-pub(crate) struct Time(pub(crate) Nanos);
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-        let text = Scalar::deserialize(deserializer)?.text();
-        units::time(&text, BareTime::Seconds).map(Time).map_err(D::Error::custom)
-    }
-}
-
-/// A number of 64 bits; TOML integers have 63, so strings are accepted too.
-struct Seed(u64);
-
-impl<'de> Deserialize<'de> for Seed {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seed, D::Error> {
-        units::count(&Scalar::deserialize(deserializer)?.text()).map(Seed).map_err(D::Error::custom)
-    }
-}
-
-pub(crate) struct Weight(pub(crate) u32);
-
-impl<'de> Deserialize<'de> for Weight {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Weight, D::Error> {
-        let text = Scalar::deserialize(deserializer)?.text();
-        let weight = text.parse().ok().filter(|w| (1..=10_000).contains(w));
-        weight.map(Weight).ok_or_else(|| D::Error::custom(format!("{text:?} is not a weight from 1 to 10000")))
-    }
-}
-
-pub(crate) struct Priority(pub(crate) Ioprio);
-
-impl<'de> Deserialize<'de> for Priority {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Priority, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let ioprio = Ioprio::parse(&text);
-        let expected = || D::Error::custom(format!("{text:?} is not an I/O priority such as rt/0, be/4 or idle"));
-        ioprio.map(Priority).ok_or_else(expected)
-    }
 }
 
 impl Scenario {

@@ -185,9 +185,6 @@ pub fn default_nr_requests(depth: u32) -> u32 {
     2 * depth.clamp(1, 128)
 }
 
-/// A scheduler that takes over during the run, with its cost.
-type Replacement = (Box<dyn Scheduler>, SchedulerCost);
-
 /// The schedulers of the scenario's exchanges, in order.
 fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
     let make = |change: &SchedulerChange| {

@@ -1,11 +1,11 @@
 //! Completion: tags, the flush sequence, and the I/Os that finish with a request.
 
 use crate::Context;
-use crate::flush::Sequence;
 use crate::layer::fault::FailedAttempts;
 use crate::layer::{BlockLayer, Fault, Finished, NO_TAG};
 use crate::request::{Request, State};
 use crate::scheduler::Place;
+use crate::sequence::Sequence;
 use crate::{Errno, Io, Nanos, Op, RequestId};
 
 impl BlockLayer {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::layer::BlockLayer;
 use crate::request::{Request, State};
 use crate::{Nanos, Op, RequestId};
 
@@ -15,13 +14,13 @@ const NO_PROGRESS_ATTEMPTS: u32 = 100;
 /// Attempts to send a request since one was last finished or, by the scheduler, sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FailedAttempts {
-    since: Option<Nanos>,
-    count: u32,
+    pub(super) since: Option<Nanos>,
+    pub(super) count: u32,
 }
 
 impl FailedAttempts {
     /// One more; have there been too many for too long?
-    fn too_many(&mut self, now: Nanos) -> bool {
+    pub(super) fn too_many(&mut self, now: Nanos) -> bool {
         self.count = self.count.saturating_add(1);
         let since = *self.since.get_or_insert(now);
         self.count >= NO_PROGRESS_ATTEMPTS && now.since(since) >= NO_PROGRESS_LIMIT
@@ -40,7 +39,7 @@ pub struct Culprit {
 }
 
 impl Culprit {
-    fn new(id: RequestId, request: Option<&Request>) -> Culprit {
+    pub(super) fn new(id: RequestId, request: Option<&Request>) -> Culprit {
         let state = request.map_or(State::Free, |r| r.state);
         Culprit { id, state, extent: request.map(|r| (r.io.op, r.sector, r.sectors)) }
     }
@@ -105,46 +104,3 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
-
-impl BlockLayer {
-    /// Why nothing is sent any more, if so: [`BlockLayer::poll`] answers `None` from then on.
-    pub fn fault(&self) -> Option<&Fault> {
-        self.fault.as_ref()
-    }
-
-    /// Is this request where the caller says? If not, that is the layer's fault from now on.
-    pub(super) fn expect_state(&mut self, id: RequestId, state: State, fault: fn(Culprit) -> Fault) -> bool {
-        let request = self.requests.get(id);
-        let right = request.is_some_and(|r| r.state == state);
-        if !right {
-            self.set_fault_about(id, fault);
-        }
-        right
-    }
-
-    #[cold]
-    pub(super) fn set_fault_about(&mut self, id: RequestId, fault: fn(Culprit) -> Fault) {
-        self.set_fault(fault(Culprit::new(id, self.requests.get(id))));
-    }
-
-    #[cold]
-    fn set_fault(&mut self, fault: Fault) {
-        self.fault.get_or_insert(fault);
-    }
-
-    /// The device gave request `id` back at `now`; that must not go on for ever.
-    pub(super) fn note_refusal(&mut self, now: Nanos, id: RequestId) {
-        if self.failed_attempts.too_many(now) {
-            self.set_fault_about(id, Fault::DeviceRefuses);
-        }
-    }
-
-    /// The scheduler holds requests and sends none.
-    pub(super) fn note_stall(&mut self, now: Nanos) {
-        if self.in_device() > 0 {
-            self.failed_attempts = FailedAttempts::default();
-        } else if self.failed_attempts.too_many(now) {
-            self.set_fault(Fault::SchedulerStalls { waiting: self.queued() });
-        }
-    }
-}

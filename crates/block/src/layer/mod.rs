@@ -9,8 +9,11 @@
 //!                        └──◄── tag freed ◄── complete ◄────────────────────────────────┘
 //! ```
 
+mod check;
 mod complete;
+mod exchange;
 mod fault;
+mod members;
 mod parts;
 mod population;
 mod replace;

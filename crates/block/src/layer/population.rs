@@ -1,22 +1,20 @@
 //! Tenants and tasks that come, change and go at run time.
 
-use crate::layer::BlockLayer;
-use crate::scheduler::Event;
-use crate::{Context, Nanos, Task, TaskId, Tenant, TenantError, TenantId, Tenants};
+use crate::{TaskId, TenantId, Tenants};
 
 /// What keeps an id from being given out again.
 #[derive(Clone, Copy, Debug, Default)]
-struct Use {
+pub(super) struct Use {
     /// I/Os under way.
-    ios: u32,
+    pub(super) ios: u32,
     /// Of a tenant: its tasks and the tenants nested in it.
-    members: u32,
+    pub(super) members: u32,
     /// It is to go as soon as there is nothing of it.
-    retiring: bool,
+    pub(super) retiring: bool,
 }
 
 impl Use {
-    fn over(&self) -> bool {
+    pub(super) fn over(&self) -> bool {
         self.retiring && self.ios == 0 && self.members == 0
     }
 }
@@ -24,14 +22,14 @@ impl Use {
 /// Uses of each id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Population {
-    tenants: Vec<Use>,
-    tasks: Vec<Use>,
+    pub(super) tenants: Vec<Use>,
+    pub(super) tasks: Vec<Use>,
     /// Ids that may be given up.
-    over: Vec<Leaver>,
+    pub(super) over: Vec<Leaver>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Leaver {
+pub(super) enum Leaver {
     Task(TaskId),
     Tenant(TenantId),
 }
@@ -84,13 +82,13 @@ impl Population {
         [self.tenants.capacity(), self.tasks.capacity(), self.over.capacity()]
     }
 
-    fn joins(&mut self, tenant: Option<TenantId>) {
+    pub(super) fn joins(&mut self, tenant: Option<TenantId>) {
         if let Some(own) = tenant.and_then(|id| self.tenants.get_mut(id.0 as usize)) {
             own.members += 1;
         }
     }
 
-    fn leaves(&mut self, tenant: Option<TenantId>) {
+    pub(super) fn leaves(&mut self, tenant: Option<TenantId>) {
         if let Some(id) = tenant
             && let Some(own) = self.tenants.get_mut(id.0 as usize)
         {
@@ -103,146 +101,10 @@ impl Population {
 }
 
 /// Makes an entry for `index`, which is new or was given up before.
-fn enroll(uses: &mut Vec<Use>, index: u32) {
+pub(super) fn enroll(uses: &mut Vec<Use>, index: u32) {
     let index = index as usize;
     if index >= uses.len() {
         uses.resize(index + 1, Use::default());
     }
     uses[index] = Use::default();
-}
-
-fn check_weight(weight: u32) -> Result<(), TenantError> {
-    if (1..=Tenant::MAX_WEIGHT).contains(&weight) { Ok(()) } else { Err(TenantError::Weight(weight)) }
-}
-
-impl BlockLayer {
-    /// Adds a tenant.
-    pub fn add_tenant(&mut self, now: Nanos, tenant: Tenant) -> Result<TenantId, TenantError> {
-        check_weight(tenant.weight)?;
-        self.check_member(tenant.parent)?;
-        let id = self.tenants.add_tenant(tenant);
-        enroll(&mut self.population.tenants, id.0);
-        self.population.joins(tenant.parent);
-        self.tell(now, Event::TenantAdded(id));
-        Ok(id)
-    }
-
-    /// Changes a tenant's weight or parent.
-    pub fn change_tenant(&mut self, now: Nanos, id: TenantId, tenant: Tenant) -> Result<(), TenantError> {
-        let before = *self.tenants.tenant(id).ok_or(TenantError::NoTenant(id))?;
-        check_weight(tenant.weight)?;
-        if tenant.parent != before.parent {
-            self.check_member(tenant.parent)?;
-        }
-        let mut above = tenant.parent;
-        while let Some(at) = above {
-            if at == id {
-                return Err(TenantError::Cycle(id));
-            }
-            above = self.tenants.tenant(at).and_then(|t| t.parent);
-        }
-        if let Some(own) = self.tenants.tenant_mut(id) {
-            *own = tenant;
-        }
-        self.population.joins(tenant.parent);
-        self.population.leaves(before.parent);
-        self.event(now, Event::TenantChanged(id));
-        self.give_up_ids(now);
-        Ok(())
-    }
-
-    /// A tenant goes: as soon as it has no task, no nested tenant and no I/O under way, the scheduler gets
-    /// [`Event::TenantRetired`] and the id may be given out again.
-    pub fn retire_tenant(&mut self, now: Nanos, id: TenantId) -> Result<(), TenantError> {
-        self.tenants.tenant(id).ok_or(TenantError::NoTenant(id))?;
-        let own = &mut self.population.tenants[id.0 as usize];
-        own.retiring = true;
-        if own.over() {
-            self.population.over.push(Leaver::Tenant(id));
-            self.give_up_ids(now);
-        }
-        Ok(())
-    }
-
-    /// Adds a task.
-    pub fn add_task(&mut self, now: Nanos, task: Task) -> Result<TaskId, TenantError> {
-        self.check_member(Some(task.tenant))?;
-        let id = self.tenants.add_task(task.tenant, task.ioprio);
-        enroll(&mut self.population.tasks, id.0);
-        self.population.joins(Some(task.tenant));
-        self.tell(now, Event::TaskAdded(id));
-        Ok(id)
-    }
-
-    /// Changes a task's tenant or priority. I/O under way stays charged to the tenant it names.
-    pub fn change_task(&mut self, now: Nanos, id: TaskId, task: Task) -> Result<(), TenantError> {
-        let before = *self.tenants.task(id).ok_or(TenantError::NoTask(id))?;
-        if task.tenant != before.tenant {
-            self.check_member(Some(task.tenant))?;
-        }
-        if let Some(own) = self.tenants.task_mut(id) {
-            *own = task;
-        }
-        self.population.joins(Some(task.tenant));
-        self.population.leaves(Some(before.tenant));
-        self.event(now, Event::TaskChanged(id));
-        self.give_up_ids(now);
-        Ok(())
-    }
-
-    /// A task goes: as soon as it has no I/O under way, the scheduler gets [`Event::TaskExited`] and the id may be given out
-    /// again.
-    pub fn retire_task(&mut self, now: Nanos, id: TaskId) -> Result<(), TenantError> {
-        self.tenants.task(id).ok_or(TenantError::NoTask(id))?;
-        let own = &mut self.population.tasks[id.0 as usize];
-        own.retiring = true;
-        if own.over() {
-            self.population.over.push(Leaver::Task(id));
-            self.give_up_ids(now);
-        }
-        Ok(())
-    }
-
-    /// May something new belong to this tenant?
-    fn check_member(&self, tenant: Option<TenantId>) -> Result<(), TenantError> {
-        let Some(id) = tenant else { return Ok(()) };
-        self.tenants.tenant(id).ok_or(TenantError::NoTenant(id))?;
-        if self.population.tenants[id.0 as usize].retiring { Err(TenantError::Retiring(id)) } else { Ok(()) }
-    }
-
-    /// Tells the scheduler and frees the ids of which nothing is under way any more.
-    pub(super) fn give_up_ids(&mut self, now: Nanos) {
-        while let Some(leaver) = self.population.over.pop() {
-            match leaver {
-                Leaver::Task(id) => {
-                    // It may be in the list twice, or have been given out again since.
-                    let Some(task) = self.tenants.task(id).copied() else { continue };
-                    if self.population.tasks[id.0 as usize].over() {
-                        self.event(now, Event::TaskExited(id));
-                        self.tenants.remove_task(id);
-                        self.population.leaves(Some(task.tenant));
-                    }
-                }
-                Leaver::Tenant(id) => {
-                    let Some(tenant) = self.tenants.tenant(id).copied() else { continue };
-                    if self.population.tenants[id.0 as usize].over() {
-                        self.event(now, Event::TenantRetired(id));
-                        self.tenants.remove_tenant(id);
-                        self.population.leaves(tenant.parent);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Are there ids to give up?
-    pub(super) fn some_leave(&self) -> bool {
-        !self.population.over.is_empty()
-    }
-
-    /// Passes an event on to the scheduler that lets nothing go.
-    fn tell(&mut self, now: Nanos, event: Event) {
-        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-        self.scheduler.event(event, &ctx);
-    }
 }

@@ -1,12 +1,13 @@
 //! Submission: split, merge, tag, plug, insert.
 
 use crate::Context;
-use crate::flush::Sequence;
+use crate::flush::sequence_of;
 use crate::layer::{BlockLayer, Fault, Held};
 use crate::merge::{self, Join, Side};
 use crate::plug::Plug;
 use crate::request::{Request, State};
 use crate::scheduler::{Merging, Place};
+use crate::sequence::Sequence;
 use crate::tags::TagMap;
 use crate::{Flags, Io, Nanos, Op, RequestId, TaskId};
 
@@ -28,7 +29,7 @@ impl BlockLayer {
 
     /// An I/O submitted at `submitted` enters the path at `now`.
     pub(super) fn enter_path(&mut self, now: Nanos, submitted: Nanos, io: Io, plug: Option<&mut Plug>) {
-        let (sequence, wanted) = Sequence::of(io, self.config.volatile_cache, self.config.fua);
+        let (sequence, wanted) = sequence_of(io, self.config.volatile_cache, self.config.fua);
         if sequence == Sequence::NONE && io.op == Op::Flush {
             // Nothing is volatile: it is done as soon as it is asked for, on the next poll.
             let id = self.allocate(submitted, wanted);

@@ -12,8 +12,8 @@ use dumbwaiter_experiment::Experiment;
 use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker};
 
 use crate::args::{self, Compare, VerifyArgs};
-use crate::compare::{ended_by, finish};
 use crate::progress::{RunBar, cancel_on_signal_and_undo};
+use crate::results::{ended_by, finish};
 use crate::{Ended, energy, output, results};
 
 /// The hidden command that the processes of a load run.

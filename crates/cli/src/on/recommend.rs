@@ -11,8 +11,8 @@ use dumbwaiter_scenario::SchedulerSpec;
 
 use super::{announce, worker_program};
 use crate::args::Recommend;
-use crate::compare::ended_by;
 use crate::progress::{RunBar, cancel_on_signal_and_undo};
+use crate::results::ended_by;
 use crate::{Ended, input, output};
 
 /// Steps of the bar: parts of the time, since the number of runs is not known.

@@ -6,13 +6,11 @@ use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 use crate::replicates::{Runs, measured, run};
 use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Row};
 use dumbwaiter_experiment::{Cell, DbBench, Stack, Work};
-use sweep::{CPU, ENERGY, GETS, IOPS, Measure, Swept};
+use sweep::{CPU, ENERGY, GETS, IOPS, Measure, NAME, SCHEDULERS, Swept};
 
 mod sweep;
 
-const NAME: &str = "ull-2023";
 const DEVICE: &str = "ull:optane-p4801x";
-const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
 const STEPS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// The paper.

@@ -3,10 +3,13 @@
 use dumbwaiter_measure::{RunResult, welch};
 use dumbwaiter_report::{Grid, Plot, PlotLine};
 
-use super::{NAME, SCHEDULERS};
 use crate::replicates::Runs;
 use crate::{FigureResult, Row};
 
+/// The paper's name.
+pub(super) const NAME: &str = "ull-2023";
+/// The schedulers that it compares.
+pub(super) const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
 /// Figures nearer than this are a tie.
 const TIE: f64 = 0.02;
 /// With a larger p value, runs of a real device are a tie too.
