@@ -105,16 +105,19 @@ pub(crate) fn run(cells: &[Cell], replicates: u32, effort: &Effort<'_>) -> Resul
         Finished::Failed(failure) => return Err(failure.into()),
     }
     let mut runs: Vec<Runs> = cells.iter().map(|_| Runs(Vec::new())).collect();
+    let mut finished = 0;
     for (cell, origin) in origin.into_iter().enumerate() {
-        let Some(result) = matrix.result(cell) else { continue };
+        // A run that failed shows nothing.
+        let Some(result) = matrix.result(cell).filter(|result| result.failure.is_none()) else { continue };
+        finished += 1;
         if real && result.run.completed == 0 {
             note(format!("{}: a run finished no I/O at all; its latency is not known", result.run.scheduler));
         }
         result.notes.iter().filter(|_| real).for_each(|text| note(text.clone()));
         runs[origin].0.push(result.run.clone());
     }
-    if matrix.finished() < planned {
-        note(format!("ended early: {} of {planned} runs finished", matrix.finished()));
+    if finished < planned {
+        note(format!("ended early: {finished} of {planned} runs finished"));
     }
     Ok((runs, notes))
 }

@@ -46,14 +46,14 @@ impl Worker {
         let stdout = BufReader::new(stdout.ok_or_else(|| Error::failed("a worker process has no output"))?);
         let mut worker = Worker { child, stdin, stdout, log: job.log.clone() };
         let job = serde_json::to_string(job).map_err(Error::refused)?;
-        worker.write_line(&job)?;
+        worker.write_line(&job);
         Ok(worker)
     }
 
-    fn write_line(&mut self, line: &str) -> Result<(), Error> {
-        match &mut self.stdin {
-            Some(stdin) => writeln!(stdin, "{line}").doing("a worker process is gone"),
-            None => Ok(()),
+    fn write_line(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            // Of a worker that is gone, its answer says why.
+            let _ = writeln!(stdin, "{line}");
         }
     }
 
@@ -189,7 +189,7 @@ pub(super) fn run(
     let begin = worker::monotonic() + HEAD_START_NS;
     let begin_unix = unix_ns() + HEAD_START_NS;
     for worker in &mut workers {
-        worker.write_line(&begin.to_string())?;
+        worker.write_line(&begin.to_string());
         worker.stdin = None;
     }
     let (reports, unchanged) =

@@ -35,7 +35,9 @@ fn a_cell_runs_to_its_end_and_a_cancelled_one_says_so() {
     assert!(!result.cancelled && result.failure.is_none());
     assert!(result.run.started_unix_ns < result.run.ended_unix_ns);
     control.cancel.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert!(engine.run(&cell, &control).unwrap().cancelled);
+    let long =
+        crate::load(&READS.replace("time_based = false\n", "").replace("replicates", "duration = \"60s\"\nreplicates"));
+    assert!(engine.run(&Cell { work: Work::Scenario(long), ..cell }, &control).unwrap().cancelled);
     let mut runs = [result.run];
     assert_eq!(engine.conclude(&mut runs, &control).unwrap(), Vec::<String>::new());
 }
