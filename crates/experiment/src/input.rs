@@ -180,14 +180,6 @@ fn check(scenario: &Scenario) -> Result<(), ReadError> {
     let known_scheduler = |name: &str| Choice::parse(name).map(|_| ()).map_err(|e| e.to_string());
     let known_device = |name: &str| dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string());
     scenario.validate(&known_scheduler, &known_device)?;
-    let mut labels: Vec<String> = Vec::new();
-    for spec in &scenario.schedulers {
-        let label = spec.to_string();
-        if labels.contains(&label) {
-            return Err(ReadError::Input(format!("scheduler `{label}` is named twice")));
-        }
-        labels.push(label);
-    }
     Ok(())
 }
 

@@ -19,6 +19,26 @@ impl Scenario {
     /// # Errors
     /// The first contradiction, with the key, tenant or task and the expected value.
     pub fn validate(&self, known_scheduler: NameCheck<'_>, known_device: NameCheck<'_>) -> Result<(), Error> {
+        self.validate_lists(known_scheduler, known_device)?;
+        self.validate_numbers()?;
+        for change in &self.changes {
+            let place = format!("change at {}", format_time(change.at));
+            known_scheduler(&change.scheduler.to_string()).map_err(|reason| Error::invalid(place.as_str(), reason))?;
+            self.within(&place, "a change", change.at)?;
+        }
+        twice("change", self.changes.iter().map(|change| format_time(change.at)))?;
+        self.validate_tenants()?;
+        if self.duration.is_none() && self.limit.is_none() && !self.ends() {
+            let endless = self.tasks().find(|(_, task)| !task.ends());
+            let name = endless.map_or("", |(_, task)| task.name.as_str());
+            let reason = format!("not given, and task {name:?} does not end by itself; give a time such as \"10s\"");
+            return Err(Error::invalid("duration", reason));
+        }
+        Ok(())
+    }
+
+    /// What is compared: devices, schedulers and completion methods.
+    fn validate_lists(&self, known_scheduler: NameCheck<'_>, known_device: NameCheck<'_>) -> Result<(), Error> {
         let fail = |place: &str, reason: &str| Err(Error::invalid(place, reason));
         if self.devices.is_empty() {
             return fail("devices", "none is given; name at least one, such as \"hdd:st1000dm003\"");
@@ -37,7 +57,12 @@ impl Scenario {
         }
         twice("devices", self.devices.iter().cloned())?;
         twice("schedulers", self.schedulers.iter().map(|s| s.to_string()))?;
-        twice("completion", self.completion.iter().map(|c| c.to_string()))?;
+        twice("completion", self.completion.iter().map(|c| c.to_string()))
+    }
+
+    /// Numbers and times of the whole scenario.
+    fn validate_numbers(&self) -> Result<(), Error> {
+        let fail = |place: &str, reason: &str| Err(Error::invalid(place, reason));
         let at_least_one = [
             ("queue_depth", self.queue_depth.map(u64::from)),
             ("nr_requests", self.nr_requests.map(u64::from)),
@@ -78,19 +103,6 @@ impl Scenario {
         }
         if self.series == Nanos::ZERO {
             return fail("series", "0 is not the length of a point; give a time such as \"1s\"");
-        }
-        for change in &self.changes {
-            let place = format!("change at {}", format_time(change.at));
-            known_scheduler(&change.scheduler.to_string()).map_err(|reason| Error::invalid(place.as_str(), reason))?;
-            self.within(&place, "a change", change.at)?;
-        }
-        twice("change", self.changes.iter().map(|change| format_time(change.at)))?;
-        self.validate_tenants()?;
-        if self.duration.is_none() && self.limit.is_none() && !self.ends() {
-            let endless = self.tasks().find(|(_, task)| !task.ends());
-            let name = endless.map_or("", |(_, task)| task.name.as_str());
-            let reason = format!("not given, and task {name:?} does not end by itself; give a time such as \"10s\"");
-            return Err(Error::invalid("duration", reason));
         }
         Ok(())
     }

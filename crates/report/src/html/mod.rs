@@ -7,10 +7,9 @@ mod palette;
 pub use page::{Grid, Page, PageSection, Plot, PlotLine};
 
 use crate::applications::applications;
-use crate::compare::columns;
+use crate::compare::{Column, columns};
 use crate::file::{Error, write_file};
-use dumbwaiter_advise::Document;
-use dumbwaiter_advise::Ranking;
+use dumbwaiter_advise::{Document, Ranking, Row};
 use dumbwaiter_measure::{RunResult, Verdict, latency_text};
 use figures::{Figure, Group, figures};
 use minijinja::value::Serde;
@@ -207,25 +206,8 @@ fn section(
         })
         .filter(|g| !g.runs.is_empty())
         .collect();
-    let look_of = |scheduler: &str| looks.iter().find(|l| l.scheduler == scheduler).map(view);
     let columns = columns(ranking, true);
-    let rows = ranking.rows.iter().filter_map(|row| {
-        let cells = columns.iter().filter_map(|c| row.metrics.get(c.metric.key()).map(|cell| (c, cell)));
-        let name = label(document, (&row.scheduler, &row.via, &row.completion));
-        Some(RowView {
-            rank: row.rank,
-            look: look_of(&name)?,
-            scheduler: name,
-            tie: row.verdict == Verdict::Tie,
-            cells: cells
-                .map(|(column, cell)| {
-                    let (mean, spread, _) = column.parts(cell);
-                    let (best, tie) = (cell.verdict == Verdict::Best, cell.verdict == Verdict::Tie);
-                    ValueView { mean, spread, best, tie }
-                })
-                .collect(),
-        })
-    });
+    let rows = ranking.rows.iter().filter_map(|row| row_view(document, looks, &columns, row));
     let figures = figures(&groups, ranking).into_iter().enumerate().map(|(i, figure)| {
         let Figure { title, caption, wide, spec } = figure;
         let id = format!("plot-{number}-{i}");
@@ -259,6 +241,24 @@ fn section(
         figures: figures.collect(),
         nested: groups.iter().map(nested).collect(),
     }
+}
+
+/// A row of the table; `None` for one that no group has.
+fn row_view(document: &Document, looks: &[Look], columns: &[Column], row: &Row) -> Option<RowView> {
+    let name = label(document, (&row.scheduler, &row.via, &row.completion));
+    let value = |column: &Column| {
+        let estimate = row.metrics.get(column.metric.key())?;
+        let (mean, spread, _) = column.parts(estimate);
+        let (best, tie) = (estimate.verdict == Verdict::Best, estimate.verdict == Verdict::Tie);
+        Some(ValueView { mean, spread, best, tie })
+    };
+    Some(RowView {
+        rank: row.rank,
+        look: looks.iter().find(|l| l.scheduler == name).map(view)?,
+        scheduler: name,
+        tie: row.verdict == Verdict::Tie,
+        cells: columns.iter().filter_map(value).collect(),
+    })
 }
 
 fn nested(group: &Group) -> NestedView {
