@@ -1,7 +1,7 @@
-//! Who is to run next, and what follows from what has run: all from results, so that tests need no device.
+//! The order of runs in a survey, and the decision from their results. It needs results only, so tests need no device.
 //!
 //! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
-//! there is out, however well it serves whoever waits.
+//! there is ruled out, however low its latency.
 
 use crate::{Focus, Goal, Metric, Ranking, rank};
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, paired, welch};
@@ -10,10 +10,9 @@ use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, paired, welch};
 pub const ROUNDS_MIN: usize = 3;
 /// Runs of each scheduler at every other point.
 pub const GUARD_ROUNDS: usize = 2;
-/// Looking again and again, and at many points, finds differences where none are: who is left out must be worse by far less a
-/// chance than that.
+/// Many looks at many points find differences where there are none: ruling a scheduler out at a guard takes a smaller p value.
 const DROP: f64 = 0.01;
-/// Nobody is left out by fewer runs than this, nor is the race over.
+/// Fewer runs than this rule no scheduler out and do not end the race.
 const SURE: usize = 4;
 /// Runs at a guard point at most, where it is in doubt.
 const GUARD_RUNS_MAX: usize = 6;
@@ -54,11 +53,11 @@ pub struct Loss {
     pub p: f64,
 }
 
-/// Who is below the floor of throughput at a point.
+/// A scheduler below the throughput floor at a point.
 struct Below {
     point: usize,
-    entrant: usize,
-    /// Who moves most there.
+    index: usize,
+    /// The scheduler with the highest throughput there.
     best: usize,
     runs: usize,
     /// Not by chance.
@@ -98,21 +97,21 @@ pub struct Decision {
     pub losses: Vec<Loss>,
     /// Against what is set; none where that is kept.
     pub gain: Option<Gain>,
-    /// Others that cannot be told from the pick by the figure that decides.
+    /// Schedulers without a significant difference from the pick in the deciding figure.
     pub ties: Vec<String>,
     /// The best by the figures, if it is not the pick, by how much, and with which chance.
     pub unproven: Option<(String, Gain)>,
 }
 
 impl Race {
-    fn runs<'a>(&self, results: &'a [RunResult], point: usize, entrant: &str) -> Vec<&'a RunResult> {
-        results.iter().filter(|r| r.variant == self.points[point] && r.scheduler == entrant).collect()
+    fn runs<'a>(&self, results: &'a [RunResult], point: usize, name: &str) -> Vec<&'a RunResult> {
+        results.iter().filter(|r| r.variant == self.points[point] && r.scheduler == name).collect()
     }
 
-    fn samples(&self, results: &[RunResult], point: usize, entrant: &str, metric: Metric) -> Vec<(u64, f64)> {
+    fn samples(&self, results: &[RunResult], point: usize, name: &str, metric: Metric) -> Vec<(u64, f64)> {
         let at: Vec<&RunResult> = results.iter().filter(|r| r.variant == self.points[point]).collect();
         let focus = Focus::of(&at);
-        self.runs(results, point, entrant).iter().map(|r| (r.seed, metric.of(r, &focus))).collect()
+        self.runs(results, point, name).iter().map(|r| (r.seed, metric.of(r, &focus))).collect()
     }
 
     /// Part of the best throughput that must be kept at every point.
@@ -120,42 +119,41 @@ impl Race {
         if self.goal == Goal::Throughput { Goal::Balanced.throughput_floor() } else { self.goal.throughput_floor() }
     }
 
-    /// Below the floor by their means, at every point where everybody has run often enough.
+    /// Schedulers whose mean is below the floor, at every point where all have run often enough.
     fn below(&self, results: &[RunResult]) -> Vec<Below> {
         let mut found = Vec::new();
         for (point, name) in self.points.iter().enumerate() {
             let all: Vec<Vec<(u64, f64)>> =
-                self.schedulers.iter().map(|entrant| self.samples(results, point, entrant, Metric::MbPerS)).collect();
+                self.schedulers.iter().map(|name| self.samples(results, point, name, Metric::MbPerS)).collect();
             if all.iter().any(|s| s.len() < GUARD_ROUNDS) {
                 continue;
             }
             let means: Vec<f64> = all.iter().map(|s| sample(s).mean).collect();
             let best = (0..means.len()).fold(0, |best, i| if means[i] > means[best] { i } else { best });
-            for (entrant, label) in self.schedulers.iter().enumerate() {
-                let share = means[entrant] / means[best];
+            for (index, label) in self.schedulers.iter().enumerate() {
+                let share = means[index] / means[best];
                 if share < self.floor() {
-                    let p = Contrast::of(&all[best], &all[entrant]).p;
+                    let p = Contrast::of(&all[best], &all[index]).p;
                     let loss = Loss { scheduler: label.clone(), point: (*name).to_owned(), share, p };
-                    let runs = all[entrant].len().min(all[best].len());
+                    let runs = all[index].len().min(all[best].len());
                     // There is one point that decides, but many guards.
                     let sure = if point == 0 { p <= SIGNIFICANCE } else { p <= DROP && runs >= SURE };
-                    found.push(Below { point, entrant, best, runs: all[entrant].len(), sure, loss });
+                    found.push(Below { point, index, best, runs: all[index].len(), sure, loss });
                 }
             }
         }
         found
     }
 
-    /// Those that do not surely lose; where everybody does somewhere, whoever loses least. With the losses.
+    /// The schedulers that are not ruled out (where all are, those that lose least), and the losses.
     fn keepers(&self, results: &[RunResult]) -> (Vec<usize>, Vec<Loss>) {
         let losses: Vec<(usize, Loss)> =
-            self.below(results).into_iter().filter(|b| b.sure).map(|b| (b.entrant, b.loss)).collect();
-        let worst =
-            |entrant: usize| losses.iter().filter(|(w, _)| *w == entrant).map(|(_, l)| l.share).fold(1.0, f64::min);
-        let mut keepers: Vec<usize> = (0..self.schedulers.len()).filter(|entrant| worst(*entrant) >= 1.0).collect();
+            self.below(results).into_iter().filter(|b| b.sure).map(|b| (b.index, b.loss)).collect();
+        let worst = |index: usize| losses.iter().filter(|(w, _)| *w == index).map(|(_, l)| l.share).fold(1.0, f64::min);
+        let mut keepers: Vec<usize> = (0..self.schedulers.len()).filter(|index| worst(*index) >= 1.0).collect();
         if keepers.is_empty() {
             let least = (0..self.schedulers.len()).map(worst).fold(0.0, f64::max);
-            keepers = (0..self.schedulers.len()).filter(|entrant| worst(*entrant) >= least - SAME).collect();
+            keepers = (0..self.schedulers.len()).filter(|index| worst(*index) >= least - SAME).collect();
         }
         (keepers, losses.into_iter().map(|(_, loss)| loss).collect())
     }
@@ -163,8 +161,8 @@ impl Race {
     /// The ranking of those that lose nothing, at the point that decides.
     fn ranking(&self, results: &[RunResult], keepers: &[usize]) -> Option<Ranking> {
         let mut runs: Vec<RunResult> =
-            keepers.iter().flat_map(|entrant| self.runs(results, 0, &self.schedulers[*entrant])).cloned().collect();
-        // The sentence names the device; which point it is, is told elsewhere.
+            keepers.iter().flat_map(|index| self.runs(results, 0, &self.schedulers[*index])).cloned().collect();
+        // The sentence names the device; the point is named elsewhere.
         runs.iter_mut().for_each(|run| run.variant = String::new());
         rank(&runs, self.goal).into_iter().next()
     }
@@ -172,11 +170,11 @@ impl Race {
     /// The next runs; none when all is decided.
     pub fn next(&self, results: &[RunResult]) -> Vec<Heat> {
         let all = || 0..self.schedulers.len();
-        let count = |point: usize, entrant: usize| self.runs(results, point, &self.schedulers[entrant]).len();
+        let count = |point: usize, index: usize| self.runs(results, point, &self.schedulers[index]).len();
         let mut heats = Vec::new();
         for point in 0..self.points.len() {
             let least = if point == 0 { ROUNDS_MIN } else { GUARD_ROUNDS };
-            let schedulers: Vec<usize> = all().filter(|entrant| count(point, *entrant) < least).collect();
+            let schedulers: Vec<usize> = all().filter(|index| count(point, *index) < least).collect();
             if !schedulers.is_empty() {
                 heats.push(Heat { point, schedulers });
             }
@@ -190,11 +188,11 @@ impl Race {
         if live.len() > 1 {
             heats.push(Heat { point: 0, schedulers: live });
         }
-        // Does the leader, or what is set, lose at a guard? Of the others nobody needs to know.
+        // Only the leader and the current scheduler matter at a guard.
         for b in self.below(results).into_iter().filter(|b| b.point > 0 && !b.sure && b.runs < GUARD_RUNS_MAX) {
-            let entrant = &self.schedulers[b.entrant];
-            if keepers.contains(&b.entrant) && (leader.as_ref() == Some(entrant) || *entrant == self.current) {
-                heats.push(Heat { point: b.point, schedulers: vec![b.best, b.entrant] });
+            let name = &self.schedulers[b.index];
+            if keepers.contains(&b.index) && (leader.as_ref() == Some(name) || *name == self.current) {
+                heats.push(Heat { point: b.point, schedulers: vec![b.best, b.index] });
             }
         }
         heats
@@ -204,46 +202,45 @@ impl Race {
     fn live(&self, results: &[RunResult]) -> Vec<usize> {
         let (keepers, _) = self.keepers(results);
         let Some(ranking) = self.ranking(results, &keepers) else { return keepers };
-        let of = |entrant: usize| self.samples(results, 0, &self.schedulers[entrant], ranking.metric);
-        let Some(leader) =
-            keepers.iter().copied().find(|entrant| self.schedulers[*entrant] == ranking.rows[0].scheduler)
+        let of = |index: usize| self.samples(results, 0, &self.schedulers[index], ranking.metric);
+        let Some(leader) = keepers.iter().copied().find(|index| self.schedulers[*index] == ranking.rows[0].scheduler)
         else {
             return keepers;
         };
         let first = of(leader);
         let doubtful: Vec<usize> =
-            self.below(results).into_iter().filter(|b| b.point == 0 && !b.sure).map(|b| b.entrant).collect();
-        let open = |entrant: usize| {
-            let own = of(entrant);
+            self.below(results).into_iter().filter(|b| b.point == 0 && !b.sure).map(|b| b.index).collect();
+        let open = |index: usize| {
+            let own = of(index);
             let few = own.len() < SURE || first.len() < SURE;
             let contrast = Contrast::of(&first, &own);
-            few || doubtful.contains(&entrant) || contrast.p.is_nan() || contrast.p > DROP && !contrast.is_none()
+            few || doubtful.contains(&index) || contrast.p.is_nan() || contrast.p > DROP && !contrast.is_none()
         };
-        keepers.iter().copied().filter(|entrant| *entrant == leader || open(*entrant)).collect()
+        keepers.iter().copied().filter(|index| *index == leader || open(*index)).collect()
     }
 
     /// What follows; nothing where what is set has not run twice yet.
     pub fn decide(&self, results: &[RunResult]) -> Option<Decision> {
-        let enough = |entrant: &String| self.runs(results, 0, entrant).len() >= 2;
+        let enough = |name: &String| self.runs(results, 0, name).len() >= 2;
         if !enough(&self.current) {
             return None;
         }
         let (keepers, losses) = self.keepers(results);
-        let keepers: Vec<usize> = keepers.into_iter().filter(|entrant| enough(&self.schedulers[*entrant])).collect();
+        let keepers: Vec<usize> = keepers.into_iter().filter(|index| enough(&self.schedulers[*index])).collect();
         let ranking = self.ranking(results, &keepers)?;
         let winner = ranking.rows[0].scheduler.clone();
         let gain = |metric: Metric, point: usize, to: &str| {
-            let of = |entrant: &str| self.samples(results, point, entrant, metric);
+            let of = |name: &str| self.samples(results, point, name, metric);
             gain(self.points[point], metric, &of(&self.current), &of(to))
         };
         let loses = losses.iter().filter(|l| l.scheduler == self.current).min_by(|a, b| a.share.total_cmp(&b.share));
-        let current_is_in = keepers.iter().any(|entrant| self.schedulers[*entrant] == self.current);
+        let current_is_in = keepers.iter().any(|index| self.schedulers[*index] == self.current);
         let (pick, told, unproven) = if winner == self.current {
             (winner, None, None)
         } else if let Some(loss) = loses.filter(|_| !current_is_in) {
             let point = self.points.iter().position(|p| *p == loss.point).unwrap_or(0);
             let told = gain(Metric::MbPerS, point, &winner);
-            // That it loses to somebody does not yet say that the winner moves more.
+            // A loss to some scheduler does not show that the winner has more throughput.
             if told.then > told.now && told.p <= SIGNIFICANCE {
                 (winner, Some(told), None)
             } else {
@@ -260,9 +257,9 @@ impl Race {
             }
         };
         let own = self.samples(results, 0, &pick, ranking.metric);
-        let others = keepers.iter().map(|entrant| &self.schedulers[*entrant]).filter(|entrant| **entrant != pick);
+        let others = keepers.iter().map(|index| &self.schedulers[*index]).filter(|name| **name != pick);
         let ties = others
-            .filter(|entrant| Contrast::of(&own, &self.samples(results, 0, entrant, ranking.metric)).p > SIGNIFICANCE)
+            .filter(|name| Contrast::of(&own, &self.samples(results, 0, name, ranking.metric)).p > SIGNIFICANCE)
             .cloned()
             .collect();
         Some(Decision { keep: pick == self.current, pick, ranking, losses, gain: told, ties, unproven })
@@ -287,7 +284,7 @@ struct Contrast {
     /// `then` over `now`, less 1.
     change: f64,
     ci95: [f64; 2],
-    /// Two-sided, NaN where it cannot be told.
+    /// Two-sided; NaN where there are too few runs.
     p: f64,
 }
 
@@ -314,7 +311,7 @@ impl Contrast {
         Contrast { now: now.exp(), then: then.exp(), change: mean.exp_m1(), ci95, p }
     }
 
-    /// Surely the same for all practical purposes.
+    /// Is the whole confidence interval within [`SAME`]?
     fn is_none(&self) -> bool {
         self.ci95[0] > -SAME && self.ci95[1] < SAME
     }

@@ -2,7 +2,7 @@ use super::*;
 use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 use dumbwaiter_measure::{Completed, Recorder, RecorderConfig, RunFacts, TenantSpec};
 
-/// A run of one second, in which somebody waits `p99_us` for each I/O and another moves `mb` in all.
+/// A run of one second, in which one tenant waits `p99_us` for each I/O and another transfers `mb` in all.
 fn run(point: &str, scheduler: &str, seed: u64, p99_us: f64, mb: f64) -> RunResult {
     let tenant = |name: &str, focus| TenantSpec { name: name.into(), weight: 100, parent: None, focus };
     let tenants = vec![tenant("waits", true), tenant("works", false)];
@@ -62,8 +62,8 @@ fn raced(race: &Race, natures: &[Nature], rounds: u64) -> Vec<RunResult> {
     let mut results = Vec::new();
     for round in 0..rounds {
         for heat in race.next(&results) {
-            for entrant in heat.schedulers {
-                results.push(one(&natures[entrant], race.points[heat.point], round));
+            for index in heat.schedulers {
+                results.push(one(&natures[index], race.points[heat.point], round));
             }
         }
     }
@@ -79,8 +79,7 @@ fn everybody_is_screened_and_a_clear_winner_ends_the_race() {
     assert_eq!(first.iter().map(|h| (h.point, h.schedulers.len())).collect::<Vec<_>>(), [(0, 3), (1, 3)]);
     let results = raced(&race, &natures, 50);
     assert!(race.next(&results).is_empty(), "decided");
-    let runs =
-        |entrant: &str, point: &str| results.iter().filter(|r| r.scheduler == entrant && r.variant == point).count();
+    let runs = |index: &str, point: &str| results.iter().filter(|r| r.scheduler == index && r.variant == point).count();
     assert_eq!((runs("none", "shared"), runs("none", "deep")), (SURE, GUARD_ROUNDS), "no more than it takes");
     let decision = race.decide(&results).unwrap();
     assert_eq!((decision.pick.as_str(), decision.keep), ("kyber", false));
@@ -119,7 +118,7 @@ fn equals_that_hardly_scatter_end_the_race() {
 #[test]
 fn who_wins_in_latency_and_loses_throughput_is_out() {
     let race = race(&["none", "bfq", "kyber"], "none");
-    // bfq serves best whoever waits, but loses a third of the deep reads; kyber is a little better than none.
+    // bfq has the lowest latency, but loses a third of the deep reads; kyber is a little better than none.
     let natures =
         [("none", 900.0, 100.0, 100.0, 0.02), ("bfq", 100.0, 98.0, 67.0, 0.02), ("kyber", 700.0, 99.0, 97.0, 0.02)];
     let results = raced(&race, &natures, 50);
@@ -128,7 +127,7 @@ fn who_wins_in_latency_and_loses_throughput_is_out() {
     let loss = &decision.losses[0];
     assert_eq!((loss.scheduler.as_str(), loss.point.as_str()), ("bfq", "deep"));
     assert!((loss.share - 0.67).abs() < 0.03 && loss.p <= 0.05, "{loss:?}");
-    // Whoever wants latency above all gets it.
+    // The goal latency picks it.
     let race = Race { goal: Goal::Latency, ..race };
     assert_eq!(race.decide(&raced(&race, &natures, 50)).unwrap().pick, "bfq");
 }
@@ -148,13 +147,13 @@ fn what_is_set_goes_if_it_loses_throughput() {
 fn what_is_set_stays_if_it_loses_to_somebody_but_not_surely_to_the_pick() {
     let race = race(&["none", "bfq", "kyber"], "bfq");
     let mut results: Vec<RunResult> = Vec::new();
-    // kyber serves best whoever waits, and moves a little more than bfq, or less.
+    // kyber has the lowest latency, and a little more throughput than bfq, or less.
     for (round, mb) in [(0, 95.0), (1, 80.0), (2, 112.0), (3, 84.0), (4, 100.0)] {
         let small = round as f64 / 10.0;
         results.push(run("shared", "none", round, 900.0 + small, 100.0 + small));
         results.push(run("shared", "bfq", round, 900.0 + small, 85.0 - small));
         results.push(run("shared", "kyber", round, 300.0 + small, mb));
-        results.extend(race.schedulers.iter().map(|entrant| run("deep", entrant, round, 900.0, 100.0 + small)));
+        results.extend(race.schedulers.iter().map(|index| run("deep", index, round, 900.0, 100.0 + small)));
     }
     let decision = race.decide(&results).unwrap();
     assert_eq!(decision.losses.iter().map(|l| l.scheduler.as_str()).collect::<Vec<_>>(), ["bfq"]);

@@ -103,7 +103,7 @@ impl OutputFile {
             file.sync_data()?;
             renameat(&unnamed.folder, &unnamed.hidden, &unnamed.folder, &unnamed.name)?;
             unnamed.done = true;
-            // It is no leftover any more, whoever keeps it open.
+            // It is no leftover any more, even if another program keeps it open.
             let _ = file.unlock();
         }
         Ok(file)

@@ -1,4 +1,4 @@
-//! Published experiments, run again on the models and held against what the papers print.
+//! Published experiments, run again on the models and compared with what the papers print.
 //!
 //! A paper is a list of figures; a figure is a function that simulates and answers rows: the paper's value beside ours, and
 //! whether orderings and tolerances hold. A miss is a row like any other. Where a paper's text gives no number, none is

@@ -166,7 +166,7 @@ pub(crate) struct Replay {
     /// Each recorded process waits for its own I/Os
     #[arg(long)]
     pub(crate) closed_per_task: bool,
-    /// What becomes of I/Os beyond the end of the device
+    /// How to handle I/Os beyond the end of the device
     #[arg(long, value_name = "skip|wrap|scale")]
     pub(crate) fit: Option<String>,
 }

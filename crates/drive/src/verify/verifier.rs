@@ -95,7 +95,7 @@ impl Verifier {
         state.touched = clock;
     }
 
-    /// It is acknowledged, or failed: then nobody knows what is there.
+    /// It is acknowledged, or failed: then the content is unknown.
     pub(crate) fn change_ends(&mut self, at: u64, bytes: u64, failed: bool) {
         for block in self.blocks(at, bytes) {
             self.clock += 1;
@@ -207,7 +207,7 @@ mod tests {
         read_since: Option<u64>,
     }
 
-    /// A device that obeys, whatever the order: no alarm, not for reads, not at the end, and not for whoever comes after a crash.
+    /// A device that obeys, whatever the order: no alarm, not for reads, not at the end, and not for a check after a crash.
     fn obey(steps: &[Step]) -> (Verifier, Vec<u8>) {
         let mut v = Verifier::new(512, BLOCKS, None, 77).unwrap();
         let mut medium = vec![0xee; (BLOCKS * 512) as usize];

@@ -1,7 +1,7 @@
 //! Proportional shares and stability of tenants on a SATA SSD: CFQ, BFQ, A+CFQ and H+BFQ (2020).
 //!
 //! The device is anonymous and the tables of loads are missing from the text: ours are stand-ins, and only orders and
-//! the few printed numbers can be held against the paper.
+//! the few printed numbers can be compared with the paper.
 
 mod budgets;
 mod cfq;
