@@ -20,6 +20,9 @@ use crate::worker::WorkerReport;
 
 const LOG_BUFFER_BYTES: usize = 1 << 16;
 
+/// Tasks of a thread behind its first, by the thread and the number of the task in it.
+type OtherTasks = BTreeMap<(usize, u16), TaskId>;
+
 /// What the workers ran.
 pub(super) struct Joined<'a> {
     pub(super) prepared: &'a Prepared,
@@ -113,10 +116,10 @@ impl Joined<'_> {
 
     /// The tasks of the result, and which of them the tasks of a thread are. A thread with several tasks (a trace) has the
     /// first of them at its place in the list, and the others behind all.
-    fn tasks(&self, logs: &[&Path]) -> Result<(Vec<TaskSpec>, BTreeMap<(usize, u16), TaskId>), Error> {
+    fn tasks(&self, logs: &[&Path]) -> Result<(Vec<TaskSpec>, OtherTasks), Error> {
         let load = &self.load;
         let mut tasks = load.task_specs.clone();
-        let mut others: BTreeMap<(usize, u16), TaskId> = BTreeMap::new();
+        let mut others = OtherTasks::new();
         in_order(logs, |thread, record| {
             if record.task > 0 {
                 others.entry((thread, record.task)).or_insert_with(|| {

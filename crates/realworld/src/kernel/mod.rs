@@ -45,6 +45,9 @@ impl KernelOptions {
     }
 }
 
+/// A load, and why workers cannot run it.
+type CheckedLoad = (Arc<Prepared>, Result<(), String>);
+
 /// The kernel's schedulers on a block device, each set for the runs under it. Each thread of a load is a process, in a cgroup
 /// of its tenant and with its priority.
 pub struct Kernel<'a> {
@@ -59,7 +62,7 @@ pub struct Kernel<'a> {
     schedulers: Vec<String>,
     database: Database,
     /// The load that was checked last, with the result.
-    checked: Mutex<Option<(Arc<Prepared>, Result<(), String>)>>,
+    checked: Mutex<Option<CheckedLoad>>,
 }
 
 impl Kernel<'_> {
