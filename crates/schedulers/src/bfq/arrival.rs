@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId, TaskId};
 
-use super::expiry::Reason;
 use super::queue::{NONE, Process, Queue, QueueId, SeekMean};
+use super::reason::Reason;
 use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::{Class, EntityId};
 

@@ -1,9 +1,9 @@
 //! Budgets: how many sectors a queue may use in its next slot.
 
-use super::expiry::Reason;
 use super::queue::{NONE, QueueId};
-use super::settings::History;
-use super::{Bfq, DEFAULT_MAX_BUDGET, Generation};
+use super::reason::Reason;
+use super::settings::{DEFAULT_MAX_BUDGET, History};
+use super::{Bfq, Generation};
 
 /// `budgets_assigned` after so many slots of the device that the reference budget is the measured one.
 const SETTLED: u32 = 194;

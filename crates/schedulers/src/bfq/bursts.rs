@@ -3,22 +3,6 @@
 use super::queue::QueueId;
 use super::{Bfq, Now};
 
-/// The burst going on.
-#[derive(Clone, Debug)]
-pub(super) struct Burst {
-    list: Vec<QueueId>,
-    size: usize,
-    large: bool,
-    last: i64,
-    group: u32,
-}
-
-impl Default for Burst {
-    fn default() -> Self {
-        Burst { list: Vec::with_capacity(16), size: 0, large: false, last: super::queue::LONG_AGO, group: u32::MAX }
-    }
-}
-
 impl Bfq {
     /// A queue was created, or, before mainline, became busy.
     pub(super) fn join_burst(&mut self, q: QueueId, now: Now) {

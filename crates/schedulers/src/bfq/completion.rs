@@ -2,9 +2,9 @@
 
 use dumbwaiter_block::RequestId;
 
-use super::expiry::Reason;
+use super::peak_rate::{MIN_THINK_NS, RATE_SHIFT};
 use super::queue::NONE;
-use super::rate::{MIN_THINK_NS, RATE_SHIFT};
+use super::reason::Reason;
 use super::{Bfq, Generation, Now};
 
 /// With fewer requests in the device and waiting it cannot be seen whether the device queues them.

@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::Io;
 
-use super::expiry::Reason;
 use super::queue::{NONE, Process, QueueId};
+use super::reason::Reason;
 use super::{Bfq, Now};
 
 impl Bfq {

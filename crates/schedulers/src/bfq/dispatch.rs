@@ -2,9 +2,9 @@
 
 use dumbwaiter_block::{Next, RequestId};
 
-use super::expiry::Reason;
 use super::generation::ALONE;
 use super::queue::{NONE, QueueId};
+use super::reason::Reason;
 use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::Class;
 

@@ -1,18 +1,9 @@
 //! The end of a slot: what is charged, what budget comes next, and what the queue keeps.
 
-use super::queue::QueueId;
+use super::queue::{NEVER, QueueId};
+use super::reason::Reason;
 use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::EntityId;
-
-/// Why a slot ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    TooIdle,
-    BudgetTimeout,
-    BudgetExhausted,
-    NoMoreRequests,
-    Preempted,
-}
 
 impl Bfq {
     /// Has the slot's time run out? Counted in ticks.
@@ -43,7 +34,7 @@ impl Bfq {
                 let queue = &mut self.queues[q as usize];
                 queue.softrt_update = true;
                 if self.rules.generation < Generation::Mainline {
-                    queue.soft_rt_next_start = super::raising::NEVER;
+                    queue.soft_rt_next_start = NEVER;
                 }
             }
         }

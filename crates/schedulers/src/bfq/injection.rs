@@ -13,23 +13,6 @@ const WAKER_NS: u64 = 4_000_000;
 /// Queues examined to find one to inject, the most recently activated first.
 const CANDIDATES: usize = 64;
 
-/// The request being timed to learn what injection costs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sampling {
-    /// The next request of the queue in service will be timed.
-    awaited: bool,
-    request: Option<RequestId>,
-    since: u64,
-    /// Something was injected meanwhile.
-    injected: bool,
-}
-
-impl Sampling {
-    pub(super) fn forget(&mut self) {
-        self.request = None;
-    }
-}
-
 impl Bfq {
     /// The first pending request of a process arrived.
     pub(super) fn sample_on_arrival(&mut self, q: QueueId, now: Now) {

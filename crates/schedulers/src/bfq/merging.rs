@@ -1,27 +1,14 @@
 //! Early queue merge: processes that read next to each other share one queue, so that their requests go out in order;
 //! split when what they share turns random. Queues created together on flash are merged for good.
 
-use super::queue::{Injection, LONG_AGO, NONE, QueueId, Raise, ThinkTime};
+use super::queue::{LONG_AGO, NONE, QueueId, Raise};
+use super::saved::Saved;
 use super::{Bfq, Generation, Now};
 
 /// Positions this near are close, sectors.
 const CLOSE: u64 = 8192;
 const BURST_MS: u64 = 180;
 const STABLE_MS: u64 = 600;
-
-/// State of a process's queue before it was merged.
-#[derive(Clone, Debug)]
-pub(super) struct Saved {
-    think: ThinkTime,
-    short_think: bool,
-    io_bound: bool,
-    window_start: u64,
-    idle_sum: u64,
-    large_burst: bool,
-    injection: Injection,
-    raise: Raise,
-    soft_rt_next_start: i64,
-}
 
 impl Bfq {
     /// The queue that the request (or arrival) at `sector` of `q` should join, if any.

@@ -6,13 +6,14 @@
 //! (`idling`), so that a sequential process keeps its slot; meanwhile a few requests of other queues are served
 //! (`injection`). Queues of processes that seem interactive or soft real-time weigh more for a while (`raising`),
 //! unless many start at once (`bursts`). Processes that read next to each other share a queue (`merging`).
-//! `rate` measures how much a slot can move, `completion` learns about the device and the processes, and `tenants` follows
-//! tenants that come, change and go.
+//! `rate` computes how much a slot can move at the measured `peak_rate`, `completion` learns about the device and the
+//! processes, and `tenants` follows tenants that come, change and go.
 //!
 //! Source: Valente, Avanzini 2015 for the earlier generations; Linux 6.12 and 6.18 for mainline.
 
 mod arrival;
 mod budgets;
+mod burst_list;
 mod bursts;
 mod completion;
 mod counters;
@@ -22,9 +23,13 @@ mod generation;
 mod idling;
 mod injection;
 mod merging;
+mod peak_rate;
 mod queue;
 mod raising;
 mod rate;
+mod reason;
+mod sampling;
+mod saved;
 mod scheduler;
 mod settings;
 mod tally;
@@ -43,17 +48,15 @@ pub use settings::tunables;
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::Forest;
 use crate::mechanisms::wf2q::{Class, Rules as EngineRules, ServiceTree};
-use bursts::Burst;
+use burst_list::BurstList;
 use generation::Rules;
-use injection::Sampling;
-use merging::Saved;
+use peak_rate::PeakRate;
 use queue::{Group, NONE, Process, Queue, QueueId};
-use rate::PeakRate;
-use settings::Values;
+use sampling::Sampling;
+use saved::Saved;
+use settings::{DEFAULT_MAX_BUDGET, Values};
 use tally::Tally;
 
-/// Largest budget before the device's rate is known, sectors.
-const DEFAULT_MAX_BUDGET: u64 = 16384;
 /// Requests farther apart are random, sectors; on flash only small ones.
 const FAR_SECTORS: u64 = 800;
 const SMALL_ON_FLASH: u32 = 64;
@@ -184,7 +187,7 @@ pub struct Bfq {
     hw_tag_samples: u32,
     max_in_driver: u32,
     peak: PeakRate,
-    burst: Burst,
+    burst: BurstList,
     sampling: Sampling,
     last_seen: Now,
     /// The times at which the tick is that of `last_seen`.
@@ -263,7 +266,7 @@ impl Bfq {
             hw_tag_samples: 0,
             max_in_driver: 0,
             peak: PeakRate::of(generation, setup.rotational),
-            burst: Burst::default(),
+            burst: BurstList::default(),
             sampling: Sampling::default(),
             last_seen: Now::default(),
             tick_span: Nanos::ZERO..Nanos::ZERO,

@@ -12,6 +12,8 @@ pub(super) type QueueId = u32;
 pub(super) const NONE: QueueId = u32::MAX;
 /// A tick before everything.
 pub(super) const LONG_AGO: i64 = i64::MIN / 4;
+/// A tick that does not come.
+pub(super) const NEVER: i64 = i64::MAX / 4;
 
 /// How long a process takes to think between requests; a decaying mean.
 #[derive(Clone, Copy, Debug, Default)]

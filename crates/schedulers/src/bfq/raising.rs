@@ -1,10 +1,8 @@
 //! Weight raising: interactive and soft real-time queues get many times their weight for a while.
 
-use super::queue::{QueueId, Raise};
+use super::queue::{NEVER, QueueId, Raise};
 use super::{Bfq, Generation, Now};
 
-/// A tick that does not come.
-pub(super) const NEVER: i64 = i64::MAX / 4;
 const SOFT_RT_MS: u64 = 300;
 /// Sectors per second that a soft real-time queue may need.
 const SOFT_RT_RATE: u64 = 7000;

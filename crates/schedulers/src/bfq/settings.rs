@@ -4,6 +4,9 @@ use dumbwaiter_block::{TickClock, Tunable};
 
 use super::generation::Generation;
 
+/// Largest budget before the device's rate is known, sectors.
+pub(super) const DEFAULT_MAX_BUDGET: u64 = 16384;
+
 macro_rules! mechanisms {
     ($($name:ident $original:literal $v1:literal $v7r8:literal $mainline:literal $help:literal;)*) => {
         /// The mechanisms that are switched on.
@@ -106,7 +109,7 @@ pub(super) struct History {
 }
 
 impl History {
-    const NEW: History = History { default_budget: super::DEFAULT_MAX_BUDGET, tenants: 0, exhausted_budget: 0 };
+    const NEW: History = History { default_budget: DEFAULT_MAX_BUDGET, tenants: 0, exhausted_budget: 0 };
 }
 
 const fn tunable(
@@ -189,7 +192,7 @@ const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITC
 
 /// 0: by the peak rate.
 const fn max_budget(history: bool) -> u64 {
-    if history { super::DEFAULT_MAX_BUDGET } else { 0 }
+    if history { DEFAULT_MAX_BUDGET } else { 0 }
 }
 
 const fn mechanisms(generation: Generation, history: bool) -> Mechanisms {
@@ -213,7 +216,7 @@ const HISTORY: [Tunable; 3] = [
         "sectors",
         1,
         INT,
-        super::DEFAULT_MAX_BUDGET as i128,
+        DEFAULT_MAX_BUDGET as i128,
         "a queue's budget at first, and after it used up most of it without exhausting it",
     ),
     tunable(

@@ -1,6 +1,6 @@
 //! Counts of how slots ended, for results.
 
-use super::expiry::Reason;
+use super::reason::Reason;
 
 /// Since the scheduler was made.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::{Context, TenantId};
 
-use super::expiry::Reason;
 use super::queue::{Group, NONE, QueueId};
+use super::reason::Reason;
 use super::{Bfq, Now};
 use crate::mechanisms::nesting;
 use crate::mechanisms::wf2q::NodeId;

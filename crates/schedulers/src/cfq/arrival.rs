@@ -2,16 +2,9 @@
 
 use dumbwaiter_block::{Context, Dir, Flags, Nanos, Request, RequestId, TaskId};
 
+use super::process::Process;
 use super::queue::{HOMELESS, IDLE, NO_IDLE, NONE, Queue, REALTIME, ThinkTime, rank_of};
 use super::{Cfq, RequestState, Version};
-
-/// A task as the scheduler knows it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Process {
-    pub(super) queue: u32,
-    pub(super) think: ThinkTime,
-    pub(super) alive: bool,
-}
 
 /// An arrival of at most a page is held back a moment for a merge.
 const PAGE_SECTORS: u32 = 8;
@@ -154,6 +147,13 @@ impl Cfq {
         self.queues[q as usize].tasks = 1;
         self.groups[group as usize].asyncs[place] = q;
         q
+    }
+
+    /// The async queue's place in its group's table.
+    pub(super) fn async_place(&self, group: u32, asked: (u8, u8)) -> (u32, usize) {
+        let group = if self.version == Version::K420 { group } else { 0 };
+        let place = if asked.0 == IDLE { 16 } else { usize::from(asked.0) * 8 + usize::from(asked.1) };
+        (group, place)
     }
 
     fn new_queue(&mut self, queue: Queue) -> u32 {

@@ -10,19 +10,6 @@ const HW_QUEUE_MIN: u32 = 5;
 /// Completions after which the device's depth is judged.
 const DEPTH_SAMPLES: u32 = 50;
 
-/// Whether the device queues requests itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DepthSense {
-    /// 1: yes, for good; 0: no; -1: not known.
-    pub(super) tag: i8,
-    most: u32,
-    samples: u32,
-}
-
-impl DepthSense {
-    pub(super) const UNKNOWN: DepthSense = DepthSense { tag: -1, most: 0, samples: 0 };
-}
-
 impl Cfq {
     fn sense_depth(&mut self) {
         self.depth.most = self.depth.most.max(self.in_driver);

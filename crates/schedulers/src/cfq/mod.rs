@@ -9,7 +9,8 @@
 //!
 //! - `settings`: versions, clock, tunables
 //! - `queue`: a queue and what is measured of it
-//! - `group`: groups, their fractions and their order
+//! - `group`: a group of queues
+//! - `shares`: fractions of groups and their order
 //! - `tenants`: tenants as groups
 //! - `arrival`: a request's way into a queue; preemption
 //! - `dispatch`: which queue, may it, which request
@@ -17,7 +18,9 @@
 //! - `idle`: idling for the next request
 //! - `cooperators`: queues that become one
 //! - `complete`: a completion and its consequences
-//! - `anticipation`: the rules of A+CFQ
+//! - `process`: a task; `depth_sense`: whether the device queues requests itself
+//! - `anticipation`: the order and the idle times of A+CFQ
+//! - `turns`: the slots of its tenants
 //!
 //! Source: Linux 3.10, 3.18 and 4.20; the A+CFQ paper ("I/O Schedulers for Proportionality and Stability on Flash-Based
 //! SSDs in Multi-Tenant Environments", 2020).
@@ -26,15 +29,19 @@ mod anticipation;
 mod arrival;
 mod complete;
 mod cooperators;
+mod depth_sense;
 mod dispatch;
 mod group;
 mod idle;
+mod process;
 mod queue;
 mod settings;
+mod shares;
 mod slice;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use dumbwaiter_block::{
     Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, Replayable, RequestId, Scheduler, Setup, Side, Traits,
@@ -44,9 +51,9 @@ use dumbwaiter_block::{
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::{Forest, Tree};
 use anticipation::Anticipation;
-use arrival::Process;
-use complete::DepthSense;
+use depth_sense::DepthSense;
 use group::Group;
+use process::Process;
 use queue::{NONE, Queue, rank_of};
 use settings::{Clock, Settings};
 pub use settings::{TUNABLES, Version};

@@ -74,6 +74,15 @@ impl Cfq {
         }
     }
 
+    /// Is group `below` nested in `above`?
+    pub(super) fn descends(&self, below: u32, above: u32) -> bool {
+        let mut at = self.groups[below as usize].parent;
+        while at != NONE && at != above {
+            at = self.groups[at as usize].parent;
+        }
+        at == above
+    }
+
     /// A tenant was retired, and its number may be used again.
     pub(super) fn tenant_retired(&mut self, tenant: TenantId, now: Nanos) {
         let index = tenant.0 as usize;
