@@ -14,8 +14,7 @@ use dumbwaiter_schedulers::Choice;
 use dumbwaiter_workloads::generate::Mix;
 
 use crate::partition::partition;
-use crate::run::group::{self, RingGroup};
-use crate::run::{Outcome, Parts, RunLimit};
+use crate::run::{Outcome, Parts, RingGroup, RunLimit, group};
 use crate::verify::{Verified, Verifier, fresh_stamp};
 use crate::{Error, Target};
 

@@ -12,6 +12,7 @@ pub mod bare;
 mod cpus;
 mod error;
 mod experiment;
+mod journal_path;
 pub mod options;
 mod partition;
 pub mod record;

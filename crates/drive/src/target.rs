@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use dumbwaiter_path::{CompletionMode, CompletionSupport, Facts};
 
+use crate::Error;
+use crate::journal_path::check_journal_path;
 use crate::options::Options;
-use crate::{Error, verify};
 
 /// An opened file or block device, with the options of the runs on it.
 pub struct Target {
@@ -25,7 +26,7 @@ impl Target {
         let disk = Arc::new(dumbwaiter_path::Target::open(path, &options.open_options())?);
         if let Some(journal) = options.verify.as_ref().and_then(|verify| verify.journal.as_ref()) {
             let meta = disk.file().metadata().map_err(|e| refuse(e.to_string()))?;
-            verify::check_journal_path(journal, &meta)?;
+            check_journal_path(journal, &meta)?;
         }
         Ok(Target { disk, options: options.clone() })
     }

@@ -15,8 +15,7 @@ use dumbwaiter_schedulers::Choice;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment;
-use crate::run::group::RingGroup;
-use crate::run::{Outcome, Parts, Run};
+use crate::run::{Outcome, Parts, RingGroup, Run};
 pub use crate::usage::monotonic;
 use crate::{Error, Target};
 

@@ -1,41 +1,14 @@
 //! Several rings at the same time, each with a disk of its own on a thread pinned to its CPU, and one outcome of all.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use dumbwaiter_block::Nanos;
-
+use super::ring_group::RingGroup;
 use super::{Outcome, Parts, Run};
 use crate::{Error, Target, cpus};
 
 /// From when all are ready to when they begin: long enough to reach every thread on a busy machine.
 const LEAD: Duration = Duration::from_millis(10);
-
-/// The rings of one run: each has its own thread, disk and scheduler, and the first failure ends all.
-#[derive(Default)]
-pub(crate) struct RingGroup {
-    /// One of them failed, so all end.
-    stop: AtomicBool,
-    /// The latest time that any of them reached, ns.
-    reached: AtomicU64,
-}
-
-impl RingGroup {
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    /// One ring reached `now`: how much later that is than any reached before.
-    pub(super) fn advance(&self, now: Nanos) -> Nanos {
-        now.since(Nanos(self.reached.fetch_max(now.0, Ordering::Relaxed)))
-    }
-}
 
 /// A panic on one ring ends the others too.
 struct StopOnPanic<'a>(&'a RingGroup);

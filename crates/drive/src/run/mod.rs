@@ -6,6 +6,9 @@
 mod events;
 pub(crate) mod group;
 mod life;
+mod ring_group;
+mod slot;
+mod thread_state;
 mod threads;
 
 use std::cell::RefCell;
@@ -25,8 +28,9 @@ use crate::usage::Usage;
 use crate::verify::{Verifier, Watch};
 use crate::{Error, Target};
 
-use self::group::RingGroup;
-use self::threads::{Slot, ThreadState};
+pub(crate) use self::ring_group::RingGroup;
+use self::slot::Slot;
+use self::thread_state::ThreadState;
 
 /// A run ends at this time or after this many I/Os.
 #[derive(Clone, Copy)]

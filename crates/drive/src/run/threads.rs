@@ -3,44 +3,15 @@
 use std::cmp::Reverse;
 
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
-use dumbwaiter_load::{Mode, Running, Thread, lowest_stage};
+use dumbwaiter_load::{Mode, lowest_stage};
 use dumbwaiter_measure::Completed;
 use dumbwaiter_path::Data;
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;
+use super::slot::Slot;
 use crate::Error;
 use crate::record::Record;
-
-/// An I/O that its thread waits for.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Slot {
-    pub(super) submit: Nanos,
-    pub(super) thread: u32,
-    pub(super) task: u16,
-}
-
-pub(super) struct ThreadState {
-    pub(super) running: Running,
-    /// When its workload is polled again without a completion.
-    wake_at: Nanos,
-    /// Time up to which an open loop has been polled.
-    polled: Nanos,
-    /// It is in the list of threads that may submit.
-    ready: bool,
-}
-
-impl ThreadState {
-    pub(super) fn new(thread: Thread) -> ThreadState {
-        ThreadState { running: Running::new(thread), wake_at: Nanos::MAX, polled: Nanos::ZERO, ready: false }
-    }
-}
-
-impl AsMut<Running> for ThreadState {
-    fn as_mut(&mut self) -> &mut Running {
-        &mut self.running
-    }
-}
 
 /// A batch of more than this many I/Os is plugged (Linux: io_submit, io_uring).
 const PLUG_OVER: u32 = 2;

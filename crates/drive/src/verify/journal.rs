@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -122,20 +122,6 @@ pub(super) fn open(journal: &Path, target: &Target) -> Result<(Floors, u64, u64)
     }
     let floors = Floors::map(blocks, Some(&file), false).map_err(|e| journal_error(journal, &e))?;
     Ok((floors, block, stamp))
-}
-
-/// Refuses a journal that cannot be made, or would be made of the target itself.
-pub(crate) fn check_journal_path(path: &Path, target: &std::fs::Metadata) -> Result<(), Error> {
-    let refuse = |reason: &str| Err(Error::Journal { path: path.to_owned(), reason: reason.into() });
-    if let Ok(there) = std::fs::metadata(path) {
-        if (there.dev(), there.ino()) == (target.dev(), target.ino()) {
-            return refuse("is the target itself; the journal needs a file of its own");
-        }
-        if !there.is_file() {
-            return refuse("is no regular file; expected the name of a file for the journal");
-        }
-    }
-    dumbwaiter_output::check(path).map_err(|e| journal_error(path, &e))
 }
 
 fn journal_error(path: &Path, e: &std::io::Error) -> Error {

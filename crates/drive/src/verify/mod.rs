@@ -21,7 +21,6 @@ use std::sync::atomic::AtomicBool;
 use crate::{Error, Target};
 
 pub use findings::Verified;
-pub(crate) use journal::check_journal_path;
 pub(crate) use verifier::{Verifier, Watch, fresh_stamp};
 
 /// After a run, completed or killed: does every block still hold at least the last write that the journal says was acknowledged?

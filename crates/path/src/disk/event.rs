@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{Errno, Finished, Op, SECTOR_BYTES};
 
-use super::watch::{Readiness, WatchId};
+use super::readiness::{Readiness, WatchId};
 use crate::buffer::Data;
 
 /// Something happened.

@@ -9,11 +9,16 @@
 //! The clock is read once a turn: what a turn finds was completed then, and what is submitted before the next has that time.
 
 mod event;
+mod in_device;
+mod readiness;
 mod receive;
 mod send;
 mod slots;
+mod to_sleep;
 mod wait;
+mod waker;
 mod watch;
+mod watches;
 
 #[cfg(test)]
 mod tests;
@@ -37,11 +42,12 @@ use crate::rings::Rings;
 use crate::{Error, Target};
 
 pub use self::event::{Event, Outcome, RequestFailure};
-use self::send::InDevice;
+use self::in_device::InDevice;
+pub use self::readiness::{Interest, Readiness, WatchId};
 use self::slots::Slots;
-use self::wait::ToSleep;
-use self::watch::Watches;
-pub use self::watch::{Interest, Readiness, Waker, WatchId};
+use self::to_sleep::ToSleep;
+pub use self::waker::Waker;
+use self::watches::Watches;
 
 /// How a disk serves.
 pub struct DiskOptions {

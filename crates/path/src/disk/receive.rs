@@ -4,7 +4,7 @@ use dumbwaiter_block::{Errno, Finished, Io, Nanos, RequestId, SECTOR_BYTES};
 
 use super::Disk;
 use super::event::{Event, Outcome, RequestFailure};
-use super::send::{InDevice, carries_data};
+use super::in_device::{InDevice, carries_data};
 use crate::Error;
 use crate::user_data::UserData;
 

@@ -1,62 +1,18 @@
 //! To the device: a request of the block layer becomes an entry of the ring.
 #![allow(unsafe_code)]
 
-use dumbwaiter_block::{Flags, Nanos, Op, Request, RequestId, SECTOR_BYTES};
+use dumbwaiter_block::{Flags, Op, Request, RequestId, SECTOR_BYTES};
 use io_uring::{opcode, squeue, types};
 
 use super::Disk;
+use super::in_device::{InDevice, NO_SCRATCH, carries_data};
 use crate::Error;
-use crate::observer::Transfer;
 use crate::user_data::UserData;
 
 /// The scratch buffers' number with the kernel.
 const BUFFERS: u16 = 0;
 /// The file's number with the kernel.
 const FILE: types::Fixed = types::Fixed(0);
-/// The request has no scratch buffer.
-const NO_SCRATCH: u32 = u32::MAX;
-
-/// What is kept of a request in the device.
-#[derive(Clone, Copy)]
-pub(super) struct InDevice {
-    /// Its scratch buffer, or [`NO_SCRATCH`].
-    scratch: u32,
-    pub(super) op: Op,
-    /// Its memory is the caller's, at least in part.
-    pub(super) gathered: bool,
-    pub(super) sector: u64,
-    pub(super) bytes: u64,
-    pub(super) issue: Nanos,
-    /// Tells two uses of an id apart; 0 while the device does not have it.
-    pub(super) number: u64,
-    /// The observer's answer at its issue.
-    pub(super) mark: u64,
-}
-
-impl InDevice {
-    const NONE: InDevice = InDevice {
-        scratch: NO_SCRATCH,
-        op: Op::Read,
-        gathered: false,
-        sector: 0,
-        bytes: 0,
-        issue: Nanos::ZERO,
-        number: 0,
-        mark: 0,
-    };
-
-    pub(super) fn scratch(&self) -> Option<u32> {
-        (self.scratch != NO_SCRATCH).then_some(self.scratch)
-    }
-
-    pub(super) fn transfer(&self) -> Transfer {
-        Transfer { op: self.op, sector: self.sector, bytes: self.bytes }
-    }
-}
-
-pub(super) fn carries_data(op: Op) -> bool {
-    matches!(op, Op::Read | Op::Write)
-}
 
 /// What of a request goes into its entry.
 struct Outgoing {

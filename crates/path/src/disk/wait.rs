@@ -1,25 +1,11 @@
 //! The one place where a disk waits: until something completed, or something is due.
 
-use std::collections::VecDeque;
-
-use dumbwaiter_block::{Nanos, RequestId};
+use dumbwaiter_block::Nanos;
 
 use super::Disk;
 use crate::Error;
 use crate::options::batch;
 use crate::ring::RingMode;
-
-/// Requests for which hybrid polling has not slept yet, oldest first.
-#[derive(Default)]
-pub(super) struct ToSleep(VecDeque<(Nanos, RequestId, u64)>);
-
-impl ToSleep {
-    pub(super) fn add(&mut self, now: Nanos, sleep: Nanos, id: RequestId, number: u64) {
-        if sleep > Nanos::ZERO {
-            self.0.push_back((now + sleep, id, number));
-        }
-    }
-}
 
 impl Disk {
     /// Waits until a completion or event can be reaped, at most until `due`.
@@ -79,7 +65,7 @@ impl Disk {
 
     /// Sleeps for the oldest request for which that was not done, as hybrid polling does.
     fn sleep_first(&mut self, due: Option<Nanos>) {
-        while let Some((until, id, number)) = self.to_sleep.0.pop_front() {
+        while let Some((until, id, number)) = self.to_sleep.take_oldest() {
             if self.held[id.index()].number == number {
                 self.clock.sleep_until(due.map_or(until, |due| due.min(until)));
                 return;

@@ -1,0 +1,40 @@
+//! What descriptors are watched for, and what they become ready for.
+
+/// What a descriptor is watched for. Errors and hang-ups are always reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// There is something to read, or a connection to accept.
+    Read,
+    /// There is room to write.
+    Write,
+    /// Either.
+    ReadWrite,
+}
+
+impl Interest {
+    pub(super) fn mask(self) -> i16 {
+        match self {
+            Interest::Read => libc::POLLIN | libc::POLLRDHUP,
+            Interest::Write => libc::POLLOUT,
+            Interest::ReadWrite => libc::POLLIN | libc::POLLRDHUP | libc::POLLOUT,
+        }
+    }
+}
+
+/// What a watched descriptor is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// There is something to read, the end of the stream included.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+    /// It is broken or closed at the other end, or cannot be watched: nothing more is reported of it.
+    pub ended: bool,
+}
+
+/// Names a watched descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WatchId {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}

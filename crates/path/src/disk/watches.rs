@@ -1,0 +1,150 @@
+//! The table of descriptors that a disk watches.
+
+use io_uring::{opcode, squeue, types};
+
+use super::event::Event;
+use super::readiness::{Interest, Readiness, WatchId};
+use super::waker::Waker;
+use crate::user_data::UserData;
+
+/// What the kernel does with a watch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Armed,
+    /// The kernel reported it and forgot it; it is armed with the next turn.
+    Disarmed,
+    /// Over; only waits to be removed.
+    Ended,
+}
+
+struct Watch {
+    fd: i32,
+    interest: Interest,
+    generation: u32,
+    state: State,
+    /// What the poll answered in this turn.
+    revents: i32,
+}
+
+/// The table of watched descriptors.
+#[derive(Default)]
+pub(super) struct Watches {
+    all: Vec<Watch>,
+    free: Vec<u32>,
+    used: usize,
+    /// Reported in this turn.
+    fired: Vec<u32>,
+    /// Must be armed again.
+    disarmed: Vec<u32>,
+    /// The kernel (before 5.13) knows no poll with many answers.
+    one_shot: bool,
+    /// The disk's own waker and its watch.
+    pub(super) waker: Option<(Waker, WatchId)>,
+}
+
+/// A generation fits into `user_data`.
+const GENERATIONS: u32 = 1 << 30;
+
+impl Watches {
+    /// Can a descriptor or waker end a wait?
+    pub(super) fn any(&self) -> bool {
+        self.used > 0
+    }
+
+    /// Must a watch be armed?
+    pub(super) fn to_arm(&self) -> bool {
+        !self.disarmed.is_empty()
+    }
+
+    pub(super) fn add(&mut self, fd: i32, interest: Interest) -> WatchId {
+        self.used += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Watch { fd, interest, generation: 0, state: State::Free, revents: 0 });
+            self.all.len() as u32 - 1
+        });
+        let watch = &mut self.all[index as usize];
+        (watch.fd, watch.interest, watch.state, watch.revents) = (fd, interest, State::Disarmed, 0);
+        self.disarmed.push(index);
+        WatchId { index, generation: watch.generation }
+    }
+
+    /// Forgets a watch. Was the kernel still watching? `None` if there is no such watch.
+    pub(super) fn remove(&mut self, id: WatchId) -> Option<bool> {
+        let watch = self.all.get_mut(id.index as usize)?;
+        if watch.generation != id.generation || watch.state == State::Free {
+            return None;
+        }
+        let armed = watch.state == State::Armed;
+        watch.state = State::Free;
+        watch.generation = (watch.generation + 1) % GENERATIONS;
+        self.used -= 1;
+        self.free.push(id.index);
+        Some(armed)
+    }
+
+    /// The poll for the next watch that must be armed; from now on it counts as armed.
+    pub(super) fn arm_next(&mut self) -> Option<squeue::Entry> {
+        while let Some(index) = self.disarmed.pop() {
+            let watch = &mut self.all[index as usize];
+            if watch.state != State::Disarmed {
+                continue;
+            }
+            watch.state = State::Armed;
+            let watched = UserData::Watch { index, generation: watch.generation };
+            let poll = opcode::PollAdd::new(types::Fd(watch.fd), watch.interest.mask() as u32);
+            return Some(poll.multi(!self.one_shot).build().user_data(watched.encode()));
+        }
+        None
+    }
+
+    /// The poll of a watch answered; `more` if it goes on.
+    pub(super) fn fired(&mut self, index: u32, generation: u32, result: i32, more: bool) {
+        let Some(watch) = self.all.get_mut(index as usize) else { return };
+        if watch.generation != generation || watch.state == State::Free {
+            // A late answer to one that was removed.
+            return;
+        }
+        if result == -libc::EINVAL && !self.one_shot {
+            self.one_shot = true;
+            watch.state = State::Disarmed;
+            self.disarmed.push(index);
+            return;
+        }
+        if watch.revents == 0 {
+            self.fired.push(index);
+        }
+        watch.revents |= if result < 0 { i32::from(libc::POLLNVAL) } else { result };
+        if !more {
+            let ended = watch.revents & i32::from(libc::POLLNVAL | libc::POLLERR | libc::POLLHUP) != 0;
+            watch.state = if ended { State::Ended } else { State::Disarmed };
+            if !ended {
+                self.disarmed.push(index);
+            }
+        }
+    }
+
+    /// Appends what fired in this turn.
+    pub(super) fn report(&mut self, events: &mut Vec<Event>) {
+        for index in self.fired.drain(..) {
+            let watch = &mut self.all[index as usize];
+            let revents = std::mem::take(&mut watch.revents) as i16;
+            if watch.state == State::Free {
+                continue;
+            }
+            let id = WatchId { index, generation: watch.generation };
+            if let Some((waker, _)) = self.waker.as_ref().filter(|(_, own)| *own == id) {
+                waker.reset();
+                events.push(Event::Woken);
+                continue;
+            }
+            let has = |bits: i16| revents & bits != 0;
+            let readiness = Readiness {
+                readable: has(libc::POLLIN | libc::POLLRDHUP | libc::POLLHUP),
+                writable: has(libc::POLLOUT),
+                ended: has(libc::POLLNVAL | libc::POLLERR | libc::POLLHUP),
+            };
+            events.push(Event::Ready { watch: id, readiness });
+        }
+    }
+}
