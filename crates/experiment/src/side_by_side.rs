@@ -42,12 +42,12 @@ impl World for SideBySide<'_> {
     }
 
     fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
+        // Each puts back what it changed, even if another fails.
+        let concluded: Vec<_> = self.0.iter().map(|world| world.conclude(runs, control)).collect();
         let mut notes = Vec::new();
-        for world in &self.0 {
-            for note in world.conclude(runs, control)? {
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
+        for note in concluded.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+            if !notes.contains(&note) {
+                notes.push(note);
             }
         }
         Ok(notes)
