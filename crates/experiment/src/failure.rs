@@ -14,7 +14,7 @@ pub enum FailureKind {
     Refused,
     /// A device or an I/O failed, or data was lost (exit code 3).
     Device,
-    /// [`Control::cancel`] was set before there was anything to report (exit code 130).
+    /// [`crate::Control::cancel`] was set before there was anything to report (exit code 130).
     Interrupted,
 }
 
