@@ -121,6 +121,11 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// Linux's default `nr_requests` for a device of queue depth `depth`. Limiting the depth does not change it.
+    pub fn default_nr_requests(depth: u32) -> u32 {
+        2 * depth.clamp(1, 128)
+    }
+
     /// This set-up with each number that may not be 0 at least 1.
     pub fn usable(self) -> Setup {
         let period = self.clock.period.max(Nanos(1));

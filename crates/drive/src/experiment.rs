@@ -189,11 +189,6 @@ fn named(error: Error, choice: &Choice) -> Error {
     }
 }
 
-/// Linux's `nr_requests` for a device that can hold `depth` requests.
-fn default_nr_requests(depth: u32) -> u32 {
-    2 * depth.clamp(1, 128)
-}
-
 pub(crate) fn config(s: &Scenario, target: &Target) -> Config {
     let facts = target.facts();
     let most = facts.depth.unwrap_or(DEPTH_MAX).clamp(1, DEPTH_MAX);
@@ -201,7 +196,7 @@ pub(crate) fn config(s: &Scenario, target: &Target) -> Config {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16);
     let clock = TickClock { period: Nanos(1_000_000_000 / u64::from(s.host.hz.max(1))), step_at: Nanos::ZERO };
     // As of the device's own depth: using less of that leaves more for the scheduler to choose from.
-    let nr_requests = s.nr_requests.unwrap_or_else(|| default_nr_requests(facts.depth.unwrap_or(DEPTH)));
+    let nr_requests = s.nr_requests.unwrap_or_else(|| Setup::default_nr_requests(facts.depth.unwrap_or(DEPTH)));
     let affordable = BUFFERS_BYTES / u64::from(depth) / u64::from(facts.logical_block) * u64::from(facts.logical_block);
     let block = u64::from(facts.logical_block);
     let max_bytes = u64::from(facts.max_request_bytes).min(affordable) / block * block;
@@ -239,12 +234,7 @@ fn result(
         replicate,
         seed,
         submitted_by_tenant: outcome.submitted_by_tenant,
-        merges: Merges {
-            back: ledger.merged_back,
-            front: ledger.merged_front,
-            discard: ledger.merged_ranges,
-            requests: ledger.joined,
-        },
+        merges: Merges::from(&ledger),
         ledger: Ledger {
             submitted: ledger.submitted,
             completed: ledger.completed,

@@ -346,6 +346,17 @@ pub struct Merges {
     pub requests: u64,
 }
 
+impl From<&dumbwaiter_block::Ledger> for Merges {
+    fn from(ledger: &dumbwaiter_block::Ledger) -> Merges {
+        Merges {
+            back: ledger.merged_back,
+            front: ledger.merged_front,
+            discard: ledger.merged_ranges,
+            requests: ledger.joined,
+        }
+    }
+}
+
 /// Conservation of requests: `submitted` = `completed` + `outstanding`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {

@@ -180,11 +180,6 @@ pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
     })
 }
 
-/// Linux's default `nr_requests` for a device of queue depth `depth`. Limiting the depth does not change it.
-pub fn default_nr_requests(depth: u32) -> u32 {
-    2 * depth.clamp(1, 128)
-}
-
 /// The schedulers of the scenario's exchanges, in order.
 fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
     let make = |change: &SchedulerChange| {
@@ -204,7 +199,7 @@ fn config(s: &Scenario, model: &DeviceModel) -> Config {
     let cpus = s.host.cpus.max(1);
     let hw_queues = s.host.hw_queues.unwrap_or(facts.queues).clamp(1, cpus);
     let clock = TickClock { period: Nanos(1_000_000_000 / u64::from(s.host.hz.max(1))), step_at: Nanos::ZERO };
-    let nr_requests = s.nr_requests.unwrap_or_else(|| default_nr_requests(facts.depth));
+    let nr_requests = s.nr_requests.unwrap_or_else(|| Setup::default_nr_requests(facts.depth));
     let max_sectors = facts.max_sectors.min(Limits::default().max_sectors);
     Config {
         setup: Setup { clock, cpus, hw_queues, nr_requests, device_depth: depth, rotational: facts.rotational },
@@ -256,12 +251,7 @@ fn result(
         replicate,
         seed,
         submitted_by_tenant: outcome.submitted_by_tenant,
-        merges: Merges {
-            back: ledger.merged_back,
-            front: ledger.merged_front,
-            discard: ledger.merged_ranges,
-            requests: ledger.joined,
-        },
+        merges: Merges::from(&ledger),
         ledger: Ledger {
             submitted: ledger.submitted,
             completed: ledger.completed,

@@ -11,6 +11,6 @@ mod run;
 pub mod validate;
 mod world;
 
-pub use experiment::{Error, Prepared, default_nr_requests, host_profile};
+pub use experiment::{Error, Prepared, host_profile};
 pub use run::{Replacement, Run, RunOutput, RunParts, Until};
 pub use world::Simulator;

@@ -44,8 +44,3 @@ impl InDevice {
         Transfer { op: self.op, sector: self.sector, bytes: self.bytes }
     }
 }
-
-/// Does the device transfer data for such a request?
-pub(super) fn carries_data(op: Op) -> bool {
-    matches!(op, Op::Read | Op::Write)
-}

@@ -4,7 +4,7 @@ use dumbwaiter_block::{Errno, Finished, Io, Nanos, RequestId, SECTOR_BYTES};
 
 use super::Disk;
 use super::event::{Event, Outcome, RequestFailure};
-use super::in_device::{InDevice, carries_data};
+use super::in_device::InDevice;
 use crate::Error;
 use crate::user_data::UserData;
 
@@ -66,7 +66,7 @@ impl Disk {
 
     /// A request was served in this time.
     fn learn(&mut self, now: Nanos, held: &InDevice) {
-        if !carries_data(held.op) {
+        if !held.op.carries_data() {
             return;
         }
         let took = now.since(held.issue);
@@ -100,7 +100,7 @@ impl Disk {
 fn outcome_of(held: &InDevice, result: i32) -> Option<Outcome> {
     match u64::try_from(result) {
         Err(_) => Some(Outcome::Error(Errno(-result))),
-        Ok(moved) if carries_data(held.op) && moved != held.bytes => Some(Outcome::Short(moved as u32)),
+        Ok(moved) if held.op.carries_data() && moved != held.bytes => Some(Outcome::Short(moved as u32)),
         Ok(_) => None,
     }
 }

@@ -5,7 +5,7 @@ use dumbwaiter_block::{Flags, Op, Request, RequestId, SECTOR_BYTES};
 use io_uring::{opcode, squeue, types};
 
 use super::Disk;
-use super::in_device::{InDevice, NO_SCRATCH, carries_data};
+use super::in_device::{InDevice, NO_SCRATCH};
 use crate::Error;
 use crate::user_data::UserData;
 
@@ -65,7 +65,7 @@ impl Disk {
             return Ok(());
         };
         held.mark = self.observe_issue(&held);
-        if carries_data(op)
+        if op.carries_data()
             && let Some(sleeper) = &self.sleeper
         {
             let sleep = sleeper.after_issue(op, (request.bytes / SECTOR_BYTES) as u32);
@@ -77,7 +77,7 @@ impl Disk {
         // SAFETY: scratch buffers and buffers of slots live as long as the disk, which drains its rings before it lets go of
         // any, and are not touched until the completion was reaped (`number`, `Slot::in_device`). For memory of the caller
         // `Iovecs::new` has the same promise. The list of pieces is this request's until then, too.
-        let pushed = unsafe { self.rings.push_request(&entry, !carries_data(op)) };
+        let pushed = unsafe { self.rings.push_request(&entry, !op.carries_data()) };
         pushed.map_err(|source| Error::Ring { what: "the ring takes no requests", source })
     }
 
