@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, Setup, TickClock};
+use dumbwaiter_block::{AtAttach, Flags, Ioprio, Nanos, Op, Setup, TickClock};
 use serde::Deserialize;
 
 /// Why a recording cannot be read.
@@ -185,6 +185,8 @@ impl Recording {
             nr_requests: number(&about.queue.nr_requests).unwrap_or(256) as u32,
             device_depth: depth as u32,
             rotational: number(&about.queue.rotational) == Some(1),
+            // The recorder attaches the scheduler to flash, which it may declare rotational afterwards.
+            at_attach: AtAttach { rotational: Some(false), ..AtAttach::default() },
         };
         let iosched = about.iosched.iter().map(|(k, v)| (k.clone(), plain(v))).collect();
         Ok(Recording { path: path.into(), scheduler: about.scheduler, kernel: about.kernel, iosched, setup, rows })

@@ -161,7 +161,7 @@ fn errors_show_the_line() {
     shows(
         "[host]\ncpu = 3\n",
         2,
-        "expected one of `cpus`, `profile`, `hw_queues`, `hz`, `page_cache`, `readahead`, `writeback_delay`",
+        "expected one of `cpus`, `profile`, `hw_queues`, `hz`, `page_cache`, `readahead`, `writeback_delay`, `rotational`, `nr_requests_at_attach`",
     );
     shows("schedulers = [\"a:c=1,b\"]", 1, r#""b" in "a:c=1,b" is not a tunable such as fifo_batch=8"#);
     shows(

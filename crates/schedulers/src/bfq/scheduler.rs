@@ -134,14 +134,16 @@ impl Scheduler for Bfq {
         if !self.values.on.depth_limits {
             return nr_requests;
         }
-        let sixteenths = match (sync, io.op == Op::Read, self.raised_busy > 0) {
-            (true, true, _) => 16,
-            (true, false, false) => 12,
-            (true, false, true) => 6,
-            (false, _, false) => 8,
-            (false, _, true) => 3,
+        let whole = u64::from(self.nr_requests_at_attach.unwrap_or(nr_requests));
+        let part = |sixteenths| u32::try_from(whole * sixteenths / 16).unwrap_or(u32::MAX);
+        let limit = match (sync, io.op == Op::Read, self.raised_busy > 0) {
+            (true, true, _) => nr_requests,
+            (true, false, false) => part(12),
+            (true, false, true) => part(6),
+            (false, _, false) => part(8),
+            (false, _, true) => part(3),
         };
-        let limit = (nr_requests * sixteenths / 16).max(1);
+        let limit = limit.min(nr_requests).max(1);
         if self.over_share(io, sync, limit) { 1 } else { limit }
     }
 
