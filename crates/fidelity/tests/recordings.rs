@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_fidelity::recording::Recording;
-use dumbwaiter_fidelity::{call_by_call, compare, free_running, kernel_order};
-use dumbwaiter_schedulers::{Choice, find};
+use dumbwaiter_fidelity::{call_by_call, compare, free_running, kernel_order, scheduler_of};
+use dumbwaiter_schedulers::Choice;
 
 fn recordings() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/kernel-dispatch");
@@ -39,16 +39,8 @@ fn every_recording_is_followed() {
     for path in paths {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let recording = Recording::open(&path).unwrap();
-        if find(&recording.scheduler).is_none() {
-            continue;
-        }
-        let mut choice = Choice::parse(&recording.scheduler).unwrap();
-        if !choice.entry().kernels().is_empty() {
-            choice.with("kernel", &recording.kernel).unwrap();
-        }
-        for (key, value) in &recording.iosched {
-            choice.with(key, value).unwrap();
-        }
+        let Some(scheduler) = scheduler_of(&recording) else { continue };
+        let choice = Choice::parse(&scheduler.to_string()).unwrap();
         let make = |setup| choice.build(setup);
         let found = call_by_call(&recording, &make, Some(1));
         let order = free_running(&recording, &make);
