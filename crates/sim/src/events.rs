@@ -14,6 +14,12 @@ pub(crate) enum EventKind {
     Issue(u32),
     /// A thread's batch reaches the block layer.
     IssueBatch(u32),
+    /// A task that slept for a request runs again and tries to get one for this I/O.
+    Retry(u32),
+    /// A task that slept for a request runs again and has it.
+    Entered(u32),
+    /// A worker thread of a ring takes an I/O.
+    Work(u32),
     /// The application is notified of a completion.
     Reply(u32),
     /// A thread reaps its completions.

@@ -65,6 +65,7 @@ pub struct Host {
     spent: Spent,
     timeline: Timeline,
     stats: PollStats,
+    jitter: u64,
     /// No booking begins before this time.
     now: u64,
 }
@@ -91,6 +92,7 @@ impl Host {
             spent: Spent::default(),
             timeline: Timeline::new(cpus, siblings),
             stats: PollStats::default(),
+            jitter: 1,
             now: 0,
         }
     }
@@ -275,6 +277,23 @@ impl Host {
         self.book(cpu, now, exit + self.profile.timer_irq);
         self.timeline.total.timers += 1;
         self.spent.complete += exit + self.profile.timer_irq;
+    }
+
+    /// A task that sleeps for a request is woken at `now` by the completion that freed a tag; returns the time at which it runs.
+    pub fn wake(&mut self, cpu: usize, now: Nanos) -> Nanos {
+        self.now = self.now.max(now.0);
+        self.jitter = self.jitter.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let late = (self.jitter >> 33) % 20_000;
+        self.switch_in(cpu, now + Nanos(late))
+    }
+
+    /// A worker thread of a ring is woken to submit an I/O; returns the time of its arrival at the block layer.
+    pub fn worker(&mut self, cpu: usize, now: Nanos) -> Nanos {
+        let work = self.profile.issue;
+        let runs = self.switch_in(cpu, now);
+        let (_, end) = self.book(cpu, runs, work);
+        self.spent.submit += work;
+        Nanos(end)
     }
 
     /// A thread is switched in; returns the time at which it runs.

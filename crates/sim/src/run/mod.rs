@@ -2,6 +2,7 @@
 
 mod device;
 mod life;
+mod sleep;
 mod state;
 mod threads;
 mod turns;
@@ -17,7 +18,7 @@ use dumbwaiter_measure::Recorder;
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost};
 
-use self::state::{Slot, ThreadState, Turns};
+use self::state::{Slot, TaskSleep, ThreadState, Turns};
 
 /// Limits of a run.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,8 @@ pub struct Run<'a> {
     slots: Vec<Slot>,
     free: Vec<u32>,
     plug: Plug,
+    /// Sleeps of tasks, by [`TaskId`].
+    sleeps: Vec<TaskSleep>,
     turns: Turns,
     now: Nanos,
     timer_at: Nanos,
@@ -159,6 +162,7 @@ impl<'a> Run<'a> {
             slots: Vec::new(),
             free: Vec::new(),
             plug: Plug::default(),
+            sleeps: Vec::new(),
             turns,
             warm: None,
             now: Nanos::ZERO,
@@ -297,6 +301,9 @@ impl<'a> Run<'a> {
                 }
                 EventKind::Issue(slot) => self.issue(slot),
                 EventKind::IssueBatch(thread) => self.issue_batch(thread),
+                EventKind::Retry(slot) => self.retry(slot),
+                EventKind::Entered(slot) => self.entered(slot),
+                EventKind::Work(slot) => self.work(slot),
                 EventKind::Reply(slot) => self.replied(slot),
                 EventKind::Slept(slot) => self.slept(slot),
                 EventKind::Rested(thread) => self.rested(thread),
