@@ -65,7 +65,6 @@ pub struct Host {
     spent: Spent,
     timeline: Timeline,
     stats: PollStats,
-    jitter: u64,
     /// No booking begins before this time.
     now: u64,
 }
@@ -92,7 +91,6 @@ impl Host {
             spent: Spent::default(),
             timeline: Timeline::new(cpus, siblings),
             stats: PollStats::default(),
-            jitter: 1,
             now: 0,
         }
     }
@@ -279,12 +277,12 @@ impl Host {
         self.spent.complete += exit + self.profile.timer_irq;
     }
 
-    /// A task that sleeps for a request is woken at `now` by the completion that freed a tag; returns the time at which it runs.
-    pub fn wake(&mut self, cpu: usize, now: Nanos) -> Nanos {
-        self.now = self.now.max(now.0);
-        self.jitter = self.jitter.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let late = (self.jitter >> 33) % 20_000;
-        self.switch_in(cpu, now + Nanos(late))
+    /// A completion at `done` wakes the kernel's worker on this CPU; returns the time at which that runs.
+    pub fn worker_after_interrupt(&mut self, cpu: usize, done: Nanos) -> Nanos {
+        self.now = self.now.max(done.0);
+        let p = &self.profile;
+        let after = Nanos(p.msi + if self.idle(cpu, done) { p.idle_exit } else { 0 } + p.irq);
+        self.switch_in(cpu, done + after)
     }
 
     /// A worker thread of a ring is woken to submit an I/O; returns the time of its arrival at the block layer.

@@ -47,6 +47,8 @@ pub struct Run<'a> {
     turns: Turns,
     now: Nanos,
     timer_at: Nanos,
+    /// A `Send` event is pending.
+    sends: bool,
     until: Until,
     submitted: u64,
     submitted_by_tenant: Vec<u64>,
@@ -167,6 +169,7 @@ impl<'a> Run<'a> {
             warm: None,
             now: Nanos::ZERO,
             timer_at: Nanos::MAX,
+            sends: false,
             until: parts.until,
             submitted: 0,
             open: true,
@@ -309,6 +312,10 @@ impl<'a> Run<'a> {
                 EventKind::Rested(thread) => self.rested(thread),
                 EventKind::Reap(thread) => self.reap(thread),
                 EventKind::Change(number) => self.change(number),
+                EventKind::Send => {
+                    self.sends = false;
+                    self.serve();
+                }
                 EventKind::Timer => {
                     if self.timer_at <= at {
                         self.timer_at = Nanos::MAX;
