@@ -134,8 +134,7 @@ impl Scheduler for Bfq {
         if !self.values.on.depth_limits {
             return nr_requests;
         }
-        let whole = u64::from(self.nr_requests_at_attach.unwrap_or(nr_requests));
-        let part = |sixteenths| u32::try_from(whole * sixteenths / 16).unwrap_or(u32::MAX);
+        let part = |sixteenths| self.part_of_slots(sixteenths, nr_requests);
         let limit = match (sync, io.op == Op::Read, self.raised_busy > 0) {
             (true, true, _) => nr_requests,
             (true, false, false) => part(12),
@@ -143,8 +142,11 @@ impl Scheduler for Bfq {
             (false, _, false) => part(8),
             (false, _, true) => part(3),
         };
-        let limit = limit.min(nr_requests).max(1);
         if self.over_share(io, sync, limit) { 1 } else { limit }
+    }
+
+    fn smallest_limit(&self, nr_requests: u32) -> u32 {
+        if self.values.on.depth_limits { self.part_of_slots(3, nr_requests) } else { nr_requests }
     }
 
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
