@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::Value;
 
 use crate::recording::{Error, as_number};
@@ -58,8 +59,14 @@ pub(super) struct WeightChange {
 impl Conditions {
     /// Reads a recording's JSON.
     pub(super) fn read(path: &Path) -> Result<Conditions, Error> {
+        let refused = |cause| Error::Description { path: path.to_owned(), cause };
         let text = std::fs::read(path).map_err(|cause| Error::Io { path: path.to_owned(), cause })?;
-        serde_json::from_slice(&text).map_err(|cause| Error::Description { path: path.to_owned(), cause })
+        let value: Value = serde_json::from_slice(&text).map_err(&refused)?;
+        // A list would be read as the fields in their order.
+        if !value.is_object() {
+            return Err(refused(serde_json::Error::custom("expected an object")));
+        }
+        serde_json::from_value(value).map_err(refused)
     }
 
     /// fio's job files.
