@@ -83,7 +83,7 @@ impl Conditions {
             return Some(format!("its device is {kind}, not null_blk"));
         }
         if self.clock != "virtual" {
-            return Some("it was made in real time, on a busy machine".to_owned());
+            return Some("it was recorded in real time, not in virtual time".to_owned());
         }
         if self.jobs().all(|job| job.trim().is_empty()) {
             return Some("it does not have the job that ran".to_owned());
