@@ -99,7 +99,7 @@ fn a_uniform_pass_visits_each_block_once_and_ends() {
     assert!(sectors.into_iter().eq((0..1024).map(|i| i * 8)));
 }
 
-/// fio 3.33 covered 64 MiB by this job in 5997 to 6541 I/Os (mean of 12 seeds 6252), the first half in 2210 to 2541 (2352).
+/// fio 3.33 covered 64 MiB by this job in 6259 I/Os (mean of 40 seeds, deviation 170), the first half in 2303 (95).
 #[test]
 fn several_sizes_visit_each_block_once_and_shorten_as_in_fio() {
     let options =
@@ -122,8 +122,8 @@ fn several_sizes_visit_each_block_once_and_shorten_as_in_fio() {
     }
     assert_eq!((passes.len(), left), (40, 16_384), "unfinished passes");
     let mean = passes.iter().sum::<u32>() / 40;
-    assert!((6100..6400).contains(&mean), "{passes:?}");
-    assert!((2290..2410).contains(&(half / 40)), "{}", half / 40);
+    assert!((6100..6420).contains(&mean), "{passes:?}");
+    assert!((2240..2370).contains(&(half / 40)), "{}", half / 40);
 }
 
 #[test]
