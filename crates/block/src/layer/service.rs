@@ -19,6 +19,11 @@ impl BlockLayer {
         }
     }
 
+    /// Is there a hardware queue to be served, so that [`BlockLayer::poll`] may send requests?
+    pub fn to_send(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
     fn next_to_send(&mut self, now: Nanos) -> Option<RequestId> {
         while self.fault.is_none()
             && let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw))

@@ -65,7 +65,6 @@ pub struct Host {
     spent: Spent,
     timeline: Timeline,
     stats: PollStats,
-    jitter: u64,
     /// No booking begins before this time.
     now: u64,
 }
@@ -92,7 +91,6 @@ impl Host {
             spent: Spent::default(),
             timeline: Timeline::new(cpus, siblings),
             stats: PollStats::default(),
-            jitter: 1,
             now: 0,
         }
     }
@@ -122,6 +120,11 @@ impl Host {
     /// Whether the CPU is idle at `at`.
     pub fn idle(&self, cpu: usize, at: Nanos) -> bool {
         self.cpus[cpu].pollers == 0 && self.cpus[cpu].free_at <= at.0
+    }
+
+    /// When the CPU has done the work that is booked so far.
+    pub fn free_at(&self, cpu: usize) -> Nanos {
+        Nanos(self.cpus[cpu].free_at)
     }
 
     /// Books `work` ns on a CPU from `at` on, or from when it is free; returns (start, end).
@@ -279,12 +282,12 @@ impl Host {
         self.spent.complete += exit + self.profile.timer_irq;
     }
 
-    /// A task that sleeps for a request is woken at `now` by the completion that freed a tag; returns the time at which it runs.
-    pub fn wake(&mut self, cpu: usize, now: Nanos) -> Nanos {
-        self.now = self.now.max(now.0);
-        self.jitter = self.jitter.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let late = (self.jitter >> 33) % 20_000;
-        self.switch_in(cpu, now + Nanos(late))
+    /// A completion at `done` wakes the kernel's worker on this CPU; returns the time at which that runs.
+    pub fn worker_after_interrupt(&mut self, cpu: usize, done: Nanos) -> Nanos {
+        self.now = self.now.max(done.0);
+        let p = &self.profile;
+        let after = Nanos(p.msi + if self.idle(cpu, done) { p.idle_exit } else { 0 } + p.irq);
+        self.switch_in(cpu, done + after)
     }
 
     /// A worker thread of a ring is woken to submit an I/O; returns the time of its arrival at the block layer.

@@ -48,12 +48,24 @@ impl Run<'_> {
         for completion in completions.drain(..) {
             let result = if completion.failed { Err(Errno::EIO) } else { Ok(()) };
             self.layer.complete(completion.at, RequestId(completion.tag), result, &mut self.finished);
+            self.send_later(completion.at);
             // Those that sleep for a tag run before the task whose I/O this is submits the next.
-            self.wake_tasks(completion.at);
             self.deliver(completion.at);
+            self.wake_tasks(completion.at);
         }
         self.completions = completions;
-        self.serve();
+        if !self.sends {
+            self.serve();
+        }
+    }
+
+    /// A completion that lets the scheduler send more wakes the kernel's worker, which does so.
+    fn send_later(&mut self, done: Nanos) {
+        if !self.sends && self.layer.to_send() {
+            self.sends = true;
+            let at = self.host.worker_after_interrupt(0, done);
+            self.events.push(at.max(self.now), EventKind::Send);
+        }
     }
 
     /// Hands completed I/Os to the host, which notifies the threads.

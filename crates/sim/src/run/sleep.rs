@@ -38,7 +38,7 @@ impl Run<'_> {
             self.take_turn(cpu, Turn::Resume(slot));
             return;
         }
-        let runs = self.host.wake(cpu, at);
+        let runs = self.host.worker_after_interrupt(cpu, at);
         self.events.push(runs, event);
     }
 
