@@ -42,8 +42,8 @@ pub(crate) fn in_kernel<T>(
 
 fn how_written(args: &Reproduce) -> &'static str {
     match (args.allow_writes, &args.dir) {
-        (true, _) => "WRITING to it",
-        (false, Some(_)) => "only reading, but for a data base in a folder of its own, which is removed",
-        (false, None) => "only reading",
+        (true, _) => "WRITES TO IT",
+        (false, Some(_)) => "only reads, except for a database in a new folder, which is removed at the end",
+        (false, None) => "only reads",
     }
 }
