@@ -172,7 +172,7 @@ fn place(path: &Path) -> io::Result<Place> {
         FileType::Directory => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
         FileType::BlockDevice => Err(io::Error::other("it is a block device; expected the name of a file")),
         _ if folder::is_planted(&fstat(&folder)?, &there) => {
-            let text = "it is a special file that belongs to somebody else, in a folder that others may write to";
+            let text = "it is a special file that belongs to another user, in a folder that others may write to";
             Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
         }
         _ => Ok(Place::Special(folder, name)),

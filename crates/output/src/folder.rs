@@ -37,7 +37,7 @@ pub(crate) fn open(path: &Path, make: bool) -> io::Result<OwnedFd> {
                     return Err(rustix::io::Errno::LOOP.into());
                 }
                 if is_planted(&fstat(&at)?, &found) {
-                    let text = format!("{} is a link that belongs to somebody else", part.display());
+                    let text = format!("{} is a link that belongs to another user", part.display());
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
                 }
                 let target = readlinkat(&next, "", Vec::new())?;

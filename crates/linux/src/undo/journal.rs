@@ -84,7 +84,7 @@ pub(crate) fn add(id: u64, action: &Action) -> Option<PathBuf> {
         Ok(()) => Some(path),
         Err(e) => {
             static ONCE: Once = Once::new();
-            ONCE.call_once(|| say(&format!("no journal in {DIR} ({e}): nothing can be put back after a crash")));
+            ONCE.call_once(|| say(&format!("no journal in {DIR} ({e}): settings cannot be restored after a crash")));
             None
         }
     }
@@ -193,7 +193,7 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
             }
             Stale::Damaged(why) => {
                 let _ = std::fs::remove_file(&path);
-                lines.push(format!("removed {}, which is no journal entry: {why}", path.display()));
+                lines.push(format!("removed {}, which is not a journal entry: {why}", path.display()));
                 continue;
             }
         };
