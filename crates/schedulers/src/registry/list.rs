@@ -24,7 +24,7 @@ const fn generation(names: &'static [&'static str]) -> Parameter {
 pub const REGISTRY: &[Entry] = &[
     Entry {
         name: "none",
-        summary: "no policy: requests go straight to the device; per-CPU queues hold those that it refuses",
+        summary: "no policy: requests go straight to the device, per-CPU queues hold what it refuses",
         source: "Linux 6.18 (blk-mq)",
         tunables: &[],
         parameters: &[],
@@ -63,7 +63,7 @@ pub const REGISTRY: &[Entry] = &[
     },
     Entry {
         name: "kyber",
-        summary: "limits the reads, writes and discards in the device to meet latency targets",
+        summary: "limits reads, writes and discards in the device to meet latency targets",
         source: "Linux 4.20 to 6.18",
         tunables: kyber::TUNABLES,
         parameters: &[],
