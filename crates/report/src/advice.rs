@@ -40,7 +40,8 @@ pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) ->
         }
         lines.push(line);
     }
-    let mut text = format!("{} · current: {} · surveyed for {:.0} s\n\n", advice.device, advice.current, advice.seconds);
+    let mut text =
+        format!("{} · current: {} · surveyed for {:.0} s\n\n", advice.device, advice.current, advice.seconds);
     text += &table(&header, &lines, style);
     for point in points {
         text += &format!("\n{}: {}", point.name, point.about);
