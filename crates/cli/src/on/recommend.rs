@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         crate::tell!("dumbwaiter: {failure}");
     }
     let advice = &found.advice;
-    // Each whatever becomes of the others; what is on stdout is lost with its reader.
+    // Each even if another fails; output on stdout is lost if its reader is gone.
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let json = args.json.as_deref().map_or(Ok(()), |file| output::write_json(file, advice));
     let html = args.html.as_deref().map_or(Ok(()), |file| {

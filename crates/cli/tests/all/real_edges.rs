@@ -59,7 +59,7 @@ fn a_journal_goes_over_nothing_but_a_journal_whose_writes_are_there() {
     let (code, said) = run(&journal, &[]);
     assert!(code == Some(0) && said.contains("of an earlier run") && said.contains(" 0 lost"), "{said}");
 
-    // One of its blocks is lost: nobody writes over what shows that.
+    // One of its blocks is lost: the evidence must not be overwritten.
     let table = std::fs::read(&journal).unwrap();
     let written = table[4096..].chunks(8).position(|floor| floor.iter().any(|byte| *byte != 0)).unwrap();
     let target = std::fs::OpenOptions::new().write(true).open(&disk).unwrap();

@@ -1,4 +1,4 @@
-//! Targets that fail: an error is told and counted, what was finished is kept, and every request is accounted for.
+//! Targets that fail: an error is reported and counted, completed runs are kept, and every request is accounted for.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;

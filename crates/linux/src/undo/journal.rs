@@ -104,7 +104,7 @@ fn close_entry(path: &Path, entry: &JournalEntry, problems: &[String]) {
     let _ = left.write(path);
 }
 
-/// Makes the journal's folder if it is not there. Only one of our own that nobody else may write to is used.
+/// Creates the journal's folder if it is missing. Only our own folder, writable by no other user, is used.
 fn make_folder(dir: &Path) -> std::io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e),
