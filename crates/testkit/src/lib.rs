@@ -2,8 +2,10 @@
 //!
 //! [`Harness`] is a block layer with a device that can be stalled. [`notation`] writes I/Os in few characters, and
 //! [`scenario`] runs text files of arrivals and expected dispatch orders, so that a new case needs no Rust.
-#![forbid(unsafe_code)]
+//! [`allocations`] counts allocations, and [`LoopDevice`] is a real block device.
+#![deny(unsafe_code)]
 
+pub mod allocations;
 mod fifo;
 mod harness;
 mod loop_device;
