@@ -131,7 +131,7 @@ fn results_go_over_no_log_of_a_meter() {
     let cases: [&[&str]; 2] = [&["compare", "--on", &disk, "--duration", "10ms"], &["energy", &runs]];
     for args in cases {
         let done = command().args(args).args(["--power-log", &log, "--json", &log]).output().unwrap();
-        assert!(done.status.code() == Some(2) && told(&done).contains("which is read"), "{}", told(&done));
+        assert!(done.status.code() == Some(2) && told(&done).contains("it is the input"), "{}", told(&done));
     }
     assert_eq!(std::fs::read(&log).unwrap(), b"a month of watts");
 }
