@@ -409,7 +409,7 @@ mod tests {
         let unknown = format!("{{\"format\":{FORMAT},\"pid\":1,\"started\":\"x\",\"action\":{{\"Fly\":{{}}}}}}");
         std::fs::write(pages.join("1-1.json"), unknown).unwrap();
         let lines = leftovers_in(&pages);
-        assert!(lines.len() == 2 && lines.iter().all(|l| l.contains("no journal entry")), "{lines:?}");
+        assert!(lines.len() == 2 && lines.iter().all(|l| l.contains("not a journal entry")), "{lines:?}");
         assert_eq!(leftovers_in(&pages), Vec::<String>::new());
     }
 }
