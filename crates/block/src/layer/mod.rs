@@ -145,6 +145,8 @@ struct Held {
     /// Scheduler tag, and the pool it is of.
     tag: u32,
     pool: u32,
+    /// The scheduler's limit on its tag; 0 before that was asked.
+    limit: u32,
     /// Holds a driver tag of its hardware queue.
     driver_tag: bool,
     /// It takes a driver tag that its hardware queue owes it.
@@ -165,6 +167,7 @@ impl Held {
     const NONE: Held = Held {
         tag: NO_TAG,
         pool: 0,
+        limit: 0,
         driver_tag: false,
         owes: false,
         at_head: false,
