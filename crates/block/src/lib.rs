@@ -32,7 +32,7 @@ pub use plug::Plug;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
 pub use request_tags::RequestTags;
 pub use scheduler::{
-    Event, Merging, Next, Place, Replayable, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
+    AtAttach, Event, Merging, Next, Place, Replayable, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
 };
 pub use sorted::Sorted;
 pub use tags::TagMap;

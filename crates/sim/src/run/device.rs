@@ -50,8 +50,8 @@ impl Run<'_> {
             self.layer.complete(completion.at, RequestId(completion.tag), result, &mut self.finished);
             self.send_later(completion.at);
             // Those that sleep for a tag run before the task whose I/O this is submits the next.
-            self.deliver(completion.at);
             self.wake_tasks(completion.at);
+            self.deliver(completion.at);
         }
         self.completions = completions;
         if !self.sends {

@@ -44,6 +44,7 @@ pub struct Run<'a> {
     plug: Plug,
     /// Sleeps of tasks, by [`TaskId`].
     sleeps: Vec<TaskSleep>,
+    seed: u64,
     turns: Turns,
     now: Nanos,
     timer_at: Nanos,
@@ -165,6 +166,7 @@ impl<'a> Run<'a> {
             free: Vec::new(),
             plug: Plug::default(),
             sleeps: Vec::new(),
+            seed: 1,
             turns,
             warm: None,
             now: Nanos::ZERO,

@@ -138,6 +138,7 @@ pub(super) struct RunQueue {
     /// CPU time of the last owner when it got the CPU; a `Dispatch` event is pending.
     pub(super) ran: Nanos,
     pub(super) dispatching: bool,
+    pub(super) seed: u64,
 }
 
 impl Turns {

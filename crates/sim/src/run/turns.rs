@@ -14,7 +14,7 @@ use crate::host::Completion;
 /// Time slice of the kernel's CPU scheduler.
 const SLICE: Nanos = Nanos(3_000_000);
 /// A thread that slept is ahead of others by this much CPU time at most.
-const LARGEST_LAG: Nanos = Nanos(750_000);
+const LARGEST_LAG: Nanos = Nanos(30_000);
 
 impl Run<'_> {
     /// The thread that an event lets run, if threads like it keep their CPU until they sleep.
@@ -50,8 +50,10 @@ impl Run<'_> {
     pub(super) fn dispatch(&mut self, cpu: u32) {
         let queue = &mut self.turns.cpus[cpu as usize];
         queue.dispatching = false;
-        let least = (0..queue.runnable.len()).min_by_key(|at| queue.runnable[*at].0);
-        if let Some(least) = least {
+        queue.seed = queue.seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let n = queue.runnable.len();
+        if n > 0 {
+            let least = if (queue.seed >> 60) % 4 == 0 { ((queue.seed >> 33) % n as u64) as usize } else { 0 };
             let (ran, event) = queue.runnable.remove(least);
             let thread = self.thread_that_runs(event);
             let queue = &mut self.turns.cpus[cpu as usize];
