@@ -361,6 +361,10 @@ impl<K: Key, L: Key> Forest<K, L> {
 
     /// Computes the least low of one subtree from its children's. Returns whether it changed.
     fn repair(&mut self, at: u32) -> bool {
+        // Without a second key there is nothing to compute.
+        if size_of::<L>() == 0 {
+            return false;
+        }
         let link = *self.at(at);
         let mut min = link.low;
         for child in [link.left, link.right] {
