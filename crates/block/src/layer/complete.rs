@@ -87,12 +87,12 @@ impl BlockLayer {
 
     /// Reports a request and all that merged into it, and frees them.
     fn finish(&mut self, id: RequestId, result: Result<(), Errno>, out: &mut Vec<Finished>) {
-        let survivor = self.requests[id];
+        let times = (self.requests[id].insert, self.requests[id].issue);
         let mut at = id;
         loop {
             let request = self.requests.remove(at);
             self.carried -= u64::from(at != id);
-            self.report(&request, &survivor, at != id, result, out);
+            self.report(&request, times, at != id, result, out);
             match request.merged.some() {
                 Some(next) => at = next,
                 None => return,
@@ -100,15 +100,16 @@ impl BlockLayer {
         }
     }
 
+    /// `times`: when the request that carried it was inserted and issued.
     fn report(
         &mut self,
         request: &Request,
-        survivor: &Request,
+        times: (Nanos, Nanos),
         merged: bool,
         result: Result<(), Errno>,
         out: &mut Vec<Finished>,
     ) {
-        let (insert, issue) = (survivor.insert, survivor.issue);
+        let (insert, issue) = times;
         if let Some(parent) = request.parent.some() {
             let whole = &mut self.requests[parent];
             whole.pieces -= 1;
@@ -119,7 +120,7 @@ impl BlockLayer {
             if whole.pieces == 0 {
                 let whole = self.requests.remove(parent);
                 self.carried -= 1;
-                self.report(&whole, &whole.clone(), false, whole.error.map_or(Ok(()), Err), out);
+                self.report(&whole, times, false, whole.error.map_or(Ok(()), Err), out);
             }
             return;
         }
