@@ -108,7 +108,7 @@ impl BlockLayer {
 
     /// A driver tag for a request that is to be sent. Under `none` it took one on the way in, and a flush borrows that of a
     /// request that waits for it.
-    #[inline]
+    #[inline(always)]
     fn own_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
         self.held[id.index()].driver_tag || self.obtain_driver_tag(hw, id)
     }

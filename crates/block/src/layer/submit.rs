@@ -180,6 +180,7 @@ impl BlockLayer {
     }
 
     /// The queue in which a request waits for its tag.
+    #[inline(always)]
     fn tag_queue_of(&self, id: RequestId) -> usize {
         if self.traits.direct {
             self.hw_of(id)
