@@ -93,6 +93,7 @@ pub fn facilities(roots: &Roots) -> Vec<String> {
 #[derive(Debug)]
 pub struct Groups {
     version: Version,
+    mount: PathBuf,
     top: PathBuf,
     home: PathBuf,
     /// Each after the group that it is in: removed in reverse order, before `top`.
@@ -117,6 +118,7 @@ impl Groups {
         }
         Ok(Groups {
             version: *version,
+            mount: mount.clone(),
             top,
             home: home.clone(),
             children: Vec::new(),
@@ -134,7 +136,7 @@ impl Groups {
     /// and returns its number. In version 2 a group with others in it has no processes of its own.
     pub fn add(&mut self, name: &str, weight: u32, within: Option<usize>) -> Result<usize, Error> {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\n']) || name.contains("cgroup.") {
-            return Err(Error::Refused(format!("\"{name}\" cannot be the name of a cgroup")));
+            return Err(Error::Refused(format!("\"{name}\" is not a valid cgroup name")));
         }
         let above = within.map_or(Ok(self.top.as_path()), |group| self.dir(group))?;
         let dir = above.join(name);
@@ -189,6 +191,11 @@ impl Groups {
     /// Moves a process with all its threads.
     pub fn move_process(&self, group: usize, pid: u32) -> Result<(), Error> {
         write(&self.dir(group)?.join("cgroup.procs"), &pid.to_string())
+    }
+
+    /// Moves a process with all its threads into the root group of the hierarchy.
+    pub fn move_to_root(&self, pid: u32) -> Result<(), Error> {
+        write(&self.mount.join("cgroup.procs"), &pid.to_string())
     }
 
     /// Moves one thread; version 1 only.

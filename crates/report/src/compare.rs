@@ -53,7 +53,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
         .collect();
     let mut legend = format!("{WINNER} recommended   {BEST} best of its column");
     if runs > 1 {
-        legend += &format!("   {TIE} not told from it (p > 0.05)   ± 95 % confidence");
+        legend += &format!("   {TIE} no significant difference (p > 0.05)   ± 95 % confidence");
     }
     let sentence = wrapped(&ranking.recommendation.sentence, style.width);
     format!("{}\n{body}{}\n\n{sentence}\n", style.bold(&heading), style.faint(&legend))
@@ -173,9 +173,9 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::MbPerS => ("MB/s", 1.0),
         Metric::Iops => ("IOPS", 1.0),
         Metric::Pv | Metric::Jain | Metric::CtxPerIo => ("", 1.0),
-        Metric::JPerMio => ("J", 1.0),
-        Metric::BytesPerJ if least >= 1e6 => ("MB", 1e6),
-        Metric::BytesPerJ => ("kB", 1e3),
+        Metric::JPerMio => ("J per M I/Os", 1.0),
+        Metric::BytesPerJ if least >= 1e6 => ("MB per J", 1e6),
+        Metric::BytesPerJ => ("kB per J", 1e3),
         // The unit, at most a second, in which the best value has a digit before the decimal point.
         _ if least >= 1e6 => ("s", 1e6),
         _ if least >= 1e3 => ("ms", 1e3),
@@ -189,7 +189,7 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         _ => 2,
     };
     let name = match metric {
-        Metric::MbPerS | Metric::Iops => String::new(),
+        Metric::MbPerS | Metric::Iops | Metric::JPerMio | Metric::BytesPerJ => String::new(),
         Metric::FocusP99 => match &ranking.focus {
             Focus::Tenants(names) => format!("{} p99", names.join("+")),
             _ => "p99".to_string(),
@@ -204,8 +204,6 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::CpuUsPerIo => "CPU/IO".to_string(),
         Metric::P50 => "p50".to_string(),
         Metric::CtxPerIo => "ctx/IO".to_string(),
-        Metric::JPerMio => "per M I/Os".to_string(),
-        Metric::BytesPerJ => "per J".to_string(),
     };
     Column { metric, name, unit_name, unit, decimals, count: metric == Metric::Iops, with_spread }
 }
@@ -256,7 +254,7 @@ pub(crate) mod tests {
          ≈  mq-deadline  8.44 ±0.13        67.8 ±29.0 ≈          132 ≈           120 ≈  5.764 ≈       4.32
             none         8.47 ±0.45       151.2 ±90.0            146             154    5.525 *       4.03 *
          ≈  sstf         8.84 ±0.14 *    411.0 ±390.8 ≈          117 *           105 *  5.560 ≈       5.23
-        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   ± 95 % confidence
+        ▸ recommended   * best of its column   ≈ no significant difference (p > 0.05)   ± 95 % confidence
 
         On hdd:st1000dm003, use deadline: it has the lowest p99 latency of desktop, 41.0 ms (up to 151 ms
         with none) at 94 % of the best throughput (8.33 MB/s); but sstf moves 6 % more, at 411 ms.
@@ -268,7 +266,7 @@ pub(crate) mod tests {
             kyber        330 ±1        2.28 ±0.25           3.49            3.46    5.693 ≈       4.62
             none         343 ±1        3.98 ±0.20           3.73            3.64    5.707 ≈       4.02 *
             sstf         357 ±3 *      7.73 ±0.94           2.85 *          2.57 *  5.703 ≈       5.22
-        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   ± 95 % confidence
+        ▸ recommended   * best of its column   ≈ no significant difference (p > 0.05)   ± 95 % confidence
 
         On ssd:px-256m5s, use mq-deadline: it has the lowest p99 latency of desktop, 1.29 ms (up to 7.73 ms
         with sstf) at 94 % of the best throughput (336 MB/s); but sstf moves 6 % more, at 7.73 ms.

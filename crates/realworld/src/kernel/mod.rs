@@ -144,9 +144,20 @@ impl Kernel<'_> {
             return Ok(());
         }
         settings.set("scheduler", &spec.name)?;
+        if let Some(wanted) = scenario.host.nr_requests_at_attach.filter(|_| spec.name != "none") {
+            let attached = self.queue.get("nr_requests")?;
+            if attached != wanted.to_string() {
+                let name = self.queue.name();
+                let text = format!("{name}: the kernel attaches {} with nr_requests = {attached}", spec.name);
+                return Err(Error::refused(format!("{text}; host.nr_requests_at_attach asks for {wanted}")));
+            }
+        }
         // Some of the scheduler's own settings follow it.
         if let Some(n) = scenario.nr_requests {
             settings.set("nr_requests", &n.to_string())?;
+        }
+        if let Some(rotational) = scenario.host.rotational {
+            settings.set("rotational", if rotational { "1" } else { "0" })?;
         }
         for (name, value) in &spec.tunables {
             settings.set(&format!("iosched/{name}"), value).doing(format!("scheduler `{spec}`"))?;
@@ -191,7 +202,7 @@ impl Kernel<'_> {
             // Filled under the scheduler that the device has.
             notes.extend(self.device.restore());
             let path = self.device.path().display();
-            self.device.announce(&format!("{path}: filling a data base of {}", self.database.size()));
+            self.device.announce(&format!("{path}: filling a database of {}", self.database.size()));
             if !self.database.fill(control)? {
                 return Ok(self.database.cancelled(cell));
             }

@@ -11,7 +11,7 @@ use dumbwaiter_drive::worker;
 use dumbwaiter_experiment::{Cell, CellResult, Control};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::disk::disk_of;
-use dumbwaiter_linux::place::{self, Place};
+use dumbwaiter_linux::filesystem::{self, TemporaryFolder};
 use dumbwaiter_load::{Change, Prepared};
 
 use super::groups::{self, TenantGroups};
@@ -117,6 +117,13 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
             "change at {at} s: the kernel's scheduler is not exchanged during a run; expected no [[change]]"
         ));
     }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if scenario.host.nr_requests_at_attach.is_some() && !keeps_limits(&release) {
+        return Err(format!(
+            "host.nr_requests_at_attach: Linux {} computes limits from nr_requests; expected Linux 6.12, which keeps those of the time of attachment",
+            release.trim()
+        ));
+    }
     let loaded = load.load(scenario.seed, sectors, cpus()).map_err(|e| e.to_string())?;
     let threads = loaded.threads.len();
     if threads > WORKERS_MAX {
@@ -139,6 +146,11 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Does this release of Linux keep a scheduler's limits when `nr_requests` is written?
+fn keeps_limits(release: &str) -> bool {
+    release.starts_with("6.12.")
+}
+
 fn cpus() -> u16 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u16)
 }
@@ -158,7 +170,8 @@ pub(super) fn run(
     let seed = scenario.seed.wrapping_add(u64::from(cell.replicate));
     let load = prepared.load(seed, target.sectors(), cpus())?;
     let mut notes = Vec::new();
-    let folder = Place::inside(&folder_off(device.path())).doing("no folder for the logs of completed I/Os")?;
+    let folder =
+        TemporaryFolder::inside(&folder_off(device.path())).doing("no folder for the logs of completed I/Os")?;
     let groups = TenantGroups::new(&load, &mut notes)?;
     let options = device.disk_options();
     let mut workers = Vec::new();
@@ -253,6 +266,6 @@ fn await_reports(
 fn folder_off(path: &Path) -> PathBuf {
     let disk = |path: &Path| disk_of(path, &Roots::default()).ok().flatten();
     let usual = std::env::temp_dir();
-    let on_it = disk(path).is_some_and(|it| place::device_of(&usual).ok().and_then(|of| disk(&of)) == Some(it));
+    let on_it = disk(path).is_some_and(|it| filesystem::device_of(&usual).ok().and_then(|of| disk(&of)) == Some(it));
     if on_it { PathBuf::from("/dev/shm") } else { usual }
 }

@@ -191,16 +191,17 @@ impl Bfq {
         }
     }
 
+    /// So many sixteenths of the slots, at least one; of those at the time of attachment if limits stay those.
+    pub(super) fn part_of_slots(&self, sixteenths: u64, nr_requests: u32) -> u32 {
+        let whole = u64::from(self.nr_requests_at_attach.unwrap_or(nr_requests));
+        u32::try_from(whole * sixteenths / 16).unwrap_or(u32::MAX).min(nr_requests).max(1)
+    }
+
     /// Is the queue of this kind of I/O, or a group around it, at its share of `limit` slots?
     pub(super) fn over_share(&self, io: &Io, sync: bool, limit: u32) -> bool {
         let Some(process) = self.processes.get(io.task.0 as usize) else { return false };
         let q = if sync { process.queue } else { process.async_queue };
         let Some(queue) = self.queues.get(q as usize).filter(|queue| queue.live) else { return false };
-        // Shares multiply along the path; from the leaf up each level's own share is what the levels above leave.
-        let share = |id| {
-            let entity = self.engine.entity(id);
-            (entity.weight, self.engine.weights(entity.node).max(entity.weight))
-        };
         let mut limit = u64::from(limit);
         let mut groups = [None; 8];
         let (mut depth, mut at) = (0, Some(queue.group));
@@ -212,8 +213,8 @@ impl Bfq {
         for group in groups[..depth].iter().rev().flatten() {
             let group = &self.groups[*group as usize];
             if let Some(entity) = group.entity.filter(|e| self.engine.entity(*e).known()) {
-                let (weight, all) = share(entity);
-                limit = (limit * weight + all / 2) / all;
+                let all = self.engine.weights_of_class(entity);
+                limit = share_of(limit, self.engine.entity(entity).weight, all);
                 if u64::from(group.allocated) >= limit {
                     return true;
                 }
@@ -222,9 +223,18 @@ impl Bfq {
         if !self.engine.entity(queue.entity).known() {
             return false;
         }
-        let (weight, all) = share(queue.entity);
-        u64::from(queue.allocated) >= (limit * weight + all / 2) / all
+        let all = self.engine.weights_of_classes_above(queue.entity, LEVELS);
+        u64::from(queue.allocated) >= share_of(limit, self.engine.entity(queue.entity).weight, all)
     }
+}
+
+/// I/O priority levels of a class: so many times more does a class count than the one below when slots are shared out.
+const LEVELS: u64 = 8;
+
+/// The share of `limit` that `weight` has of `all` weights, to the nearest.
+fn share_of(limit: u64, weight: u64, all: u64) -> u64 {
+    let all = all.max(weight).max(1);
+    (limit * weight + all / 2) / all
 }
 
 fn add_weight(counts: &mut Vec<(u64, u32)>, weight: u64) {

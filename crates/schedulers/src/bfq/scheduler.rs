@@ -134,15 +134,19 @@ impl Scheduler for Bfq {
         if !self.values.on.depth_limits {
             return nr_requests;
         }
-        let sixteenths = match (sync, io.op == Op::Read, self.raised_busy > 0) {
-            (true, true, _) => 16,
-            (true, false, false) => 12,
-            (true, false, true) => 6,
-            (false, _, false) => 8,
-            (false, _, true) => 3,
+        let part = |sixteenths| self.part_of_slots(sixteenths, nr_requests);
+        let limit = match (sync, io.op == Op::Read, self.raised_busy > 0) {
+            (true, true, _) => nr_requests,
+            (true, false, false) => part(12),
+            (true, false, true) => part(6),
+            (false, _, false) => part(8),
+            (false, _, true) => part(3),
         };
-        let limit = (nr_requests * sixteenths / 16).max(1);
         if self.over_share(io, sync, limit) { 1 } else { limit }
+    }
+
+    fn smallest_limit(&self, nr_requests: u32) -> u32 {
+        if self.values.on.depth_limits { self.part_of_slots(3, nr_requests) } else { nr_requests }
     }
 
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
@@ -183,7 +187,7 @@ impl Scheduler for Bfq {
     }
 
     fn tunables(&self) -> &'static [Tunable] {
-        settings::tunables(self.rules.generation, self.values.history.is_some())
+        settings::tunables(self.constants.generation, self.values.history.is_some())
     }
 
     fn get(&self, name: &str) -> Option<i128> {
@@ -203,8 +207,8 @@ impl Scheduler for Bfq {
             "max_budget" if self.values.max_budget > 0 => self.max_budget = self.values.max_budget,
             "max_budget" => self.retune(),
             "timeout_sync" if self.values.max_budget == 0 => self.retune(),
-            "group_double_charge" => self.engine.rules_mut().group_double_charge = value != 0,
-            "idle_look_in" => self.engine.rules_mut().idle_class_look_in = value != 0,
+            "group_double_charge" => self.engine.options_mut().group_double_charge = value != 0,
+            "idle_look_in" => self.engine.options_mut().idle_class_look_in = value != 0,
             "group_weights" => {
                 for i in 0..self.groups.len() {
                     if let Some(entity) = self.groups[i].entity {

@@ -122,6 +122,11 @@ impl Host {
         self.cpus[cpu].pollers == 0 && self.cpus[cpu].free_at <= at.0
     }
 
+    /// When the CPU has done the work that is booked so far.
+    pub fn free_at(&self, cpu: usize) -> Nanos {
+        Nanos(self.cpus[cpu].free_at)
+    }
+
     /// Books `work` ns on a CPU from `at` on, or from when it is free; returns (start, end).
     fn book(&mut self, cpu: usize, at: Nanos, work: u64) -> (u64, u64) {
         let start = self.cpus[cpu].free_at.max(at.0);
@@ -275,6 +280,23 @@ impl Host {
         self.book(cpu, now, exit + self.profile.timer_irq);
         self.timeline.total.timers += 1;
         self.spent.complete += exit + self.profile.timer_irq;
+    }
+
+    /// A completion at `done` wakes the kernel's worker on this CPU; returns the time at which that runs.
+    pub fn worker_after_interrupt(&mut self, cpu: usize, done: Nanos) -> Nanos {
+        self.now = self.now.max(done.0);
+        let p = &self.profile;
+        let after = Nanos(p.msi + if self.idle(cpu, done) { p.idle_exit } else { 0 } + p.irq);
+        self.switch_in(cpu, done + after)
+    }
+
+    /// A worker thread of a ring is woken to submit an I/O; returns the time of its arrival at the block layer.
+    pub fn worker(&mut self, cpu: usize, now: Nanos) -> Nanos {
+        let work = self.profile.issue;
+        let runs = self.switch_in(cpu, now);
+        let (_, end) = self.book(cpu, runs, work);
+        self.spent.submit += work;
+        Nanos(end)
     }
 
     /// A thread is switched in; returns the time at which it runs.

@@ -2,6 +2,7 @@
 
 mod device;
 mod life;
+mod sleep;
 mod state;
 mod threads;
 mod turns;
@@ -17,7 +18,7 @@ use dumbwaiter_measure::Recorder;
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost};
 
-use self::state::{Slot, ThreadState, Turns};
+use self::state::{Slot, TaskSleep, ThreadState, Turns};
 
 /// Limits of a run.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +42,14 @@ pub struct Run<'a> {
     slots: Vec<Slot>,
     free: Vec<u32>,
     plug: Plug,
+    /// Sleeps of tasks, by [`TaskId`].
+    sleeps: Vec<TaskSleep>,
+    seed: u64,
     turns: Turns,
     now: Nanos,
     timer_at: Nanos,
+    /// A `Send` event is pending.
+    sends: bool,
     until: Until,
     submitted: u64,
     submitted_by_tenant: Vec<u64>,
@@ -159,10 +165,13 @@ impl<'a> Run<'a> {
             slots: Vec::new(),
             free: Vec::new(),
             plug: Plug::default(),
+            sleeps: Vec::new(),
+            seed: 1,
             turns,
             warm: None,
             now: Nanos::ZERO,
             timer_at: Nanos::MAX,
+            sends: false,
             until: parts.until,
             submitted: 0,
             open: true,
@@ -287,29 +296,50 @@ impl<'a> Run<'a> {
         if self.device.next_event().is_some_and(|t| t <= at) {
             self.device_done(at);
         } else if let Some((_, what)) = self.events.pop() {
-            match what {
-                EventKind::Wake(thread) => {
-                    let state = &mut self.threads[thread as usize];
-                    if state.wake_at <= at {
-                        state.wake_at = Nanos::MAX;
-                        self.pump(thread);
-                    }
-                }
-                EventKind::Issue(slot) => self.issue(slot),
-                EventKind::IssueBatch(thread) => self.issue_batch(thread),
-                EventKind::Reply(slot) => self.replied(slot),
-                EventKind::Slept(slot) => self.slept(slot),
-                EventKind::Rested(thread) => self.rested(thread),
-                EventKind::Reap(thread) => self.reap(thread),
-                EventKind::Change(number) => self.change(number),
-                EventKind::Timer => {
-                    if self.timer_at <= at {
-                        self.timer_at = Nanos::MAX;
-                        self.layer.timer(at);
-                        self.serve();
-                    }
+            if let Some(thread) = self.thread_that_runs(what)
+                && !self.take_cpu(thread, what)
+            {
+                return;
+            }
+            self.happens(what);
+        }
+    }
+
+    fn happens(&mut self, what: EventKind) {
+        let at = self.now;
+        match what {
+            EventKind::Wake(thread) => {
+                let state = &mut self.threads[thread as usize];
+                if state.wake_at <= at {
+                    state.wake_at = Nanos::MAX;
+                    self.pump(thread);
                 }
             }
+            EventKind::Issue(slot) => self.issue(slot),
+            EventKind::IssueBatch(thread) => self.issue_batch(thread),
+            EventKind::Retry(slot) => self.retry(slot),
+            EventKind::Entered(slot) => self.entered(slot),
+            EventKind::Work(slot) => self.work(slot),
+            EventKind::Reply(slot) => self.replied(slot),
+            EventKind::Slept(slot) => self.slept(slot),
+            EventKind::Rested(thread) => self.rested(thread),
+            EventKind::Reap(thread) => self.reap(thread),
+            EventKind::Change(number) => self.change(number),
+            EventKind::Dispatch(cpu) => self.dispatch(cpu),
+            EventKind::Send => {
+                self.sends = false;
+                self.serve();
+            }
+            EventKind::Timer => {
+                if self.timer_at <= at {
+                    self.timer_at = Nanos::MAX;
+                    self.layer.timer(at);
+                    self.serve();
+                }
+            }
+        }
+        if let Some(thread) = self.thread_that_runs(what) {
+            self.leave_cpu(thread);
         }
     }
 }

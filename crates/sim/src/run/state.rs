@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Io, Nanos};
+use dumbwaiter_block::{Io, Nanos, RequestId};
 use dumbwaiter_load::{Running, Thread};
 
+use crate::events::EventKind;
 use crate::host::{Completion, RingTime};
 
 /// An I/O of a thread, from its submission until the thread is notified.
@@ -17,6 +18,12 @@ pub(super) struct Slot {
     pub(super) io: Io,
     pub(super) thread: u32,
     pub(super) task: u16,
+    /// The request that its task sleeps for.
+    pub(super) request: Option<RequestId>,
+    /// A worker thread of the ring submits it.
+    pub(super) worker: bool,
+    /// When its completion could be seen by a thread that was not looking; else zero.
+    pub(super) posted: Nanos,
     /// The device has completed it.
     pub(super) done: bool,
     /// Its thread slept before it polled.
@@ -31,6 +38,15 @@ pub(super) struct ThreadState {
     pub(super) prepared: VecDeque<u32>,
     /// Prepared slots in the batch being submitted.
     pub(super) issuing: u32,
+    /// The batch being submitted is plugged.
+    pub(super) plugged: bool,
+    /// The thread sleeps in the call that submits: for the request of this slot.
+    pub(super) sleeps_for: Option<u32>,
+    /// CPU time, for the choice of the next thread to run.
+    pub(super) ran: Nanos,
+    /// Slots that wait for a worker thread of the ring, and the number of workers that have one.
+    pub(super) for_workers: VecDeque<u32>,
+    pub(super) workers: u32,
     /// Completed slots that the thread has not reaped.
     pub(super) ready: VecDeque<u32>,
     /// Sleeping until a completion.
@@ -57,6 +73,11 @@ impl ThreadState {
             running: Running::new(thread),
             prepared: VecDeque::new(),
             issuing: 0,
+            plugged: false,
+            sleeps_for: None,
+            ran: Nanos::ZERO,
+            for_workers: VecDeque::new(),
+            workers: 0,
             ready: VecDeque::new(),
             asleep: true,
             reaping: false,
@@ -84,6 +105,17 @@ pub(super) enum Turn {
     Submit(u32),
     /// To poll for the I/O of this slot after a sleep.
     Poll(u32),
+    /// To go on submitting the I/O of this slot, for whose request its task slept.
+    Resume(u32),
+}
+
+/// A task that submits its I/Os one by one.
+#[derive(Clone, Default)]
+pub(super) struct TaskSleep {
+    /// It sleeps until an I/O has its request.
+    pub(super) asleep: bool,
+    /// Slots that it submits afterwards.
+    pub(super) behind: VecDeque<u32>,
 }
 
 /// Run queues of the CPUs; unused with interrupts, where all threads sleep.
@@ -100,6 +132,13 @@ pub(super) struct RunQueue {
     pub(super) used: bool,
     pub(super) since: Nanos,
     pub(super) waiting: VecDeque<Turn>,
+    /// The thread that runs until it sleeps, and events of threads that wait for it to do so.
+    pub(super) owner: Option<u32>,
+    pub(super) runnable: Vec<(Nanos, EventKind)>,
+    /// CPU time of the last owner when it got the CPU; a `Dispatch` event is pending.
+    pub(super) ran: Nanos,
+    pub(super) dispatching: bool,
+    pub(super) seed: u64,
 }
 
 impl Turns {

@@ -96,13 +96,14 @@ proptest! {
         let clock = TickClock { period: Nanos(u64::from(numbers[0])), step_at: Nanos(u64::from(numbers[1])) };
         let setup = Setup {
             clock, cpus: queues, hw_queues: queues, nr_requests: numbers[2], device_depth: numbers[3], rotational: direct,
+            ..Setup::default()
         };
         let limits = Limits {
             max_sectors: numbers[4].max(1 << 20), max_discard_sectors: numbers[5].max(1 << 20), max_segments: queues,
             max_discard_segments: queues, chunk_sectors: if numbers[6] < 3 { 0 } else { numbers[6].max(1 << 24) },
             segment_bytes: if numbers[7] < 3 { numbers[7] } else { 1 << 30 },
         };
-        let config = Config { setup, limits, nomerges, volatile_cache: cache.0, fua: cache.1 };
+        let config = Config { setup, limits, nomerges, volatile_cache: cache.0, fua: cache.1, ..Config::default() };
         let mut layer = layer(direct, config);
         for (op, sector, sectors, flags, task, tenant) in ios {
             let op = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::WriteZeroes][usize::from(op)];
