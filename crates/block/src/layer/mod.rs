@@ -342,16 +342,19 @@ impl BlockLayer {
     }
 
     /// Requests that wait outside the device: for a tag, in the scheduler or on a dispatch list. What merged counts once.
+    #[inline]
     pub fn queued(&self) -> u64 {
         self.requests.len() as u64 + self.held_back() - self.carried - self.in_device()
     }
 
     /// Requests in the device.
+    #[inline]
     pub fn in_device(&self) -> u64 {
         self.ledger.issued - self.ledger.finished - self.ledger.returned
     }
 
     /// When [`BlockLayer::timer`] wants to be called, if ever.
+    #[inline]
     pub fn next_timer(&self) -> Option<Nanos> {
         match (self.rerun_at, self.scheduler.timer()) {
             (Some(a), Some(b)) => Some(a.min(b)),

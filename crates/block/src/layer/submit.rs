@@ -43,6 +43,7 @@ impl BlockLayer {
     }
 
     /// An I/O submitted at `submitted` enters the path at `now`.
+    #[inline(always)]
     pub(super) fn enter_path(&mut self, now: Nanos, submitted: Nanos, io: Io, plug: Option<&mut Plug>) -> Submitted {
         let (sequence, wanted) = sequence_of(io, self.config.volatile_cache, self.config.fua);
         if sequence == Sequence::NONE && io.op == Op::Flush {
@@ -143,6 +144,7 @@ impl BlockLayer {
     }
 
     /// Gives a request its slot.
+    #[inline(always)]
     pub(super) fn enter(&mut self, request: Request) -> RequestId {
         let id = self.requests.insert(request);
         if id.index() >= self.held.len() {
