@@ -45,6 +45,11 @@ impl RequestTags {
         self.used
     }
 
+    /// Is a slot free?
+    pub fn has_free(&self) -> bool {
+        self.used < self.depth
+    }
+
     /// Changes the depth. Slots beyond it stay with their holders until these give them back.
     pub fn resize(&mut self, depth: u32) {
         self.depth = depth;
@@ -55,7 +60,7 @@ impl RequestTags {
 
     /// Takes a free slot; with a `limit` below the depth, one of the so many slots that such callers may use.
     pub fn take(&mut self, limit: u32) -> Option<u32> {
-        if self.used >= self.depth {
+        if !self.has_free() {
             return None;
         }
         let words = self.depth.div_ceil(1 << self.shift);

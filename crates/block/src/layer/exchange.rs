@@ -75,9 +75,9 @@ impl BlockLayer {
 
     fn exchange(&mut self, now: Nanos, scheduler: Box<dyn Scheduler>) {
         let queued = self.take_queued();
-        self.wake_all();
-        for id in &self.woken {
-            self.held[id.index()].limit = 0;
+        let mut waiting = VecDeque::new();
+        for queues in &mut self.waiting {
+            queues.wake_all(&mut waiting);
         }
         self.traits = scheduler.traits();
         self.scheduler = scheduler;
@@ -92,8 +92,14 @@ impl BlockLayer {
             let place = if self.held[id.index()].at_head { Place::Head } else { Place::Tail };
             self.give_to_scheduler(now, id, place);
         }
-        if !self.config.tasks_sleep {
-            self.retry_woken(now);
+        for id in waiting {
+            self.held[id.index()].limit = 0;
+            match self.config.tasks_sleep {
+                true => self.wait_again(id),
+                false => {
+                    self.retry(now, id, None);
+                }
+            }
         }
         self.run_all();
     }

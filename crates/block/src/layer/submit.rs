@@ -225,6 +225,19 @@ impl BlockLayer {
         }
     }
 
+    /// The scheduler was exchanged while a request waited: it waits in its turn for a tag of the new kind, or tries again if there
+    /// may be one.
+    pub(super) fn wait_again(&mut self, id: RequestId) {
+        let pool = self.pool_of(id);
+        self.add_pools(pool);
+        let free = if self.traits.direct { self.hw[pool].tag_free() } else { self.tags[pool].has_free() };
+        if free {
+            self.woken.push_back(id);
+        } else {
+            self.waiting[pool].push(id);
+        }
+    }
+
     /// The pool of tags that a request needs one of: that of its hardware queue, where a request takes a driver tag on its way
     /// in; or its tenant's; or the one of all.
     pub(super) fn pool_of(&self, id: RequestId) -> usize {

@@ -53,23 +53,19 @@ impl TagWaitQueues {
         }
     }
 
-    /// Wakes up to `count` waiters.
+    /// Wakes up to `count` waiters, one from each queue in turn.
     fn wake(&mut self, count: usize, woken: &mut VecDeque<RequestId>) {
-        let mut left = count;
-        for _ in 0..QUEUES {
-            let queue = &mut self.queues[self.next_wake];
-            self.next_wake = (self.next_wake + 1) % QUEUES;
-            let taken = left.min(queue.len());
-            woken.extend(queue.drain(..taken));
-            self.waiting -= taken;
-            left -= taken;
-            if left == 0 {
-                return;
+        for _ in 0..count.min(self.waiting) {
+            while self.queues[self.next_wake].is_empty() {
+                self.next_wake = (self.next_wake + 1) % QUEUES;
             }
+            woken.extend(self.queues[self.next_wake].pop_front());
+            self.next_wake = (self.next_wake + 1) % QUEUES;
+            self.waiting -= 1;
         }
     }
 
-    /// Wakes all, each queue's in order of arrival.
+    /// Wakes all.
     pub(super) fn wake_all(&mut self, woken: &mut VecDeque<RequestId>) {
         self.wake(self.waiting, woken);
         self.freed = 0;
@@ -107,12 +103,12 @@ mod tests {
         }
         assert_eq!(ids(&mut woken), [2, 3, 4, 5, 6, 7]);
         waiting.wake_all(&mut woken);
-        assert_eq!(ids(&mut woken), [8, 16, 9, 17, 10, 18, 11, 19, 12, 0, 13, 14, 15]);
+        assert_eq!(ids(&mut woken), [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0]);
         assert!(!waiting.any());
     }
 
     #[test]
-    fn a_batch_of_freed_tags_wakes_as_many_from_one_queue_first() {
+    fn a_batch_of_freed_tags_wakes_as_many() {
         let mut waiting = TagWaitQueues::default();
         let mut woken = VecDeque::new();
         for id in 0..17 {
@@ -123,7 +119,7 @@ mod tests {
         }
         assert_eq!(ids(&mut woken), []);
         waiting.freed(4, &mut woken);
-        assert_eq!(ids(&mut woken), [0, 8, 16, 1]);
+        assert_eq!(ids(&mut woken), [0, 1, 2, 3]);
     }
 
     #[test]

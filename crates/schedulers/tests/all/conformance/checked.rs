@@ -137,6 +137,12 @@ impl Scheduler for Checked {
         limit
     }
 
+    fn smallest_limit(&self, nr_requests: u32) -> u32 {
+        let smallest = self.inner.smallest_limit(nr_requests);
+        assert!((1..=nr_requests).contains(&smallest), "a smallest limit of {smallest} of {nr_requests} slots");
+        smallest
+    }
+
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         self.inner.event(event, ctx);
         if event == Event::Timer {
