@@ -53,7 +53,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
         .collect();
     let mut legend = format!("{WINNER} recommended   {BEST} best of its column");
     if runs > 1 {
-        legend += &format!("   {TIE} not told from it (p > 0.05)   ± 95 % confidence");
+        legend += &format!("   {TIE} not told from it (p > 0.05)   (95 % confidence)");
     }
     let sentence = wrapped(&ranking.recommendation.sentence, style.width);
     format!("{}\n{body}{}\n\n{sentence}\n", style.bold(&heading), style.faint(&legend))
@@ -104,19 +104,23 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// The mean, the half width of its confidence interval (empty if not shown), and a mark.
+    /// The mean, its confidence interval (empty if not shown), and a mark.
     pub(crate) fn parts(&self, estimate: &Estimate) -> (String, String, &'static str) {
-        let Some(mean) = estimate.mean else { return ("–".to_string(), String::new(), " ") };
+        let Some(mean) = estimate.mean else {
+            let text = if estimate.starved > 0 { "starved" } else { "–" };
+            return (text.to_string(), String::new(), " ");
+        };
         let number = |v: f64| {
             if self.count { count_text(v) } else { format!("{:.*}", self.decimals, v / self.unit) }
         };
-        let spread = estimate.ci95.filter(|_| self.with_spread).map_or(String::new(), |ci| format!("±{}", number(ci)));
+        let interval = estimate.ci95.filter(|_| self.with_spread);
+        let spread = interval.map_or(String::new(), |[low, high]| format!("({}–{})", number(low), number(high)));
         let mark = match estimate.verdict {
             Verdict::Best => BEST,
             Verdict::Tie => TIE,
             _ => " ",
         };
-        (number(mean), spread, mark)
+        (format!("{}{}", if estimate.at_least { "≥ " } else { "" }, number(mean)), spread, mark)
     }
 
     fn shown(&self, estimate: &Estimate) -> String {
@@ -167,7 +171,7 @@ pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
 }
 
 fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
-    let means = || ranking.rows.iter().map(|r| r.mean(metric)).filter(|v| !v.is_nan());
+    let means = || ranking.rows.iter().map(|r| r.mean(metric)).filter(|v| v.is_finite());
     let least = means().fold(f64::INFINITY, f64::min);
     let (unit_name, unit) = match metric {
         Metric::MbPerS => ("MB/s", 1.0),

@@ -12,7 +12,8 @@ use dumbwaiter_drive::record::Record;
 use dumbwaiter_experiment::{Cell, CellResult, Failure};
 use dumbwaiter_load::{Change, Load, Prepared};
 use dumbwaiter_measure::{
-    ApplicationStats, Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, grouped,
+    ApplicationStats, Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, Unfinished,
+    grouped,
 };
 
 use crate::error::{Doing, Error};
@@ -40,7 +41,6 @@ struct Totals {
     usr_ns: u64,
     sys_ns: u64,
     switches: u64,
-    oldest_ns: u64,
     failure: Option<String>,
     applications: Vec<ApplicationStats>,
     failures: BTreeMap<String, u64>,
@@ -52,11 +52,9 @@ impl Totals {
         self.ledger.submitted += report.submitted;
         self.ledger.completed += report.completed;
         self.ledger.failed += report.failed;
-        self.ledger.outstanding += report.outstanding;
         self.usr_ns += report.usr_ns;
         self.sys_ns += report.sys_ns;
         self.switches += report.switches;
-        self.oldest_ns = self.oldest_ns.max(report.oldest_ns);
         self.failure = self.failure.take().or(report.failure);
         self.applications.extend(report.applications);
         for (error, n) in report.failures {
@@ -80,38 +78,36 @@ impl Joined<'_> {
         let end = Nanos(reports.iter().map(|report| report.end_ns).max().unwrap_or(0));
         let mut recorder = self.recorder(tasks, end);
         let tenants: Vec<_> = (0..load.threads.len()).map(|thread| tenants_of(load, thread)).collect();
-        let mut submitted_by_tenant = vec![0; load.tenant_specs.len()];
-        let mut finished = vec![0; load.threads.len()];
+        let ends: Vec<Nanos> = reports.iter().map(|report| Nanos(report.end_ns)).collect();
         in_order(logs, |thread, record| {
             let tenant = tenant_at(&tenants[thread], record.submit);
-            submitted_by_tenant[tenant.0 as usize] += 1;
-            finished[thread] += 1;
+            let task = others.get(&(thread, record.task)).copied().unwrap_or(load.threads[thread].task);
+            let Record { op, submit, issue, complete, .. } = *record;
+            if !record.is_finished() {
+                recorder.unfinished(Unfinished { op, task, tenant, submit, end: ends[thread] });
+                return;
+            }
             recorder.record(&Completed {
-                op: record.op,
-                task: others.get(&(thread, record.task)).copied().unwrap_or(load.threads[thread].task),
+                op,
+                task,
                 tenant,
                 bytes: u64::from(record.bytes),
-                submit: record.submit,
-                insert: record.submit,
-                issue: record.issue,
-                device_done: record.complete,
-                complete: record.complete,
+                submit,
+                insert: submit,
+                issue,
+                device_done: complete,
+                complete,
             });
         })?;
         let mut totals = Totals::default();
-        for (thread, report) in reports.into_iter().enumerate() {
-            // What did not finish, or failed, was submitted last.
-            let rest = report.submitted.saturating_sub(finished[thread]);
-            submitted_by_tenant[tenant_at(&tenants[thread], Nanos::MAX).0 as usize] += rest;
-            totals.add(report);
-        }
+        reports.into_iter().for_each(|report| totals.add(report));
         notes.append(&mut totals.notes);
         notes.extend(totals.failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", grouped(*n))));
         let failure = totals.failure.take().map(Failure::device);
-        let oldest = Nanos(totals.oldest_ns);
-        let mut run = recorder.finish(end, self.facts(totals, submitted_by_tenant, end));
+        let mut run = recorder.finish(end, self.facts(totals));
+        run.same_load = self.prepared.is_recorded();
         hide_depths(&mut run);
-        Ok(CellResult { notes, oldest, failure, ..CellResult::of(run) })
+        Ok(CellResult { notes, failure, ..CellResult::of(run) })
     }
 
     /// The tasks of the result, and which of them the tasks of a thread are. A thread with several tasks (a trace) has the
@@ -148,7 +144,7 @@ impl Joined<'_> {
         recorder
     }
 
-    fn facts(&self, totals: Totals, submitted_by_tenant: Vec<u64>, end: Nanos) -> RunFacts {
+    fn facts(&self, totals: Totals) -> RunFacts {
         let (usr, sys) = (Nanos(totals.usr_ns), Nanos(totals.sys_ns));
         RunFacts {
             device: self.device.display().to_string(),
@@ -158,17 +154,9 @@ impl Joined<'_> {
             via: "kernel".into(),
             replicate: self.cell.replicate,
             seed: self.seed,
-            submitted_by_tenant,
             ledger: totals.ledger,
             applications: totals.applications,
-            cpu: CpuFacts {
-                busy: vec![usr + sys],
-                span: end,
-                usr,
-                sys,
-                switches: Some(totals.switches),
-                ..CpuFacts::default()
-            },
+            cpu: CpuFacts { busy: vec![usr + sys], usr, sys, switches: Some(totals.switches), ..CpuFacts::default() },
             ..RunFacts::default()
         }
     }

@@ -63,6 +63,7 @@ impl Run<'_> {
             entry.insert = finished.insert;
             entry.issue = finished.issue;
             entry.device_done = done;
+            entry.failed = finished.result.is_err();
             let (cpu, op) = (usize::from(entry.io.cpu), entry.io.op);
             let thread = entry.thread;
             let state = &mut self.threads[thread as usize];

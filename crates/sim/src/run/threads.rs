@@ -85,7 +85,6 @@ impl Run<'_> {
             io.cpu = (usize::from(want.task) % self.host.cpus()) as u16;
         }
         self.submitted += 1;
-        self.submitted_by_tenant[io.tenant.0 as usize] += 1;
         let mode = running.thread.mode;
         self.slots[slot as usize] = Slot { submit: self.now, io, thread, task: want.task, ..Slot::default() };
         match mode {
@@ -178,7 +177,7 @@ impl Run<'_> {
         self.free.push(slot);
         let state = &mut self.threads[entry.thread as usize];
         state.running.outstanding -= 1;
-        if self.open {
+        if self.open && !entry.failed {
             let io = &entry.io;
             self.recorder.record(&Completed {
                 op: io.op,
