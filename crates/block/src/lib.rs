@@ -23,7 +23,7 @@ mod time;
 
 pub use context::Context;
 pub use errno::Errno;
-pub use layer::{BlockLayer, Config, Fault, Finished, Handover, Part, Switches};
+pub use layer::{BlockLayer, Config, Fault, Finished, Handover, Part, Submitted, Switches};
 pub use ledger::Ledger;
 pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};

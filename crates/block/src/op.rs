@@ -101,6 +101,8 @@ impl Flags {
     pub const NOMERGE: Flags = Flags(1 << 8);
     /// Completion is found by polling.
     pub const POLLED: Flags = Flags(1 << 9);
+    /// Submission fails rather than sleep for a tag.
+    pub const NOWAIT: Flags = Flags(1 << 10);
 
     /// Are all bits of `other` set?
     pub const fn has(self, other: Flags) -> bool {

@@ -274,6 +274,12 @@ pub trait Scheduler: Send {
         nr_requests
     }
 
+    /// The smallest [limit](Scheduler::limit) that holds as a rule: freed slots wake sleeping tasks in batches of an eighth of it.
+    fn smallest_limit(&self, nr_requests: u32) -> u32 {
+        let _ = nr_requests;
+        1
+    }
+
     /// Reports a timer, or a change of a task, a tenant or the device.
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         let _ = (event, ctx);

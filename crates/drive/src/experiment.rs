@@ -211,6 +211,7 @@ pub(crate) fn config(s: &Scenario, target: &Target) -> Config {
         nomerges: s.nomerges,
         volatile_cache: facts.write_back,
         fua: facts.fua,
+        tasks_sleep: false,
     }
 }
 

@@ -211,13 +211,20 @@ fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -
         Some(cache) if !job.direct => {
             Thread { workload: cache.buffered(workload), depth: 2, mode: Mode::Each, ..Thread::idle() }
         }
-        _ => own_thread(workload, job.depth()),
+        _ => {
+            let mode = match job.depth() {
+                1 => Mode::Each,
+                _ if job.ioengine.sleeps() => Mode::Aio { batch: job.batch() },
+                _ => Mode::Ring,
+            };
+            Thread { workload, depth: job.depth(), mode, closed: true, ..Thread::idle() }
+        }
     })
 }
 
 /// The thread of a workload that does its own I/O, not through the page cache.
 fn own_thread(workload: Box<dyn Workload>, depth: u32) -> Thread {
-    let mode = if depth > 1 { Mode::Batch } else { Mode::Each };
+    let mode = if depth > 1 { Mode::Kernel } else { Mode::Each };
     Thread { workload, depth, mode, closed: true, ..Thread::idle() }
 }
 

@@ -20,4 +20,4 @@ pub use error::Error;
 pub use prepared::Prepared;
 pub use replays::Replays;
 pub use running::{Running, lowest_stage};
-pub use thread::{Mode, Thread};
+pub use thread::{Mode, Thread, ring_workers};

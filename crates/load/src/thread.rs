@@ -3,13 +3,49 @@
 use dumbwaiter_block::{Ioprio, Nanos, TaskId, TenantId};
 use dumbwaiter_workloads::{Next, Workload};
 
-/// How a thread submits its I/Os.
+/// How a thread submits its I/Os, and what it does when there is no request for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One I/O a system call: a synchronous thread, or a trace that merges many threads.
+    /// One I/O a system call, in which its task sleeps until it has a request: a synchronous thread, or a trace that merges many
+    /// tasks.
     Each,
-    /// A ring (io_uring, libaio): one system call submits the successors of all I/Os that completed together.
-    Batch,
+    /// libaio as fio uses it: one call submits `batch` I/Os, fewer when no more may be outstanding, and one call reaps one
+    /// completion. The thread sleeps in the call, with all I/Os behind, until the I/O has a request.
+    Aio {
+        /// I/Os that one call submits.
+        batch: u32,
+    },
+    /// io_uring: one call submits the successors of all I/Os that completed together. It never sleeps for a request: I/Os that
+    /// would have to go to worker threads of the ring.
+    Ring,
+    /// As [`Mode::Ring`], but the thread sleeps until each I/O has a request: a kernel thread such as that of write-back.
+    Kernel,
+}
+
+impl Mode {
+    /// Has the thread a queue of its own for I/Os under way?
+    pub fn queues(self) -> bool {
+        self != Mode::Each
+    }
+
+    /// I/Os that one call submits at most.
+    pub fn batch(self) -> usize {
+        match self {
+            Mode::Each => 1,
+            Mode::Aio { batch } => batch.max(1) as usize,
+            Mode::Ring | Mode::Kernel => usize::MAX,
+        }
+    }
+
+    /// Completions that it reaps at once, at most.
+    pub fn reaps(self) -> usize {
+        if matches!(self, Mode::Aio { .. }) { 1 } else { usize::MAX }
+    }
+}
+
+/// Worker threads of an io_uring with `entries` on `cpus` (Linux: for I/O on block devices and files).
+pub fn ring_workers(entries: u32, cpus: usize) -> u32 {
+    entries.max(1).min(4 * cpus as u32)
 }
 
 /// A thread that submits I/O.

@@ -303,7 +303,11 @@ impl Scheduler for Kyber {
 
     fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
         let waits = io.op == Op::Read || io.flags.any(SYNC_MARKS);
-        if waits { nr_requests } else { (nr_requests * 3 / 4).max(1) }
+        if waits { nr_requests } else { self.smallest_limit(nr_requests) }
+    }
+
+    fn smallest_limit(&self, nr_requests: u32) -> u32 {
+        (nr_requests * 3 / 4).max(1)
     }
 
     fn event(&mut self, event: Event, ctx: &Context<'_>) {

@@ -14,6 +14,12 @@ pub(crate) enum EventKind {
     Issue(u32),
     /// A thread's batch reaches the block layer.
     IssueBatch(u32),
+    /// A task that slept for a request runs again and tries to get one for this I/O.
+    Retry(u32),
+    /// A task that slept for a request runs again and has it.
+    Entered(u32),
+    /// A worker thread of a ring takes an I/O.
+    Work(u32),
     /// The application is notified of a completion.
     Reply(u32),
     /// A thread reaps its completions.
@@ -22,6 +28,8 @@ pub(crate) enum EventKind {
     Slept(u32),
     /// The timer of a ring's thread that sleeps before it polls.
     Rested(u32),
+    /// The kernel's worker sends requests after completions.
+    Send,
     /// A timer of the block layer.
     Timer,
     /// A scheduled change, by its index.

@@ -208,6 +208,7 @@ fn config(s: &Scenario, model: &DeviceModel) -> Config {
         nomerges: s.nomerges,
         volatile_cache: facts.volatile_cache,
         fua: facts.fua,
+        tasks_sleep: true,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use dumbwaiter_block::{
     BlockLayer, Config, Context, Errno, Finished, Handover, Io, Ioprio, Nanos, Op, Plug, RequestId, Scheduler, Setup,
-    TaskId, Tenant, TenantId, Tenants,
+    Submitted, TaskId, Tenant, TenantId, Tenants,
 };
 
 use crate::notation;
@@ -431,10 +431,10 @@ impl World {
         notation::parse(text, self.like).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    fn count_and(&mut self, mut io: Io, submit: impl FnOnce(&mut BlockLayer, Nanos, Io)) {
+    fn count_and(&mut self, mut io: Io, submit: impl FnOnce(&mut BlockLayer, Nanos, Io) -> Submitted) {
         io.token = self.token;
         self.token += 1;
-        submit(&mut self.layer, self.now, io);
+        let _ = submit(&mut self.layer, self.now, io);
         let before = self.idle_done.len();
         self.layer.finish_idle(self.now, &mut self.idle_done);
         self.shown_done.extend_from_slice(&self.idle_done[before..]);

@@ -42,14 +42,6 @@ impl BlockLayer {
             self.hw[hw].restart = false;
             self.run(hw);
         }
-        if flushed && self.traits.direct {
-            // It may have freed driver tags of any hardware queue.
-            for hw in 0..self.hw.len() {
-                self.admit_waiting(now, hw);
-            }
-        } else {
-            self.admit_waiting(now, hw);
-        }
         if self.some_leave() {
             self.give_up_ids(now);
         }
@@ -74,14 +66,13 @@ impl BlockLayer {
         if std::mem::take(&mut self.held[id.index()].owes) {
             let hw = self.hw_of(id);
             self.hw[hw].owed -= 1;
+            self.note_freed(hw);
         }
         let tag = std::mem::replace(&mut self.held[id.index()].tag, NO_TAG);
         if tag != NO_TAG {
             let pool = self.held[id.index()].pool as usize;
             self.tags[pool].put(tag);
-            if self.traits.single_queue && self.waiting.waits(pool) {
-                self.freed.push(pool);
-            }
+            self.note_freed(pool);
         }
     }
 
@@ -186,6 +177,9 @@ impl BlockLayer {
         if std::mem::take(&mut self.held[id.index()].driver_tag) {
             let hw = self.hw_of(id);
             self.hw[hw].tags_used -= 1;
+            if self.traits.direct {
+                self.note_freed(hw);
+            }
         }
     }
 }

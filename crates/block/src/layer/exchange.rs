@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::layer::replace::{Freeze, Handover, Switches};
 use crate::layer::waiting::TagWaitQueues;
-use crate::layer::{BlockLayer, NO_TAG};
+use crate::layer::{BlockLayer, NO_TAG, Submitted};
 use crate::request::State;
 use crate::scheduler::{Place, Scheduler};
 use crate::tags::TagMap;
@@ -42,12 +42,11 @@ impl BlockLayer {
         self.freeze.as_ref().map_or(0, |freeze| freeze.held_back.len() as u64)
     }
 
-    /// Holds an I/O back if a freeze is under way.
-    pub(super) fn hold_back(&mut self, now: Nanos, io: Io) -> bool {
+    /// Holds an I/O back while a freeze is under way.
+    pub(super) fn hold_back(&mut self, now: Nanos, io: Io) {
         if let Some(freeze) = &mut self.freeze {
             freeze.held_back.push_back((now, io));
         }
-        self.freeze.is_some()
     }
 
     /// If a freeze has drained everything, the new scheduler takes over.
@@ -67,13 +66,16 @@ impl BlockLayer {
 
     fn let_in(&mut self, now: Nanos, held_back: VecDeque<(Nanos, Io)>) {
         for (submitted, io) in held_back {
-            self.enter_path(now, submitted, io, None);
+            let entered = self.enter_path(now, submitted, io, None) == Submitted::Entered;
+            if entered && self.config.tasks_sleep {
+                self.entered.push_back(io.token);
+            }
         }
     }
 
     fn exchange(&mut self, now: Nanos, scheduler: Box<dyn Scheduler>) {
         let queued = self.take_queued();
-        let waiting = self.waiting.drain();
+        self.wake_all();
         self.traits = scheduler.traits();
         self.scheduler = scheduler;
         self.switches.count += 1;
@@ -87,10 +89,9 @@ impl BlockLayer {
             let place = if self.held[id.index()].at_head { Place::Head } else { Place::Tail };
             self.give_to_scheduler(now, id, place);
         }
-        for id in waiting {
-            self.wait_for_tag(id);
+        if !self.config.tasks_sleep {
+            self.retry_woken(now);
         }
-        self.admit_all(now);
         self.run_all();
     }
 
@@ -111,8 +112,8 @@ impl BlockLayer {
     /// others are let in once these are fewer.
     fn exchange_tags(&mut self) {
         self.tags = vec![TagMap::new(self.config.setup.nr_requests)];
-        self.freed.clear();
-        self.waiting = TagWaitQueues::new(self.tag_queues());
+        self.waiting = vec![TagWaitQueues::default(); self.tag_pools()];
+        self.wake_batch = self.wake_batch_now();
         for queue in &mut self.hw {
             queue.owed = 0;
         }

@@ -58,6 +58,20 @@ pub struct Config {
     pub volatile_cache: bool,
     /// Does the device understand FUA?
     pub fua: bool,
+    /// The driver's tasks sleep in [`BlockLayer::submit`] until they have a request, and the driver decides when those that are
+    /// [woken](BlockLayer::next_woken) run. Otherwise [`BlockLayer::poll`] lets them run when it has sent what may go.
+    pub tasks_sleep: bool,
+}
+
+/// What a submission led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// The I/O has its request, or joined one.
+    Entered,
+    /// There is no tag, or none for this kind of I/O: the task sleeps.
+    Asleep,
+    /// It would have to sleep and [may not](crate::Flags::NOWAIT). It was not submitted.
+    WouldBlock,
 }
 
 /// A finished I/O with its times.
@@ -176,11 +190,13 @@ pub struct BlockLayer {
     /// tenant's others, so that a tenant whose turn is far off does not keep the slots of one whose turn it is (Linux
     /// 3.6 on: queue-sysfs, `nr_requests`; write-back is the root's).
     tags: Vec<TagMap>,
-    /// Pools of the single-queue layer to which a tag was given back while a request waited for one.
-    freed: Vec<usize>,
-    /// Requests waiting for a tag: a queue for those that may take any and one for those that are limited; or one per pool;
-    /// or one per hardware queue where driver tags are taken at once.
-    waiting: TagWaitQueues,
+    /// Requests whose tasks sleep for a tag, by pool.
+    waiting: Vec<TagWaitQueues>,
+    /// Requests whose tasks were woken and have not run yet.
+    woken: VecDeque<RequestId>,
+    wake_batch: u32,
+    /// Tokens of I/Os that a freeze held back and that entered since.
+    entered: VecDeque<u64>,
     arrivals: u64,
     freeze: Option<Freeze>,
     switches: Switches,
@@ -206,7 +222,7 @@ impl std::fmt::Debug for BlockLayer {
             .field("ledger", &self.ledger)
             .field("hw", &self.hw)
             .field("tags", &self.tags.iter().map(|pool| (pool.used(), pool.depth())).collect::<Vec<_>>())
-            .field("waiting", &self.waiting)
+            .field("woken", &self.woken.len())
             .field("flush", &self.flush)
             .field("switches", &self.switches)
             .field("held_back", &self.freeze.as_ref().map(|_| self.held_back()))
@@ -224,17 +240,19 @@ impl BlockLayer {
         let queues = setup.hw_queues;
         let per_queue = (setup.device_depth / u32::from(queues)).max(1);
         let traits = scheduler.traits();
-        BlockLayer {
+        let mut layer = BlockLayer {
             traits,
             tags: vec![TagMap::new(setup.nr_requests)],
-            freed: Vec::new(),
             scheduler,
             requests: Requests::default(),
             population: Population::new(&tenants),
             tenants,
             held: Vec::new(),
             index: MergeIndex::new(config.limits),
-            waiting: TagWaitQueues::new(if traits.direct { usize::from(queues) } else { 2 }),
+            waiting: vec![TagWaitQueues::default(); if traits.direct { usize::from(queues) } else { 1 }],
+            woken: VecDeque::new(),
+            wake_batch: 1,
+            entered: VecDeque::new(),
             arrivals: 0,
             freeze: None,
             switches: Switches::default(),
@@ -249,7 +267,9 @@ impl BlockLayer {
             failed_attempts: FailedAttempts::default(),
             fault: None,
             config,
-        }
+        };
+        layer.wake_batch = layer.wake_batch_now();
+        layer
     }
 
     /// Counts of requests at each point of the path.
@@ -304,7 +324,11 @@ impl BlockLayer {
     fn depth_changed(&mut self, now: Nanos) {
         let Setup { nr_requests, device_depth, .. } = self.config.setup;
         self.event(now, Event::DepthChanged { nr_requests, device_depth });
-        self.admit_all(now);
+        self.wake_batch = self.wake_batch_now();
+        self.wake_all();
+        if !self.config.tasks_sleep {
+            self.retry_woken(now);
+        }
     }
 
     /// Passes an event on to the scheduler and runs its queues.
@@ -352,9 +376,9 @@ impl BlockLayer {
         }
     }
 
-    /// How many queues of requests waiting for a tag there are at least.
-    fn tag_queues(&self) -> usize {
-        if self.traits.direct { self.hw.len() } else { 2 }
+    /// Pools of tags that every set-up has; the single-queue layer adds those of tenants.
+    fn tag_pools(&self) -> usize {
+        if self.traits.direct { self.hw.len() } else { 1 }
     }
 
     fn uses_index(&self) -> bool {

@@ -10,6 +10,21 @@ impl BlockLayer {
     /// The next request for the device, if any may go now. The driver hands it over and calls
     /// [`BlockLayer::refused`] if the device would not take it, then polls again.
     pub fn poll(&mut self, now: Nanos) -> Option<RequestId> {
+        loop {
+            let id = self.next_to_send(now);
+            if id.is_some() || self.config.tasks_sleep || self.woken.is_empty() {
+                return id;
+            }
+            self.retry_woken(now);
+        }
+    }
+
+    /// Is there a hardware queue to be served, so that [`BlockLayer::poll`] may send requests?
+    pub fn to_send(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    fn next_to_send(&mut self, now: Nanos) -> Option<RequestId> {
         while self.fault.is_none()
             && let Some(hw) = self.runnable.front().map(|hw| usize::from(*hw))
         {

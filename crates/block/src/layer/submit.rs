@@ -2,56 +2,81 @@
 
 use crate::Context;
 use crate::flush::sequence_of;
-use crate::layer::{BlockLayer, Fault, Held};
+use crate::layer::waiting::{TagWaitQueues, wake_batch};
+use crate::layer::{BlockLayer, Fault, Held, Submitted};
 use crate::merge::{self, Join, Side};
 use crate::plug::Plug;
 use crate::request::{Request, State};
 use crate::scheduler::{Merging, Place};
 use crate::sequence::Sequence;
 use crate::tags::TagMap;
-use crate::{Flags, Io, Nanos, Op, RequestId, TaskId};
+use crate::{Flags, Io, Nanos, Op, RequestId};
 
 impl BlockLayer {
-    /// A task submits `io` at `now`, within its plug if it has one.
-    pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) {
-        self.ledger.submitted += 1;
-        self.ledger.sectors_submitted += u64::from(io.sectors);
-        self.population.begins(io.task, io.tenant);
+    /// A task submits `io` at `now`, within its plug if it has one. If the task [sleeps](Submitted::Asleep), it submits nothing
+    /// else before the I/O has its request. An I/O that [may not sleep](Flags::NOWAIT) leaves no trace if it would have to.
+    pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) -> Submitted {
+        let may_sleep = !io.flags.any(Flags::NOWAIT);
         let nothing_to_flush = io.op == Op::Flush && !self.config.volatile_cache;
-        if !nothing_to_flush && self.hold_back(now, io) {
+        if !nothing_to_flush && self.freeze.is_some() {
+            if !may_sleep {
+                return Submitted::WouldBlock;
+            }
+            self.count_submission(&io);
+            self.hold_back(now, io);
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);
             }
-            return;
+            return Submitted::Asleep;
         }
-        self.enter_path(now, now, io, plug);
+        let outcome = self.enter_path(now, now, io, plug);
+        if outcome != Submitted::WouldBlock {
+            self.count_submission(&io);
+        }
+        outcome
+    }
+
+    fn count_submission(&mut self, io: &Io) {
+        self.ledger.submitted += 1;
+        self.ledger.sectors_submitted += u64::from(io.sectors);
+        self.population.begins(io.task, io.tenant);
     }
 
     /// An I/O submitted at `submitted` enters the path at `now`.
-    pub(super) fn enter_path(&mut self, now: Nanos, submitted: Nanos, io: Io, plug: Option<&mut Plug>) {
+    pub(super) fn enter_path(&mut self, now: Nanos, submitted: Nanos, io: Io, plug: Option<&mut Plug>) -> Submitted {
         let (sequence, wanted) = sequence_of(io, self.config.volatile_cache, self.config.fua);
         if sequence == Sequence::NONE && io.op == Op::Flush {
             // Nothing is volatile: it is done as soon as it is asked for, on the next poll.
             let id = self.allocate(submitted, wanted);
             self.requests[id].state = State::Held;
             self.done_at_once.push(id);
-            return;
+            return Submitted::Entered;
         }
         if self.config.limits.fitting(&wanted) < wanted.sectors {
-            self.submit_split(now, submitted, wanted, sequence, plug);
-            return;
+            if io.flags.any(Flags::NOWAIT) {
+                return Submitted::WouldBlock;
+            }
+            let parent = self.allocate(submitted, wanted);
+            self.requests[parent].state = State::Held;
+            self.carried += 1;
+            // One more than there are, so that the parent cannot finish while pieces are being made.
+            self.requests[parent].pieces = 1;
+            return self.submit_pieces(now, parent, wanted, sequence, plug);
         }
-        self.submit_one(now, submitted, wanted, sequence, RequestId::NIL, plug);
+        self.submit_one(now, submitted, wanted, sequence, RequestId::NIL, plug)
     }
 
-    /// Cuts pieces from the front of a long I/O; each enters the path before the next is cut.
-    fn submit_split(&mut self, now: Nanos, submitted: Nanos, io: Io, sequence: Sequence, mut plug: Option<&mut Plug>) {
-        let parent = self.allocate(submitted, io);
-        self.requests[parent].state = State::Held;
-        self.carried += 1;
-        // One more than there are, so that the parent cannot finish while pieces are being made.
-        self.requests[parent].pieces = 1;
-        let mut rest = io;
+    /// Cuts pieces from the front of `rest`, the end of `parent`'s I/O; each enters the path before the next is cut.
+    fn submit_pieces(
+        &mut self,
+        now: Nanos,
+        parent: RequestId,
+        rest: Io,
+        sequence: Sequence,
+        mut plug: Option<&mut Plug>,
+    ) -> Submitted {
+        let submitted = self.requests[parent].submit;
+        let mut rest = rest;
         while rest.sectors > 0 {
             let sectors = self.config.limits.fitting(&rest);
             let last = sectors == rest.sectors;
@@ -59,11 +84,54 @@ impl BlockLayer {
             self.requests[parent].pieces += 1;
             self.ledger.pieces += 1;
             let piece = Io { sectors, flags, ..rest };
-            self.submit_one(now, submitted, piece, sequence, parent, plug.as_deref_mut());
+            if self.submit_one(now, submitted, piece, sequence, parent, plug.as_deref_mut()) == Submitted::Asleep {
+                return Submitted::Asleep;
+            }
             rest.sector = rest.sector.saturating_add(u64::from(sectors));
             rest.sectors -= sectors;
         }
         self.requests[parent].pieces -= 1;
+        Submitted::Entered
+    }
+
+    /// The next request whose task was woken because a tag was freed: the driver lets the task run and calls
+    /// [`BlockLayer::retry`]. Only where [tasks sleep](crate::layer::Config::tasks_sleep).
+    pub fn next_woken(&mut self) -> Option<RequestId> {
+        self.woken.pop_front()
+    }
+
+    /// The next I/O, by its token, that entered the path after its task slept through an exchange of the scheduler.
+    pub fn next_entered(&mut self) -> Option<u64> {
+        self.entered.pop_front()
+    }
+
+    /// A task that was woken tries again to get the request `id`. It may have to sleep on, or sleep for the next piece of a split
+    /// I/O.
+    pub fn retry(&mut self, now: Nanos, id: RequestId, mut plug: Option<&mut Plug>) -> Submitted {
+        if !self.take_tag(id) {
+            if let Some(plug) = plug {
+                self.let_go(now, plug, false);
+            }
+            self.sleep_for_tag(id);
+            return Submitted::Asleep;
+        }
+        let Request { parent, sequence, io, .. } = self.requests[id];
+        self.admit(now, id, plug.as_deref_mut());
+        let Some(parent) = parent.some() else { return Submitted::Entered };
+        // Pieces are cut in order, so the one that slept was the last so far.
+        let whole = self.requests[parent].io;
+        let end = io.sector + u64::from(io.sectors);
+        let sectors = (whole.sector + u64::from(whole.sectors) - end) as u32;
+        self.submit_pieces(now, parent, Io { sector: end, sectors, ..whole }, sequence, plug)
+    }
+
+    /// Lets all tasks that were woken try again at once.
+    pub(super) fn retry_woken(&mut self, now: Nanos) {
+        for _ in 0..self.woken.len() {
+            if let Some(id) = self.woken.pop_front() {
+                self.retry(now, id, None);
+            }
+        }
     }
 
     fn allocate(&mut self, submitted: Nanos, io: Io) -> RequestId {
@@ -92,42 +160,34 @@ impl BlockLayer {
         sequence: Sequence,
         parent: RequestId,
         mut plug: Option<&mut Plug>,
-    ) {
+    ) -> Submitted {
         if sequence == Sequence::NONE && self.try_merge(now, submitted, &io, parent, plug.as_deref_mut()) {
-            return;
+            return Submitted::Entered;
         }
         let id = self.allocate(submitted, io);
         self.requests[id].parent = parent;
         self.requests[id].sequence = sequence;
         self.requests[id].sealed = sequence != Sequence::NONE;
-        let queue = self.tag_queue_of(id);
-        if self.traits.single_queue {
-            self.add_pools(queue);
+        if self.take_tag(id) {
+            self.admit(now, id, plug);
+            return Submitted::Entered;
         }
-        let behind = self.waiting.holds(queue, self.waiter_of(io.task));
-        if behind || !self.take_tag(id) {
-            // Sleeping for a tag lets the plug go first.
-            if let Some(plug) = plug {
-                self.let_go(now, plug, false);
-            }
-            self.wait_for_tag(id);
-            return;
+        if io.flags.any(Flags::NOWAIT) {
+            self.requests.remove(id);
+            return Submitted::WouldBlock;
         }
-        self.admit(now, id, plug);
+        // Sleeping for a tag lets the plug go first.
+        if let Some(plug) = plug {
+            self.let_go(now, plug, false);
+        }
+        self.sleep_for_tag(id);
+        Submitted::Asleep
     }
 
-    /// Puts a request at the end of the queue for its kind of tag.
-    pub(super) fn wait_for_tag(&mut self, id: RequestId) {
-        let queue = self.tag_queue_of(id);
-        if self.traits.single_queue {
-            self.add_pools(queue);
-        }
-        self.waiting.push(queue, self.waiter_of(self.requests[id].io.task), id);
-    }
-
-    /// A task's number among those that wait: one for all unknown tasks, so that none makes tables grow.
-    fn waiter_of(&self, task: TaskId) -> u32 {
-        if (task.0 as usize) < self.tenants.task_slots() { task.0 + 1 } else { 0 }
+    /// The task of a request sleeps until a tag is freed.
+    fn sleep_for_tag(&mut self, id: RequestId) {
+        let pool = self.pool_of(id);
+        self.waiting[pool].push(id);
     }
 
     fn limit_of(&self, io: &Io) -> u32 {
@@ -147,6 +207,7 @@ impl BlockLayer {
         }
         let limit = self.limit_of(&self.requests[id].io);
         let pool = self.pool_of(id);
+        self.add_pools(pool);
         match self.tags[pool].take(limit) {
             Some(tag) => {
                 let held = &mut self.held[id.index()];
@@ -157,80 +218,51 @@ impl BlockLayer {
         }
     }
 
-    /// Is there a tag at all?
-    fn tag_free(&self, hw: usize) -> bool {
-        if self.traits.direct { self.hw[hw].tag_free() } else { self.tags[0].has_free() }
-    }
-
-    /// The pool that a request's scheduler tag is taken from.
+    /// The pool of tags that a request needs one of: that of its hardware queue, where a request takes a driver tag on its way
+    /// in; or its tenant's; or the one of all.
     pub(super) fn pool_of(&self, id: RequestId) -> usize {
+        if self.traits.direct {
+            return self.hw_of(id);
+        }
         let request = &self.requests[id];
         let tenant = request.io.tenant.0 as usize;
         if self.traits.single_queue && request.sync() && tenant < self.tenants.tenant_slots() { 1 + tenant } else { 0 }
     }
 
-    /// Makes the pools up to `last`, each with its queue.
+    /// Makes the pools up to `last`, each with its wait queues.
     pub(super) fn add_pools(&mut self, last: usize) {
         if last >= self.tags.len() {
             self.tags.resize(last + 1, TagMap::new(self.config.setup.nr_requests));
-            self.waiting.extend_to(last + 1);
+            self.waiting.resize_with(last + 1, TagWaitQueues::default);
         }
     }
 
-    /// The queue in which a request waits for its tag.
-    fn tag_queue_of(&self, id: RequestId) -> usize {
-        if self.traits.direct {
-            self.hw_of(id)
-        } else if self.traits.single_queue {
-            self.pool_of(id)
-        } else {
-            usize::from(self.limit_of(&self.requests[id].io) < self.config.setup.nr_requests)
-        }
-    }
-
-    /// The oldest request of a queue that may have a tag now, with it.
-    fn take_waiting(&mut self, queue: usize) -> Option<RequestId> {
-        if !self.waiting.waits(queue) {
-            return None;
-        }
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let id = waiting.take(queue, |id| self.take_tag(id));
-        self.waiting = waiting;
-        id
-    }
-
-    /// A tag was freed, under `none` one of hardware queue `hw`: lets waiting requests in, oldest first.
-    pub(super) fn admit_waiting(&mut self, now: Nanos, hw: usize) {
+    /// Freed tags that wake as many sleeping tasks at once.
+    pub(super) fn wake_batch_now(&self) -> u32 {
+        let nr_requests = self.config.setup.nr_requests;
         if self.traits.single_queue {
-            while let Some(pool) = self.freed.pop() {
-                while let Some(id) = self.take_waiting(pool) {
-                    self.admit(now, id, None);
-                }
-            }
-            return;
+            1
+        } else if self.traits.direct {
+            wake_batch(self.hw[0].tags, u32::MAX)
+        } else {
+            wake_batch(nr_requests, self.scheduler.smallest_limit(nr_requests))
         }
-        let (first, second) = if self.traits.direct { (hw, hw) } else { (0, 1) };
-        if !self.waiting.waits(first) && !self.waiting.waits(second) {
-            return;
-        }
-        while self.tag_free(hw) {
-            let arrival = |queue: usize| self.waiting.oldest(queue).unwrap_or(u64::MAX);
-            let order = if arrival(second) < arrival(first) { [second, first] } else { [first, second] };
-            let admitted = order.into_iter().find_map(|queue| self.take_waiting(queue));
-            match admitted {
-                Some(id) => self.admit(now, id, None),
-                None => return,
-            }
+    }
+
+    /// A tag of a pool was freed. The last one wakes every task, so that none sleeps for a tag that nobody will free.
+    pub(super) fn note_freed(&mut self, pool: usize) {
+        let Some(waiting) = self.waiting.get_mut(pool).filter(|waiting| waiting.any()) else { return };
+        let used = if self.traits.direct { self.hw[pool].tags_used } else { self.tags[pool].used() };
+        match used {
+            0 => waiting.wake_all(&mut self.woken),
+            _ => waiting.freed(self.wake_batch, &mut self.woken),
         }
     }
 
     /// More tags may be free than one completion gives back.
-    pub(super) fn admit_all(&mut self, now: Nanos) {
-        if self.traits.single_queue {
-            self.freed.extend((0..self.waiting.queues()).filter(|pool| self.waiting.waits(*pool)));
-        }
-        for hw in 0..self.hw.len() {
-            self.admit_waiting(now, hw);
+    pub(super) fn wake_all(&mut self) {
+        for waiting in &mut self.waiting {
+            waiting.wake_all(&mut self.woken);
         }
     }
 

@@ -1,175 +1,84 @@
-//! Requests that wait for a tag.
+//! Wait queues of a set of tags.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 
 use crate::RequestId;
 
-/// Tasks that are offered a freed tag, one after another, until one can use it.
-const OFFERS: usize = 8;
+/// Wait queues of a tag set in Linux (`SBQ_WAIT_QUEUES`).
+const QUEUES: usize = 8;
+/// Most tags that one wake-up answers to (`SBQ_WAKE_BATCH`).
+const LARGEST_BATCH: u32 = 8;
 
-const NIL: u32 = u32::MAX;
-
-/// The waiting requests of one task in one queue, oldest first.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    queue: u32,
-    task: u32,
-    first: RequestId,
-    last: RequestId,
-    /// The task's list in another queue.
-    next_of_task: u32,
+/// Freed tags that wake as many waiters at once, for a set of `depth` tags of which some I/O may use `smallest_limit` only.
+pub(super) fn wake_batch(depth: u32, smallest_limit: u32) -> u32 {
+    (depth.min(smallest_limit) / QUEUES as u32).clamp(1, LARGEST_BATCH)
 }
 
-/// Queues of requests that wait for a tag, each in order of arrival. A request that may not have a tag yet holds up those of
-/// its own task in the same queue, not those of other tasks: each task sleeps for its own tag. The size of everything here
-/// follows the most requests and tasks that waited at once.
+/// The requests that wait for a tag of one set, spread over wait queues in turn. A freed tag wakes the first of the next
+/// queue that has one: it may try again, and if another was faster it waits again, in the queue whose turn it is then. So the
+/// order is first come, first served only roughly (Linux: sbitmap).
 #[derive(Clone, Debug, Default)]
 pub(super) struct TagWaitQueues {
-    /// Of each queue: the arrival of each list's first request, and the list.
-    heads: Vec<BinaryHeap<Reverse<(u64, u32)>>>,
-    lists: Vec<List>,
-    free: Vec<u32>,
-    /// A list of each task.
-    by_task: Vec<u32>,
-    /// Of each waiting request: its arrival, and the one behind it in its list.
-    links: Vec<(u64, RequestId)>,
-    arrivals: u64,
-    refused: Vec<Reverse<(u64, u32)>>,
+    queues: [VecDeque<RequestId>; QUEUES],
+    /// The queue that the next waiter joins, and the one that is woken next.
+    next_wait: usize,
+    next_wake: usize,
+    /// Tags freed since the last wake-up.
+    freed: u32,
+    waiting: usize,
 }
 
 impl TagWaitQueues {
-    pub(super) fn new(queues: usize) -> TagWaitQueues {
-        TagWaitQueues { heads: vec![BinaryHeap::new(); queues], ..TagWaitQueues::default() }
+    /// Does any request wait?
+    pub(super) fn any(&self) -> bool {
+        self.waiting > 0
     }
 
-    /// How many queues there are.
-    pub(super) fn queues(&self) -> usize {
-        self.heads.len()
+    /// A request waits.
+    pub(super) fn push(&mut self, id: RequestId) {
+        self.queues[self.next_wait].push_back(id);
+        self.next_wait = (self.next_wait + 1) % QUEUES;
+        self.waiting += 1;
     }
 
-    /// Makes it at least so many queues.
-    pub(super) fn extend_to(&mut self, queues: usize) {
-        self.heads.resize_with(queues.max(self.heads.len()), BinaryHeap::new);
-    }
-
-    /// Does this task wait in this queue?
-    pub(super) fn holds(&self, queue: usize, task: u32) -> bool {
-        self.list_of(queue, task).is_some()
-    }
-
-    /// Does any request wait in this queue?
-    pub(super) fn waits(&self, queue: usize) -> bool {
-        !self.heads[queue].is_empty()
-    }
-
-    /// Arrival of a queue's oldest request.
-    pub(super) fn oldest(&self, queue: usize) -> Option<u64> {
-        self.heads[queue].peek().map(|head| head.0.0)
-    }
-
-    fn list_of(&self, queue: usize, task: u32) -> Option<u32> {
-        let mut at = *self.by_task.get(task as usize)?;
-        while at != NIL {
-            let list = &self.lists[at as usize];
-            if list.queue as usize == queue {
-                return Some(at);
-            }
-            at = list.next_of_task;
-        }
-        None
-    }
-
-    /// Adds a request at the end of a queue.
-    pub(super) fn push(&mut self, queue: usize, task: u32, id: RequestId) {
-        self.arrivals += 1;
-        if id.index() >= self.links.len() {
-            self.links.resize(id.index() + 1, (0, RequestId::NIL));
-        }
-        self.links[id.index()] = (self.arrivals, RequestId::NIL);
-        if let Some(list) = self.list_of(queue, task) {
-            let list = &mut self.lists[list as usize];
-            self.links[list.last.index()].1 = id;
-            list.last = id;
+    /// A tag was freed: once `batch` of them were, as many waiters are woken. They are appended to `woken`.
+    pub(super) fn freed(&mut self, batch: u32, woken: &mut VecDeque<RequestId>) {
+        if self.waiting == 0 {
             return;
         }
-        if task as usize >= self.by_task.len() {
-            self.by_task.resize(task as usize + 1, NIL);
+        self.freed += 1;
+        if self.freed >= batch {
+            self.freed -= batch;
+            self.wake(batch as usize, woken);
         }
-        let next_of_task = self.by_task[task as usize];
-        let list = List { queue: queue as u32, task, first: id, last: id, next_of_task };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.lists[at as usize] = list;
-                at
-            }
-            None => {
-                self.lists.push(list);
-                self.lists.len() as u32 - 1
-            }
-        };
-        self.by_task[task as usize] = at;
-        self.heads[queue].push(Reverse((self.arrivals, at)));
     }
 
-    /// Takes the oldest request of a queue that `may` have a tag.
-    pub(super) fn take(&mut self, queue: usize, mut may: impl FnMut(RequestId) -> bool) -> Option<RequestId> {
-        let mut found = None;
-        while found.is_none()
-            && self.refused.len() < OFFERS
-            && let Some(head) = self.heads[queue].pop()
-        {
-            let at = head.0.1;
-            let first = self.lists[at as usize].first;
-            if !may(first) {
-                self.refused.push(head);
-                continue;
-            }
-            found = Some(first);
-            match self.links[first.index()].1.some() {
-                Some(next) => {
-                    self.lists[at as usize].first = next;
-                    self.heads[queue].push(Reverse((self.links[next.index()].0, at)));
-                }
-                None => self.remove(at),
+    /// Wakes up to `count` waiters.
+    fn wake(&mut self, count: usize, woken: &mut VecDeque<RequestId>) {
+        let mut left = count;
+        for _ in 0..QUEUES {
+            let queue = &mut self.queues[self.next_wake];
+            self.next_wake = (self.next_wake + 1) % QUEUES;
+            let taken = left.min(queue.len());
+            woken.extend(queue.drain(..taken));
+            self.waiting -= taken;
+            left -= taken;
+            if left == 0 {
+                return;
             }
         }
-        self.heads[queue].extend(self.refused.drain(..));
-        found
     }
 
-    /// A list is empty.
-    fn remove(&mut self, at: u32) {
-        let List { task, next_of_task, .. } = self.lists[at as usize];
-        self.free.push(at);
-        let mut before = self.by_task[task as usize];
-        if before == at {
-            self.by_task[task as usize] = next_of_task;
-            return;
-        }
-        while self.lists[before as usize].next_of_task != at {
-            before = self.lists[before as usize].next_of_task;
-        }
-        self.lists[before as usize].next_of_task = next_of_task;
+    /// Wakes all, each queue's in order of arrival.
+    pub(super) fn wake_all(&mut self, woken: &mut VecDeque<RequestId>) {
+        self.wake(self.waiting, woken);
+        self.freed = 0;
     }
 
     /// Capacities, for a test.
     #[cfg(test)]
-    pub(super) fn footprint(&self) -> Vec<usize> {
-        let tables = [self.lists.capacity(), self.free.capacity(), self.by_task.capacity(), self.links.capacity()];
-        tables.into_iter().chain(self.heads.iter().map(BinaryHeap::capacity)).collect()
-    }
-
-    /// Empties all queues; answers with their requests in order of arrival.
-    pub(super) fn drain(&mut self) -> Vec<RequestId> {
-        let mut all = Vec::new();
-        for queue in 0..self.queues() {
-            while let Some(id) = self.take(queue, |_| true) {
-                all.push((self.links[id.index()].0, id));
-            }
-        }
-        all.sort_unstable();
-        all.into_iter().map(|(_, id)| id).collect()
+    pub(super) fn footprint(&self) -> usize {
+        self.queues.iter().map(VecDeque::capacity).sum()
     }
 }
 
@@ -177,44 +86,62 @@ impl TagWaitQueues {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_refused_request_holds_up_its_own_task_only() {
-        let mut waiting = TagWaitQueues::new(2);
-        for (task, id) in [(0, 1), (0, 2), (1, 3), (2, 4)] {
-            waiting.push(1, task, RequestId(id));
-        }
-        assert_eq!(waiting.take(1, |id| id.0 > 1), Some(RequestId(3)));
-        assert_eq!(waiting.take(1, |_| false), None);
-        assert_eq!((waiting.oldest(1), waiting.oldest(0)), (Some(1), None));
-        assert_eq!(waiting.take(1, |_| true), Some(RequestId(1)));
-        assert_eq!(waiting.take(1, |_| true), Some(RequestId(2)));
-        assert!(!waiting.holds(1, 0) && waiting.holds(1, 2) && !waiting.holds(0, 2));
-        assert_eq!(waiting.take(1, |_| true), Some(RequestId(4)));
-        assert_eq!((waiting.take(1, |_| true), waiting.oldest(1)), (None, None));
+    fn ids(woken: &mut VecDeque<RequestId>) -> Vec<u32> {
+        woken.drain(..).map(|id| id.0).collect()
     }
 
     #[test]
-    fn a_task_waits_in_several_queues_and_the_drain_is_in_order_of_arrival() {
-        let mut waiting = TagWaitQueues::new(3);
-        for id in 0..30 {
-            waiting.push(id as usize % 3, id % 4, RequestId(id));
+    fn wait_queues_are_filled_and_woken_in_turn() {
+        let mut waiting = TagWaitQueues::default();
+        let mut woken = VecDeque::new();
+        for id in 0..20 {
+            waiting.push(RequestId(id));
         }
-        assert!((0..3).all(|queue| (0..4).all(|task| waiting.holds(queue, task))));
-        assert_eq!(waiting.drain(), (0..30).map(RequestId).collect::<Vec<_>>());
-        assert!((0..3).all(|queue| !waiting.waits(queue)));
-        assert!(waiting.by_task.iter().all(|list| *list == NIL));
-        assert_eq!(waiting.free.len(), waiting.lists.len());
+        waiting.freed(1, &mut woken);
+        waiting.freed(1, &mut woken);
+        assert_eq!(ids(&mut woken), [0, 1]);
+        // A waiter that found no tag joins the queue after the last one that was joined.
+        waiting.push(RequestId(0));
+        for _ in 0..6 {
+            waiting.freed(1, &mut woken);
+        }
+        assert_eq!(ids(&mut woken), [2, 3, 4, 5, 6, 7]);
+        waiting.wake_all(&mut woken);
+        assert_eq!(ids(&mut woken), [8, 16, 9, 17, 10, 18, 11, 19, 12, 0, 13, 14, 15]);
+        assert!(!waiting.any());
     }
 
     #[test]
-    fn memory_follows_the_most_that_waited_at_once() {
-        let mut waiting = TagWaitQueues::new(2);
-        for round in 0..10_000u32 {
-            let task = round % 7;
-            waiting.push(0, task, RequestId(round % 5));
-            waiting.push(1, task, RequestId(5 + round % 5));
-            assert!(waiting.take(0, |_| true).is_some() && waiting.take(1, |_| true).is_some());
+    fn a_batch_of_freed_tags_wakes_as_many_from_one_queue_first() {
+        let mut waiting = TagWaitQueues::default();
+        let mut woken = VecDeque::new();
+        for id in 0..17 {
+            waiting.push(RequestId(id));
         }
-        assert_eq!((waiting.lists.len(), waiting.by_task.len(), waiting.links.len()), (2, 7, 10));
+        for _ in 0..3 {
+            waiting.freed(4, &mut woken);
+        }
+        assert_eq!(ids(&mut woken), []);
+        waiting.freed(4, &mut woken);
+        assert_eq!(ids(&mut woken), [0, 8, 16, 1]);
+    }
+
+    #[test]
+    fn tags_that_are_freed_while_nobody_waits_do_not_count() {
+        let mut waiting = TagWaitQueues::default();
+        let mut woken = VecDeque::new();
+        for _ in 0..100 {
+            waiting.freed(8, &mut woken);
+        }
+        waiting.push(RequestId(1));
+        waiting.freed(8, &mut woken);
+        assert_eq!(ids(&mut woken), []);
+    }
+
+    #[test]
+    fn the_batch_follows_the_depth_and_the_smallest_limit() {
+        assert_eq!([4, 16, 64, 256].map(|depth| wake_batch(depth, depth)), [1, 2, 8, 8]);
+        assert_eq!(wake_batch(256, 1), 1);
+        assert_eq!(wake_batch(256, 48), 6);
     }
 }

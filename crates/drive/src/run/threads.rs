@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
-use dumbwaiter_load::{Mode, lowest_stage};
+use dumbwaiter_load::lowest_stage;
 use dumbwaiter_measure::{Completed, Unfinished};
 use dumbwaiter_path::Data;
 use dumbwaiter_workloads::{Next, Want};
@@ -90,8 +90,8 @@ impl Run<'_> {
     fn pump(&mut self, thread: u32) -> Result<(), Error> {
         let now = self.now;
         let state = &self.threads[thread as usize];
-        let plugged = state.running.thread.mode == Mode::Batch
-            && state.running.thread.depth - state.running.outstanding > PLUG_OVER;
+        let plugged =
+            state.running.thread.mode.queues() && state.running.thread.depth - state.running.outstanding > PLUG_OVER;
         loop {
             let state = &mut self.threads[thread as usize];
             if !self.open || state.running.done || self.submitted >= self.limit.ios {

@@ -145,6 +145,10 @@ impl Scheduler for Bfq {
         if self.over_share(io, sync, limit) { 1 } else { limit }
     }
 
+    fn smallest_limit(&self, nr_requests: u32) -> u32 {
+        if self.values.on.depth_limits { (nr_requests * 3 / 16).max(1) } else { nr_requests }
+    }
+
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         match event {
             Event::Timer => {

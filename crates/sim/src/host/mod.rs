@@ -289,6 +289,23 @@ impl Host {
         self.spent.complete += exit + self.profile.timer_irq;
     }
 
+    /// A completion at `done` wakes the kernel's worker on this CPU; returns the time at which that runs.
+    pub fn worker_after_interrupt(&mut self, cpu: usize, done: Nanos) -> Nanos {
+        self.now = self.now.max(done.0);
+        let p = &self.profile;
+        let after = Nanos(p.msi + if self.idle(cpu, done) { p.idle_exit } else { 0 } + p.irq);
+        self.switch_in(cpu, done + after)
+    }
+
+    /// A worker thread of a ring is woken to submit an I/O; returns the time of its arrival at the block layer.
+    pub fn worker(&mut self, cpu: usize, now: Nanos) -> Nanos {
+        let work = self.profile.issue;
+        let runs = self.switch_in(cpu, now);
+        let (_, end) = self.book(cpu, runs, work);
+        self.spent.submit += work;
+        Nanos(end)
+    }
+
     /// A thread is switched in; returns the time at which it runs.
     pub fn switch_in(&mut self, cpu: usize, now: Nanos) -> Nanos {
         let work = self.profile.switch_in;

@@ -2,7 +2,6 @@
 
 use dumbwaiter_block::{Errno, Flags, Nanos, RequestId};
 use dumbwaiter_devices::{Command, Submitted};
-use dumbwaiter_load::Mode;
 
 use super::Run;
 use crate::events::EventKind;
@@ -31,6 +30,7 @@ impl Run<'_> {
         }
         self.layer.finish_idle(now, &mut self.finished);
         self.deliver(now);
+        self.wake_tasks(now);
         if self.open {
             self.recorder.depth(now, self.layer.queued(), self.layer.in_device());
         }
@@ -48,10 +48,24 @@ impl Run<'_> {
         for completion in completions.drain(..) {
             let result = if completion.failed { Err(Errno::EIO) } else { Ok(()) };
             self.layer.complete(completion.at, RequestId(completion.tag), result, &mut self.finished);
+            self.send_later(completion.at);
+            // Those that sleep for a tag run before the task whose I/O this is submits the next.
+            self.wake_tasks(completion.at);
             self.deliver(completion.at);
         }
         self.completions = completions;
-        self.serve();
+        if !self.sends {
+            self.serve();
+        }
+    }
+
+    /// A completion that lets the scheduler send more wakes the kernel's worker, which does so.
+    fn send_later(&mut self, done: Nanos) {
+        if !self.sends && self.layer.to_send() {
+            self.sends = true;
+            let at = self.host.worker_after_interrupt(0, done);
+            self.events.push(at.max(self.now), EventKind::Send);
+        }
     }
 
     /// Hands completed I/Os to the host, which notifies the threads.
@@ -67,13 +81,13 @@ impl Run<'_> {
             let (cpu, op) = (usize::from(entry.io.cpu), entry.io.op);
             let thread = entry.thread;
             let state = &mut self.threads[thread as usize];
-            match state.running.thread.mode {
-                Mode::Each if self.turns.exclusive => self.done_by_device(slot),
-                Mode::Each => {
+            match state.running.thread.mode.queues() {
+                false if self.turns.exclusive => self.done_by_device(slot),
+                false => {
                     let at = self.host.interrupt(cpu, done, op);
                     self.events.push(at, EventKind::Reply(slot));
                 }
-                Mode::Batch => {
+                true => {
                     let first = state.ready.is_empty();
                     state.ready.push_back(slot);
                     if state.asleep {
@@ -83,6 +97,9 @@ impl Run<'_> {
                         self.events.push(at, EventKind::Reap(thread));
                     } else {
                         self.host.note_completion(cpu, done, op, first);
+                        if state.running.thread.mode.reaps() == 1 {
+                            self.slots[slot as usize].posted = done;
+                        }
                     }
                 }
             }

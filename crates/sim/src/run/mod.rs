@@ -2,6 +2,7 @@
 
 mod device;
 mod life;
+mod sleep;
 mod state;
 mod threads;
 mod turns;
@@ -17,7 +18,7 @@ use dumbwaiter_measure::{Recorder, Unfinished};
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
 
-use self::state::{Slot, ThreadState, Turns};
+use self::state::{Slot, TaskSleep, ThreadState, Turns};
 
 /// Limits of a run.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +42,13 @@ pub struct Run<'a> {
     slots: Vec<Slot>,
     free: Vec<u32>,
     plug: Plug,
+    /// Sleeps of tasks, by [`TaskId`].
+    sleeps: Vec<TaskSleep>,
     turns: Turns,
     now: Nanos,
     timer_at: Nanos,
+    /// A `Send` event is pending.
+    sends: bool,
     until: Until,
     submitted: u64,
     open: bool,
@@ -177,10 +182,12 @@ impl<'a> Run<'a> {
             slots: Vec::new(),
             free: Vec::new(),
             plug: Plug::default(),
+            sleeps: Vec::new(),
             turns,
             warm: None,
             now: Nanos::ZERO,
             timer_at: Nanos::MAX,
+            sends: false,
             until: parts.until,
             submitted: 0,
             open: true,
@@ -307,11 +314,18 @@ impl<'a> Run<'a> {
                 }
                 EventKind::Issue(slot) => self.issue(slot),
                 EventKind::IssueBatch(thread) => self.issue_batch(thread),
+                EventKind::Retry(slot) => self.retry(slot),
+                EventKind::Entered(slot) => self.entered(slot),
+                EventKind::Work(slot) => self.work(slot),
                 EventKind::Reply(slot) => self.replied(slot),
                 EventKind::Slept(slot) => self.slept(slot),
                 EventKind::Rested(thread) => self.rested(thread),
                 EventKind::Reap(thread) => self.reap(thread),
                 EventKind::Change(number) => self.change(number),
+                EventKind::Send => {
+                    self.sends = false;
+                    self.serve();
+                }
                 EventKind::Timer => {
                     if self.timer_at <= at {
                         self.timer_at = Nanos::MAX;

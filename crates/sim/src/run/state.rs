@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Io, Nanos};
+use dumbwaiter_block::{Io, Nanos, RequestId};
 use dumbwaiter_load::{Running, Thread};
 
 use crate::host::{Completion, RingTime};
@@ -17,6 +17,12 @@ pub(super) struct Slot {
     pub(super) io: Io,
     pub(super) thread: u32,
     pub(super) task: u16,
+    /// The request that its task sleeps for.
+    pub(super) request: Option<RequestId>,
+    /// A worker thread of the ring submits it.
+    pub(super) worker: bool,
+    /// When its completion could be seen by a thread that was not looking; else zero.
+    pub(super) posted: Nanos,
     /// The device has completed it.
     pub(super) done: bool,
     /// It failed.
@@ -33,6 +39,13 @@ pub(super) struct ThreadState {
     pub(super) prepared: VecDeque<u32>,
     /// Prepared slots in the batch being submitted.
     pub(super) issuing: u32,
+    /// The batch being submitted is plugged.
+    pub(super) plugged: bool,
+    /// The thread sleeps in the call that submits: for the request of this slot.
+    pub(super) sleeps_for: Option<u32>,
+    /// Slots that wait for a worker thread of the ring, and the number of workers that have one.
+    pub(super) for_workers: VecDeque<u32>,
+    pub(super) workers: u32,
     /// Completed slots that the thread has not reaped.
     pub(super) ready: VecDeque<u32>,
     /// Sleeping until a completion.
@@ -59,6 +72,10 @@ impl ThreadState {
             running: Running::new(thread),
             prepared: VecDeque::new(),
             issuing: 0,
+            plugged: false,
+            sleeps_for: None,
+            for_workers: VecDeque::new(),
+            workers: 0,
             ready: VecDeque::new(),
             asleep: true,
             reaping: false,
@@ -86,6 +103,17 @@ pub(super) enum Turn {
     Submit(u32),
     /// To poll for the I/O of this slot after a sleep.
     Poll(u32),
+    /// To go on submitting the I/O of this slot, for whose request its task slept.
+    Resume(u32),
+}
+
+/// A task that submits its I/Os one by one.
+#[derive(Clone, Default)]
+pub(super) struct TaskSleep {
+    /// It sleeps until an I/O has its request.
+    pub(super) asleep: bool,
+    /// Slots that it submits afterwards.
+    pub(super) behind: VecDeque<u32>,
 }
 
 /// Run queues of the CPUs; unused with interrupts, where all threads sleep.

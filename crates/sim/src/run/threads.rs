@@ -1,7 +1,7 @@
 //! Threads of a run: submission, batches and completions.
 
-use dumbwaiter_block::{Nanos, SECTOR_BYTES};
-use dumbwaiter_load::{Mode, lowest_stage};
+use dumbwaiter_block::{Flags, Io, Nanos, SECTOR_BYTES, Submitted};
+use dumbwaiter_load::lowest_stage;
 use dumbwaiter_measure::Completed;
 use dumbwaiter_workloads::{Next, Want};
 
@@ -39,9 +39,16 @@ impl Run<'_> {
     /// Lets a thread submit up to its queue depth.
     pub(super) fn pump(&mut self, thread: u32) {
         let now = self.now;
+        if self.threads[thread as usize].sleeps_for.is_some() {
+            return;
+        }
+        let batch = self.threads[thread as usize].running.thread.mode.batch();
         loop {
             let state = &mut self.threads[thread as usize];
             if !self.open || state.running.done || self.submitted >= self.until.ios {
+                break;
+            }
+            if state.prepared.len() >= batch {
                 break;
             }
             if state.running.outstanding >= state.running.thread.depth {
@@ -85,18 +92,22 @@ impl Run<'_> {
             io.cpu = (usize::from(want.task) % self.host.cpus()) as u16;
         }
         self.submitted += 1;
-        let mode = running.thread.mode;
+        let queues = running.thread.mode.queues();
         self.slots[slot as usize] = Slot { submit: self.now, io, thread, task: want.task, ..Slot::default() };
-        match mode {
-            Mode::Each => self.take_turn(usize::from(io.cpu), Turn::Submit(slot)),
-            Mode::Batch => self.threads[thread as usize].prepared.push_back(slot),
+        if queues {
+            self.threads[thread as usize].prepared.push_back(slot);
+        } else if self.sleeps.get(io.task.0 as usize).is_some_and(|sleep| sleep.asleep) {
+            self.task_sleep(io.task).behind.push_back(slot);
+        } else {
+            self.take_turn(usize::from(io.cpu), Turn::Submit(slot));
         }
     }
 
     /// Starts a batch of a ring, unless one is being submitted.
     pub(super) fn submit_prepared(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
-        if state.prepared.is_empty() || state.issuing > 0 || state.reaping || state.rests {
+        if state.prepared.is_empty() || state.issuing > 0 || state.sleeps_for.is_some() || state.reaping || state.rests
+        {
             return;
         }
         self.stop_polling(thread);
@@ -118,32 +129,80 @@ impl Run<'_> {
 
     pub(super) fn issue(&mut self, slot: u32) {
         let io = self.slots[slot as usize].io;
-        self.layer.submit(self.now, io, None);
-        self.wait_for(slot);
+        if self.sleeps.get(io.task.0 as usize).is_some_and(|sleep| sleep.asleep) {
+            self.task_sleep(io.task).behind.push_back(slot);
+            self.release_if_exclusive(usize::from(io.cpu));
+            return;
+        }
+        if self.layer.submit(self.now, io, None) == Submitted::Asleep {
+            self.task_sleep(io.task).asleep = true;
+            self.host.sleep(usize::from(io.cpu), self.now);
+            self.release_if_exclusive(usize::from(io.cpu));
+        } else {
+            self.wait_for(slot);
+            self.submit_behind(io.task);
+        }
         self.serve();
     }
 
     pub(super) fn issue_batch(&mut self, thread: u32) {
         let state = &mut self.threads[thread as usize];
-        let count = std::mem::take(&mut state.issuing);
-        let plugged = count > PLUG_OVER;
-        for _ in 0..count {
+        state.plugged = state.issuing > PLUG_OVER;
+        self.submit_rest(thread, false);
+    }
+
+    /// Submits what is left of a batch; `slept`: since the thread slept for the I/O before.
+    pub(super) fn submit_rest(&mut self, thread: u32, slept: bool) {
+        let may_sleep = self.may_sleep(thread);
+        let plugged = self.threads[thread as usize].plugged;
+        while self.threads[thread as usize].issuing > 0 {
+            let state = &mut self.threads[thread as usize];
+            state.issuing -= 1;
             let slot = state.prepared.pop_front().expect("a batch holds what was prepared");
+            if slept && state.running.thread.closed {
+                self.slots[slot as usize].submit = self.now;
+            }
             let io = self.slots[slot as usize].io;
-            self.layer.submit(self.now, io, plugged.then_some(&mut self.plug));
+            let flags = if may_sleep { io.flags } else { io.flags.with(Flags::NOWAIT) };
+            match self.layer.submit(self.now, Io { flags, ..io }, plugged.then_some(&mut self.plug)) {
+                Submitted::Entered => {}
+                Submitted::WouldBlock => state.for_workers.push_back(slot),
+                Submitted::Asleep => {
+                    state.sleeps_for = Some(slot);
+                    break;
+                }
+            }
         }
         if plugged {
             self.layer.unplug(self.now, &mut self.plug);
         }
+        if !self.threads[thread as usize].for_workers.is_empty() {
+            self.start_workers(thread);
+        }
         self.serve();
-        // The thread continues: more submissions, completions to reap, or sleep.
-        let state = &mut self.threads[thread as usize];
+        let state = &self.threads[thread as usize];
+        if state.sleeps_for.is_some() {
+            self.host.sleep(usize::from(state.running.thread.cpu), self.now);
+            return;
+        }
+        if state.running.thread.mode.batch() < usize::MAX {
+            self.pump(thread);
+        }
+        self.go_on(thread, true);
+    }
+
+    /// The thread submits its next batch, reaps completions, or waits for one; for that it `leaves` a CPU that it has.
+    fn go_on(&mut self, thread: u32, leaves: bool) {
+        let state = &self.threads[thread as usize];
+        if state.issuing > 0 {
+            return;
+        }
         if !state.ready.is_empty() {
             self.look(thread);
         } else if !state.prepared.is_empty() {
             self.submit_prepared(thread);
         } else {
-            self.ring_waits(thread, true);
+            self.ring_waits(thread, leaves);
         }
     }
 
@@ -156,7 +215,10 @@ impl Run<'_> {
 
     pub(super) fn reap(&mut self, thread: u32) {
         let mut taken = 0;
-        while let Some(slot) = self.threads[thread as usize].ready.pop_front() {
+        let most = self.threads[thread as usize].running.thread.mode.reaps() as u64;
+        while taken < most
+            && let Some(slot) = self.threads[thread as usize].ready.pop_front()
+        {
             self.notify(slot);
             taken += 1;
         }
@@ -165,15 +227,14 @@ impl Run<'_> {
         state.reaping = false;
         state.owed += warm * (taken - 1u64.min(taken));
         self.pump(thread);
-        let state = &mut self.threads[thread as usize];
-        if state.issuing == 0 && state.prepared.is_empty() {
-            self.ring_waits(thread, false);
-        }
+        self.go_on(thread, false);
     }
 
     /// Notifies the application of a completion: records it and frees the slot.
     pub(super) fn notify(&mut self, slot: u32) -> u32 {
         let entry = self.slots[slot as usize];
+        // A thread that was busy, or slept for a request, reaps a completion later than it could have seen it.
+        let complete = if entry.posted == Nanos::ZERO { self.now } else { entry.posted };
         self.free.push(slot);
         let state = &mut self.threads[entry.thread as usize];
         state.running.outstanding -= 1;
@@ -188,7 +249,7 @@ impl Run<'_> {
                 insert: entry.insert,
                 issue: entry.issue,
                 device_done: entry.device_done,
-                complete: self.now,
+                complete,
             });
         }
         state.running.thread.workload.completed(self.now, entry.task, self.now.since(entry.submit));

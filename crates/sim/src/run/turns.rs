@@ -46,6 +46,17 @@ impl Run<'_> {
                 let at = self.host.switch_in(cpu, self.now);
                 self.poll_for(slot, at);
             }
+            Turn::Resume(slot) => {
+                let at = self.host.switch_in(cpu, self.now);
+                self.events.push(at, EventKind::Retry(slot));
+            }
+        }
+    }
+
+    /// The thread that has the CPU sleeps in the call that submits.
+    pub(super) fn release_if_exclusive(&mut self, cpu: usize) {
+        if self.turns.exclusive {
+            self.release(cpu);
         }
     }
 

@@ -337,6 +337,11 @@ impl Engine {
         ]
     };
 
+    /// Whether its submitting call sleeps until there is a request for the I/O, as libaio's does.
+    pub fn sleeps(&self) -> bool {
+        self.synchronous || self.name == "libaio"
+    }
+
     /// The engine of this name, if it does block I/O.
     pub fn named(name: &str) -> Option<Engine> {
         Engine::ALL.into_iter().find(|engine| engine.name == name)

@@ -102,7 +102,7 @@ proptest! {
             max_discard_segments: queues, chunk_sectors: if numbers[6] < 3 { 0 } else { numbers[6].max(1 << 24) },
             segment_bytes: if numbers[7] < 3 { numbers[7] } else { 1 << 30 },
         };
-        let config = Config { setup, limits, nomerges, volatile_cache: cache.0, fua: cache.1 };
+        let config = Config { setup, limits, nomerges, volatile_cache: cache.0, fua: cache.1, ..Config::default() };
         let mut layer = layer(direct, config);
         for (op, sector, sectors, flags, task, tenant) in ios {
             let op = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::WriteZeroes][usize::from(op)];
