@@ -19,8 +19,16 @@ pub(crate) struct Figure {
 /// and in a simulation they are one replicate; so are replicates with the same result, in which nothing was random.
 pub fn independent<'a>(runs: &[&'a RunResult]) -> Vec<&'a RunResult> {
     let Some((first, others)) = runs.split_first() else { return Vec::new() };
-    let recorded = runs.iter().all(|run| run.same_load && run.world == "sim");
-    if recorded || others.iter().all(|run| same_result(first, run)) { vec![first] } else { runs.to_vec() }
+    if runs.iter().all(|run| repeats_a_recording(run)) || others.iter().all(|run| same_result(first, run)) {
+        vec![first]
+    } else {
+        runs.to_vec()
+    }
+}
+
+/// Whether a replicate is the same load on the same model again: on a real device at least the device differs.
+pub(crate) fn repeats_a_recording(run: &RunResult) -> bool {
+    run.same_load && run.world == "sim"
 }
 
 /// Whether two runs did exactly the same.

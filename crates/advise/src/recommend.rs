@@ -1,7 +1,7 @@
 //! Words a recommendation: the scheduler, the reason and the caveats. All texts here end up in the JSON of results.
 
 use crate::criterion::{Focus, Goal, Metric};
-use crate::figures::independent;
+use crate::figures::{independent, repeats_a_recording};
 use crate::row::{Axes, Row};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_measure::Verdict;
@@ -168,10 +168,15 @@ fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&Run
         caveats
             .push(format!("its {figure} is a lower bound: I/Os that had waited longer than any took were unfinished"));
     }
-    if rows.len() > 1 && winner.replicates < 2 {
-        caveats.push("with one run of each, chance is not ruled out (ask for replicates)".to_string());
-    } else if rows.len() > 1 && independent(&own().copied().collect::<Vec<_>>()).len() < 2 {
-        caveats.push("its runs all did the same I/O, so chance cannot be judged".to_string());
+    let runs_of_winner: Vec<&RunResult> = own().copied().collect();
+    if rows.len() > 1 && independent(&runs_of_winner).len() < 2 {
+        caveats.push(if runs_of_winner.iter().all(|run| repeats_a_recording(run)) {
+            "its load is recorded, the same in every run, so chance cannot be judged".to_string()
+        } else if winner.replicates > 1 {
+            "its runs all gave the same result, so chance cannot be judged".to_string()
+        } else {
+            "with one run of each, chance is not ruled out (ask for replicates)".to_string()
+        });
     }
     caveats.extend(better_elsewhere(rows, metric, focus));
     let fewest = own().map(|r| focus.samples(r)).min().unwrap_or(0);

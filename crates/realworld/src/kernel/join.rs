@@ -245,6 +245,64 @@ mod tests {
     }
 
     #[test]
+    fn figures_of_processes_are_those_of_their_logs() {
+        let toml = "warmup = \"1s\"\nduration = \"2s\"\n[[tenant]]\nname = \"a\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n\
+                    [[tenant]]\nname = \"b\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n";
+        let prepared = Prepared::new(&dumbwaiter_scenario::Scenario::from_toml(toml, "test").unwrap()).unwrap();
+        let load = prepared.load(1, 1 << 30, 1).unwrap();
+        let shared = std::sync::Arc::new(Prepared::new(prepared.scenario()).unwrap());
+        let none = dumbwaiter_scenario::SchedulerSpec::named("none");
+        let cell = Cell::of(&shared, "d", dumbwaiter_experiment::Stack::Kernel, none);
+        let joined = Joined {
+            prepared: &prepared,
+            load,
+            device: Path::new("/dev/null"),
+            cell: &cell,
+            completion: CompletionMode::Interrupt,
+            seed: 1,
+        };
+        // (submitted, completed) in ms, until 3 s; the second process leaves two I/Os unfinished.
+        let times: [Vec<(u64, u64)>; 2] =
+            [(0..100).map(|i| (i * 29, i * 29 + 5 + i % 7)).collect(), vec![(100, 400), (900, 1300), (1200, 1500)]];
+        let waits = [vec![], vec![500, 1400]];
+        let dir = tempfile::tempdir().unwrap();
+        let paths: Vec<_> = (0..2).map(|i| dir.path().join(i.to_string())).collect();
+        for ((path, times), waits) in paths.iter().zip(&times).zip(&waits) {
+            let mut file = File::create(path).unwrap();
+            for (submit, complete) in times {
+                let (submit, complete) = (Nanos::from_ms(*submit), Nanos::from_ms(*complete));
+                let record = Record { op: Op::Read, task: 0, bytes: 4096, submit, issue: submit, complete };
+                record.write(&mut file).unwrap();
+            }
+            for submit in waits {
+                Record::unfinished(Op::Read, 0, Nanos::from_ms(*submit)).write(&mut file).unwrap();
+            }
+        }
+        let paths: Vec<&Path> = paths.iter().map(|p| p.as_path()).collect();
+        let end_ns = Nanos::from_secs(3).0;
+        let report = |submitted| WorkerReport { submitted, completed: submitted, end_ns, ..WorkerReport::default() };
+        let run = joined.result(&paths, vec![report(100), report(5)], Vec::new()).unwrap().run;
+        let in_window = |times: &[(u64, u64)]| times.iter().filter(|(_, complete)| *complete >= 1000).count() as u64;
+        let counts = [in_window(&times[0]), in_window(&times[1])];
+        assert_eq!([run.tenants[0].count, run.tenants[1].count], counts);
+        assert_eq!((run.requests, run.unfinished, run.oldest_unfinished_s), (105, 2, 2.5));
+        assert_eq!(run.requests, run.warmup_completed + run.completed + run.unfinished);
+        assert_eq!(run.iops, (counts[0] + counts[1]) as f64 / 2.0);
+        let mut latencies: Vec<u64> =
+            times[0].iter().filter(|(submit, _)| *submit >= 1000).map(|(submit, complete)| complete - submit).collect();
+        latencies.sort_unstable();
+        let a = &run.tenants[0].latency_us;
+        for (quantile, us) in [(50, a.p50), (95, a.p95), (99, a.p99)] {
+            let exact = latencies[(quantile * latencies.len()).div_ceil(100) - 1] as f64 * 1e3;
+            assert!(us >= exact && us <= exact * 1.008, "{us} for {exact}");
+        }
+        // Of b one took 300 ms, two have waited for 1.6 s and 2.5 s.
+        let b = &run.tenants[1].latency_us;
+        assert_eq!((b.samples, b.unfinished, b.p99), (1, 2, 2_500_000.0));
+        assert!((b.known_to - 1.0 / 3.0).abs() < 1e-12, "{b:?}");
+    }
+
+    #[test]
     fn a_thread_belongs_to_the_tenant_that_it_moved_to_last() {
         let tenants = [(Nanos(0), TenantId(4)), (Nanos(10), TenantId(1)), (Nanos(20), TenantId(2))];
         for (at, tenant) in [(0, 4), (9, 4), (10, 1), (19, 1), (20, 2), (u64::MAX, 2)] {
