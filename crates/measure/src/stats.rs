@@ -85,13 +85,13 @@ pub enum TestKind {
 pub enum Verdict {
     /// It is the reference.
     Best,
-    /// No significant difference: p > 0.05.
+    /// No significant difference: p > 0.05, by Holm's correction.
     Tie,
     /// Significantly worse.
     Worse,
     /// Significantly better than the reference, which is not the best by this metric.
     Better,
-    /// One run each: no test is possible.
+    /// No test is possible: there is one replicate each, or lower bounds that are no better.
     Untested,
     /// The metric is undefined.
     Undefined,
