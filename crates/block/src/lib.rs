@@ -14,6 +14,7 @@ pub mod merge;
 mod op;
 mod plug;
 mod request;
+mod request_tags;
 pub mod scheduler;
 mod sequence;
 mod sorted;
@@ -29,8 +30,9 @@ pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};
 pub use plug::Plug;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
+pub use request_tags::RequestTags;
 pub use scheduler::{
-    Event, Merging, Next, Place, Replayable, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
+    AtAttach, Event, Merging, Next, Place, Replayable, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
 };
 pub use sorted::Sorted;
 pub use tags::TagMap;

@@ -105,6 +105,18 @@ pub struct Setup {
     pub device_depth: u32,
     /// The device is a disk with a moving arm.
     pub rotational: bool,
+    /// What was different when the scheduler was attached.
+    pub at_attach: AtAttach,
+}
+
+/// Values of a [`Setup`] when the scheduler was attached, where they were written later (Linux: in `queue/`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtAttach {
+    /// [`Setup::nr_requests`], if the scheduler's limits on asynchronous I/O and writes stay those of this number, as in
+    /// Linux 6.12. `None`: the limits follow [`Setup::nr_requests`].
+    pub nr_requests: Option<u32>,
+    /// [`Setup::rotational`]; `None` if it was the same.
+    pub rotational: Option<bool>,
 }
 
 impl Default for Setup {
@@ -116,6 +128,7 @@ impl Default for Setup {
             nr_requests: 256,
             device_depth: 128,
             rotational: false,
+            at_attach: AtAttach::default(),
         }
     }
 }
@@ -136,7 +149,13 @@ impl Setup {
             nr_requests: self.nr_requests.max(1),
             device_depth: self.device_depth.max(1),
             rotational: self.rotational,
+            at_attach: AtAttach { nr_requests: self.at_attach.nr_requests.map(|n| n.max(1)), ..self.at_attach },
         }
+    }
+
+    /// Was the device rotational when the scheduler was attached?
+    pub fn rotational_at_attach(&self) -> bool {
+        self.at_attach.rotational.unwrap_or(self.rotational)
     }
 
     /// The hardware queue that serves a CPU.

@@ -128,12 +128,33 @@ impl<T> Slots<T> {
 pub struct Tenants {
     tenants: Slots<Tenant>,
     tasks: Slots<Task>,
+    root: Option<TenantId>,
 }
 
 impl Tenants {
     /// Adds a tenant.
     pub fn add_tenant(&mut self, tenant: Tenant) -> TenantId {
         TenantId(self.tenants.add(tenant))
+    }
+
+    /// Adds a tenant for the tasks of the root group, which are in no tenant: they are siblings of the outermost tenants.
+    /// `weight` is what they count for together, where a scheduler or a figure takes them together. There is one such
+    /// tenant at most: a second call changes its weight.
+    pub fn add_root(&mut self, weight: u32) -> TenantId {
+        if let Some(root) = self.root {
+            if let Some(own) = self.tenant_mut(root) {
+                own.weight = weight;
+            }
+            return root;
+        }
+        let root = self.add_tenant(Tenant { weight, parent: None });
+        self.root = Some(root);
+        root
+    }
+
+    /// Does this tenant hold the tasks of the root group?
+    pub fn is_root(&self, id: TenantId) -> bool {
+        self.root == Some(id)
     }
 
     /// Adds a task of `tenant`.
@@ -163,6 +184,7 @@ impl Tenants {
 
     /// Removes a tenant; its id may be given out again.
     pub fn remove_tenant(&mut self, id: TenantId) -> Option<Tenant> {
+        self.root = self.root.filter(|root| *root != id);
         self.tenants.remove(id.0)
     }
 
@@ -195,7 +217,7 @@ impl Tenants {
 impl FromIterator<Tenant> for Tenants {
     fn from_iter<I: IntoIterator<Item = Tenant>>(tenants: I) -> Tenants {
         let entries = tenants.into_iter().map(Some).collect();
-        Tenants { tenants: Slots { entries, free: Vec::new() }, tasks: Slots::default() }
+        Tenants { tenants: Slots { entries, free: Vec::new() }, tasks: Slots::default(), root: None }
     }
 }
 
@@ -214,5 +236,16 @@ mod tests {
         assert_eq!(tenants.add_tenant(Tenant { weight: 5, parent: None }), TenantId(0));
         assert_eq!((tenants.tenant_slots(), tenants.task_slots()), (2, 1));
         assert_eq!(tenants.tenant(TenantId(9)), None);
+    }
+
+    #[test]
+    fn there_is_one_root_until_it_is_removed() {
+        let mut tenants: Tenants = [Tenant::default()].into_iter().collect();
+        let root = tenants.add_root(40);
+        assert_eq!((tenants.add_root(80), tenants.tenant(root).map(|t| t.weight)), (root, Some(80)));
+        assert!(tenants.is_root(root) && !tenants.is_root(TenantId(0)));
+        tenants.remove_tenant(root);
+        let next = tenants.add_tenant(Tenant::default());
+        assert!(next == root && !tenants.is_root(next), "the number is given out again, the place is not");
     }
 }

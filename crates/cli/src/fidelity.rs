@@ -4,14 +4,14 @@ use std::path::Path;
 
 use anyhow::Result;
 use dumbwaiter_fidelity::recording::Recording;
-use dumbwaiter_fidelity::{call_by_call, compare, free_running, kernel_order};
+use dumbwaiter_fidelity::{call_by_call, compare, free_running, kernel_order, scheduler_of};
 use dumbwaiter_report::{Align, table};
-use dumbwaiter_schedulers::{Choice, find};
+use dumbwaiter_schedulers::Choice;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use crate::args::Fidelity;
-use crate::{Ended, output};
+use crate::{Ended, closed_loop, output};
 
 struct Scored {
     json: Value,
@@ -24,6 +24,9 @@ struct Scored {
 pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
+    }
+    if args.closed_loop {
+        return closed_loop::run(args);
     }
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(jobs) = args.jobs {
@@ -55,21 +58,13 @@ fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {
     let recording = Recording::open(path)?;
     let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let scheduler = recording.scheduler.clone();
-    if find(&scheduler).is_none() {
+    let Some(ours) = scheduler_of(&recording) else {
         let json = json!({
             "file": file, "scheduler": scheduler, "kernel": recording.kernel, "unsupported": true,
         });
         return Ok(Scored { json, scheduler, agreement: None, explanation: None });
-    }
-    let mut choice = Choice::parse(&scheduler)?;
-    if !choice.entry().kernels().is_empty() {
-        choice.with("kernel", &recording.kernel)?;
-    }
-    for (name, value) in &recording.iosched {
-        if choice.entry().tunables.iter().any(|t| t.name == name) {
-            choice.with(name, value)?;
-        }
-    }
+    };
+    let choice = Choice::parse(&ours.to_string())?;
     let make = |setup| choice.build(setup);
     let calls = call_by_call(&recording, &make, explain);
     let free = compare(&kernel_order(&recording), &free_running(&recording, &make));

@@ -6,6 +6,7 @@
 
 mod args;
 mod bench;
+mod closed_loop;
 mod compare;
 mod devices;
 mod energy;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Limits, Nanos, Scheduler, Setup, TickClock};
+use dumbwaiter_block::{AtAttach, Config, Limits, Nanos, Scheduler, Setup, TickClock};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Prepared, Replays, Thread};
 use dumbwaiter_measure::{
@@ -174,6 +174,8 @@ pub(crate) fn applications(outcome: &mut Outcome, tasks: &[TaskSpec], tenants: &
 
 /// The schedulers of the scenario's changes, in order.
 fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Option<Box<dyn Scheduler>>>, Error> {
+    // `rotational` has been written by then.
+    let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
     let make = |change: &SchedulerChange| {
         let refused =
             |why: dumbwaiter_schedulers::ChoiceError| Error::Change { at: change.at, reason: why.to_string() };
@@ -206,7 +208,15 @@ pub(crate) fn config(s: &Scenario, target: &Target) -> Config {
     let max_bytes = u64::from(facts.max_request_bytes).min(affordable) / block * block;
     let max_sectors = (max_bytes / dumbwaiter_block::SECTOR_BYTES) as u32;
     Config {
-        setup: Setup { clock, cpus, hw_queues: 1, nr_requests, device_depth: depth, rotational: facts.rotational },
+        setup: Setup {
+            clock,
+            cpus,
+            hw_queues: 1,
+            nr_requests,
+            device_depth: depth,
+            rotational: s.host.rotational.unwrap_or(facts.rotational),
+            at_attach: AtAttach { nr_requests: s.host.nr_requests_at_attach, rotational: Some(facts.rotational) },
+        },
         limits: Limits { max_sectors, ..Limits::default() },
         nomerges: s.nomerges,
         volatile_cache: facts.write_back,

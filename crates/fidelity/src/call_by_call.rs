@@ -5,7 +5,7 @@ use dumbwaiter_block::{Scheduler, Setup, State};
 use serde::Serialize;
 
 use crate::recording::{Recording, Row, RowKind};
-use crate::state::{ReplayState, attach, is_direct, setup_of};
+use crate::state::{ReplayState, is_direct, setup_of};
 
 /// One call at which we and the kernel differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -73,7 +73,7 @@ pub fn call_by_call(
 ) -> CallByCall {
     let setup = setup_of(recording);
     let state = ReplayState::new(setup, &recording.rows);
-    let scheduler = attach(make, &state);
+    let scheduler = make(setup);
     let mut replay = Replay { recording, explain, state, scheduler, found: CallByCall::default() };
     let direct = is_direct(recording);
     for (i, row) in recording.rows.iter().enumerate() {

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Nanos, Scheduler, Setup, State};
 
 use crate::recording::{Recording, Row, RowKind};
-use crate::state::{ReplayState, attach, is_direct, setup_of};
+use crate::state::{ReplayState, is_direct, setup_of};
 
 /// Replays without correction; answers the requests in the order in which ours dispatched them.
 pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Scheduler>) -> Vec<u32> {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
     let state = ReplayState::new(setup, &recording.rows);
-    let scheduler = attach(make, &state);
+    let scheduler = make(setup);
     let mut run = FreeRun {
         scheduler,
         state,

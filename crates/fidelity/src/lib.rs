@@ -1,16 +1,21 @@
-//! How a scheduler agrees with a recording of the kernel's, call by call and free running.
+//! How schedulers, and a simulator around them, agree with recordings of the kernel's.
 //!
 //! [`Recording::open`] reads what a kernel's scheduler received and answered; [`call_by_call()`] and [`free_running()`]
-//! replay it through a scheduler of ours; [`compare`] compares two orders of dispatch.
+//! replay it through a scheduler of ours; [`compare`] compares two orders of dispatch. [`closed_loops`] runs the jobs of
+//! recordings in a world, without any of the kernel's decisions, and compares what they got.
 #![forbid(unsafe_code)]
 
 mod call_by_call;
+mod closed_loop;
 mod free_running;
 mod order;
 pub mod recording;
+mod settings;
 mod state;
 
 pub use call_by_call::{CallByCall, Difference, call_by_call};
+pub use closed_loop::{Agreement, BOUNDS, Bounds, ClosedLoopError, ClosedLoops, NotComparable, closed_loops};
 pub use free_running::{free_running, kernel_order};
 pub use order::{Comparison, Order, compare};
 pub use recording::Recording;
+pub use settings::scheduler_of;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, Setup, TickClock};
+use dumbwaiter_block::{AtAttach, Flags, Ioprio, Nanos, Op, Setup, TickClock};
 use serde::Deserialize;
 
 /// Why a recording cannot be read.
@@ -44,6 +44,8 @@ pub enum Error {
 /// The kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
+    /// An I/O enters the block layer.
+    Arrival,
     /// A request was allocated.
     Allocated,
     /// A process starts to plug its requests.
@@ -150,18 +152,15 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads the rows of `path` (`.csv` or `.csv.zst`) and the JSON beside it.
+    /// Reads the rows of `path` (`.csv` or `.csv.zst`) and the JSON beside it; or of its JSON, the rows beside that.
     pub fn open(path: &Path) -> Result<Recording, Error> {
+        let Files { rows: path, description: beside } = &Files::of(path);
         let io = |path: &Path| {
             let path = path.to_owned();
             move |cause| Error::Io { path, cause }
         };
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let stem = name.strip_suffix(".zst").unwrap_or(&name);
-        let stem = stem.strip_suffix(".csv").unwrap_or(stem);
-        let beside = path.with_file_name(format!("{stem}.json"));
         let mut file = std::fs::File::open(path).map_err(io(path))?;
-        let text = std::fs::read(&beside).map_err(io(&beside))?;
+        let text = std::fs::read(beside).map_err(io(beside))?;
         let about: Description =
             serde_json::from_slice(&text).map_err(|cause| Error::Description { path: beside.clone(), cause })?;
         let mut magic = [0u8; 4];
@@ -185,13 +184,36 @@ impl Recording {
             nr_requests: number(&about.queue.nr_requests).unwrap_or(256) as u32,
             device_depth: depth as u32,
             rotational: number(&about.queue.rotational) == Some(1),
+            // The recorder attaches the scheduler to flash, which it may declare rotational afterwards.
+            at_attach: AtAttach { rotational: Some(false), ..AtAttach::default() },
         };
         let iosched = about.iosched.iter().map(|(k, v)| (k.clone(), plain(v))).collect();
         Ok(Recording { path: path.into(), scheduler: about.scheduler, kernel: about.kernel, iosched, setup, rows })
     }
 }
 
-fn as_number(value: &serde_json::Value) -> Option<u64> {
+/// The two files of a recording.
+pub(crate) struct Files {
+    pub(crate) rows: PathBuf,
+    pub(crate) description: PathBuf,
+}
+
+impl Files {
+    /// Both, by the name of either.
+    pub(crate) fn of(path: &Path) -> Files {
+        let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        if let Some(stem) = name.strip_suffix(".json") {
+            let packed = path.with_file_name(format!("{stem}.csv.zst"));
+            let rows = if packed.exists() { packed } else { path.with_file_name(format!("{stem}.csv")) };
+            return Files { rows, description: path.to_owned() };
+        }
+        let stem = name.strip_suffix(".zst").unwrap_or(&name);
+        let stem = stem.strip_suffix(".csv").unwrap_or(stem);
+        Files { rows: path.to_owned(), description: path.with_file_name(format!("{stem}.json")) }
+    }
+}
+
+pub(crate) fn as_number(value: &serde_json::Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
@@ -245,6 +267,7 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
         fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, fields[i]))
     };
     let kind = match fields[1] {
+        "bio_queue" => RowKind::Arrival,
         "getrq" => RowKind::Allocated,
         "plug" => RowKind::Plug,
         "unplug" => RowKind::Unplug,

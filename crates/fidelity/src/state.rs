@@ -201,12 +201,3 @@ pub(crate) fn setup_of(recording: &Recording) -> Setup {
     let hw_queues = if is_direct(recording) { recording.setup.cpus } else { 1 };
     Setup { hw_queues, ..recording.setup }
 }
-
-/// A scheduler as the recorder attached it: to flash, which may have been declared rotational afterwards.
-pub(crate) fn attach(make: &dyn Fn(Setup) -> Box<dyn Scheduler>, state: &ReplayState) -> Box<dyn Scheduler> {
-    let mut scheduler = make(Setup { rotational: false, ..state.setup });
-    if state.setup.rotational {
-        scheduler.event(Event::RotationalChanged(true), &state.context(Nanos::ZERO));
-    }
-    scheduler
-}

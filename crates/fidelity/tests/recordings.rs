@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use dumbwaiter_experiment::Control;
 use dumbwaiter_fidelity::recording::Recording;
-use dumbwaiter_fidelity::{call_by_call, compare, free_running, kernel_order};
-use dumbwaiter_schedulers::{Choice, find};
+use dumbwaiter_fidelity::{BOUNDS, call_by_call, closed_loops, compare, free_running, kernel_order, scheduler_of};
+use dumbwaiter_schedulers::Choice;
+use dumbwaiter_sim::Simulator;
 
-fn recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/kernel-dispatch");
+fn recordings(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(folder);
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
     paths.retain(|p| p.to_string_lossy().ends_with(".csv.zst"));
@@ -30,7 +32,7 @@ fn floor(name: &str) -> f64 {
 
 #[test]
 fn every_recording_is_followed() {
-    let paths = recordings();
+    let paths = recordings("kernel-dispatch");
     if paths.is_empty() {
         println!("skipped: no shared data");
         return;
@@ -39,16 +41,8 @@ fn every_recording_is_followed() {
     for path in paths {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let recording = Recording::open(&path).unwrap();
-        if find(&recording.scheduler).is_none() {
-            continue;
-        }
-        let mut choice = Choice::parse(&recording.scheduler).unwrap();
-        if !choice.entry().kernels().is_empty() {
-            choice.with("kernel", &recording.kernel).unwrap();
-        }
-        for (key, value) in &recording.iosched {
-            choice.with(key, value).unwrap();
-        }
+        let Some(scheduler) = scheduler_of(&recording) else { continue };
+        let choice = Choice::parse(&scheduler.to_string()).unwrap();
         let make = |setup| choice.build(setup);
         let found = call_by_call(&recording, &make, Some(1));
         let order = free_running(&recording, &make);
@@ -75,4 +69,29 @@ fn every_recording_is_followed() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The jobs of every recording that can be judged run, in simulation, and the others have a reason.
+#[test]
+fn every_job_runs_in_a_closed_loop() {
+    let paths = [recordings("kernel-dispatch"), recordings("kernel-dispatch-groups")].concat();
+    if paths.is_empty() {
+        println!("skipped: no shared data");
+        return;
+    }
+    let found = closed_loops(&paths, &Simulator::on_all_cpus(), &Control::default()).unwrap();
+    for one in &found.compared {
+        println!("{one:?}");
+        let ratios = [one.mb_ratio, one.mean_ratio, one.p95_ratio];
+        assert!(ratios.iter().all(|ratio| *ratio > 0.0) && one.share_error < 1.0, "{one:?}");
+    }
+    for other in &found.not_comparable {
+        println!("{other:?}");
+        let expected = ["scsi", "wall", "sync-async", "open-loop"];
+        assert!(expected.iter().any(|kind| other.file.contains(kind)), "{other:?}");
+    }
+    assert_eq!(found.compared.len() + found.not_comparable.len(), paths.len());
+    // Where no task waits for a request, the loop is the kernel's.
+    let kyber = found.compared.iter().find(|one| one.file.starts_with("kyber-contention.")).unwrap();
+    assert!(kyber.within(&BOUNDS), "{kyber:?}");
 }

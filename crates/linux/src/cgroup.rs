@@ -93,6 +93,7 @@ pub fn facilities(roots: &Roots) -> Vec<String> {
 #[derive(Debug)]
 pub struct Groups {
     version: Version,
+    mount: PathBuf,
     top: PathBuf,
     home: PathBuf,
     /// Each after the group that it is in: removed in reverse order, before `top`.
@@ -117,6 +118,7 @@ impl Groups {
         }
         Ok(Groups {
             version: *version,
+            mount: mount.clone(),
             top,
             home: home.clone(),
             children: Vec::new(),
@@ -189,6 +191,11 @@ impl Groups {
     /// Moves a process with all its threads.
     pub fn move_process(&self, group: usize, pid: u32) -> Result<(), Error> {
         write(&self.dir(group)?.join("cgroup.procs"), &pid.to_string())
+    }
+
+    /// Moves a process with all its threads into the root group of the hierarchy.
+    pub fn move_to_root(&self, pid: u32) -> Result<(), Error> {
+        write(&self.mount.join("cgroup.procs"), &pid.to_string())
     }
 
     /// Moves one thread; version 1 only.

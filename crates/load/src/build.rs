@@ -177,16 +177,18 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Adds the thread of write-back if a task is buffered. It belongs to the root group, beside the other tenants.
+    /// Adds the thread of write-back if a task is buffered. It belongs to the root group, unless there is one tenant only.
     fn add_flusher(&mut self) {
         let Some(cache) = self.cache.take().filter(|_| self.buffered) else { return };
         let tenant = if self.tenant_specs.len() == 1 {
             TenantId(0)
         } else {
-            let weight = dumbwaiter_scenario::Tenant::DEFAULT_WEIGHT;
-            let name = "writeback".to_string();
-            self.tenant_specs.push(TenantSpec { name, weight, parent: None, focus: false });
-            self.tenants.add_tenant(Tenant { weight, parent: None })
+            let root = self.tenants.add_root(1);
+            if self.tenant_specs.len() <= root.0 as usize {
+                let name = dumbwaiter_scenario::Tenant::ROOT.to_string();
+                self.tenant_specs.push(TenantSpec { name, weight: 1, parent: None, focus: false });
+            }
+            root
         };
         let task = self.tenants.add_task(tenant, Ioprio::DEFAULT);
         self.task_specs.push(TaskSpec { name: "flusher".to_string(), tenant });
@@ -196,11 +198,26 @@ impl<'a> Builder<'a> {
         self.threads.push(Thread { tenant, task, cpu, stage, background: true, ..thread });
     }
 
-    fn finish(self) -> Load {
+    /// Tasks of the root group compete with the tenants one by one: together they weigh what each of them weighs.
+    fn weigh_root(&mut self) {
+        let Some((root, _)) = self.tenants.tenants().find(|(id, _)| self.tenants.is_root(*id)) else { return };
+        let tasks = self.tenants.tasks().filter(|(_, task)| task.tenant == root);
+        let weight = tasks.map(|(_, task)| root_task_weight(task.ioprio)).sum::<u32>().clamp(1, Tenant::MAX_WEIGHT);
+        self.tenants.add_root(weight);
+        self.tenant_specs[root.0 as usize].weight = weight;
+    }
+
+    fn finish(mut self) -> Load {
+        self.weigh_root();
         let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, .. } = self;
         changes.sort_by_key(|(at, _)| *at);
         Load { tenants, tenant_specs, task_specs, threads, changes, replays }
     }
+}
+
+/// What a task of the root group weighs beside the tenants: as much as its queue in bfq.
+fn root_task_weight(ioprio: Ioprio) -> u32 {
+    10 * (8 - u32::from(ioprio.level().min(7)))
 }
 
 /// The thread of one instance of a job.
@@ -235,7 +252,11 @@ fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantI
     let mut specs = Vec::new();
     for t in &s.tenants {
         let parent = t.parent.as_deref().and_then(|p| ids.get(p).copied());
-        tenants.add_tenant(Tenant { weight: t.weight, parent });
+        if t.is_root() {
+            tenants.add_root(1);
+        } else {
+            tenants.add_tenant(Tenant { weight: t.weight, parent });
+        }
         specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: t.focus });
     }
     (tenants, specs, ids)

@@ -127,6 +127,13 @@ pub struct Host {
     /// Age at which dirty pages are written back; `None` for 30 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writeback_delay: Option<cache::Delay>,
+    /// Written to sysfs `rotational` once the scheduler is attached; `None` leaves what the device says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotational: Option<bool>,
+    /// Scheduler depth at which the scheduler was attached and from which its limits on asynchronous I/O and writes stay
+    /// computed, as in Linux 6.12; `None`: they follow `nr_requests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nr_requests_at_attach: Option<u32>,
 }
 
 fn is_true(value: &bool) -> bool {
@@ -143,6 +150,8 @@ impl Default for Host {
             page_cache: None,
             readahead: true,
             writeback_delay: None,
+            rotational: None,
+            nr_requests_at_attach: None,
         }
     }
 }
@@ -150,9 +159,9 @@ impl Default for Host {
 /// A weighted group of tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tenant {
-    /// Unique in the scenario.
+    /// Unique in the scenario; [`Tenant::ROOT`] for the root group.
     pub name: String,
-    /// Weight relative to its siblings, 1 to 10000.
+    /// Weight relative to its siblings, 1 to 10000. Of the root group unused: its tasks have theirs from their priorities.
     pub weight: u32,
     /// The tenant that contains it.
     pub parent: Option<String>,
@@ -288,6 +297,13 @@ impl Scenario {
 impl Tenant {
     /// Name of the tenant of tasks that name none.
     pub const DEFAULT: &'static str = "default";
+    /// Name of the root group, whose tasks are in no tenant and compete with the outermost tenants.
+    pub const ROOT: &'static str = "/";
+
+    /// Is this the root group?
+    pub fn is_root(&self) -> bool {
+        self.name == Tenant::ROOT
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::task::Entry;
 use crate::value::{Priority, Seed, Time, Weight};
-use crate::{Completion, Error, Host, Scenario, SchedulerChange, SchedulerSpec, Tenant, TenantChange};
+use crate::{Completion, Error, Host, Scenario, SchedulerChange, SchedulerSpec, Task, Tenant, TenantChange};
 
 /// The file form of a scenario. Its fields are optional, so that [`Scenario::default`] has all defaults.
 #[derive(Deserialize)]
@@ -72,6 +72,10 @@ impl File {
         let default = Scenario::default();
         let mut tenants = Vec::new();
         for file in self.tenant {
+            if file.name == Tenant::ROOT && file.weight.is_some() {
+                let reason = "the root group has no weight: its tasks have their own, by ioprio; leave it out";
+                return Err(Error::invalid(format!("tenant {:?}", file.name), reason));
+            }
             let mut tenant = Tenant {
                 weight: file.weight.map_or(Tenant::DEFAULT_WEIGHT, |w| w.0),
                 parent: file.parent,
@@ -93,13 +97,18 @@ impl File {
             let name = entry.tenant.as_deref().unwrap_or(Tenant::DEFAULT);
             match tenants.iter_mut().find(|tenant| tenant.name == name) {
                 Some(tenant) => tenant.tasks.push(entry.task),
-                None if entry.tenant.is_some() => {
+                None if entry.tenant.as_deref().is_some_and(|name| name != Tenant::ROOT) => {
                     let known: Vec<String> = tenants.iter().map(|t| format!("{:?}", t.name)).collect();
                     let reason = format!("tenant {name:?} is not in this scenario; it has {}", list(&known));
                     return Err(Error::invalid(format!("task {:?}", entry.task.name), reason));
                 }
                 None => tenants.push(Tenant { tasks: vec![entry.task], ..Tenant::new(name) }),
             }
+        }
+        let moves_to_root = |task: &Task| task.changes.iter().any(|c| c.tenant.as_deref() == Some(Tenant::ROOT));
+        let has_root = tenants.iter().any(Tenant::is_root);
+        if !has_root && tenants.iter().flat_map(|t| &t.tasks).any(moves_to_root) {
+            tenants.push(Tenant::new(Tenant::ROOT));
         }
         Ok(Scenario {
             name: self.name.unwrap_or_default(),

@@ -71,6 +71,44 @@ fn written_scenarios_read_back() {
 }
 
 #[test]
+fn tasks_of_the_root_group_are_read_written_and_checked() {
+    let task = "rw = \"randread\"";
+    let text = format!(
+        "duration = 5\n[host]\nrotational = true\nnr_requests_at_attach = 8\n[[tenant]]\nname = \"a\"\n[[tenant.task]]\nname = \"x\"\n{task}\n[[task]]\nname = \"y\"\ntenant = \"/\"\n{task}"
+    );
+    let scenario = Scenario::from_toml(&text, "x").unwrap();
+    scenario.validate(&anything, &anything).unwrap();
+    assert_eq!((scenario.host.rotational, scenario.host.nr_requests_at_attach), (Some(true), Some(8)));
+    assert!(!scenario.tenants[0].is_root() && scenario.tenants[1].is_root());
+    assert_eq!(Scenario::from_toml(&scenario.to_toml(), "again").unwrap(), scenario);
+
+    let moves = format!("{text}\n[[task]]\nname = \"z\"\n{task}\n[[task.change]]\nat = 1\ntenant = \"/\"");
+    let moves = moves.replace("[[task]]\nname = \"y\"\ntenant = \"/\"\n", "[[task]]\nname = \"y\"\n");
+    let moves = Scenario::from_toml(&moves, "x").unwrap();
+    moves.validate(&anything, &anything).unwrap();
+    assert!(moves.tenants.iter().any(|t| t.is_root() && t.tasks.is_empty()), "a task may move into the root group");
+
+    for (wrong, reason) in [
+        (
+            "name = \"/\"\nweight = 100",
+            "tenant \"/\": the root group has no weight: its tasks have their own, by ioprio; leave it out",
+        ),
+        ("name = \"/\"\nparent = \"a\"", "tenant \"/\": the root group has neither a parent nor a weight to change"),
+        (
+            "name = \"b\"\nparent = \"/\"",
+            "tenant \"b\": its parent \"/\" is the root group, in which every tenant is; leave it out",
+        ),
+    ] {
+        let said = refused(&format!("{text}\n[[tenant]]\n{wrong}\n[[tenant.task]]\nname = \"w\"\n{task}"));
+        assert!(said.contains(reason), "{said}");
+    }
+    assert_eq!(
+        refused(&text.replace("attach = 8", "attach = 0")),
+        "host.nr_requests_at_attach: 0 is not a number from 1"
+    );
+}
+
+#[test]
 fn tasks_without_a_tenant_share_the_default_one() {
     let text = r#"
         duration = 5
@@ -161,7 +199,7 @@ fn errors_show_the_line() {
     shows(
         "[host]\ncpu = 3\n",
         2,
-        "expected one of `cpus`, `profile`, `hw_queues`, `hz`, `page_cache`, `readahead`, `writeback_delay`",
+        "expected one of `cpus`, `profile`, `hw_queues`, `hz`, `page_cache`, `readahead`, `writeback_delay`, `rotational`, `nr_requests_at_attach`",
     );
     shows("schedulers = [\"a:c=1,b\"]", 1, r#""b" in "a:c=1,b" is not a tunable such as fifo_batch=8"#);
     shows(

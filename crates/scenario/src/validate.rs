@@ -70,6 +70,7 @@ impl Scenario {
             ("limit", self.limit),
             ("host.cpus", Some(u64::from(self.host.cpus))),
             ("host.hw_queues", self.host.hw_queues.map(u64::from)),
+            ("host.nr_requests_at_attach", self.host.nr_requests_at_attach.map(u64::from)),
         ];
         for (key, value) in at_least_one {
             if value == Some(0) {
@@ -121,6 +122,12 @@ impl Scenario {
             }
             if !(1..=10_000).contains(&tenant.weight) {
                 return fail(format!("weight {} is not from 1 to 10000", tenant.weight));
+            }
+            if tenant.is_root() && (tenant.parent.is_some() || !tenant.changes.is_empty()) {
+                return fail("the root group has neither a parent nor a weight to change; leave these out".to_string());
+            }
+            if tenant.parent.as_deref() == Some(Tenant::ROOT) {
+                return fail("its parent \"/\" is the root group, in which every tenant is; leave it out".to_string());
             }
             if let Some(parent) = &tenant.parent {
                 if !names.contains(&parent.as_str()) {

@@ -53,7 +53,11 @@ impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut tenant = serializer.serialize_struct("tenant", 7)?;
         tenant.serialize_field("name", &self.name)?;
-        tenant.serialize_field("weight", &self.weight)?;
+        if self.is_root() {
+            tenant.skip_field("weight")?;
+        } else {
+            tenant.serialize_field("weight", &self.weight)?;
+        }
         match &self.parent {
             Some(parent) => tenant.serialize_field("parent", parent)?,
             None => tenant.skip_field("parent")?,

@@ -307,7 +307,8 @@ impl Scheduler for Kyber {
     }
 
     fn smallest_limit(&self, nr_requests: u32) -> u32 {
-        (nr_requests * 3 / 4).max(1)
+        let whole = self.setup.at_attach.nr_requests.unwrap_or(nr_requests);
+        (whole - whole.div_ceil(4)).min(nr_requests).max(1)
     }
 
     fn event(&mut self, event: Event, ctx: &Context<'_>) {

@@ -204,6 +204,8 @@ pub struct MqDeadline {
     aging_ticks: i64,
     values: [i64; TUNABLES.len()],
     nr_requests: u32,
+    /// The slots that the default `async_depth` is a part of; `None` for those that there are.
+    nr_requests_at_attach: Option<u32>,
 }
 
 impl MqDeadline {
@@ -224,6 +226,7 @@ impl MqDeadline {
             aging_ticks: 0,
             values: [0; TUNABLES.len()],
             nr_requests: setup.nr_requests,
+            nr_requests_at_attach: setup.at_attach.nr_requests,
         };
         for tunable in TUNABLES {
             made.set(tunable.name, tunable.default);
@@ -476,10 +479,8 @@ impl Scheduler for MqDeadline {
         if self.kernel == Kernel::Legacy || io.op == Op::Read {
             return nr_requests;
         }
-        let quarters = matches!(self.kernel, Kernel::V5_15 | Kernel::V6_1);
         let depth = match self.values[5] {
-            0 if quarters => (nr_requests * 3 / 4).max(1),
-            0 => nr_requests,
+            0 => self.default_async_depth(nr_requests),
             depth => depth as u32,
         };
         if self.kernel >= Kernel::V6_18 {
@@ -492,7 +493,10 @@ impl Scheduler for MqDeadline {
     fn event(&mut self, event: dumbwaiter_block::Event, _ctx: &Context<'_>) {
         if let dumbwaiter_block::Event::DepthChanged { nr_requests, .. } = event {
             self.nr_requests = nr_requests;
-            self.values[5] = 0;
+            // A kernel that keeps the limits of the time of attachment keeps this one too.
+            if self.nr_requests_at_attach.is_none() {
+                self.values[5] = 0;
+            }
         }
     }
 
@@ -502,7 +506,7 @@ impl Scheduler for MqDeadline {
 
     fn get(&self, name: &str) -> Option<i128> {
         self.tunables().iter().find(|t| t.name == name).map(|t| match t.name {
-            "async_depth" if self.value(name) == 0 => i128::from(self.nr_requests),
+            "async_depth" if self.value(name) == 0 => i128::from(self.default_async_depth(self.nr_requests)),
             // Milliseconds are kept in ticks and read back so.
             "read_expire" => self.in_ms(self.expire_ticks[0]),
             "write_expire" => self.in_ms(self.expire_ticks[1]),
@@ -571,6 +575,13 @@ impl Replayable for MqDeadline {
 }
 
 impl MqDeadline {
+    /// `async_depth` where none was set.
+    fn default_async_depth(&self, nr_requests: u32) -> u32 {
+        let slots = self.nr_requests_at_attach.unwrap_or(nr_requests);
+        let quarters = matches!(self.kernel, Kernel::V5_15 | Kernel::V6_1);
+        if quarters { (slots - slots.div_ceil(4)).max(1) } else { slots }
+    }
+
     fn in_ms(&self, ticks: i64) -> i128 {
         i128::from(ticks) * i128::from(self.clock.period.0) / 1_000_000
     }

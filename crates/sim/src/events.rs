@@ -28,6 +28,8 @@ pub(crate) enum EventKind {
     Slept(u32),
     /// The timer of a ring's thread that sleeps before it polls.
     Rested(u32),
+    /// A CPU chooses the next thread to run.
+    Dispatch(u32),
     /// The kernel's worker sends requests after completions.
     Send,
     /// A timer of the block layer.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Config, Fault, Limits, Nanos, Setup, TickClock};
+use dumbwaiter_block::{AtAttach, Config, Fault, Limits, Nanos, Setup, TickClock};
 use dumbwaiter_devices::{DeviceModel, Kind};
 use dumbwaiter_experiment::{CellResult, Control};
 use dumbwaiter_measure::{
@@ -183,6 +183,8 @@ pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {
 
 /// The schedulers of the scenario's exchanges, in order.
 fn replacements(s: &Scenario, setup: Setup) -> Result<Vec<Replacement>, Error> {
+    // `rotational` has been written by then.
+    let setup = Setup { at_attach: AtAttach { rotational: None, ..setup.at_attach }, ..setup };
     let make = |change: &SchedulerChange| {
         let choice = Choice::parse(&change.scheduler.to_string()).map_err(|why| Error::Setting {
             key: "change.scheduler",
@@ -203,7 +205,15 @@ fn config(s: &Scenario, model: &DeviceModel) -> Config {
     let nr_requests = s.nr_requests.unwrap_or_else(|| Setup::default_nr_requests(facts.depth));
     let max_sectors = facts.max_sectors.min(Limits::default().max_sectors);
     Config {
-        setup: Setup { clock, cpus, hw_queues, nr_requests, device_depth: depth, rotational: facts.rotational },
+        setup: Setup {
+            clock,
+            cpus,
+            hw_queues,
+            nr_requests,
+            device_depth: depth,
+            rotational: s.host.rotational.unwrap_or(facts.rotational),
+            at_attach: AtAttach { nr_requests: s.host.nr_requests_at_attach, rotational: Some(facts.rotational) },
+        },
         limits: Limits { max_sectors, ..Limits::default() },
         nomerges: s.nomerges,
         volatile_cache: facts.volatile_cache,

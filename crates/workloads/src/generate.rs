@@ -8,8 +8,10 @@
 //!   being asynchronous, [`WRITEBACK_DEPTH`] of them are outstanding with any engine.
 //! - Defaults are those of a scenario, not of a fio job: direct, io_uring, the whole device, until the end of the run.
 //!   [`JobSpec::fio`] has fio's.
-//! - Random access covers every block once before any repeats, as fio's random map does, if blocks have one size and
-//!   the distribution is uniform. With several sizes, `norandommap` or a skewed distribution each draw is independent.
+//! - Random access covers every block once before any repeats, as fio's random map does. Blocks of one size come in a
+//!   uniformly random order. Of several sizes, as in fio, a draw that hits a visited block moves on to the next free one,
+//!   and the I/O ends where the free blocks end: I/Os become shorter while the region fills. Draws are independent with
+//!   `norandommap`, `blockalign` or a skewed distribution, and for several sizes in a region of more than 2^29 blocks.
 //! - Mixed sequential access keeps a position for reads and one for writes.
 //! - A flush (`fsync`) is issued when everything before it has completed, and nothing is issued beside it.
 
@@ -19,6 +21,7 @@ mod keys;
 mod parse;
 pub(crate) mod random;
 mod value;
+mod visited;
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,8 @@ use crate::layer::replace::{Freeze, Handover, Switches};
 use crate::layer::waiting::TagWaitQueues;
 use crate::layer::{BlockLayer, NO_TAG, Submitted};
 use crate::request::State;
+use crate::request_tags::RequestTags;
 use crate::scheduler::{Place, Scheduler};
-use crate::tags::TagMap;
 use crate::{Io, MergeIndex, Nanos, RequestId};
 
 impl BlockLayer {
@@ -111,7 +111,7 @@ impl BlockLayer {
     /// Every request that held a tag of the old scheduler's kind gets one of the new one's kind, beyond the depth if need be:
     /// others are let in once these are fewer.
     fn exchange_tags(&mut self) {
-        self.tags = vec![TagMap::new(self.config.setup.nr_requests)];
+        self.tags = vec![RequestTags::new(self.config.setup.nr_requests)];
         self.waiting = vec![TagWaitQueues::default(); self.tag_pools()];
         self.wake_batch = self.wake_batch_now();
         for queue in &mut self.hw {

@@ -34,8 +34,8 @@ use crate::Context;
 use crate::flush::FlushMachine;
 use crate::ledger::Ledger;
 use crate::merge::{Limits, MergeIndex};
+use crate::request_tags::RequestTags;
 use crate::scheduler::{Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
-use crate::tags::TagMap;
 use crate::{Errno, Io, Nanos, RequestId, Requests, Tenants};
 use fault::FailedAttempts;
 use population::Population;
@@ -189,7 +189,7 @@ pub struct BlockLayer {
     /// Scheduler tags: one pool. The single-queue layer has one for asynchronous requests, and one for each
     /// tenant's others, so that a tenant whose turn is far off does not keep the slots of one whose turn it is (Linux
     /// 3.6 on: queue-sysfs, `nr_requests`; write-back is the root's).
-    tags: Vec<TagMap>,
+    tags: Vec<RequestTags>,
     /// Requests whose tasks sleep for a tag, by pool.
     waiting: Vec<TagWaitQueues>,
     /// Requests whose tasks were woken and have not run yet.
@@ -242,7 +242,7 @@ impl BlockLayer {
         let traits = scheduler.traits();
         let mut layer = BlockLayer {
             traits,
-            tags: vec![TagMap::new(setup.nr_requests)],
+            tags: vec![RequestTags::new(setup.nr_requests)],
             scheduler,
             requests: Requests::default(),
             population: Population::new(&tenants),

@@ -7,9 +7,9 @@ use crate::layer::{BlockLayer, Fault, Held, Submitted};
 use crate::merge::{self, Join, Side};
 use crate::plug::Plug;
 use crate::request::{Request, State};
+use crate::request_tags::RequestTags;
 use crate::scheduler::{Merging, Place};
 use crate::sequence::Sequence;
-use crate::tags::TagMap;
 use crate::{Flags, Io, Nanos, Op, RequestId};
 
 impl BlockLayer {
@@ -232,7 +232,7 @@ impl BlockLayer {
     /// Makes the pools up to `last`, each with its wait queues.
     pub(super) fn add_pools(&mut self, last: usize) {
         if last >= self.tags.len() {
-            self.tags.resize(last + 1, TagMap::new(self.config.setup.nr_requests));
+            self.tags.resize(last + 1, RequestTags::new(self.config.setup.nr_requests));
             self.waiting.resize_with(last + 1, TagWaitQueues::default);
         }
     }
@@ -245,17 +245,18 @@ impl BlockLayer {
         } else if self.traits.direct {
             wake_batch(self.hw[0].tags, u32::MAX)
         } else {
-            wake_batch(nr_requests, self.scheduler.smallest_limit(nr_requests))
+            let at_attach = nr_requests.min(2 * self.config.setup.device_depth.clamp(1, 128));
+            wake_batch(nr_requests, self.scheduler.smallest_limit(at_attach))
         }
     }
 
-    /// A tag of a pool was freed. The last one wakes every task, so that none sleeps for a tag that nobody will free.
+    /// A tag of a pool was freed. No task sleeps on when all tags are free: nobody would wake it.
     pub(super) fn note_freed(&mut self, pool: usize) {
         let Some(waiting) = self.waiting.get_mut(pool).filter(|waiting| waiting.any()) else { return };
+        waiting.freed(self.wake_batch, &mut self.woken);
         let used = if self.traits.direct { self.hw[pool].tags_used } else { self.tags[pool].used() };
-        match used {
-            0 => waiting.wake_all(&mut self.woken),
-            _ => waiting.freed(self.wake_batch, &mut self.woken),
+        if used == 0 && self.woken.is_empty() {
+            waiting.wake_all(&mut self.woken);
         }
     }
 

@@ -91,16 +91,20 @@ pub(crate) struct TraceHead {
 #[command(after_help = "\
 Examples:
   dumbwaiter fidelity recordings/*.csv.zst
-  dumbwaiter fidelity kyber-bursts.csv.zst --explain 1")]
+  dumbwaiter fidelity kyber-bursts.csv.zst --explain 1
+  dumbwaiter fidelity --closed-loop recordings/*.json")]
 pub(crate) struct Fidelity {
-    /// Recordings (NAME.csv.zst, with NAME.json beside)
+    /// Recordings (NAME.csv.zst and NAME.json, by the name of either)
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Write as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Run each recording's own jobs in simulation, and compare bytes, latencies and shares with the kernel's
+    #[arg(long)]
+    pub(crate) closed_loop: bool,
     /// Print the state around the N-th difference of each recording
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "closed_loop")]
     pub(crate) explain: Option<u64>,
     /// Recordings replayed at the same time
     #[arg(long, short, value_name = "N")]

@@ -426,6 +426,30 @@ fn fidelity_json_has_the_keys_that_checks_use() {
 }
 
 #[test]
+fn the_closed_loop_lists_what_it_compared_and_why_not_the_rest() {
+    let Some(shared) = shared() else {
+        println!("skipped: no shared data");
+        return;
+    };
+    let at = |name: &str| shared.join("kernel-dispatch").join(name).display().to_string();
+    let (kyber, scsi) = (at("kyber-merges.json"), at("bfq-weights-scsi.csv.zst"));
+    let out = dumbwaiter(&["fidelity", "--closed-loop", &kyber, &scsi, "--json", "-"]);
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json.as_array().map(Vec::len), Some(1), "{json}");
+    assert_eq!((&json[0]["file"], &json[0]["scheduler"]), (&"kyber-merges.json".into(), &"kyber".into()));
+    for key in ["mb_ratio", "mean_ratio", "p95_ratio", "share_error"] {
+        assert!(json[0][key].is_f64(), "{key}");
+    }
+    let said = text(&out.stderr);
+    assert!(said.contains("bfq-weights-scsi.csv.zst: its device is scsi_debug, not null_blk"), "{said}");
+    let said = ok(&["fidelity", "--closed-loop", &kyber, &scsi]);
+    assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+    assert!(said.contains("1 of 1 recordings agree"), "{said}");
+    refused(&["fidelity", "--closed-loop", "--explain", "1", &kyber], &["--explain"]);
+    refused(&["fidelity", "--closed-loop", "missing.json"], &["missing.json"]);
+}
+
+#[test]
 fn a_recording_is_refused_before_anything_is_touched() {
     let dir = tempfile::tempdir().unwrap();
     let plain = file(&dir, "plain", b"no device");

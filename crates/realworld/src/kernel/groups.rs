@@ -21,8 +21,10 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A cgroup with its weight for each tenant.
 pub(super) struct TenantGroups {
     groups: Groups,
-    /// By tenant: its cgroup, and the one of its own processes.
+    /// By tenant: its cgroup, and the one of its own processes. The root group has none.
     places: Vec<Option<(usize, usize)>>,
+    /// The tenant of the root group's processes.
+    root: Option<TenantId>,
     /// The largest weight of any tenant in the run.
     heaviest: u64,
 }
@@ -54,10 +56,15 @@ impl TenantGroups {
             Change::Weight { weight, .. } => Some(*weight),
             _ => None,
         });
-        let heaviest = load.tenant_specs.iter().map(|t| t.weight).chain(later).max().unwrap_or(1);
+        let root = load.tenants.tenants().map(|(id, _)| id).find(|id| load.tenants.is_root(*id));
+        let grouped = (0..).zip(&load.tenant_specs).filter(|(i, _)| root != Some(TenantId(*i)));
+        let heaviest = grouped.map(|(_, t)| t.weight).chain(later).max().unwrap_or(1);
         let places = vec![None; load.tenant_specs.len()];
-        let mut made = TenantGroups { groups, places, heaviest: u64::from(heaviest) };
+        let mut made = TenantGroups { groups, places, root, heaviest: u64::from(heaviest) };
         for i in 0..load.tenant_specs.len() {
+            if root == Some(TenantId(i as u32)) {
+                continue;
+            }
             // The controller may be there without a scheduler that honours weights: then the file for a weight is missing.
             if let Err(e) = made.make(load, i) {
                 notes.push(format!("tenants are told apart by process only, their weights do not count: {e}"));
@@ -90,8 +97,10 @@ impl TenantGroups {
 
     /// Moves a process into the cgroup of a tenant.
     pub(super) fn admit(&self, tenant: TenantId, pid: u32) -> Result<(), Error> {
-        if let Some((_, own)) = self.places[tenant.0 as usize] {
-            self.groups.move_process(own, pid)?;
+        match self.places[tenant.0 as usize] {
+            Some((_, own)) => self.groups.move_process(own, pid)?,
+            None if self.root == Some(tenant) => self.groups.move_to_root(pid)?,
+            None => {}
         }
         Ok(())
     }

@@ -144,9 +144,20 @@ impl Kernel<'_> {
             return Ok(());
         }
         settings.set("scheduler", &spec.name)?;
+        if let Some(wanted) = scenario.host.nr_requests_at_attach.filter(|_| spec.name != "none") {
+            let attached = self.queue.get("nr_requests")?;
+            if attached != wanted.to_string() {
+                let name = self.queue.name();
+                let text = format!("{name}: the kernel attaches {} with nr_requests = {attached}", spec.name);
+                return Err(Error::refused(format!("{text}; host.nr_requests_at_attach asks for {wanted}")));
+            }
+        }
         // Some of the scheduler's own settings follow it.
         if let Some(n) = scenario.nr_requests {
             settings.set("nr_requests", &n.to_string())?;
+        }
+        if let Some(rotational) = scenario.host.rotational {
+            settings.set("rotational", if rotational { "1" } else { "0" })?;
         }
         for (name, value) in &spec.tunables {
             settings.set(&format!("iosched/{name}"), value).doing(format!("scheduler `{spec}`"))?;
@@ -208,6 +219,19 @@ impl Kernel<'_> {
     }
 }
 
+/// Limits stay those of the time of attachment in Linux 6.12 only, and only under a scheduler.
+fn can_keep_limits(scenario: &Scenario, cell: &Cell) -> Result<(), Refusal> {
+    if scenario.host.nr_requests_at_attach.is_none() || cell.scheduler.name == "none" {
+        return Ok(());
+    }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if release.starts_with("6.12.") {
+        return Ok(());
+    }
+    let text = "host.nr_requests_at_attach: limits follow nr_requests in Linux";
+    Err(Refusal(format!("{text} {}; those of the time of attachment stay in 6.12", release.trim())))
+}
+
 impl World for Kernel<'_> {
     fn about(&self) -> About {
         About { stacks: vec![Stack::Kernel], ..self.device.about() }
@@ -226,6 +250,7 @@ impl World for Kernel<'_> {
             Work::DbBench(_) => self.database.supported().map_err(Refusal),
             Work::Scenario(load) => {
                 self.device.supports(load.scenario(), cell.completion)?;
+                can_keep_limits(load.scenario(), cell)?;
                 self.check_load(load)
             }
         }

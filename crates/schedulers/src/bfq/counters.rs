@@ -191,6 +191,12 @@ impl Bfq {
         }
     }
 
+    /// So many sixteenths of the slots, at least one; of those at the time of attachment if limits stay those.
+    pub(super) fn part_of_slots(&self, sixteenths: u64, nr_requests: u32) -> u32 {
+        let whole = u64::from(self.nr_requests_at_attach.unwrap_or(nr_requests));
+        u32::try_from(whole * sixteenths / 16).unwrap_or(u32::MAX).min(nr_requests).max(1)
+    }
+
     /// Is the queue of this kind of I/O, or a group around it, at its share of `limit` slots?
     pub(super) fn over_share(&self, io: &Io, sync: bool, limit: u32) -> bool {
         let Some(process) = self.processes.get(io.task.0 as usize) else { return false };

@@ -131,6 +131,8 @@ pub struct Bfq {
     rotational: bool,
     /// `rotational` at the start: estimates of the peak rate begin with it.
     rotational_at_start: bool,
+    /// The slots that limits of asynchronous I/O and of writes are parts of; `None` for those that there are.
+    nr_requests_at_attach: Option<u32>,
     /// Flash that queues commands: idling never helps its throughput.
     nonrot_queueing: bool,
     rules: Rules,
@@ -221,8 +223,9 @@ impl Bfq {
             clock: setup.clock,
             spans: Spans::new(&setup.clock, generation.rules().burst_ms),
             rotational: setup.rotational,
-            rotational_at_start: setup.rotational,
-            nonrot_queueing: !setup.rotational,
+            rotational_at_start: setup.rotational_at_attach(),
+            nonrot_queueing: !setup.rotational_at_attach(),
+            nr_requests_at_attach: setup.at_attach.nr_requests,
             rules: generation.rules(),
             values,
             engine: ServiceTree::new(engine, hz),
@@ -265,7 +268,7 @@ impl Bfq {
             hw_tag: if generation < Generation::V7r8 { 1 } else { -1 },
             hw_tag_samples: 0,
             max_in_driver: 0,
-            peak: PeakRate::of(generation, setup.rotational),
+            peak: PeakRate::of(generation, setup.rotational_at_attach()),
             burst: BurstList::default(),
             sampling: Sampling::default(),
             last_seen: Now::default(),

@@ -134,19 +134,19 @@ impl Scheduler for Bfq {
         if !self.values.on.depth_limits {
             return nr_requests;
         }
-        let sixteenths = match (sync, io.op == Op::Read, self.raised_busy > 0) {
-            (true, true, _) => 16,
-            (true, false, false) => 12,
-            (true, false, true) => 6,
-            (false, _, false) => 8,
-            (false, _, true) => 3,
+        let part = |sixteenths| self.part_of_slots(sixteenths, nr_requests);
+        let limit = match (sync, io.op == Op::Read, self.raised_busy > 0) {
+            (true, true, _) => nr_requests,
+            (true, false, false) => part(12),
+            (true, false, true) => part(6),
+            (false, _, false) => part(8),
+            (false, _, true) => part(3),
         };
-        let limit = (nr_requests * sixteenths / 16).max(1);
         if self.over_share(io, sync, limit) { 1 } else { limit }
     }
 
     fn smallest_limit(&self, nr_requests: u32) -> u32 {
-        if self.values.on.depth_limits { (nr_requests * 3 / 16).max(1) } else { nr_requests }
+        if self.values.on.depth_limits { self.part_of_slots(3, nr_requests) } else { nr_requests }
     }
 
     fn event(&mut self, event: Event, ctx: &Context<'_>) {

@@ -8,8 +8,14 @@ use super::{Bfq, Now};
 use crate::mechanisms::nesting;
 use crate::mechanisms::wf2q::NodeId;
 
+/// Is this the root, or the only tenant?
+fn is_root(tenant: u32, ctx: &Context<'_>) -> bool {
+    ctx.tenants.tenant_slots() <= 1 || ctx.tenants.is_root(TenantId(tenant))
+}
+
 impl Bfq {
-    /// The group of a tenant. A tenant that is alone has no group around it in the engine.
+    /// The group of a tenant. The root's tasks have no group around them in the engine: their queues are siblings of the
+    /// outermost groups. A tenant that is alone is the root.
     pub(super) fn group_of(&mut self, tenant: u32, ctx: &Context<'_>) -> u32 {
         while tenant as usize >= self.tenants.len() {
             self.tenants.push(NONE);
@@ -20,7 +26,7 @@ impl Bfq {
         }
         let own = ctx.tenants.tenant(TenantId(tenant)).copied();
         let group = match own {
-            Some(own) if ctx.tenants.tenant_slots() > 1 => {
+            Some(own) if !is_root(tenant, ctx) => {
                 let parent = nesting::parent_of(&own, ctx.tenants).map(|p| self.group_of(p.0, ctx));
                 let above = parent.map_or(NodeId::ROOT, |p| self.groups[p as usize].node);
                 if let Some(parent) = parent {
@@ -99,7 +105,7 @@ impl Bfq {
     pub(super) fn tenant_added(&mut self, ctx: &Context<'_>) {
         for tenant in 0..self.tenants.len() {
             let group = self.groups.get(self.tenants[tenant] as usize);
-            if ctx.tenants.tenant_slots() > 1 && group.is_some_and(|g| g.entity.is_none()) {
+            if !is_root(tenant as u32, ctx) && group.is_some_and(|g| g.entity.is_none()) {
                 self.part_from_group(tenant);
             }
         }

@@ -194,7 +194,7 @@ impl Cfq {
 
     /// An empty scheduler with A+CFQ's rules, on CFQ of Linux 3.18.
     pub fn anticipating(setup: Setup) -> Cfq {
-        Cfq { anticipation: Some(Anticipation::new(setup.rotational)), ..Cfq::new(setup, Version::K318) }
+        Cfq { anticipation: Some(Anticipation::new(setup.rotational_at_attach())), ..Cfq::new(setup, Version::K318) }
     }
 
     /// The queue that an arrival would join, if it exists.
@@ -340,12 +340,9 @@ impl Scheduler for Cfq {
             Event::TenantAdded(_) => self.tenant_added(ctx),
             Event::TenantChanged(tenant) => self.tenant_changed(tenant, ctx),
             Event::TenantRetired(tenant) => self.tenant_retired(tenant, ctx.now),
+            Event::RotationalChanged(rotational) => self.rotational = rotational,
             // A task's new priority comes with its next request.
-            Event::Timer
-            | Event::TaskAdded(_)
-            | Event::TaskChanged(_)
-            | Event::DepthChanged { .. }
-            | Event::RotationalChanged(_) => {}
+            Event::Timer | Event::TaskAdded(_) | Event::TaskChanged(_) | Event::DepthChanged { .. } => {}
         }
     }
 

@@ -168,7 +168,7 @@ pub(super) struct Settings {
 impl Settings {
     /// The defaults; those that the kernel states as parts of a second are such parts.
     pub(super) fn new(version: Version, setup: &Setup, clock: &Clock) -> Settings {
-        let idles = setup.rotational || version == Version::K310;
+        let idles = setup.rotational_at_attach() || version == Version::K310;
         let mut values = [0; TUNABLES.len()];
         for (value, tunable) in values.iter_mut().zip(TUNABLES) {
             *value = match tunable.name {

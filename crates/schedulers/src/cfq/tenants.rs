@@ -8,7 +8,7 @@ use super::queue::NONE;
 use crate::mechanisms::nesting;
 
 impl Cfq {
-    /// The group of a tenant. A tenant that is alone is the whole system: the root.
+    /// The group of a tenant: group 0 for the root, and for a tenant that is alone.
     pub(super) fn group_of(&mut self, tenant: TenantId, ctx: &Context<'_>) -> u32 {
         let index = tenant.0 as usize;
         match self.tenants.get(index) {
@@ -24,7 +24,7 @@ impl Cfq {
         if index >= self.tenants.len() {
             self.tenants.resize(index.max(slots.saturating_sub(1)) + 1, NONE);
         }
-        if slots <= 1 {
+        if slots <= 1 || ctx.tenants.is_root(tenant) {
             self.tenants[index] = 0;
             return 0;
         }
@@ -49,8 +49,10 @@ impl Cfq {
     /// One more tenant: one that was alone before, as the root, has siblings now. Its tasks follow with their next request.
     pub(super) fn tenant_added(&mut self, ctx: &Context<'_>) {
         if ctx.tenants.tenant_slots() > 1 {
-            for group in self.tenants.iter_mut().filter(|g| **g == 0) {
-                *group = NONE;
+            for (tenant, group) in self.tenants.iter_mut().enumerate() {
+                if *group == 0 && !ctx.tenants.is_root(TenantId(tenant as u32)) {
+                    *group = NONE;
+                }
             }
         }
     }

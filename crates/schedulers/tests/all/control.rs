@@ -1,6 +1,6 @@
 //! Kyber's control loop against a device, and settings as the kernel reads them back.
 
-use dumbwaiter_block::{Config, Io, Ioprio, Nanos, Op, Scheduler, Setup, set_tunable};
+use dumbwaiter_block::{AtAttach, Config, Flags, Io, Ioprio, Nanos, Op, Scheduler, Setup, set_tunable};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_testkit::World;
 
@@ -137,6 +137,30 @@ fn async_depth_by_kernel() {
     assert_eq!(limit("mq-deadline:kernel=6.1,async_depth=64", 150), 150);
     assert_eq!(limit("mq-deadline:async_depth=64", 150), 64);
     assert_eq!(limit("mq-deadline:async_depth=500", 150), 150);
+}
+
+/// Linux 6.12 keeps the limits of the depth at which the scheduler was attached; reads have every slot.
+#[test]
+fn limits_of_the_time_of_attachment_stay() {
+    let write = |flags| Io { op: Op::Write, flags, ..Io::default() };
+    let at_attach = AtAttach { nr_requests: Some(8), ..AtAttach::default() };
+    for (choice, sync, not_sync) in [("mq-deadline", 8, 8), ("kyber", 64, 6), ("bfq", 6, 4)] {
+        let setup = Setup { nr_requests: 64, at_attach, ..Setup::default() };
+        let mut scheduler = Choice::parse(choice).unwrap().build(setup);
+        let limits = |scheduler: &dyn Scheduler, nr_requests| {
+            let of = |io| scheduler.limit(&io, nr_requests);
+            [of(Io::default()), of(write(Flags::SYNC)), of(write(Flags::NONE))]
+        };
+        assert_eq!(limits(&*scheduler, 64), [64, sync, not_sync], "{choice}");
+        let (requests, tenants) = Default::default();
+        let ctx = dumbwaiter_block::Context { now: Nanos::ZERO, requests: &requests, tenants: &tenants, busy: false };
+        scheduler.event(dumbwaiter_block::Event::DepthChanged { nr_requests: 128, device_depth: 4 }, &ctx);
+        assert_eq!(limits(&*scheduler, 128), [128, if sync == 64 { 128 } else { sync }, not_sync], "{choice}");
+        let few = limits(&*scheduler, 2);
+        assert!(few.iter().all(|n| (1..=2).contains(n)), "{choice}: {few:?} of 2 slots");
+    }
+    let setup = Setup { nr_requests: 64, at_attach, ..Setup::default() };
+    assert_eq!(Choice::parse("mq-deadline").unwrap().build(setup).get("async_depth"), Some(8));
 }
 
 #[test]

@@ -134,6 +134,11 @@ impl Host {
         self.cpus[cpu].pollers == 0 && self.cpus[cpu].free_at <= at.0
     }
 
+    /// When the CPU has done the work that is booked so far.
+    pub fn free_at(&self, cpu: usize) -> Nanos {
+        Nanos(self.cpus[cpu].free_at)
+    }
+
     /// Books `work` ns on a CPU from `at` on, or from when it is free; returns (start, end).
     fn book(&mut self, cpu: usize, at: Nanos, work: u64) -> (u64, u64) {
         let start = self.cpus[cpu].free_at.max(at.0);

@@ -44,6 +44,7 @@ pub struct Run<'a> {
     plug: Plug,
     /// Sleeps of tasks, by [`TaskId`].
     sleeps: Vec<TaskSleep>,
+    seed: u64,
     turns: Turns,
     now: Nanos,
     timer_at: Nanos,
@@ -183,6 +184,7 @@ impl<'a> Run<'a> {
             free: Vec::new(),
             plug: Plug::default(),
             sleeps: Vec::new(),
+            seed: 1,
             turns,
             warm: None,
             now: Nanos::ZERO,
@@ -304,36 +306,50 @@ impl<'a> Run<'a> {
         if self.device.next_event().is_some_and(|t| t <= at) {
             self.device_done(at);
         } else if let Some((_, what)) = self.events.pop() {
-            match what {
-                EventKind::Wake(thread) => {
-                    let state = &mut self.threads[thread as usize];
-                    if state.wake_at <= at {
-                        state.wake_at = Nanos::MAX;
-                        self.pump(thread);
-                    }
-                }
-                EventKind::Issue(slot) => self.issue(slot),
-                EventKind::IssueBatch(thread) => self.issue_batch(thread),
-                EventKind::Retry(slot) => self.retry(slot),
-                EventKind::Entered(slot) => self.entered(slot),
-                EventKind::Work(slot) => self.work(slot),
-                EventKind::Reply(slot) => self.replied(slot),
-                EventKind::Slept(slot) => self.slept(slot),
-                EventKind::Rested(thread) => self.rested(thread),
-                EventKind::Reap(thread) => self.reap(thread),
-                EventKind::Change(number) => self.change(number),
-                EventKind::Send => {
-                    self.sends = false;
-                    self.serve();
-                }
-                EventKind::Timer => {
-                    if self.timer_at <= at {
-                        self.timer_at = Nanos::MAX;
-                        self.layer.timer(at);
-                        self.serve();
-                    }
+            if let Some(thread) = self.thread_that_runs(what)
+                && !self.take_cpu(thread, what)
+            {
+                return;
+            }
+            self.happens(what);
+        }
+    }
+
+    fn happens(&mut self, what: EventKind) {
+        let at = self.now;
+        match what {
+            EventKind::Wake(thread) => {
+                let state = &mut self.threads[thread as usize];
+                if state.wake_at <= at {
+                    state.wake_at = Nanos::MAX;
+                    self.pump(thread);
                 }
             }
+            EventKind::Issue(slot) => self.issue(slot),
+            EventKind::IssueBatch(thread) => self.issue_batch(thread),
+            EventKind::Retry(slot) => self.retry(slot),
+            EventKind::Entered(slot) => self.entered(slot),
+            EventKind::Work(slot) => self.work(slot),
+            EventKind::Reply(slot) => self.replied(slot),
+            EventKind::Slept(slot) => self.slept(slot),
+            EventKind::Rested(thread) => self.rested(thread),
+            EventKind::Reap(thread) => self.reap(thread),
+            EventKind::Change(number) => self.change(number),
+            EventKind::Dispatch(cpu) => self.dispatch(cpu),
+            EventKind::Send => {
+                self.sends = false;
+                self.serve();
+            }
+            EventKind::Timer => {
+                if self.timer_at <= at {
+                    self.timer_at = Nanos::MAX;
+                    self.layer.timer(at);
+                    self.serve();
+                }
+            }
+        }
+        if let Some(thread) = self.thread_that_runs(what) {
+            self.leave_cpu(thread);
         }
     }
 }

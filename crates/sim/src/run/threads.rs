@@ -113,7 +113,14 @@ impl Run<'_> {
         self.stop_polling(thread);
         let state = &mut self.threads[thread as usize];
         state.issuing = state.prepared.len() as u32;
-        let (more, cold) = (std::mem::take(&mut state.owed), std::mem::take(&mut state.cold));
+        let mut more = std::mem::take(&mut state.owed);
+        let mut cold = std::mem::take(&mut state.cold);
+        if state.running.thread.mode.reaps() == 1 {
+            // libaio takes the whole path for each call, and no two loops of a program take equally long.
+            cold = true;
+            self.seed = self.seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            more += (self.seed >> 33) % (self.host.profile.sub + 1);
+        }
         state.asleep = false;
         let slots = &self.slots;
         let ops = state.prepared.iter().map(|slot| slots[*slot as usize].io.op);

@@ -22,13 +22,40 @@ fn run(loads: [Load; 4], seconds: u32, scheduler: &str) -> RunResult {
             "[[tenant]]\nname = \"t{i}\"\nweight = {weight}\n[[tenant.task]]\nname = \"j\"\nrw = \"{rw}\"\nbs = \"{bs}\"\niodepth = {depth}\n"
         );
     }
-    let scenario = Scenario::from_toml(&toml, "test").unwrap();
+    run_toml(&toml, scheduler)
+}
+
+fn run_toml(toml: &str, scheduler: &str) -> RunResult {
+    let scenario = Scenario::from_toml(toml, "test").unwrap();
     let model = dumbwaiter_devices::load("ssd:850pro-256").unwrap();
     let choice = Choice::parse(scheduler).unwrap();
     let result = Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run;
     let shares: Vec<f64> = result.tenants.iter().map(|t| t.share).collect();
     println!("{scheduler}: PV {:.3}, {:.0} MB/s, {shares:.3?}", result.fairness.pv, result.mb_per_s);
     result
+}
+
+/// Tasks of the root group, in the tenant `/`, have weights of their own (40 at best effort 4, 80 at 0) beside the tenants'.
+#[test]
+fn tasks_of_the_root_group_compete_with_tenants() {
+    let job = "rw = \"randread\"\nbs = \"4k\"\niodepth = 32\n";
+    let mut toml = "duration = \"6s\"\nwarmup = \"1s\"\n".to_string();
+    for (name, weight) in [("a", 300), ("b", 100)] {
+        toml += &format!("[[tenant]]\nname = \"{name}\"\nweight = {weight}\n[[tenant.task]]\nname = \"j\"\n{job}");
+    }
+    for (name, ioprio) in [("x", "be/4"), ("y", "be/0")] {
+        toml += &format!("[[task]]\nname = \"{name}\"\ntenant = \"/\"\nioprio = \"{ioprio}\"\n{job}");
+    }
+    for scheduler in ["bfq:low_latency=0", "headway"] {
+        let result = run_toml(&toml, scheduler);
+        let root = result.tenants.iter().find(|t| t.name == "/").unwrap();
+        assert!((root.ideal_share - 120.0 / 520.0).abs() < 1e-9, "{}", root.ideal_share);
+        assert!((root.share - root.ideal_share).abs() < 0.02, "{scheduler}: {} of {}", root.share, root.ideal_share);
+        if scheduler != "headway" {
+            let rates = ["x", "y"].map(|name| result.tasks.iter().find(|t| t.name == name).unwrap().mb_per_s);
+            assert!((1.6..2.5).contains(&(rates[1] / rates[0])), "{rates:?}");
+        }
+    }
 }
 
 /// Within what the papers call proportional, and at no great loss.

@@ -2,9 +2,12 @@
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, SECTOR_BYTES};
 
-use super::generator::{Burst, Generator, Limits, Offsets, RateLimit, Sampler, Schedule, Sizes, Stream, ThinkTime};
+use super::generator::{
+    Burst, Coverage, Generator, Limits, Offsets, RateLimit, Sampler, Schedule, Sizes, Stream, ThinkTime,
+};
 use super::random::{Permutation, Random, Zipf};
 use super::value::{Access, BlockSize, Distribution, Extent, Mix, READ, RateProcess, Sequencer, TRIM, WRITE};
+use super::visited::Visited;
 use super::{JobSpec, class_of};
 use crate::units::format_size;
 
@@ -158,10 +161,7 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         true => stream(spec, dir, start, length),
         false => Stream::default(),
     });
-    let map = match whole_map(spec) {
-        true => Some(Permutation::new(length / u64::from(streams[spec.used()[0]].unit), &mut random)),
-        false => None,
-    };
+    let coverage = coverage(spec, &streams, length, &mut random);
     for stream in &mut streams {
         // Hot blocks of a skewed distribution are scattered, differently for each direction and instance.
         if let Sampler::Zipf { scatter, blocks, centre: None, .. }
@@ -183,8 +183,7 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         mix,
         reads: threshold(spec.rwmixread),
         streams,
-        map,
-        mapped: 0,
+        coverage,
         depth,
         refill_at: low.min(batch),
         stop: limits(spec, device, length),
@@ -224,24 +223,29 @@ fn limits(spec: &JobSpec, device: u64, length: u64) -> Limits {
     }
 }
 
-/// Whether all blocks have one size and are drawn uniformly, so that a permutation can visit each once.
-fn whole_map(spec: &JobSpec) -> bool {
+/// How random offsets of a job cover its region of `length` sectors.
+///
+/// Blocks of one size need no map: a permutation visits each once. A region of more than [`Visited::MAX_BLOCKS`] has none
+/// either and draws independently: no run visits enough of it to meet a block twice.
+fn coverage(spec: &JobSpec, streams: &[Stream; 3], length: u64, random: &mut Random) -> Coverage {
     let used = spec.used();
-    let fixed = |dir: &usize| match spec.bs.each()[*dir] {
-        BlockSize::Fixed(n) => Some(*n),
-        _ => None,
+    let uniform = |dir: &usize| {
+        spec.blockalign.each()[*dir].is_none() && *spec.random_distribution.each()[*dir] == Distribution::Uniform
     };
-    let size = fixed(&used[0]);
-    spec.rw.access == Access::Random
-        && !spec.norandommap
-        && spec.rw.modifier <= 1
-        && size.is_some()
-        && used.iter().all(|dir| {
-            fixed(dir) == size
-                && spec.blockalign.each()[*dir].is_none()
-                && *spec.random_distribution.each()[*dir] == Distribution::Uniform
-                && *spec.percentage_random.each()[*dir] == 100
-        })
+    if spec.rw.access != Access::Random || spec.norandommap || !used.iter().all(uniform) {
+        return Coverage::Independent;
+    }
+    let unit = used.iter().map(|dir| streams[*dir].unit).min().unwrap_or(1);
+    let blocks = length / u64::from(unit);
+    let one_size = |dir: &usize| matches!(streams[*dir].sizes, Sizes::Fixed(n) if n == unit);
+    let every_draw = |dir: &usize| streams[*dir].always_random && spec.rw.modifier <= 1;
+    if used.iter().all(|dir| one_size(dir) && every_draw(dir)) {
+        Coverage::Permuted(Permutation::new(blocks, random), 0)
+    } else if blocks <= Visited::MAX_BLOCKS {
+        Coverage::Mapped(Visited::new(blocks))
+    } else {
+        Coverage::Independent
+    }
 }
 
 fn sectors(bytes: u64) -> u32 {
@@ -256,7 +260,8 @@ fn threshold(percent: u8) -> u32 {
 /// The generator state of one direction.
 fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
     let bs = spec.bs.each()[dir];
-    let unit = sectors(spec.blockalign.each()[dir].unwrap_or(bs.min())).max(1);
+    let min = sectors(bs.min()).max(1);
+    let unit = spec.blockalign.each()[dir].map_or(min, sectors).max(1);
     let sampler = sampler(spec, dir, unit, length);
     let sizes = sizes(spec, dir);
     let op = [Op::Read, Op::Write, Op::Discard][dir];
@@ -270,11 +275,9 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
     Stream {
         op,
         flags,
-        fitting: match sizes {
-            Sizes::Fixed(n) => length.saturating_sub(u64::from(n)) / u64::from(unit) + 1,
-            _ => 0,
-        },
+        fitting: length.saturating_sub(u64::from(min)) / u64::from(unit) + 1,
         sizes,
+        min,
         unit,
         start,
         length,
@@ -335,11 +338,15 @@ fn sampler(spec: &JobSpec, dir: usize, unit: u32, length: u64) -> Sampler {
 
 /// Distribution of the block sizes of a direction.
 fn sizes(spec: &JobSpec, dir: usize) -> Sizes {
-    match spec.bs.each()[dir] {
+    let bs = spec.bs.each()[dir];
+    if bs.min() == bs.max() {
+        return Sizes::Fixed(sectors(bs.min()));
+    }
+    match bs {
         BlockSize::Fixed(n) => Sizes::Fixed(sectors(*n)),
         BlockSize::Range(min, max) => {
             let step = if spec.bs_unaligned { 1 } else { sectors(*min) };
-            Sizes::Range { min: sectors(*min), step, count: (sectors(*max) - sectors(*min)) / step + 1 }
+            Sizes::Range { min: sectors(*min), max: sectors(*max), step }
         }
         BlockSize::Split(parts) => {
             let mut sum = 0.0;

@@ -4,6 +4,7 @@ use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
 
 use super::random::{Permutation, Random, Zipf};
 use super::value::{BurstProcess, Mix, READ, TRIM, WRITE};
+use super::visited::Visited;
 use crate::{Next, Want, Workload};
 
 /// Start and end of the job.
@@ -84,10 +85,11 @@ pub(super) struct RateLimit {
 #[derive(Debug)]
 pub(super) enum Sizes {
     Fixed(u32),
+    /// A multiple of `step`, uniform over `min..min + max` and at most `max`.
     Range {
         min: u32,
+        max: u32,
         step: u32,
-        count: u32,
     },
     /// Cumulative fractions of 2^32, with the sizes.
     Split(Vec<(u32, u32)>),
@@ -104,7 +106,10 @@ impl Sizes {
     fn draw(&self, random: &mut Random) -> u32 {
         match self {
             Sizes::Fixed(n) => *n,
-            Sizes::Range { min, step, count } => min + step * random.below(u64::from(*count)) as u32,
+            Sizes::Range { min, max, step } => {
+                let draw = u64::from(*min) + random.below(u64::from(*max));
+                (draw / u64::from(*step) * u64::from(*step)).min(u64::from(*max)) as u32
+            }
             Sizes::Split(bounds) => {
                 let draw = (random.bits() >> 32) as u32;
                 let found = bounds.iter().find(|(bound, _)| draw < *bound).or(bounds.last());
@@ -117,7 +122,22 @@ impl Sizes {
             }
         }
     }
+
+    /// A size of at most `room` sectors, which holds the smallest.
+    #[inline]
+    fn draw_within(&self, room: u64, min: u32, random: &mut Random) -> u32 {
+        for _ in 0..DRAWS {
+            let sectors = self.draw(random);
+            if u64::from(sectors) <= room {
+                return sectors;
+            }
+        }
+        min
+    }
 }
+
+/// Draws of a size that fits before the end of the region; after them the smallest is taken.
+const DRAWS: u32 = 64;
 
 /// Distribution of random offsets: numbers of aligned blocks in the region.
 #[derive(Debug, Default)]
@@ -195,8 +215,11 @@ pub(super) struct Stream {
     pub(super) op: Op,
     pub(super) flags: Flags,
     pub(super) sizes: Sizes,
+    /// The smallest size.
+    pub(super) min: u32,
+    /// Alignment of random offsets.
     pub(super) unit: u32,
-    /// Places that hold a block of the fixed size; 0 if sizes vary.
+    /// Places that hold a block of the smallest size.
     pub(super) fitting: u64,
     pub(super) start: u64,
     pub(super) length: u64,
@@ -220,8 +243,9 @@ impl Default for Stream {
             op: Op::Read,
             flags: Flags::NONE,
             sizes: Sizes::Fixed(8),
+            min: 8,
             unit: 8,
-            fitting: 0,
+            fitting: 1,
             start: 0,
             length: 8,
             sampler: Sampler::Uniform,
@@ -241,42 +265,89 @@ impl Default for Stream {
 
 impl Stream {
     /// Offset of the next sequential I/O in the region, and whether it begins a new pass.
-    fn sequential(&self, sectors: u64, step: i64) -> (u64, bool) {
+    fn sequential(&self, step: i64) -> (u64, bool) {
+        let room = self.length - u64::from(self.min);
         // A backward pass begins at the end of the region.
         let first = if step < 0 { self.length.checked_add_signed(step) } else { Some(0) };
-        let first = first.unwrap_or(0).min(self.length - sectors);
+        let first = first.unwrap_or(0).min(room);
         let next = match self.position {
             None => return (first, false),
             Some(position) => position.checked_add_signed(step),
         };
-        match next.filter(|next| next + sectors <= self.length) {
+        match next.filter(|next| *next <= room) {
             Some(next) => (next, false),
             None => (first, true),
         }
     }
 
-    /// Offset of the next random I/O in the region.
+    /// Offset of the next I/O of a random pattern if it continues sequentially or repeats the last.
     #[inline]
-    fn random(&mut self, sectors: u64, run: u32, same: bool, random: &mut Random) -> u64 {
+    fn continued(&mut self, run: u32, same: bool, random: &mut Random) -> Option<u64> {
         if self.run_left > 0 {
             self.run_left -= 1;
             let next = if same { self.last } else { self.position.unwrap_or(0) };
-            if next + sectors <= self.length {
-                return next;
+            if next + u64::from(self.min) <= self.length {
+                return Some(next);
             }
         } else if !self.always_random && (random.bits() >> 32) as u32 >= self.random_share {
-            return self.sequential(sectors, 0).0;
+            return Some(self.sequential(0).0);
         }
         self.run_left = run - 1;
-        let fitting = match self.fitting {
-            0 => (self.length - sectors) / u64::from(self.unit) + 1,
-            known => known,
-        };
-        self.sampler.draw(fitting, random) * u64::from(self.unit)
+        None
     }
 
     fn ready(&self, now: Nanos) -> bool {
         self.pace.due <= now.0 as f64
+    }
+}
+
+/// How random offsets cover the region.
+#[derive(Debug)]
+pub(super) enum Coverage {
+    /// Draws are independent.
+    Independent,
+    /// Blocks of one size in a random order, each once, and the number visited.
+    Permuted(Permutation, u64),
+    /// Blocks of several sizes: a draw that hits a visited block moves on to the next free one, and the I/O ends where the
+    /// free blocks end. Directions share the map, each in blocks of its own smallest size (as fio does).
+    Mapped(Visited),
+}
+
+impl Coverage {
+    /// A random offset in the region of a direction.
+    #[inline]
+    fn draw(&mut self, stream: &Stream, random: &mut Random) -> u64 {
+        let block = match self {
+            Coverage::Independent => stream.sampler.draw(stream.fitting, random),
+            Coverage::Permuted(order, visited) => {
+                if *visited == order.len() {
+                    *visited = 0;
+                    order.rekey(random);
+                }
+                *visited += 1;
+                order.apply(*visited - 1)
+            }
+            Coverage::Mapped(map) => {
+                let draw = stream.sampler.draw(stream.fitting, random);
+                let inside = |block: &u64| *block < stream.fitting;
+                match map.next_free(draw).filter(inside).or_else(|| map.next_free(0).filter(inside)) {
+                    Some(block) => block,
+                    None => {
+                        map.clear();
+                        draw
+                    }
+                }
+            }
+        };
+        block * u64::from(stream.unit)
+    }
+
+    /// Marks what an I/O at a random offset visits; returns its length in sectors, which may be shorter.
+    #[inline]
+    fn visit(&mut self, stream: &Stream, offset: u64, sectors: u32) -> u32 {
+        let Coverage::Mapped(map) = self else { return sectors };
+        let blocks = map.visit(offset / u64::from(stream.unit), u64::from(sectors.div_ceil(stream.unit)));
+        sectors.min(blocks as u32 * stream.unit)
     }
 }
 
@@ -296,9 +367,7 @@ pub(super) struct Generator {
     pub(super) mix: Mix,
     pub(super) reads: u32,
     pub(super) streams: [Stream; 3],
-    /// Order of the blocks if each is visited once, and the number visited.
-    pub(super) map: Option<Permutation>,
-    pub(super) mapped: u64,
+    pub(super) coverage: Coverage,
     pub(super) depth: u32,
     /// Outstanding I/Os down to which a full queue drains before the next I/O.
     pub(super) refill_at: u32,
@@ -328,8 +397,7 @@ impl Generator {
             mix: Mix::Read,
             reads: 0,
             streams: Default::default(),
-            map: None,
-            mapped: 0,
+            coverage: Coverage::Independent,
             depth: 1,
             refill_at: 0,
             stop: Limits { sectors: 0, ios: 0, passes: 0 },
@@ -472,31 +540,26 @@ impl Generator {
             return Some(block);
         }
         let stream = &mut self.streams[dir];
-        let sectors = stream.sizes.draw(&mut self.random);
-        let offset = match (&mut self.map, &stream.offsets) {
-            (Some(map), _) => {
-                if self.mapped == map.len() {
-                    self.mapped = 0;
-                    map.rekey(&mut self.random);
-                }
-                self.mapped += 1;
-                map.apply(self.mapped - 1) * u64::from(stream.unit)
-            }
-            (None, Offsets::Sequential { step }) => {
-                let (offset, wrapped) = stream.sequential(u64::from(sectors), *step);
+        let (offset, random) = match stream.offsets {
+            Offsets::Sequential { step } => {
+                let (offset, wrapped) = stream.sequential(step);
                 if wrapped && self.stop.passes != u64::MAX {
                     self.stop.passes -= 1;
                     if self.stop.passes == 0 {
                         return None;
                     }
                 }
-                offset
+                (offset, false)
             }
-            (None, Offsets::Random { run, same }) => {
-                let (run, same) = (*run, *same);
-                stream.random(u64::from(sectors), run, same, &mut self.random)
-            }
+            Offsets::Random { run, same } => match stream.continued(run, same, &mut self.random) {
+                Some(offset) => (offset, false),
+                None => (self.coverage.draw(stream, &mut self.random), true),
+            },
         };
+        let mut sectors = stream.sizes.draw_within(stream.length - offset, stream.min, &mut self.random);
+        if random {
+            sectors = self.coverage.visit(stream, offset, sectors);
+        }
         stream.last = offset;
         stream.position = Some(offset + u64::from(sectors));
         if self.mix == Mix::TrimWrite {

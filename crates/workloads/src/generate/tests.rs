@@ -99,9 +99,63 @@ fn a_uniform_pass_visits_each_block_once_and_ends() {
     assert!(sectors.into_iter().eq((0..1024).map(|i| i * 8)));
 }
 
+/// fio 3.33 covered 64 MiB by this job in 6259 I/Os (mean of 40 seeds, deviation 170), the first half in 2303 (95).
+#[test]
+fn several_sizes_visit_each_block_once_and_shorten_as_in_fio() {
+    let options =
+        [("rw", "randrw"), ("rwmixread", "70"), ("bssplit", "4k/50:8k/25:64k/25"), ("size", "64m"), ("loops", "40")];
+    let (mut pass, mut half, mut passes) = (0, 0, Vec::new());
+    let mut visited = vec![false; 16_384];
+    let mut left = visited.len();
+    for want in wants(&options, usize::MAX) {
+        for block in want.sector / 8..(want.sector + u64::from(want.sectors)) / 8 {
+            assert!(!std::mem::replace(&mut visited[block as usize], true), "block {block} twice in a pass");
+            left -= 1;
+        }
+        pass += 1;
+        half += u32::from(left > 8192);
+        if left == 0 {
+            passes.push(pass);
+            (pass, left) = (0, visited.len());
+            visited.fill(false);
+        }
+    }
+    assert_eq!((passes.len(), left), (40, 16_384), "unfinished passes");
+    let mean = passes.iter().sum::<u32>() / 40;
+    assert!((6100..6420).contains(&mean), "{passes:?}");
+    assert!((2240..2370).contains(&(half / 40)), "{}", half / 40);
+}
+
+#[test]
+fn a_range_of_sizes_is_uniform_up_to_its_maximum() {
+    let issued = wants(&[("rw", "randread"), ("bs", "4k-16k"), ("norandommap", "1")], 20_000);
+    for size in [8, 16, 24, 32] {
+        let share = issued.iter().filter(|w| w.sectors == size).count() as f64 / 20_000.0;
+        assert!((share - 0.25).abs() < 0.015, "{size} sectors: {share}");
+    }
+}
+
+#[test]
+fn several_sizes_fill_a_sequential_pass_to_its_end() {
+    let issued = wants(&[("rw", "read"), ("bs", "4k-64k"), ("size", "1m"), ("loops", "3")], usize::MAX);
+    let mut next = 0;
+    for want in issued {
+        assert_eq!(want.sector, next % 2048);
+        next += u64::from(want.sectors);
+    }
+    assert_eq!(next, 3 * 2048);
+}
+
+#[test]
+fn a_region_too_large_for_a_map_draws_independently() {
+    let spec = job(&[("rw", "randread"), ("bs", "4k-16k")]);
+    let huge = BuildContext { capacity_sectors: 1 << 40, ..context(0) };
+    assert_eq!(run(&spec, huge, Nanos::from_us(1), 1000).len(), 1000);
+}
+
 #[test]
 fn mixes_and_splits_have_their_percentages() {
-    let options = [("rw", "randrw"), ("rwmixread", "70"), ("bssplit", "4k/50:8k/25:64k/25")];
+    let options = [("rw", "randrw"), ("rwmixread", "70"), ("bssplit", "4k/50:8k/25:64k/25"), ("norandommap", "1")];
     let issued = wants(&options, 40_000);
     let share = |f: &dyn Fn(&Want) -> bool| issued.iter().filter(|w| f(w)).count() as f64 / issued.len() as f64;
     assert!((share(&|w| w.op == Op::Read) - 0.70).abs() < 0.012);
@@ -113,8 +167,10 @@ fn mixes_and_splits_have_their_percentages() {
 
 #[test]
 fn log_normal_sizes_have_their_median() {
-    let mut sizes: Vec<u32> =
-        wants(&[("rw", "randread"), ("bs", "32k:1.0:4k-256k")], 20_001).iter().map(|w| w.sectors).collect();
+    let mut sizes: Vec<u32> = wants(&[("rw", "randread"), ("bs", "32k:1.0:4k-256k"), ("norandommap", "1")], 20_001)
+        .iter()
+        .map(|w| w.sectors)
+        .collect();
     sizes.sort_unstable();
     assert!(sizes.iter().all(|n| n % 8 == 0 && (8..=512).contains(n)));
     let median = sizes[10_000];

@@ -96,6 +96,7 @@ proptest! {
         let clock = TickClock { period: Nanos(u64::from(numbers[0])), step_at: Nanos(u64::from(numbers[1])) };
         let setup = Setup {
             clock, cpus: queues, hw_queues: queues, nr_requests: numbers[2], device_depth: numbers[3], rotational: direct,
+            ..Setup::default()
         };
         let limits = Limits {
             max_sectors: numbers[4].max(1 << 20), max_discard_sectors: numbers[5].max(1 << 20), max_segments: queues,

@@ -64,6 +64,25 @@ fn tenants_share_by_weight_and_so_do_budgets_of_any_size() {
     close(settled(&mut equal, Generation::Original)[0], 0.5, 0.01, "the first generation knows priorities only");
 }
 
+/// Tasks of the root group are queues beside the groups' entities, each with the weight of its level.
+#[test]
+fn tasks_of_the_root_compete_with_the_groups_one_by_one() {
+    for generation in [Generation::V7r8, Generation::Mainline] {
+        let mut lab = lab(generation, 32).set("strict_guarantees", 1).weights(&[300, 100]);
+        let root = lab.tenants.add_root(1).0;
+        let clients = [(0, 4), (1, 4), (root, 4), (root, 0)];
+        for (place, (tenant, of_level)) in (0..).zip(clients) {
+            lab.add(Client { tenant, ..reader(place, level(of_level)) });
+        }
+        let by_level = f64::from(lab.bfq.rules.weight_per_level);
+        let weights = [300.0, 100.0, 4.0 * by_level, 8.0 * by_level];
+        let all: f64 = weights.iter().sum();
+        for (share, weight) in settled(&mut lab, generation).into_iter().zip(weights) {
+            close(share, weight / all, 0.01, &format!("{generation:?}, weight {weight}"));
+        }
+    }
+}
+
 #[test]
 fn history_does_not_move_shares() {
     for generation in [Generation::V7r8, Generation::Mainline] {

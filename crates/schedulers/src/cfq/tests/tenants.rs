@@ -275,6 +275,19 @@ fn own_tasks_beside_nested_tenants_have_their_leaf_weight() {
 }
 
 #[test]
+fn tasks_of_the_root_have_its_leaf_weight_together() {
+    let mut lab = flash().weights(&[200, 100]);
+    let root = lab.tenants.add_root(1).0;
+    for tenant in [0, 1, root, root] {
+        lab.add(random(tenant, 64, 8));
+    }
+    lab.run(Nanos::from_secs(10));
+    let shares = lab.shares(SECOND, requests);
+    close(shares[0], 0.4, 0.01, "200 of 500");
+    close(shares[2], 0.4, 0.01, "root_leaf_weight is 200");
+}
+
+#[test]
 fn a_sleeper_has_no_credit_and_no_debt() {
     let mut lab = anticipating().weights(&[100, 100]);
     lab.add(random(0, 64, 32));

@@ -71,7 +71,7 @@ impl Plan {
             ..Setup::default()
         };
         let (volatile_cache, fua) = self.cache;
-        Config { setup, limits: self.limits, nomerges: self.nomerges, volatile_cache, fua }
+        Config { setup, limits: self.limits, nomerges: self.nomerges, volatile_cache, fua, ..Config::default() }
     }
 
     pub(crate) fn submitted(&self) -> impl Iterator<Item = &Io> {

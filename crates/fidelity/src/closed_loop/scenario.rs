@@ -1,0 +1,119 @@
+//! A recording's load as a scenario, on a model of the recorded device.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Nanos, Setup};
+use dumbwaiter_scenario::{Host, Scenario, Task, Tenant, TenantChange, Work};
+use dumbwaiter_workloads::generate::Extent;
+
+use super::conditions::{Conditions, Group};
+use crate::recording::Recording;
+use crate::settings::scheduler_of;
+
+/// Sectors of 512 bytes in a MiB.
+const SECTORS_PER_MIB: u64 = 2048;
+/// null_blk's largest request, in KiB, where the recording does not say it.
+const MAX_SECTORS_KB: u64 = 127;
+
+/// Sectors of the recorded device.
+pub(super) fn capacity_sectors(about: &Conditions) -> Result<u64, String> {
+    let size_mib = about.attribute("size").ok_or("it does not have the device's size")?;
+    Ok(size_mib.saturating_mul(SECTORS_PER_MIB))
+}
+
+/// The model of the recorded device, as `--device` takes it.
+fn device(about: &Conditions, recording: &Recording) -> Result<String, String> {
+    let latency = about.attribute("completion_nsec").ok_or("it does not have the device's completion_nsec")?;
+    let overrides = [
+        ("latency_ns", latency),
+        ("t_err_ns", 0),
+        ("depth", u64::from(recording.setup.device_depth)),
+        ("queues", 1),
+        ("capacity_sectors", capacity_sectors(about)?),
+        ("max_sectors", 2 * about.max_sectors_kb().unwrap_or(MAX_SECTORS_KB)),
+    ];
+    Ok(format!("null:0us?{}", overrides.map(|(key, value)| format!("{key}={value}")).join("&")))
+}
+
+/// The recorded load, under the recorded scheduler.
+pub(super) fn scenario(about: &Conditions, recording: &Recording) -> Result<Scenario, String> {
+    let scheduler =
+        scheduler_of(recording).ok_or_else(|| format!("Dumbwaiter has no scheduler {}", recording.scheduler))?;
+    let setup = &recording.setup;
+    let at_attach = Setup::default_nr_requests(setup.device_depth);
+    let mut scenario = Scenario {
+        name: "closed loop".to_owned(),
+        devices: vec![device(about, recording)?],
+        schedulers: vec![scheduler],
+        nr_requests: Some(setup.nr_requests),
+        replicates: 1,
+        host: Host {
+            // A recording does not say who ran where on several CPUs, nor when a process moved.
+            cpus: 1,
+            hz: u32::try_from(1_000_000_000 / setup.clock.period.0.max(1)).unwrap_or(u32::MAX),
+            rotational: Some(setup.rotational),
+            nr_requests_at_attach: recording.kernel.starts_with("6.12").then_some(at_attach),
+            ..Host::default()
+        },
+        tenants: tenants(about),
+        ..Scenario::default()
+    };
+    let files: BTreeMap<String, &str> = (0..).map(job_name).zip(about.jobs()).collect();
+    let read = |name: &str| Ok(files.get(name).copied().unwrap_or_default().to_owned());
+    scenario.resolve(&read, &|_| None).map_err(|e| e.to_string())?;
+    scenario.validate(&|_| Ok(()), &|_| Ok(())).map_err(|e| e.to_string())?;
+    Ok(scenario)
+}
+
+/// The name of the n-th job file.
+fn job_name(n: usize) -> String {
+    format!("job {n}")
+}
+
+/// The tenant of a group: the root group, or a tenant with the group's weight.
+pub(super) fn tenant_name(path: &str) -> &str {
+    if path.is_empty() { Tenant::ROOT } else { path }
+}
+
+fn tenants(about: &Conditions) -> Vec<Tenant> {
+    let Some(groups) = &about.groups else {
+        return vec![Tenant { tasks: vec![task(0)], ..Tenant::new(Tenant::DEFAULT) }];
+    };
+    let mut job = 0;
+    let of = |group: &Group| {
+        let tasks = group.job.iter().map(|_| {
+            job += 1;
+            task(job - 1)
+        });
+        let tasks = tasks.collect();
+        let mut tenant = Tenant { tasks, ..Tenant::new(tenant_name(&group.path)) };
+        if !tenant.is_root() {
+            tenant.weight = group.weight;
+            tenant.parent = group.path.rsplit_once('/').map(|(above, _)| above.to_owned());
+            let changes = about.changes.iter().flatten().filter(|change| change.group == group.path);
+            let change = |after_s: f64, weight| TenantChange { at: Nanos((after_s.max(0.0) * 1e9) as u64), weight };
+            tenant.changes = changes.map(|c| change(c.after_s, c.weight)).collect();
+        }
+        tenant
+    };
+    let mut tenants: Vec<Tenant> = groups.iter().map(of).collect();
+    tenants.retain(|tenant| !tenant.is_root() || !tenant.tasks.is_empty());
+    tenants
+}
+
+fn task(job: usize) -> Task {
+    Task::new(format!("t{job}"), Work::Fio(job_name(job)))
+}
+
+/// The byte at which each instance of each task begins, in the order of the results.
+pub(super) fn offsets(scenario: &Scenario) -> Vec<u64> {
+    let bytes = |extent: Extent| if let Extent::Bytes(bytes) = extent { bytes } else { 0 };
+    let of = |task: &Task| {
+        let (first, step) = match &task.work {
+            Work::Job(job) => (bytes(job.offset), bytes(job.offset_increment)),
+            _ => (0, 0),
+        };
+        (0..u64::from(task.count)).map(move |i| first.saturating_add(step.saturating_mul(i))).collect::<Vec<_>>()
+    };
+    scenario.tasks().flat_map(|(_, task)| of(task)).collect()
+}
