@@ -98,7 +98,9 @@ impl Run<'_> {
                     } else {
                         self.host.note_completion(cpu, done, op, first);
                         if state.running.thread.mode.reaps() == 1 {
+                            // The thread is busy, or sleeps for a request, and reaps it later than it could.
                             self.slots[slot as usize].posted = done;
+                            self.record(slot, done);
                         }
                     }
                 }

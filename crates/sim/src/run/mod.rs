@@ -13,7 +13,7 @@ use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, Tas
 use dumbwaiter_devices::{Completion, Counters, Device};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
-use dumbwaiter_measure::{Recorder, Unfinished};
+use dumbwaiter_measure::Recorder;
 
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
@@ -274,17 +274,10 @@ impl<'a> Run<'a> {
     }
 
     fn close(&mut self, end: Nanos) -> Closed {
+        self.record_unfinished(end);
         self.open = false;
-        let mut waiting = vec![true; self.slots.len()];
-        for slot in &self.free {
-            waiting[*slot as usize] = false;
-        }
         let outcome =
             |t: &ThreadState| t.running.thread.workload.outcome(end).map(|outcome| (t.running.thread.task, outcome));
-        for (slot, _) in self.slots.iter().zip(&waiting).filter(|(_, waits)| **waits) {
-            let (op, task, tenant) = (slot.io.op, slot.io.task, slot.io.tenant);
-            self.recorder.unfinished(Unfinished { op, task, tenant, submit: slot.submit, end });
-        }
         Closed {
             end,
             host: self.host.clone(),
