@@ -15,6 +15,9 @@ pub(crate) struct Figure {
     known: bool,
 }
 
+/// A p value by Holm's correction, and its test.
+type Test = (f64, TestKind);
+
 /// The runs of one scheduler that are independent of each other. Replicates of a recorded load are the same requests again,
 /// and in a simulation they are one replicate; so are replicates with the same result, in which nothing was random.
 pub fn independent<'a>(runs: &[&'a RunResult]) -> Vec<&'a RunResult> {
@@ -80,7 +83,7 @@ fn mean(figures: &[Figure]) -> f64 {
 
 /// The p value of each scheduler's difference from the `reference`, by Holm's correction for so many tests at once, and the
 /// test. None for the reference itself and where no test is possible.
-pub(crate) fn p_values(all: &[Vec<Figure>], reference: usize) -> Vec<Option<(f64, TestKind)>> {
+pub(crate) fn p_values(all: &[Vec<Figure>], reference: usize) -> Vec<Option<Test>> {
     let pairs = |figures: &[Figure]| figures.iter().map(|f| (f.seed, f.value)).collect::<Vec<_>>();
     let reference_pairs = pairs(&all[reference]);
     let tests: Vec<_> = all
@@ -97,14 +100,10 @@ pub(crate) fn p_values(all: &[Vec<Figure>], reference: usize) -> Vec<Option<(f64
 }
 
 /// How each scheduler compares with the `reference`, with the p value and its test.
-pub(crate) fn verdicts(
-    metric: Metric,
-    all: &[Vec<Figure>],
-    reference: usize,
-) -> Vec<(Verdict, Option<(f64, TestKind)>)> {
+pub(crate) fn verdicts(metric: Metric, all: &[Vec<Figure>], reference: usize) -> Vec<(Verdict, Option<Test>)> {
     let best = &all[reference];
     let tests = p_values(all, reference);
-    let one = |(i, test): (usize, Option<(f64, TestKind)>)| {
+    let one = |(i, test): (usize, Option<Test>)| {
         let (own_mean, best_mean) = (mean(&all[i]), mean(best));
         let verdict = match test {
             _ if own_mean.is_nan() || !best_mean.is_finite() => Verdict::Undefined,
@@ -134,7 +133,7 @@ fn best(metric: Metric, all: &[Vec<Figure>]) -> Option<usize> {
 /// The estimates of one metric, one per scheduler.
 pub(crate) fn estimates(metric: Metric, all: &[Vec<Figure>]) -> Vec<Estimate> {
     let verdicts = verdicts(metric, all, best(metric, all).unwrap_or(0));
-    let one = |(figures, (verdict, test)): (&Vec<Figure>, (Verdict, Option<(f64, TestKind)>))| {
+    let one = |(figures, (verdict, test)): (&Vec<Figure>, (Verdict, Option<Test>))| {
         let mean = mean(figures);
         let at_least = figures.iter().any(|f| f.value.is_finite() && !f.known);
         let interval = sample(figures).interval95().filter(|_| mean.is_finite() && !at_least);
