@@ -211,7 +211,7 @@ fn check(plan: &Plan, setting: &Setting<'_>, own: bool, progress: &dyn Fn(&str))
     let (path, op) = (setting.path, setting.op);
     if !setting.options.allow_writes && !op.ends_with("read") {
         return Err(Failure::refused(format!(
-            "--op {op}: {} is only read unless writing is allowed (--allow-writes): that destroys what is on it",
+            "--op {op}: {} is opened for reading only; --allow-writes allows writes, which destroy the data on it",
             path.display()
         )));
     }
@@ -451,7 +451,7 @@ pub fn text(measured: &Measured, style: Style) -> String {
         .collect();
     text += &format!("\n{}", table(&header, &lines, style));
     text += &format!(
-        "\nmedians; the engine with its schedulers over a device without one, {} with the kernel's of the same name\n",
+        "\nmedians; the engine runs our schedulers on a device set to none, {} the kernel's scheduler of the same name\n",
         measured.fio.as_deref().unwrap_or("fio")
     );
     text

@@ -1,21 +1,21 @@
 //! The block layer with the plainest of schedulers.
 
 use dumbwaiter_block::{Config, Io, Limits, Op};
-use dumbwaiter_testkit::{Fifo, World};
+use dumbwaiter_testkit::{Fifo, Harness};
 use proptest::prelude::*;
 
-fn world(config: Config) -> World {
-    World::new(config, |_| Box::new(Fifo::default()))
+fn harness(config: Config) -> Harness {
+    Harness::new(config, |_| Box::new(Fifo::default()))
 }
 
 #[test]
 fn times_are_those_of_the_path() {
-    let mut world = world(Config::default());
-    world.fill("R").at(3).submit("R100 R108").at(5).complete(1);
-    assert_eq!(world.issued(), "R100");
-    world.at(8).complete(129);
+    let mut harness = harness(Config::default());
+    harness.fill("R").at(3).submit("R100 R108").at(5).complete(1);
+    assert_eq!(harness.issued(), "R100");
+    harness.at(8).complete(129);
     let ms = |t: dumbwaiter_block::Nanos| t.0 / 1_000_000;
-    let last = world.all_done().last().unwrap();
+    let last = harness.all_done().last().unwrap();
     assert_eq!((last.issue.sector, ms(last.issue.at), ms(last.at)), (108, 8, 8));
     let times: Vec<_> = last.ios.iter().map(|f| (ms(f.submit), ms(f.insert), ms(f.issue), f.merged)).collect();
     assert_eq!(times, [(3, 3, 8, false)]);
@@ -24,19 +24,19 @@ fn times_are_those_of_the_path() {
 #[test]
 fn a_task_that_waits_for_a_slot_lets_its_plug_go_first() {
     let setup = dumbwaiter_block::Setup { nr_requests: 4, device_depth: 2, ..Default::default() };
-    let mut world = world(Config { setup, ..Config::default() });
-    world.hold().plug("R500 R400 R300 R200 R100");
-    assert_eq!((world.layer().ledger().inserted, world.issued().as_str()), (4, "R500 R400"));
-    assert_eq!(world.release().issued(), "R300 R200 R100");
+    let mut harness = harness(Config { setup, ..Config::default() });
+    harness.hold().plug("R500 R400 R300 R200 R100");
+    assert_eq!((harness.layer().ledger().inserted, harness.issued().as_str()), (4, "R500 R400"));
+    assert_eq!(harness.release().issued(), "R300 R200 R100");
 }
 
 #[test]
 fn slots_freed_by_a_merge_are_used() {
     let setup = dumbwaiter_block::Setup { nr_requests: 5, device_depth: 1, ..Default::default() };
-    let mut world = world(Config { setup, ..Config::default() });
-    world.hold().submit("R9000 R8000 R800 R816 R5000");
-    world.submit("R808 R7000");
-    assert_eq!(world.release().issued(), "R9000 R8000 R800+16 R816 R5000 R7000");
+    let mut harness = harness(Config { setup, ..Config::default() });
+    harness.hold().submit("R9000 R8000 R800 R816 R5000");
+    harness.submit("R808 R7000");
+    assert_eq!(harness.release().issued(), "R9000 R8000 R800+16 R816 R5000 R7000");
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
@@ -62,11 +62,11 @@ proptest! {
     fn splitting(limits in limits(), op in 0usize..5, sector in 0u64..1000, sectors in 1u32..1000) {
         let op = [Op::Read, Op::Write, Op::Discard, Op::SecureErase, Op::WriteZeroes][op];
         let io = Io { op, sector, sectors, ..Io::default() };
-        let mut world = world(Config { limits, ..Config::default() });
-        world.submit_io(io);
-        world.drain();
+        let mut harness = harness(Config { limits, ..Config::default() });
+        harness.submit_io(io);
+        harness.drain();
         let mut at = sector;
-        for piece in world.all_issued() {
+        for piece in harness.all_issued() {
             prop_assert_eq!(piece.sector, at);
             prop_assert!(piece.sectors <= limits.sectors(op));
             let chunk = u64::from(limits.chunk_sectors);
@@ -81,7 +81,7 @@ proptest! {
             prop_assert!(full || edge || at == sector + u64::from(sectors), "cut short at {at}");
         }
         prop_assert_eq!(at, sector + u64::from(sectors));
-        let done: usize = world.all_done().iter().map(|d| d.ios.len()).sum();
-        prop_assert_eq!((done, world.layer().ledger().imbalance()), (1, None));
+        let done: usize = harness.all_done().iter().map(|d| d.ios.len()).sum();
+        prop_assert_eq!((done, harness.layer().ledger().imbalance()), (1, None));
     }
 }

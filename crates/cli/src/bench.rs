@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     if !matches!(args.what, BenchWhat::Engine)
         && let Some(option) = args.engine.given()
     {
-        bail!("{option}: is for `bench engine`; leave it out");
+        bail!("{option}: applies only to `bench engine`; leave it out");
     }
     match args.what {
         BenchWhat::Engine => engine(args),

@@ -24,7 +24,10 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         return on::run(&args, path, &experiment);
     }
     if let Some(log) = &args.power.power_log {
-        bail!("--power-log {}: is for runs on a real drive (--on); a simulation has no time of day", log.display());
+        bail!(
+            "--power-log {}: applies only to runs on a real drive (--on); a simulation has no time of day",
+            log.display()
+        );
     }
     let simulator = match args.jobs {
         Some(0) => bail!("--jobs 0: expected at least 1"),

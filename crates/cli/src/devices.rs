@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Devices) -> Result<Ended> {
         ("queues", Align::Right),
     ];
     let text = table(&header, &rows, output::style())
-        + "\nAny parameter can be changed behind a `?`: hdd:st1000dm003?ncq_depth=4. `--show NAME` prints the file to copy.\n";
+        + "\nOverride parameters after a `?`: hdd:st1000dm003?ncq_depth=4. `--show NAME` prints a parameter file to copy.\n";
     output::print(&text)?;
     Ok(Ended::Done)
 }

@@ -17,7 +17,7 @@ pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
     let mut runs = old.runs;
     if runs.iter().all(|run| run.started_unix_ns.is_none()) {
         bail!(
-            "{}: none of its {} runs tells when it was; expected what `compare --on … --json` wrote (a simulation has no time of day)",
+            "{}: none of its {} runs has a start time; expected results of `compare --on … --json` (a simulation has no time of day)",
             args.results.display(),
             runs.len()
         );
@@ -38,7 +38,7 @@ pub(crate) fn power_log(args: &args::PowerLog) -> Result<Option<PowerLog>> {
     let clock_ahead_s = args.power_offset.as_deref().map(signed_seconds).transpose()?;
     let zone_minutes = args.power_zone.as_deref().map(|text| {
         let known = meters::zone(text).or_else(|| meters::zone(&format!("GMT{text}")));
-        known.ok_or_else(|| anyhow!("--power-zone: \"{text}\" is no time zone such as GMT-05:00"))
+        known.ok_or_else(|| anyhow!("--power-zone: \"{text}\" is not a time zone; expected one such as GMT-05:00"))
     });
     Ok(Some(PowerLog::new(path, clock_ahead_s, zone_minutes.transpose()?)?))
 }

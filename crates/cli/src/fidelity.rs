@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
         if let Some(explanation) = &s.explanation {
             crate::tell!("{explanation}");
         } else if args.explain.is_some() {
-            crate::tell!("{}: no such difference", s.json["file"].as_str().unwrap_or_default());
+            crate::tell!("{}: it has fewer differences", s.json["file"].as_str().unwrap_or_default());
         }
     }
     Ok(Ended::Done)

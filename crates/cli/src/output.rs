@@ -73,11 +73,11 @@ pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
 pub(crate) fn check_distinct(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
     for (i, output) in outputs.iter().enumerate() {
         if let Some(input) = inputs.iter().find(|input| same_file(output, input)) {
-            bail!("cannot write {}: it is {}, which is read; expected another file", output.display(), input.display());
+            bail!("cannot write {}: it is the input {}; expected another file", output.display(), input.display());
         }
         let regular = std::fs::metadata(output).map_or(true, |m| m.is_file());
         if regular && outputs[..i].iter().any(|other| same_file(output, other)) {
-            bail!("cannot write {} twice: expected a file of its own for each output", output.display());
+            bail!("cannot write two outputs to {}; expected a different file for each", output.display());
         }
     }
     Ok(())
@@ -86,7 +86,7 @@ pub(crate) fn check_distinct(outputs: &[&Path], inputs: &[&Path]) -> Result<()> 
 /// Can JSON and a report be written that were asked for, beside what is read?
 pub(crate) fn check_files(json: Option<&Path>, html: Option<&Path>, inputs: &[&Path]) -> Result<()> {
     if html.is_some_and(is_stdout) {
-        bail!("--html -: a report does not go to stdout; expected the name of a file");
+        bail!("--html -: a report cannot go to stdout; expected the name of a file");
     }
     let files: Vec<&Path> = json.into_iter().chain(html).collect();
     for path in &files {

@@ -26,7 +26,7 @@ pub(crate) fn cancel_on_signal(control: &Arc<Control>) -> Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
-            .context("cannot watch for Ctrl-C")?;
+            .context("cannot handle Ctrl-C")?;
     }
     cancel_when(asked, control);
     Ok(())
@@ -39,7 +39,7 @@ fn cancel_when(asked: Arc<AtomicBool>, control: &Arc<Control>) {
             std::thread::sleep(BEAT / 5);
         }
         control.cancel.store(true, Ordering::Relaxed);
-        crate::tell!("\ninterrupted: finishing with what is done (again to stop at once)");
+        crate::tell!("\ninterrupted: reporting completed runs (Ctrl-C again to quit)");
     });
 }
 
@@ -152,7 +152,7 @@ impl RunBar {
         self.observing(move |cells, each| {
             let runs = if cells == 1 { "run" } else { "runs" };
             let each = each.map_or("unknown length".to_owned(), |t| t.to_string());
-            let writes = if writes { "WRITING to it" } else { "only reading" };
+            let writes = if writes { "WRITES TO IT" } else { "only reads" };
             crate::tell!("{path}: {cells} {runs} of {each}, {writes}");
         })
     }

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
         Some(format) if format.writable() => format,
         _ if args.dispatch => Options::default().format,
         _ => bail!(
-            "{}: the ending of the name tells no format that can be written; expected one such as .dwt or .blkparse.zst",
+            "{}: no writable format is known for this extension; expected one such as .dwt or .blkparse.zst",
             args.output.display()
         ),
     };
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
 fn check_outputs(args: &Record) -> Result<()> {
     output::check_writable(&args.output)?;
     if args.output.exists() && !args.output.is_file() {
-        bail!("{}: is no regular file; expected the name of a file", args.output.display());
+        bail!("{}: not a regular file; expected the name of a file", args.output.display());
     }
     let description = beside(&args.output).filter(|_| args.dispatch);
     if let Some(path) = &description {

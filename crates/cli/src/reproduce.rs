@@ -17,7 +17,7 @@ use crate::{Ended, on, output, progress};
 pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
     if args.what.iter().any(|w| w == "list") {
         if args.what.len() > 1 {
-            bail!("list stands alone; expected `list`, or names of papers");
+            bail!("list cannot be combined; expected `list` alone, or names of papers");
         }
         output::print(&show::list(output::style()))?;
         return Ok(Ended::Done);
@@ -61,11 +61,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
 fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -> Result<Ended> {
     if let Some((paper, _)) = wanted.iter().find(|(paper, _)| !paper.real) {
         let can: Vec<&str> = PAPERS.iter().filter(|p| p.real).map(|p| p.name).collect();
-        bail!(
-            "{} is about its own drives and runs on their models only; expected one of {}",
-            paper.name,
-            can.join(", ")
-        );
+        bail!("{} can only run on models of its own drives; expected one of {}", paper.name, can.join(", "));
     }
     let bar = progress::RunBar::default();
     let control = bar.quiet_control();

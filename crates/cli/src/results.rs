@@ -23,7 +23,7 @@ pub(crate) fn check_outputs(args: &Outputs, inputs: &[&Path]) -> Result<()> {
 pub(crate) fn write_all(args: &Outputs, document: &Document) -> Result<()> {
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let json = || args.json.as_ref().map_or(Ok(()), |path| output::write_text(path, &document.to_json()));
-    // Files first, and each whatever becomes of the others: what is on stdout is lost with its reader.
+    // Files first, each even if another fails; output on stdout is lost if its reader is gone.
     let mut done = Vec::new();
     if let Some(path) = &args.html {
         done.push((write_html(document, path).map_err(Into::into), path, "report"));

@@ -67,12 +67,12 @@ fn settings(entry: &Entry) -> String {
     let names = entry.versions();
     if !entry.kernels().is_empty() {
         text += &format!(
-            "\nkernel=RELEASE follows another Linux release; the order of dispatch changed at {}.\n",
+            "\nkernel=RELEASE selects the behaviour of another Linux release; the dispatch order changed in {}.\n",
             names.join(", ")
         );
     } else if let Some(default) = names.first() {
         text += &format!(
-            "\ngeneration=NAME, or the NAME alone, follows another generation: {}; {default} unless asked. Defaults above are its.\n",
+            "\ngeneration=NAME, or the NAME alone, selects a generation: {}; by default {default}, whose defaults are listed above.\n",
             names.join(", ")
         );
     }

@@ -1,4 +1,4 @@
-//! `trace`: what is in a trace, its first records, another format.
+//! `trace`: statistics, first records, conversion.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use dumbwaiter_traces::{self as traces, Arrival, Columns, Format, Options, StatO
 use crate::args::{Reading, Trace, TraceCommand, TraceConvert, TraceHead, TraceStat as StatArgs};
 use crate::{Ended, output};
 
-/// Does what was asked for.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Trace) -> Result<Ended> {
     match &args.what {
         TraceCommand::Stat(args) => stat(args),
@@ -50,7 +50,7 @@ fn stat(args: &StatArgs) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// A figure in words; a dash where the trace does not carry it.
+/// The figure as text, or a dash if the trace lacks it.
 fn maybe<T>(value: Option<T>, say: impl FnOnce(T) -> String) -> String {
     value.map_or("–".to_owned(), say)
 }
@@ -69,82 +69,8 @@ fn percent(share: f64) -> String {
 }
 
 fn stat_text(s: &TraceStat) -> String {
-    let size = |b: Option<f64>| maybe(b, bytes_text);
-    let whole = |b: Option<u64>| maybe(b, |b| bytes_text(b as f64));
-    let us = dumbwaiter_measure::latency_text;
-    let quantiles = |q: &Option<traces::Quantiles>| {
-        maybe(q.as_ref(), |q| format!("p50 {}, p95 {}", bytes_text(q.p50_bytes), bytes_text(q.p95_bytes)))
-    };
-    let mut rows: Vec<[String; 2]> = vec![
-        ["format".into(), s.format.clone()],
-        [
-            "requests".into(),
-            format!(
-                "{} ({} reads, {} writes, {} others; {} reads)",
-                output::grouped(s.records),
-                output::grouped(s.reads),
-                output::grouped(s.writes),
-                output::grouped(s.others),
-                percent(s.read_share)
-            ),
-        ],
-        ["data".into(), format!("{} read, {} written", whole(s.read_bytes), whole(s.write_bytes))],
-        ["duration".into(), maybe(s.duration_s, |d| format!("{d:.3} s"))],
-        [
-            "rate".into(),
-            format!(
-                "{} on average, {} in the busiest second",
-                maybe(s.mean_iops, |r| format!("{r:.1} IOPS")),
-                maybe(s.peak_iops_1s, output::grouped)
-            ),
-        ],
-        ["read size".into(), format!("mean {}, {}", size(s.mean_read_bytes), quantiles(&s.read_size))],
-        ["write size".into(), format!("mean {}, {}", size(s.mean_write_bytes), quantiles(&s.write_size))],
-        [
-            "sequential".into(),
-            format!(
-                "{} (near {}, in 32 streams {})",
-                maybe(s.sequential_share, percent),
-                maybe(s.near_share, percent),
-                maybe(s.sequential_32_share, percent)
-            ),
-        ],
-        [
-            "footprint".into(),
-            format!(
-                "{} ({} of writes go where was written before)",
-                whole(s.footprint_bytes),
-                maybe(s.rewrite_share, percent)
-            ),
-        ],
-        [
-            "reaches to".into(),
-            format!("{}; {} of starts at 4 KiB", bytes_text(s.highest_byte as f64), percent(s.aligned_share)),
-        ],
-        [
-            "devices, tasks".into(),
-            format!("{}, {}", maybe(s.devices, output::grouped), maybe(s.tasks, output::grouped)),
-        ],
-    ];
-    if let Some(i) = &s.inter_arrival {
-        rows.push([
-            "inter-arrival".into(),
-            format!(
-                "mean {}, p50 {}, p99 {}, CV {:.2}, {} at the same time",
-                us(i.mean_us),
-                us(i.p50_us),
-                us(i.p99_us),
-                i.cv,
-                percent(i.zero_share)
-            ),
-        ]);
-    }
-    for m in &s.latency {
-        rows.push([
-            format!("measured {}", m.what),
-            format!("{}: mean {}, p50 {}, p99 {}", m.op, us(m.mean_us), us(m.p50_us), us(m.p99_us)),
-        ]);
-    }
+    let mut rows = stat_rows(s);
+    rows.extend(timing_rows(s));
     let width = rows.iter().map(|r| r[0].chars().count()).max().unwrap_or(0);
     let mut text: String = rows.iter().map(|[k, v]| format!("{k:width$}  {v}\n")).collect();
     let sizes: Vec<(String, u64)> = s
@@ -169,6 +95,79 @@ fn stat_text(s: &TraceStat) -> String {
     text
 }
 
+/// Name and value of the figures on requests, sizes and addresses.
+fn stat_rows(s: &TraceStat) -> Vec<[String; 2]> {
+    let size = |b: Option<f64>| maybe(b, bytes_text);
+    let whole = |b: Option<u64>| maybe(b, |b| bytes_text(b as f64));
+    let quantiles = |q: &Option<traces::Quantiles>| {
+        maybe(q.as_ref(), |q| format!("p50 {}, p95 {}", bytes_text(q.p50_bytes), bytes_text(q.p95_bytes)))
+    };
+    let requests = format!(
+        "{} ({} reads, {} writes, {} others; {} reads)",
+        output::grouped(s.records),
+        output::grouped(s.reads),
+        output::grouped(s.writes),
+        output::grouped(s.others),
+        percent(s.read_share)
+    );
+    let rate = format!(
+        "{} on average, {} in the busiest second",
+        maybe(s.mean_iops, |r| format!("{r:.1} IOPS")),
+        maybe(s.peak_iops_1s, output::grouped)
+    );
+    let sequential = format!(
+        "{} (near {}, in 32 streams {})",
+        maybe(s.sequential_share, percent),
+        maybe(s.near_share, percent),
+        maybe(s.sequential_32_share, percent)
+    );
+    let footprint =
+        format!("{} ({} of writes are rewrites)", whole(s.footprint_bytes), maybe(s.rewrite_share, percent));
+    let rows = [
+        ("format", s.format.clone()),
+        ("requests", requests),
+        ("data", format!("{} read, {} written", whole(s.read_bytes), whole(s.write_bytes))),
+        ("duration", maybe(s.duration_s, |d| format!("{d:.3} s"))),
+        ("rate", rate),
+        ("read size", format!("mean {}, {}", size(s.mean_read_bytes), quantiles(&s.read_size))),
+        ("write size", format!("mean {}, {}", size(s.mean_write_bytes), quantiles(&s.write_size))),
+        ("sequential", sequential),
+        ("footprint", footprint),
+        (
+            "highest byte",
+            format!(
+                "{}; {} of requests start at a multiple of 4 KiB",
+                bytes_text(s.highest_byte as f64),
+                percent(s.aligned_share)
+            ),
+        ),
+        ("devices, tasks", format!("{}, {}", maybe(s.devices, output::grouped), maybe(s.tasks, output::grouped))),
+    ];
+    rows.map(|(name, value)| [name.to_owned(), value]).into()
+}
+
+/// Name and value of the figures on inter-arrival times and measured latencies.
+fn timing_rows(s: &TraceStat) -> Vec<[String; 2]> {
+    let us = dumbwaiter_measure::latency_text;
+    let mut rows = Vec::new();
+    if let Some(i) = &s.inter_arrival {
+        let value = format!(
+            "mean {}, p50 {}, p99 {}, CV {:.2}, {} simultaneous",
+            us(i.mean_us),
+            us(i.p50_us),
+            us(i.p99_us),
+            i.cv,
+            percent(i.zero_share)
+        );
+        rows.push(["inter-arrival".to_owned(), value]);
+    }
+    for m in &s.latency {
+        let value = format!("{}: mean {}, p50 {}, p99 {}", m.op, us(m.mean_us), us(m.p50_us), us(m.p99_us));
+        rows.push([format!("measured {}", m.what), value]);
+    }
+    rows
+}
+
 const PLOT_WIDTH: usize = 72;
 
 fn convert(args: &TraceConvert) -> Result<Ended> {
@@ -178,7 +177,7 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
         Some(name) => Format::parse(name)?,
         None => format_of_name(&args.to_file).ok_or_else(|| {
             anyhow!(
-                "{}: the name does not tell the format; say --to NAME (see `dumbwaiter trace formats`)",
+                "{}: no format is known for this extension; give --to NAME (see `dumbwaiter trace formats`)",
                 args.to_file.display()
             )
         })?,
@@ -198,7 +197,7 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// The format that the ending of a file's name stands for.
+/// The format that the file name's extension selects.
 pub(crate) fn format_of_name(path: &std::path::Path) -> Option<Format> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);
@@ -252,7 +251,7 @@ fn formats() -> Result<Ended> {
             ]
         })
         .collect();
-    let header = [("format", Align::Left), ("can be", Align::Left), ("what it is", Align::Left)];
+    let header = [("format", Align::Left), ("access", Align::Left), ("description", Align::Left)];
     output::print(&table(&header, &rows, output::style()))?;
     Ok(Ended::Done)
 }

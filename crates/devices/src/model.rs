@@ -164,7 +164,7 @@ pub fn models() -> &'static [ModelInfo] {
         built_in!(Ull, "ull", "optane-p4801x", "Intel Optane P4801X 100 GB"),
         built_in!(Ull, "ull", "zssd-sz985", "Samsung Z-SSD SZ985, reads and short write bursts"),
         built_in!(Ull, "ull", "zssd-sz985-steady", "Samsung Z-SSD SZ985, steady writes"),
-        built_in!(Null, "null", "0us", "completes at once: what is left is the host"),
+        built_in!(Null, "null", "0us", "completes at once, so only the host costs time"),
     ];
     MODELS
 }

@@ -64,7 +64,7 @@ pub const KEYS: &[Key] = &[
     Key { name: "media_write_us", expect: Expect::Num(0.0, 1e5), about: "media time of a 4 KiB write" },
     Key { name: "jitter", expect: Expect::Num(0.0, 2.0), about: "relative width of the media time's spread" },
     Key { name: "tail_probability", expect: Expect::Num(0.0, 1.0), about: "share of slow chunks" },
-    Key { name: "tail_us", expect: Expect::Num(0.0, 1e6), about: "the most that a slow chunk takes longer" },
+    Key { name: "tail_us", expect: Expect::Num(0.0, 1e6), about: "largest extra time of a slow chunk" },
     Key { name: "link_command_us", expect: Expect::Num(0.0, 1e4), about: "link time per command" },
     Key { name: "link_read_mb_per_s", expect: Expect::Num(1.0, 1e6), about: "link rate of reads" },
     Key { name: "link_write_mb_per_s", expect: Expect::Num(1.0, 1e6), about: "link rate of writes" },

@@ -14,7 +14,7 @@ pub(crate) fn check_journal_path(path: &Path, target: &Metadata) -> Result<(), E
             return refuse("is the target itself; the journal needs a file of its own");
         }
         if !there.is_file() {
-            return refuse("is no regular file; expected the name of a file for the journal");
+            return refuse("not a regular file; expected the name of a file for the journal");
         }
     }
     dumbwaiter_output::check(path).map_err(|e| Error::Journal { path: path.to_owned(), reason: e.to_string() })

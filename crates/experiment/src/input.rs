@@ -94,10 +94,7 @@ pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
         )));
     }
     if !facts.is_file() && !facts.file_type().is_block_device() {
-        return Err(ReadError::Input(format!(
-            "{}: is a pipe or alike, which cannot be read twice; expected a file",
-            named()
-        )));
+        return Err(ReadError::Input(format!("{}: is a pipe, which cannot be read twice; expected a file", named())));
     }
     let mut head = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -156,7 +153,7 @@ impl Experiment {
         if kind != Some(InputKind::Trace)
             && let Some(option) = overrides.trace_option()
         {
-            return Err(ReadError::Input(format!("{option}: is for traces; give a trace, or leave it out")));
+            return Err(ReadError::Input(format!("{option}: applies only to traces; give a trace, or leave it out")));
         }
         let (mut scenario, notes) = match kind {
             None => (builtin(), Vec::new()),
@@ -189,7 +186,10 @@ fn of_traces(paths: &[PathBuf], options: &TraceOptions) -> Result<Scenario, Read
     let name = |p: &PathBuf| {
         let text = p.to_str().map(str::to_owned);
         text.ok_or_else(|| {
-            ReadError::Input(format!("{}: the name is not UTF-8, as names in a scenario are; give a link", p.display()))
+            ReadError::Input(format!(
+                "{}: the name is not UTF-8, as a scenario requires; give a link with a UTF-8 name",
+                p.display()
+            ))
         })
     };
     let mut names = paths.iter().map(name).collect::<Result<Vec<String>, _>>()?;

@@ -136,7 +136,7 @@ impl Groups {
     /// and returns its number. In version 2 a group with others in it has no processes of its own.
     pub fn add(&mut self, name: &str, weight: u32, within: Option<usize>) -> Result<usize, Error> {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\n']) || name.contains("cgroup.") {
-            return Err(Error::Refused(format!("\"{name}\" cannot be the name of a cgroup")));
+            return Err(Error::Refused(format!("\"{name}\" is not a valid cgroup name")));
         }
         let above = within.map_or(Ok(self.top.as_path()), |group| self.dir(group))?;
         let dir = above.join(name);

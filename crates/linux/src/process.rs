@@ -9,7 +9,7 @@ use crate::Error;
 use crate::file::read_some;
 
 /// When a process started, in the kernel's ticks, which distinguishes it from a later one with the same number. `None` for
-/// one that has ended, also while its parent has not waited for it.
+/// one that has ended, also before its parent has reaped it.
 pub(crate) fn start_time(pid: u32) -> Option<String> {
     let stat = read_some(Path::new(&format!("/proc/{pid}/stat")))?;
     // The name, in parentheses, may hold anything.
@@ -64,7 +64,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         assert!(start_time(child.id()).is_some());
         child.kill().unwrap();
-        // Not waited for, it stays in the table of processes.
+        // Until its parent reaps it, it stays in the process table.
         assert!((0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             start_time(child.id()).is_none()

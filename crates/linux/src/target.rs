@@ -119,7 +119,7 @@ impl Target {
             uses,
             polling: Polling {
                 available: false,
-                about: "a file is polled if its device can be: give the device to know".into(),
+                about: "polling depends on the device of this file; give the device to check it".into(),
             },
             scheduler: None,
             schedulers: Vec::new(),

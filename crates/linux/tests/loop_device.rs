@@ -258,7 +258,7 @@ fn a_driver_has_its_tags_under_schedulers_and_afterwards() {
     let queue = Queue::of(device.path()).unwrap().unwrap();
     let nothing = Vec::<String>::new();
     assert_eq!(debugfs.remarks(&queue), nothing);
-    // As a user finds them after somebody else.
+    // As another user may have left them.
     let by_hand = |name: &str, value: &str| std::fs::write(device.sysfs().join("queue").join(name), value).unwrap();
     by_hand("nr_requests", "4");
     by_hand("scheduler", "bfq");

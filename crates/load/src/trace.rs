@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dumbwaiter_scenario::TraceSpec;
 use dumbwaiter_traces::{
-    self as traces, Arrival, Columns, Fit, Format, Options, Pace, Replay, ReplayOptions, Survey, TraceReader,
+    self as traces, Arrival, Columns, Fit, Format, Options, Replay, ReplayMode, ReplayOptions, Survey, TraceReader,
 };
 
 use crate::error::Error;
@@ -53,11 +53,11 @@ pub(crate) fn open(spec: &TraceSpec) -> Result<TraceReader, Error> {
 /// Opens a trace for replay. Returns the replay and its queue depth.
 pub(crate) fn replay(spec: &TraceSpec, capacity: u64, survey: Option<&Survey>) -> Result<(Replay, u32), Error> {
     let o = &spec.options;
-    let (pace, depth) = match (o.depth, o.closed_per_task) {
-        (depth, true) => (Pace::ClosedPerTask { depth: depth.unwrap_or(1) }, u32::MAX),
-        (Some(depth), false) => (Pace::Closed { depth }, depth),
-        (None, false) => (Pace::Open { speed: o.speed.unwrap_or(1.0) }, OPEN_LOOP_DEPTH),
+    let (mode, depth) = match (o.depth, o.closed_per_task) {
+        (depth, true) => (ReplayMode::ClosedPerTask { depth: depth.unwrap_or(1) }, u32::MAX),
+        (Some(depth), false) => (ReplayMode::Closed { depth }, depth),
+        (None, false) => (ReplayMode::Open { speed: o.speed.unwrap_or(1.0) }, OPEN_LOOP_DEPTH),
     };
-    let options = ReplayOptions { pace, capacity, fit: fit(spec)?, limit: o.limit };
+    let options = ReplayOptions { mode, capacity, fit: fit(spec)?, limit: o.limit };
     Ok((Replay::new(open(spec)?, &options, survey)?, depth))
 }

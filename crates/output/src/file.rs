@@ -81,7 +81,7 @@ impl OutputFile {
                 let replaced = there.filter(|old| {
                     FileType::from_raw_mode(old.st_mode) == FileType::RegularFile && !folder::is_planted(&inside, old)
                 });
-                // Before it is complete, nobody sees more of it than afterwards.
+                // Permissions are no wider before it is complete than afterwards.
                 let mode = if replaced.is_some() { 0o600 } else { 0o666 };
                 let (file, hidden) = create_hidden(&folder, Mode::from_raw_mode(mode))?;
                 Ok(OutputFile { file, unnamed: Some(Unnamed { folder, hidden, name, replaced, done: false }) })
@@ -89,7 +89,7 @@ impl OutputFile {
         }
     }
 
-    /// Gives the file its name. The file stays open for those who go on writing to it.
+    /// Gives the file its name. It stays open for further writes.
     pub fn commit(self) -> io::Result<File> {
         let OutputFile { file, unnamed } = self;
         if let Some(mut unnamed) = unnamed {
@@ -172,7 +172,7 @@ fn place(path: &Path) -> io::Result<Place> {
         FileType::Directory => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
         FileType::BlockDevice => Err(io::Error::other("it is a block device; expected the name of a file")),
         _ if folder::is_planted(&fstat(&folder)?, &there) => {
-            let text = "it is a special file that belongs to somebody else, in a folder that others may write to";
+            let text = "it is a special file that belongs to another user, in a folder that others may write to";
             Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
         }
         _ => Ok(Place::Special(folder, name)),

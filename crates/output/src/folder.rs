@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 const MAX_LINKS: u32 = 40;
 const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens a folder. Links on the way are followed only where nobody else can have planted them, whatever the system's
+/// Opens a folder. Links on the way are followed only where no other user can have planted them, whatever the system's
 /// `fs.protected_symlinks` is. `make`: folders that are missing are made.
 pub(crate) fn open(path: &Path, make: bool) -> io::Result<OwnedFd> {
     let start = |path: &Path| openat(CWD, if path.is_absolute() { "/" } else { "." }, PATH_ONLY, Mode::empty());
@@ -37,7 +37,7 @@ pub(crate) fn open(path: &Path, make: bool) -> io::Result<OwnedFd> {
                     return Err(rustix::io::Errno::LOOP.into());
                 }
                 if is_planted(&fstat(&at)?, &found) {
-                    let text = format!("{} is a link that belongs to somebody else", part.display());
+                    let text = format!("{} is a link that belongs to another user", part.display());
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
                 }
                 let target = readlinkat(&next, "", Vec::new())?;
@@ -70,7 +70,7 @@ pub(crate) fn of_file(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
     Ok((folder, name))
 }
 
-/// May `found` in `folder` have been placed there by somebody else, to have us write to it or through it? Only where
+/// May `found` in `folder` have been placed there by another user, to make us write to it or through it? Only where
 /// others may write to the folder. (The kernel's `fs.protected_symlinks` and `fs.protected_fifos` ask the same.)
 pub(crate) fn is_planted(folder: &Stat, found: &Stat) -> bool {
     let trusted = [0, geteuid().as_raw(), folder.st_uid];

@@ -16,7 +16,7 @@ const PREFIX: &str = ".dumbwaiter-";
 const SUFFIX: &str = ".part";
 const RANDOM_BYTES: usize = 16;
 
-/// A name that nobody can foresee.
+/// An unpredictable name.
 pub(crate) fn random_name() -> io::Result<String> {
     let mut bytes = [0u8; RANDOM_BYTES];
     // So few bytes are never cut short.

@@ -1,7 +1,7 @@
 //! Output that is safe when run as root in a folder that others may write to.
 //!
 //! - [`OutputFile`] writes a file beside its final place and gives it its name once it is complete. It never writes
-//!   through a link that somebody else planted.
+//!   through a link that another user planted.
 //! - [`escape`] and [`escape_line`] keep control characters from files, names and recordings off the terminal.
 #![forbid(unsafe_code)]
 

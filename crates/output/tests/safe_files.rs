@@ -1,4 +1,4 @@
-//! Files are whole or not there, whatever fails; and nobody else can make us write where they want.
+//! Files are complete or absent after any failure, and no other user can redirect our writes.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -201,7 +201,7 @@ fn a_fifo_that_a_stranger_planted_is_refused() {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     lchown(&path, Some(STRANGER), Some(STRANGER)).unwrap();
     for said in [check(&path).unwrap_err(), put(&path, "x").unwrap_err()] {
-        assert!(said.to_string().contains("belongs to somebody else"), "{said}");
+        assert!(said.to_string().contains("belongs to another user"), "{said}");
     }
 }
 

@@ -164,7 +164,7 @@ mod tests {
         let entry = opcode::Nop::new().build().user_data(UserData::Request(RequestId(0)).encode());
         // SAFETY: it names no memory.
         unsafe { rings.push_request(&entry, false).unwrap_err() };
-        // Counted before the push it would be waited for without end.
+        // If it were counted before the push, `drain` would wait for it for ever.
         rings.drain().unwrap();
         // SAFETY: as above.
         unsafe { rings.push_request(&entry, false).unwrap() };

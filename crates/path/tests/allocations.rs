@@ -1,48 +1,16 @@
 //! An I/O allocates nothing in steady state, whatever its data.
-#![allow(unsafe_code)] // A global allocator that counts can only be written with it.
+#![allow(unsafe_code)] // Iovecs borrow memory without a lifetime.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use dumbwaiter_block::{Config, Io, Ioprio, Op, Setup, Tenant, Tenants};
 use dumbwaiter_path::{Buffer, Data, Disk, DiskOptions, Event, Interest, Iovecs, OpenOptions, Target};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-
-struct Counting;
-
-thread_local! {
-    /// Allocations of this thread: others are none of ours.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call goes unchanged to the system's allocator; only a counter is added.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
+use dumbwaiter_testkit::allocations::{CountingAllocator, allocations};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const DEPTH: u64 = 16;
 const BLOCKS: u64 = 64;
@@ -94,12 +62,12 @@ impl Load {
                 // The same place and the same memory.
                 self.submit(finished.io.token + DEPTH, Some(data));
                 if done == IOS / 2 {
-                    before = ALLOCATIONS.with(Cell::get);
+                    before = allocations();
                 }
             }
             self.events = events;
         }
-        ALLOCATIONS.with(Cell::get) - before
+        allocations() - before
     }
 }
 

@@ -10,7 +10,7 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Cell, CellResult, Control, DbBench};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::diskstats::Diskstats;
-use dumbwaiter_linux::place::{self, Leash, Place};
+use dumbwaiter_linux::filesystem::{self, KillGuard, TemporaryFolder};
 use dumbwaiter_measure::{Recorder, RecorderConfig, RunFacts, RunResult, grouped};
 use dumbwaiter_meters::cpu;
 
@@ -39,7 +39,7 @@ pub(crate) struct Database {
     folder: Option<PathBuf>,
     pairs: u64,
     refusal: Option<String>,
-    place: Mutex<Option<Place>>,
+    files: Mutex<Option<TemporaryFolder>>,
 }
 
 /// What db_bench reports of one benchmark.
@@ -69,7 +69,7 @@ impl Database {
             folder: options.folder.clone(),
             pairs,
             refusal,
-            place: Mutex::default(),
+            files: Mutex::default(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Database {
 
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = vec![format!(
-            "the data base has {} pairs ({}; the paper's 23 000 000, 87 GB)",
+            "the database has {} pairs ({}; the paper's 23 000 000, 87 GB)",
             grouped(self.pairs),
             self.size()
         )];
@@ -97,28 +97,28 @@ impl Database {
 
     /// Has it been filled?
     pub(crate) fn filled(&self) -> bool {
-        lock(&self.place).is_some()
+        lock(&self.files).is_some()
     }
 
     /// Removes it: unmounts its file system, or removes its folder.
     pub(crate) fn close(&self) {
-        lock(&self.place).take();
+        lock(&self.files).take();
     }
 
     /// Makes a file system where there is none, and fills the database. `false` where `control` cancelled it.
     pub(crate) fn fill(&self, control: &Control) -> Result<bool, Error> {
-        let place = match &self.folder {
-            Some(folder) => Place::inside(folder)?,
+        let files = match &self.folder {
+            Some(folder) => TemporaryFolder::inside(folder)?,
             None => {
-                place::make_ext4(&self.device)?;
-                Place::mount(&self.device, "ext4")?
+                filesystem::make_ext4(&self.device)?;
+                TemporaryFolder::mount(&self.device, "ext4")?
             }
         };
-        let mut command = self.command(place.dir(), "fillseq");
+        let mut command = self.command(files.dir(), "fillseq");
         command.args(["--disable_wal=1", "--use_direct_io_for_flush_and_compaction=1"]);
         let filled = run(&mut command, "fillseq", control)?.is_some();
         if filled {
-            *lock(&self.place) = Some(place);
+            *lock(&self.files) = Some(files);
         }
         Ok(filled)
     }
@@ -135,9 +135,9 @@ impl Database {
 
     /// Reads random keys. The I/Os of the result are those that the device counts meanwhile.
     pub(crate) fn readrandom(&self, bench: DbBench, cell: &Cell, control: &Control) -> Result<CellResult, Error> {
-        let place = lock(&self.place);
-        let place = place.as_ref().ok_or_else(|| Error::failed("there is no data base"))?;
-        let mut command = self.command(place.dir(), "readrandom");
+        let files = lock(&self.files);
+        let files = files.as_ref().ok_or_else(|| Error::failed("there is no database"))?;
+        let mut command = self.command(files.dir(), "readrandom");
         let DbBench { threads, seconds } = bench;
         command.args(["--use_existing_db=1", "--readonly=1"]);
         command.args([
@@ -222,7 +222,7 @@ fn refusal(device: &DeviceUnderTest, pairs: u64) -> Option<String> {
     } else if new && !installed("mkfs.ext4") {
         Some("mkfs.ext4 is not installed (Debian: apt-get install e2fsprogs)".to_owned())
     } else if pairs < PAIRS_MIN {
-        Some(format!("{path} has too little room for a data base of {PAIRS_MIN} pairs"))
+        Some(format!("{path} has too little room for a database of {PAIRS_MIN} pairs"))
     } else {
         None
     }
@@ -260,7 +260,7 @@ fn run(command: &mut Command, benchmark: &str, control: &Control) -> Result<Opti
     let make = |name: &str| File::create(file(name)).doing(file(name).display());
     command.stdin(Stdio::null()).stdout(make("out")?).stderr(make("err")?);
     let mut child = KillOnDrop(dumbwaiter_linux::process::end_with_us(command).spawn().doing("cannot start db_bench")?);
-    let _leash = Leash::on(child.0.id())?;
+    let _guard = KillGuard::on(child.0.id())?;
     let mut usage = cpu::Usage::default();
     let status = loop {
         if let Ok(now) = cpu::other_process(child.0.id())

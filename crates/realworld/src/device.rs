@@ -169,7 +169,7 @@ impl DeviceUnderTest {
         let path = self.path.display();
         if let Some(task) = self.forbidden_writer(scenario) {
             return Err(Failure::refused(format!(
-                "task `{task}` writes, and {path} is only read unless you say --allow-writes, which destroys what is on it; \
+                "task `{task}` writes, and {path} is opened for reading only; --allow-writes allows it and destroys the data on it; \
                  expected a load that only reads, such as scenarios/real-drive.toml"
             )));
         }

@@ -19,7 +19,7 @@ pub struct SurveyPoint<'a> {
 pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) -> String {
     let rankings = rank(&advice.survey.runs, advice.survey.goal);
     let mut columns = vec![
-        ("shared", Metric::FocusP99, "waiting p99 us".to_owned()),
+        ("shared", Metric::FocusP99, "interactive p99 us".to_owned()),
         ("shared", Metric::MbPerS, "shared MB/s".to_owned()),
     ];
     for point in &points[1..] {
@@ -43,7 +43,8 @@ pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) ->
         }
         lines.push(line);
     }
-    let mut text = format!("{} · {} is set · {:.0} s of reading\n\n", advice.device, advice.current, advice.seconds);
+    let mut text =
+        format!("{} · current: {} · surveyed for {:.0} s\n\n", advice.device, advice.current, advice.seconds);
     text += &table(&header, &lines, style);
     for point in points {
         text += &format!("\n{}: {}", point.name, point.about);
@@ -53,15 +54,15 @@ pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) ->
         text += &format!(
             "{} {}: {:.0} % of the best throughput at {} (p = {:.3}).\n",
             loss.scheduler,
-            if loss.scheduler == advice.recommended { "loses" } else { "is out" },
+            if loss.scheduler == advice.recommended { "loses throughput" } else { "is ruled out" },
             loss.share * 100.0,
             loss.point,
             loss.p
         );
     }
-    text += &format!("By {}.\n", advice.criterion);
+    text += &format!("Criterion: {}.\n", advice.criterion);
     if !advice.keep {
-        text += "\nNow, and at every start:\n";
+        text += "\nTo set it now and at every boot:\n";
         for command in &advice.commands {
             text += &format!("  {command}\n");
         }
@@ -83,7 +84,7 @@ pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) ->
 
 fn completion_table(methods: &Methods, style: Style) -> String {
     let header = [
-        ("4 KiB at a time", Align::Right),
+        ("depth", Align::Right),
         ("completion", Align::Left),
         ("p50 us", Align::Right),
         ("p99 us", Align::Right),

@@ -53,7 +53,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
         .collect();
     let mut legend = format!("{WINNER} recommended   {BEST} best of its column");
     if runs > 1 {
-        legend += &format!("   {TIE} not told from it (p > 0.05)   (95 % confidence)");
+        legend += &format!("   {TIE} no significant difference (p > 0.05)   (95 % confidence)");
     }
     let sentence = wrapped(&ranking.recommendation.sentence, style.width);
     format!("{}\n{body}{}\n\n{sentence}\n", style.bold(&heading), style.faint(&legend))
@@ -177,9 +177,9 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::MbPerS => ("MB/s", 1.0),
         Metric::Iops => ("IOPS", 1.0),
         Metric::Pv | Metric::Jain | Metric::CtxPerIo => ("", 1.0),
-        Metric::JPerMio => ("J", 1.0),
-        Metric::BytesPerJ if least >= 1e6 => ("MB", 1e6),
-        Metric::BytesPerJ => ("kB", 1e3),
+        Metric::JPerMio => ("J per M I/Os", 1.0),
+        Metric::BytesPerJ if least >= 1e6 => ("MB per J", 1e6),
+        Metric::BytesPerJ => ("kB per J", 1e3),
         // The unit, at most a second, in which the best value has a digit before the decimal point.
         _ if least >= 1e6 => ("s", 1e6),
         _ if least >= 1e3 => ("ms", 1e3),
@@ -193,7 +193,7 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         _ => 2,
     };
     let name = match metric {
-        Metric::MbPerS | Metric::Iops => String::new(),
+        Metric::MbPerS | Metric::Iops | Metric::JPerMio | Metric::BytesPerJ => String::new(),
         Metric::FocusP99 => match &ranking.focus {
             Focus::Tenants(names) => format!("{} p99", names.join("+")),
             _ => "p99".to_string(),
@@ -208,8 +208,6 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::CpuUsPerIo => "CPU/IO".to_string(),
         Metric::P50 => "p50".to_string(),
         Metric::CtxPerIo => "ctx/IO".to_string(),
-        Metric::JPerMio => "per M I/Os".to_string(),
-        Metric::BytesPerJ => "per J".to_string(),
     };
     Column { metric, name, unit_name, unit, decimals, count: metric == Metric::Iops, with_spread }
 }
@@ -260,7 +258,7 @@ pub(crate) mod tests {
          ≈  mq-deadline  8.45 (8.32–8.58)       67.8 (44.2–104.0) ≈          132 ≈           120 ≈  5.758 ≈
          ≈  none         8.49 (8.04–8.96)      151.2 (83.3–274.3) ≈          146             154 ≈  5.528 *
          ≈  sstf         8.86 (8.71–9.00) *  411.0 (158.8–1063.7) ≈          117 *           105 *  5.568 ≈
-        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   (95 % confidence)
+        ▸ recommended   * best of its column   ≈ no significant difference (p > 0.05)   (95 % confidence)
 
         On hdd:st1000dm003, use deadline: no other has a better p99 latency of desktop than its 41.0 ms by
         more than chance at 94 % of the best throughput (8.35 MB/s); but sstf moves 6 % more, at 411 ms.
@@ -272,7 +270,7 @@ pub(crate) mod tests {
             kyber        330 (328–331)    2.28 (2.05–2.55)           3.49            3.46    5.693 ≈
             none         343 (342–344)    3.98 (3.78–4.19)           3.73            3.64    5.707 ≈
             sstf         357 (354–359) *  7.73 (6.85–8.73)           2.85 *          2.57 *  5.703 ≈
-        ▸ recommended   * best of its column   ≈ not told from it (p > 0.05)   (95 % confidence)
+        ▸ recommended   * best of its column   ≈ no significant difference (p > 0.05)   (95 % confidence)
 
         On ssd:px-256m5s, use mq-deadline: it has the lowest p99 latency of desktop, 1.29 ms (up to 7.73 ms
         with sstf) at 94 % of the best throughput (336 MB/s); but sstf moves 6 % more, at 7.73 ms.

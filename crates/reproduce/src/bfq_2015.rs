@@ -177,7 +177,7 @@ fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
                 })
                 .collect();
             out.notes
-                .push(format!("{load}: the longest flush that began and ended in the measured time, in which the drive serves nobody else: {}", each.join(", ")));
+                .push(format!("{load}: the longest flush that began and ended in the measured time, in which the drive serves no other request: {}", each.join(", ")));
         }
     }
     Ok(out)
@@ -212,7 +212,7 @@ fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
             }
         }
     }
-    out.notes.push("random writers: a flush writes back the drive's whole cache, and may take half a minute in which nobody is served".to_owned());
+    out.notes.push("random writers: a flush writes back the drive's whole cache, and may take half a minute in which the drive serves no other request".to_owned());
     out.notes.push("the application reads only: the paper's start-ups are slower with writers because they also write, which is not modelled; with reads alone 1.5 times idle is asked for there too".to_owned());
     out.notes.push("greedy never computes, as the suite's replayer; paced computes for 2.5 s in all; the statements are the paper's of v7r8, and mainline is held to them too".to_owned());
     Ok(out)

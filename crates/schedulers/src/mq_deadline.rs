@@ -125,7 +125,7 @@ pub const TUNABLES: &[Tunable] = &[
         min: 0,
         max: 1,
         default: 1,
-        help: "look for a request that starts where an arrival ends",
+        help: "search for a request that starts where an arrival ends",
     },
     Tunable {
         name: "async_depth",

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A loop device on a file of zeros; dropping it removes both. Its queue settings are reset before and after: the
-/// kernel keeps a loop device's settings for the next user of its number.
+/// A loop device; dropping it removes it. Its queue settings are reset before and after: the kernel keeps a loop
+/// device's settings for the next user of its number.
 #[derive(Debug)]
 pub struct LoopDevice {
     file: PathBuf,
+    /// The file is ours and is removed too.
+    remove_file: bool,
     path: PathBuf,
 }
 
@@ -18,26 +20,34 @@ impl LoopDevice {
         static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let file = dir.join(format!("dumbwaiter-test-{}-{number}", std::process::id()));
-        let attach = || -> std::io::Result<PathBuf> {
-            std::fs::File::create(&file)?.set_len(bytes)?;
-            let out = Command::new("losetup").args(["--find", "--show"]).arg(&file).output()?;
-            if !out.status.success() {
-                return Err(std::io::Error::other(String::from_utf8_lossy(&out.stderr).trim().to_owned()));
-            }
-            Ok(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()))
-        };
-        match attach() {
-            Ok(path) => {
-                let device = LoopDevice { file, path };
-                device.settle();
-                Some(device)
-            }
-            Err(e) => {
-                eprintln!("skipped: no loop device (root is needed): {e}");
-                let _ = std::fs::remove_file(&file);
-                None
-            }
+        if let Err(e) = std::fs::File::create(&file).and_then(|f| f.set_len(bytes)) {
+            eprintln!("skipped: no file for a loop device: {e}");
+            return None;
         }
+        let mut device = LoopDevice::over(&file, &[]);
+        match &mut device {
+            Some(device) => device.remove_file = true,
+            None => _ = std::fs::remove_file(&file),
+        }
+        device
+    }
+
+    /// Creates a loop device on a file, with further options of `losetup`. Returns `None`, after a line `skipped: ...` on
+    /// stderr, without root or loop devices.
+    pub fn over(file: &Path, options: &[&str]) -> Option<LoopDevice> {
+        let out = Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
+        let error = match out {
+            Ok(out) if out.status.success() => {
+                let path = PathBuf::from(String::from_utf8_lossy(&out.stdout).trim());
+                let device = LoopDevice { file: file.to_owned(), remove_file: false, path };
+                device.settle();
+                return Some(device);
+            }
+            Ok(out) => String::from_utf8_lossy(&out.stderr).trim().to_owned(),
+            Err(e) => e.to_string(),
+        };
+        eprintln!("skipped: no loop device (root is needed): {error}");
+        None
     }
 
     /// Resets the queue to the kernel's defaults.
@@ -85,6 +95,8 @@ impl Drop for LoopDevice {
         if !done.is_ok_and(|s| s.success()) {
             eprintln!("{} could not be detached", self.path.display());
         }
-        let _ = std::fs::remove_file(&self.file);
+        if self.remove_file {
+            let _ = std::fs::remove_file(&self.file);
+        }
     }
 }

@@ -12,7 +12,7 @@
 
 use dumbwaiter_block::{Config, Scheduler, Setup};
 
-use crate::World;
+use crate::Harness;
 
 /// Builds a scheduler from its name with settings and the set-up of the device.
 pub type Make = dyn Fn(&str, Setup) -> Result<Box<dyn Scheduler>, String>;
@@ -105,14 +105,14 @@ fn run_one(case: &Case<'_>, scheduler: &str, column: usize, setup: &str, make: &
     }
     let config = config(setup)?;
     let made = make(&name, config.setup)?;
-    let mut world = World::new(config, |_| made);
+    let mut harness = Harness::new(config, |_| made);
     for (line, text) in &case.lines {
-        step(&mut world, text, column).map_err(|why| format!("line {line}: {text}\n  {why}"))?;
+        step(&mut harness, text, column).map_err(|why| format!("line {line}: {text}\n  {why}"))?;
     }
     Ok(())
 }
 
-fn step(world: &mut World, line: &str, column: usize) -> Result<(), String> {
+fn step(harness: &mut Harness, line: &str, column: usize) -> Result<(), String> {
     let (word, rest) = line.split_once(' ').map_or((line, ""), |(w, r)| (w, r.trim()));
     let want = columns(rest).nth(column).or(columns(rest).next()).unwrap_or("");
     let equal = |got: String| {
@@ -121,29 +121,29 @@ fn step(world: &mut World, line: &str, column: usize) -> Result<(), String> {
     };
     match word {
         "schedulers" | "setup" | "set" => {}
-        "plug" => _ = world.plug(rest),
-        "submit" => _ = world.submit(rest),
-        "batch" => _ = world.batch(rest),
-        "fill" => _ = world.fill(if rest.is_empty() { "R" } else { rest }),
-        "hold" => _ = world.hold(),
-        "release" => _ = world.release(),
-        "complete" => _ = world.complete(number(rest)?),
-        "requeue" => _ = world.requeue(number(rest)?),
-        "answers" => _ = world.answers(rest),
-        "cpu" => _ = world.cpu(number(rest)?),
+        "plug" => _ = harness.plug(rest),
+        "submit" => _ = harness.submit(rest),
+        "batch" => _ = harness.batch(rest),
+        "fill" => _ = harness.fill(if rest.is_empty() { "R" } else { rest }),
+        "hold" => _ = harness.hold(),
+        "release" => _ = harness.release(),
+        "complete" => _ = harness.complete(number(rest)?),
+        "requeue" => _ = harness.requeue(number(rest)?),
+        "answers" => _ = harness.answers(rest),
+        "cpu" => _ = harness.cpu(number(rest)?),
         "tune" => {
             let (name, value) = rest.split_once(' ').ok_or("expected a name and a value")?;
-            world.tune(name, number(value.trim())?);
+            harness.tune(name, number(value.trim())?);
         }
-        "at" => _ = world.at(number(rest.trim_end_matches("ms").trim())?),
-        "issued" => equal(world.issued())?,
-        "finished" => equal(world.finished())?,
-        "in-device" => equal(world.in_device().len().to_string())?,
-        "queued" => equal(world.layer().queued().to_string())?,
-        "flushes" => equal(world.layer().ledger().flushes.to_string())?,
-        "inserted" => equal(world.layer().ledger().inserted.to_string())?,
+        "at" => _ = harness.at(number(rest.trim_end_matches("ms").trim())?),
+        "issued" => equal(harness.issued())?,
+        "finished" => equal(harness.finished())?,
+        "in-device" => equal(harness.in_device().len().to_string())?,
+        "queued" => equal(harness.layer().queued().to_string())?,
+        "flushes" => equal(harness.layer().ledger().flushes.to_string())?,
+        "inserted" => equal(harness.layer().ledger().inserted.to_string())?,
         "state" => {
-            let state = world.describe();
+            let state = harness.describe();
             if !state.contains(want) {
                 return Err(format!("want {want}\n  in   {state}"));
             }

@@ -33,7 +33,7 @@ pub use format::Format;
 pub use reader::{Known, Options, SORT_WINDOW, TraceReader, open, open_reader};
 pub use record::{NAMED, Record, Skipped};
 pub use replay::{
-    Fit, LOOK_AHEAD_RECORDS, Pace, REPLAY_TASKS_MAX, Replay, ReplayOptions, ReplayStatus, StatusHandle, Survey,
+    Fit, LOOK_AHEAD_RECORDS, REPLAY_TASKS_MAX, Replay, ReplayMode, ReplayOptions, ReplayStatus, StatusHandle, Survey,
 };
 pub use stat::{InterArrival, Measured, OverTime, Quantiles, SizeShare, StatBuilder, StatOptions, TraceStat};
 pub use write::{TraceWriter, Written, convert};

@@ -23,9 +23,9 @@ pub const LOOK_AHEAD_RECORDS: usize = 1 << 16;
 /// Unit that scaling moves as a whole, in sectors (1 MiB), so that neighbouring blocks stay neighbours.
 const SCALE_UNIT: u64 = 2048;
 
-/// Pace of a replay: when requests are issued.
+/// When a replay issues requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub enum ReplayMode {
     /// Open loop: at the recorded times, `speed` times as fast. Requests do not wait for each other.
     Open {
         /// 1 for the recorded pace, 2 for twice as fast.
@@ -58,8 +58,8 @@ pub enum Fit {
 /// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// The pace.
-    pub pace: Pace,
+    /// When requests are issued.
+    pub mode: ReplayMode,
     /// Size of the device in sectors of 512 bytes.
     pub capacity: u64,
     /// How to handle requests beyond the device.
@@ -259,17 +259,17 @@ impl Replay {
     /// # Errors
     /// Options that do not fit the trace.
     pub fn new(reader: TraceReader, options: &ReplayOptions, survey: Option<&Survey>) -> Result<Replay, Error> {
-        match options.pace {
-            Pace::Open { speed } if !(speed.is_finite() && speed > 0.0) => {
+        match options.mode {
+            ReplayMode::Open { speed } if !(speed.is_finite() && speed > 0.0) => {
                 return Err(Error::option("speed", speed.to_string(), "a number over 0"));
             }
-            Pace::Open { .. } if !reader.known().times => {
+            ReplayMode::Open { .. } if !reader.known().times => {
                 let trace = reader.paths()[0].display().to_string();
                 let expected =
                     "a trace with arrival times for open-loop replay; replay this one closed-loop with --depth N";
                 return Err(Error::option("trace", trace, expected));
             }
-            Pace::Closed { depth: 0 } | Pace::ClosedPerTask { depth: 0 } => {
+            ReplayMode::Closed { depth: 0 } | ReplayMode::ClosedPerTask { depth: 0 } => {
                 return Err(Error::option("depth", "0", "at least 1"));
             }
             _ => {}
@@ -422,18 +422,18 @@ impl Replay {
 
 impl Workload for Replay {
     fn next(&mut self, now: Nanos) -> Next {
-        match self.options.pace {
-            Pace::Open { speed } => self.open_loop(now, speed),
-            Pace::Closed { depth } => self.closed_loop(depth),
-            Pace::ClosedPerTask { depth } => self.per_task(depth),
+        match self.options.mode {
+            ReplayMode::Open { speed } => self.open_loop(now, speed),
+            ReplayMode::Closed { depth } => self.closed_loop(depth),
+            ReplayMode::ClosedPerTask { depth } => self.per_task(depth),
         }
     }
 
     fn completed(&mut self, _now: Nanos, task: u16, _lat: Nanos) {
-        match self.options.pace {
-            Pace::Open { .. } => {}
-            Pace::Closed { .. } => self.outstanding = self.outstanding.saturating_sub(1),
-            Pace::ClosedPerTask { depth } => {
+        match self.options.mode {
+            ReplayMode::Open { .. } => {}
+            ReplayMode::Closed { .. } => self.outstanding = self.outstanding.saturating_sub(1),
+            ReplayMode::ClosedPerTask { depth } => {
                 if let Some(lane) = self.lanes.get_mut(usize::from(task)) {
                     lane.outstanding = lane.outstanding.saturating_sub(1);
                 }

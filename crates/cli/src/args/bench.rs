@@ -29,26 +29,26 @@ pub(crate) enum BenchWhat {
     Engine,
 }
 
-/// What only `bench engine` uses.
+/// Options of `bench engine`.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct BenchEngine {
-    /// File or block device to run on; without it, a loop device in memory that is made for it and removed (root only)
+    /// File or block device to run on; by default a temporary loop device in memory (root only)
     #[arg(long, value_name = "PATH")]
     pub(crate) on: Option<PathBuf>,
-    /// Allow writing to it, which destroys what is on it
+    /// Allow writes, which destroy the data on it
     #[arg(long, requires = "on")]
     pub(crate) allow_writes: bool,
     /// Pattern of the I/O: randread, randwrite, randrw, read, write, rw
     #[arg(long, value_name = "RW")]
     pub(crate) op: Option<String>,
-    /// I/Os kept outstanding
+    /// Queue depths: I/Os kept outstanding
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) depth: Vec<u32>,
     /// Length of each run, such as 2s
     #[arg(long, value_name = "TIME")]
     pub(crate) time: Option<String>,
-    /// Rounds, in each of which everybody runs once
+    /// Number of rounds; each runs every case once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: Option<u32>,
 }

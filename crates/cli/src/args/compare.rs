@@ -27,41 +27,41 @@ pub(crate) struct Compare {
     /// Schedulers, with settings after a colon, or `all` (see `dumbwaiter schedulers`)
     #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
     pub(crate) schedulers: Option<String>,
-    /// Run on this file or block device instead of simulating; nothing is written unless you say --allow-writes
+    /// Run on this file or block device instead of simulating; only reads unless --allow-writes is given
     #[arg(long, value_name = "PATH", conflicts_with = "device")]
     pub(crate) on: Option<PathBuf>,
-    /// With --on: through our engine, the kernel's own schedulers, or both (the default on a block device)
+    /// With --on: use our engine, the kernel's schedulers, or both (the default on a block device)
     #[arg(long, value_enum, requires = "on")]
     pub(crate) via: Option<Via>,
-    /// With --on: let the load write. This destroys what is on the file or device
+    /// With --on: let the load write. This destroys the data on the file or device
     #[arg(long, requires = "on")]
     pub(crate) allow_writes: bool,
     /// With --allow-writes: write although the device is mounted or in use; PATH must be that of --on
     #[arg(long, value_name = "PATH", requires = "allow_writes")]
     pub(crate) i_know_this_destroys: Option<PathBuf>,
-    /// With --allow-writes: checksums in every block written, checked on reading and at the end
+    /// With --allow-writes: put a checksum into every written block; check it at every read and at the end
     #[arg(long, requires = "allow_writes")]
     pub(crate) verify: bool,
-    /// With --verify: note every acknowledged write in this file, for `dumbwaiter verify` after a crash
+    /// With --verify: record every acknowledged write in this file, for `dumbwaiter verify` after a crash
     #[arg(long, value_name = "FILE", requires = "verify")]
     pub(crate) verify_journal: Option<PathBuf>,
-    /// With --on: through the page cache (no O_DIRECT)
+    /// With --on: use the page cache (no O_DIRECT)
     #[arg(long, requires = "on")]
     pub(crate) buffered: bool,
-    /// With --on: go on after a failed I/O
+    /// With --on: continue after a failed I/O
     #[arg(long, requires = "on")]
     pub(crate) keep_going: bool,
-    /// With --on: round I/Os that are not whole blocks of the device out to such, instead of ending there
+    /// With --on: round I/Os out to whole device blocks instead of ending with an error
     #[arg(long, requires = "on")]
     pub(crate) round_out: bool,
-    /// With --on: rings of our engine, each on a CPU of its own, for schedulers that need no common view (none): a number,
-    /// per-core, or auto
+    /// With --on: number of the engine's rings, each on its own CPU, for schedulers that work per queue (none): a number,
+    /// per-core or auto
     #[arg(long, value_name = "N|per-core|auto", requires = "on")]
     pub(crate) rings: Option<String>,
     /// How completions are found: interrupt, poll, hybrid, hybrid-fixed:TIME, sqpoll
     #[arg(long, value_name = "METHOD,…", value_delimiter = ',')]
     pub(crate) completion: Vec<String>,
-    /// Commands that the driver gives the device at once
+    /// Queue depth of the device: commands that it holds at once
     #[arg(long, short, value_name = "N")]
     pub(crate) queue_depth: Option<u32>,
     /// Requests that the scheduler may hold
@@ -70,27 +70,27 @@ pub(crate) struct Compare {
     /// Simulated time that is measured, such as 10s
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<String>,
-    /// Simulated time before that, in which nothing is counted
+    /// Simulated time before the measured time; its I/Os are not counted
     #[arg(long, value_name = "TIME")]
     pub(crate) warmup: Option<String>,
-    /// End a run after so many I/Os
+    /// End a run after this many I/Os
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Runs of each combination, each with its own seed
+    /// Number of runs of each combination, each with its own seed
     #[arg(long, short, value_name = "N")]
     pub(crate) replicates: Option<u32>,
     /// Seed of the first replicate
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// What the recommendation aims at
+    /// The goal of the recommendation
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
-    /// Runs simulated at the same time; results do not depend on it
+    /// Number of runs simulated in parallel; does not change the results
     #[arg(long, short, value_name = "N", conflicts_with = "on")]
     pub(crate) jobs: Option<usize>,
     #[command(flatten)]
     pub(crate) outputs: Outputs,
-    /// Print the scenario as it takes effect, and run nothing
+    /// Print the effective scenario and run nothing
     #[arg(long)]
     pub(crate) print_config: bool,
     #[command(flatten)]
@@ -99,17 +99,17 @@ pub(crate) struct Compare {
     pub(crate) reading: Reading,
     #[command(flatten)]
     pub(crate) power: PowerLog,
-    /// With --on: before and after the runs, a minute of idling, full load and idling, for the log's clock to be found by
+    /// With --on: idle and load the CPUs in a known pattern for a minute before and after the runs, to align the log's clock
     #[arg(long, requires = "on", help_heading = "Power logger")]
     pub(crate) power_sync: bool,
 }
 
-/// Whose schedulers.
+/// The implementation of the schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Via {
-    /// Ours, in this program, over io_uring
+    /// Our schedulers, in this program, over io_uring
     Engine,
-    /// The kernel's own, set through sysfs and put back afterwards
+    /// The kernel's schedulers, set through sysfs and restored afterwards
     Kernel,
     /// Both, side by side
     Both,
@@ -120,9 +120,9 @@ pub(crate) enum Goal {
     /// Lowest p99 of the interactive tenant (else of reads) within 10 % of the best throughput
     #[default]
     Balanced,
-    /// Lowest p99, at half of the best throughput or more
+    /// Lowest p99 at no less than half of the best throughput
     Latency,
-    /// Most MB/s
+    /// Highest throughput
     Throughput,
     /// Shares nearest to the weights, within 20 % of the best throughput
     Fairness,
@@ -139,16 +139,16 @@ impl From<Goal> for dumbwaiter_advise::Goal {
     }
 }
 
-/// Where results go.
+/// Output files.
 #[derive(clap::Args)]
 pub(crate) struct Outputs {
     /// Write everything as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write a report with plots, one file that works offline
+    /// Write a report with plots as one HTML file that works offline
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Write tables of runs, tenants, series and distributions
+    /// Write Parquet tables of runs, tenants, series and distributions to this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) parquet: Option<PathBuf>,
 }
@@ -157,13 +157,13 @@ pub(crate) struct Outputs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct Replay {
-    /// Replay at so many times the recorded speed
+    /// Replay at this multiple of the recorded speed
     #[arg(long, value_name = "FACTOR", conflicts_with_all = ["depth", "closed_per_task"])]
     pub(crate) speed: Option<f64>,
-    /// Keep so many I/Os outstanding, whatever the recorded times
+    /// Keep this many I/Os outstanding and ignore the recorded times
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
-    /// Each recorded process waits for its own I/Os
+    /// Let each recorded process wait for its own I/Os
     #[arg(long)]
     pub(crate) closed_per_task: bool,
     /// How to handle I/Os beyond the end of the device
@@ -171,17 +171,17 @@ pub(crate) struct Replay {
     pub(crate) fit: Option<String>,
 }
 
-/// The log of a power meter that the machine or the drive is plugged into.
+/// The log of a power meter.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Power logger")]
 pub(crate) struct PowerLog {
-    /// A logger's CSV file, read after the runs: joules are taken from it and from nothing else
+    /// The logger's CSV file, read after the runs; the only source of joules
     #[arg(long, value_name = "FILE.csv")]
     pub(crate) power_log: Option<PathBuf>,
-    /// The logger's clock is so far ahead of this machine's (-2s: behind)
+    /// How far the logger's clock is ahead of this machine's (-2s: behind)
     #[arg(long, value_name = "TIME", requires = "power_log", allow_hyphen_values = true)]
     pub(crate) power_offset: Option<String>,
-    /// Time zone of the log, where its header tells none
+    /// Time zone of the log, if its header names none
     #[arg(long, value_name = "GMT±HH:MM", requires = "power_log", allow_hyphen_values = true)]
     pub(crate) power_zone: Option<String>,
 }

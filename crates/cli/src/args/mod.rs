@@ -35,34 +35,34 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Run a workload under several schedulers and say which serves it best
+    /// Run a workload under several schedulers and recommend one
     Compare(Box<Compare>),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
-    /// List the device models, show one, or hold it against its data sheet
+    /// List the device models, show one, or check it against its data sheet
     Devices(Devices),
-    /// Look into block traces and convert them
+    /// Inspect and convert block traces
     Trace(Trace),
-    /// Hold our schedulers against recordings of the kernel's
+    /// Check our schedulers against recordings of the kernel's
     Fidelity(Fidelity),
-    /// Run published experiments again and hold them against the papers' figures
+    /// Run published experiments again and compare with the papers' figures
     Reproduce(Reproduce),
-    /// Look at a drive for a short while, only reading, and say which scheduler to set
+    /// Survey a drive, only reading, and recommend the scheduler to set
     Recommend(Recommend),
-    /// Join the log of a power meter with runs that were made while it ran
+    /// Add the energy from a power meter's log to finished runs
     Energy(EnergyArgs),
     /// Check after a crash that no acknowledged write was lost
     Verify(VerifyArgs),
-    /// Record the I/O of a block device: as a trace, or with what its scheduler was told and answered
+    /// Record the I/O of a block device: as a trace, or with its scheduler's inputs and decisions
     Record(Record),
-    /// Measure the simulator's and the schedulers' own speed
+    /// Measure the speed of the simulator, the schedulers and the engine
     Bench(Bench),
     /// One thread of a load, in a process of its own
     #[command(hide = true)]
     Worker,
     /// Print a completion script for a shell
     Completions(Completions),
-    /// Print the manual page, or write all of them to a folder
+    /// Print the manual page, or write one per command to a folder
     Man(Man),
 }
 
@@ -72,7 +72,7 @@ Examples:
   dumbwaiter schedulers
   dumbwaiter schedulers kyber")]
 pub(crate) struct Schedulers {
-    /// Show the manual and the settings of this one
+    /// Show the manual and the settings of this scheduler
     pub(crate) name: Option<String>,
     /// Write as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
@@ -89,7 +89,7 @@ pub(crate) struct Devices {
     /// Print a model's parameter file, to copy and change
     #[arg(long, value_name = "NAME")]
     pub(crate) show: Option<String>,
-    /// Measure a model and hold it against its targets; `all` for every one
+    /// Measure a model and check it against its targets; `all` for every model
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) validate: Option<String>,
     /// Write as JSON; `-` is stdout
@@ -106,32 +106,32 @@ Examples:
   dumbwaiter reproduce ull-2023:figure-2 poll-2022 --on /dev/nvme0n1 --quick
   dumbwaiter reproduce ull-2023:figure-5 --dir /mnt/drive")]
 pub(crate) struct Reproduce {
-    /// `list`, or papers; `:FIGURE` behind a name takes one figure or table of it
+    /// `list`, or papers; `NAME:FIGURE` runs one figure or table of a paper
     #[arg(required = true, value_name = "list|NAME[:FIGURE]")]
     pub(crate) what: Vec<String>,
-    /// Shorter runs and fewer replicates: for a first look
+    /// Shorter runs and fewer replicates
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Run ull-2023 and poll-2022 on this block device, under the kernel's own schedulers, instead of on the models; nothing
-    /// is written unless you say --allow-writes
+    /// Run ull-2023 and poll-2022 on this block device, under the kernel's schedulers, instead of on the models; only reads
+    /// unless --allow-writes is given
     #[arg(long, value_name = "PATH")]
     pub(crate) on: Option<PathBuf>,
-    /// The same on the drive that this folder is on; RocksDB's files are in a new folder in it, which is removed
+    /// Like --on, on the drive that holds this folder; RocksDB's files go to a new folder in it, which is removed at the end
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["on", "allow_writes"])]
     pub(crate) dir: Option<PathBuf>,
-    /// With --on: run the loads that write too, and RocksDB on a new file system. This destroys what is on the device
+    /// With --on: also run the loads that write, and RocksDB on a new file system. This destroys the data on the device
     #[arg(long, requires = "on")]
     pub(crate) allow_writes: bool,
     /// With --allow-writes: write although the device is in use; PATH must be that of --on
     #[arg(long, value_name = "PATH", requires = "allow_writes")]
     pub(crate) i_know_this_destroys: Option<PathBuf>,
-    /// Runs simulated at the same time; results do not depend on it
+    /// Number of runs simulated in parallel; does not change the results
     #[arg(long, short, value_name = "N", conflicts_with_all = ["on", "dir"])]
     pub(crate) jobs: Option<usize>,
-    /// Write every row as JSON, a list; `-` is stdout
+    /// Write all rows as a JSON list; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the tables and figures, one file that works offline
+    /// Write the tables and figures as one HTML file that works offline
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }

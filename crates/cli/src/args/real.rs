@@ -11,29 +11,29 @@ Examples:
   dumbwaiter recommend /dev/sda --for 30s --json advice.json
   dumbwaiter recommend /dev/sda --goal throughput --schedulers none,mq-deadline:fifo_batch=1
 
-Needs root, to try the kernel's schedulers; what was set before is set again at the end, whatever happens. Nothing is written to
-the device.")]
+Needs root, to try the kernel's schedulers. The previous settings are restored at the end, also after a signal or a crash. It
+writes nothing to the device.")]
 pub(crate) struct Recommend {
     /// The block device
     pub(crate) device: PathBuf,
-    /// How long it may take
+    /// Time limit of the survey
     #[arg(long = "for", value_name = "TIME", default_value = "2m")]
     pub(crate) length: String,
-    /// Only these of the kernel's schedulers, with settings after a colon, beside the one that is set; else all
+    /// The kernel schedulers to try beside the current one, with settings after a colon; without it, all
     #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
     pub(crate) schedulers: Option<String>,
-    /// What to aim at
+    /// The goal of the recommendation
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
     /// Write the advice and every run as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write a report of the survey with plots, one file that works offline
+    /// Write a report of the survey with plots as one HTML file that works offline
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
 
-/// Check after a crash what a run with --verify-journal had acknowledged
+/// Check after a crash the writes that a run with --verify-journal acknowledged
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -54,24 +54,24 @@ Examples:
   dumbwaiter record /dev/sda -o load.csv.zst --dispatch --for 10s
   dumbwaiter fidelity load.csv.zst
 
-Needs root and tracefs. Nothing on the device is read or written. It ends after --for, or by Ctrl-C (and exits with 130).
-For --dispatch, start it before the load: requests that are on their way already cannot be followed.")]
+Needs root and tracefs. It does no I/O on the device. It ends after --for, or with Ctrl-C (exit code 130).
+With --dispatch, start it before the load: it cannot follow requests that are already in the block layer.")]
 pub(crate) struct Record {
     /// The block device
     pub(crate) device: PathBuf,
-    /// The file to write; the ending of a trace's name decides its format (see `dumbwaiter trace formats`)
+    /// The file to write; the extension of a trace's name selects its format (see `dumbwaiter trace formats`)
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
     /// Record for `dumbwaiter fidelity`: NAME.csv or NAME.csv.zst, with NAME.json beside
     #[arg(long)]
     pub(crate) dispatch: bool,
-    /// How long, such as 10s; without it, until Ctrl-C
+    /// Duration, such as 10s; without it, until Ctrl-C
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Option<String>,
-    /// The kernel's buffer for each CPU
+    /// Size of the kernel's buffer per CPU
     #[arg(long, value_name = "KIB", default_value_t = 16384, value_parser = clap::value_parser!(u64).range(4..=1_048_576))]
     pub(crate) buffer_kb: u64,
-    /// End when so much memory is full of events
+    /// End the recording when its events fill this much memory
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     pub(crate) memory_mb: u64,
     /// Write the summary as JSON; `-` is stdout
@@ -86,10 +86,10 @@ Example:
   dumbwaiter compare --on /dev/nvme0n1 --duration 2m --power-sync --json runs.json
   dumbwaiter energy runs.json --power-log logger.csv --json runs-with-energy.json
 
-Runs and samples are joined by the time of day. Where the runs were made with --power-sync, the logger's clock is found by the
-patterns of load; else it is taken to be right, or --power-offset off.")]
+Runs and samples are joined by the time of day. If the runs used --power-sync, the load patterns give the offset of the logger's
+clock; otherwise the clocks are taken to agree, or to differ by --power-offset.")]
 pub(crate) struct EnergyArgs {
-    /// What `compare --on … --json` wrote
+    /// The results that `compare --on … --json` wrote
     #[arg(value_name = "RESULTS.json")]
     pub(crate) results: PathBuf,
     #[command(flatten)]

@@ -8,16 +8,16 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct Reading {
-    /// The format, where the content does not tell (see `dumbwaiter trace formats`)
+    /// The format, if it cannot be recognised from the content (see `dumbwaiter trace formats`)
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<String>,
     /// Columns of delimited text, such as time_ms,op,offset_bytes,size_bytes
     #[arg(long, value_name = "NAME,…")]
     pub(crate) columns: Option<String>,
-    /// Event of blkparse and blktrace that counts as arrival; without it Q where there are any, else I
+    /// The blkparse or blktrace event that counts as the arrival; by default Q if the trace has any, else I
     #[arg(long, value_name = "Q|I|D|C")]
     pub(crate) arrival: Option<String>,
-    /// Size of each request where the trace tells none (4096 unless given)
+    /// Size of each request if the trace records none (default: 4096)
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) assume_bytes: Option<u32>,
 }
@@ -30,17 +30,17 @@ pub(crate) struct Trace {
 
 #[derive(Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Count what is in a trace
+    /// Print statistics of a trace
     #[command(after_help = "Example:\n  dumbwaiter trace stat disk.csv.zst --json -")]
     Stat(TraceStat),
-    /// Rewrite a trace in another format
+    /// Convert a trace to another format
     #[command(after_help = "\
 Examples:
   dumbwaiter trace convert in.blkparse.zst out.dwt
   dumbwaiter trace convert in.csv out.csv.zst --to msr
   dumbwaiter trace convert in.txt out.iolog --columns time_s,op,offset_sectors,size_bytes --to iolog3")]
     Convert(TraceConvert),
-    /// Print the first records in a common form
+    /// Print the first records of a trace
     #[command(after_help = "Example:\n  dumbwaiter trace head disk.vscsi -n 5")]
     Head(TraceHead),
     /// List the formats
@@ -63,12 +63,12 @@ pub(crate) struct TraceStat {
 pub(crate) struct TraceConvert {
     /// The trace
     pub(crate) from: PathBuf,
-    /// The new file; `.zst` or `.gz` at the end of its name compresses it
+    /// The output file; the extension `.zst` or `.gz` compresses it
     pub(crate) to_file: PathBuf,
-    /// Format of the new file; without it the ending of its name decides
+    /// Format of the output file; by default its extension decides
     #[arg(long, value_name = "FORMAT")]
     pub(crate) to: Option<String>,
-    /// Columns of the new file, for `--to columns`
+    /// Columns of the output file, for `--to columns`
     #[arg(long, value_name = "NAME,…")]
     pub(crate) to_columns: Option<String>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct TraceHead {
     /// The trace
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// How many records
+    /// Number of records
     #[arg(short = 'n', long, default_value_t = 10)]
     pub(crate) records: u64,
     #[command(flatten)]
@@ -100,13 +100,13 @@ pub(crate) struct Fidelity {
     /// Write as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Run each recording's own jobs in simulation, and compare bytes, latencies and shares with the kernel's
+    /// Run each recording's own jobs in simulation and compare bytes, latencies and shares with the kernel's
     #[arg(long)]
     pub(crate) closed_loop: bool,
-    /// Print the state around the N-th difference of each recording
+    /// Print the scheduler's state around the N-th difference of each recording
     #[arg(long, value_name = "N", conflicts_with = "closed_loop")]
     pub(crate) explain: Option<u64>,
-    /// Recordings replayed at the same time
+    /// Number of recordings replayed in parallel
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 }

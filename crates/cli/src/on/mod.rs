@@ -60,7 +60,7 @@ fn options(args: &Compare) -> Result<DeviceOptions> {
         None => Rings::Auto,
         Some(text) => match Rings::parse(text) {
             Some(rings) => rings,
-            None => bail!("--rings: `{text}` is not known; expected auto, per-core or a number from 1 to 1024"),
+            None => bail!("--rings: `{text}` is not valid; expected auto, per-core or a number from 1 to 1024"),
         },
     };
     let energy = energy::power_log(&args.power)?.map_or(EnergySource::Meter, EnergySource::Log);

@@ -34,10 +34,8 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let Some(queue) = device.queue() else {
         let path = path.display();
         match device.facts().disk {
-            None => bail!("{path} is a file: a scheduler is set for a block device; give the device that it is on"),
-            Some(_) => bail!(
-                "{path} hands its I/O on to the devices below it: a scheduler is set for each of those; give one of them"
-            ),
+            None => bail!("{path} is a file, and only block devices have schedulers; give the device that holds it"),
+            Some(_) => bail!("{path} is a stacked device: the devices below it have the schedulers; give one of those"),
         }
     };
     let kernel = KernelOptions { keep_current: true, ..KernelOptions::new(worker_program()) };
@@ -58,7 +56,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         cpus: std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64),
         current: current.to_owned(),
     };
-    crate::tell!("{}: up to {budget}, only reading", path.display());
+    crate::tell!("{}: up to {budget}, only reads", path.display());
     for note in device.notes() {
         crate::tell!("{note}");
     }
@@ -72,7 +70,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         crate::tell!("dumbwaiter: {failure}");
     }
     let advice = &found.advice;
-    // Each whatever becomes of the others; what is on stdout is lost with its reader.
+    // Each even if another fails; output on stdout is lost if its reader is gone.
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let json = args.json.as_deref().map_or(Ok(()), |file| output::write_json(file, advice));
     let html = args.html.as_deref().map_or(Ok(()), |file| {

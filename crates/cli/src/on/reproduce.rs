@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use dumbwaiter_experiment::{Cached, Control, Failure};
-use dumbwaiter_linux::place;
+use dumbwaiter_linux::filesystem;
 use dumbwaiter_realworld::{DatabaseOptions, DeviceOptions, DeviceUnderTest, Kernel, KernelOptions};
 
 use super::{announce, worker_program};
@@ -12,7 +12,7 @@ use crate::args::Reproduce;
 pub(crate) fn device(args: &Reproduce) -> Result<Result<DeviceUnderTest, Failure>> {
     let (path, folder) = match (&args.on, &args.dir) {
         (Some(path), _) => (path.clone(), None),
-        (None, Some(dir)) => (place::device_of(dir)?, Some(dir.clone())),
+        (None, Some(dir)) => (filesystem::device_of(dir)?, Some(dir.clone())),
         (None, None) => bail!("expected --on PATH or --dir FOLDER"),
     };
     let bytes_max = if args.quick { DatabaseOptions::BYTES_QUICK } else { DatabaseOptions::BYTES };
@@ -42,8 +42,8 @@ pub(crate) fn in_kernel<T>(
 
 fn how_written(args: &Reproduce) -> &'static str {
     match (args.allow_writes, &args.dir) {
-        (true, _) => "WRITING to it",
-        (false, Some(_)) => "only reading, but for a data base in a folder of its own, which is removed",
-        (false, None) => "only reading",
+        (true, _) => "WRITES TO IT",
+        (false, Some(_)) => "only reads, except for a database in a new folder, which is removed at the end",
+        (false, None) => "only reads",
     }
 }

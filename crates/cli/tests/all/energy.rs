@@ -181,7 +181,7 @@ fn what_cannot_be_joined_is_one_clear_line() {
     let scenario = dir.path().join("small.toml").to_str().unwrap().to_owned();
     let simulated = dir.path().join("simulated.json").to_str().unwrap().to_owned();
     assert!(dumbwaiter(&["compare", &scenario, "--json", &simulated]).status.success());
-    refused(&["energy", &simulated, "--power-log", &power], &["simulated.json", "when it was"]);
+    refused(&["energy", &simulated, "--power-log", &power], &["simulated.json", "has a start time"]);
     refused(&["energy", &results], &["--power-log"]);
     refused(&["compare", &scenario, "--power-log", &power], &["--power-log", "--on"]);
     refused(&["energy", &results, "--power-log", "/nowhere/log.csv"], &["/nowhere/log.csv"]);

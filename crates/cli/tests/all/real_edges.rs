@@ -59,7 +59,7 @@ fn a_journal_goes_over_nothing_but_a_journal_whose_writes_are_there() {
     let (code, said) = run(&journal, &[]);
     assert!(code == Some(0) && said.contains("of an earlier run") && said.contains(" 0 lost"), "{said}");
 
-    // One of its blocks is lost: nobody writes over what shows that.
+    // One of its blocks is lost: the evidence must not be overwritten.
     let table = std::fs::read(&journal).unwrap();
     let written = table[4096..].chunks(8).position(|floor| floor.iter().any(|byte| *byte != 0)).unwrap();
     let target = std::fs::OpenOptions::new().write(true).open(&disk).unwrap();
@@ -131,7 +131,7 @@ fn results_go_over_no_log_of_a_meter() {
     let cases: [&[&str]; 2] = [&["compare", "--on", &disk, "--duration", "10ms"], &["energy", &runs]];
     for args in cases {
         let done = command().args(args).args(["--power-log", &log, "--json", &log]).output().unwrap();
-        assert!(done.status.code() == Some(2) && told(&done).contains("which is read"), "{}", told(&done));
+        assert!(done.status.code() == Some(2) && told(&done).contains("it is the input"), "{}", told(&done));
     }
     assert_eq!(std::fs::read(&log).unwrap(), b"a month of watts");
 }

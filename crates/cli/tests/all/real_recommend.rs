@@ -49,7 +49,7 @@ fn recommend_says_what_to_set_and_leaves_the_device_as_it_was() {
         assert!(before.contains(recommended));
         let keep = before.contains(&format!("[{recommended}]"));
         assert_eq!(advice["keep"].as_bool().unwrap(), keep);
-        assert_eq!(advice["gain"].is_null(), keep, "what changes is told with its confidence: {}", advice["gain"]);
+        assert_eq!(advice["gain"].is_null(), keep, "the gain comes with its confidence: {}", advice["gain"]);
         let rule = format!("ATTR{{queue/scheduler}}=\"{recommended}\"");
         assert!(advice["udev_rule"].as_str().unwrap().contains(&rule));
         assert!(advice["commands"][0].as_str().unwrap().starts_with(&format!("echo {recommended} > /sys/block/")));

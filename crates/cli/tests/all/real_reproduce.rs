@@ -121,29 +121,29 @@ fn rocksdb_in_a_folder_on_a_mounted_drive_can_be_ended_at_any_time() {
     }
     let dir = folder();
     let Some(disk) = LoopDevice::new(dir.path(), 160 << 20) else { return };
-    if let Err(e) = dumbwaiter_linux::place::make_ext4(disk.path()) {
+    if let Err(e) = dumbwaiter_linux::filesystem::make_ext4(disk.path()) {
         eprintln!("skipped: {e}");
         return;
     }
-    let place = dumbwaiter_linux::place::Place::mount(disk.path(), "ext4").unwrap();
+    let folder = dumbwaiter_linux::filesystem::TemporaryFolder::mount(disk.path(), "ext4").unwrap();
     let before = scheduler_of(&disk);
     let out = dir.path().join("out.json");
     let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
         .args(["reproduce", "ull-2023:figure-5", "--dir"])
-        .arg(place.dir())
+        .arg(folder.dir())
         .arg("--json")
         .arg(&out)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // The data base is there first, and a scheduler is set for the first run only after it.
-    program::wait_until(&mut child, "a folder is made", || !left_behind(place.dir()).is_empty());
+    // The database is there first, and a scheduler is set for the first run only after it.
+    program::wait_until(&mut child, "a folder is made", || !left_behind(folder.dir()).is_empty());
     std::thread::sleep(Duration::from_millis(1500));
     program::interrupt(&mut child, "INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(out.exists(), "what was finished is written");
-    assert!(left_behind(place.dir()).is_empty());
+    assert!(left_behind(folder.dir()).is_empty());
     assert_eq!(scheduler_of(&disk), before);
     // A file system cannot be made on what is mounted, whatever is allowed.
     let device = disk.path().to_str().unwrap();

@@ -31,7 +31,7 @@ fn what_an_interrupted_run_found_is_told() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Somebody else writes to it, which loses what was written before.
+    // Another program writes to it, which loses what was written before.
     let medium = std::fs::OpenOptions::new().write(true).open(&disk).unwrap();
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(6) && child.try_wait().unwrap().is_none() {

@@ -94,7 +94,7 @@ pub struct Params {
 pub const KEYS: &[Key] = &[
     Key { name: "capacity_sectors", expect: Expect::Int(8, 1 << 50), about: "size" },
     Key { name: "interface", expect: Expect::OneOf(&["sata", "nvme"]), about: "sata: a flush is not queued" },
-    Key { name: "duplex", expect: Expect::OneOf(&["half", "full"]), about: "do reads and writes share the link?" },
+    Key { name: "duplex", expect: Expect::OneOf(&["half", "full"]), about: "half: reads and writes share the link" },
     Key { name: "ncq_depth", expect: Expect::Int(1, 65_536), about: "commands held per queue; SATA: at most 32" },
     Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
     Key { name: "max_sectors", expect: Expect::Int(1, 65_536), about: "largest command" },
@@ -124,20 +124,20 @@ pub const KEYS: &[Key] = &[
     Key { name: "gc_low", expect: Expect::Num(0.0, 0.9), about: "collection starts, share of spare blocks" },
     Key { name: "gc_high", expect: Expect::Num(0.0, 0.9), about: "collection stops, share of spare blocks" },
     Key { name: "gc_hard", expect: Expect::Num(0.0, 0.9), about: "writes wait, share of spare blocks" },
-    Key { name: "t_idle_gc_ms", expect: Expect::Num(0.0, 1e6), about: "pause after which collection goes on" },
-    Key { name: "read_first", expect: Expect::Bool, about: "reads go before programs that wait for the die" },
+    Key { name: "t_idle_gc_ms", expect: Expect::Num(0.0, 1e6), about: "idle time after which collection continues" },
+    Key { name: "read_first", expect: Expect::Bool, about: "reads precede programs that wait for the die" },
     Key {
         name: "suspend",
         expect: Expect::OneOf(&["none", "erase", "program+erase"]),
-        about: "what a read may interrupt",
+        about: "operations that a read may suspend",
     },
-    Key { name: "t_suspend_us", expect: Expect::Num(0.0, 1e5), about: "how long an interruption takes" },
+    Key { name: "t_suspend_us", expect: Expect::Num(0.0, 1e5), about: "time of one suspension" },
     Key { name: "t_err_us", expect: Expect::Num(0.0, 1e6), about: "a command beyond the last sector" },
     Key { name: "ftl_gib", expect: Expect::Num(0.001, 4096.0), about: "logical space that the mapping covers" },
     Key {
         name: "state",
         expect: Expect::OneOf(&["empty", "fresh", "filled", "steady"]),
-        about: "what the flash holds at the start",
+        about: "initial contents of the flash",
     },
 ];
 

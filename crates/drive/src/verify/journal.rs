@@ -57,7 +57,7 @@ impl Floors {
         let file = make_journal(path, journal_bytes(blocks).unwrap_or(u64::MAX))?;
         let floors = Floors::map(blocks, Some(file.file()), true).map_err(|e| journal_error(path, &e))?;
         floors.write_header(block_bytes, stamp);
-        // From here on, a check finds a journal whatever becomes of this process.
+        // From here on, a check finds a journal even if this process is killed.
         file.commit().map_err(|e| journal_error(path, &e))?;
         Ok(floors)
     }

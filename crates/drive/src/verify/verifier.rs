@@ -62,7 +62,7 @@ impl Verifier {
         at / self.block_bytes..(at + bytes).div_ceil(self.block_bytes)
     }
 
-    /// A time that [`Verifier::read`] is told again.
+    /// A time to pass to [`Verifier::read`] later.
     pub(crate) fn now(&self) -> u64 {
         self.clock
     }

@@ -1,11 +1,12 @@
-//! Targets that fail: an error is told and counted, what was finished is kept, and every request is accounted for.
+//! Targets that fail: an error is reported and counted, completed runs are kept, and every request is accounted for.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use crate::common::{Loop, filled, is_root, open, run_on, try_command};
+use crate::common::{filled, is_root, open, run_on, try_command};
 use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Target, Verify};
 use dumbwaiter_experiment::Control;
+use dumbwaiter_testkit::LoopDevice;
 
 const READS: &str = "duration = \"5s\"\n[[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 16\nioengine = \"io_uring\"\nnorandommap = true\n";
 const WRITES: &str =
@@ -188,9 +189,9 @@ fn a_device_with_an_unreadable_part_and_one_that_goes_away() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
-    let Some(disk) = Loop::over(&path, &[]) else { return };
+    let Some(disk) = LoopDevice::over(&path, &[]) else { return };
     let name = format!("dumbwaiter-test-{}", std::process::id());
-    let table = format!("0 8192 linear {} 0\n8192 8192 error\n", disk.device.display());
+    let table = format!("0 8192 linear {} 0\n8192 8192 error\n", disk.path().display());
     if try_command("dmsetup", &["create", &name, "--table", &table]).is_none() {
         println!("skipped: dmsetup cannot make a device here; ./.ci/lab can");
         return;
@@ -211,13 +212,13 @@ fn a_device_with_an_unreadable_part_and_one_that_goes_away() {
 fn blocks_of_4096_bytes_are_respected() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
-    let Some(disk) = Loop::over(&path, &["--sector-size", "4096"]) else { return };
-    let target = open(&disk.device, &Options::default());
+    let Some(disk) = LoopDevice::over(&path, &["--sector-size", "4096"]) else { return };
+    let target = open(disk.path(), &Options::default());
     assert_eq!(target.facts().logical_block, 4096);
     let text = "limit = 500\n[[task]]\nname = \"small\"\nrw = \"randread\"\nbs = \"512\"\niodepth = 4\nioengine = \"io_uring\"\n";
     let error = run_on(&target, text, "none", CompletionMode::Interrupt).err().unwrap();
     assert!(matches!(&error, Error::Unaligned { task, block: 4096, .. } if task == "small"), "{error}");
-    let target = open(&disk.device, &Options { round_out: true, ..Options::default() });
+    let target = open(disk.path(), &Options { round_out: true, ..Options::default() });
     let cell = run_on(&target, text, "none", CompletionMode::Interrupt).unwrap();
     assert_eq!((cell.result.completed, cell.failure), (500, None));
     assert!(cell.skipped.iter().any(|(why, n)| why.contains("rounded out to blocks of 4096") && *n > 400));
@@ -227,21 +228,21 @@ fn blocks_of_4096_bytes_are_respected() {
 fn a_device_in_use_is_not_written_to_and_a_read_only_one_neither() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), "disk", 8 << 20);
-    let Some(disk) = Loop::over(&path, &["--read-only"]) else { return };
+    let Some(disk) = LoopDevice::over(&path, &["--read-only"]) else { return };
     let writable = Options { allow_writes: true, ..Options::default() };
-    let error = dumbwaiter_drive::Target::open(&disk.device, &writable).err().unwrap().to_string();
+    let error = dumbwaiter_drive::Target::open(disk.path(), &writable).err().unwrap().to_string();
     assert!(error.contains("read-only") || error.contains("no permission"), "{error}");
     drop(disk);
-    let Some(disk) = Loop::over(&path, &[]) else { return };
+    let Some(disk) = LoopDevice::over(&path, &[]) else { return };
     let holder = {
         use std::os::unix::fs::OpenOptionsExt;
         // As a mount does; the constant is O_EXCL.
-        std::fs::OpenOptions::new().read(true).custom_flags(0o200).open(&disk.device).unwrap()
+        std::fs::OpenOptions::new().read(true).custom_flags(0o200).open(disk.path()).unwrap()
     };
-    let error = dumbwaiter_drive::Target::open(&disk.device, &writable).err().unwrap().to_string();
+    let error = dumbwaiter_drive::Target::open(disk.path(), &writable).err().unwrap().to_string();
     assert!(error.contains("is in use"), "{error}");
     drop(holder);
-    let target = open(&disk.device, &writable);
+    let target = open(disk.path(), &writable);
     let cell = run_on(&target, &WRITES.replace("\"write\"", "\"randtrim\""), "mq-deadline", CompletionMode::Interrupt)
         .unwrap();
     conserved(&cell);

@@ -1,8 +1,9 @@
 //! Shares by weight on a device in memory. No share is asserted, for it depends on the machine and what else it does; what was measured is
 //! printed (`--nocapture`). `DUMBWAITER_SECONDS` makes the runs longer.
 
-use crate::common::{Loop, filled, is_root, open, run_on};
+use crate::common::{filled, is_root, open, run_on};
 use dumbwaiter_drive::{CompletionMode, Options, Rings};
+use dumbwaiter_testkit::LoopDevice;
 
 const LOADS: [(&str, [&str; 4]); 3] = [
     ("4k random, depth 32", ["rw = \"randread\"\nbs = \"4k\"\niodepth = 32"; 4]),
@@ -30,10 +31,9 @@ fn tenants_share_a_device_in_memory() {
         return;
     };
     let path = filled(dir.path(), "disk", 256 << 20);
-    let Some(disk) = Loop::over(&path, &[]) else { return };
-    disk.without_scheduler();
+    let Some(disk) = LoopDevice::over(&path, &[]) else { return };
     // `none` with one ring as well: what sharing costs is asked, not what a second core gives.
-    let target = open(&disk.device, &Options { rings: Rings::Number(1), ..Options::default() });
+    let target = open(disk.path(), &Options { rings: Rings::Number(1), ..Options::default() });
     let seconds: f64 = std::env::var("DUMBWAITER_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(0.1);
     for depth in [8, 16, 32] {
         for (name, jobs) in LOADS {

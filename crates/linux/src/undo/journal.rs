@@ -84,7 +84,7 @@ pub(crate) fn add(id: u64, action: &Action) -> Option<PathBuf> {
         Ok(()) => Some(path),
         Err(e) => {
             static ONCE: Once = Once::new();
-            ONCE.call_once(|| say(&format!("no journal in {DIR} ({e}): nothing can be put back after a crash")));
+            ONCE.call_once(|| say(&format!("no journal in {DIR} ({e}): settings cannot be restored after a crash")));
             None
         }
     }
@@ -104,7 +104,7 @@ fn close_entry(path: &Path, entry: &JournalEntry, problems: &[String]) {
     let _ = left.write(path);
 }
 
-/// Makes the journal's folder if it is not there. Only one of our own that nobody else may write to is used.
+/// Creates the journal's folder if it is missing. Only our own folder, writable by no other user, is used.
 fn make_folder(dir: &Path) -> std::io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e),
@@ -193,7 +193,7 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
             }
             Stale::Damaged(why) => {
                 let _ = std::fs::remove_file(&path);
-                lines.push(format!("removed {}, which is no journal entry: {why}", path.display()));
+                lines.push(format!("removed {}, which is not a journal entry: {why}", path.display()));
                 continue;
             }
         };
@@ -409,7 +409,7 @@ mod tests {
         let unknown = format!("{{\"format\":{FORMAT},\"pid\":1,\"started\":\"x\",\"action\":{{\"Fly\":{{}}}}}}");
         std::fs::write(pages.join("1-1.json"), unknown).unwrap();
         let lines = leftovers_in(&pages);
-        assert!(lines.len() == 2 && lines.iter().all(|l| l.contains("no journal entry")), "{lines:?}");
+        assert!(lines.len() == 2 && lines.iter().all(|l| l.contains("not a journal entry")), "{lines:?}");
         assert_eq!(leftovers_in(&pages), Vec::<String>::new());
     }
 }

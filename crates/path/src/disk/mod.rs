@@ -296,7 +296,7 @@ impl Disk {
         &self.notes
     }
 
-    /// How often it waited for completions.
+    /// Number of system calls that waited for completions.
     pub fn waits(&self) -> u64 {
         self.waits
     }

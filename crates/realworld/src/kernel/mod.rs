@@ -202,7 +202,7 @@ impl Kernel<'_> {
             // Filled under the scheduler that the device has.
             notes.extend(self.device.restore());
             let path = self.device.path().display();
-            self.device.announce(&format!("{path}: filling a data base of {}", self.database.size()));
+            self.device.announce(&format!("{path}: filling a database of {}", self.database.size()));
             if !self.database.fill(control)? {
                 return Ok(self.database.cancelled(cell));
             }

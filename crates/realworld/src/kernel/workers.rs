@@ -11,7 +11,7 @@ use dumbwaiter_drive::worker;
 use dumbwaiter_experiment::{Cell, CellResult, Control};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::disk::disk_of;
-use dumbwaiter_linux::place::{self, Place};
+use dumbwaiter_linux::filesystem::{self, TemporaryFolder};
 use dumbwaiter_load::{Change, Prepared};
 
 use super::groups::{self, TenantGroups};
@@ -158,7 +158,8 @@ pub(super) fn run(
     let seed = scenario.seed.wrapping_add(u64::from(cell.replicate));
     let load = prepared.load(seed, target.sectors(), cpus())?;
     let mut notes = Vec::new();
-    let folder = Place::inside(&folder_off(device.path())).doing("no folder for the logs of completed I/Os")?;
+    let folder =
+        TemporaryFolder::inside(&folder_off(device.path())).doing("no folder for the logs of completed I/Os")?;
     let groups = TenantGroups::new(&load, &mut notes)?;
     let options = device.disk_options();
     let mut workers = Vec::new();
@@ -253,6 +254,6 @@ fn await_reports(
 fn folder_off(path: &Path) -> PathBuf {
     let disk = |path: &Path| disk_of(path, &Roots::default()).ok().flatten();
     let usual = std::env::temp_dir();
-    let on_it = disk(path).is_some_and(|it| place::device_of(&usual).ok().and_then(|of| disk(&of)) == Some(it));
+    let on_it = disk(path).is_some_and(|it| filesystem::device_of(&usual).ok().and_then(|of| disk(&of)) == Some(it));
     if on_it { PathBuf::from("/dev/shm") } else { usual }
 }

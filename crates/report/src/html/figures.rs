@@ -292,7 +292,7 @@ fn shares(groups: &[Group], of: &str) -> Figure {
     data.push(json!({
         "type": "scatter", "mode": "markers", "name": "by weight", "x": names, "y": ideal, "meta": "text-colour",
         "marker": {"symbol": "line-ew-open", "size": 44, "line": {"width": 2}},
-        "hovertemplate": "%{x} is due %{y:.1f} %",
+        "hovertemplate": "%{x}: %{y:.1f} % by weight",
     }));
     let layout = json!({
         "xaxis": {"type": "category"},
@@ -301,7 +301,7 @@ fn shares(groups: &[Group], of: &str) -> Figure {
     });
     figure(
         "Share of each tenant",
-        format!("The line across is what the weight entitles it to. {of}"),
+        format!("The line across each bar is the share due by weight. {of}"),
         false,
         data,
         layout,
@@ -382,10 +382,10 @@ fn cpu(groups: &[Group], of: &str) -> Figure {
         bar(g, mean.value, mean, "%{x:.3g} µs".to_string())
     });
     let layout = json!({
-        "xaxis": {"title": {"text": "processor time per I/O, µs"}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": "CPU time per I/O, µs"}, "rangemode": "tozero"},
         "yaxis": names(groups),
     });
-    figure("Processor time", format!("Submission, scheduler and completion. {of}"), false, data.collect(), layout)
+    figure("CPU time", format!("Submission, scheduler and completion. {of}"), false, data.collect(), layout)
 }
 
 fn depth(groups: &[Group], title: &'static str, of: impl Fn(&RunResult) -> &Vec<f64>) -> Figure {

@@ -165,7 +165,7 @@ impl Bfq {
     }
 
     fn weight_of(&self, level: u8) -> u32 {
-        (8 - u32::from(level.min(7))) * self.rules.weight_per_level
+        (8 - u32::from(level.min(7))) * self.constants.weight_per_level
     }
 
     /// A queue's priority changed; the engine follows at its next stamp.

@@ -28,7 +28,7 @@ impl Bfq {
             self.queues[q as usize].large_burst = true;
         } else {
             self.burst.size += 1;
-            if self.burst.size == self.rules.burst_size {
+            if self.burst.size == self.constants.burst_size {
                 self.burst.large = true;
                 self.queues[q as usize].large_burst = true;
                 for i in 0..self.burst.list.len() {

@@ -50,7 +50,7 @@ impl Bfq {
         if self.in_service == Some(q) {
             let idle = self.must_idle(q);
             let arm = idle
-                && match self.rules.generation {
+                && match self.constants.generation {
                     Generation::Original | Generation::V1 => self.in_driver == 0,
                     Generation::V7r8 => true,
                     Generation::Mainline => self.queues[q as usize].in_flight == 0,
@@ -86,7 +86,7 @@ impl Bfq {
         if let Some(serving) = self.in_service.filter(|_| self.is(Generation::Mainline)) {
             let queue = &self.queues[serving as usize];
             let held = queue.in_flight + queue.queued[0] + queue.queued[1];
-            if queue.short_think && held < self.rules.queueing && self.in_driver < self.rules.queueing {
+            if queue.short_think && held < self.constants.queueing && self.in_driver < self.constants.queueing {
                 return;
             }
         }
@@ -94,7 +94,7 @@ impl Bfq {
         if self.hw_tag_samples <= SAMPLES {
             return;
         }
-        self.hw_tag = i8::from(self.max_in_driver > self.rules.queueing);
+        self.hw_tag = i8::from(self.max_in_driver > self.constants.queueing);
         self.max_in_driver = 0;
         self.nonrot_queueing = !self.rotational && self.hw_tag == 1;
         self.hw_tag_samples = 0;

@@ -79,7 +79,7 @@ impl Bfq {
     /// Before mainline: once in a slot the oldest request goes first if it is late.
     fn look_at_oldest(&mut self, q: QueueId, now: Now) {
         let queue = &mut self.queues[q as usize];
-        if self.rules.generation == Generation::Mainline || std::mem::replace(&mut queue.fifo_checked, true) {
+        if self.constants.generation == Generation::Mainline || std::mem::replace(&mut queue.fifo_checked, true) {
             return;
         }
         if let Some(oldest) = queue.fifo.front()
@@ -94,7 +94,7 @@ impl Bfq {
     /// Does the queue in service have as many requests in the device as it may?
     fn outstanding_enough(&self, q: QueueId) -> bool {
         let queue = &self.queues[q as usize];
-        let quantum = if queue.sync { self.rules.sync_quantum } else { self.rules.async_quantum };
+        let quantum = if queue.sync { self.constants.sync_quantum } else { self.constants.async_quantum };
         let limit = if self.busy_total() == 1 { quantum * ALONE } else { quantum };
         queue.in_flight >= limit || (!queue.sync && !self.is(Generation::V7r8) && self.sync_in_driver > 0)
     }
@@ -115,7 +115,7 @@ impl Bfq {
         let queue = &mut self.queues[q as usize];
         queue.slots += 1;
         self.slot_requests = 0;
-        self.slot_unstarted = self.rules.generation < Generation::Mainline;
+        self.slot_unstarted = self.constants.generation < Generation::Mainline;
         self.start_slot_clock(q, now);
         if self.slot_unstarted {
             self.queues[q as usize].budget_deadline = i64::MAX / 4;
@@ -127,11 +127,11 @@ impl Bfq {
     pub(super) fn start_slot_clock(&mut self, q: QueueId, now: Now) {
         let queue = &mut self.queues[q as usize];
         let entity = self.engine.entity(queue.entity);
-        let mainline_soft_rt = queue.raise.soft_rt && self.rules.generation == Generation::Mainline;
+        let mainline_soft_rt = queue.raise.soft_rt && self.constants.generation == Generation::Mainline;
         let stretched = self.values.on.raised_timeout && !mainline_soft_rt;
         let raised = entity.weight != u64::from(entity.base_weight);
         let stretch = if stretched && raised { entity.weight / u64::from(entity.base_weight.max(1)) } else { 1 };
-        let timeout = match self.rules.timeout_async_ms {
+        let timeout = match self.constants.timeout_async_ms {
             Some(ms) if !queue.sync => self.clock.from_ms(ms),
             _ => self.values.timeout,
         };
@@ -165,7 +165,7 @@ impl Bfq {
             self.slot_requests += 1;
             let queue = &self.queues[q as usize];
             let round_over =
-                !queue.sync && !self.is(Generation::V7r8) && self.slot_requests >= self.rules.async_quantum;
+                !queue.sync && !self.is(Generation::V7r8) && self.slot_requests >= self.constants.async_quantum;
             if (round_over || self.class_of(q) == Class::Idle) && self.busy_total() > 1 {
                 self.expire(q, Reason::BudgetExhausted, false, now);
             }

@@ -33,7 +33,7 @@ impl Bfq {
             } else {
                 let queue = &mut self.queues[q as usize];
                 queue.softrt_update = true;
-                if self.rules.generation < Generation::Mainline {
+                if self.constants.generation < Generation::Mainline {
                     queue.soft_rt_next_start = NEVER;
                 }
             }
@@ -91,7 +91,7 @@ impl Bfq {
             return reason;
         }
         let slow = if self.is(Generation::Mainline) { slow } else { rate_is_slow };
-        let (reason, full) = match self.rules.generation {
+        let (reason, full) = match self.constants.generation {
             Generation::Original => {
                 let idle_and_slow = slow && reason == Reason::TooIdle;
                 let reason = if idle_and_slow { Reason::BudgetTimeout } else { reason };

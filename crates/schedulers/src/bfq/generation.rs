@@ -15,7 +15,7 @@ pub enum Generation {
 
 /// Constants that differ between generations. Raises' reference rates are sectors per µs × 2¹⁶.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(super) struct Constants {
     pub(super) generation: Generation,
     pub(super) weight_per_level: u32,
     pub(super) default_weight: u32,
@@ -51,9 +51,9 @@ impl Generation {
         })
     }
 
-    pub(super) const fn rules(self) -> Rules {
+    pub(super) const fn constants(self) -> Constants {
         const UNLIMITED: u32 = u32::MAX / ALONE;
-        let old = Rules {
+        let old = Constants {
             generation: self,
             weight_per_level: 1,
             default_weight: 4,
@@ -67,8 +67,8 @@ impl Generation {
         };
         match self {
             Generation::Original | Generation::V1 => old,
-            Generation::V7r8 => Rules { sync_quantum: UNLIMITED, ..old },
-            Generation::Mainline => Rules {
+            Generation::V7r8 => Constants { sync_quantum: UNLIMITED, ..old },
+            Generation::Mainline => Constants {
                 generation: self,
                 weight_per_level: 10,
                 default_weight: 40,

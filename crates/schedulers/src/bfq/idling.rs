@@ -87,7 +87,7 @@ impl Bfq {
         let queue = &self.queues[q as usize];
         let (slice_idle, seeky) = (self.values.slice_idle, queue.seeky());
         let plain = queue.raise.coeff == 1 && !self.asymmetric(Some(q));
-        let brief = match self.rules.generation {
+        let brief = match self.constants.generation {
             Generation::Original => seeky,
             Generation::V1 => seeky && self.used_much(q),
             Generation::V7r8 => plain && (queue.constantly_seeky || (seeky && self.used_much(q))),

@@ -47,9 +47,9 @@ pub use settings::tunables;
 
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::Forest;
-use crate::mechanisms::wf2q::{Class, Rules as EngineRules, ServiceTree};
+use crate::mechanisms::wf2q::{Class, Options as EngineOptions, ServiceTree};
 use burst_list::BurstList;
-use generation::Rules;
+use generation::Constants;
 use peak_rate::PeakRate;
 use queue::{Group, NONE, Process, Queue, QueueId};
 use sampling::Sampling;
@@ -135,7 +135,7 @@ pub struct Bfq {
     nr_requests_at_attach: Option<u32>,
     /// Flash that queues commands: idling never helps its throughput.
     nonrot_queueing: bool,
-    rules: Rules,
+    constants: Constants,
     values: Values,
     engine: ServiceTree,
     queues: Vec<Queue>,
@@ -212,7 +212,7 @@ impl Bfq {
         let hz = setup.clock.per_second() as u64;
         let values = Values::new(&setup.clock, generation, history);
         let mainline = generation == Generation::Mainline;
-        let engine = EngineRules {
+        let engine = EngineOptions {
             cached_next: mainline,
             group_double_charge: values.on.group_double_charge,
             idle_class_look_in: values.on.idle_look_in,
@@ -221,12 +221,12 @@ impl Bfq {
         };
         Bfq {
             clock: setup.clock,
-            spans: Spans::new(&setup.clock, generation.rules().burst_ms),
+            spans: Spans::new(&setup.clock, generation.constants().burst_ms),
             rotational: setup.rotational,
             rotational_at_start: setup.rotational_at_attach(),
             nonrot_queueing: !setup.rotational_at_attach(),
             nr_requests_at_attach: setup.at_attach.nr_requests,
-            rules: generation.rules(),
+            constants: generation.constants(),
             values,
             engine: ServiceTree::new(engine, hz),
             queues: Vec::new(),
@@ -290,7 +290,7 @@ impl Bfq {
 
     /// Does it follow this generation or a later one?
     fn is(&self, generation: Generation) -> bool {
-        self.rules.generation >= generation
+        self.constants.generation >= generation
     }
 
     fn timeout_ms(&self) -> u64 {

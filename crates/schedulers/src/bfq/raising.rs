@@ -34,7 +34,7 @@ impl Bfq {
     pub(super) fn judge_arrival(&self, q: QueueId, now: Now) -> (bool, bool) {
         let queue = &self.queues[q as usize];
         let default_weight = !self.values.on.raise_default_only
-            || self.engine.entity(queue.entity).wanted_weight == self.rules.default_weight;
+            || self.engine.entity(queue.entity).wanted_weight == self.constants.default_weight;
         let in_burst = queue.large_burst;
         let interactive = !in_burst && self.idle_long(q, now, self.spans.ms_2000) && default_weight;
         let soft_rt = self.values.on.soft_rt
@@ -61,7 +61,7 @@ impl Bfq {
         let soft_ticks = self.soft_rt_ticks();
         let min_budget = self.min_budget(q);
         let coeff = self.values.raise_coeff;
-        let soft_coeff = coeff * self.rules.soft_rt_factor;
+        let soft_coeff = coeff * self.constants.soft_rt_factor;
         let mainline = self.is(Generation::Mainline);
         let queue = &mut self.queues[q as usize];
         let raise = &mut queue.raise;

@@ -37,12 +37,12 @@ impl Bfq {
         let rate = (used << RATE_SHIFT) / us;
         if us >= MIN_PEAK_US {
             let higher = rate > self.peak.rate;
-            let changed = match self.rules.generation {
+            let changed = match self.constants.generation {
                 Generation::Original => higher,
                 _ => higher || (!seeky && reason == Reason::BudgetTimeout),
             };
             if changed {
-                self.peak.rate = match self.rules.generation {
+                self.peak.rate = match self.constants.generation {
                     Generation::Original => rate,
                     _ => self.peak.rate * 7 / 8 + rate / 8,
                 };

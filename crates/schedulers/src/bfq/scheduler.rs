@@ -187,7 +187,7 @@ impl Scheduler for Bfq {
     }
 
     fn tunables(&self) -> &'static [Tunable] {
-        settings::tunables(self.rules.generation, self.values.history.is_some())
+        settings::tunables(self.constants.generation, self.values.history.is_some())
     }
 
     fn get(&self, name: &str) -> Option<i128> {
@@ -207,8 +207,8 @@ impl Scheduler for Bfq {
             "max_budget" if self.values.max_budget > 0 => self.max_budget = self.values.max_budget,
             "max_budget" => self.retune(),
             "timeout_sync" if self.values.max_budget == 0 => self.retune(),
-            "group_double_charge" => self.engine.rules_mut().group_double_charge = value != 0,
-            "idle_look_in" => self.engine.rules_mut().idle_class_look_in = value != 0,
+            "group_double_charge" => self.engine.options_mut().group_double_charge = value != 0,
+            "idle_look_in" => self.engine.options_mut().idle_class_look_in = value != 0,
             "group_weights" => {
                 for i in 0..self.groups.len() {
                     if let Some(entity) = self.groups[i].entity {

@@ -51,20 +51,20 @@ mechanisms! {
     raising 0 1 1 1 "raise interactive queues";
     linear_raise 0 1 0 0 "a raise falls with the service, and starts again after 20 s; otherwise it is constant for a time";
     raise_default_only 0 0 0 1 "raise only queues of the default weight";
-    raised_timeout 0 1 1 1 "slots of raised queues last as much longer as they weigh more";
+    raised_timeout 0 1 1 1 "extend the slots of raised queues by the factor of their raise";
     raised_idle 0 0 1 1 "idle longer for raised queues";
     soft_rt 0 0 1 1 "raise soft real-time queues";
     bursts 0 0 1 1 "do not raise queues created in large bursts";
-    async_raising 0 0 1 1 "raise busy async queues now and then";
+    async_raising 0 0 1 1 "raise busy async queues at times";
     merging 0 0 1 1 "merge queues of processes that read next to each other";
     stable_merge 0 0 0 1 "merge queues created together";
-    injection 0 0 0 1 "serve a few requests of others while idling";
+    injection 0 0 0 1 "inject a few requests of other queues while idling";
     wakers 0 0 0 1 "serve the queue whose completions the awaited queue depends on";
-    preemption 0 0 0 1 "end a slot early for a queue with a stronger claim";
+    preemption 0 0 0 1 "end a slot early for a queue with precedence";
     hole_recovery 0 0 0 1 "a queue that returns soon keeps its budget and timestamps";
     depth_limits 0 0 0 1 "limit the tags of async requests and of queues above their share";
     small_requests 0 0 1 1 "one small request does not end idling";
-    symmetry 0 0 1 1 "do not idle for shares where all queues are alike, nor for throughput on devices that queue";
+    symmetry 0 0 1 1 "do not idle for shares if all queues have equal weights, nor for throughput on devices that queue commands";
     budget_doubling 0 1 1 1 "budgets are doubled and quartered; otherwise steps of fixed size";
     slow_charge 1 1 1 1 "charge slots that are slow or time out early more than they were served";
     time_charge 0 0 0 1 "charge them for their time; otherwise the whole budget";
@@ -137,7 +137,7 @@ const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITC
             0,
             INT,
             16384,
-            "how far back a request may lie and still be compared by distance",
+            "largest distance behind the head at which a request competes by distance",
         ),
         tunable("back_seek_penalty", "factor", 1, INT, 2, "factor by which a distance backwards counts more"),
         tunable("fifo_expire_async", "ms", 0, INT, 250, "deadline of an async request, checked once per slot"),
@@ -156,7 +156,7 @@ const fn settings(generation: Generation, history: bool) -> [Tunable; 13 + SWITC
             0,
             INT,
             max_budget as i128,
-            "largest budget of a slot; 0: what the measured peak rate moves in timeout_sync",
+            "largest budget of a slot; 0: the data of one timeout_sync at the measured peak rate",
         ),
         tunable("slice_idle", "ms", 0, INT, 8, "how long the device idles for a queue; 0: never"),
         tunable("slice_idle_us", "us", 0, u32::MAX as i128, 8000, "slice_idle in microseconds"),
@@ -217,7 +217,7 @@ const HISTORY: [Tunable; 3] = [
         1,
         INT,
         DEFAULT_MAX_BUDGET as i128,
-        "a queue's budget at first, and after it used up most of it without exhausting it",
+        "a queue's first budget, and its next one if little is left after a slot that did not exhaust it",
     ),
     tunable(
         "history_tenants",
@@ -225,7 +225,7 @@ const HISTORY: [Tunable; 3] = [
         0,
         INT,
         0,
-        "tenants among which the default budget is divided for a queue that exhausts its budget; 0: those active",
+        "divisor of the default budget for a queue that exhausts its budget; 0: number of active tenants",
     ),
     tunable(
         "exhausted_budget",

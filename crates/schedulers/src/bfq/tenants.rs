@@ -49,7 +49,7 @@ impl Bfq {
 
     /// A tenant's weight in the engine.
     pub(super) fn group_weight(&self, configured: u32) -> u32 {
-        if self.values.on.group_weights { configured.clamp(1, 1000) } else { self.rules.default_weight }
+        if self.values.on.group_weights { configured.clamp(1, 1000) } else { self.constants.default_weight }
     }
 
     /// The process belongs to another tenant now: it takes its queue along, or leaves a shared one.

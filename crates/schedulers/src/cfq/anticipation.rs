@@ -35,7 +35,7 @@ pub(super) const TUNABLES: [Tunable; 4] = [
         min: 0,
         max: 10_000,
         default: 100,
-        help: "idle for this part of the mean time between dispatches",
+        help: "idling as a percentage of the mean time between dispatches",
     },
     Tunable {
         name: "slot_sectors",

@@ -18,7 +18,7 @@ pub const TUNABLES: &[Tunable] = &[
         min: 0,
         max: 100_000,
         default: 8_000,
-        help: "how long a disk idles for the next request of a task with an exclusive slice, or a tenant behind its share",
+        help: "longest idling of a disk for the next request of a task with an exclusive slice, or a tenant behind its share",
     },
     Tunable {
         name: "flash_patience_us",
@@ -26,7 +26,7 @@ pub const TUNABLES: &[Tunable] = &[
         min: 0,
         max: 100_000,
         default: 500,
-        help: "how long flash idles for the next request of a tenant behind its share",
+        help: "longest idling of flash for the next request of a tenant behind its share",
     },
     Tunable {
         name: "batch",

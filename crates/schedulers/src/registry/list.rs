@@ -13,11 +13,11 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 const fn kernel(releases: &'static [&'static str]) -> Parameter {
-    Parameter { name: "kernel", kind: Kind::Release(releases), help: "the Linux release to follow" }
+    Parameter { name: "kernel", kind: Kind::Release(releases), help: "the Linux release whose behaviour to use" }
 }
 
 const fn generation(names: &'static [&'static str]) -> Parameter {
-    Parameter { name: "generation", kind: Kind::Word(names), help: "the generation of BFQ to follow" }
+    Parameter { name: "generation", kind: Kind::Word(names), help: "the generation of BFQ to use" }
 }
 
 /// Schedulers in the order in which they are listed.

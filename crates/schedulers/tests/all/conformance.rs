@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_block::{Nanos, Op, RequestId, Scheduler, Setup, State};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_testkit::World;
+use dumbwaiter_testkit::Harness;
 use proptest::prelude::*;
 
 use plan::{Plan, Step};
@@ -47,56 +47,56 @@ fn make(subject: &str, draws: &[u64], setup: Setup) -> Box<dyn Scheduler> {
     choice.build(setup)
 }
 
-/// Runs a plan to its end and checks the world on the way; a panic is an error that names the scheduler.
-fn run(subject: &str, plan: &Plan, checked: bool) -> Result<World, TestCaseError> {
+/// Runs a plan to its end and checks the harness on the way; a panic is an error that names the scheduler.
+fn run(subject: &str, plan: &Plan, checked: bool) -> Result<Harness, TestCaseError> {
     std::panic::catch_unwind(|| run_unguarded(subject, plan, checked)).map_err(|why| {
         let text = why.downcast_ref::<String>().map_or("panicked", String::as_str);
         TestCaseError::fail(format!("{subject}: {text}"))
     })
 }
 
-fn run_unguarded(subject: &str, plan: &Plan, checked: bool) -> World {
-    let mut world = World::new(plan.config(), |setup| {
+fn run_unguarded(subject: &str, plan: &Plan, checked: bool) -> Harness {
+    let mut harness = Harness::new(plan.config(), |setup| {
         let scheduler = make(subject, &plan.draws, setup);
         if checked { Box::new(checked::Checked::new(scheduler, setup)) } else { scheduler }
     });
-    world.hold();
+    harness.hold();
     for step in &plan.steps {
-        take(&mut world, step);
+        take(&mut harness, step);
         if checked {
-            audit::depths(&world);
-            audit::tags(&world);
+            audit::depths(&harness);
+            audit::tags(&harness);
         }
     }
-    world.unplug_all();
-    world.release();
-    world
+    harness.unplug_all();
+    harness.release();
+    harness
 }
 
 /// Takes one step of a plan.
-fn take(world: &mut World, step: &Step) {
+fn take(harness: &mut Harness, step: &Step) {
     match *step {
-        Step::Submit(io, false) => world.submit_io(io),
-        Step::Submit(io, true) => world.submit_plugged(io),
-        Step::Unplug(task) => world.unplug(task),
-        Step::Refuse(n) => _ = world.answers(&"n".repeat(n)),
+        Step::Submit(io, false) => harness.submit_io(io),
+        Step::Submit(io, true) => harness.submit_plugged(io),
+        Step::Unplug(task) => harness.unplug(task),
+        Step::Refuse(n) => _ = harness.answers(&"n".repeat(n)),
         Step::Wait(ms) => {
-            let now = world.now();
-            world.until(now + ms);
+            let now = harness.now();
+            harness.until(now + ms);
         }
         Step::Complete(n) | Step::Fail(n) | Step::Requeue(n) => {
-            let len = world.in_device().len();
+            let len = harness.in_device().len();
             if len > 0 {
                 let n = n % len;
-                let flush = world.in_device().nth(n).unwrap().io.op == Op::Flush;
+                let flush = harness.in_device().nth(n).unwrap().io.op == Op::Flush;
                 match step {
-                    Step::Requeue(_) => world.requeue_nth(n),
-                    _ => world.complete_nth(n, matches!(step, Step::Fail(_)) && !flush),
+                    Step::Requeue(_) => harness.requeue_nth(n),
+                    _ => harness.complete_nth(n, matches!(step, Step::Fail(_)) && !flush),
                 }
             }
         }
     }
-    world.issue_all();
+    harness.issue_all();
 }
 
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
@@ -110,8 +110,8 @@ proptest! {
     #[test]
     fn every_scheduler_conserves(plan in plan::everything()) {
         for subject in subjects() {
-            let world = run(&subject, &plan, true)?;
-            audit::conservation(&world, &plan).map_err(|why| TestCaseError::fail(format!("{subject}: {why}")))?;
+            let harness = run(&subject, &plan, true)?;
+            audit::conservation(&harness, &plan).map_err(|why| TestCaseError::fail(format!("{subject}: {why}")))?;
         }
     }
 
@@ -140,35 +140,35 @@ fn work_is_conserved(subject: &str, plan: &Plan) -> Result<(), TestCaseError> {
     let mut config = plan.config();
     config.setup.hw_queues = 1;
     let waits = Arc::new(AtomicBool::new(false));
-    let mut world = World::new(config, |setup| {
+    let mut harness = Harness::new(config, |setup| {
         let inner = make(subject, &[3], setup);
         Box::new(checked::Checked::new(inner, setup).telling(Arc::clone(&waits)))
     });
-    world.hold();
+    harness.hold();
     for step in &plan.steps {
         match *step {
-            Step::Submit(io, _) => world.submit_io(io),
-            Step::Refuse(n) => _ = world.answers(&"n".repeat(n)),
+            Step::Submit(io, _) => harness.submit_io(io),
+            Step::Refuse(n) => _ = harness.answers(&"n".repeat(n)),
             Step::Complete(n) => {
-                let held = world.in_device().len();
+                let held = harness.in_device().len();
                 if held > 0 {
-                    world.complete_nth(n % held, false);
+                    harness.complete_nth(n % held, false);
                 }
             }
             _ => {}
         }
-        world.issue_all();
-        let room = world.in_device().len() < config.setup.device_depth as usize;
-        let requests = world.layer().requests();
+        harness.issue_all();
+        let room = harness.in_device().len() < config.setup.device_depth as usize;
+        let requests = harness.layer().requests();
         let queued = (0..requests.capacity() as u32)
             .map(|i| requests[RequestId(i)].state)
             .filter(|s| matches!(s, State::Queued | State::Dispatched))
             .count();
         if room && queued > 0 {
-            let (before, now) = (world.all_issued().len(), world.now());
-            world.accept();
-            world.until(now + Nanos::from_ms(3 + 4));
-            let issued = world.all_issued().len();
+            let (before, now) = (harness.all_issued().len(), harness.now());
+            harness.accept();
+            harness.until(now + Nanos::from_ms(3 + 4));
+            let issued = harness.all_issued().len();
             let says_so = waits.load(Ordering::Relaxed);
             prop_assert!(
                 issued > before || says_so,
@@ -176,8 +176,8 @@ fn work_is_conserved(subject: &str, plan: &Plan) -> Result<(), TestCaseError> {
             );
         }
     }
-    world.release();
-    prop_assert_eq!(world.layer().ledger().imbalance(), None);
+    harness.release();
+    prop_assert_eq!(harness.layer().ledger().imbalance(), None);
     Ok(())
 }
 

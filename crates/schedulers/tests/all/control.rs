@@ -2,38 +2,38 @@
 
 use dumbwaiter_block::{AtAttach, Config, Flags, Io, Ioprio, Nanos, Op, Scheduler, Setup, set_tunable};
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_testkit::World;
+use dumbwaiter_testkit::Harness;
 
 /// A closed loop of `reads` and `writes` on a device of depth 4 that takes 4 ms for each; returns the depths of the
 /// four domains at every change.
 fn depths(choice: &str, reads: usize, writes: usize, seconds: u64) -> Vec<[u32; 4]> {
     let setup = Setup { device_depth: 4, ..Setup::default() };
-    let mut world = World::new(Config { setup, ..Config::default() }, |s| Choice::parse(choice).unwrap().build(s));
-    run(&mut world, reads, writes, seconds)
+    let mut harness = Harness::new(Config { setup, ..Config::default() }, |s| Choice::parse(choice).unwrap().build(s));
+    run(&mut harness, reads, writes, seconds)
 }
 
-fn run(world: &mut World, reads: usize, writes: usize, seconds: u64) -> Vec<[u32; 4]> {
-    world.service(Nanos::from_ms(4));
-    let mut sector = world.all_issued().len() as u64 * 1000;
-    let mut submit = |world: &mut World, op| {
+fn run(harness: &mut Harness, reads: usize, writes: usize, seconds: u64) -> Vec<[u32; 4]> {
+    harness.service(Nanos::from_ms(4));
+    let mut sector = harness.all_issued().len() as u64 * 1000;
+    let mut submit = |harness: &mut Harness, op| {
         sector += 1000;
-        world.submit_io(Io { op, sector, sectors: 8, ioprio: Ioprio::DEFAULT, ..Io::default() });
+        harness.submit_io(Io { op, sector, sectors: 8, ioprio: Ioprio::DEFAULT, ..Io::default() });
     };
     for (op, n) in [(Op::Read, reads), (Op::Write, writes)] {
-        (0..n).for_each(|_| submit(world, op));
+        (0..n).for_each(|_| submit(harness, op));
     }
-    world.issue_all();
-    let mut seen = vec![depth_of(world)];
-    let end = world.now() + Nanos::from_secs(seconds);
-    let mut done = world.all_done().len();
-    while world.now() < end {
-        world.step();
-        while done < world.all_done().len() {
-            submit(world, world.all_done()[done].issue.io.op);
+    harness.issue_all();
+    let mut seen = vec![depth_of(harness)];
+    let end = harness.now() + Nanos::from_secs(seconds);
+    let mut done = harness.all_done().len();
+    while harness.now() < end {
+        harness.step();
+        while done < harness.all_done().len() {
+            submit(harness, harness.all_done()[done].issue.io.op);
             done += 1;
         }
-        world.issue_all();
-        let depth = depth_of(world);
+        harness.issue_all();
+        let depth = depth_of(harness);
         if seen.last() != Some(&depth) {
             seen.push(depth);
         }
@@ -41,8 +41,8 @@ fn run(world: &mut World, reads: usize, writes: usize, seconds: u64) -> Vec<[u32
     seen
 }
 
-fn depth_of(world: &World) -> [u32; 4] {
-    let text = world.describe();
+fn depth_of(harness: &Harness) -> [u32; 4] {
+    let text = harness.describe();
     let inside = text.split_once("depth [").unwrap().1.split_once(']').unwrap().0;
     let numbers: Vec<u32> = inside.split(", ").map(|n| n.parse().unwrap()).collect();
     numbers.try_into().unwrap()
@@ -62,11 +62,11 @@ fn writes_give_way_to_reads() {
 fn reads_give_way_to_writes_which_grow_back() {
     let setup = Setup { device_depth: 4, ..Setup::default() };
     let choice = Choice::parse("kyber:read_lat_nsec=2000000,write_lat_nsec=100000000").unwrap();
-    let mut world = World::new(Config { setup, ..Config::default() }, |s| choice.build(s));
-    run(&mut world, 6, 2, 60);
-    world.drain();
-    world.tune("read_lat_nsec", 1_000_000_000).tune("write_lat_nsec", 1000);
-    let seen = run(&mut world, 6, 2, 30);
+    let mut harness = Harness::new(Config { setup, ..Config::default() }, |s| choice.build(s));
+    run(&mut harness, 6, 2, 60);
+    harness.drain();
+    harness.tune("read_lat_nsec", 1_000_000_000).tune("write_lat_nsec", 1000);
+    let seen = run(&mut harness, 6, 2, 30);
     let mut reads: Vec<u32> = seen.iter().map(|d| d[0]).collect();
     let mut writes: Vec<u32> = seen.iter().map(|d| d[1]).collect();
     reads.dedup();
@@ -80,21 +80,21 @@ fn reads_give_way_to_writes_which_grow_back() {
 fn depths_do_not_recover_while_nothing_happens() {
     let setup = Setup { device_depth: 4, ..Setup::default() };
     let choice = Choice::parse("kyber:write_lat_nsec=100000000").unwrap();
-    let mut world = World::new(Config { setup, ..Config::default() }, |s| choice.build(s));
-    run(&mut world, 6, 2, 60);
-    world.drain();
-    let before = depth_of(&world);
+    let mut harness = Harness::new(Config { setup, ..Config::default() }, |s| choice.build(s));
+    run(&mut harness, 6, 2, 60);
+    harness.drain();
+    let before = depth_of(&harness);
     assert_eq!(before[1], 1);
-    world.at(world.now().0 / 1_000_000 + 60_000);
-    assert_eq!(depth_of(&world), before);
+    harness.at(harness.now().0 / 1_000_000 + 60_000);
+    assert_eq!(depth_of(&harness), before);
 }
 
 /// The recorded kernel evaluated nothing sooner than 25 ticks after a completion.
 #[test]
 fn the_timer_is_a_tenth_of_a_second_behind_a_completion() {
-    let mut world = World::new(Config::default(), |s| Choice::parse("kyber").unwrap().build(s));
-    world.submit("R100");
-    let after = world.layer().next_timer().unwrap().since(world.now());
+    let mut harness = Harness::new(Config::default(), |s| Choice::parse("kyber").unwrap().build(s));
+    harness.submit("R100");
+    let after = harness.layer().next_timer().unwrap().since(harness.now());
     assert!((100..=108).contains(&(after.0 / 1_000_000)), "{after}");
 }
 

@@ -1,9 +1,6 @@
 //! Tenants and tasks that come and go: every scheduler forgets them, so that memory does not grow and a number that is
 //! used again brings nothing of its earlier owner. And requests that come back.
-#![allow(unsafe_code)] // A global allocator that counts can only be written with it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 
 use dumbwaiter_block::{
@@ -11,45 +8,10 @@ use dumbwaiter_block::{
     TenantId, Tenants,
 };
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-
-struct Counting;
-
-thread_local! {
-    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-fn count(bytes: i64) {
-    // No counter is left while a thread ends.
-    let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
-}
-
-// SAFETY: every call goes unchanged to the system's allocator; only a counter is added.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
+use dumbwaiter_testkit::allocations::{CountingAllocator, live_bytes};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn live_bytes() -> i64 {
-    LIVE_BYTES.with(Cell::get)
-}
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Every entry of the registry in all its versions.
 fn subjects() -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{Config, Flags, Io, Nanos, Op, Setup, TaskId};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_testkit::World;
+use dumbwaiter_testkit::Harness;
 
 const SERVICE: Nanos = Nanos::from_ms(5);
 const COLUMNS: usize = 64;
@@ -16,10 +16,10 @@ const OWN: [&str; 4] = ["cfq", "a-cfq", "bfq", "h-bfq"];
 fn timeline(name: &str) -> String {
     let setup = Setup { rotational: true, device_depth: 1, nr_requests: 64, ..Setup::default() };
     let choice = Choice::parse(name).unwrap();
-    let mut world = World::new(Config { setup, ..Config::default() }, |setup| choice.build(setup));
-    world.service(SERVICE);
+    let mut harness = Harness::new(Config { setup, ..Config::default() }, |setup| choice.build(setup));
+    harness.service(SERVICE);
     let mut asked = [0u64; 3];
-    let mut ask = |world: &mut World, task: u32| {
+    let mut ask = |harness: &mut Harness, task: u32| {
         let n = asked[task as usize];
         asked[task as usize] += 1;
         // Multiples of an odd number reach everywhere without a pattern that is near.
@@ -30,28 +30,28 @@ fn timeline(name: &str) -> String {
             1 => Io { op: Op::Read, sector: scattered(20_000_000), ..io },
             _ => Io { op: Op::Write, sector: scattered(40_000_000), flags: Flags::BACKGROUND, ..io },
         };
-        world.submit_io(io);
+        harness.submit_io(io);
     };
     for _ in 0..WRITES {
-        ask(&mut world, 2);
+        ask(&mut harness, 2);
     }
-    ask(&mut world, 0);
-    ask(&mut world, 1);
-    world.issue_all();
+    ask(&mut harness, 0);
+    ask(&mut harness, 1);
+    harness.issue_all();
     let mut seen = 0;
-    while world.all_issued().len() < COLUMNS && world.next_event().is_some() {
-        world.step();
-        while seen < world.all_done().len() {
-            let task = world.all_done()[seen].issue.io.task.0;
+    while harness.all_issued().len() < COLUMNS && harness.next_event().is_some() {
+        harness.step();
+        while seen < harness.all_done().len() {
+            let task = harness.all_done()[seen].issue.io.task.0;
             seen += 1;
             if task < 2 {
-                ask(&mut world, task);
+                ask(&mut harness, task);
             }
         }
-        world.issue_all();
+        harness.issue_all();
     }
     let row = |task: u32, label: &str, letter: char| {
-        let served = world.all_issued().iter().take(COLUMNS).map(|i| if i.io.task.0 == task { letter } else { ' ' });
+        let served = harness.all_issued().iter().take(COLUMNS).map(|i| if i.io.task.0 == task { letter } else { ' ' });
         format!("{label}  {}", served.collect::<String>()).trim_end().to_owned() + "\n"
     };
     row(0, "in a row ", 'A') + &row(1, "scattered", 'b') + &row(2, "writes   ", 'w')

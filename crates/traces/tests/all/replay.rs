@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_traces::{
-    Fit, Format, Known, Options, Pace, Record, Replay, ReplayOptions, StatusHandle, TraceWriter, open,
+    Fit, Format, Known, Options, Record, Replay, ReplayMode, ReplayOptions, StatusHandle, TraceWriter, open,
 };
 use dumbwaiter_workloads::{Next, Want, Workload};
 use proptest::prelude::*;
@@ -23,8 +23,8 @@ fn at(us: u64, sector: u64, task: u32) -> Record {
     Record { time: Nanos(us * 1000), task, ..Record::new(Op::Read, sector, 8) }
 }
 
-fn options(pace: Pace) -> ReplayOptions {
-    ReplayOptions { pace, capacity: 1 << 20, fit: Fit::Skip, limit: None }
+fn options(mode: ReplayMode) -> ReplayOptions {
+    ReplayOptions { mode, capacity: 1 << 20, fit: Fit::Skip, limit: None }
 }
 
 fn replay(records: &[Record], options: &ReplayOptions) -> Replay {
@@ -71,7 +71,7 @@ fn an_open_loop_keeps_the_recorded_times() {
     let records = [at(0, 0, 1), at(5, 8, 1), at(5, 16, 2), at(1000, 24, 1)];
     for (speed, want) in [(1.0, [0, 5, 5, 1000]), (2.0, [0, 2, 2, 500]), (0.5, [0, 10, 10, 2000])] {
         let mut times = Vec::new();
-        let (n, status) = run(replay(&records, &options(Pace::Open { speed })), |now, _, _| {
+        let (n, status) = run(replay(&records, &options(ReplayMode::Open { speed })), |now, _, _| {
             times.push((now.0 - 1_000_000) / 1000);
         });
         assert_eq!((n, times), (4, want.to_vec()));
@@ -85,7 +85,7 @@ fn an_open_loop_keeps_the_recorded_times() {
 fn a_closed_loop_keeps_order_and_depth() {
     let records: Vec<Record> = (0..500).map(|i| at(i * 1_000_000, i * 8, (i % 5) as u32)).collect();
     let (mut deepest, mut sectors) = (0, Vec::new());
-    run(replay(&records, &options(Pace::Closed { depth: 7 })), |_, want, outstanding| {
+    run(replay(&records, &options(ReplayMode::Closed { depth: 7 })), |_, want, outstanding| {
         deepest = deepest.max(outstanding + 1);
         sectors.push(want.sector);
     });
@@ -99,7 +99,7 @@ fn tasks_of_a_replay_by_task_do_not_wait_for_each_other() {
     let mut records: Vec<Record> = (0..100).map(|i| at(i, i * 8, 9)).collect();
     records.push(at(100, 8000, 3));
     let mut order = Vec::new();
-    run(replay(&records, &options(Pace::ClosedPerTask { depth: 2 })), |_, want, _| order.push(want.task));
+    run(replay(&records, &options(ReplayMode::ClosedPerTask { depth: 2 })), |_, want, _| order.push(want.task));
     assert_eq!(order.len(), 101);
     assert_eq!(order[..3], [0, 0, 1]);
 }
@@ -109,7 +109,7 @@ proptest! {
     fn a_replay_by_task_keeps_order_and_depth_of_each_task(tasks in prop::collection::vec(0u32..6, 1..300), depth in 1u32..5) {
         let records: Vec<Record> = tasks.iter().enumerate().map(|(i, t)| at(i as u64, i as u64 * 8, *t)).collect();
         let mut last = [None; 8];
-        let mut replay = replay(&records, &options(Pace::ClosedPerTask { depth }));
+        let mut replay = replay(&records, &options(ReplayMode::ClosedPerTask { depth }));
         let mut outstanding = [0u32; 8];
         let mut queue = VecDeque::new();
         let mut n = 0;
@@ -140,7 +140,7 @@ proptest! {
     fn every_fit_stays_on_the_device(places in prop::collection::vec((0u64..1 << 40, 1u32..5000, 0u32..3), 1..100), capacity in 100u64..1 << 24, fit in 0usize..3) {
         let records: Vec<Record> = places.iter().map(|(s, n, d)| Record { device: *d, ..Record::new(Op::Write, *s, *n) }).collect();
         let fit = [Fit::Skip, Fit::Wrap, Fit::Scale][fit];
-        let options = ReplayOptions { capacity, fit, ..options(Pace::Closed { depth: u32::MAX }) };
+        let options = ReplayOptions { capacity, fit, ..options(ReplayMode::Closed { depth: u32::MAX }) };
         let mut ends = Vec::new();
         let (n, status) = run(replay(&records, &options), |_, w, _| ends.push(w.sector + u64::from(w.sectors)));
         prop_assert!(ends.iter().all(|e| *e <= capacity));
@@ -154,10 +154,10 @@ fn each_device_has_its_own_region() {
     let on = |device, sector| Record { device, ..Record::new(Op::Read, sector, 8) };
     let records = [on(7, 0), on(3, 0), on(7, 8), on(5, 300_000), on(5, 16)];
     let mut sectors = Vec::new();
-    let (n, status) =
-        run(replay(&records, &ReplayOptions { capacity: 900_000, ..options(Pace::Closed { depth: 1 }) }), |_, w, _| {
-            sectors.push(w.sector)
-        });
+    let (n, status) = run(
+        replay(&records, &ReplayOptions { capacity: 900_000, ..options(ReplayMode::Closed { depth: 1 }) }),
+        |_, w, _| sectors.push(w.sector),
+    );
     assert_eq!((n, sectors), (4, vec![0, 300_000, 8, 600_016]));
     let status = status.lock().unwrap();
     assert_eq!((status.skipped[0].reason.as_str(), status.skipped[0].count), ("beyond the device", 1));
@@ -167,7 +167,7 @@ fn each_device_has_its_own_region() {
 fn scaling_keeps_neighbours_and_never_scales_up() {
     let records: Vec<Record> = [0u64, 8, 16, 4_000_000, 4_000_008].map(|s| Record::new(Op::Read, s, 8)).to_vec();
     let mut sectors = Vec::new();
-    let scaled = ReplayOptions { capacity: 1 << 20, fit: Fit::Scale, ..options(Pace::Closed { depth: 1 }) };
+    let scaled = ReplayOptions { capacity: 1 << 20, fit: Fit::Scale, ..options(ReplayMode::Closed { depth: 1 }) };
     run(replay(&records, &scaled), |_, w, _| sectors.push(w.sector));
     assert_eq!(sectors[..3], [0, 8, 16]);
     assert_eq!(sectors[4] - sectors[3], 8);
@@ -181,14 +181,14 @@ fn scaling_keeps_neighbours_and_never_scales_up() {
 fn tasks_beyond_4096_share_numbers() {
     let records: Vec<Record> = (0..5000u32).map(|i| at(u64::from(i), 0, 1_000_000 - i)).collect();
     let mut tasks = Vec::new();
-    run(replay(&records, &options(Pace::Closed { depth: 4 })), |_, w, _| tasks.push(w.task));
+    run(replay(&records, &options(ReplayMode::Closed { depth: 4 })), |_, w, _| tasks.push(w.task));
     assert_eq!(tasks, (0..5000u32).map(|i| (i % 4096) as u16).collect::<Vec<_>>());
 }
 
 #[test]
 fn the_limit_ends_a_replay() {
     let records: Vec<Record> = (0..50).map(|i| at(i, i * 8, 0)).collect();
-    let limited = ReplayOptions { limit: Some(20), ..options(Pace::Closed { depth: 4 }) };
+    let limited = ReplayOptions { limit: Some(20), ..options(ReplayMode::Closed { depth: 4 }) };
     assert_eq!(run(replay(&records, &limited), |_, _, _| ()).0, 20);
 }
 
@@ -199,7 +199,7 @@ fn an_error_ends_a_replay_and_is_reported() {
     let whole = std::fs::read(file.path()).unwrap();
     std::fs::write(file.path(), &whole[..whole.len() - 100]).unwrap();
     let reader = open(&[file.path()], &Options::default()).unwrap();
-    let broken = Replay::new(reader, &options(Pace::Closed { depth: 8 }), None).unwrap();
+    let broken = Replay::new(reader, &options(ReplayMode::Closed { depth: 8 }), None).unwrap();
     let (n, status) = run(broken, |_, _, _| ());
     let status = status.lock().unwrap();
     assert!((65_536..100_000).contains(&n));
@@ -213,13 +213,13 @@ fn impossible_options_are_refused() {
         Replay::open(&[file.path()], &Options::default(), &o, None).err().expect("an error").to_string()
     };
     for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert!(refuse(options(Pace::Open { speed })).contains("speed"));
+        assert!(refuse(options(ReplayMode::Open { speed })).contains("speed"));
     }
-    assert!(refuse(options(Pace::Closed { depth: 0 })).contains("depth"));
-    assert!(refuse(options(Pace::ClosedPerTask { depth: 0 })).contains("depth"));
-    assert!(refuse(ReplayOptions { capacity: 0, ..options(Pace::Closed { depth: 1 }) }).contains("capacity"));
+    assert!(refuse(options(ReplayMode::Closed { depth: 0 })).contains("depth"));
+    assert!(refuse(options(ReplayMode::ClosedPerTask { depth: 0 })).contains("depth"));
+    assert!(refuse(ReplayOptions { capacity: 0, ..options(ReplayMode::Closed { depth: 1 }) }).contains("capacity"));
     std::fs::write(file.path(), "Read,0\nWrite,512\n").unwrap();
-    assert!(refuse(options(Pace::Open { speed: 1.0 })).contains("--depth"));
-    let closed = Replay::open(&[file.path()], &Options::default(), &options(Pace::Closed { depth: 1 }), None);
+    assert!(refuse(options(ReplayMode::Open { speed: 1.0 })).contains("--depth"));
+    let closed = Replay::open(&[file.path()], &Options::default(), &options(ReplayMode::Closed { depth: 1 }), None);
     assert_eq!(run(closed.unwrap(), |_, _, _| ()).0, 2);
 }

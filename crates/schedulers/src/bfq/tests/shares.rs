@@ -74,7 +74,7 @@ fn tasks_of_the_root_compete_with_the_groups_one_by_one() {
         for (place, (tenant, of_level)) in (0..).zip(clients) {
             lab.add(Client { tenant, ..reader(place, level(of_level)) });
         }
-        let by_level = f64::from(lab.bfq.rules.weight_per_level);
+        let by_level = f64::from(lab.bfq.constants.weight_per_level);
         let weights = [300.0, 100.0, 4.0 * by_level, 8.0 * by_level];
         let all: f64 = weights.iter().sum();
         for (share, weight) in settled(&mut lab, generation).into_iter().zip(weights) {

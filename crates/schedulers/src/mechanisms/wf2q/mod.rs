@@ -62,9 +62,9 @@ struct Node {
     active: u32,
 }
 
-/// Departures from the ideal.
+/// Which departures from ideal WF2Q+ are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct Options {
     /// Keep a cached candidate that need not be the best (Linux mainline), instead of a search at each change.
     pub cached_next: bool,
     /// Take the earliest finish of all eligible; otherwise as the kernel's search does, one that need not be it.
@@ -77,9 +77,9 @@ pub struct Rules {
     pub look_in_at_selection: bool,
 }
 
-impl Rules {
+impl Options {
     /// As Linux 6.12 does it.
-    pub const MAINLINE: Rules = Rules {
+    pub const MAINLINE: Options = Options {
         cached_next: true,
         exact_search: false,
         group_double_charge: true,
@@ -87,7 +87,7 @@ impl Rules {
         look_in_at_selection: false,
     };
     /// As in the paper.
-    pub const IDEAL: Rules = Rules {
+    pub const IDEAL: Options = Options {
         cached_next: false,
         exact_search: true,
         group_double_charge: false,
@@ -99,7 +99,7 @@ impl Rules {
 /// Nested entities, the leaf in service, and the service due to each.
 #[derive(Clone, Debug)]
 pub struct ServiceTree {
-    rules: Rules,
+    options: Options,
     forest: Forest<u64, u64>,
     entities: Vec<Entity>,
     free: Vec<EntityId>,
@@ -116,9 +116,9 @@ pub struct ServiceTree {
 
 impl ServiceTree {
     /// An empty tree. `hz` is the rate of the ticks handed to [`ServiceTree::at_tick`].
-    pub fn new(rules: Rules, hz: u64) -> ServiceTree {
+    pub fn new(options: Options, hz: u64) -> ServiceTree {
         ServiceTree {
-            rules,
+            options,
             forest: Forest::default(),
             entities: Vec::new(),
             free: Vec::new(),
@@ -133,15 +133,15 @@ impl ServiceTree {
 
     /// The same with virtual time starting at `v`: for tests of wrapping.
     #[cfg(test)]
-    fn starting_at(rules: Rules, v: u64) -> ServiceTree {
-        let mut tree = ServiceTree::new(rules, 250);
+    fn starting_at(options: Options, v: u64) -> ServiceTree {
+        let mut tree = ServiceTree::new(options, 250);
         tree.nodes[0] = Node::new(None, v);
         tree
     }
 
     /// Departures from the ideal, to be changed.
-    pub fn rules_mut(&mut self) -> &mut Rules {
-        &mut self.rules
+    pub fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
     }
 
     /// Sets the time, in ticks; only the service of the idle class depends on it.

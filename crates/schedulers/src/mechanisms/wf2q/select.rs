@@ -8,7 +8,7 @@ impl ServiceTree {
         let mut node = NodeId::ROOT;
         let leaf = loop {
             let next =
-                if self.rules.cached_next { self.nodes[node.index()].next } else { self.search(node, false, true) };
+                if self.options.cached_next { self.nodes[node.index()].next } else { self.search(node, false, true) };
             let id = next?;
             self.nodes[node.index()].serving = Some(id);
             let inside = self.entities[id.index()].inside;
@@ -56,7 +56,7 @@ impl ServiceTree {
         let had = self.nodes[node.index()].next;
         let unsearched = changed.filter(|id| had != Some(*id)).filter(|id| match had {
             None => true,
-            Some(next) => self.rules.cached_next && self.precedes(*id, next),
+            Some(next) => self.options.cached_next && self.precedes(*id, next),
         });
         let next = unsearched.or_else(|| self.search(node, expiring, false));
         self.nodes[node.index()].next = next;
@@ -82,12 +82,12 @@ impl ServiceTree {
     /// The child due earliest among the eligible ones of the first class that has any.
     fn search(&mut self, node: NodeId, expiring: bool, selecting: bool) -> Option<EntityId> {
         let mut classes = 0..Class::ALL.len();
-        if self.rules.idle_class_look_in && (selecting || !self.rules.look_in_at_selection) {
+        if self.options.idle_class_look_in && (selecting || !self.options.look_in_at_selection) {
             let (tick, period) = (self.tick, self.look_in_ticks);
             let at = &mut self.nodes[node.index()];
             let mark = at.idle_mark.get_or_insert(tick);
             let any = !at.sets[Class::Idle as usize].active.is_empty();
-            if tick > *mark + period && (any || !self.rules.look_in_at_selection) {
+            if tick > *mark + period && (any || !self.options.look_in_at_selection) {
                 *mark = tick;
                 if any {
                     classes.start = Class::Idle as usize;
@@ -107,7 +107,7 @@ impl ServiceTree {
             self.prune(node, class);
         }
         let active = self.nodes[node.index()].sets[class].active;
-        let found = if self.rules.exact_search {
+        let found = if self.options.exact_search {
             self.forest.first_eligible(&active, reference)
         } else {
             self.forest.early_eligible(&active, reference)

@@ -14,8 +14,8 @@ fn slot(tree: &mut ServiceTree) -> EntityId {
     leaf
 }
 
-fn flat(rules: Rules, v: u64, leaves: &[(u32, u64)]) -> (ServiceTree, Vec<EntityId>) {
-    let mut tree = ServiceTree::starting_at(rules, v);
+fn flat(options: Options, v: u64, leaves: &[(u32, u64)]) -> (ServiceTree, Vec<EntityId>) {
+    let mut tree = ServiceTree::starting_at(options, v);
     let ids: Vec<EntityId> = leaves
         .iter()
         .enumerate()
@@ -34,8 +34,8 @@ fn flat(rules: Rules, v: u64, leaves: &[(u32, u64)]) -> (ServiceTree, Vec<Entity
 /// The specification's first example, slot by slot.
 #[test]
 fn three_leaves_share_eight_to_four_to_one() {
-    for rules in [Rules::IDEAL, Rules { cached_next: false, ..Rules::MAINLINE }] {
-        let (mut tree, ids) = flat(rules, 0, &[(80, 1024), (40, 512), (10, 256)]);
+    for options in [Options::IDEAL, Options { cached_next: false, ..Options::MAINLINE }] {
+        let (mut tree, ids) = flat(options, 0, &[(80, 1024), (40, 512), (10, 256)]);
         let expected = [
             (0, 0.0, 12.8, 0.0, 7.877),
             (1, 0.0, 12.8, 7.877, 11.815),
@@ -64,7 +64,7 @@ fn three_leaves_share_eight_to_four_to_one() {
 #[test]
 fn a_leaf_that_comes_back_soon_is_shifted_back() {
     for (raise, start, finish) in [(1u32, 110.8, 130.0), (30, 100.0 + 256.0 / 1200.0, 0.0)] {
-        let mut tree = ServiceTree::starting_at(Rules::IDEAL, (100.0 * UNIT) as u64);
+        let mut tree = ServiceTree::starting_at(Options::IDEAL, (100.0 * UNIT) as u64);
         let x = tree.add_leaf(NodeId::ROOT, 0, 40, Class::BestEffort);
         let y = tree.add_leaf(NodeId::ROOT, 1, 40, Class::BestEffort);
         tree.set_raise(x, raise);
@@ -107,8 +107,8 @@ fn systems() -> impl Strategy<Value = Vec<(u32, u64)>> {
 ///
 /// The bounds are those of exact arithmetic. Each stamp is cut off to a whole unit: a leaf's own at most once per slot,
 /// and virtual time at most once per slot of any leaf, so both are allowed a unit of service per slot so far.
-fn worst(rules: Rules, leaves: &[(u32, u64)], slots: usize) -> (f64, f64) {
-    let (mut tree, ids) = flat(rules, 0, leaves);
+fn worst(options: Options, leaves: &[(u32, u64)], slots: usize) -> (f64, f64) {
+    let (mut tree, ids) = flat(options, 0, leaves);
     let sum: f64 = leaves.iter().map(|l| f64::from(l.0)).sum();
     let largest = leaves.iter().map(|l| l.1).max().unwrap() as f64;
     let (mut served, mut total) = (vec![0.0; leaves.len()], 0.0);
@@ -135,7 +135,7 @@ proptest! {
     /// No leaf is ahead by more than B(1 − φ) or behind by more than B + φ·Bmax, for any budgets and weights.
     #[test]
     fn lead_and_lag_are_bounded(leaves in systems()) {
-        let (lead, lag) = worst(Rules::IDEAL, &leaves, 300);
+        let (lead, lag) = worst(Options::IDEAL, &leaves, 300);
         prop_assert!(lead <= 1.0 + 1e-9, "lead {lead}");
         prop_assert!(lag <= 1.0 + 1e-9, "lag {lag}");
     }
@@ -143,7 +143,7 @@ proptest! {
     /// With a cached candidate instead of a search, as the kernel: weights of 1000 : 1 have been seen to lag 3 bounds.
     #[test]
     fn the_kernels_shortcuts_cost_little(leaves in systems()) {
-        let (lead, lag) = worst(Rules { exact_search: true, ..Rules::MAINLINE }, &leaves, 300);
+        let (lead, lag) = worst(Options { exact_search: true, ..Options::MAINLINE }, &leaves, 300);
         prop_assert!(lead <= 2.0, "lead {lead}");
         prop_assert!(lag <= 3.5, "lag {lag}");
     }
@@ -151,8 +151,8 @@ proptest! {
     /// Virtual time that wraps changes nothing.
     #[test]
     fn wrapping_is_harmless(leaves in systems()) {
-        let (mut a, _) = flat(Rules::IDEAL, 0, &leaves);
-        let (mut b, _) = flat(Rules::IDEAL, u64::MAX - (1 << 30), &leaves);
+        let (mut a, _) = flat(Options::IDEAL, 0, &leaves);
+        let (mut b, _) = flat(Options::IDEAL, u64::MAX - (1 << 30), &leaves);
         for _ in 0..200 {
             prop_assert_eq!(slot(&mut a), slot(&mut b));
         }
@@ -162,7 +162,7 @@ proptest! {
     #[test]
     fn budgets_do_not_move_shares(weights in proptest::collection::vec(1u32..=8, 2..6), budgets in proptest::collection::vec(64u64..1024, 6)) {
         let leaves: Vec<(u32, u64)> = weights.iter().map(|w| w * 10).zip(budgets).collect();
-        let (mut tree, ids) = flat(Rules::IDEAL, 0, &leaves);
+        let (mut tree, ids) = flat(Options::IDEAL, 0, &leaves);
         let (mut served, mut total) = (vec![0u64; leaves.len()], 0);
         while total < 4_000_000 {
             let leaf = slot(&mut tree);
@@ -185,7 +185,7 @@ proptest! {
         steps in proptest::collection::vec((0usize..12, 0u8..6, 1u64..2000), 1..300),
         mainline in any::<bool>(),
     ) {
-        let mut tree = ServiceTree::new(if mainline { Rules::MAINLINE } else { Rules::IDEAL }, 250);
+        let mut tree = ServiceTree::new(if mainline { Options::MAINLINE } else { Options::IDEAL }, 250);
         let mut nodes = vec![NodeId::ROOT];
         for (parent, weight) in groups {
             let node = nodes[parent % nodes.len()];
@@ -243,7 +243,7 @@ proptest! {
 /// Groups of one leaf and of fifty get the same in total, and shares multiply along the path.
 #[test]
 fn groups_share_however_many_leaves_they_have() {
-    let mut tree = ServiceTree::new(Rules::IDEAL, 250);
+    let mut tree = ServiceTree::new(Options::IDEAL, 250);
     let (_, one) = tree.add_group(NodeId::ROOT, u32::MAX, 100);
     let (_, many) = tree.add_group(NodeId::ROOT, u32::MAX, 100);
     let (_, nested) = tree.add_group(many, u32::MAX, 500);
@@ -268,7 +268,7 @@ fn groups_share_however_many_leaves_they_have() {
 /// Classes are served in strict order, but the idle class gets some service.
 #[test]
 fn the_idle_class_is_served_every_200_ms() {
-    let mut tree = ServiceTree::new(Rules::MAINLINE, 250);
+    let mut tree = ServiceTree::new(Options::MAINLINE, 250);
     let busy = tree.add_leaf(NodeId::ROOT, 0, 40, Class::BestEffort);
     let idle = tree.add_leaf(NodeId::ROOT, 1, 10, Class::Idle);
     for leaf in [busy, idle] {

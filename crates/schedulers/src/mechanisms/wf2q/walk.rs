@@ -118,7 +118,7 @@ impl ServiceTree {
     fn requeue(&mut self, id: EntityId, ends: bool) {
         if self.in_service(id) {
             let entity = &mut self.entities[id.index()];
-            if ends || self.rules.group_double_charge {
+            if ends || self.options.group_double_charge {
                 entity.finish = entity.start.wrapping_add(span(entity.used, entity.weight));
                 entity.start = entity.finish;
             }

@@ -1,24 +1,24 @@
-//! What must hold of a world during and after a run.
+//! What must hold of a harness during and after a run.
 
 use std::collections::BTreeMap;
 
 use dumbwaiter_block::{Flags, Io, Op, RequestId, State, TenantId};
-use dumbwaiter_testkit::{Issue, IssuedPart, World};
+use dumbwaiter_testkit::{Harness, Issue, IssuedPart};
 
 use super::plan::Plan;
 
 /// No more in the device than there may be, and nothing above the device's limits.
-pub(crate) fn depths(world: &World) {
-    let config = world.config();
+pub(crate) fn depths(harness: &Harness) {
+    let config = harness.config();
     let setup = &config.setup;
     let per_queue = (setup.device_depth / u32::from(setup.hw_queues)).max(1) as usize;
     for hw in 0..setup.hw_queues {
-        let held = world.in_device().filter(|i| i.hw_queue == hw).count();
+        let held = harness.in_device().filter(|i| i.hw_queue == hw).count();
         assert!(held <= per_queue, "{held} requests in hardware queue {hw} of depth {per_queue}");
     }
-    let flushes = world.in_device().filter(|i| i.io.op == Op::Flush).count();
+    let flushes = harness.in_device().filter(|i| i.io.op == Op::Flush).count();
     assert!(flushes <= 1, "{flushes} flushes in the device");
-    for issue in world.in_device() {
+    for issue in harness.in_device() {
         let limits = &config.limits;
         assert!(issue.sectors <= limits.sectors(issue.io.op), "{issue:?} is longer than the device takes");
         let chunk = u64::from(limits.chunk_sectors);
@@ -29,11 +29,11 @@ pub(crate) fn depths(world: &World) {
 }
 
 /// No more in the scheduler and in the device together than there are tags.
-pub(crate) fn tags(world: &World) {
-    let setup = &world.config().setup;
-    let traits = world.layer().scheduler().traits();
+pub(crate) fn tags(harness: &Harness) {
+    let setup = &harness.config().setup;
+    let traits = harness.layer().scheduler().traits();
     if !traits.direct {
-        let requests = world.layer().requests();
+        let requests = harness.layer().requests();
         // The single-queue layer has slots for each tenant, and for asynchronous requests.
         let mut pools = BTreeMap::<Option<TenantId>, u32>::new();
         let tagged = (0..requests.capacity() as u32)
@@ -68,17 +68,17 @@ impl Cover {
 }
 
 /// After the end: every I/O finished once, and the device did exactly what was asked for.
-pub(crate) fn conservation(world: &World, plan: &Plan) -> Result<(), String> {
-    if let Some(why) = world.layer().ledger().imbalance() {
+pub(crate) fn conservation(harness: &Harness, plan: &Plan) -> Result<(), String> {
+    if let Some(why) = harness.layer().ledger().imbalance() {
         return Err(why);
     }
-    if !world.layer().requests().is_empty() || world.in_device().len() > 0 {
+    if !harness.layer().requests().is_empty() || harness.in_device().len() > 0 {
         return Err("requests are left".into());
     }
     let all: Vec<&Io> = plan.submitted().collect();
     let mut finished = vec![0u32; all.len()];
-    let by_device = world.all_done().iter().flat_map(|d| &d.ios);
-    for f in by_device.chain(world.done_without_device()) {
+    let by_device = harness.all_done().iter().flat_map(|d| &d.ios);
+    for f in by_device.chain(harness.done_without_device()) {
         let i = f.io.token as usize;
         finished[i] += 1;
         let asked = Io { token: f.io.token, ..*all[i] };
@@ -90,20 +90,20 @@ pub(crate) fn conservation(world: &World, plan: &Plan) -> Result<(), String> {
     if let Some(i) = finished.iter().position(|n| *n != 1) {
         return Err(format!("I/O {i} {:?} finished {} times", all[i], finished[i]));
     }
-    balance(world)?;
-    stability(world, &all)?;
-    coverage(world, &all)?;
-    ranges(world)
+    balance(harness)?;
+    stability(harness, &all)?;
+    coverage(harness, &all)?;
+    ranges(harness)
 }
 
 /// The ledger's counts of merges and splits explain the number of requests that the device finished.
-fn balance(world: &World) -> Result<(), String> {
-    let l = world.layer().ledger();
-    let parents = all_split(world);
-    let made = l.submitted - parents - world.done_without_device().len() as u64 + l.pieces;
+fn balance(harness: &Harness) -> Result<(), String> {
+    let l = harness.layer().ledger();
+    let parents = all_split(harness);
+    let made = l.submitted - parents - harness.done_without_device().len() as u64 + l.pieces;
     let gone = l.merged_back + l.merged_front + l.merged_ranges + l.joined;
-    let data = world.all_done().iter().filter(|d| d.issue.io.op != Op::Flush).count() as u64;
-    let dataless = dataless(world);
+    let data = harness.all_done().iter().filter(|d| d.issue.io.op != Op::Flush).count() as u64;
+    let dataless = dataless(harness);
     if made == gone + data + dataless {
         Ok(())
     } else {
@@ -112,22 +112,22 @@ fn balance(world: &World) -> Result<(), String> {
 }
 
 /// I/Os that went to the device in pieces.
-fn all_split(world: &World) -> u64 {
-    let limits = &world.config().limits;
-    let ios = world.all_done().iter().flat_map(|d| &d.ios);
+fn all_split(harness: &Harness) -> u64 {
+    let limits = &harness.config().limits;
+    let ios = harness.all_done().iter().flat_map(|d| &d.ios);
     ios.filter(|f| limits.fitting(&f.io) < f.io.sectors).count() as u64
 }
 
 /// I/Os that were done with a flush alone.
-fn dataless(world: &World) -> u64 {
-    world.all_done().iter().flat_map(|d| &d.ios).filter(|f| f.io.op == Op::Flush).count() as u64
+fn dataless(harness: &Harness) -> u64 {
+    harness.all_done().iter().flat_map(|d| &d.ios).filter(|f| f.io.op == Op::Flush).count() as u64
 }
 
 /// Where the device cannot force a write to its media, forced writes finish with a flush; one flush follows another only
 /// when the first is done, and data that wants a flush before it is issued after one.
-fn stability(world: &World, all: &[&Io]) -> Result<(), String> {
-    let config = world.config();
-    for done in world.all_done() {
+fn stability(harness: &Harness, all: &[&Io]) -> Result<(), String> {
+    let config = harness.config();
+    for done in harness.all_done() {
         for f in done.ios.iter().filter(|f| f.result.is_ok()) {
             let flags = all[f.io.token as usize].flags;
             let forced = config.volatile_cache && !config.fua && f.io.op != Op::Flush && flags.has(Flags::FUA);
@@ -135,7 +135,7 @@ fn stability(world: &World, all: &[&Io]) -> Result<(), String> {
                 return Err(format!("{:?} finished without a flush", f.io));
             }
             let first = config.volatile_cache && f.io.op != Op::Flush && flags.has(Flags::PREFLUSH);
-            let flushed = world
+            let flushed = harness
                 .all_done()
                 .iter()
                 .any(|d| d.issue.io.op == Op::Flush && d.issue.at >= f.submit && d.at <= f.issue);
@@ -148,18 +148,18 @@ fn stability(world: &World, all: &[&Io]) -> Result<(), String> {
 }
 
 /// Sector by sector and kind by kind, the device was given what was asked for: no more, no less, nothing mixed.
-fn coverage(world: &World, all: &[&Io]) -> Result<(), String> {
-    let many = world.config().limits.max_discard_segments > 1;
+fn coverage(harness: &Harness, all: &[&Io]) -> Result<(), String> {
+    let many = harness.config().limits.max_discard_segments > 1;
     let mut cover = Cover::default();
     for io in all {
         cover.add(kind(io), io.sector, io.sectors, 1);
     }
-    for done in world.all_done() {
+    for done in harness.all_done() {
         let issue = &done.issue;
         if issue.io.op == Op::Flush {
             continue;
         }
-        let parts = &world.all_parts()[issue.number];
+        let parts = &harness.all_parts()[issue.number];
         parts_are_the_request(issue, parts, many)?;
         for part in parts {
             cover.add(kind(&issue.io), part.sector, part.sectors, -1);
@@ -192,11 +192,11 @@ fn parts_are_the_request(issue: &Issue, parts: &[IssuedPart], many: bool) -> Res
 
 /// Request by request, where neither splitting nor a flush sequence parts an I/O from its request: its I/Os, in ascending
 /// order, are exactly its sectors.
-fn ranges(world: &World) -> Result<(), String> {
-    let many = world.config().limits.max_discard_segments > 1;
-    for done in world.all_done() {
+fn ranges(harness: &Harness) -> Result<(), String> {
+    let many = harness.config().limits.max_discard_segments > 1;
+    for done in harness.all_done() {
         let issue = &done.issue;
-        let whole = |io: &Io| world.config().limits.fitting(io) == io.sectors;
+        let whole = |io: &Io| harness.config().limits.fitting(io) == io.sectors;
         if issue.io.op == Op::Flush || (many && issue.io.op == Op::Discard) || !done.ios.iter().all(|f| whole(&f.io)) {
             continue;
         }

@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{Handover, Nanos};
 use dumbwaiter_schedulers::REGISTRY;
-use dumbwaiter_testkit::World;
+use dumbwaiter_testkit::Harness;
 use proptest::prelude::*;
 
 use super::checked::Checked;
@@ -13,24 +13,24 @@ use super::{audit, cases, make, take};
 const WAYS: [(Handover, Handover); 3] =
     [(Handover::Live, Handover::Live), (Handover::Freeze, Handover::Live), (Handover::Live, Handover::Freeze)];
 
-fn run(names: [&str; 2], ways: (Handover, Handover), plan: &Plan) -> World {
+fn run(names: [&str; 2], ways: (Handover, Handover), plan: &Plan) -> Harness {
     // Default settings: with some of the greatest a scheduler idles for years.
     let scheduler = |name: &str, setup| Box::new(Checked::new(make(name, &[15], setup), setup)) as _;
-    let mut world = World::new(plan.config(), |setup| scheduler(names[0], setup));
-    world.hold();
+    let mut harness = Harness::new(plan.config(), |setup| scheduler(names[0], setup));
+    harness.hold();
     let third = plan.steps.len().div_ceil(3);
     for (i, step) in plan.steps.iter().enumerate() {
         if i == third {
-            world.replace(|setup| scheduler(names[1], setup), ways.0);
+            harness.replace(|setup| scheduler(names[1], setup), ways.0);
         } else if i == 2 * third {
-            world.replace(|setup| scheduler(names[0], setup), ways.1);
+            harness.replace(|setup| scheduler(names[0], setup), ways.1);
         }
-        take(&mut world, step);
-        audit::depths(&world);
+        take(&mut harness, step);
+        audit::depths(&harness);
     }
-    world.unplug_all();
-    world.release();
-    world
+    harness.unplug_all();
+    harness.release();
+    harness
 }
 
 proptest! {
@@ -43,12 +43,12 @@ proptest! {
             for to in REGISTRY {
                 for ways in WAYS {
                     let told = format!("{} for {}, {ways:?}", to.name, from.name);
-                    let world = std::panic::catch_unwind(|| run([from.name, to.name], ways, &plan)).map_err(|why| {
+                    let harness = std::panic::catch_unwind(|| run([from.name, to.name], ways, &plan)).map_err(|why| {
                         let text = why.downcast_ref::<String>().map_or("panicked", String::as_str);
                         TestCaseError::fail(format!("{told}: {text}"))
                     })?;
-                    audit::conservation(&world, &plan).map_err(|why| TestCaseError::fail(format!("{told}: {why}")))?;
-                    let switches = world.layer().switches();
+                    audit::conservation(&harness, &plan).map_err(|why| TestCaseError::fail(format!("{told}: {why}")))?;
+                    let switches = harness.layer().switches();
                     let asked = (plan.steps.len() > plan.steps.len().div_ceil(3)) as u64
                         + (plan.steps.len() > 2 * plan.steps.len().div_ceil(3)) as u64;
                     // A freeze that is still under way when the next exchange is asked for gives way to it.

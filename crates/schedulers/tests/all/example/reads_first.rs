@@ -1,6 +1,6 @@
 //! `reads-first`: reads in order of arrival, and one write after every `reads_per_write` reads.
 //!
-//! Most writes are asynchronous: no application waits for them. So they may wait, but not for ever. An example, without a
+//! Most writes are asynchronous: no application waits for them. So reads pass them, up to a limit. An example, without a
 //! source.
 
 use dumbwaiter_block::{Context, Dir, Next, Place, RequestId, Scheduler, Tunable};

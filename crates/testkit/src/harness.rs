@@ -11,7 +11,7 @@ use crate::notation;
 
 /// Steps after which a run that does not end fails.
 const STEPS_MAX: usize = 50_000;
-/// Sector at which [`World::fill`] reads.
+/// Sector at which [`Harness::fill`] reads.
 const FILL_SECTOR: u64 = 1 << 40;
 
 /// A request issued to the device.
@@ -57,9 +57,9 @@ pub struct Done {
     pub ios: Vec<Finished>,
 }
 
-/// A test world: the device accepts requests up to its depth and completes each after a fixed time, or holds all of
-/// them until told to complete.
-pub struct World {
+/// A test harness: the device accepts requests up to its depth and completes each after a fixed time, or holds all of
+/// them until `complete` is called.
+pub struct Harness {
     layer: BlockLayer,
     config: Config,
     now: Nanos,
@@ -81,9 +81,9 @@ pub struct World {
     fill_sector: u64,
 }
 
-impl World {
-    /// A world with the scheduler that `make` builds, four tenants, and eight tasks of the first tenant.
-    pub fn new(config: Config, make: impl FnOnce(Setup) -> Box<dyn Scheduler>) -> World {
+impl Harness {
+    /// With the scheduler that `make` builds, four tenants, and eight tasks of the first tenant.
+    pub fn new(config: Config, make: impl FnOnce(Setup) -> Box<dyn Scheduler>) -> Harness {
         let mut tenants = Tenants::default();
         for _ in 0..4 {
             tenants.add_tenant(Tenant::default());
@@ -91,7 +91,7 @@ impl World {
         for _ in 0..8 {
             tenants.add_task(TenantId(0), Ioprio::DEFAULT);
         }
-        World {
+        Harness {
             layer: BlockLayer::new(config, make(config.setup), tenants),
             config,
             now: Nanos::ZERO,
@@ -160,7 +160,7 @@ impl World {
 
     /// Submits I/Os within one plug, which then ends. If the plug flushes early, the device may accept that part before
     /// the rest arrives.
-    pub fn plug(&mut self, text: &str) -> &mut World {
+    pub fn plug(&mut self, text: &str) -> &mut Harness {
         let mut plug = Plug::default();
         for io in self.read(text) {
             self.count_and(io, |layer, now, io| layer.submit(now, io, Some(&mut plug)));
@@ -171,7 +171,7 @@ impl World {
     }
 
     /// Submits I/Os one by one without a plug; the device may accept each before the next arrives.
-    pub fn submit(&mut self, text: &str) -> &mut World {
+    pub fn submit(&mut self, text: &str) -> &mut Harness {
         for io in self.read(text) {
             self.submit_io(io);
             self.issue_all();
@@ -180,15 +180,15 @@ impl World {
     }
 
     /// Submits I/Os one by one without a plug, all before the first dispatch.
-    pub fn batch(&mut self, text: &str) -> &mut World {
+    pub fn batch(&mut self, text: &str) -> &mut Harness {
         for io in self.read(text) {
             self.submit_io(io);
         }
         self.settle()
     }
 
-    /// Stalls the device and fills it with I/Os like the given one, far away; [`World::issued`] does not show them.
-    pub fn fill(&mut self, like: &str) -> &mut World {
+    /// Stalls the device and fills it with I/Os like the given one, far away; [`Harness::issued`] does not show them.
+    pub fn fill(&mut self, like: &str) -> &mut Harness {
         self.hold();
         let io = self.read(&format!("{like}0"))[0];
         while self.device.len() < self.config.setup.device_depth as usize {
@@ -201,13 +201,13 @@ impl World {
     }
 
     /// Stalls the device: it accepts requests but completes none.
-    pub fn hold(&mut self) -> &mut World {
+    pub fn hold(&mut self) -> &mut Harness {
         self.held = true;
         self
     }
 
     /// Resumes the device: it completes its requests one after another until none is left.
-    pub fn release(&mut self) -> &mut World {
+    pub fn release(&mut self) -> &mut Harness {
         self.held = false;
         let mut due = self.now;
         for (at, _) in &mut self.device {
@@ -218,7 +218,7 @@ impl World {
     }
 
     /// Completes the `n` oldest requests in the device, and issues after each.
-    pub fn complete(&mut self, n: usize) -> &mut World {
+    pub fn complete(&mut self, n: usize) -> &mut Harness {
         for _ in 0..n {
             self.complete_nth(0, false);
             self.issue_all();
@@ -237,7 +237,7 @@ impl World {
     }
 
     /// Requeues the `n` oldest requests in the device, oldest first.
-    pub fn requeue(&mut self, n: usize) -> &mut World {
+    pub fn requeue(&mut self, n: usize) -> &mut Harness {
         for _ in 0..n {
             self.requeue_nth(0);
         }
@@ -251,44 +251,44 @@ impl World {
     }
 
     /// Sets the device's answers to the next requests: `y` accepts, `n` refuses. Afterwards it accepts all.
-    pub fn answers(&mut self, pattern: &str) -> &mut World {
+    pub fn answers(&mut self, pattern: &str) -> &mut Harness {
         self.answers.extend(pattern.chars().map(|c| c != 'n'));
         self
     }
 
     /// Makes the device accept all requests again.
-    pub fn accept(&mut self) -> &mut World {
+    pub fn accept(&mut self) -> &mut Harness {
         self.answers.clear();
         self
     }
 
     /// Changes a tunable of the scheduler at run time.
-    pub fn tune(&mut self, name: &str, value: i128) -> &mut World {
+    pub fn tune(&mut self, name: &str, value: i128) -> &mut Harness {
         self.layer.set_tunable(name, value).unwrap_or_else(|why| panic!("{why}"));
         self
     }
 
     /// Replaces the scheduler by one that `make` builds from the current set-up.
-    pub fn replace(&mut self, make: impl FnOnce(Setup) -> Box<dyn Scheduler>, how: Handover) -> &mut World {
+    pub fn replace(&mut self, make: impl FnOnce(Setup) -> Box<dyn Scheduler>, how: Handover) -> &mut Harness {
         let scheduler = make(self.layer.config().setup);
         self.layer.replace(self.now, scheduler, how);
         self
     }
 
-    /// Sets the service time of the device; 10 us in a new world.
-    pub fn service(&mut self, time: Nanos) -> &mut World {
+    /// Sets the service time of the device; 10 us in a new harness.
+    pub fn service(&mut self, time: Nanos) -> &mut Harness {
         self.service = time;
         self
     }
 
     /// Sets the submitting CPU.
-    pub fn cpu(&mut self, cpu: u16) -> &mut World {
+    pub fn cpu(&mut self, cpu: u16) -> &mut Harness {
         self.like.cpu = cpu;
         self
     }
 
     /// Advances the time to `ms` milliseconds from the start and processes all events until then.
-    pub fn at(&mut self, ms: u64) -> &mut World {
+    pub fn at(&mut self, ms: u64) -> &mut Harness {
         self.until(Nanos::from_ms(ms));
         self
     }
@@ -419,7 +419,7 @@ impl World {
     }
 
     /// After a submission: issues, and unless the device is stalled runs to the end.
-    fn settle(&mut self) -> &mut World {
+    fn settle(&mut self) -> &mut Harness {
         self.issue_all();
         if !self.held {
             self.drain();

@@ -1,5 +1,6 @@
-//! Room for files on a device: a file system of our own, or a folder in one that is there. Both, and the programs that use
-//! them, are gone when their guard is dropped, on a signal, or with the next process after a crash (see [`crate::undo`]).
+//! Temporary folders on a device: in a file system that we mount, or in one that is mounted. Folders, mounts and the
+//! programs that use them are removed when their guard is dropped, on a signal, or by the next process after a crash (see
+//! [`crate::undo`]).
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -10,17 +11,17 @@ use crate::file::read_some;
 use crate::undo::{Action, Guard, OWN_PREFIX};
 use crate::{Error, Roots, process};
 
-/// A folder for files, which is removed with its content when this is dropped.
+/// A folder that is removed with its content on drop.
 #[derive(Debug)]
-pub struct Place {
+pub struct TemporaryFolder {
     dir: PathBuf,
     _guard: Guard,
 }
 
-impl Place {
+impl TemporaryFolder {
     /// Mounts the file system of `kind` on `device` at a new folder that only this user can open.
-    pub fn mount(device: &Path, kind: &str) -> Result<Place, Error> {
-        Place::new(&std::env::temp_dir(), Action::unmount, |dir| {
+    pub fn mount(device: &Path, kind: &str) -> Result<TemporaryFolder, Error> {
+        TemporaryFolder::new(&std::env::temp_dir(), Action::unmount, |dir| {
             let mut command = Command::new("mount");
             command.args(["-t", kind, "-o", "noatime,nosuid,nodev,noexec"]).arg(device).arg(dir);
             process::run(&mut command, "mount", device).map(drop)
@@ -28,15 +29,15 @@ impl Place {
     }
 
     /// A new folder in `dir`, which is on a file system that is mounted already.
-    pub fn inside(dir: &Path) -> Result<Place, Error> {
-        Place::new(dir, Action::remove_folder, |_| Ok(()))
+    pub fn inside(dir: &Path) -> Result<TemporaryFolder, Error> {
+        TemporaryFolder::new(dir, Action::remove_folder, |_| Ok(()))
     }
 
     fn new(
         parent: &Path,
         action: impl FnOnce(&Path) -> Action,
         change: impl FnOnce(&Path) -> Result<(), Error>,
-    ) -> Result<Place, Error> {
+    ) -> Result<TemporaryFolder, Error> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let parent = parent.canonicalize().map_err(|e| Error::file("open", parent, e))?;
@@ -44,7 +45,7 @@ impl Place {
         // It must be new: what is in it will be removed.
         std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(|e| Error::file("make the folder", &dir, e))?;
         let guard = Guard::new(action(&dir), || change(&dir))?;
-        Ok(Place { dir, _guard: guard })
+        Ok(TemporaryFolder { dir, _guard: guard })
     }
 
     /// The folder.
@@ -53,20 +54,20 @@ impl Place {
     }
 }
 
-/// A program that is killed with the guard, or when we end in any way.
+/// Kills a process on drop, and when this process ends in any way.
 #[derive(Debug)]
-pub struct Leash {
+pub struct KillGuard {
     _guard: Guard,
 }
 
-impl Leash {
-    /// For a running child of ours.
-    pub fn on(pid: u32) -> Result<Leash, Error> {
-        Ok(Leash { _guard: Guard::new(Action::kill(pid), || Ok(()))? })
+impl KillGuard {
+    /// For a running child process.
+    pub fn on(pid: u32) -> Result<KillGuard, Error> {
+        Ok(KillGuard { _guard: Guard::new(Action::kill(pid), || Ok(()))? })
     }
 }
 
-/// The block device that the file system of `dir` is on.
+/// The block device of the file system that holds `dir`.
 pub fn device_of(dir: &Path) -> Result<PathBuf, Error> {
     let meta = std::fs::metadata(dir).map_err(|e| Error::file("open", dir, e))?;
     if !meta.is_dir() {
@@ -99,13 +100,13 @@ mod tests {
     #[test]
     fn a_folder_goes_with_all_that_is_in_it() {
         let parent = tempfile::tempdir().unwrap();
-        let place = Place::inside(parent.path()).unwrap();
-        std::fs::create_dir(place.dir().join("db")).unwrap();
-        std::fs::write(place.dir().join("db/file"), "content").unwrap();
-        let dir = place.dir().to_owned();
-        drop(place);
+        let folder = TemporaryFolder::inside(parent.path()).unwrap();
+        std::fs::create_dir(folder.dir().join("db")).unwrap();
+        std::fs::write(folder.dir().join("db/file"), "content").unwrap();
+        let dir = folder.dir().to_owned();
+        drop(folder);
         assert!(!dir.exists());
-        assert!(Place::inside(&parent.path().join("nowhere")).is_err());
+        assert!(TemporaryFolder::inside(&parent.path().join("nowhere")).is_err());
     }
 
     #[test]
@@ -116,11 +117,11 @@ mod tests {
             eprintln!("skipped: {e}");
             return;
         }
-        let place = Place::mount(disk.path(), "ext4").unwrap();
-        std::fs::write(place.dir().join("file"), "content").unwrap();
-        assert_eq!(device_of(place.dir()).unwrap(), disk.path());
-        let dir = place.dir().to_owned();
-        drop(place);
+        let folder = TemporaryFolder::mount(disk.path(), "ext4").unwrap();
+        std::fs::write(folder.dir().join("file"), "content").unwrap();
+        assert_eq!(device_of(folder.dir()).unwrap(), disk.path());
+        let dir = folder.dir().to_owned();
+        drop(folder);
         assert!(
             !dir.exists() && !std::fs::read_to_string("/proc/self/mountinfo").unwrap().contains(dir.to_str().unwrap())
         );
@@ -128,9 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn a_program_ends_with_its_leash() {
+    fn a_program_ends_with_its_guard() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-        drop(Leash::on(child.id()).unwrap());
+        drop(KillGuard::on(child.id()).unwrap());
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(libc::SIGKILL));
     }
 }
