@@ -97,11 +97,11 @@ mod tests {
                 parts[0].depth(now, queued[0], 1);
             }
             let end = now + Nanos::from_us(300);
-            for part in 0..3 {
-                let (task, tenant) = (TaskId(part as u32), TenantId(part as u32));
+            for (part, number) in parts.iter_mut().zip(0..) {
+                let (task, tenant) = (TaskId(number), TenantId(number));
                 let request = Unfinished { op: Op::Read, task, tenant, submit: Nanos(now.0 / 2), end };
                 whole.unfinished(request);
-                parts[part].unfinished(request);
+                part.unfinished(request);
             }
             let facts = RunFacts::default();
             let [mut joined, second, third] = parts;
