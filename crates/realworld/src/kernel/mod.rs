@@ -219,19 +219,6 @@ impl Kernel<'_> {
     }
 }
 
-/// Limits stay those of the time of attachment in Linux 6.12 only, and only under a scheduler.
-fn can_keep_limits(scenario: &Scenario, cell: &Cell) -> Result<(), Refusal> {
-    if scenario.host.nr_requests_at_attach.is_none() || cell.scheduler.name == "none" {
-        return Ok(());
-    }
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    if release.starts_with("6.12.") {
-        return Ok(());
-    }
-    let text = "host.nr_requests_at_attach: limits follow nr_requests in Linux";
-    Err(Refusal(format!("{text} {}; those of the time of attachment stay in 6.12", release.trim())))
-}
-
 impl World for Kernel<'_> {
     fn about(&self) -> About {
         About { stacks: vec![Stack::Kernel], ..self.device.about() }
@@ -250,7 +237,6 @@ impl World for Kernel<'_> {
             Work::DbBench(_) => self.database.supported().map_err(Refusal),
             Work::Scenario(load) => {
                 self.device.supports(load.scenario(), cell.completion)?;
-                can_keep_limits(load.scenario(), cell)?;
                 self.check_load(load)
             }
         }

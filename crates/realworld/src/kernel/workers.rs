@@ -117,6 +117,13 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
             "change at {at} s: the kernel's scheduler is not exchanged during a run; expected no [[change]]"
         ));
     }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if scenario.host.nr_requests_at_attach.is_some() && !keeps_limits(&release) {
+        return Err(format!(
+            "host.nr_requests_at_attach: Linux {} computes limits from nr_requests; expected Linux 6.12, which keeps those of the time of attachment",
+            release.trim()
+        ));
+    }
     let loaded = load.load(scenario.seed, sectors, cpus()).map_err(|e| e.to_string())?;
     let threads = loaded.threads.len();
     if threads > WORKERS_MAX {
@@ -137,6 +144,11 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Does this release of Linux keep a scheduler's limits when `nr_requests` is written?
+fn keeps_limits(release: &str) -> bool {
+    release.starts_with("6.12.")
 }
 
 fn cpus() -> u16 {

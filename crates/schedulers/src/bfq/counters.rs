@@ -202,11 +202,6 @@ impl Bfq {
         let Some(process) = self.processes.get(io.task.0 as usize) else { return false };
         let q = if sync { process.queue } else { process.async_queue };
         let Some(queue) = self.queues.get(q as usize).filter(|queue| queue.live) else { return false };
-        // Shares multiply along the path; from the leaf up each level's own share is what the levels above leave.
-        let share = |id| {
-            let entity = self.engine.entity(id);
-            (entity.weight, self.engine.weights(entity.node).max(entity.weight))
-        };
         let mut limit = u64::from(limit);
         let mut groups = [None; 8];
         let (mut depth, mut at) = (0, Some(queue.group));
@@ -218,8 +213,8 @@ impl Bfq {
         for group in groups[..depth].iter().rev().flatten() {
             let group = &self.groups[*group as usize];
             if let Some(entity) = group.entity.filter(|e| self.engine.entity(*e).known()) {
-                let (weight, all) = share(entity);
-                limit = (limit * weight + all / 2) / all;
+                let all = self.engine.weights_of_class(entity);
+                limit = share_of(limit, self.engine.entity(entity).weight, all);
                 if u64::from(group.allocated) >= limit {
                     return true;
                 }
@@ -228,9 +223,18 @@ impl Bfq {
         if !self.engine.entity(queue.entity).known() {
             return false;
         }
-        let (weight, all) = share(queue.entity);
-        u64::from(queue.allocated) >= (limit * weight + all / 2) / all
+        let all = self.engine.weights_of_classes_above(queue.entity, LEVELS);
+        u64::from(queue.allocated) >= share_of(limit, self.engine.entity(queue.entity).weight, all)
     }
+}
+
+/// I/O priority levels of a class: so many times more does a class count than the one below when slots are shared out.
+const LEVELS: u64 = 8;
+
+/// The share of `limit` that `weight` has of `all` weights, to the nearest.
+fn share_of(limit: u64, weight: u64, all: u64) -> u64 {
+    let all = all.max(weight).max(1);
+    (limit * weight + all / 2) / all
 }
 
 fn add_weight(counts: &mut Vec<(u64, u32)>, weight: u64) {

@@ -282,9 +282,16 @@ impl ServiceTree {
         self.set_of(id).v
     }
 
-    /// Weights known to a node, all classes.
-    pub fn weights(&self, node: NodeId) -> u64 {
-        self.nodes[node.index()].sets.iter().map(|s| s.weights).sum()
+    /// Weights known to the node of `id`, of its class.
+    pub fn weights_of_class(&self, id: EntityId) -> u64 {
+        self.set_of(id).weights
+    }
+
+    /// Weights known to the node of `id`, of its class and those above. A class counts `factor` times the next lower one.
+    pub fn weights_of_classes_above(&self, id: EntityId, factor: u64) -> u64 {
+        let entity = &self.entities[id.index()];
+        let sets = &self.nodes[entity.node.index()].sets[..=entity.class as usize];
+        sets.iter().fold(0, |sum: u64, set| sum.saturating_mul(factor).saturating_add(set.weights))
     }
 
     /// The entity that a leaf's node belongs to; `None` at the root.
