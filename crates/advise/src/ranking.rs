@@ -34,6 +34,11 @@ pub struct Ranking {
 }
 
 impl Ranking {
+    /// Whether any figure was tested for significance.
+    pub fn is_tested(&self) -> bool {
+        self.rows.iter().flat_map(|row| row.metrics.values()).any(|estimate| estimate.p.is_some())
+    }
+
     /// The axes, beside the scheduler, on which the rows differ.
     pub fn axes(&self) -> Axes {
         Axes::of_rows(&self.rows)

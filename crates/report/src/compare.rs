@@ -52,7 +52,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
         .map(|line| if line.trim_start().starts_with(WINNER) { style.bold(line) } else { line.to_string() } + "\n")
         .collect();
     let mut legend = format!("{WINNER} recommended   {BEST} best of its column");
-    if runs > 1 {
+    if ranking.is_tested() {
         legend += &format!("   {TIE} no significant difference (p > 0.05)   (95 % confidence)");
     }
     let sentence = wrapped(&ranking.recommendation.sentence, style.width);

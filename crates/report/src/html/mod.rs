@@ -233,7 +233,7 @@ fn section(
         sentence: told.unwrap_or(&ranking.recommendation).sentence.clone(),
         caveats: ranking.recommendation.caveats.iter().skip(1).cloned().collect(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
-        tested: ranking.rows.iter().flat_map(|row| row.metrics.values()).any(|estimate| estimate.p.is_some()),
+        tested: ranking.is_tested(),
         columns: columns
             .iter()
             .map(|c| (c.name.clone(), if c.unit_name == "us" { "µs" } else { c.unit_name }))
