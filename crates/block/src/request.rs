@@ -187,6 +187,7 @@ impl Requests {
     }
 
     /// Gives the slot back. The id must be live.
+    #[inline]
     pub fn remove(&mut self, id: RequestId) -> Request {
         let slot = &mut self.slots[id.index()];
         assert!(slot.state != State::Free, "request {} freed twice", id.0);

@@ -23,10 +23,16 @@ pub struct RequestTags {
     hint: u32,
 }
 
+/// Slots of the largest set whose first slot is from the middle.
+const LARGEST_BEGUN_IN_THE_MIDDLE: u32 = 1 << 16;
+
 impl RequestTags {
     /// `depth` free slots.
     pub fn new(depth: u32) -> RequestTags {
-        RequestTags { words: Vec::new(), shift: shift_for(depth), depth, used: 0, hint: 0 }
+        // Linux begins anywhere. This begins in the middle, away from most slots of callers with a limit, unless that would
+        // take memory for half of a huge set.
+        let hint = if depth <= LARGEST_BEGUN_IN_THE_MIDDLE { depth / 2 } else { 0 };
+        RequestTags { words: Vec::new(), shift: shift_for(depth), depth, used: 0, hint }
     }
 
     /// Slots in all.
@@ -160,9 +166,9 @@ mod tests {
     #[test]
     fn a_returned_slot_is_left_to_callers_with_a_limit_while_its_word_has_others() {
         let mut tags = RequestTags::new(64);
-        assert_eq!((tags.take(8), tags.take(64)), (Some(0), Some(1)));
-        tags.put(0);
-        assert_eq!((tags.take(64), tags.take(8), tags.take(64)), (Some(2), Some(0), Some(3)));
+        assert_eq!((tags.take(8), tags.take(64)), (Some(32), Some(33)));
+        tags.put(32);
+        assert_eq!((tags.take(64), tags.take(8), tags.take(64)), (Some(34), Some(32), Some(35)));
     }
 
     #[test]

@@ -337,8 +337,8 @@ fn fio_jobs_become_tasks_with_their_time() {
     assert_eq!(warnings, Vec::<String>::new());
     scenario.validate(&anything, &anything).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.warmup), ("mine", Nanos::from_secs(1)));
-    // 7 s of the first stage (b waits 2 s) and 10 s of the second, minus the warm-up.
-    assert_eq!(scenario.duration, Some(Nanos::from_secs(16)));
+    // 7.04 s of the first stage (b starts in fio's first round after 2 s) and 10 s of the second, minus the warm-up.
+    assert_eq!(scenario.duration, Some(Nanos::from_ms(16_040)));
     let names: Vec<(&str, &str, u32, u32)> =
         scenario.tasks().map(|(n, t)| (n.name.as_str(), t.name.as_str(), t.count, t.stage)).collect();
     let expected = [

@@ -14,6 +14,8 @@ mod tests;
 
 use std::fmt;
 
+use dumbwaiter_block::Nanos;
+
 use crate::generate::{Extent, JobSpec, Mix};
 use crate::nearest::nearest;
 use crate::units::{self, Prefixes};
@@ -121,9 +123,34 @@ pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String
             reader.error(text.lines().count().max(1), "there is no job: no section beside [global]".to_string())
         );
     }
+    for stage in 0..=stage {
+        start_in_rounds(jobs.iter_mut().filter(|job| job.stage == stage).map(|job| &mut job.spec.startdelay).collect());
+    }
     reader.warn_of_page_cache(&jobs);
     reader.warnings.sort_by_key(|w| w.line);
     Ok(FioFile { jobs, warnings: reader.warnings })
+}
+
+/// Time between two rounds in which fio looks for jobs whose start delay is over: it sleeps for 100 ms, and a round itself took
+/// some 2 ms in recordings.
+const LAUNCH_ROUND: Nanos = Nanos::from_ms(102);
+
+/// Delays the jobs of a stage to the round in which fio starts them. A round that starts jobs takes twice as long: fio sleeps
+/// once more before they run. A range of delays stays as it is.
+fn start_in_rounds(delays: Vec<&mut (Nanos, Nanos)>) {
+    let mut fixed: Vec<&mut (Nanos, Nanos)> = delays.into_iter().filter(|delay| delay.0 == delay.1).collect();
+    fixed.sort_unstable_by_key(|delay| delay.0);
+    let mut round = Nanos::ZERO;
+    let mut started = false;
+    for delay in fixed {
+        if delay.0 > round {
+            round += if started { LAUNCH_ROUND + LAUNCH_ROUND } else { Nanos::ZERO };
+            let early = delay.0.since(round.min(delay.0));
+            round += Nanos(early.0.div_ceil(LAUNCH_ROUND.0) * LAUNCH_ROUND.0);
+        }
+        *delay = (round, round);
+        started = true;
+    }
 }
 
 /// Options of a section and of [global] before it.

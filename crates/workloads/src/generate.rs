@@ -6,7 +6,8 @@
 //! - Addresses are on the block device; there is no file system and no page cache. `direct = false` reads reach the
 //!   device unchanged (no read-ahead). `direct = false` writes are write-back: flagged BACKGROUND instead of SYNC, and,
 //!   being asynchronous, [`WRITEBACK_DEPTH`] of them are outstanding with any engine.
-//! - Defaults are those of a scenario, not of a fio job: direct, io_uring, the whole device, until the end of the run.
+//! - Defaults are those of a scenario, not of a fio job: direct, io_uring, the whole device, until the end of the run, and
+//!   rates that do not wait for completions (`io_submit_mode = "offload"`).
 //!   [`JobSpec::fio`] has fio's.
 //! - Random access covers every block once before any repeats, as fio's random map does. Blocks of one size come in a
 //!   uniformly random order. Of several sizes, as in fio, a draw that hits a visited block moves on to the next free one,
@@ -18,7 +19,9 @@
 mod build;
 mod generator;
 mod keys;
+mod offsets;
 mod parse;
+mod pauses;
 pub(crate) mod random;
 mod value;
 mod visited;
@@ -33,7 +36,8 @@ use dumbwaiter_block::{IoClass, Ioprio, Nanos};
 pub use build::{BuildContext, BuildError};
 pub use keys::{OptionError, Scalar};
 pub use value::{
-    Access, BlockSize, BurstProcess, Distribution, Engine, Extent, Mix, Pattern, PerDir, RateProcess, Sequencer, Zone,
+    Access, BlockSize, BurstProcess, Distribution, Engine, Extent, Mix, Pattern, PerDir, RateProcess, Sequencer,
+    SubmitMode, ThinkBlocks, Zone,
 };
 
 use crate::Workload;
@@ -95,18 +99,23 @@ pub struct JobSpec {
     pub iodepth_batch: u32,
     /// Once full, wait for this many completions before going on.
     pub iodepth_batch_complete_min: u32,
-    /// Pause after every `thinktime_blocks` I/Os, from the completion of the last.
+    /// Pause after every `thinktime_blocks` I/Os, once everything outstanding has completed. As in fio it is checked after each
+    /// I/O, and completions are reaped only when the queue is full.
     pub thinktime: Nanos,
     /// CPU time within the pause; a host model may charge it.
     pub thinktime_spin: Nanos,
     /// I/Os between pauses.
     pub thinktime_blocks: u32,
+    /// Whether `thinktime_blocks` counts completed or issued I/Os.
+    pub thinktime_blocks_type: ThinkBlocks,
     /// Pause also after issuing for this long.
     pub thinktime_iotime: Option<Nanos>,
     /// Bytes per second at most, by direction.
     pub rate: PerDir<Option<u64>>,
     /// I/Os per second at most, by direction; in terms of the smallest block size.
     pub rate_iops: PerDir<Option<u64>>,
+    /// Whether submission waits for completions when it is ahead of a rate.
+    pub io_submit_mode: SubmitMode,
     /// Even or Poisson arrivals under a rate.
     pub rate_process: RateProcess,
     /// Whether a rate limit does not catch up after a pause.
@@ -176,9 +185,11 @@ impl Default for JobSpec {
             thinktime: Nanos::ZERO,
             thinktime_spin: Nanos::ZERO,
             thinktime_blocks: 1,
+            thinktime_blocks_type: ThinkBlocks::Complete,
             thinktime_iotime: None,
             rate: PerDir::all(None),
             rate_iops: PerDir::all(None),
+            io_submit_mode: SubmitMode::Offload,
             rate_process: RateProcess::Linear,
             rate_ignore_thinktime: false,
             burst_on: Nanos::ZERO,
@@ -202,9 +213,15 @@ impl Default for JobSpec {
 }
 
 impl JobSpec {
-    /// A job with fio's defaults: buffered, psync, ends after `size` bytes.
+    /// A job with fio's defaults: buffered, psync, ends after `size` bytes, submits inline.
     pub fn fio() -> JobSpec {
-        JobSpec { ioengine: Engine::PSYNC, direct: false, time_based: Some(false), ..JobSpec::default() }
+        JobSpec {
+            ioengine: Engine::PSYNC,
+            direct: false,
+            time_based: Some(false),
+            io_submit_mode: SubmitMode::Inline,
+            ..JobSpec::default()
+        }
     }
 
     /// Queue depth of one instance.

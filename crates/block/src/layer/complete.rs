@@ -78,12 +78,12 @@ impl BlockLayer {
 
     /// Reports a request and all that merged into it, and frees them.
     fn finish(&mut self, id: RequestId, result: Result<(), Errno>, out: &mut Vec<Finished>) {
-        let survivor = self.requests[id];
+        let times = (self.requests[id].insert, self.requests[id].issue);
         let mut at = id;
         loop {
             let request = self.requests.remove(at);
             self.carried -= u64::from(at != id);
-            self.report(&request, &survivor, at != id, result, out);
+            self.report(&request, times, at != id, result, out);
             match request.merged.some() {
                 Some(next) => at = next,
                 None => return,
@@ -91,34 +91,45 @@ impl BlockLayer {
         }
     }
 
+    /// `times`: when the request that carried it was inserted and issued.
+    #[inline]
     fn report(
         &mut self,
         request: &Request,
-        survivor: &Request,
+        times: (Nanos, Nanos),
         merged: bool,
         result: Result<(), Errno>,
         out: &mut Vec<Finished>,
     ) {
-        let (insert, issue) = (survivor.insert, survivor.issue);
         if let Some(parent) = request.parent.some() {
-            let whole = &mut self.requests[parent];
-            whole.pieces -= 1;
-            // A whole that fails in part fails with the first error; its times are those of its last piece.
-            whole.error = whole.error.or(result.err());
-            whole.insert = insert;
-            whole.issue = issue;
-            if whole.pieces == 0 {
-                let whole = self.requests.remove(parent);
-                self.carried -= 1;
-                self.report(&whole, &whole.clone(), false, whole.error.map_or(Ok(()), Err), out);
-            }
-            return;
+            return self.report_piece(parent, times, result, out);
         }
+        let (insert, issue) = times;
         self.ledger.completed += 1;
         self.ledger.failed += u64::from(result.is_err());
         self.ledger.sectors_completed += u64::from(request.io.sectors);
         out.push(Finished { io: request.io, submit: request.submit, insert, issue, merged, result });
         self.population.ends(request.io.task, request.io.tenant);
+    }
+
+    /// A piece of `parent` is done, and with the last one the parent.
+    fn report_piece(
+        &mut self,
+        parent: RequestId,
+        times: (Nanos, Nanos),
+        result: Result<(), Errno>,
+        out: &mut Vec<Finished>,
+    ) {
+        let whole = &mut self.requests[parent];
+        whole.pieces -= 1;
+        // A whole that fails in part fails with the first error; its times are those of its last piece.
+        whole.error = whole.error.or(result.err());
+        (whole.insert, whole.issue) = times;
+        if whole.pieces == 0 {
+            let whole = self.requests.remove(parent);
+            self.carried -= 1;
+            self.report(&whole, times, false, whole.error.map_or(Ok(()), Err), out);
+        }
     }
 
     /// Sends a flush if one is due.

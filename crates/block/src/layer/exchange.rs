@@ -76,6 +76,9 @@ impl BlockLayer {
     fn exchange(&mut self, now: Nanos, scheduler: Box<dyn Scheduler>) {
         let queued = self.take_queued();
         self.wake_all();
+        for id in &self.woken {
+            self.held[id.index()].limit = 0;
+        }
         self.traits = scheduler.traits();
         self.scheduler = scheduler;
         self.switches.count += 1;

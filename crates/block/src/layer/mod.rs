@@ -145,6 +145,8 @@ struct Held {
     /// Scheduler tag, and the pool it is of.
     tag: u32,
     pool: u32,
+    /// The scheduler's limit on its tag; 0 before that was asked.
+    limit: u32,
     /// Holds a driver tag of its hardware queue.
     driver_tag: bool,
     /// It takes a driver tag that its hardware queue owes it.
@@ -165,6 +167,7 @@ impl Held {
     const NONE: Held = Held {
         tag: NO_TAG,
         pool: 0,
+        limit: 0,
         driver_tag: false,
         owes: false,
         at_head: false,
@@ -339,16 +342,19 @@ impl BlockLayer {
     }
 
     /// Requests that wait outside the device: for a tag, in the scheduler or on a dispatch list. What merged counts once.
+    #[inline]
     pub fn queued(&self) -> u64 {
         self.requests.len() as u64 + self.held_back() - self.carried - self.in_device()
     }
 
     /// Requests in the device.
+    #[inline]
     pub fn in_device(&self) -> u64 {
         self.ledger.issued - self.ledger.finished - self.ledger.returned
     }
 
     /// When [`BlockLayer::timer`] wants to be called, if ever.
+    #[inline]
     pub fn next_timer(&self) -> Option<Nanos> {
         match (self.rerun_at, self.scheduler.timer()) {
             (Some(a), Some(b)) => Some(a.min(b)),

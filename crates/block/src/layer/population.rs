@@ -51,6 +51,7 @@ impl Population {
     }
 
     /// An I/O was submitted. One of unknown ids is not counted.
+    #[inline]
     pub(super) fn begins(&mut self, task: TaskId, tenant: TenantId) {
         if let Some(task) = self.tasks.get_mut(task.0 as usize) {
             task.ios += 1;
@@ -61,6 +62,7 @@ impl Population {
     }
 
     /// An I/O was finished.
+    #[inline]
     pub(super) fn ends(&mut self, task: TaskId, tenant: TenantId) {
         if let Some(own) = self.tasks.get_mut(task.0 as usize) {
             own.ios = own.ios.saturating_sub(1);

@@ -123,13 +123,18 @@ impl BlockLayer {
 
     /// A driver tag for a request that is to be sent. Under `none` it took one on the way in, and a flush borrows that of a
     /// request that waits for it.
+    #[inline(always)]
     fn own_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
+        self.held[id.index()].driver_tag || self.obtain_driver_tag(hw, id)
+    }
+
+    fn obtain_driver_tag(&mut self, hw: usize, id: RequestId) -> bool {
         let borrowed = |waiter: &RequestId| self.held[waiter.index()].driver_tag && self.hw_of(*waiter) == hw;
         if self.traits.direct && self.flush.request == Some(id) && self.flush.running.iter().any(borrowed) {
             return true;
         }
         let (held, queue) = (&mut self.held[id.index()], &mut self.hw[hw]);
-        if !held.driver_tag && queue.tags_used < queue.tags {
+        if queue.tags_used < queue.tags {
             queue.tags_used += 1;
             queue.owed -= u32::from(std::mem::take(&mut held.owes));
             held.driver_tag = true;
@@ -143,6 +148,7 @@ impl BlockLayer {
         None
     }
 
+    #[inline(always)]
     fn issue(&mut self, now: Nanos, hw: usize, id: RequestId) -> RequestId {
         self.hw[hw].busy_before = self.hw[hw].busy;
         self.hw[hw].note_busy(false);

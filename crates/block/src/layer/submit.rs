@@ -43,6 +43,7 @@ impl BlockLayer {
     }
 
     /// An I/O submitted at `submitted` enters the path at `now`.
+    #[inline(always)]
     pub(super) fn enter_path(&mut self, now: Nanos, submitted: Nanos, io: Io, plug: Option<&mut Plug>) -> Submitted {
         let (sequence, wanted) = sequence_of(io, self.config.volatile_cache, self.config.fua);
         if sequence == Sequence::NONE && io.op == Op::Flush {
@@ -143,6 +144,7 @@ impl BlockLayer {
     }
 
     /// Gives a request its slot.
+    #[inline(always)]
     pub(super) fn enter(&mut self, request: Request) -> RequestId {
         let id = self.requests.insert(request);
         if id.index() >= self.held.len() {
@@ -190,12 +192,17 @@ impl BlockLayer {
         self.waiting[pool].push(id);
     }
 
-    fn limit_of(&self, io: &Io) -> u32 {
-        if io.op == Op::Flush || self.traits.direct {
-            self.config.setup.nr_requests
-        } else {
-            self.scheduler.limit(io, self.config.setup.nr_requests)
+    /// The scheduler's limit for this request. It is asked once, when the request first needs a tag: what its task held then
+    /// keeps limiting it while it sleeps.
+    fn limit_of(&mut self, id: RequestId) -> u32 {
+        let held = &mut self.held[id.index()];
+        if held.limit == 0 {
+            let io = &self.requests[id].io;
+            let nr_requests = self.config.setup.nr_requests;
+            let limit = if io.op == Op::Flush { u32::MAX } else { self.scheduler.limit(io, nr_requests).max(1) };
+            held.limit = if limit < nr_requests { limit } else { u32::MAX };
         }
+        held.limit
     }
 
     /// A scheduler tag, or under `none` a driver tag.
@@ -205,7 +212,7 @@ impl BlockLayer {
             self.held[id.index()].driver_tag = self.hw[hw].take_tag();
             return self.held[id.index()].driver_tag;
         }
-        let limit = self.limit_of(&self.requests[id].io);
+        let limit = self.limit_of(id);
         let pool = self.pool_of(id);
         self.add_pools(pool);
         match self.tags[pool].take(limit) {

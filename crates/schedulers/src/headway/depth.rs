@@ -102,11 +102,16 @@ impl Depth {
     }
 
     /// Part of a limit that is in proportion to the depth: a depth that follows a share leaves less room for batches.
+    #[inline]
     pub(super) fn scaled(&self, limit: u64) -> u64 {
+        if self.current == self.max {
+            return limit;
+        }
         limit * u64::from(self.current) / u64::from(self.max)
     }
 
     /// Counts a completion; reviews the shares after enough of them.
+    #[inline]
     pub(super) fn completed(&mut self, shares: &Hierarchy, follow_shares: bool, now: Nanos) {
         self.completions += 1;
         if self.completions >= REVIEW_COMPLETIONS.max(self.accounts.len() as u32) {
@@ -116,6 +121,7 @@ impl Depth {
     }
 
     /// Compares what the tenants got with their shares, and moves the depth.
+    #[cold]
     fn review(&mut self, shares: &Hierarchy, follow_shares: bool, now: Nanos) {
         let span = now.since(self.reviewed).0;
         self.reviewed = now;

@@ -369,8 +369,9 @@ impl Scheduler for Headway {
         queue.foreground += u32::from(is_foreground(request));
         queue.insert(&mut self.storage, id, order, request.sector);
         let first = queue.waiting == 1;
-        let len = self.slots.len().max(id.index() + 1);
-        self.slots.resize(len, Slot::default());
+        if id.index() >= self.slots.len() {
+            self.slots.resize(id.index() + 1, Slot::default());
+        }
         let charged = matches!(order, Order::Head) && self.slots[id.index()].charged;
         self.slots[id.index()] = Slot { queue: node, order, charged };
         self.waiting += 1;

@@ -60,6 +60,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    #[inline]
     pub(super) fn insert(&mut self, storage: &mut Storage, id: RequestId, order: Order, sector: u64) {
         match order {
             Order::Head => self.head.push_front(&mut storage.links, id),
@@ -89,11 +90,13 @@ impl Queue {
     }
 
     /// Takes out a request that goes before the others.
+    #[inline]
     pub(super) fn take_head(&mut self, storage: &mut Storage) -> Option<RequestId> {
         self.head.pop_front(&mut storage.links)
     }
 
     /// Takes out the next request in order of sector, upwards from the last one and then from the lowest.
+    #[inline]
     pub(super) fn take_sorted(&mut self, storage: &mut Storage) -> Option<RequestId> {
         let id = storage.sorted.first_from(&self.sorted, self.position).or_else(|| self.sorted.first())?;
         storage.sorted.remove(&mut self.sorted, id);
@@ -101,12 +104,14 @@ impl Queue {
     }
 
     /// Takes out the oldest request of this direction, or of the other if it has none.
+    #[inline]
     pub(super) fn take_oldest(&mut self, storage: &mut Storage, dir: Dir) -> Option<RequestId> {
         let dir = if self.has(dir) { dir } else { other(dir) };
         self.lists[dir as usize].pop_front(&mut storage.links)
     }
 
     /// Notes the position of a request that is sent.
+    #[inline]
     pub(super) fn note_position(&mut self, sector: u64, end: u64) {
         self.near = self.near << 1 | u8::from(sector.abs_diff(self.position) <= NEAR_SECTORS);
         self.position = end;

@@ -284,24 +284,23 @@ impl Hierarchy {
     pub(super) fn charge(&mut self, node: NodeId, used: i64, weight: u64, in_turn: bool, waits: bool) {
         let (mut id, mut weight, mut waits) = (node, weight, waits);
         while id != ROOT {
-            let Node { parent, time, queued, .. } = *self.node(id);
-            if in_turn {
-                let above = self.node_mut(parent);
-                if later(time, above.clock) {
-                    above.clock = time;
-                }
+            let node = self.node_mut(id);
+            let (parent, before, queued) = (node.parent, node.time, node.queued);
+            let time = before.wrapping_add((used * DEFAULT_WEIGHT as i64 / weight as i64) as u64);
+            node.time = time;
+            let above = &mut self.nodes[parent as usize];
+            if in_turn && later(before, above.clock) {
+                above.clock = before;
             }
-            let time = time.wrapping_add((used * DEFAULT_WEIGHT as i64 / weight as i64) as u64);
-            self.node_mut(id).time = time;
+            weight = above.weight;
             match (queued, waits) {
-                (true, true) => self.ready.rekey(&mut self.nodes[parent as usize].ready, id, time),
+                (true, true) => self.ready.rekey(&mut above.ready, id, time),
                 (true, false) => self.remove_from_line(id),
                 (false, true) => self.put_in_line(id, time),
                 (false, false) => {}
             }
             id = parent;
             waits = !self.node(id).ready.is_empty();
-            weight = self.node(id).weight;
         }
     }
 

@@ -51,6 +51,7 @@ impl List {
     }
 
     /// Appends.
+    #[inline]
     pub fn push_back(&mut self, links: &mut Links, id: RequestId) {
         links.reserve(id);
         links.at[id.index()] = (self.tail, NIL);
@@ -103,6 +104,7 @@ impl List {
     }
 
     /// Takes the oldest out.
+    #[inline]
     pub fn pop_front(&mut self, links: &mut Links) -> Option<RequestId> {
         let id = self.front()?;
         self.remove(links, id);

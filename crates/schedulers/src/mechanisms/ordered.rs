@@ -239,17 +239,23 @@ impl<K: Key, L: Key> Forest<K, L> {
     }
 
     /// Gives `id`, which is in this tree, another key; it goes behind those of equal key.
+    #[inline]
     pub fn rekey(&mut self, tree: &mut Tree, id: u32, key: K) {
-        let (old, low) = (self.at(id).key, self.at(id).low);
-        let key_of = |id: u32| self.at(id).key;
-        let stays = (!old.is_after(key) || self.previous(id).is_none_or(|p| !key_of(p).is_after(key)))
-            && self.next(id).is_none_or(|n| key_of(n).is_after(key));
-        if stays {
+        // An only id stays whatever its key.
+        if tree.len == 1 || self.keeps_place(id, key) {
             self.at_mut(id).key = key;
         } else {
+            let low = self.at(id).low;
             self.remove(tree, id);
             self.insert_with_low(tree, id, key, low);
         }
+    }
+
+    /// Would `id` stay between its neighbours with another key?
+    fn keeps_place(&self, id: u32, key: K) -> bool {
+        let after_previous = || self.previous(id).is_none_or(|p| !self.at(p).key.is_after(key));
+        let before_next = || self.next(id).is_none_or(|n| self.at(n).key.is_after(key));
+        (!self.at(id).key.is_after(key) || after_previous()) && before_next()
     }
 
     /// The id after this one in its tree.
@@ -355,6 +361,10 @@ impl<K: Key, L: Key> Forest<K, L> {
 
     /// Computes the least low of one subtree from its children's. Returns whether it changed.
     fn repair(&mut self, at: u32) -> bool {
+        // Without a second key there is nothing to compute.
+        if size_of::<L>() == 0 {
+            return false;
+        }
         let link = *self.at(at);
         let mut min = link.low;
         for child in [link.left, link.right] {

@@ -67,8 +67,23 @@ fn the_open_loop_job_of_a_recording_parses_completely() {
     assert_eq!(job.spec.rate_process, RateProcess::Poisson);
     assert_eq!(job.spec.cmdprio_percentage.read, 50);
     assert_eq!((job.spec.offset, job.spec.size), (Extent::Bytes(256 << 20), Some(Extent::Bytes(256 << 20))));
-    assert_eq!(job.spec.longest(), Some(Nanos::from_ms(6283)));
+    assert_eq!(job.spec.longest(), Some(Nanos::from_ms(6306)));
     assert_eq!(job.spec.ioprio(), Ioprio::parse("be/5"));
+}
+
+/// In two recordings jobs with these delays began at 0 and 207 ms after the first, and at 0, 207 and 417 ms.
+#[test]
+fn jobs_start_in_rounds_as_recorded() {
+    let starts = |delays: &[&str]| -> Vec<u64> {
+        let text: String = delays.iter().map(|d| format!("[a]\nsize=1m\nstartdelay={d}\n")).collect();
+        read(&text).jobs.iter().map(|job| job.spec.startdelay.0.0 / 1_000_000).collect()
+    };
+    let kyber_bursts = starts(&["143ms", "202ms", "278ms", "254ms", "198ms", "229ms"]);
+    assert_eq!(kyber_bursts, [204, 204, 408, 408, 204, 408]);
+    let deadline_bursts = starts(&["0ms", "218ms", "191ms", "232ms", "28ms", "230ms"]);
+    assert_eq!(deadline_bursts, [0, 408, 204, 408, 204, 408]);
+    assert_eq!(starts(&["2s", "4s", "1s", "0"]), [2040, 4080, 1020, 0]);
+    assert_eq!(starts(&["301ms", "1s-2s"]), [306, 1000]);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, SECTOR_BYTES};
 
-use super::generator::{
-    Burst, Coverage, Generator, Limits, Offsets, RateLimit, Sampler, Schedule, Sizes, Stream, ThinkTime,
-};
+use super::generator::{Generator, Limits, Mixer, Schedule};
+use super::offsets::{Coverage, Offsets, Sampler, Sizes, Stream};
+use super::pauses::{Burst, RateLimit, ThinkTime};
 use super::random::{Permutation, Random, Zipf};
 use super::value::{Access, BlockSize, Distribution, Extent, Mix, READ, RateProcess, Sequencer, TRIM, WRITE};
 use super::visited::Visited;
@@ -181,7 +181,7 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
     };
     Ok(Generator {
         mix,
-        reads: threshold(spec.rwmixread),
+        mixer: Mixer::new(spec.rwmixread),
         streams,
         coverage,
         depth,
@@ -196,13 +196,15 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         flush_at_end: spec.end_fsync,
         think: (spec.thinktime > Nanos::ZERO).then(|| ThinkTime {
             time: spec.thinktime,
-            blocks: spec.thinktime_blocks,
+            blocks: spec.thinktime_blocks.into(),
+            counted: spec.thinktime_blocks_type,
             after: spec.thinktime_iotime,
             lost: spec.rate_ignore_thinktime,
             ..ThinkTime::default()
         }),
         burst: (spec.burst_on > Nanos::ZERO).then(|| Burst::new(spec.burst_on, spec.burst_off, spec.burst_process)),
         paced: spec.used().iter().any(|dir| spec.rate.each()[*dir].is_some() || spec.rate_iops.each()[*dir].is_some()),
+        submits: spec.io_submit_mode,
         ..Generator::idle(random)
     })
 }

@@ -10,7 +10,9 @@ use super::parse::{
     Parsed, at_least_one, between, block_size, delay, distribution, extent, niceness, pattern, per_dir, switch,
     whole_percent, wrong,
 };
-use super::value::{BlockSize, BurstProcess, Distribution, Engine, PerDir, RateProcess, Sequencer};
+use super::value::{
+    BlockSize, BurstProcess, Distribution, Engine, PerDir, RateProcess, Sequencer, SubmitMode, ThinkBlocks,
+};
 use crate::nearest::nearest;
 use crate::units::{self, BareTime, Prefixes, UnitError};
 
@@ -135,9 +137,11 @@ impl JobSpec {
         "thinktime",
         "thinktime_spin",
         "thinktime_blocks",
+        "thinktime_blocks_type",
         "thinktime_iotime",
         "rate",
         "rate_iops",
+        "io_submit_mode",
         "rate_process",
         "rate_ignore_thinktime",
         "burst_on",
@@ -254,6 +258,13 @@ impl JobSpec {
             "thinktime" => self.thinktime = bare_us(text)?,
             "thinktime_spin" => self.thinktime_spin = bare_us(text)?,
             "thinktime_blocks" => self.thinktime_blocks = at_least_one(text)?,
+            "thinktime_blocks_type" => {
+                self.thinktime_blocks_type = match text.trim() {
+                    "complete" => ThinkBlocks::Complete,
+                    "issue" => ThinkBlocks::Issue,
+                    _ => return wrong(text, "complete or issue"),
+                }
+            }
             "thinktime_iotime" => self.thinktime_iotime = Some(bare_s(text)?).filter(|t| *t > Nanos::ZERO),
             "rate" => {
                 let parse = |t: &str| units::rate(t, p).map(|n| Some(n).filter(|n| *n > 0));
@@ -263,6 +274,13 @@ impl JobSpec {
                 let parse = |t: &str| size(t).map(|n| Some(n).filter(|n| *n > 0));
                 self.rate_iops = per_dir(text, PerDir::all(None), parse)
                     .or_else(|e| wrong(&e.text, "a number of I/Os per second"))?
+            }
+            "io_submit_mode" => {
+                self.io_submit_mode = match text.trim() {
+                    "inline" => SubmitMode::Inline,
+                    "offload" => SubmitMode::Offload,
+                    _ => return wrong(text, "inline or offload"),
+                }
             }
             "rate_process" => {
                 self.rate_process = match text.trim() {
@@ -360,9 +378,17 @@ impl JobSpec {
             "thinktime" => time(self.thinktime),
             "thinktime_spin" => time(self.thinktime_spin),
             "thinktime_blocks" => number(self.thinktime_blocks.into()),
+            "thinktime_blocks_type" => match self.thinktime_blocks_type {
+                ThinkBlocks::Complete => text(&"complete"),
+                ThinkBlocks::Issue => text(&"issue"),
+            },
             "thinktime_iotime" => self.thinktime_iotime.and_then(time),
             "rate" => optional(&self.rate, &units::format_size),
             "rate_iops" => optional(&self.rate_iops, &|n| n.to_string()),
+            "io_submit_mode" => match self.io_submit_mode {
+                SubmitMode::Inline => text(&"inline"),
+                SubmitMode::Offload => text(&"offload"),
+            },
             "rate_process" => match self.rate_process {
                 RateProcess::Linear => text(&"linear"),
                 RateProcess::Poisson => text(&"poisson"),

@@ -19,7 +19,8 @@ fn context(instance: u32) -> BuildContext {
     BuildContext { seed: 1, capacity_sectors: GIB / SECTOR_BYTES, job: 0, instance }
 }
 
-/// Runs a job on a device that serves every I/O in `service`, in parallel; returns the I/Os with their issue times.
+/// Runs a job on a device that serves every I/O in `service`, in parallel, and reaps completions one by one; returns the I/Os
+/// with their issue times.
 fn run(spec: &JobSpec, context: BuildContext, service: Nanos, most: usize) -> Vec<(Nanos, Want)> {
     let mut workload = spec.build(context).unwrap();
     let (mut now, mut under, mut issued) = (Nanos::ZERO, std::collections::VecDeque::<Nanos>::new(), Vec::new());
@@ -43,7 +44,7 @@ fn run(spec: &JobSpec, context: BuildContext, service: Nanos, most: usize) -> Ve
             }
         };
         now = under.front().copied().unwrap_or(Nanos::MAX).min(wake);
-        while under.front().is_some_and(|done| *done <= now) {
+        if under.front().is_some_and(|done| *done <= now) {
             under.pop_front();
             workload.completed(now, 0, service);
         }
@@ -97,6 +98,21 @@ fn a_uniform_pass_visits_each_block_once_and_ends() {
     let mut sectors: Vec<u64> = issued.iter().map(|w| w.sector).collect();
     sectors.sort_unstable();
     assert!(sectors.into_iter().eq((0..1024).map(|i| i * 8)));
+}
+
+#[test]
+fn a_direction_goes_on_until_it_has_its_share() {
+    let issued = wants(&[("rw", "randrw"), ("rwmixread", "90")], 20_000);
+    let (mut reads, mut writes, mut last) = (0, 0, Op::Read);
+    for want in issued {
+        if want.op == Op::Read {
+            assert!(last == Op::Read || writes >= reads * 10 / 100, "{writes} writes beside {reads} reads");
+            reads += 1;
+        } else {
+            writes += 1;
+        }
+        last = want.op;
+    }
 }
 
 /// fio 3.33 covered 64 MiB by this job in 6259 I/Os (mean of 40 seeds, deviation 170), the first half in 2303 (95).
@@ -215,10 +231,56 @@ fn runs_follow_a_random_offset() {
 
 #[test]
 fn think_time_follows_the_last_completion() {
-    let spec = job(&[("rw", "randread"), ("iodepth", "8"), ("thinktime", "3ms"), ("thinktime_blocks", "4")]);
-    let issued = run(&spec, context(0), Nanos::from_ms(1), 12);
-    let times: Vec<u64> = issued.iter().map(|(t, _)| t.0 / 1_000_000).collect();
-    assert_eq!(times, [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8]);
+    let of = |options: &[(&str, &str)], most| {
+        let all = [&[("rw", "randread"), ("thinktime", "3ms"), ("thinktime_blocks", "4")], options].concat();
+        let issued = run(&job(&all), context(0), Nanos::from_ms(1), most);
+        issued.iter().map(|(t, _)| t.0 / 1_000_000).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&[("ioengine", "psync")], 12), [0, 1, 2, 3, 7, 8, 9, 10, 14, 15, 16, 17]);
+    let issued = [("iodepth", "8"), ("thinktime_blocks_type", "issue")];
+    assert_eq!(of(&issued, 12), [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8]);
+    // Completions are counted when the full queue is reaped; those of the drain before a pause count for the next one.
+    let completed = of(&[("iodepth", "8")], 23);
+    assert_eq!(completed, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 5, 9, 9, 9, 9, 9, 9, 9, 9, 10, 10, 14]);
+    let timed = of(&[("thinktime_blocks", "1"), ("thinktime_iotime", "2ms")], 12);
+    assert_eq!(timed, [0, 1, 2, 3, 4, 8, 9, 13, 14, 18, 19, 23]);
+}
+
+/// In the recordings of a kernel a job of depth 64 with `thinktime_blocks=128` began with a burst of 191 I/Os, and one of depth
+/// 32 with 64 blocks with 95; all bursts after it had 128 and 64.
+#[test]
+fn bursts_between_pauses_are_as_long_as_recorded() {
+    for (depth, blocks, bursts) in [("64", "128", [191, 128, 128]), ("32", "64", [95, 64, 64])] {
+        let spec = job(&[
+            ("rw", "randread"),
+            ("iodepth", depth),
+            ("thinktime", "100ms"),
+            ("thinktime_blocks", blocks),
+            ("runtime", "1s"),
+        ]);
+        let issued = run(&spec, context(0), Nanos::from_ms(2), 600);
+        let mut lengths = vec![1];
+        for pair in issued.windows(2) {
+            match pair[1].0.since(pair[0].0) > Nanos::from_ms(50) {
+                true => lengths.push(1),
+                false => *lengths.last_mut().unwrap() += 1,
+            }
+        }
+        assert_eq!(lengths[..3], bursts);
+    }
+}
+
+#[test]
+fn inline_submission_waits_for_completions_before_it_sleeps_for_its_rate() {
+    let of = |mode| {
+        let spec = job(&[("rw", "randread"), ("rate_iops", "100"), ("iodepth", "8"), ("io_submit_mode", mode)]);
+        let issued = run(&spec, context(0), Nanos::from_ms(25), 9);
+        issued.iter().map(|(t, _)| t.0 / 1_000_000).collect::<Vec<_>>()
+    };
+    assert_eq!(of("offload"), [0, 10, 20, 30, 40, 50, 60, 70, 80]);
+    // Ahead of the rate by 10 ms after the first I/O: 25 ms for its completion, then the 10 ms. Three are due then.
+    assert_eq!(of("inline"), [0, 35, 35, 35, 65, 65, 65, 95, 95]);
+    assert_eq!(JobSpec::fio().io_submit_mode, SubmitMode::Inline);
 }
 
 #[test]

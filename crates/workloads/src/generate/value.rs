@@ -279,6 +279,27 @@ pub enum RateProcess {
     Poisson,
 }
 
+/// The I/Os that `thinktime_blocks` counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThinkBlocks {
+    /// Those that have completed and were reaped.
+    #[default]
+    Complete,
+    /// Those that were issued.
+    Issue,
+}
+
+/// Who submits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SubmitMode {
+    /// The task itself: ahead of its rate it waits until everything outstanding has completed, and only then sleeps for the
+    /// time that was left before. It submits in one go what became due meanwhile.
+    Inline,
+    /// Threads of their own: each I/O is submitted when it is due, while fewer than `iodepth` are outstanding.
+    #[default]
+    Offload,
+}
+
 /// Lengths of bursts and pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BurstProcess {

@@ -1,0 +1,277 @@
+//! Where the I/Os of a job go: block sizes, distributions of offsets, and how offsets cover the region.
+
+use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
+
+use super::pauses::RateLimit;
+use super::random::{Permutation, Random, Zipf};
+use super::visited::Visited;
+
+/// Distribution of block sizes, in sectors.
+#[derive(Debug)]
+pub(super) enum Sizes {
+    Fixed(u32),
+    /// A multiple of `step`, uniform over `min..min + max` and at most `max`.
+    Range {
+        min: u32,
+        max: u32,
+        step: u32,
+    },
+    /// Cumulative fractions of 2^32, with the sizes.
+    Split(Vec<(u32, u32)>),
+    LogNormal {
+        log_median: f64,
+        sigma: f64,
+        min: u32,
+        max: u32,
+    },
+}
+
+impl Sizes {
+    #[inline]
+    fn draw(&self, random: &mut Random) -> u32 {
+        match self {
+            Sizes::Fixed(n) => *n,
+            Sizes::Range { min, max, step } => {
+                let draw = u64::from(*min) + random.below(u64::from(*max));
+                (draw / u64::from(*step) * u64::from(*step)).min(u64::from(*max)) as u32
+            }
+            Sizes::Split(bounds) => {
+                let draw = (random.bits() >> 32) as u32;
+                let found = bounds.iter().find(|(bound, _)| draw < *bound).or(bounds.last());
+                found.expect("a split has parts").1
+            }
+            Sizes::LogNormal { log_median, sigma, min, max } => {
+                let size = libm::exp(log_median + sigma * random.normal());
+                let steps = (size / f64::from(*min) + 0.5).min(f64::from(max / min)) as u32;
+                steps.max(1) * min
+            }
+        }
+    }
+
+    /// A size of at most `room` sectors, which holds the smallest.
+    #[inline]
+    pub(super) fn draw_within(&self, room: u64, min: u32, random: &mut Random) -> u32 {
+        for _ in 0..DRAWS {
+            let sectors = self.draw(random);
+            if u64::from(sectors) <= room {
+                return sectors;
+            }
+        }
+        min
+    }
+}
+
+/// Draws of a size that fits before the end of the region; after them the smallest is taken.
+const DRAWS: u32 = 64;
+
+/// Distribution of random offsets: numbers of aligned blocks in the region.
+#[derive(Debug, Default)]
+pub(super) enum Sampler {
+    #[default]
+    Uniform,
+    Zipf {
+        zipf: Zipf,
+        blocks: u64,
+        centre: Option<f64>,
+        scatter: Option<Permutation>,
+    },
+    Pareto {
+        power: f64,
+        blocks: u64,
+        centre: Option<f64>,
+        scatter: Option<Permutation>,
+    },
+    Normal {
+        mean: f64,
+        deviation: f64,
+        blocks: u64,
+    },
+    /// Cumulative fraction, first block, number of blocks.
+    Zones(Vec<(f64, u64, u64)>),
+}
+
+impl Sampler {
+    /// Draws a block number; `fitting` is the number of places that hold a whole block.
+    #[inline]
+    fn draw(&self, fitting: u64, random: &mut Random) -> u64 {
+        let sampler = match self {
+            Sampler::Uniform => return random.below(fitting),
+            Sampler::Zipf { zipf, blocks, centre, scatter } => ranked(zipf.draw(random), *blocks, *centre, scatter),
+            Sampler::Pareto { power, blocks, centre, scatter } => {
+                let rank = (*blocks as f64 * libm::exp(power * libm::log(1.0 - random.unit()))) as u64;
+                ranked(rank.min(blocks - 1), *blocks, *centre, scatter)
+            }
+            Sampler::Normal { mean, deviation, blocks } => {
+                let mut tries = (0..64).map(|_| mean + deviation * random.normal());
+                let inside = tries.find(|x| *x >= 0.0 && *x < *blocks as f64);
+                // A centre at the edge with almost no deviation never falls inside.
+                inside.map_or(blocks - 1, |x| x as u64)
+            }
+            Sampler::Zones(bounds) => {
+                let draw = random.unit();
+                let zone = bounds.partition_point(|(bound, ..)| *bound <= draw).min(bounds.len() - 1);
+                bounds[zone].1 + random.below(bounds[zone].2)
+            }
+        };
+        sampler.min(fitting - 1)
+    }
+}
+
+/// The block with this rank of popularity.
+fn ranked(rank: u64, blocks: u64, centre: Option<f64>, scatter: &Option<Permutation>) -> u64 {
+    match (scatter, centre) {
+        (Some(scatter), _) => scatter.apply(rank),
+        (None, centre) => ((centre.unwrap_or(0.0) * blocks as f64) as u64).wrapping_add(rank) % blocks,
+    }
+}
+
+/// Order of offsets.
+#[derive(Debug)]
+pub(super) enum Offsets {
+    /// Sectors added between one I/O's end and the next one's start.
+    Sequential { step: i64 },
+    /// I/Os per random offset, and whether they repeat the offset.
+    Random { run: u32, same: bool },
+}
+
+/// State of one direction.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) op: Op,
+    pub(super) flags: Flags,
+    pub(super) sizes: Sizes,
+    /// The smallest size.
+    pub(super) min: u32,
+    /// Alignment of random offsets.
+    pub(super) unit: u32,
+    /// Places that hold a block of the smallest size.
+    pub(super) fitting: u64,
+    pub(super) start: u64,
+    pub(super) length: u64,
+    pub(super) sampler: Sampler,
+    pub(super) offsets: Offsets,
+    pub(super) random_share: u32,
+    pub(super) always_random: bool,
+    pub(super) pace: RateLimit,
+    pub(super) preferred: u32,
+    pub(super) always_preferred: bool,
+    pub(super) priority: Ioprio,
+    /// End of the last I/O, relative to the region; `None` before the first.
+    pub(super) position: Option<u64>,
+    pub(super) last: u64,
+    pub(super) run_left: u32,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Stream {
+            op: Op::Read,
+            flags: Flags::NONE,
+            sizes: Sizes::Fixed(8),
+            min: 8,
+            unit: 8,
+            fitting: 1,
+            start: 0,
+            length: 8,
+            sampler: Sampler::Uniform,
+            offsets: Offsets::Sequential { step: 0 },
+            random_share: 0,
+            always_random: true,
+            pace: RateLimit::default(),
+            preferred: 0,
+            always_preferred: false,
+            priority: Ioprio::default(),
+            position: None,
+            last: 0,
+            run_left: 0,
+        }
+    }
+}
+
+impl Stream {
+    /// Offset of the next sequential I/O in the region, and whether it begins a new pass.
+    pub(super) fn sequential(&self, step: i64) -> (u64, bool) {
+        let room = self.length - u64::from(self.min);
+        // A backward pass begins at the end of the region.
+        let first = if step < 0 { self.length.checked_add_signed(step) } else { Some(0) };
+        let first = first.unwrap_or(0).min(room);
+        let next = match self.position {
+            None => return (first, false),
+            Some(position) => position.checked_add_signed(step),
+        };
+        match next.filter(|next| *next <= room) {
+            Some(next) => (next, false),
+            None => (first, true),
+        }
+    }
+
+    /// Offset of the next I/O of a random pattern if it continues sequentially or repeats the last.
+    #[inline]
+    pub(super) fn continued(&mut self, run: u32, same: bool, random: &mut Random) -> Option<u64> {
+        if self.run_left > 0 {
+            self.run_left -= 1;
+            let next = if same { self.last } else { self.position.unwrap_or(0) };
+            if next + u64::from(self.min) <= self.length {
+                return Some(next);
+            }
+        } else if !self.always_random && (random.bits() >> 32) as u32 >= self.random_share {
+            return Some(self.sequential(0).0);
+        }
+        self.run_left = run - 1;
+        None
+    }
+
+    pub(super) fn ready(&self, now: Nanos) -> bool {
+        self.pace.due <= now.0 as f64
+    }
+}
+
+/// How random offsets cover the region.
+#[derive(Debug)]
+pub(super) enum Coverage {
+    /// Draws are independent.
+    Independent,
+    /// Blocks of one size in a random order, each once, and the number visited.
+    Permuted(Permutation, u64),
+    /// Blocks of several sizes: a draw that hits a visited block moves on to the next free one, and the I/O ends where the
+    /// free blocks end. Directions share the map, each in blocks of its own smallest size (as fio does).
+    Mapped(Visited),
+}
+
+impl Coverage {
+    /// A random offset in the region of a direction.
+    #[inline]
+    pub(super) fn draw(&mut self, stream: &Stream, random: &mut Random) -> u64 {
+        let block = match self {
+            Coverage::Independent => stream.sampler.draw(stream.fitting, random),
+            Coverage::Permuted(order, visited) => {
+                if *visited == order.len() {
+                    *visited = 0;
+                    order.rekey(random);
+                }
+                *visited += 1;
+                order.apply(*visited - 1)
+            }
+            Coverage::Mapped(map) => {
+                let draw = stream.sampler.draw(stream.fitting, random);
+                let inside = |block: &u64| *block < stream.fitting;
+                match map.next_free(draw).filter(inside).or_else(|| map.next_free(0).filter(inside)) {
+                    Some(block) => block,
+                    None => {
+                        map.clear();
+                        draw
+                    }
+                }
+            }
+        };
+        block * u64::from(stream.unit)
+    }
+
+    /// Marks what an I/O at a random offset visits; returns its length in sectors, which may be shorter.
+    #[inline]
+    pub(super) fn visit(&mut self, stream: &Stream, offset: u64, sectors: u32) -> u32 {
+        let Coverage::Mapped(map) = self else { return sectors };
+        let blocks = map.visit(offset / u64::from(stream.unit), u64::from(sectors.div_ceil(stream.unit)));
+        sectors.min(blocks as u32 * stream.unit)
+    }
+}
