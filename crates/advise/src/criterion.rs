@@ -1,6 +1,6 @@
 //! Metrics to compare runs by, the focus of latency metrics, and the user's goals.
 
-use dumbwaiter_measure::RunResult;
+use dumbwaiter_measure::{Latency, RunResult, TenantStats};
 use serde::{Deserialize, Serialize};
 
 /// A figure of a run that schedulers are compared by.
@@ -94,7 +94,35 @@ impl Metric {
         }
     }
 
-    /// The metric of one run; NaN where undefined.
+    /// The largest value that it can have.
+    pub(crate) fn largest(self) -> f64 {
+        if self == Metric::Jain { 1.0 } else { f64::INFINITY }
+    }
+
+    /// Whether the metric of a run is known, and not just a lower bound because of unfinished requests.
+    pub(crate) fn is_known(self, run: &RunResult, focus: &Focus) -> bool {
+        match self {
+            Metric::Mean => run.latency_us.is_known(1.0),
+            Metric::P50 => run.latency_us.is_known(0.5),
+            Metric::P99 => run.latency_us.is_known(0.99),
+            Metric::P999 => run.latency_us.is_known(0.999),
+            Metric::ReadP99 => run.read.latency_us.is_known(0.99),
+            Metric::WriteP99 => run.write.latency_us.is_known(0.99),
+            Metric::FocusP99 => focus.latencies(run).all(|latency| latency.is_known(0.99)),
+            _ => true,
+        }
+    }
+
+    /// Whether the run lacks the metric because it starved those that the metric is about.
+    pub(crate) fn is_worst_without_service(self, run: &RunResult, focus: &Focus) -> bool {
+        match self {
+            Metric::FocusP99 => focus.count(run) == 0,
+            Metric::Pv => true,
+            _ => false,
+        }
+    }
+
+    /// The metric of one run; NaN where undefined, infinite for the latency of a focus that waits and gets nothing.
     pub fn of(self, run: &RunResult, focus: &Focus) -> f64 {
         match self {
             Metric::MbPerS => run.mb_per_s,
@@ -137,10 +165,12 @@ impl Focus {
         if !marked.is_empty() {
             return Focus::Tenants(marked);
         }
+        // A run that moved nothing says nothing of shares.
+        let moving: Vec<&RunResult> = runs.iter().copied().filter(|r| r.mb_per_s > 0.0).collect();
         let used_share = |i: usize| -> f64 {
-            let tenants = runs.iter().filter_map(|r| r.tenants.get(i));
+            let tenants = moving.iter().filter_map(|r| r.tenants.get(i));
             tenants.map(|t| if t.ideal_share > 0.0 { t.share / t.ideal_share } else { f64::NAN }).sum::<f64>()
-                / runs.len() as f64
+                / moving.len() as f64
         };
         let least = (0..first.tenants.len())
             .map(|i| (i, used_share(i)))
@@ -153,18 +183,33 @@ impl Focus {
         if reads > 0 && reads.saturating_mul(20) >= all { Focus::Reads } else { Focus::All }
     }
 
-    fn tenants<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a dumbwaiter_measure::TenantStats> {
+    fn tenants<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a TenantStats> {
         let names: &[String] = if let Focus::Tenants(names) = self { names } else { &[] };
         run.tenants.iter().filter(|t| names.contains(&t.name))
     }
 
-    /// The 99th percentile of the latency of these requests in a run, us; NaN if none completed.
+    /// Finished requests and latencies of each group of these requests that did or wanted any.
+    fn groups<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = (u64, &'a Latency)> {
+        let (all, reads) = ((run.completed, &run.latency_us), (run.read.count, &run.read.latency_us));
+        let whole = match self {
+            Focus::Tenants(_) => None,
+            Focus::Reads => Some(reads),
+            Focus::All => Some(all),
+        };
+        let groups = whole.into_iter().chain(self.tenants(run).map(|t| (t.count, &t.latency_us)));
+        groups.filter(|(count, latency)| count + latency.unfinished > 0)
+    }
+
+    /// Their latencies.
+    pub(crate) fn latencies<'a>(&'a self, run: &'a RunResult) -> impl Iterator<Item = &'a Latency> {
+        self.groups(run).map(|(_, latency)| latency)
+    }
+
+    /// The 99th percentile of the latency of these requests in a run, us: of several tenants the worst. Infinite if one of
+    /// them waits and got nothing, NaN if none wanted anything.
     pub fn p99_us(&self, run: &RunResult) -> f64 {
-        match self {
-            Focus::Tenants(_) => self.tenants(run).map(|t| t.latency_us.p99).fold(f64::NAN, f64::max),
-            Focus::Reads => run.read.latency_us.p99,
-            Focus::All => run.latency_us.p99,
-        }
+        let p99 = |(count, latency): (u64, &Latency)| if count == 0 { f64::INFINITY } else { latency.p99 };
+        self.groups(run).map(p99).fold(f64::NAN, f64::max)
     }
 
     /// Completed requests in a run; of several tenants the smallest count.
@@ -174,6 +219,11 @@ impl Focus {
             Focus::Reads => run.read.count,
             Focus::All => run.completed,
         }
+    }
+
+    /// Latencies in a run that the percentile rests on; of several tenants the smallest number.
+    pub(crate) fn samples(&self, run: &RunResult) -> u64 {
+        self.latencies(run).map(|latency| latency.samples).min().unwrap_or(0)
     }
 
     /// Its name in texts: `reads`, `all requests`, `desktop`.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Version of the JSON format; a change that breaks readers raises it.
-pub const SCHEMA: u64 = 1;
+pub const SCHEMA: u64 = 2;
 
 /// All results of a comparison. Its serde form is the JSON of `compare --json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -3,8 +3,9 @@
 //! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
 //! there is ruled out, however low its latency.
 
-use crate::{Focus, Goal, Metric, Ranking, rank};
-use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, paired, welch};
+use crate::ranking::{Replication, rank_by};
+use crate::{Focus, Goal, Metric, Ranking};
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, holm, paired, welch};
 
 /// Runs of each scheduler at the deciding point before anything is said: with less, chance cannot be judged.
 pub const ROUNDS_MIN: usize = 3;
@@ -80,7 +81,7 @@ pub struct Gain {
     pub change: f64,
     /// 95 % confidence interval of `change`.
     pub ci95: [f64; 2],
-    /// Probability of such a difference by chance.
+    /// Probability of such a difference by chance, corrected for the number of schedulers or methods that were compared.
     pub p: f64,
 }
 
@@ -111,7 +112,12 @@ impl Race {
     fn samples(&self, results: &[RunResult], point: usize, name: &str, metric: Metric) -> Vec<(u64, f64)> {
         let at: Vec<&RunResult> = results.iter().filter(|r| r.variant == self.points[point]).collect();
         let focus = Focus::of(&at);
-        self.runs(results, point, name).iter().map(|r| (r.seed, metric.of(r, &focus))).collect()
+        // A starved run counts with its longest wait, at least its length, so that it can be compared.
+        let value = |run: &RunResult| match metric.of(run, &focus) {
+            starved if starved.is_infinite() => run.oldest_unfinished_s.max(run.duration_s) * 1e6,
+            value => value,
+        };
+        self.runs(results, point, name).iter().map(|r| (r.seed, value(r))).collect()
     }
 
     /// Part of the best throughput that must be kept at every point.
@@ -164,7 +170,7 @@ impl Race {
             keepers.iter().flat_map(|index| self.runs(results, 0, &self.schedulers[*index])).cloned().collect();
         // The sentence names the device; the point is named elsewhere.
         runs.iter_mut().for_each(|run| run.variant = String::new());
-        rank(&runs, self.goal).into_iter().next()
+        rank_by(&runs, self.goal, Replication::Adaptive).into_iter().next()
     }
 
     /// The next runs; none when all is decided.
@@ -233,6 +239,14 @@ impl Race {
             let of = |name: &str| self.samples(results, point, name, metric);
             gain(self.points[point], metric, &of(&self.current), &of(to))
         };
+        // p values of the differences of the others from one, corrected for their number.
+        let p_values = |from: &str| -> Vec<(&String, f64)> {
+            let of = |name: &str| self.samples(results, 0, name, ranking.metric);
+            let others: Vec<&String> =
+                keepers.iter().map(|index| &self.schedulers[*index]).filter(|name| *name != from).collect();
+            let p: Vec<f64> = others.iter().map(|name| Contrast::of(&of(from), &of(name)).p).collect();
+            others.into_iter().zip(holm(&p)).collect()
+        };
         let loses = losses.iter().filter(|l| l.scheduler == self.current).min_by(|a, b| a.share.total_cmp(&b.share));
         let current_is_in = keepers.iter().any(|index| self.schedulers[*index] == self.current);
         let (pick, told, unproven) = if winner == self.current {
@@ -247,7 +261,9 @@ impl Race {
                 (self.current.clone(), None, Some((winner, told)))
             }
         } else {
-            let told = gain(ranking.metric, 0, &winner);
+            // The winner is the best of several, each of which was compared with what is set.
+            let found = p_values(&self.current).into_iter().find(|(name, _)| **name == winner);
+            let told = Gain { p: found.map_or(f64::NAN, |(_, p)| p), ..gain(ranking.metric, 0, &winner) };
             let better = ranking.metric.better(told.then, told.now);
             // What is set stays, unless another is better by more than chance and by an amount that can be noticed.
             if better && told.p <= SIGNIFICANCE && told.change.abs() > SAME {
@@ -256,12 +272,8 @@ impl Race {
                 (self.current.clone(), None, better.then_some((winner, told)))
             }
         };
-        let own = self.samples(results, 0, &pick, ranking.metric);
-        let others = keepers.iter().map(|index| &self.schedulers[*index]).filter(|name| **name != pick);
-        let ties = others
-            .filter(|name| Contrast::of(&own, &self.samples(results, 0, name, ranking.metric)).p > SIGNIFICANCE)
-            .cloned()
-            .collect();
+        let tied = p_values(&pick).into_iter().filter(|(_, p)| *p > SIGNIFICANCE);
+        let ties = tied.map(|(name, _)| name.clone()).collect();
         Some(Decision { keep: pick == self.current, pick, ranking, losses, gain: told, ties, unproven })
     }
 }

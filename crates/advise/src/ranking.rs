@@ -1,9 +1,10 @@
 //! Ranks the schedulers of an experiment per device, and picks the one to recommend.
 
 use crate::criterion::{Focus, Goal, Metric};
+use crate::figures::{Figure, estimates, figures, p_values, valid, verdicts};
 use crate::recommend::{Recommendation, recommend};
-use crate::row::{Axes, Estimate, Row};
-use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, TestKind, Verdict, compare};
+use crate::row::{Axes, Row};
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Verdict};
 use std::collections::BTreeMap;
 
 /// Relative difference below which two means count as equal, significant or not.
@@ -12,9 +13,6 @@ const EQUAL_WITHIN: f64 = 0.02;
 const TIE_WITHIN: f64 = 0.10;
 /// Relative difference in processor time below which two schedulers cost the same.
 const CPU_EQUAL_WITHIN: f64 = 0.05;
-
-/// The values of one metric over a scheduler's replicates, as (seed, value).
-type Values = Vec<(u64, f64)>;
 
 /// All schedulers on one device, best first.
 #[derive(Clone, Debug)]
@@ -36,6 +34,11 @@ pub struct Ranking {
 }
 
 impl Ranking {
+    /// Whether any figure was tested for significance.
+    pub fn is_tested(&self) -> bool {
+        self.rows.iter().flat_map(|row| row.metrics.values()).any(|estimate| estimate.p.is_some())
+    }
+
     /// The axes, beside the scheduler, on which the rows differ.
     pub fn axes(&self) -> Axes {
         Axes::of_rows(&self.rows)
@@ -45,12 +48,27 @@ impl Ranking {
 /// Ranks schedulers (each with its block layer and completion method) per device and variant, in order of appearance. Runs may come in any
 /// order; it decides only between schedulers that are equal in everything else.
 ///
-/// The recommended scheduler is found in steps: those that keep [`Goal::throughput_floor`] of the
-/// best throughput; of these the best by [`Goal::metric`] and those that tie with it (within 2 %, or
-/// within 10 % and p > 0.05); of these the highest throughput (within 2 %); of these the lowest
+/// The recommended scheduler is found in steps: those with as many valid replicates as any (one that starved the focus is
+/// not valid, nor one in which [`Goal::metric`] is undefined or just a lower bound); of these those that keep
+/// [`Goal::throughput_floor`] of the best throughput among them; of these the best by the metric and those that tie with it
+/// (within 2 %, or within 10 % and p > 0.05); of these the highest throughput (within 2 %); of these the lowest
 /// p99 of the focus (within 10 %); of these the least processor time (within 5 %); of these
 /// the best by the goal's metric.
 pub fn rank(runs: &[RunResult], goal: Goal) -> Vec<Ranking> {
+    rank_by(runs, goal, Replication::Equal)
+}
+
+/// How often each scheduler was to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replication {
+    /// All equally often: fewer runs are a lack.
+    Equal,
+    /// Some more often than others, on purpose.
+    Adaptive,
+}
+
+/// [`rank`], where schedulers may have run more often than others on purpose.
+pub(crate) fn rank_by(runs: &[RunResult], goal: Goal, replication: Replication) -> Vec<Ranking> {
     let mut groups: Vec<(&str, &str, Vec<&RunResult>)> = Vec::new();
     for run in runs {
         match groups.iter_mut().find(|(d, v, _)| *d == run.device && *v == run.variant) {
@@ -58,39 +76,48 @@ pub fn rank(runs: &[RunResult], goal: Goal) -> Vec<Ranking> {
             None => groups.push((&run.device, &run.variant, vec![run])),
         }
     }
-    groups.iter().map(|(_, _, group)| rank_group(group, goal)).collect()
+    groups.iter().map(|(_, _, group)| rank_group(group, goal, replication)).collect()
 }
 
-fn rank_group(runs: &[&RunResult], goal: Goal) -> Ranking {
+fn rank_group(runs: &[&RunResult], goal: Goal, replication: Replication) -> Ranking {
     let focus = Focus::of(runs);
     let groups = by_configuration(runs);
-    let values = |metric: Metric| -> Vec<Values> {
-        let of = |group: &Vec<&RunResult>| group.iter().map(|run| (run.seed, metric.of(run, &focus))).collect();
-        groups.iter().map(of).collect()
-    };
     let mut rows: Vec<Row> = groups.iter().map(|group| empty_row(group)).collect();
     for metric in Metric::ALL {
-        for (row, estimate) in rows.iter_mut().zip(estimates(metric, &values(metric))) {
+        for (row, estimate) in rows.iter_mut().zip(estimates(metric, &figures(metric, &groups, &focus))) {
             row.metrics.insert(metric.key().to_string(), estimate);
         }
     }
 
-    let most = rows.iter().map(|r| r.mean(Metric::MbPerS)).fold(0.0, f64::max);
+    let defined = rows.iter().any(|r| r.mean(goal.metric()).is_finite());
+    let metric = if defined { goal.metric() } else { Goal::Balanced.metric() };
+    let of_metric = figures(metric, &groups, &focus);
+    let valid = may_win(&of_metric, &figures(Metric::FocusP99, &groups, &focus), replication);
+    let rates = || rows.iter().zip(&valid).filter(|(_, valid)| **valid).map(|(row, _)| row.mean(Metric::MbPerS));
+    let floor = goal.throughput_floor() * rates().fold(0.0, f64::max);
     for row in &mut rows {
-        row.keeps_throughput = row.mean(Metric::MbPerS) >= goal.throughput_floor() * most;
+        row.keeps_throughput = row.mean(Metric::MbPerS) >= floor;
     }
-    let defined = |metric: Metric| rows.iter().any(|r| r.keeps_throughput && !r.mean(metric).is_nan());
-    let metric = if defined(goal.metric()) { goal.metric() } else { Goal::Balanced.metric() };
-    let values = values(metric);
-    let winner = choose(&rows, metric, &values);
-    for (i, row) in rows.iter_mut().enumerate() {
-        row.verdict = verdict(metric, &values[i], &values[winner], i == winner).0;
+    let winner = choose(&rows, metric, &of_metric, &valid);
+    for (row, (verdict, _)) in rows.iter_mut().zip(verdicts(metric, &of_metric, winner)) {
+        row.verdict = verdict;
     }
 
-    let rows = sorted(&rows, metric, winner);
+    let rows = sorted(&rows, metric, winner, &valid);
     let recommendation = recommend(&rows, goal, metric, &focus, runs);
     let (device, variant) = (runs[0].device.clone(), runs[0].variant.clone());
     Ranking { device, variant, goal, metric, focus, rows, recommendation }
+}
+
+/// Which schedulers may be recommended: none with fewer valid replicates than another.
+fn may_win(figures: &[Vec<Figure>], focus_p99: &[Vec<Figure>], replication: Replication) -> Vec<bool> {
+    let part = |(figures, focus): (&Vec<Figure>, &Vec<Figure>)| match replication {
+        Replication::Equal => valid(figures, focus) as f64,
+        Replication::Adaptive => valid(figures, focus) as f64 / figures.len() as f64,
+    };
+    let parts: Vec<f64> = figures.iter().zip(focus_p99).map(part).collect();
+    let most = parts.iter().copied().fold(0.0, f64::max);
+    parts.iter().map(|part| *part >= most).collect()
 }
 
 /// Runs grouped by scheduler, block layer and completion method; no group is empty.
@@ -122,11 +149,12 @@ fn empty_row(group: &[&RunResult]) -> Row {
     }
 }
 
-/// Rows by rank: the winner, then those that keep enough throughput, then the others, each best first.
-fn sorted(rows: &[Row], metric: Metric, winner: usize) -> Vec<Row> {
+/// Rows by rank: the winner, then those that may be recommended and keep enough throughput, then the others, each best
+/// first.
+fn sorted(rows: &[Row], metric: Metric, winner: usize, valid: &[bool]) -> Vec<Row> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|&a, &b| {
-        let key = |i: usize| (i != winner, !rows[i].keeps_throughput);
+        let key = |i: usize| (i != winner, !valid[i], !rows[i].keeps_throughput);
         let (x, y) = (rows[a].mean(metric), rows[b].mean(metric));
         let by_figure = match (metric.better(x, y), metric.better(y, x)) {
             (true, _) => std::cmp::Ordering::Less,
@@ -142,65 +170,21 @@ fn sorted(rows: &[Row], metric: Metric, winner: usize) -> Vec<Row> {
     ranked
 }
 
-/// The estimates of one metric, one per scheduler.
-fn estimates(metric: Metric, values: &[Values]) -> Vec<Estimate> {
-    let samples: Vec<Sample> = values.iter().map(|v| sample(v)).collect();
-    let best = best_of(metric, samples.iter().map(|s| s.mean)).unwrap_or(0);
-    let defined = |v: f64| v.is_finite().then_some(v);
-    let one = |i: usize| {
-        let (verdict, p, test) = verdict(metric, &values[i], &values[best], i == best);
-        let s = samples[i];
-        Estimate { mean: defined(s.mean), ci95: defined(s.ci95()), n: s.n, verdict, p: p.and_then(defined), test }
-    };
-    (0..values.len()).map(one).collect()
-}
-
-fn sample(values: &[(u64, f64)]) -> Sample {
-    Sample::of(&values.iter().map(|v| v.1).collect::<Vec<f64>>())
-}
-
-/// Index of the best value, the first of equals; `None` if all are NaN.
-fn best_of(metric: Metric, values: impl Iterator<Item = f64>) -> Option<usize> {
-    let defined = values.enumerate().filter(|(_, v)| !v.is_nan());
-    defined.reduce(|a, b| if metric.better(b.1, a.1) { b } else { a }).map(|(i, _)| i)
-}
-
-fn verdict(
-    metric: Metric,
-    of: &[(u64, f64)],
-    reference: &[(u64, f64)],
-    is_reference: bool,
-) -> (Verdict, Option<f64>, Option<TestKind>) {
-    let (a, b) = (sample(of), sample(reference));
-    if a.n == 0 || b.n == 0 {
-        return (Verdict::Undefined, None, None);
-    }
-    if is_reference {
-        return (Verdict::Best, None, None);
-    }
-    let comparison = compare(of, reference);
-    let verdict = match comparison.p {
-        p if p.is_nan() => Verdict::Untested,
-        p if p > SIGNIFICANCE => Verdict::Tie,
-        _ if metric.better(a.mean, b.mean) => Verdict::Better,
-        _ => Verdict::Worse,
-    };
-    let tested = !comparison.p.is_nan();
-    (verdict, tested.then_some(comparison.p), tested.then_some(comparison.test))
-}
-
 /// Index of the scheduler to recommend: see [`rank`].
-fn choose(rows: &[Row], metric: Metric, values: &[Values]) -> usize {
-    let mut left: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].keeps_throughput).collect();
-    let best_among =
-        |left: &[usize], metric: Metric| best_of(metric, left.iter().map(|&i| rows[i].mean(metric))).map(|at| left[at]);
-    let Some(best) = best_among(&left, metric) else { return 0 };
+fn choose(rows: &[Row], metric: Metric, figures: &[Vec<Figure>], valid: &[bool]) -> usize {
+    let mut left: Vec<usize> = (0..rows.len()).filter(|i| valid[*i] && rows[*i].keeps_throughput).collect();
+    let best_among = |left: &[usize], metric: Metric| {
+        let finite = left.iter().copied().filter(|i| rows[*i].mean(metric).is_finite());
+        finite.reduce(|a, b| if metric.better(rows[b].mean(metric), rows[a].mean(metric)) { b } else { a })
+    };
+    let Some(best) = best_among(&left, metric) else { return left.first().copied().unwrap_or(0) };
     let within = |i: usize, of: usize, metric: Metric, margin: f64| {
         let (a, b) = (rows[i].mean(metric), rows[of].mean(metric));
         (a - b).abs() <= margin * b.abs()
     };
+    let p = p_values(figures, best);
     left.retain(|&i| {
-        let tied = || compare(&values[i], &values[best]).p > SIGNIFICANCE;
+        let tied = || p[i].is_some_and(|(p, _)| p > SIGNIFICANCE);
         within(i, best, metric, EQUAL_WITHIN) || (within(i, best, metric, TIE_WITHIN) && tied())
     });
     let tie_breakers =
@@ -214,113 +198,5 @@ fn choose(rows: &[Row], metric: Metric, values: &[Values]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
-    use dumbwaiter_measure::Completed;
-    use dumbwaiter_measure::{CpuFacts, Recorder, RecorderConfig, RunFacts};
-
-    /// A run of 2000 reads of 1 MB, each `latency_us` long, in `run_s`.
-    fn run(scheduler: &str, seed: u64, latency_us: u64, run_s: u64, cpu_us: u64) -> RunResult {
-        let config =
-            RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
-        let mut r = Recorder::new(config);
-        for i in 0..2000 {
-            let submit = Nanos::from_us(i * 10);
-            let complete = submit + Nanos::from_us(latency_us + seed % 3);
-            r.record(&Completed {
-                op: Op::Read,
-                task: TaskId(0),
-                tenant: TenantId(0),
-                bytes: 1_000_000,
-                submit,
-                insert: submit,
-                issue: submit,
-                device_done: complete,
-                complete,
-            });
-        }
-        let cpu = CpuFacts { busy: vec![Nanos::from_us(cpu_us * 2000)], ..CpuFacts::default() };
-        let facts = RunFacts { device: "d".into(), scheduler: scheduler.into(), seed, cpu, ..RunFacts::default() };
-        r.finish(Nanos::from_secs(run_s), facts)
-    }
-
-    fn runs(of: &[(&str, u64, u64, u64)], seeds: u64) -> Vec<RunResult> {
-        let one = |(name, latency, s, cpu): &(&str, u64, u64, u64)| {
-            (0..seeds).map(|seed| run(name, seed, *latency + 7 * (seed % 2), *s, *cpu)).collect::<Vec<_>>()
-        };
-        of.iter().flat_map(one).collect()
-    }
-
-    fn winner(runs: &[RunResult], goal: Goal) -> String {
-        rank(runs, goal)[0].recommendation.scheduler.clone()
-    }
-
-    #[test]
-    fn each_goal_ranks_by_its_metric() {
-        // 200, 200, 111 and 40 MB/s; p99 of 9, 5, 1 and 0.5 ms.
-        let r = runs(&[("fast", 9000, 10, 5), ("mixed", 5000, 10, 5), ("quick", 1000, 18, 5), ("idle", 500, 50, 5)], 3);
-        assert_eq!(winner(&r, Goal::Balanced), "mixed");
-        assert_eq!(winner(&r, Goal::Latency), "quick");
-        assert_eq!(winner(&r, Goal::Throughput), "mixed", "equal throughput: the lower p99");
-        assert_eq!(winner(&r, Goal::Fairness), "mixed", "one tenant: no PV, so `balanced` decides");
-        let balanced = &rank(&r, Goal::Balanced)[0];
-        let names: Vec<&str> = balanced.rows.iter().map(|r| r.scheduler.as_str()).collect();
-        assert_eq!(names, ["mixed", "fast", "idle", "quick"]);
-        assert!(balanced.recommendation.caveats[0].contains("idle reaches"), "{:?}", balanced.recommendation);
-    }
-
-    #[test]
-    fn runs_without_io_give_no_recommendation() {
-        let idle = |scheduler: &str| {
-            let config =
-                RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
-            let facts = RunFacts { device: "d".into(), scheduler: scheduler.into(), ..RunFacts::default() };
-            Recorder::new(config).finish(Nanos::from_secs(1), facts)
-        };
-        let sentence = &rank(&[idle("a"), idle("b")], Goal::Balanced)[0].recommendation.sentence;
-        assert!(sentence.contains("no I/O was done") && !sentence.contains("use"), "{sentence}");
-    }
-
-    #[test]
-    fn processor_time_decides_between_equals() {
-        let r = runs(&[("dear", 5000, 10, 9), ("cheap", 5010, 10, 3)], 3);
-        let ranking = &rank(&r, Goal::Balanced)[0];
-        assert_eq!(ranking.recommendation.scheduler, "cheap");
-        assert_eq!(ranking.rows[1].scheduler, "dear");
-    }
-
-    #[test]
-    fn insignificant_differences_are_ties_and_single_runs_are_untested() {
-        let mut r = runs(&[("a", 5000, 10, 5)], 3);
-        r.extend([(0, 5900), (1, 4300), (2, 5100)].map(|(seed, us)| run("b", seed, us, 10, 5)));
-        let estimate = |r: &[RunResult], name: &str| {
-            let ranking = &rank(r, Goal::Balanced)[0];
-            ranking.rows.iter().find(|row| row.scheduler == name).unwrap().metrics["focus_p99_us"].clone()
-        };
-        assert_eq!(estimate(&r, "b").verdict, Verdict::Tie);
-        assert_eq!(estimate(&r, "b").test, Some(TestKind::PairedT));
-        assert_eq!(estimate(&r, "a").verdict, Verdict::Best);
-        let single = runs(&[("a", 5000, 10, 5), ("b", 6000, 10, 5)], 1);
-        assert_eq!(estimate(&single, "b").verdict, Verdict::Untested);
-        assert!(estimate(&single, "b").p.is_none() && estimate(&single, "b").ci95.is_none());
-    }
-
-    #[test]
-    fn significant_differences_are_worse() {
-        let r = runs(&[("a", 5000, 10, 5), ("b", 9000, 10, 5)], 3);
-        let ranking = &rank(&r, Goal::Balanced)[0];
-        assert_eq!(ranking.rows[1].verdict, Verdict::Worse);
-        assert!(ranking.rows[1].metrics["focus_p99_us"].p.unwrap() < 0.05);
-    }
-
-    #[test]
-    fn each_device_has_its_own_ranking_and_no_runs_give_none() {
-        let mut r = runs(&[("a", 5000, 10, 5), ("b", 9000, 10, 5)], 1);
-        r.push(RunResult { device: "e".into(), ..r[1].clone() });
-        let rankings = rank(&r, Goal::Balanced);
-        assert_eq!(rankings.len(), 2);
-        assert_eq!(rankings[1].recommendation.scheduler, "b");
-        assert!(rank(&[], Goal::Balanced).is_empty());
-    }
-}
+#[path = "ranking_tests.rs"]
+mod tests;

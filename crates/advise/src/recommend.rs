@@ -1,6 +1,7 @@
 //! Words a recommendation: the scheduler, the reason and the caveats. All texts here end up in the JSON of results.
 
 use crate::criterion::{Focus, Goal, Metric};
+use crate::figures::{independent, repeats_a_recording};
 use crate::row::{Axes, Row};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_measure::Verdict;
@@ -60,6 +61,11 @@ pub(crate) fn recommend(
         format!(
             "On {place} nothing can be told: no I/O was done in the measured time; a longer `duration` or a shorter `warmup` may help."
         )
+    } else if winner.mean(metric).is_infinite() {
+        let focus = focus.name();
+        format!(
+            "On {place} no scheduler can be recommended: under each of them {focus} got nothing in at least one run."
+        )
     } else {
         format!("On {place}, use {}: {reason}; but {}.", winner.name(Axes::of_rows(rows)), caveats[0])
     };
@@ -82,6 +88,7 @@ pub(crate) fn recommend(
 fn shown(row: &Row, metric: Metric) -> String {
     let value = row.mean(metric);
     match metric {
+        _ if value.is_infinite() => "starvation".to_string(),
         Metric::MbPerS => rate_text(value),
         Metric::Pv | Metric::Jain if value.is_nan() => "undefined".to_string(),
         Metric::Pv | Metric::Jain => format!("{value:.3}"),
@@ -99,6 +106,11 @@ fn named(metric: Metric, focus: &Focus) -> String {
     }
 }
 
+/// Whether the figure of a row can be held against that of the recommended one: it is known in as many runs.
+fn may_win(row: &Row, winner: &Row, metric: Metric) -> bool {
+    row.mean(metric).is_finite() && row.known(metric) >= winner.known(metric)
+}
+
 fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
     let winner = &rows[0];
     let name = |row: &Row| row.name(Axes::of_rows(rows));
@@ -107,7 +119,7 @@ fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
         return format!("it is the only one that ran, with a {figure} of {}", shown(winner, metric));
     }
     let value = winner.mean(metric);
-    let rivals = || rows[1..].iter().filter(|r| r.keeps_throughput && !r.mean(metric).is_nan());
+    let rivals = || rows[1..].iter().filter(|r| r.keeps_throughput && may_win(r, winner, metric));
     let beaten = |r: &&Row| metric.better(value, r.mean(metric)) && r.verdict != Verdict::Tie;
     let worst =
         rivals().filter(beaten).reduce(|a, b| if metric.better(a.mean(metric), b.mean(metric)) { b } else { a });
@@ -150,19 +162,33 @@ fn caveats(rows: &[Row], goal: Goal, metric: Metric, focus: &Focus, runs: &[&Run
     if metric != goal.metric() {
         caveats.push(format!("{} cannot be judged here, so `balanced` decided", goal.name()));
     }
-    if rows.len() > 1 && winner.replicates < 2 {
-        caveats.push("with one run of each, chance is not ruled out (ask for replicates)".to_string());
+    let estimate = winner.metrics.get(metric.key());
+    if estimate.is_some_and(|estimate| estimate.at_least) {
+        let figure = named(metric, focus);
+        caveats
+            .push(format!("its {figure} is a lower bound: I/Os that had waited longer than any took were unfinished"));
+    }
+    let runs_of_winner: Vec<&RunResult> = own().copied().collect();
+    if rows.len() > 1 && independent(&runs_of_winner).len() < 2 {
+        caveats.push(if runs_of_winner.iter().all(|run| repeats_a_recording(run)) {
+            "its load is recorded, the same in every run, so chance cannot be judged".to_string()
+        } else if winner.replicates > 1 {
+            "its runs all gave the same result, so chance cannot be judged".to_string()
+        } else {
+            "with one run of each, chance is not ruled out (ask for replicates)".to_string()
+        });
     }
     caveats.extend(better_elsewhere(rows, metric, focus));
-    let fewest = own().map(|r| focus.count(r)).min().unwrap_or(0);
+    let fewest = own().map(|r| focus.samples(r)).min().unwrap_or(0);
     if metric == Metric::FocusP99 && fewest < P99_REQUESTS_MIN {
         caveats.push(format!("its p99 rests on only {fewest} requests of {} in a run", focus.name()));
     }
-    if let Some(estimate) = winner.metrics.get(metric.key()) {
-        let wide = estimate.ci95.zip(estimate.mean).filter(|(ci, mean)| *ci > 0.2 * mean.abs());
-        if let Some((ci, mean)) = wide {
-            caveats.push(format!("the figure is uncertain (95 % confidence: ± {:.0} %)", 100.0 * ci / mean));
-        }
+    if let Some(([low, high], mean)) = estimate.and_then(|estimate| estimate.ci95.zip(estimate.mean))
+        && high > 1.2 * mean
+    {
+        let percent = |bound: f64| 100.0 * (bound / mean - 1.0);
+        let (low, high) = (percent(low), percent(high));
+        caveats.push(format!("the figure is uncertain (95 % confidence: {low:+.0} to {high:+.0} %)"));
     }
     if caveats.is_empty() {
         caveats.push("it was tried under this load on this device only".to_string());
@@ -180,7 +206,7 @@ fn better_elsewhere(rows: &[Row], metric: Metric, focus: &Focus) -> Vec<String> 
     // Much better, but below the throughput floor.
     let slow = rows.iter().find(|r| {
         let (a, b) = (r.mean(metric), winner.mean(metric));
-        !r.keeps_throughput && metric.better(a, b) && (a - b).abs() > 0.3 * b.abs()
+        !r.keeps_throughput && may_win(r, winner, metric) && metric.better(a, b) && (a - b).abs() > 0.3 * b.abs()
     });
     if let Some(r) = slow {
         let (text, percent) = (shown(r, metric), part(r) * 100.0);
@@ -195,7 +221,10 @@ fn better_elsewhere(rows: &[Row], metric: Metric, focus: &Focus) -> Vec<String> 
         }
     }
     if metric == Metric::MbPerS {
-        let quick = rows[1..].iter().find(|r| r.mean(Metric::FocusP99) < 0.7 * winner.mean(Metric::FocusP99));
+        let focus_p99 = Metric::FocusP99;
+        let quick = rows[1..]
+            .iter()
+            .find(|r| may_win(r, winner, focus_p99) && r.mean(focus_p99) < 0.7 * winner.mean(focus_p99));
         if let Some(r) = quick {
             let (a, b) = (shown(r, Metric::FocusP99), shown(winner, Metric::FocusP99));
             let (figure, name) = (named(Metric::FocusP99, focus), name(r));

@@ -5,27 +5,36 @@ use dumbwaiter_measure::{TestKind, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The mean of one metric over a scheduler's replicates, with its confidence and its difference from the best scheduler.
+/// The mean of one metric over a scheduler's independent replicates, with its confidence and its difference from the best
+/// scheduler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Mean, in the unit of the [`Metric`]; `null` where the metric is undefined in every run.
+    /// Mean, in the unit of the [`Metric`]; `null` where the metric is undefined in every run, or a run starved.
     pub mean: Option<f64>,
-    /// Half width of the 95 % confidence interval; `null` for a single run.
-    pub ci95: Option<f64>,
-    /// Runs in which the metric is defined.
+    /// Whether the mean is a lower bound: in some run requests were unfinished after longer waits than any that finished.
+    #[serde(default)]
+    pub at_least: bool,
+    /// Runs in which the requests that it is about got nothing: the worst possible.
+    #[serde(default)]
+    pub starved: usize,
+    /// 95 % confidence interval of the mean, on a logarithmic scale; `null` for a single replicate, and for a lower bound.
+    pub ci95: Option<[f64; 2]>,
+    /// Independent replicates in which the metric is known. Replicates of a recorded load are one replicate in a
+    /// simulation, and so are those that gave the same result.
     pub n: usize,
     /// Compared with the scheduler that is best by this metric.
     pub verdict: Verdict,
-    /// p value of the difference from the best; `null` for the best itself and where no test was possible.
+    /// p value of the difference from the best, by Holm's correction for the number of schedulers; `null` for the best itself
+    /// and where no test was possible.
     pub p: Option<f64>,
     /// The significance test that gave `p`.
     pub test: Option<TestKind>,
 }
 
 impl Estimate {
-    /// The mean; NaN where undefined.
+    /// The mean; infinite where a run starved, NaN where undefined.
     pub fn value(&self) -> f64 {
-        self.mean.unwrap_or(f64::NAN)
+        if self.starved > 0 { f64::INFINITY } else { self.mean.unwrap_or(f64::NAN) }
     }
 }
 
@@ -62,9 +71,14 @@ impl Row {
         axes.name(&self.scheduler, &self.via, &self.completion)
     }
 
-    /// Mean of a metric; NaN where undefined.
+    /// Mean of a metric; infinite where a run starved, NaN where undefined.
     pub fn mean(&self, metric: Metric) -> f64 {
         self.metrics.get(metric.key()).map_or(f64::NAN, Estimate::value)
+    }
+
+    /// Independent replicates in which the metric is known.
+    pub fn known(&self, metric: Metric) -> usize {
+        self.metrics.get(metric.key()).map_or(0, |estimate| estimate.n)
     }
 }
 

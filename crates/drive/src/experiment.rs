@@ -31,8 +31,6 @@ pub struct Cell {
     pub result: RunResult,
     /// Records of traces that were left out or changed, and I/Os rounded out to blocks, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// How long the oldest I/O that was under way at the end had been waiting. No latency counts it.
-    pub oldest: Nanos,
     /// Ended from outside.
     pub cancelled: bool,
     /// The first I/O that failed, in words. The run ended with it unless [`Options::keep_going`](crate::Options::keep_going) is set.
@@ -128,13 +126,15 @@ pub fn run(
     }
     Ok(Cell {
         skipped,
-        oldest: outcome.closed.oldest,
         cancelled: outcome.cancelled,
         failure: outcome.failure.take(),
         failures: std::mem::take(&mut outcome.failures),
         verified,
         notes,
-        result: result(target, choice, completion, replicate, seed, outcome, applications),
+        result: RunResult {
+            same_load: prepared.is_recorded(),
+            ..result(target, choice, completion, replicate, seed, outcome, applications)
+        },
     })
 }
 
@@ -147,7 +147,11 @@ fn verifier(target: &Target, seed: u64) -> Result<Option<Verifier>, Error> {
 }
 
 pub(crate) fn limit(s: &Scenario) -> RunLimit {
-    RunLimit { time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d), ios: s.limit.unwrap_or(u64::MAX) }
+    RunLimit {
+        warmup: s.warmup,
+        time: s.duration.map_or(Nanos::MAX, |d| s.warmup + d),
+        ios: s.limit.unwrap_or(u64::MAX),
+    }
 }
 
 /// I/Os that were left out or changed, by reason.
@@ -244,17 +248,15 @@ fn result(
         energy: None,
         replicate,
         seed,
-        submitted_by_tenant: outcome.submitted_by_tenant,
         merges: Merges::from(&ledger),
         ledger: Ledger {
             submitted: ledger.submitted,
             completed: ledger.completed,
             failed: ledger.failed,
-            outstanding: closed.outstanding,
+            ..Ledger::default()
         },
         cpu: CpuFacts {
             busy: vec![usage.usr + usage.sys],
-            span: closed.end,
             usr: usage.usr,
             sys: usage.sys,
             switches: Some(usage.switches),

@@ -1,10 +1,10 @@
-//! Binary log record of one completed I/O.
+//! Binary log record of one I/O.
 
 use std::io::{self, Read, Write};
 
 use dumbwaiter_block::{Nanos, Op};
 
-/// One completed I/O. Times count from the common start of all workers.
+/// One I/O. Times count from the common start of all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The operation.
@@ -17,7 +17,7 @@ pub struct Record {
     pub submit: Nanos,
     /// When the kernel received it.
     pub issue: Nanos,
-    /// When it completed.
+    /// When it completed; [`Nanos::MAX`] for one that was unfinished at the end.
     pub complete: Nanos,
 }
 
@@ -26,6 +26,16 @@ const OPS: [Op; 6] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureEra
 impl Record {
     /// Size of a record in the log.
     pub const BYTES: usize = 32;
+
+    /// An I/O that is unfinished at the end.
+    pub fn unfinished(op: Op, task: u16, submit: Nanos) -> Record {
+        Record { op, task, bytes: 0, submit, issue: submit, complete: Nanos::MAX }
+    }
+
+    /// Whether it completed.
+    pub fn is_finished(&self) -> bool {
+        self.complete != Nanos::MAX
+    }
 
     /// Appends it to a log.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {

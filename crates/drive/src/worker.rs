@@ -1,5 +1,5 @@
 //! One thread of a load by itself, for a process of its own: the kernel tells tasks and cgroups apart by process, so its own
-//! schedulers can only be measured that way. Every completed I/O goes to a log ([`crate::record`]), and the parent process joins
+//! schedulers can only be measured that way. Every I/O goes to a log ([`crate::record`]), and the parent process joins
 //! the logs of all workers.
 
 use std::collections::BTreeMap;
@@ -28,13 +28,9 @@ pub struct WorkerReport {
     pub completed: u64,
     /// Of those, failed.
     pub failed: u64,
-    /// I/Os under way when the measured part ended.
-    pub outstanding: u64,
-    /// How long the oldest of those had been waiting, ns.
-    pub oldest_ns: u64,
     /// When the measured part ended, ns.
     pub end_ns: u64,
-    /// CPU time in user mode, ns.
+    /// CPU time of the measured time in user mode, ns.
     pub usr_ns: u64,
     /// CPU time in the kernel, ns.
     pub sys_ns: u64,
@@ -136,8 +132,6 @@ fn report(mut outcome: Outcome, load: Load, target: &Target) -> Result<WorkerRep
         submitted: ledger.submitted,
         completed: ledger.completed,
         failed: ledger.failed,
-        outstanding: closed.outstanding,
-        oldest_ns: closed.oldest.0,
         end_ns: closed.end.0,
         usr_ns: closed.usage.usr.0,
         sys_ns: closed.usage.sys.0,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use dumbwaiter_block::Nanos;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
@@ -117,8 +116,6 @@ pub struct CellResult {
     pub notes: Vec<String>,
     /// Records of traces that were left out or changed, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// How long the oldest I/O that was under way at the end had waited. No latency counts it.
-    pub oldest: Nanos,
     /// [`crate::Control::cancel`] ended it: its figures do not count.
     pub cancelled: bool,
     /// Why no other run should follow: an I/O failed, or data was lost.
@@ -128,13 +125,6 @@ pub struct CellResult {
 impl CellResult {
     /// A result without remarks.
     pub fn of(run: RunResult) -> CellResult {
-        CellResult {
-            run,
-            notes: Vec::new(),
-            skipped: BTreeMap::new(),
-            oldest: Nanos::ZERO,
-            cancelled: false,
-            failure: None,
-        }
+        CellResult { run, notes: Vec::new(), skipped: BTreeMap::new(), cancelled: false, failure: None }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dumbwaiter_advise::Document;
 use dumbwaiter_load::Prepared;
-use dumbwaiter_measure::{RunResult, grouped};
+use dumbwaiter_measure::{RunResult, grouped, latency_text};
 
 use crate::{About, Cell, CellResult, Control, Experiment, Failure, Finished, Matrix, World};
 
@@ -171,13 +171,14 @@ fn unused_notes(results: &[CellResult]) -> Vec<String> {
     first_of_each_device(results).map(told).collect()
 }
 
-/// Schedulers that left an I/O waiting for more than twice as long as any that they finished: its latency is in no
-/// figure. One remark for each scheduler.
+/// Schedulers that left an I/O waiting for more than twice as long as any that they finished. One remark for each
+/// scheduler.
 fn starved_notes(results: &[CellResult]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     // Where a run ended early by a failure, that is what there is to say.
-    for CellResult { run, oldest, .. } in results.iter().filter(|r| r.failure.is_none()) {
-        if oldest.as_us_f64() <= 2.0 * run.latency_us.max.max(0.0) {
+    for CellResult { run, .. } in results.iter().filter(|r| r.failure.is_none()) {
+        let longest_finished_us = run.latency_cdf.all.us.last().copied().unwrap_or(0.0);
+        if run.oldest_unfinished_s * 1e6 <= 2.0 * longest_finished_us {
             continue;
         }
         let place = match run.via.as_str() {
@@ -185,9 +186,11 @@ fn starved_notes(results: &[CellResult]) -> Vec<String> {
             via => format!("{}, {via}: ", run.scheduler),
         };
         if !notes.iter().any(|note| note.starts_with(&place)) {
-            let count = run.ledger.outstanding;
+            let longest = latency_text(run.oldest_unfinished_s * 1e6);
             notes.push(format!(
-                "{place}{count} I/Os were not finished at the end, one had waited {oldest}; no latency counts them"
+                "{place}{} I/Os were unfinished at the end (longest wait {longest}); latencies count them as longer than their \
+                 waits",
+                grouped(run.unfinished)
             ));
         }
     }

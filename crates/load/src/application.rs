@@ -9,6 +9,7 @@ pub fn application(name: &str, tenant: &str, outcome: ApplicationOutcome) -> App
     let (kind, start_up, player) = match outcome {
         ApplicationOutcome::StartUps { kind, timeout, started, not_started, cut_off } => {
             let started = started.into_iter().map(Nanos::as_secs_f64).collect();
+            let cut_off = cut_off.into_iter().map(Nanos::as_secs_f64).collect();
             (kind, Some(StartUpStats::new(started, not_started, cut_off, timeout.as_secs_f64())), None)
         }
         ApplicationOutcome::Frames { kind, frames, missed, batches } => {

@@ -45,6 +45,11 @@ impl Prepared {
         &self.scenario
     }
 
+    /// Whether all of the load is recorded, so that every replicate submits the same I/Os.
+    pub fn is_recorded(&self) -> bool {
+        self.scenario.tasks().all(|(_, task)| matches!(task.work, Work::Trace(_)))
+    }
+
     /// Length of one run, if it is known before the run.
     pub fn expected(&self) -> Option<Nanos> {
         let s = &self.scenario;

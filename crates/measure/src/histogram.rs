@@ -38,11 +38,17 @@ impl<const BITS: u32> Histogram<BITS> {
     }
 
     /// Upper bound of a bucket, ns.
-    fn longest(bucket: usize) -> u64 {
+    pub(crate) fn longest(bucket: usize) -> u64 {
         let half = 1u64 << (BITS - 1);
         let bucket = bucket as u64;
         let shift = (bucket / half).saturating_sub(1);
         ((bucket - shift * half + 1) << shift) - 1
+    }
+
+    /// Middle of the bucket with this upper bound, ns.
+    pub(crate) fn middle_ns(longest: u64) -> f64 {
+        let shortest = Self::bucket(longest).checked_sub(1).map_or(0, |before| Self::longest(before) + 1);
+        f64::midpoint(shortest as f64, longest as f64)
     }
 
     /// Counts one latency by its bucket ([`Histogram::bucket`]).

@@ -1,6 +1,6 @@
 //! Latency histograms, time series, fairness, energy models and significance tests.
 //!
-//! A [`Recorder`] takes every completed I/O and every change of the queue depths, and turns into a
+//! A [`Recorder`] takes every completed I/O, every change of the queue depths and what is unfinished at the end, and turns into a
 //! [`RunResult`]: the figures of one run, with exactly the keys of its JSON form. Nothing here reads a clock or a file,
 //! and equal input gives equal output bit for bit.
 #![deny(unsafe_code)]
@@ -14,6 +14,7 @@ mod recorder;
 mod result;
 mod series;
 mod stats;
+mod survival;
 mod tally;
 mod tenants;
 mod text;
@@ -28,7 +29,7 @@ pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
     NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
 };
-pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, median, paired, student_t, welch};
+pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, holm, median, paired, student_t, welch};
 pub use tenants::{TaskSpec, TenantSpec};
 pub use text::{count_text, grouped, latency_text, rate_text};
 
@@ -53,4 +54,26 @@ pub struct Completed {
     pub device_done: Nanos,
     /// The task was notified of the completion.
     pub complete: Nanos,
+}
+
+/// An I/O that is not finished when the run ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Unfinished {
+    /// The operation.
+    pub op: Op,
+    /// The task that submitted it.
+    pub task: TaskId,
+    /// The tenant that is charged.
+    pub tenant: TenantId,
+    /// The task submitted it.
+    pub submit: Nanos,
+    /// The run ended.
+    pub end: Nanos,
+}
+
+impl Unfinished {
+    /// How long it has waited.
+    pub fn wait(&self) -> Nanos {
+        self.end.since(self.submit)
+    }
 }

@@ -4,13 +4,25 @@
 
 use crate::application::ApplicationStats;
 use crate::nan::{nan, nans, not_known};
+use crate::survival::is_known;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Latency figures in microseconds; NaN (`null`) if no request was counted.
+///
+/// They are of requests submitted in the measured time. A request that is unfinished at the end counts as one that takes
+/// longer than it has waited (Kaplan-Meier estimate), whenever it was submitted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latency {
-    /// Arithmetic mean, exact.
+    /// Finished requests that the figures rest on.
+    pub samples: u64,
+    /// Unfinished ones.
+    pub unfinished: u64,
+    /// Part of the distribution that is known, 0 to 1: below 1 where a request has waited longer than every finished one
+    /// took. A percentile beyond it is the longest wait, a lower bound.
+    #[serde(deserialize_with = "nan")]
+    pub known_to: f64,
+    /// Arithmetic mean; exact without unfinished requests, a lower bound where `known_to` is below 1.
     #[serde(deserialize_with = "nan")]
     pub mean: f64,
     /// Median.
@@ -25,10 +37,10 @@ pub struct Latency {
     /// 99.9th percentile.
     #[serde(deserialize_with = "nan")]
     pub p99_9: f64,
-    /// Longest, exact.
+    /// Longest latency, or longest wait if that is longer; exact.
     #[serde(deserialize_with = "nan")]
     pub max: f64,
-    /// Sample standard deviation, exact; 0 for a single request.
+    /// Sample standard deviation, of the same distribution as `mean`; 0 for a single request.
     #[serde(deserialize_with = "nan")]
     pub stddev: f64,
 }
@@ -36,14 +48,32 @@ pub struct Latency {
 impl Default for Latency {
     fn default() -> Latency {
         let nan = f64::NAN;
-        Latency { mean: nan, p50: nan, p95: nan, p99: nan, p99_9: nan, max: nan, stddev: nan }
+        Latency {
+            samples: 0,
+            unfinished: 0,
+            known_to: nan,
+            mean: nan,
+            p50: nan,
+            p95: nan,
+            p99: nan,
+            p99_9: nan,
+            max: nan,
+            stddev: nan,
+        }
+    }
+}
+
+impl Latency {
+    /// Whether the percentile `quantile` (0 to 1) is known, and not just a lower bound.
+    pub fn is_known(&self, quantile: f64) -> bool {
+        is_known(quantile, self.known_to)
     }
 }
 
 /// Requests of one kind of operation.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OpStats {
-    /// Requests counted.
+    /// Requests that finished in the measured time.
     pub count: u64,
     /// Requests per second.
     pub iops: f64,
@@ -81,12 +111,12 @@ pub struct TenantStats {
     /// Fraction of all data moved, 0 to 1; NaN if no data was moved.
     #[serde(deserialize_with = "nan")]
     pub share: f64,
-    /// Ideal share by weight among the tenants that submitted I/O; the mean over time if weights changed.
+    /// Ideal share by weight among the tenants with I/O in the measured time; the mean over time if weights changed.
     pub ideal_share: f64,
     /// Whether the scenario marks it as the focus of latency metrics.
     #[serde(default)]
     pub focus: bool,
-    /// Requests counted.
+    /// Requests that finished in the measured time.
     pub count: u64,
     /// Requests per second.
     pub iops: f64,
@@ -105,13 +135,13 @@ pub struct TaskStats {
     pub name: String,
     /// Name of its tenant.
     pub tenant: String,
-    /// Requests counted.
+    /// Requests that finished in the measured time.
     pub count: u64,
     /// Requests per second.
     pub iops: f64,
     /// Data moved, MB/s.
     pub mb_per_s: f64,
-    /// Submission to completion; percentiles only in runs of at most 64 tasks.
+    /// Submission to completion; in runs of more than 64 tasks without percentiles, and of finished requests only.
     pub latency_us: Latency,
 }
 
@@ -134,7 +164,7 @@ pub struct Fairness {
     pub reversals_s: f64,
 }
 
-/// CPU time of the whole run, warm-up included.
+/// CPU time of the measured time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Cpu {
     /// All CPUs together, s.
@@ -191,7 +221,7 @@ impl Energy {
     }
 }
 
-/// Phases of the latency. Percentiles are exact to 1 %.
+/// Phases of the latency of finished requests. Percentiles are exact to 1 %.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Phases {
     /// Insertion to issue ("I2D"): time in the scheduler.
@@ -224,7 +254,8 @@ pub struct Series {
     /// Requests per second.
     #[serde(deserialize_with = "nans")]
     pub iops: Vec<f64>,
-    /// 99th percentile of the latency, us; for joined intervals the highest of theirs.
+    /// 99th percentile of the latency of requests that finished in the interval, us; for joined intervals the highest of
+    /// theirs.
     #[serde(deserialize_with = "nans")]
     pub p99_us: Vec<f64>,
     /// Proportionality variation of each interval, among the tenants that submitted I/O in it, by their weights at that
@@ -280,7 +311,7 @@ pub struct Cdf {
     /// Latencies, us, rising.
     #[serde(deserialize_with = "nans")]
     pub us: Vec<f64>,
-    /// Fractions, rising to 1.
+    /// Fractions, rising to 1, or to [`Latency::known_to`] if that is less.
     #[serde(deserialize_with = "nans")]
     pub fraction: Vec<f64>,
 }
@@ -393,10 +424,19 @@ pub struct RunResult {
     pub replicate: u32,
     /// Seed of the run.
     pub seed: u64,
-    /// Requests submitted, warm-up included.
+    /// All of the load is recorded, so that replicates submit the same requests. The world sets it.
+    #[serde(default)]
+    pub same_load: bool,
+    /// Requests submitted, warm-up included, without failed ones: always `warmup_completed` + `completed` + `unfinished`.
     pub requests: u64,
-    /// Requests counted: submitted after the warm-up and completed before the end.
+    /// Requests that finished in the warm-up; no figure counts them.
+    pub warmup_completed: u64,
+    /// Requests that finished in the measured time, whenever they were submitted; rates and shares count them.
     pub completed: u64,
+    /// Requests not finished at the end.
+    pub unfinished: u64,
+    /// How long the oldest of those had waited, s; 0 without any.
+    pub oldest_unfinished_s: f64,
     /// Length of the measured time, s: from the end of the warm-up to the end of the run.
     pub duration_s: f64,
     /// Start of the measured time, ns since 1970 (UTC); `null` in a simulation.
@@ -405,11 +445,11 @@ pub struct RunResult {
     /// End of the measured time, ns since 1970 (UTC); `null` in a simulation.
     #[serde(default)]
     pub ended_unix_ns: Option<u64>,
-    /// Requests counted per second.
+    /// Requests that finished in the measured time, per second.
     pub iops: f64,
-    /// Data moved, MB/s (10^6 bytes), reads and writes together.
+    /// Data that they moved, MB/s (10^6 bytes), reads and writes together.
     pub mb_per_s: f64,
-    /// Submission to completion of every request.
+    /// Submission to completion of all operations.
     pub latency_us: Latency,
     /// Reads.
     pub read: OpStats,

@@ -161,9 +161,10 @@ impl Timeline {
         self.interval
     }
 
-    /// Counts a completion at `now` of an I/O submitted at `submit`, whose latency has the [`Coarse`] bucket `latency`.
+    /// Counts a completion at `now` of an I/O submitted at `submit`. `latency` is the [`Coarse`] bucket of its latency, or
+    /// `None` if that does not count.
     #[inline]
-    pub(crate) fn record(&mut self, submit: Nanos, now: Nanos, tenant: TenantId, bytes: u64, latency: usize) {
+    pub(crate) fn record(&mut self, submit: Nanos, now: Nanos, tenant: TenantId, bytes: u64, latency: Option<usize>) {
         if now >= self.interval_end {
             self.advance(now);
         }
@@ -174,8 +175,10 @@ impl Timeline {
         if submit < self.slot_start(slot) {
             self.mark_active(submit, tenant);
         }
-        self.current.add(latency);
-        self.current_any = true;
+        if let Some(bucket) = latency {
+            self.current.add(bucket);
+            self.current_any = true;
+        }
     }
 
     /// Marks the slots since `from` as ones in which the tenant had I/O outstanding.
@@ -472,10 +475,10 @@ mod tests {
     #[test]
     fn an_idle_gap_of_years_is_bounded_in_memory_and_time() {
         let mut t = Timeline::new(Nanos::ZERO, MS, 2);
-        t.record(Nanos(5), Nanos(5), TenantId(1), 4096, Coarse::bucket(5_000));
+        t.record(Nanos(5), Nanos(5), TenantId(1), 4096, Some(Coarse::bucket(5_000)));
         t.depth(Nanos(10), 3, 1);
         let late = Nanos::from_secs(3_000_000_000);
-        t.record(late, late, TenantId(0), 512, Coarse::bucket(7_000));
+        t.record(late, late, TenantId(0), 512, Some(Coarse::bucket(7_000)));
         t.finish(late);
         let s = t.series(late, &["a".into(), "b".into()]);
         assert!(s.times.len() <= SLOTS_MAX);
@@ -483,15 +486,15 @@ mod tests {
         assert!(s.tenants[1].mb_per_s[0] > 0.0 && s.tenants[0].mb_per_s[s.times.len() - 1] > 0.0);
         assert_eq!(t.nested(|_| 7.0).intervals, 2);
         assert_eq!(t.nested(|_| 7.0).rows[4].worst, 7.0);
-        t.record(Nanos::MAX, Nanos::MAX, TenantId(0), 1, 1);
+        t.record(Nanos::MAX, Nanos::MAX, TenantId(0), 1, Some(1));
         t.finish(Nanos::MAX);
     }
 
     #[test]
     fn the_last_interval_keeps_its_real_length() {
         let mut t = Timeline::new(MS, Nanos::from_ms(2), 1);
-        t.record(Nanos::from_ms(2), Nanos::from_ms(2), TenantId(0), 2_000, 1);
-        t.record(Nanos::from_ms(4), Nanos::from_ms(4), TenantId(0), 1_000, 1);
+        t.record(Nanos::from_ms(2), Nanos::from_ms(2), TenantId(0), 2_000, Some(1));
+        t.record(Nanos::from_ms(4), Nanos::from_ms(4), TenantId(0), 1_000, Some(1));
         let end = Nanos::from_us(4500);
         t.finish(end);
         let s = t.series(end, &["t".into()]);
@@ -504,7 +507,7 @@ mod tests {
     fn a_short_remainder_joins_the_interval_before() {
         let mut t = Timeline::new(Nanos::ZERO, Nanos::from_ms(2), 1);
         for at in [1, 2, 4] {
-            t.record(Nanos::from_ms(at), Nanos::from_ms(at), TenantId(0), 1_000, 1);
+            t.record(Nanos::from_ms(at), Nanos::from_ms(at), TenantId(0), 1_000, Some(1));
         }
         t.finish(Nanos::from_ms(4));
         let s = t.series(Nanos::from_ms(4), &[]);
@@ -521,7 +524,7 @@ mod tests {
                 now += Nanos(gap);
                 depth = d;
                 bytes += size;
-                t.record(now, now, TenantId(0), size, 1);
+                t.record(now, now, TenantId(0), size, Some(1));
                 t.depth(now, d, 0);
             }
             let end = now + Nanos(1);

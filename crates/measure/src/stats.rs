@@ -30,13 +30,27 @@ impl Sample {
         Sample { n, mean: if n == 0 { f64::NAN } else { mean }, stddev }
     }
 
+    /// 95 % confidence interval of the mean of figures that are never negative, such as times and rates; `None` with fewer
+    /// than two. It is Student's on a logarithmic scale, mean x exp(± t s / (sqrt(n) mean)), and so stays above zero.
+    pub fn interval95(&self) -> Option<[f64; 2]> {
+        if self.n < 2 {
+            return None;
+        }
+        if self.mean <= 0.0 {
+            return Some([self.mean, self.mean]);
+        }
+        let half = self.half95() / self.mean;
+        Some([rounded(self.mean * (-half).exp()).min(self.mean), rounded(self.mean * half.exp()).max(self.mean)])
+    }
+
     /// Half the width of the 95 % confidence interval of the mean (Student's t); NaN with fewer than two.
     pub fn ci95(&self) -> f64 {
-        if self.n < 2 {
-            return f64::NAN;
-        }
-        let t = student(self.n as f64 - 1.0).inverse_cdf(0.975);
-        rounded(t * self.stddev / (self.n as f64).sqrt())
+        if self.n < 2 { f64::NAN } else { rounded(self.half95()) }
+    }
+
+    /// The same with two or more, not rounded.
+    fn half95(&self) -> f64 {
+        student(self.n as f64 - 1.0).inverse_cdf(0.975) * self.stddev / (self.n as f64).sqrt()
     }
 }
 
@@ -71,13 +85,13 @@ pub enum TestKind {
 pub enum Verdict {
     /// It is the reference.
     Best,
-    /// No significant difference: p > 0.05.
+    /// No significant difference: p > 0.05, by Holm's correction.
     Tie,
     /// Significantly worse.
     Worse,
     /// Significantly better than the reference, which is not the best by this metric.
     Better,
-    /// One run each: no test is possible.
+    /// No test is possible: there is one replicate each, or lower bounds that are no better.
     Untested,
     /// The metric is undefined.
     Undefined,
@@ -154,6 +168,20 @@ pub fn compare(a: &[(u64, f64)], b: &[(u64, f64)]) -> Comparison {
     } else {
         Comparison { p: welch(&values(&a), &values(&b)), test: TestKind::WelchT }
     }
+}
+
+/// Holm's correction of the p values of several tests made at once: each is compared with the significance level as if it
+/// were the only one. NaN, where no test was possible, stays and does not count.
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).filter(|i| !p[*i].is_nan()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let mut adjusted = p.to_vec();
+    let mut largest = 0.0f64;
+    for (rank, &i) in order.iter().enumerate() {
+        largest = largest.max((order.len() - rank) as f64 * p[i]).min(1.0);
+        adjusted[i] = largest;
+    }
+    adjusted
 }
 
 fn two_sided(t: f64, freedom: f64) -> f64 {

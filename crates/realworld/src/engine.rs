@@ -73,8 +73,7 @@ impl Engine<'_> {
         // A cancelled run may end in the middle of an I/O; and to go on after failed I/Os is not to accept lost data.
         let failed = ended.failure.filter(|_| !options.keep_going && !ended.cancelled);
         let failure = failed.or(unsound).map(Failure::device);
-        let (oldest, cancelled) = (ended.oldest, ended.cancelled);
-        Ok(CellResult { notes, oldest, cancelled, failure, ..CellResult::of(result) })
+        Ok(CellResult { notes, cancelled: ended.cancelled, failure, ..CellResult::of(result) })
     }
 }
 

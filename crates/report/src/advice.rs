@@ -36,7 +36,10 @@ pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) ->
         for (point, metric, _) in &columns {
             let row = rankings.iter().find(|r| r.variant == *point);
             let row = row.and_then(|r| r.rows.iter().find(|row| row.scheduler == *scheduler));
-            line.push(row.map_or(String::new(), |r| format!("{:.0}", r.mean(*metric))));
+            line.push(row.map_or(String::new(), |r| match r.mean(*metric) {
+                starved if starved.is_infinite() => "starved".to_owned(),
+                mean => format!("{mean:.0}"),
+            }));
         }
         lines.push(line);
     }

@@ -60,8 +60,12 @@ fn number(value: f64, decimals: usize) -> String {
 fn start_cells(of: &[&StartUpStats]) -> Vec<String> {
     let times: Vec<f64> = of.iter().flat_map(|s| &s.startup_s).copied().collect();
     let sum = |get: fn(&StartUpStats) -> u64| of.iter().map(|s| get(s)).sum();
-    let all = StartUpStats::new(times, sum(|s| s.not_started), sum(|s| s.cut_off), of[0].timeout_s);
-    let seconds = [all.mean_s, all.min_s, all.max_s].map(|s| number(s, 2));
+    let cut_off: Vec<f64> = of.iter().flat_map(|s| &s.cut_off_s).copied().collect();
+    let all = StartUpStats::new(times, sum(|s| s.not_started), cut_off, of[0].timeout_s);
+    let mut seconds = [all.mean_s, all.min_s, all.max_s].map(|s| number(s, 2));
+    if all.at_least {
+        seconds[0].insert_str(0, "≥ ");
+    }
     let failed = match all.cut_off {
         0 => all.not_started.to_string(),
         cut_off => format!("{} (+{cut_off} cut off)", all.not_started),
@@ -96,13 +100,13 @@ mod tests {
         };
         for run in d.runs.iter_mut().filter(|r| r.device.starts_with("hdd") && r.scheduler == "none") {
             let time = f64::from(run.replicate) + 1.0;
-            let start_up = Some(StartUpStats::new(vec![time], 1, 0, 60.0));
+            let start_up = Some(StartUpStats::new(vec![time], 1, vec![], 60.0));
             let player = Some(PlayerStats::new(100, 5, vec![9e3; 100]));
             run.applications.push(ApplicationStats { start_up, ..named("writer") });
             run.applications.push(ApplicationStats { player, ..named("film") });
         }
         let tables = applications(&d, &d.rankings()[0]);
-        assert_eq!(tables[0].rows, [["writer", "none", "6", "2.00", "1.00", "3.00", "3"]]);
+        assert_eq!(tables[0].rows, [["writer", "none", "6", "≥ 31.00", "1.00", "3.00", "3"]]);
         assert_eq!(tables[1].rows, [["film", "none", "300", "5.0", "9.0", "9.0"]]);
         assert!(applications(&d, &d.rankings()[1]).is_empty());
         // The kernel's scheduler of the same name has its own row.

@@ -52,8 +52,8 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
         .map(|line| if line.trim_start().starts_with(WINNER) { style.bold(line) } else { line.to_string() } + "\n")
         .collect();
     let mut legend = format!("{WINNER} recommended   {BEST} best of its column");
-    if runs > 1 {
-        legend += &format!("   {TIE} no significant difference (p > 0.05)   ± 95 % confidence");
+    if ranking.is_tested() {
+        legend += &format!("   {TIE} no significant difference (p > 0.05)   (95 % confidence)");
     }
     let sentence = wrapped(&ranking.recommendation.sentence, style.width);
     format!("{}\n{body}{}\n\n{sentence}\n", style.bold(&heading), style.faint(&legend))
@@ -104,19 +104,23 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// The mean, the half width of its confidence interval (empty if not shown), and a mark.
+    /// The mean, its confidence interval (empty if not shown), and a mark.
     pub(crate) fn parts(&self, estimate: &Estimate) -> (String, String, &'static str) {
-        let Some(mean) = estimate.mean else { return ("–".to_string(), String::new(), " ") };
+        let Some(mean) = estimate.mean else {
+            let text = if estimate.starved > 0 { "starved" } else { "–" };
+            return (text.to_string(), String::new(), " ");
+        };
         let number = |v: f64| {
             if self.count { count_text(v) } else { format!("{:.*}", self.decimals, v / self.unit) }
         };
-        let spread = estimate.ci95.filter(|_| self.with_spread).map_or(String::new(), |ci| format!("±{}", number(ci)));
+        let interval = estimate.ci95.filter(|_| self.with_spread);
+        let spread = interval.map_or(String::new(), |[low, high]| format!("({}–{})", number(low), number(high)));
         let mark = match estimate.verdict {
             Verdict::Best => BEST,
             Verdict::Tie => TIE,
             _ => " ",
         };
-        (number(mean), spread, mark)
+        (format!("{}{}", if estimate.at_least { "≥ " } else { "" }, number(mean)), spread, mark)
     }
 
     fn shown(&self, estimate: &Estimate) -> String {
@@ -167,7 +171,7 @@ pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
 }
 
 fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
-    let means = || ranking.rows.iter().map(|r| r.mean(metric)).filter(|v| !v.is_nan());
+    let means = || ranking.rows.iter().map(|r| r.mean(metric)).filter(|v| v.is_finite());
     let least = means().fold(f64::INFINITY, f64::min);
     let (unit_name, unit) = match metric {
         Metric::MbPerS => ("MB/s", 1.0),
@@ -248,25 +252,25 @@ pub(crate) mod tests {
     fn the_table_of_a_comparison() {
         insta::assert_snapshot!(compare_text(&document(), Style { width: Some(100), colour: false }), @r"
         hdd:st1000dm003 · 3 runs of each · goal: balanced
-            scheduler          MB/s    desktop p99 ms    read p99 ms    write p99 ms       PV    CPU/IO us
-         ▸  deadline     8.33 ±0.08        41.0 ±14.6 *          129             163    5.685 ≈       4.92
-         ≈  kyber        8.28 ±0.19        53.1 ±40.9 ≈          154             152    5.837 ≈       4.62
-         ≈  mq-deadline  8.44 ±0.13        67.8 ±29.0 ≈          132 ≈           120 ≈  5.764 ≈       4.32
-            none         8.47 ±0.45       151.2 ±90.0            146             154    5.525 *       4.03 *
-         ≈  sstf         8.84 ±0.14 *    411.0 ±390.8 ≈          117 *           105 *  5.560 ≈       5.23
-        ▸ recommended   * best of its column   ≈ no significant difference (p > 0.05)   ± 95 % confidence
+            scheduler                MB/s          desktop p99 ms    read p99 ms    write p99 ms       PV
+         ▸  deadline     8.35 (8.27–8.43)        41.0 (28.7–58.5) *          129 ≈           163 ≈  5.683 ≈
+         ≈  kyber        8.29 (8.12–8.47)       53.1 (24.6–114.6) ≈          154             152 ≈  5.839 ≈
+         ≈  mq-deadline  8.45 (8.32–8.58)       67.8 (44.2–104.0) ≈          132 ≈           120 ≈  5.758 ≈
+         ≈  none         8.49 (8.04–8.96)      151.2 (83.3–274.3) ≈          146             154 ≈  5.528 *
+         ≈  sstf         8.86 (8.71–9.00) *  411.0 (158.8–1063.7) ≈          117 *           105 *  5.568 ≈
+        ▸ recommended   * best of its column   ≈ no significant difference (p > 0.05)   (95 % confidence)
 
-        On hdd:st1000dm003, use deadline: it has the lowest p99 latency of desktop, 41.0 ms (up to 151 ms
-        with none) at 94 % of the best throughput (8.33 MB/s); but sstf moves 6 % more, at 411 ms.
+        On hdd:st1000dm003, use deadline: no other has a better p99 latency of desktop than its 41.0 ms by
+        more than chance at 94 % of the best throughput (8.35 MB/s); but sstf moves 6 % more, at 411 ms.
 
         ssd:px-256m5s · 3 runs of each · goal: balanced
-            scheduler      MB/s    desktop p99 ms    read p99 ms    write p99 ms       PV    CPU/IO us
-         ▸  mq-deadline  336 ±1        1.29 ±0.15 *         3.28            3.36    5.692 ≈       4.32
-         ≈  deadline     332 ±2        1.46 ±0.23 ≈         3.34            3.46    5.676 *       4.92
-            kyber        330 ±1        2.28 ±0.25           3.49            3.46    5.693 ≈       4.62
-            none         343 ±1        3.98 ±0.20           3.73            3.64    5.707 ≈       4.02 *
-            sstf         357 ±3 *      7.73 ±0.94           2.85 *          2.57 *  5.703 ≈       5.22
-        ▸ recommended   * best of its column   ≈ no significant difference (p > 0.05)   ± 95 % confidence
+            scheduler             MB/s      desktop p99 ms    read p99 ms    write p99 ms       PV
+         ▸  mq-deadline  336 (335–337)    1.29 (1.16–1.45) *         3.28            3.36    5.692 ≈
+         ≈  deadline     332 (330–334)    1.46 (1.25–1.71) ≈         3.34            3.46    5.676 *
+            kyber        330 (328–331)    2.28 (2.05–2.55)           3.49            3.46    5.693 ≈
+            none         343 (342–344)    3.98 (3.78–4.19)           3.73            3.64    5.707 ≈
+            sstf         357 (354–359) *  7.73 (6.85–8.73)           2.85 *          2.57 *  5.703 ≈
+        ▸ recommended   * best of its column   ≈ no significant difference (p > 0.05)   (95 % confidence)
 
         On ssd:px-256m5s, use mq-deadline: it has the lowest p99 latency of desktop, 1.29 ms (up to 7.73 ms
         with sstf) at 94 % of the best throughput (336 MB/s); but sstf moves 6 % more, at 7.73 ms.

@@ -33,19 +33,19 @@ mod tests {
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
         insta::assert_snapshot!(keys(&v), @r"goal notes ranking recommendation runs scenario schema title versions");
         let run = &v["runs"][0];
-        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges other phases_us read replicate requests scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants variant via world write");
+        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges oldest_unfinished_s other phases_us read replicate requests same_load scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants unfinished variant via warmup_completed world write");
         let parts = ["latency_us", "read", "fairness", "cpu", "series"];
         let parts = parts.map(|part| format!("{part}: {}", keys(&run[part]))).join("\n");
         insta::assert_snapshot!(parts, @r"
-        latency_us: max mean p50 p95 p99 p99_9 stddev
-        read: count iops max mb_per_s mean p50 p95 p99 p99_9 stddev
+        latency_us: known_to max mean p50 p95 p99 p99_9 samples stddev unfinished
+        read: count iops known_to max mb_per_s mean p50 p95 p99 p99_9 samples stddev unfinished
         fairness: jain pv pv_share reversals_s
         cpu: busy_s ctx_per_io irq_s poll_s scheduler_s submit_s sys_s us_per_io usr_s utilisation
         series: depth_device depth_scheduler interval_s iops mb_per_s p99_us pv tenants times
         ");
         insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share weight");
         insta::assert_snapshot!(keys(&v["ranking"][0]), @r"completion device keeps_throughput metrics rank replicates scheduler variant verdict via");
-        insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"ci95":14566.2,"mean":40981.844333333334,"n":3,"p":null,"test":null,"verdict":"best"}"#);
+        insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"at_least":false,"ci95":[28723.0,58472.6],"mean":40981.844333333334,"n":3,"p":null,"starved":0,"test":null,"verdict":"best"}"#);
     }
 
     #[test]

@@ -152,7 +152,7 @@ pub(crate) fn run(
     });
     let applications = applications.collect();
     let skipped = load.replays.finish(outcome.issued_late)?;
-    let (cancelled, oldest) = (outcome.cancelled, outcome.oldest);
+    let cancelled = outcome.cancelled;
     if let Some(fault) = outcome.layer.fault() {
         let (device, scheduler) = (model.name().into(), choice.label().into());
         return Err(Error::Fault { device, scheduler, fault: *fault });
@@ -161,8 +161,9 @@ pub(crate) fn run(
         return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
     }
     let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
-    let run = result(model, choice, replicate, seed, energy, outcome, applications);
-    Ok(CellResult { skipped, oldest, cancelled, ..CellResult::of(run) })
+    let mut run = result(model, choice, replicate, seed, energy, outcome, applications);
+    run.same_load = prepared.is_recorded();
+    Ok(CellResult { skipped, cancelled, ..CellResult::of(run) })
 }
 
 /// Separates the random numbers of the device from those of the workloads.
@@ -245,7 +246,7 @@ fn result(
 ) -> RunResult {
     let ledger = *outcome.layer.ledger();
     let counters = outcome.counters;
-    let spent = outcome.host.spent();
+    let measured = &outcome.measured;
     let mut scheduler_counters = BTreeMap::new();
     outcome.layer.scheduler().counters(&mut |name, count| {
         scheduler_counters.insert(name.to_owned(), count as f64);
@@ -261,36 +262,28 @@ fn result(
         energy,
         replicate,
         seed,
-        submitted_by_tenant: outcome.submitted_by_tenant,
         merges: Merges::from(&ledger),
         ledger: Ledger {
             submitted: ledger.submitted,
             completed: ledger.completed,
             failed: ledger.failed,
-            outstanding: outcome.outstanding,
+            ..Ledger::default()
         },
         cpu: CpuFacts {
-            busy: outcome.host.busy().map(Nanos).collect(),
-            span: outcome.end,
-            submit: Nanos(spent.submit),
-            scheduler: Nanos(spent.scheduler),
-            irq: Nanos(spent.complete),
-            poll: Nanos(outcome.activity.poll),
-            usr: Nanos(spent.user),
-            sys: Nanos(outcome.host.busy().sum::<u64>().saturating_sub(spent.user)),
-            switches: Some(outcome.activity.switches),
+            busy: measured.busy.iter().copied().map(Nanos).collect(),
+            submit: Nanos(measured.spent.submit),
+            scheduler: Nanos(measured.spent.scheduler),
+            irq: Nanos(measured.spent.complete),
+            poll: Nanos(measured.activity.poll),
+            usr: Nanos(measured.spent.user),
+            sys: Nanos(measured.busy.iter().sum::<u64>().saturating_sub(measured.spent.user)),
+            switches: Some(measured.activity.switches),
         },
         applications,
-        host_counters: power::host_counters(&outcome.measured.0),
+        host_counters: power::host_counters(&measured.activity),
         scheduler_counters,
         switches: (switches.count > 0).then_some((switches.count, switches.pause)),
         device_counters: device_counters(&counters),
     };
-    let measured = outcome.measured.0;
-    let mut result = outcome.recorder.finish(outcome.end, facts);
-    // Hybrid polling does not sleep before it has statistics, so context switches of the warm-up are subtracted.
-    if measured.ios > 0 {
-        result.cpu.ctx_per_io = measured.switches as f64 / measured.ios as f64;
-    }
-    result
+    outcome.recorder.finish(outcome.end, facts)
 }

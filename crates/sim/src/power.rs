@@ -25,7 +25,7 @@ pub(crate) fn joules(
 ) -> Option<(f64, String)> {
     let host = host_power(profile, cpus)?;
     let device = DevicePower::of(model.name().split('?').next().unwrap_or_default())?;
-    let (activity, counters) = &outcome.measured;
+    let (activity, counters) = (&outcome.measured.activity, &outcome.measured.counters);
     let span = outcome.end.since(warmup);
     if span == Nanos::ZERO {
         return None;

@@ -75,8 +75,8 @@ pub enum ApplicationOutcome {
         started: Vec<Nanos>,
         /// Launches aborted at the time-out.
         not_started: u64,
-        /// Launches still running at the end.
-        cut_off: u64,
+        /// How long the launch that is still running at the end has run.
+        cut_off: Option<Nanos>,
     },
     /// A player that reads one frame at a time.
     Frames {

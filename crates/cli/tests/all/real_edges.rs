@@ -233,5 +233,8 @@ start = "50ms"
     assert_eq!(done.status.code(), Some(0), "{}", told(&done));
     let notes = json(&out)["notes"].to_string();
     // Of both runs, once.
-    assert!(notes.matches("sstf, engine: ").count() == 1 && notes.contains("no latency counts them"), "{notes}");
+    assert!(
+        notes.matches("sstf, engine: ").count() == 1 && notes.contains("latencies count them as longer"),
+        "{notes}"
+    );
 }

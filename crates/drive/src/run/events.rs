@@ -82,11 +82,11 @@ impl Run<'_> {
                 device_done: now,
                 complete: now,
             };
-            self.unmeasured.push((done, slot.task));
+            self.unmeasured.push((done, slot.number));
         }
         let state = &mut self.threads[slot.thread as usize];
         state.running.outstanding -= 1;
-        state.running.thread.workload.completed(now, slot.task, now.since(slot.submit));
+        state.running.thread.workload.completed(now, slot.number, now.since(slot.submit));
         self.make_ready(slot.thread);
     }
 

@@ -114,10 +114,8 @@ fn join(mut a: Outcome, b: Outcome) -> Outcome {
     for (error, count) in b.failures {
         *a.failures.entry(error).or_insert(0) += count;
     }
-    a.submitted_by_tenant.iter_mut().zip(&b.submitted_by_tenant).for_each(|(all, more)| *all += more);
-    // CPU time is that of the whole program since all began.
-    let (outstanding, oldest) = (a.closed.outstanding + b.closed.outstanding, a.closed.oldest.max(b.closed.oldest));
-    a.closed = super::Closed { outstanding, oldest, ..b.closed };
+    // CPU time is that of the whole program.
+    a.closed = b.closed;
     a.notes.extend(b.notes);
     a.notes.sort();
     a.notes.dedup();

@@ -32,9 +32,10 @@ pub(crate) use self::ring_group::RingGroup;
 use self::slot::Slot;
 use self::thread_state::ThreadState;
 
-/// A run ends at this time or after this many I/Os.
+/// When the measured time begins, and when it ends: at this time or after this many I/Os.
 #[derive(Clone, Copy)]
 pub(crate) struct RunLimit {
+    pub(crate) warmup: Nanos,
     pub(crate) time: Nanos,
     pub(crate) ios: u64,
 }
@@ -69,7 +70,6 @@ pub(crate) struct Outcome {
     /// The scheduler's counters.
     pub(crate) counters: BTreeMap<String, f64>,
     pub(crate) closed: Closed,
-    pub(crate) submitted_by_tenant: Vec<u64>,
     pub(crate) issued_late: u64,
     pub(crate) rounded: u64,
     pub(crate) cancelled: bool,
@@ -87,13 +87,12 @@ pub(crate) struct Outcome {
     pub(crate) applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
-/// The state at the end of the measured part.
+/// The end of the measured time.
 #[derive(Clone, Copy)]
 pub(crate) struct Closed {
     pub(crate) end: Nanos,
+    /// CPU time of the measured time.
     pub(crate) usage: Usage,
-    pub(crate) outstanding: u64,
-    pub(crate) oldest: Nanos,
 }
 
 pub(crate) struct Run<'a> {
@@ -113,7 +112,6 @@ pub(crate) struct Run<'a> {
     unmeasured: Vec<(Completed, u16)>,
     limit: RunLimit,
     submitted: u64,
-    submitted_by_tenant: Vec<u64>,
     /// The measured part goes on.
     open: bool,
     /// A failure ends the run.
@@ -150,7 +148,6 @@ impl<'a> Run<'a> {
         let options = parts.target.options();
         let depth = parts.config.setup.device_depth.max(1) as usize;
         let verifier = parts.verifier.map(|verifier| Rc::new(RefCell::new(verifier)));
-        let submitted_by_tenant = vec![0; parts.tenants.tenant_slots()];
         let disk_options = DiskOptions {
             completion: parts.support,
             sqpoll: options.sqpoll,
@@ -180,7 +177,6 @@ impl<'a> Run<'a> {
             unmeasured: Vec::with_capacity(2 * depth),
             limit: parts.limit,
             submitted: 0,
-            submitted_by_tenant,
             open: true,
             stopping: false,
             stage: None,
@@ -203,7 +199,7 @@ impl<'a> Run<'a> {
         self.begin = Some(begin);
     }
 
-    /// Logs every I/O that completes in the measured part.
+    /// Logs every I/O that completes until the end, then those that are unfinished.
     pub(crate) fn log_to(&mut self, records: Box<dyn std::io::Write>) {
         self.records = Some(records);
     }
@@ -236,7 +232,6 @@ impl<'a> Run<'a> {
             switches,
             counters,
             closed,
-            submitted_by_tenant: self.submitted_by_tenant,
             issued_late: self.issued_late,
             rounded: self.rounded,
             cancelled,
@@ -251,7 +246,8 @@ impl<'a> Run<'a> {
     }
 
     fn turns(&mut self) -> Result<(Closed, bool), Error> {
-        let before = Usage::now();
+        let mut before = Usage::now();
+        let mut warm = false;
         self.disk.start_clock(self.begin.unwrap_or_else(std::time::Instant::now));
         let mut closed = None;
         let mut cancelled = false;
@@ -259,6 +255,10 @@ impl<'a> Run<'a> {
         let mut counted = 0;
         self.start_stage();
         loop {
+            if !warm && self.now >= self.limit.warmup {
+                warm = true;
+                before = Usage::now();
+            }
             self.change_due();
             self.wake_due();
             self.pump_ready()?;
@@ -304,16 +304,10 @@ impl<'a> Run<'a> {
         if self.stopping {
             self.group.stop();
         }
-        let mut waiting = vec![true; self.slots.len()];
-        for slot in &self.free {
-            waiting[*slot as usize] = false;
-        }
-        let since = self.slots.iter().zip(&waiting).filter(|(_, waits)| **waits).map(|(slot, _)| slot.submit).min();
-        Closed {
-            end: self.now,
-            usage: Usage::now().since(before),
-            outstanding: (self.slots.len() - self.free.len()) as u64,
-            oldest: since.map_or(Nanos::ZERO, |since| self.now.since(since)),
-        }
+        let usage = Usage::now().since(before);
+        // Of the log, what is unfinished is the end.
+        self.measure();
+        self.measure_unfinished();
+        Closed { end: self.now, usage }
     }
 }

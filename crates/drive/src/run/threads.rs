@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
 use dumbwaiter_load::lowest_stage;
-use dumbwaiter_measure::Completed;
+use dumbwaiter_measure::{Completed, Unfinished};
 use dumbwaiter_path::Data;
 use dumbwaiter_workloads::{Next, Want};
 
@@ -137,17 +137,14 @@ impl Run<'_> {
 
     fn submit(&mut self, thread: u32, want: Want, submit: Nanos, plugged: bool) -> Result<(), Error> {
         let want = self.permitted(thread, want)?;
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => {
-                self.slots.push(Slot::default());
-                self.slots.len() as u32 - 1
-            }
-        };
-        self.slots[slot as usize] = Slot { submit, thread, task: want.task };
-        let io = self.threads[thread as usize].running.ask(self.now, &want, u64::from(slot), self.disk.layer_mut());
+        let token = self.free.pop().unwrap_or(self.slots.len() as u32);
+        let io = self.threads[thread as usize].running.ask(self.now, &want, u64::from(token), self.disk.layer_mut());
+        let slot = Slot { submit, thread, number: want.task, op: io.op, task: io.task, tenant: io.tenant };
+        match self.slots.get_mut(token as usize) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
+        }
         self.submitted += 1;
-        self.submitted_by_tenant[io.tenant.0 as usize] += 1;
         match plugged {
             true => self.disk.submit_plugged(io, Data::Scratch)?,
             false => self.disk.submit(io, Data::Scratch)?,
@@ -202,9 +199,25 @@ impl Run<'_> {
     }
 
     fn log(&mut self, task: u16, done: &Completed) {
-        let Some(records) = &mut self.records else { return };
         let Completed { op, submit, issue, complete, .. } = *done;
-        let record = Record { op, task, bytes: done.bytes as u32, submit, issue, complete };
+        self.write_record(&Record { op, task, bytes: done.bytes as u32, submit, issue, complete });
+    }
+
+    /// Counts and logs what is unfinished when the run ends.
+    pub(super) fn measure_unfinished(&mut self) {
+        let mut waits = vec![true; self.slots.len()];
+        for token in &self.free {
+            waits[*token as usize] = false;
+        }
+        for token in (0..waits.len()).filter(|token| waits[*token]) {
+            let Slot { submit, number, op, task, tenant, .. } = self.slots[token];
+            self.recorder.unfinished(Unfinished { op, task, tenant, submit, end: self.now });
+            self.write_record(&Record::unfinished(op, number, submit));
+        }
+    }
+
+    fn write_record(&mut self, record: &Record) {
+        let Some(records) = &mut self.records else { return };
         if let Err(e) = record.write(records) {
             self.failure.get_or_insert_with(|| format!("the log of completed I/Os cannot be written: {e}"));
             self.stopping = true;

@@ -166,7 +166,11 @@ fn a_run_ends_at_its_time_and_when_it_is_cancelled() {
         run_on(&target, &format!("duration = \"100ms\"\nwarmup = \"200ms\"\n{job}"), "bfq", CompletionMode::Interrupt)
             .unwrap();
     assert!(cell.result.duration_s >= 0.1 && !cell.cancelled);
-    assert!(cell.result.requests > cell.result.completed, "what was asked in the warm-up is not counted");
+    let r = &cell.result;
+    assert!(r.warmup_completed > 0 && r.unfinished > 0, "{} {}", r.warmup_completed, r.unfinished);
+    assert_eq!(r.requests, r.warmup_completed + r.completed + r.unfinished);
+    assert_eq!(r.requests, r.ledger.submitted);
+    assert!(r.latency_us.samples <= r.completed && r.latency_us.unfinished == r.unfinished, "{:?}", r.latency_us);
     let scenario = crate::common::scenario(&format!("duration = \"1h\"\n{job}"));
     let prepared = dumbwaiter_load::Prepared::new(&scenario).unwrap();
     let control = dumbwaiter_experiment::Control::default();

@@ -16,20 +16,21 @@ impl Recorder {
         let shape = |r: &Recorder| (r.warmup, r.timeline.interval(), r.tenants.len(), r.tasks.len());
         assert_eq!(shape(self), shape(&other), "recorders of different runs");
         self.last = self.last.max(other.last);
-        self.finished += other.finished;
+        self.warmup_completed += other.warmup_completed;
         self.read.join(&other.read);
         self.write.join(&other.write);
         self.other.join(&other.other);
         self.tenants.iter_mut().zip(&other.tenants).for_each(|(tally, more)| tally.join(more));
-        self.tasks.iter_mut().zip(&other.tasks).for_each(|(moments, more)| moments.join(more));
-        self.task_bytes.iter_mut().zip(&other.task_bytes).for_each(|(bytes, more)| *bytes += more);
-        self.task_histograms.iter_mut().zip(&other.task_histograms).for_each(|(histogram, more)| histogram.join(more));
+        for (tally, more) in self.tasks.iter_mut().zip(&other.tasks) {
+            tally.count += more.count;
+            tally.bytes += more.bytes;
+            tally.latencies.join(&more.latencies);
+        }
+        self.task_latencies.iter_mut().zip(&other.task_latencies).for_each(|(all, more)| all.join(more));
         self.queue.join(&other.queue);
         self.device.join(&other.device);
         self.timeline.join(other.timeline, self.last);
-        for ((finished, at), (more, later)) in self.finished_by_tenant.iter_mut().zip(other.finished_by_tenant) {
-            (*finished, *at) = (*finished + more, later.max(*at));
-        }
+        self.unfinished.extend(other.unfinished);
         // Both may have the same change: applying it twice does no harm.
         self.weights.extend(other.weights);
         self.weights.sort_by_key(|(at, ..)| *at);
@@ -38,7 +39,7 @@ impl Recorder {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Completed, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec};
+    use crate::{Completed, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec, Unfinished};
     use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
     use proptest::prelude::*;
 
@@ -80,14 +81,12 @@ mod tests {
             let mut whole = recorder();
             let mut parts = [recorder(), recorder(), recorder()];
             let mut queued = [0u64; 3];
-            let mut submitted = vec![0; TENANTS as usize];
             let mut now = Nanos::ZERO;
             for (gap, latency, op, tenant, bytes, part) in steps {
                 now += Nanos(gap);
                 let submit = Nanos(now.0.saturating_sub(latency));
                 let (insert, issue) = (submit, submit + Nanos(now.since(submit).0 / 3));
                 let (task, tenant) = (TaskId(tenant), TenantId(tenant));
-                submitted[tenant.0 as usize] += 1;
                 let done = Completed { op: ops[op], task, tenant, bytes, submit, insert, issue, device_done: now, complete: now };
                 queued[part] = bytes % 50;
                 for one in [&mut whole, &mut parts[part]] {
@@ -98,7 +97,13 @@ mod tests {
                 parts[0].depth(now, queued[0], 1);
             }
             let end = now + Nanos::from_us(300);
-            let facts = RunFacts { submitted_by_tenant: submitted, ..RunFacts::default() };
+            for (part, number) in parts.iter_mut().zip(0..) {
+                let (task, tenant) = (TaskId(number), TenantId(number));
+                let request = Unfinished { op: Op::Read, task, tenant, submit: Nanos(now.0 / 2), end };
+                whole.unfinished(request);
+                part.unfinished(request);
+            }
+            let facts = RunFacts::default();
             let [mut joined, second, third] = parts;
             joined.join(second);
             joined.join(third);

@@ -12,7 +12,8 @@ use dumbwaiter_drive::record::Record;
 use dumbwaiter_experiment::{Cell, CellResult, Failure};
 use dumbwaiter_load::{Change, Load, Prepared};
 use dumbwaiter_measure::{
-    ApplicationStats, Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, grouped,
+    ApplicationStats, Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, Unfinished,
+    grouped,
 };
 
 use crate::error::{Doing, Error};
@@ -40,7 +41,6 @@ struct Totals {
     usr_ns: u64,
     sys_ns: u64,
     switches: u64,
-    oldest_ns: u64,
     failure: Option<String>,
     applications: Vec<ApplicationStats>,
     failures: BTreeMap<String, u64>,
@@ -52,11 +52,9 @@ impl Totals {
         self.ledger.submitted += report.submitted;
         self.ledger.completed += report.completed;
         self.ledger.failed += report.failed;
-        self.ledger.outstanding += report.outstanding;
         self.usr_ns += report.usr_ns;
         self.sys_ns += report.sys_ns;
         self.switches += report.switches;
-        self.oldest_ns = self.oldest_ns.max(report.oldest_ns);
         self.failure = self.failure.take().or(report.failure);
         self.applications.extend(report.applications);
         for (error, n) in report.failures {
@@ -80,38 +78,36 @@ impl Joined<'_> {
         let end = Nanos(reports.iter().map(|report| report.end_ns).max().unwrap_or(0));
         let mut recorder = self.recorder(tasks, end);
         let tenants: Vec<_> = (0..load.threads.len()).map(|thread| tenants_of(load, thread)).collect();
-        let mut submitted_by_tenant = vec![0; load.tenant_specs.len()];
-        let mut finished = vec![0; load.threads.len()];
+        let ends: Vec<Nanos> = reports.iter().map(|report| Nanos(report.end_ns)).collect();
         in_order(logs, |thread, record| {
             let tenant = tenant_at(&tenants[thread], record.submit);
-            submitted_by_tenant[tenant.0 as usize] += 1;
-            finished[thread] += 1;
+            let task = others.get(&(thread, record.task)).copied().unwrap_or(load.threads[thread].task);
+            let Record { op, submit, issue, complete, .. } = *record;
+            if !record.is_finished() {
+                recorder.unfinished(Unfinished { op, task, tenant, submit, end: ends[thread] });
+                return;
+            }
             recorder.record(&Completed {
-                op: record.op,
-                task: others.get(&(thread, record.task)).copied().unwrap_or(load.threads[thread].task),
+                op,
+                task,
                 tenant,
                 bytes: u64::from(record.bytes),
-                submit: record.submit,
-                insert: record.submit,
-                issue: record.issue,
-                device_done: record.complete,
-                complete: record.complete,
+                submit,
+                insert: submit,
+                issue,
+                device_done: complete,
+                complete,
             });
         })?;
         let mut totals = Totals::default();
-        for (thread, report) in reports.into_iter().enumerate() {
-            // What did not finish, or failed, was submitted last.
-            let rest = report.submitted.saturating_sub(finished[thread]);
-            submitted_by_tenant[tenant_at(&tenants[thread], Nanos::MAX).0 as usize] += rest;
-            totals.add(report);
-        }
+        reports.into_iter().for_each(|report| totals.add(report));
         notes.append(&mut totals.notes);
         notes.extend(totals.failures.iter().map(|(error, n)| format!("{} I/Os failed: {error}", grouped(*n))));
         let failure = totals.failure.take().map(Failure::device);
-        let oldest = Nanos(totals.oldest_ns);
-        let mut run = recorder.finish(end, self.facts(totals, submitted_by_tenant, end));
+        let mut run = recorder.finish(end, self.facts(totals));
+        run.same_load = self.prepared.is_recorded();
         hide_depths(&mut run);
-        Ok(CellResult { notes, oldest, failure, ..CellResult::of(run) })
+        Ok(CellResult { notes, failure, ..CellResult::of(run) })
     }
 
     /// The tasks of the result, and which of them the tasks of a thread are. A thread with several tasks (a trace) has the
@@ -148,7 +144,7 @@ impl Joined<'_> {
         recorder
     }
 
-    fn facts(&self, totals: Totals, submitted_by_tenant: Vec<u64>, end: Nanos) -> RunFacts {
+    fn facts(&self, totals: Totals) -> RunFacts {
         let (usr, sys) = (Nanos(totals.usr_ns), Nanos(totals.sys_ns));
         RunFacts {
             device: self.device.display().to_string(),
@@ -158,17 +154,9 @@ impl Joined<'_> {
             via: "kernel".into(),
             replicate: self.cell.replicate,
             seed: self.seed,
-            submitted_by_tenant,
             ledger: totals.ledger,
             applications: totals.applications,
-            cpu: CpuFacts {
-                busy: vec![usr + sys],
-                span: end,
-                usr,
-                sys,
-                switches: Some(totals.switches),
-                ..CpuFacts::default()
-            },
+            cpu: CpuFacts { busy: vec![usr + sys], usr, sys, switches: Some(totals.switches), ..CpuFacts::default() },
             ..RunFacts::default()
         }
     }
@@ -254,6 +242,64 @@ mod tests {
         let mut seen = Vec::new();
         in_order(&paths, |log, record| seen.push((record.complete.0, log))).unwrap();
         assert_eq!(seen, [(1, 2), (3, 0), (4, 0), (4, 2), (5, 2), (9, 0)]);
+    }
+
+    #[test]
+    fn figures_of_processes_are_those_of_their_logs() {
+        let toml = "warmup = \"1s\"\nduration = \"2s\"\n[[tenant]]\nname = \"a\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n\
+                    [[tenant]]\nname = \"b\"\n[[tenant.task]]\nname = \"t\"\nrw = \"randread\"\n";
+        let prepared = Prepared::new(&dumbwaiter_scenario::Scenario::from_toml(toml, "test").unwrap()).unwrap();
+        let load = prepared.load(1, 1 << 30, 1).unwrap();
+        let shared = std::sync::Arc::new(Prepared::new(prepared.scenario()).unwrap());
+        let none = dumbwaiter_scenario::SchedulerSpec::named("none");
+        let cell = Cell::of(&shared, "d", dumbwaiter_experiment::Stack::Kernel, none);
+        let joined = Joined {
+            prepared: &prepared,
+            load,
+            device: Path::new("/dev/null"),
+            cell: &cell,
+            completion: CompletionMode::Interrupt,
+            seed: 1,
+        };
+        // (submitted, completed) in ms, until 3 s; the second process leaves two I/Os unfinished.
+        let times: [Vec<(u64, u64)>; 2] =
+            [(0..100).map(|i| (i * 29, i * 29 + 5 + i % 7)).collect(), vec![(100, 400), (900, 1300), (1200, 1500)]];
+        let waits = [vec![], vec![500, 1400]];
+        let dir = tempfile::tempdir().unwrap();
+        let paths: Vec<_> = (0..2).map(|i| dir.path().join(i.to_string())).collect();
+        for ((path, times), waits) in paths.iter().zip(&times).zip(&waits) {
+            let mut file = File::create(path).unwrap();
+            for (submit, complete) in times {
+                let (submit, complete) = (Nanos::from_ms(*submit), Nanos::from_ms(*complete));
+                let record = Record { op: Op::Read, task: 0, bytes: 4096, submit, issue: submit, complete };
+                record.write(&mut file).unwrap();
+            }
+            for submit in waits {
+                Record::unfinished(Op::Read, 0, Nanos::from_ms(*submit)).write(&mut file).unwrap();
+            }
+        }
+        let paths: Vec<&Path> = paths.iter().map(|p| p.as_path()).collect();
+        let end_ns = Nanos::from_secs(3).0;
+        let report = |submitted| WorkerReport { submitted, completed: submitted, end_ns, ..WorkerReport::default() };
+        let run = joined.result(&paths, vec![report(100), report(5)], Vec::new()).unwrap().run;
+        let in_window = |times: &[(u64, u64)]| times.iter().filter(|(_, complete)| *complete >= 1000).count() as u64;
+        let counts = [in_window(&times[0]), in_window(&times[1])];
+        assert_eq!([run.tenants[0].count, run.tenants[1].count], counts);
+        assert_eq!((run.requests, run.unfinished, run.oldest_unfinished_s), (105, 2, 2.5));
+        assert_eq!(run.requests, run.warmup_completed + run.completed + run.unfinished);
+        assert_eq!(run.iops, (counts[0] + counts[1]) as f64 / 2.0);
+        let mut latencies: Vec<u64> =
+            times[0].iter().filter(|(submit, _)| *submit >= 1000).map(|(submit, complete)| complete - submit).collect();
+        latencies.sort_unstable();
+        let a = &run.tenants[0].latency_us;
+        for (quantile, us) in [(50, a.p50), (95, a.p95), (99, a.p99)] {
+            let exact = latencies[(quantile * latencies.len()).div_ceil(100) - 1] as f64 * 1e3;
+            assert!(us >= exact && us <= exact * 1.008, "{us} for {exact}");
+        }
+        // Of b one took 300 ms, two have waited for 1.6 s and 2.5 s.
+        let b = &run.tenants[1].latency_us;
+        assert_eq!((b.samples, b.unfinished, b.p99), (1, 2, 2_500_000.0));
+        assert!((b.known_to - 1.0 / 3.0).abs() < 1e-12, "{b:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The plots of one device as Plotly JSON. The page sets the colours of axes and text for its light or dark theme.
 
 use super::palette::Look;
-use dumbwaiter_advise::Ranking;
+use dumbwaiter_advise::{Ranking, independent};
 use dumbwaiter_measure::{Cdf, RunResult, Sample};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -24,12 +24,34 @@ pub(super) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// Mean and half width of the 95 % confidence interval; NaN is null in JSON.
-    fn mean(&self, figure: impl Fn(&RunResult) -> f64) -> (f64, f64) {
-        let values: Vec<f64> = self.runs.iter().map(|r| figure(r)).collect();
+    /// Mean with the lengths of its error bar.
+    fn mean(&self, figure: impl Fn(&RunResult) -> f64) -> Mean {
+        let values: Vec<f64> = independent(&self.runs).iter().map(|r| figure(r)).collect();
         let sample = Sample::of(&values);
-        (sample.mean, sample.ci95())
+        let [low, high] = sample.interval95().unwrap_or([f64::NAN; 2]);
+        Mean { value: sample.mean, below: sample.mean - low, above: high - sample.mean }
     }
+}
+
+/// A mean with the lengths of its error bar, which is the 95 % confidence interval; NaN is null in JSON.
+#[derive(Clone, Copy)]
+struct Mean {
+    value: f64,
+    below: f64,
+    above: f64,
+}
+
+/// Error bars of a trace.
+fn error_bars(means: &[Mean], width: u32) -> Value {
+    let (above, below): (Vec<f64>, Vec<f64>) = means.iter().map(|m| (m.above, m.below)).unzip();
+    json!({
+        "type": "data", "symmetric": false, "array": above, "arrayminus": below, "thickness": 1, "width": width,
+    })
+}
+
+/// The values of a trace.
+fn values(means: &[Mean]) -> Vec<f64> {
+    means.iter().map(|m| m.value).collect()
 }
 
 /// The requests of a latency plot.
@@ -68,7 +90,7 @@ impl Kind {
 
 /// The unit of time of an axis, from its shortest typical latency: name and length in us.
 fn unit(groups: &[Group], figure: impl Fn(&RunResult) -> f64) -> (&'static str, f64) {
-    let least = groups.iter().map(|g| g.mean(&figure).0).filter(|v| !v.is_nan()).fold(f64::INFINITY, f64::min);
+    let least = groups.iter().map(|g| g.mean(&figure).value).filter(|v| !v.is_nan()).fold(f64::INFINITY, f64::min);
     if least >= 500.0 { ("ms", 1e3) } else { ("µs", 1.0) }
 }
 
@@ -146,14 +168,12 @@ fn percentiles(groups: &[Group], kind: Kind, wide: bool, of: &str) -> Figure {
     let names = ["p50", "p95", "p99", "p99.9", "max"];
     let get: [fn(&dumbwaiter_measure::Latency) -> f64; 5] = [|l| l.p50, |l| l.p95, |l| l.p99, |l| l.p99_9, |l| l.max];
     let trace = |g: &Group| {
-        let figures: Vec<(f64, f64)> = get.iter().map(|get| g.mean(|r| get(kind.latency(r)) / us)).collect();
-        let y: Vec<f64> = figures.iter().map(|f| f.0).collect();
-        let ci: Vec<f64> = figures.iter().map(|f| f.1).collect();
+        let means: Vec<Mean> = get.iter().map(|get| g.mean(|r| get(kind.latency(r)) / us)).collect();
         let hover = format!("%{{x}}: %{{y:.4g}} {unit}");
-        let mut trace = line(g.look, json!(names), json!(y), hover);
+        let mut trace = line(g.look, json!(names), json!(values(&means)), hover);
         trace["mode"] = json!("lines+markers");
         trace["marker"] = json!({"symbol": g.look.marker, "size": 7});
-        trace["error_y"] = json!({"type": "data", "array": ci, "thickness": 1, "width": 3});
+        trace["error_y"] = error_bars(&means, 3);
         trace
     };
     let data: Vec<Value> = groups.iter().map(trace).collect();
@@ -259,11 +279,11 @@ fn shares(groups: &[Group], of: &str) -> Figure {
     let mut data: Vec<Value> = groups
         .iter()
         .map(|g| {
-            let figures = (0..first.len()).map(|i| g.mean(|r| r.tenants.get(i).map_or(f64::NAN, |t| t.share * 100.0)));
-            let (y, ci): (Vec<f64>, Vec<f64>) = figures.unzip();
+            let share = |i: usize| g.mean(|r| r.tenants.get(i).map_or(f64::NAN, |t| t.share * 100.0));
+            let means: Vec<Mean> = (0..first.len()).map(share).collect();
             json!({
-                "type": "bar", "name": g.look.scheduler, "x": names, "y": y, "marker": {"color": g.look.colour},
-                "error_y": {"type": "data", "array": ci, "thickness": 1, "width": 2},
+                "type": "bar", "name": g.look.scheduler, "x": names, "y": values(&means),
+                "marker": {"color": g.look.colour}, "error_y": error_bars(&means, 2),
                 "hovertemplate": "%{x}: %{y:.1f} %",
             })
         })
@@ -293,13 +313,12 @@ fn tenant_tails(groups: &[Group], ranking: &Ranking, of: &str) -> Figure {
     let (unit, us) = unit(groups, |r| r.latency_us.p50);
     let names: Vec<&str> = first.iter().map(|t| t.name.as_str()).collect();
     let trace = |g: &Group| {
-        let figures =
-            (0..first.len()).map(|i| g.mean(|r| r.tenants.get(i).map_or(f64::NAN, |t| t.latency_us.p99 / us)));
-        let (y, ci): (Vec<f64>, Vec<f64>) = figures.unzip();
+        let p99 = |i: usize| g.mean(|r| r.tenants.get(i).map_or(f64::NAN, |t| t.latency_us.p99 / us));
+        let means: Vec<Mean> = (0..first.len()).map(p99).collect();
         json!({
-            "type": "scatter", "mode": "markers", "name": g.look.scheduler, "x": names, "y": y,
+            "type": "scatter", "mode": "markers", "name": g.look.scheduler, "x": names, "y": values(&means),
             "marker": {"color": g.look.colour, "symbol": g.look.marker, "size": 9},
-            "error_y": {"type": "data", "array": ci, "thickness": 1, "width": 2},
+            "error_y": error_bars(&means, 2),
             "hovertemplate": format!("%{{x}}: %{{y:.4g}} {unit}"),
         })
     };
@@ -321,11 +340,10 @@ fn names(groups: &[Group]) -> Value {
     })
 }
 
-fn bar(g: &Group, x: f64, ci: f64, hover: String) -> Value {
+fn bar(g: &Group, x: f64, error: Mean, hover: String) -> Value {
     json!({
         "type": "bar", "orientation": "h", "name": g.look.scheduler, "x": [x], "y": [g.look.scheduler],
-        "marker": {"color": g.look.colour}, "hovertemplate": hover,
-        "error_x": {"type": "data", "array": [ci], "thickness": 1, "width": 3},
+        "marker": {"color": g.look.colour}, "hovertemplate": hover, "error_x": error_bars(&[error], 3),
     })
 }
 
@@ -333,14 +351,14 @@ fn time_in_queue(groups: &[Group], of: &str) -> Figure {
     let (unit, us) = unit(groups, |r| r.phases_us.device.mean);
     let mut data = Vec::new();
     for g in groups {
-        let (queue, _) = g.mean(|r| r.phases_us.queue.mean / us);
-        let (device, _) = g.mean(|r| r.phases_us.device.mean / us);
-        let (total, ci) = g.mean(|r| r.latency_us.mean / us);
-        let rest = (total - queue - device).max(0.0);
+        let queue = g.mean(|r| r.phases_us.queue.mean / us).value;
+        let device = g.mean(|r| r.phases_us.device.mean / us).value;
+        let total = g.mean(|r| r.latency_us.mean / us);
+        let rest = (total.value - queue - device).max(0.0);
         let parts =
             [("in the scheduler", queue, 1.0, ""), ("in the device", device, 0.55, "/"), ("elsewhere", rest, 0.3, ".")];
         for (name, x, opacity, pattern) in parts {
-            let mut trace = bar(g, x, ci, format!("{name}: %{{x:.4g}} {unit}"));
+            let mut trace = bar(g, x, total, format!("{name}: %{{x:.4g}} {unit}"));
             trace["marker"]["opacity"] = json!(opacity);
             trace["marker"]["pattern"] = json!({"shape": pattern, "solidity": 0.25});
             if name != "elsewhere" {
@@ -360,8 +378,8 @@ fn time_in_queue(groups: &[Group], of: &str) -> Figure {
 
 fn cpu(groups: &[Group], of: &str) -> Figure {
     let data = groups.iter().map(|g| {
-        let (x, ci) = g.mean(|r| r.cpu.us_per_io);
-        bar(g, x, ci, "%{x:.3g} µs".to_string())
+        let mean = g.mean(|r| r.cpu.us_per_io);
+        bar(g, mean.value, mean, "%{x:.3g} µs".to_string())
     });
     let layout = json!({
         "xaxis": {"title": {"text": "CPU time per I/O, µs"}, "rangemode": "tozero"},

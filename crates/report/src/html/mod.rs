@@ -63,6 +63,8 @@ struct Section {
     sentence: String,
     caveats: Vec<String>,
     runs_each: usize,
+    /// Any figure was tested for significance.
+    tested: bool,
     /// Name and unit of each column.
     columns: Vec<(String, &'static str)>,
     rows: Vec<RowView>,
@@ -231,6 +233,7 @@ fn section(
         sentence: told.unwrap_or(&ranking.recommendation).sentence.clone(),
         caveats: ranking.recommendation.caveats.iter().skip(1).cloned().collect(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
+        tested: ranking.is_tested(),
         columns: columns
             .iter()
             .map(|c| (c.name.clone(), if c.unit_name == "us" { "µs" } else { c.unit_name }))

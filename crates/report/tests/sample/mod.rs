@@ -121,16 +121,9 @@ fn run(
             completion: "interrupt".to_string(),
             replicate,
             seed: 42 + u64::from(replicate),
-            submitted_by_tenant: submitted.to_vec(),
             merges: Merges { back: requests / 10, ..Merges::default() },
             ledger: Ledger { submitted: requests, completed: requests, ..Ledger::default() },
-            cpu: CpuFacts {
-                busy: vec![cpu, cpu],
-                span: end,
-                irq: cpu,
-                scheduler: Nanos(cpu.0 / 2),
-                ..CpuFacts::default()
-            },
+            cpu: CpuFacts { busy: vec![cpu, cpu], irq: cpu, scheduler: Nanos(cpu.0 / 2), ..CpuFacts::default() },
             ..RunFacts::default()
         },
     )

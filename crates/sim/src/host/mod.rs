@@ -51,6 +51,18 @@ pub struct Spent {
     pub complete: u64,
 }
 
+impl Spent {
+    /// Time since `earlier`.
+    pub fn since(&self, earlier: &Spent) -> Spent {
+        Spent {
+            user: self.user - earlier.user,
+            submit: self.submit - earlier.submit,
+            scheduler: self.scheduler - earlier.scheduler,
+            complete: self.complete - earlier.complete,
+        }
+    }
+}
+
 /// The CPUs of a run. Work is booked in the order of the calls.
 #[derive(Clone)]
 pub struct Host {

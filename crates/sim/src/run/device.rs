@@ -77,6 +77,7 @@ impl Run<'_> {
             entry.insert = finished.insert;
             entry.issue = finished.issue;
             entry.device_done = done;
+            entry.failed = finished.result.is_err();
             let (cpu, op) = (usize::from(entry.io.cpu), entry.io.op);
             let thread = entry.thread;
             let state = &mut self.threads[thread as usize];
@@ -97,7 +98,9 @@ impl Run<'_> {
                     } else {
                         self.host.note_completion(cpu, done, op, first);
                         if state.running.thread.mode.reaps() == 1 {
+                            // The thread is busy, or sleeps for a request, and reaps it later than it could.
                             self.slots[slot as usize].posted = done;
+                            self.record(slot, done);
                         }
                     }
                 }

@@ -16,7 +16,7 @@ use dumbwaiter_load::{Change, Thread};
 use dumbwaiter_measure::Recorder;
 
 use crate::events::{EventKind, Events};
-use crate::host::{Activity, Completion as Method, Host, SchedulerCost};
+use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
 
 use self::state::{Slot, TaskSleep, ThreadState, Turns};
 
@@ -52,7 +52,6 @@ pub struct Run<'a> {
     sends: bool,
     until: Until,
     submitted: u64,
-    submitted_by_tenant: Vec<u64>,
     open: bool,
     /// The running stage.
     stage: Option<u32>,
@@ -68,8 +67,8 @@ pub struct Run<'a> {
     /// The scheduler's cost from when a freeze has ended.
     next_cost: Option<SchedulerCost>,
     control: &'a Control,
-    /// Activity of host and device at the end of the warm-up.
-    warm: Option<(Activity, Counters)>,
+    /// What host and device had done at the end of the warm-up.
+    warm: Option<Done>,
     completions: Vec<Completion>,
     finished: Vec<Finished>,
 }
@@ -84,24 +83,46 @@ pub struct RunOutput {
     pub counters: Counters,
     /// The host at that time.
     pub host: Host,
-    /// Activity of the CPUs until then, warm-up included.
-    pub activity: Activity,
-    /// Activity of CPUs and device in the measured time.
-    pub measured: (Activity, Counters),
+    /// What host and device did in the measured time.
+    pub measured: Done,
     /// End of the measured time.
     pub end: Nanos,
-    /// I/Os submitted, per tenant.
-    pub submitted_by_tenant: Vec<u64>,
     /// I/Os of open loops that were issued late.
     pub issued_late: u64,
-    /// I/Os outstanding at the end of the measured time; their latencies are not counted.
-    pub outstanding: u64,
-    /// Age of the oldest of them.
-    pub oldest: Nanos,
     /// Whether the run was cancelled.
     pub cancelled: bool,
     /// Results of the applications, by their first tasks.
     pub applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
+}
+
+/// What host and device have done in a time.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    /// Activity of the CPUs.
+    pub activity: Activity,
+    /// CPU time by purpose.
+    pub spent: Spent,
+    /// Busy time of each CPU, ns.
+    pub busy: Vec<u64>,
+    /// Counters of the device.
+    pub counters: Counters,
+}
+
+impl Done {
+    /// Until `at`.
+    fn until(at: Nanos, host: &mut Host, counters: Counters) -> Done {
+        Done { activity: host.activity(at), spent: host.spent(), busy: host.busy().collect(), counters }
+    }
+
+    /// Since `earlier`.
+    fn since(&self, earlier: &Done) -> Done {
+        Done {
+            activity: self.activity.since(&earlier.activity),
+            spent: self.spent.since(&earlier.spent),
+            busy: self.busy.iter().zip(&earlier.busy).map(|(now, then)| now - then).collect(),
+            counters: self.counters.since(&earlier.counters),
+        }
+    }
 }
 
 /// State at the end of the measured time.
@@ -109,8 +130,6 @@ struct Closed {
     end: Nanos,
     host: Host,
     counters: Counters,
-    outstanding: u64,
-    oldest: Nanos,
     applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
@@ -151,7 +170,6 @@ impl<'a> Run<'a> {
     pub fn new(parts: RunParts<'a>) -> Run<'a> {
         let turns = Turns::new(parts.host.completion(), parts.host.cpus());
         let mut run = Run {
-            submitted_by_tenant: vec![0; parts.tenants.tenant_slots()],
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
             stage: None,
@@ -210,7 +228,8 @@ impl<'a> Run<'a> {
                 break;
             }
             if self.warm.is_none() && at >= self.until.warmup {
-                self.warm = Some((self.host.activity(self.until.warmup.max(self.now)), self.device.counters()));
+                let end = self.until.warmup.max(self.now);
+                self.warm = Some(Done::until(end, &mut self.host, self.device.counters()));
             }
             self.step(at);
             events += 1;
@@ -228,27 +247,17 @@ impl<'a> Run<'a> {
             }
         }
         self.control.finished.fetch_add(self.recorder.finished() - counted, Ordering::Relaxed);
-        let Closed { end, host, counters, outstanding, oldest, applications } =
-            end.unwrap_or_else(|| self.close(self.now));
+        let Closed { end, mut host, counters, applications } = end.unwrap_or_else(|| self.close(self.now));
         self.control.elapsed_ns.fetch_add(end.since(reported).0, Ordering::Relaxed);
-        let mut host = host;
-        let activity = host.activity(end);
-        let measured = match &self.warm {
-            Some((before, device)) => (activity.since(before), counters.since(device)),
-            None => (Activity::default(), Counters::default()),
-        };
+        let done = Done::until(end, &mut host, counters);
         RunOutput {
-            activity,
-            measured,
+            measured: self.warm.map_or_else(Done::default, |warm| done.since(&warm)),
             recorder: self.recorder,
             layer: self.layer,
             counters,
             host,
             end,
-            submitted_by_tenant: self.submitted_by_tenant,
             issued_late: self.issued_late,
-            outstanding,
-            oldest,
             cancelled,
             applications,
         }
@@ -265,20 +274,14 @@ impl<'a> Run<'a> {
     }
 
     fn close(&mut self, end: Nanos) -> Closed {
+        self.record_unfinished(end);
         self.open = false;
-        let mut waiting = vec![true; self.slots.len()];
-        for slot in &self.free {
-            waiting[*slot as usize] = false;
-        }
         let outcome =
             |t: &ThreadState| t.running.thread.workload.outcome(end).map(|outcome| (t.running.thread.task, outcome));
-        let since = self.slots.iter().zip(&waiting).filter(|(_, waits)| **waits).map(|(slot, _)| slot.submit).min();
         Closed {
             end,
             host: self.host.clone(),
             counters: self.device.counters(),
-            outstanding: (self.slots.len() - self.free.len()) as u64,
-            oldest: since.map_or(Nanos::ZERO, |since| end.since(since)),
             applications: self.threads.iter().filter_map(outcome).collect(),
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct Slot {
     pub(super) posted: Nanos,
     /// The device has completed it.
     pub(super) done: bool,
+    /// It failed.
+    pub(super) failed: bool,
     /// Its thread slept before it polled.
     pub(super) slept: bool,
     /// Time since which its thread polls for it.

@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{Flags, Io, Nanos, SECTOR_BYTES, Submitted};
 use dumbwaiter_load::lowest_stage;
-use dumbwaiter_measure::Completed;
+use dumbwaiter_measure::{Completed, Unfinished};
 use dumbwaiter_workloads::{Next, Want};
 
 use super::Run;
@@ -92,7 +92,6 @@ impl Run<'_> {
             io.cpu = (usize::from(want.task) % self.host.cpus()) as u16;
         }
         self.submitted += 1;
-        self.submitted_by_tenant[io.tenant.0 as usize] += 1;
         let queues = running.thread.mode.queues();
         self.slots[slot as usize] = Slot { submit: self.now, io, thread, task: want.task, ..Slot::default() };
         if queues {
@@ -238,28 +237,58 @@ impl Run<'_> {
         self.go_on(thread, false);
     }
 
-    /// Notifies the application of a completion: records it and frees the slot.
+    /// Records an I/O that its thread could see complete at `complete`.
+    pub(super) fn record(&mut self, slot: u32, complete: Nanos) {
+        let entry = &self.slots[slot as usize];
+        if !self.open || entry.failed {
+            return;
+        }
+        let io = &entry.io;
+        self.recorder.record(&Completed {
+            op: io.op,
+            task: io.task,
+            tenant: io.tenant,
+            bytes: u64::from(io.sectors) * SECTOR_BYTES,
+            submit: entry.submit,
+            insert: entry.insert,
+            issue: entry.issue,
+            device_done: entry.device_done,
+            complete,
+        });
+    }
+
+    /// Records what is unfinished at the end.
+    pub(super) fn record_unfinished(&mut self, end: Nanos) {
+        let mut waits = vec![true; self.slots.len()];
+        for slot in &self.free {
+            waits[*slot as usize] = false;
+        }
+        let closed = |slot: &u32| self.threads[self.slots[*slot as usize].thread as usize].running.thread.closed;
+        let prepared = self.threads.iter().flat_map(|state| &state.prepared);
+        let behind = self.sleeps.iter().flat_map(|sleep| &sleep.behind);
+        // Their latency will count from when the call that submits them reaches them.
+        let mut later = vec![false; self.slots.len()];
+        for slot in prepared.chain(behind).filter(|slot| closed(slot)) {
+            later[*slot as usize] = true;
+        }
+        for (number, slot) in self.slots.iter().enumerate().filter(|(number, _)| waits[*number]) {
+            if slot.posted == Nanos::ZERO {
+                let (op, task, tenant) = (slot.io.op, slot.io.task, slot.io.tenant);
+                let submit = if later[number] { end } else { slot.submit };
+                self.recorder.unfinished(Unfinished { op, task, tenant, submit, end });
+            }
+        }
+    }
+
+    /// Notifies the application of a completion, which is recorded unless that was done, and frees the slot.
     pub(super) fn notify(&mut self, slot: u32) -> u32 {
         let entry = self.slots[slot as usize];
-        // A thread that was busy, or slept for a request, reaps a completion later than it could have seen it.
-        let complete = if entry.posted == Nanos::ZERO { self.now } else { entry.posted };
         self.free.push(slot);
+        if entry.posted == Nanos::ZERO {
+            self.record(slot, self.now);
+        }
         let state = &mut self.threads[entry.thread as usize];
         state.running.outstanding -= 1;
-        if self.open {
-            let io = &entry.io;
-            self.recorder.record(&Completed {
-                op: io.op,
-                task: io.task,
-                tenant: io.tenant,
-                bytes: u64::from(io.sectors) * SECTOR_BYTES,
-                submit: entry.submit,
-                insert: entry.insert,
-                issue: entry.issue,
-                device_done: entry.device_done,
-                complete,
-            });
-        }
         state.running.thread.workload.completed(self.now, entry.task, self.now.since(entry.submit));
         entry.thread
     }

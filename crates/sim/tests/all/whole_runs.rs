@@ -92,6 +92,54 @@ fn littles_law_holds_for_a_closed_loop() {
     }
 }
 
+/// Random reads of a disk after a warm-up, with as many slots as I/Os, so that none waits outside.
+fn disk_reads(depth: u32, warmup_s: u64, duration_s: u64) -> RunResult {
+    let toml = format!(
+        "warmup = \"{warmup_s}s\"\nduration = \"{duration_s}s\"\nnr_requests = 1024\n[[task]]\nname = \"t\"\n\
+         rw = \"randread\"\nbs = \"4k\"\niodepth = {depth}\n"
+    );
+    run(&toml, "hdd:st1000dm003", "none")
+}
+
+#[test]
+fn rates_do_not_depend_on_the_warm_up_at_any_depth() {
+    for (depth, duration_s) in [(1, 60), (32, 60), (512, 200)] {
+        let of_warmup = |s| disk_reads(depth, s, duration_s);
+        let runs = [0, 1, 10].map(of_warmup);
+        let (least, most) = runs.iter().fold((f64::MAX, 0.0f64), |(a, b), r| (a.min(r.iops), b.max(r.iops)));
+        assert!(most < 1.03 * least, "depth {depth}: {least} to {most} IOPS");
+        for r in &runs {
+            assert_eq!(r.requests, r.warmup_completed + r.completed + r.unfinished);
+            assert_eq!((r.requests, r.unfinished), (r.ledger.submitted, u64::from(depth)));
+            let in_flight = r.iops * r.latency_us.mean / 1e6 / f64::from(depth);
+            assert!((0.98..1.02).contains(&in_flight), "depth {depth}: {in_flight}, {:?}", r.latency_us);
+        }
+    }
+}
+
+#[test]
+fn processor_time_and_energy_are_those_of_the_measured_time() {
+    let toml = |warmup: &str| {
+        format!(
+            "warmup = \"{warmup}\"\nduration = \"1s\"\n[host]\ncpus = 1\n[[task]]\nname = \"t\"\nrw = \"randread\"\n\
+             bs = \"4k\"\nioengine = \"psync\"\n"
+        )
+    };
+    let (cold, warm) = (run(&toml("0s"), "ull:optane-900p", "none"), run(&toml("3s"), "ull:optane-900p", "none"));
+    let near = |a: f64, b: f64| (a - b).abs() < 0.02 * a;
+    for figure in [
+        |r: &RunResult| r.cpu.busy_s,
+        |r: &RunResult| r.cpu.us_per_io,
+        |r: &RunResult| r.cpu.ctx_per_io,
+        |r: &RunResult| r.cpu.utilisation[0],
+        |r: &RunResult| r.energy.as_ref().unwrap().j_per_mio,
+        |r: &RunResult| r.energy.as_ref().unwrap().bytes_per_j,
+    ] {
+        assert!(near(figure(&cold), figure(&warm)), "{} {}", figure(&cold), figure(&warm));
+    }
+    assert!(warm.warmup_completed > 2 * warm.completed);
+}
+
 #[test]
 fn a_sorting_scheduler_moves_more_on_a_disk_and_less_is_said_about_flash() {
     let toml =
@@ -134,8 +182,11 @@ fn what_starves_is_still_seen_at_the_end() {
     let prepared = Prepared::new(&scenario).unwrap();
     let choice = Choice::parse("sstf").unwrap();
     let cell = prepared.run(&model, &choice, 0, &Control::default()).unwrap();
-    assert_eq!(cell.run.ledger.outstanding, 61);
-    assert!(cell.oldest > dumbwaiter_block::Nanos::from_secs(3), "{}", cell.oldest);
+    let r = &cell.run;
+    assert_eq!((r.ledger.outstanding, r.unfinished), (61, 61));
+    assert!(r.oldest_unfinished_s > 3.0, "{}", r.oldest_unfinished_s);
+    let far = &r.tasks.iter().find(|t| t.name == "far").unwrap().latency_us;
+    assert!(far.max > 3e6 && !far.is_known(0.99), "{far:?}");
 }
 
 #[test]

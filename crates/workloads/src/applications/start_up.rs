@@ -174,14 +174,17 @@ impl Workload for StartUp {
     }
 
     fn outcome(&self, now: Nanos) -> Option<ApplicationOutcome> {
-        let overdue = matches!(self.doing, Phase::Starting(launched) if now.since(launched) >= self.timeout);
-        let under_way = matches!(self.doing, Phase::Starting(_));
+        let under_way = match self.doing {
+            Phase::Starting(launched) => Some(now.since(launched)),
+            _ => None,
+        };
+        let overdue = under_way.is_some_and(|age| age >= self.timeout);
         Some(ApplicationOutcome::StartUps {
             kind: self.kind,
             timeout: self.timeout,
             started: self.started.clone(),
             not_started: self.not_started + u64::from(overdue),
-            cut_off: u64::from(under_way && !overdue),
+            cut_off: under_way.filter(|_| !overdue),
         })
     }
 }
@@ -214,7 +217,7 @@ mod tests {
         s.completed(end, 0, Nanos::ZERO);
         assert_eq!(s.next(end), Next::Wait(Nanos::from_secs(8)));
         let Some(ApplicationOutcome::StartUps { started, not_started, cut_off, .. }) = s.outcome(end) else { panic!() };
-        assert_eq!((started, not_started, cut_off), (vec![Nanos::from_secs(2)], 0, 0));
+        assert_eq!((started, not_started, cut_off), (vec![Nanos::from_secs(2)], 0, None));
     }
 
     #[test]
@@ -227,11 +230,11 @@ mod tests {
             Some(ApplicationOutcome::StartUps { not_started, cut_off, .. }) => (not_started, cut_off),
             _ => panic!(),
         };
-        assert_eq!(cut(&s, Nanos::from_ms(3500)), (0, 1));
-        assert_eq!(cut(&s, Nanos::from_secs(4)), (1, 0));
+        assert_eq!(cut(&s, Nanos::from_ms(3500)), (0, Some(Nanos::from_ms(500))));
+        assert_eq!(cut(&s, Nanos::from_secs(4)), (1, None));
         let late = Nanos::from_secs(9);
         (0..3).for_each(|_| s.completed(late, 0, Nanos::ZERO));
         assert_eq!(s.next(late), Next::Done);
-        assert_eq!(cut(&s, late), (1, 0));
+        assert_eq!(cut(&s, late), (1, None));
     }
 }

@@ -1,0 +1,152 @@
+//! The figures of one scheduler's runs: which runs count, what is known of each, and how two schedulers compare.
+
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, TestKind, Verdict, compare, holm};
+
+use crate::criterion::{Focus, Metric};
+use crate::row::Estimate;
+
+/// One metric in one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figure {
+    seed: u64,
+    /// Infinite where the run starved the requests whose latency or share counts, NaN where it is undefined.
+    value: f64,
+    /// It is the figure, and not just a lower bound.
+    known: bool,
+}
+
+/// A p value by Holm's correction, and its test.
+type Test = (f64, TestKind);
+
+/// The runs of one scheduler that are independent of each other. Replicates of a recorded load are the same requests again,
+/// and in a simulation they are one replicate; so are replicates with the same result, in which nothing was random.
+pub fn independent<'a>(runs: &[&'a RunResult]) -> Vec<&'a RunResult> {
+    let Some((first, others)) = runs.split_first() else { return Vec::new() };
+    if runs.iter().all(|run| repeats_a_recording(run)) || others.iter().all(|run| same_result(first, run)) {
+        vec![first]
+    } else {
+        runs.to_vec()
+    }
+}
+
+/// Whether a replicate is the same load on the same model again: on a real device at least the device differs.
+pub(crate) fn repeats_a_recording(run: &RunResult) -> bool {
+    run.same_load && run.world == "sim"
+}
+
+/// Whether two runs did exactly the same.
+fn same_result(a: &RunResult, b: &RunResult) -> bool {
+    let counts = |r: &RunResult| [r.requests, r.completed, r.unfinished, r.errors, r.read.count, r.write.count];
+    let figures = |r: &RunResult| {
+        let l = &r.latency_us;
+        [r.duration_s, r.mb_per_s, l.mean, l.stddev, l.max, r.phases_us.queue.mean, r.phases_us.device.mean]
+            .map(f64::to_bits)
+    };
+    counts(a) == counts(b) && figures(a) == figures(b)
+}
+
+/// A metric in the independent runs of each group. A run in which the focus got nothing, or in which there are no shares
+/// because of that, is the worst possible if any other run has the figure.
+pub(crate) fn figures(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus) -> Vec<Vec<Figure>> {
+    let defined = groups.iter().flatten().any(|run| metric.of(run, focus).is_finite());
+    let one = |run: &&RunResult| {
+        let value = metric.of(run, focus);
+        let starved = defined && value.is_nan() && metric.is_worst_without_service(run, focus);
+        let value = if starved { f64::INFINITY } else { value };
+        Figure { seed: run.seed, value, known: value.is_finite() && metric.is_known(run, focus) }
+    };
+    groups.iter().map(|group| independent(group).iter().map(one).collect()).collect()
+}
+
+/// Runs in which the figure is known.
+fn known(figures: &[Figure]) -> usize {
+    figures.iter().filter(|f| f.known).count()
+}
+
+/// Runs that count for a recommendation: the figure is known, and the focus, whose p99 is given too, was not starved.
+pub(crate) fn valid(figures: &[Figure], focus_p99: &[Figure]) -> usize {
+    figures.iter().zip(focus_p99).filter(|(figure, focus)| figure.known && !focus.value.is_infinite()).count()
+}
+
+fn starved(figures: &[Figure]) -> usize {
+    figures.iter().filter(|f| f.value.is_infinite()).count()
+}
+
+fn sample(figures: &[Figure]) -> Sample {
+    Sample::of(&figures.iter().map(|f| f.value).collect::<Vec<f64>>())
+}
+
+/// The mean; infinite where a run starved, NaN where none has the figure.
+fn mean(figures: &[Figure]) -> f64 {
+    if starved(figures) > 0 { f64::INFINITY } else { sample(figures).mean }
+}
+
+/// The p value of each scheduler's difference from the `reference`, by Holm's correction for so many tests at once, and the
+/// test. None for the reference itself and where no test is possible.
+pub(crate) fn p_values(all: &[Vec<Figure>], reference: usize) -> Vec<Option<Test>> {
+    let pairs = |figures: &[Figure]| figures.iter().map(|f| (f.seed, f.value)).collect::<Vec<_>>();
+    let reference_pairs = pairs(&all[reference]);
+    let tests: Vec<_> = all
+        .iter()
+        .enumerate()
+        .map(|(i, own)| {
+            let testable = i != reference && starved(own) == 0 && starved(&all[reference]) == 0;
+            testable.then(|| compare(&pairs(own), &reference_pairs))
+        })
+        .collect();
+    let p: Vec<f64> = tests.iter().map(|test| test.map_or(f64::NAN, |test| test.p)).collect();
+    let adjusted = holm(&p);
+    tests.iter().zip(adjusted).map(|(test, p)| test.filter(|_| !p.is_nan()).map(|test| (p, test.test))).collect()
+}
+
+/// How each scheduler compares with the `reference`, with the p value and its test.
+pub(crate) fn verdicts(metric: Metric, all: &[Vec<Figure>], reference: usize) -> Vec<(Verdict, Option<Test>)> {
+    let best = &all[reference];
+    let tests = p_values(all, reference);
+    let one = |(i, test): (usize, Option<Test>)| {
+        let (own_mean, best_mean) = (mean(&all[i]), mean(best));
+        let verdict = match test {
+            _ if own_mean.is_nan() || !best_mean.is_finite() => Verdict::Undefined,
+            _ if i == reference => Verdict::Best,
+            _ if own_mean.is_infinite() => Verdict::Worse,
+            None => Verdict::Untested,
+            // Lower bounds that are no better may be much worse.
+            Some((p, _)) if p > SIGNIFICANCE && known(&all[i]) < known(best) => Verdict::Untested,
+            Some((p, _)) if p > SIGNIFICANCE => Verdict::Tie,
+            _ if metric.better(own_mean, best_mean) => Verdict::Better,
+            _ => Verdict::Worse,
+        };
+        (verdict, test.filter(|_| verdict != Verdict::Untested))
+    };
+    tests.into_iter().enumerate().map(one).collect()
+}
+
+/// Index of the best: of those with the most known figures the one with the best mean, the first of equals; `None` if none
+/// has a finite mean.
+fn best(metric: Metric, all: &[Vec<Figure>]) -> Option<usize> {
+    let finite = || (0..all.len()).filter(|i| mean(&all[*i]).is_finite());
+    let most = finite().map(|i| known(&all[i])).max()?;
+    let valid = finite().filter(|i| known(&all[*i]) == most);
+    valid.reduce(|a, b| if metric.better(mean(&all[b]), mean(&all[a])) { b } else { a })
+}
+
+/// The estimates of one metric, one per scheduler.
+pub(crate) fn estimates(metric: Metric, all: &[Vec<Figure>]) -> Vec<Estimate> {
+    let verdicts = verdicts(metric, all, best(metric, all).unwrap_or(0));
+    let one = |(figures, (verdict, test)): (&Vec<Figure>, (Verdict, Option<Test>))| {
+        let mean = mean(figures);
+        let at_least = figures.iter().any(|f| f.value.is_finite() && !f.known);
+        let interval = sample(figures).interval95().filter(|_| mean.is_finite() && !at_least);
+        Estimate {
+            mean: mean.is_finite().then_some(mean),
+            at_least,
+            starved: starved(figures),
+            ci95: interval.map(|[low, high]| [low, high.min(metric.largest())]),
+            n: known(figures),
+            verdict,
+            p: test.map(|(p, _)| p),
+            test: test.map(|(_, test)| test),
+        }
+    };
+    all.iter().zip(verdicts).map(one).collect()
+}
