@@ -53,7 +53,7 @@ impl Run<'_> {
         queue.seed = queue.seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         let n = queue.runnable.len();
         if n > 0 {
-            let least = if (queue.seed >> 60) % 4 == 0 { ((queue.seed >> 33) % n as u64) as usize } else { 0 };
+            let least = if (queue.seed >> 60).is_multiple_of(4) { ((queue.seed >> 33) % n as u64) as usize } else { 0 };
             let (ran, event) = queue.runnable.remove(least);
             let thread = self.thread_that_runs(event);
             let queue = &mut self.turns.cpus[cpu as usize];
@@ -217,6 +217,7 @@ impl Run<'_> {
     }
 
     /// The thread of a ring waits for a completion. Polling rings share a CPU without turns: their work is
+    /// booked in order. `leaves`: the thread has the CPU until now.
     pub(super) fn ring_waits(&mut self, thread: u32, leaves: bool) {
         let state = &mut self.threads[thread as usize];
         let cpu = usize::from(state.running.thread.cpu);
