@@ -243,6 +243,8 @@ fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -
         _ => {
             let mode = match job.depth() {
                 1 => Mode::Each,
+                // The flusher submits what the job has written.
+                _ if job.writeback() => Mode::Kernel,
                 _ if job.ioengine.sleeps() => Mode::Aio { batch: job.batch() },
                 _ => Mode::Ring,
             };
@@ -272,4 +274,30 @@ fn tenants_of(s: &Scenario) -> (Tenants, Vec<TenantSpec>, BTreeMap<&str, TenantI
         specs.push(TenantSpec { name: t.name.clone(), weight: t.weight, parent, focus: t.focus });
     }
     (tenants, specs, ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(job: &str) -> Mode {
+        let scenario = Scenario::from_toml(&format!("[[task]]\nname = \"a\"\n{job}"), "test").unwrap();
+        let host = Host { seed: 1, capacity_sectors: 1 << 30, cpus: 4 };
+        load(&scenario, &BTreeMap::new(), host).unwrap_or_else(|e| panic!("{e}")).threads[0].mode
+    }
+
+    #[test]
+    fn what_a_thread_does_without_a_tag_follows_its_engine() {
+        assert_eq!(mode("rw = \"randread\"\niodepth = 4"), Mode::Ring);
+        assert_eq!(mode("rw = \"randread\"\niodepth = 4\nioengine = \"libaio\""), Mode::Aio { batch: 1 });
+        assert_eq!(mode("rw = \"randread\"\niodepth = 4\nioengine = \"psync\""), Mode::Each);
+        assert_eq!(mode("rw = \"randread\""), Mode::Each);
+    }
+
+    #[test]
+    fn buffered_writes_are_submitted_by_a_flusher_whatever_the_engine() {
+        for engine in ["io_uring", "libaio", "psync"] {
+            assert_eq!(mode(&format!("rw = \"write\"\ndirect = false\nioengine = \"{engine}\"")), Mode::Kernel);
+        }
+    }
 }
