@@ -4,49 +4,16 @@
 //! Here it is mostly the order in which they were woken, and at random now and then. Without that, loads of constant service time
 //! fall into a rhythm in which one thread never gets a tag.
 
-use std::collections::VecDeque;
-
-use dumbwaiter_block::Nanos;
 use dumbwaiter_load::Mode;
 use rand::RngExt;
-use rand::SeedableRng;
-use rand_xoshiro::SplitMix64;
 
 use super::Run;
+use super::state::CpuQueues;
 use super::turns::SLICE;
 use crate::events::EventKind;
 
 /// One choice of the next thread out of so many is at random.
 const RANDOM_CHOICE_EVERY: u32 = 4;
-
-/// The threads of libaio that want to run on a CPU.
-#[derive(Clone, Default)]
-pub(super) struct CpuQueue {
-    /// The thread that has it, and since when.
-    owner: Option<u32>,
-    since: Nanos,
-    /// What threads do next that wait for it.
-    runnable: VecDeque<EventKind>,
-    /// A `Dispatch` event is pending.
-    dispatching: bool,
-}
-
-/// The CPUs of a run.
-pub(super) struct CpuQueues {
-    queues: Vec<CpuQueue>,
-    random: SplitMix64,
-}
-
-impl CpuQueues {
-    pub(super) fn new(cpus: usize, seed: u64) -> CpuQueues {
-        CpuQueues { queues: vec![CpuQueue::default(); cpus], random: SplitMix64::seed_from_u64(seed) }
-    }
-
-    /// A length that differs from loop to loop of a program: up to `most` ns.
-    pub(super) fn vary(&mut self, most: u64) -> u64 {
-        self.random.random_range(0..=most)
-    }
-}
 
 impl Run<'_> {
     /// The thread that an event lets run, if threads like it keep their CPU until they sleep.

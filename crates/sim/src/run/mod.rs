@@ -19,8 +19,7 @@ use dumbwaiter_measure::Recorder;
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
 
-use self::cpus::CpuQueues;
-use self::state::{Slot, TaskSleep, ThreadState, Turns};
+use self::state::{CpuQueues, Slot, TaskSleep, ThreadState, Turns};
 
 /// Limits of a run.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use dumbwaiter_block::{Io, Nanos, RequestId};
 use dumbwaiter_load::{Running, Thread};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::SplitMix64;
 
+use crate::events::EventKind;
 use crate::host::{Completion, RingTime};
 
 /// An I/O of a thread, from its submission until the thread is notified.
@@ -136,5 +139,34 @@ impl Turns {
     pub(super) fn new(completion: Completion, cpus: usize) -> Turns {
         let exclusive = completion != Completion::Interrupt;
         Turns { exclusive, cpus: vec![RunQueue::default(); cpus], continuing: None }
+    }
+}
+
+/// The threads of libaio that want to run on a CPU.
+#[derive(Clone, Default)]
+pub(super) struct CpuQueue {
+    /// The thread that has it, and since when.
+    pub(super) owner: Option<u32>,
+    pub(super) since: Nanos,
+    /// What threads do next that wait for it.
+    pub(super) runnable: VecDeque<EventKind>,
+    /// A `Dispatch` event is pending.
+    pub(super) dispatching: bool,
+}
+
+/// The CPUs of a run.
+pub(super) struct CpuQueues {
+    pub(super) queues: Vec<CpuQueue>,
+    pub(super) random: SplitMix64,
+}
+
+impl CpuQueues {
+    pub(super) fn new(cpus: usize, seed: u64) -> CpuQueues {
+        CpuQueues { queues: vec![CpuQueue::default(); cpus], random: SplitMix64::seed_from_u64(seed) }
+    }
+
+    /// A length that differs from loop to loop of a program: up to `most` ns.
+    pub(super) fn vary(&mut self, most: u64) -> u64 {
+        self.random.random_range(0..=most)
     }
 }
