@@ -52,7 +52,9 @@ pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host)
             let name = if task.count > 1 { format!("{}.{instance}", task.name) } else { task.name.clone() };
             let to = Instance { task, tenant: builder.ids[tenant.name.as_str()], ioprio, instance };
             let Host { seed, capacity_sectors, .. } = host;
-            let context = BuildContext { seed, capacity_sectors, job: number as u32, instance };
+            // Replicates have consecutive seeds.
+            let replicate = seed.wrapping_sub(s.seed);
+            let context = BuildContext { seed, capacity_sectors, job: number as u32, instance, replicate };
             match &task.work {
                 Work::Job(job) => builder.add_job(&to, name, job, context)?,
                 Work::App(app) => builder.add_application(&to, &name, app, context)?,

@@ -105,7 +105,7 @@ pub struct FioTrace {
 pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<FioFile, FioError> {
     let mut reader = Reader { path, warnings: Vec::new() };
     let sections = text::sections(text, environment).map_err(|(line, reason)| reader.error(line, reason))?;
-    let (mut global, mut jobs, mut stage) = (State::default(), Vec::<FioJob>::new(), 0);
+    let (mut global, mut jobs, mut stage, mut instances) = (State::default(), Vec::<FioJob>::new(), 0, 0u32);
     for section in &sections {
         if section.title == "global" {
             reader.apply(&mut global, section)?;
@@ -116,7 +116,10 @@ pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String
         if state.stonewall && !jobs.is_empty() {
             stage += 1;
         }
-        jobs.push(reader.finish(state, section, stage)?);
+        let mut job = reader.finish(state, section, stage)?;
+        job.spec.fio_job = Some(instances.saturating_add(1));
+        instances = instances.saturating_add(job.numjobs);
+        jobs.push(job);
     }
     if jobs.is_empty() {
         return Err(

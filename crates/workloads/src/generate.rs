@@ -17,6 +17,8 @@
 //! - A flush (`fsync`) is issued when everything before it has completed, and nothing is issued beside it.
 
 mod build;
+mod draws;
+mod fio_random;
 mod generator;
 mod keys;
 mod offsets;
@@ -26,6 +28,8 @@ pub(crate) mod random;
 mod value;
 mod visited;
 
+#[cfg(test)]
+mod fio_tests;
 #[cfg(test)]
 mod tests;
 
@@ -134,6 +138,13 @@ pub struct JobSpec {
     pub norandommap: bool,
     /// Mixed into the seed of the run, to give jobs different or equal random streams. Instances always differ.
     pub randseed: Option<u64>,
+    /// Random offsets are the same in each run of fio, whatever the `randseed`.
+    pub randrepeat: bool,
+    /// All random numbers are the same in each run of fio, whatever the `randseed`.
+    pub allrandrepeat: bool,
+    /// Not in fio: number of the job in its fio file, from 1, counting each instance. Such a job does fio's own sequence of
+    /// I/Os; without it the seed of the run decides.
+    pub fio_job: Option<u32>,
     /// Flush after this many writes; 0 for never.
     pub fsync: u32,
     /// Same as `fsync`: a block device has no file metadata.
@@ -199,6 +210,9 @@ impl Default for JobSpec {
             percentage_random: PerDir::all(100),
             norandommap: false,
             randseed: None,
+            randrepeat: true,
+            allrandrepeat: false,
+            fio_job: None,
             fsync: 0,
             fdatasync: 0,
             end_fsync: false,

@@ -452,7 +452,7 @@ mod tests {
         for (key, value) in options {
             job.set(key, value, Prefixes::Plain).unwrap();
         }
-        job.build(BuildContext { seed: 1, capacity_sectors: 1 << 24, job: 0, instance: 0 }).unwrap()
+        job.build(BuildContext { seed: 1, capacity_sectors: 1 << 24, job: 0, instance: 0, replicate: 0 }).unwrap()
     }
 
     fn cache(bytes: u64, delay: Nanos) -> PageCache {

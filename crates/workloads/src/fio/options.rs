@@ -44,7 +44,7 @@ const FILE: &[&str] = &[
 ];
 
 /// Extensions that fio does not have.
-const NOT_FIOS: [&str; 3] = ["burst_on", "burst_off", "burst_process"];
+const NOT_FIOS: [&str; 4] = ["burst_on", "burst_off", "burst_process", "fio_job"];
 
 const HARMLESS: &[&str] = &[
     // Names, texts, measurement and output.
@@ -152,8 +152,6 @@ const HARMLESS: &[&str] = &[
     "hugepage_size",
     "lockmem",
     // Random numbers: always seeded here, without a map that can be exhausted.
-    "randrepeat",
-    "allrandrepeat",
     "softrandommap",
     "random_generator",
     // CPU cost of submission.

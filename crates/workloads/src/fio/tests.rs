@@ -32,7 +32,7 @@ fn every_job_file_of_the_recordings_parses() {
             let file = parse(entry["job"].as_str().unwrap(), &path.display().to_string(), &nothing);
             let file = file.unwrap_or_else(|e| panic!("{e}"));
             for job in &file.jobs {
-                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, job: 0, instance: 0 };
+                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, job: 0, instance: 0, replicate: 0 };
                 job.spec.build(context).unwrap_or_else(|e| panic!("{}: {}: {e}", path.display(), job.name));
                 assert!(job.placed && job.spec.longest().is_some());
             }
@@ -256,7 +256,7 @@ proptest! {
         let home = |name: &str| (name == "HOME").then(|| "1g".to_string());
         if let Ok(file) = parse(&String::from_utf8_lossy(&bytes), "j.fio", &home) {
             for job in file.jobs {
-                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, job: 0, instance: 1 };
+                let context = BuildContext { seed: 1, capacity_sectors: 8 << 21, job: 0, instance: 1, replicate: 0 };
                 if let Ok(mut workload) = job.spec.build(context) {
                     for i in 0..20 {
                         workload.next(Nanos::from_secs(i));

@@ -2,6 +2,8 @@
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op, SECTOR_BYTES};
 
+use super::draws::Draws;
+use super::fio_random::FioRandom;
 use super::generator::{Generator, Limits, Mixer, Schedule};
 use super::offsets::{Coverage, Offsets, Sampler, Sizes, Stream};
 use super::pauses::{Burst, RateLimit, ThinkTime};
@@ -22,6 +24,8 @@ pub struct BuildContext {
     pub job: u32,
     /// Number of the instance within the job, from 0.
     pub instance: u32,
+    /// Number of the replicate, from 0: the first one of a fio file's job does fio's own sequence of I/Os.
+    pub replicate: u64,
 }
 
 /// Options that contradict each other or do not fit the device.
@@ -157,11 +161,14 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         Random::new(&[context.seed, spec.randseed.unwrap_or(0), u64::from(context.job), u64::from(context.instance)]);
 
     // An unused direction may have sizes that no device accepts.
+    let fio = fio_random(spec, context, length);
+    // fio seeds again for each pass, unless the job goes on until it is stopped.
+    let repeats = spec.randrepeat && !spec.until_stopped();
     let mut streams = [READ, WRITE, TRIM].map(|dir| match spec.used().contains(&dir) {
-        true => stream(spec, dir, start, length),
+        true => stream(spec, dir, start, length, fio.is_some()),
         false => Stream::default(),
     });
-    let coverage = coverage(spec, &streams, length, &mut random);
+    let coverage = coverage(spec, &streams, length, fio.is_some(), &mut random);
     for stream in &mut streams {
         // Hot blocks of a skewed distribution are scattered, differently for each direction and instance.
         if let Sampler::Zipf { scatter, blocks, centre: None, .. }
@@ -205,8 +212,16 @@ pub(super) fn generator(spec: &JobSpec, context: BuildContext) -> Result<Generat
         burst: (spec.burst_on > Nanos::ZERO).then(|| Burst::new(spec.burst_on, spec.burst_off, spec.burst_process)),
         paced: spec.used().iter().any(|dir| spec.rate.each()[*dir].is_some() || spec.rate_iops.each()[*dir].is_some()),
         submits: spec.io_submit_mode,
-        ..Generator::idle(random)
+        ..Generator::idle(Draws::new(random, fio, repeats))
     })
+}
+
+/// fio's generators for a job of a fio file. For more blocks than 32 bits can number, fio uses another generator and we use
+/// ours.
+fn fio_random(spec: &JobSpec, context: BuildContext, length: u64) -> Option<FioRandom> {
+    let unit = spec.used().iter().map(|dir| sectors(spec.bs.each()[*dir].min()).max(1)).min().unwrap_or(1);
+    let number = spec.fio_job.filter(|_| length / u64::from(unit) <= u64::from(u32::MAX))?;
+    FioRandom::new(spec, number.saturating_add(context.instance), context.replicate)
 }
 
 /// Limits of an instance on a device of `device` bytes and a region of `length` sectors.
@@ -229,7 +244,7 @@ fn limits(spec: &JobSpec, device: u64, length: u64) -> Limits {
 ///
 /// Blocks of one size need no map: a permutation visits each once. A region of more than [`Visited::MAX_BLOCKS`] has none
 /// either and draws independently: no run visits enough of it to meet a block twice.
-fn coverage(spec: &JobSpec, streams: &[Stream; 3], length: u64, random: &mut Random) -> Coverage {
+fn coverage(spec: &JobSpec, streams: &[Stream; 3], length: u64, follows_fio: bool, random: &mut Random) -> Coverage {
     let used = spec.used();
     let uniform = |dir: &usize| {
         spec.blockalign.each()[*dir].is_none() && *spec.random_distribution.each()[*dir] == Distribution::Uniform
@@ -241,7 +256,7 @@ fn coverage(spec: &JobSpec, streams: &[Stream; 3], length: u64, random: &mut Ran
     let blocks = length / u64::from(unit);
     let one_size = |dir: &usize| matches!(streams[*dir].sizes, Sizes::Fixed(n) if n == unit);
     let every_draw = |dir: &usize| streams[*dir].always_random && spec.rw.modifier <= 1;
-    if used.iter().all(|dir| one_size(dir) && every_draw(dir)) {
+    if !follows_fio && used.iter().all(|dir| one_size(dir) && every_draw(dir)) {
         Coverage::Permuted(Permutation::new(blocks, random), 0)
     } else if blocks <= Visited::MAX_BLOCKS {
         Coverage::Mapped(Visited::new(blocks))
@@ -256,16 +271,16 @@ fn sectors(bytes: u64) -> u32 {
 
 /// A percentage as a fraction of 2^32.
 fn threshold(percent: u8) -> u32 {
-    ((u64::from(percent) << 32) / 100).min(u64::from(u32::MAX)) as u32
+    (u64::from(percent) << 32).div_ceil(100).min(u64::from(u32::MAX)) as u32
 }
 
 /// The generator state of one direction.
-fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
+fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64, follows_fio: bool) -> Stream {
     let bs = spec.bs.each()[dir];
     let min = sectors(bs.min()).max(1);
     let unit = spec.blockalign.each()[dir].map_or(min, sectors).max(1);
     let sampler = sampler(spec, dir, unit, length);
-    let sizes = sizes(spec, dir);
+    let sizes = sizes(spec, dir, follows_fio);
     let op = [Op::Read, Op::Write, Op::Discard][dir];
     let flags = flags(spec, op);
     // rate_iops counts in units of the smallest block, as in fio.
@@ -277,7 +292,11 @@ fn stream(spec: &JobSpec, dir: usize, start: u64, length: u64) -> Stream {
     Stream {
         op,
         flags,
-        fitting: length.saturating_sub(u64::from(min)) / u64::from(unit) + 1,
+        fitting: match follows_fio && unit > min {
+            // fio leaves out a last block that is not whole.
+            true => (length / u64::from(unit)).max(1),
+            false => length.saturating_sub(u64::from(min)) / u64::from(unit) + 1,
+        },
         sizes,
         min,
         unit,
@@ -339,7 +358,7 @@ fn sampler(spec: &JobSpec, dir: usize, unit: u32, length: u64) -> Sampler {
 }
 
 /// Distribution of the block sizes of a direction.
-fn sizes(spec: &JobSpec, dir: usize) -> Sizes {
+fn sizes(spec: &JobSpec, dir: usize, follows_fio: bool) -> Sizes {
     let bs = spec.bs.each()[dir];
     if bs.min() == bs.max() {
         return Sizes::Fixed(sectors(bs.min()));
@@ -350,6 +369,7 @@ fn sizes(spec: &JobSpec, dir: usize) -> Sizes {
             let step = if spec.bs_unaligned { 1 } else { sectors(*min) };
             Sizes::Range { min: sectors(*min), max: sectors(*max), step }
         }
+        BlockSize::Split(parts) if follows_fio => fio_split(parts, bs.min(), spec.bs_unaligned),
         BlockSize::Split(parts) => {
             let mut sum = 0.0;
             let bound = |(n, percent): &(u64, f64)| {
@@ -365,6 +385,23 @@ fn sizes(spec: &JobSpec, dir: usize) -> Sizes {
             max: sectors(*max),
         },
     }
+}
+
+/// fio's rule for a split: of the parts in the order of their whole percentages, a draw selects the first whose sum reaches
+/// it. Sizes are multiples of the smallest unless they are unaligned.
+fn fio_split(parts: &[(u64, f64)], min: u64, unaligned: bool) -> Sizes {
+    /// Values of a draw in one percent.
+    const PERCENT: u64 = u32::MAX as u64 / 100 + 1;
+    let mut parts: Vec<(u64, u64)> = parts.iter().map(|(size, percent)| (*percent as u64, *size)).collect();
+    parts.retain(|(percent, _)| *percent > 0);
+    parts.sort_by_key(|(percent, _)| *percent);
+    let mut sum = 0;
+    let bound = |(percent, size): (u64, u64)| {
+        sum += percent;
+        let size = if unaligned { size } else { size / min * min };
+        ((sum * PERCENT).min(u32::MAX.into()) as u32, sectors(size))
+    };
+    Sizes::Split(parts.into_iter().map(bound).collect())
 }
 
 /// Request flags of a direction.

@@ -2,9 +2,9 @@
 
 use dumbwaiter_block::{Flags, Nanos, Op};
 
+use super::draws::Draws;
 use super::offsets::{Coverage, Offsets, Stream};
 use super::pauses::{Burst, RateSleep, ThinkTime, Thinking};
-use super::random::Random;
 use super::value::{Mix, READ, SubmitMode, TRIM, WRITE};
 use crate::{Next, Want, Workload};
 
@@ -44,9 +44,9 @@ impl Mixer {
     }
 
     #[inline]
-    fn draw(&mut self, random: &mut Random) -> usize {
+    fn draw(&mut self, draws: &mut Draws) -> usize {
         if self.issued[self.dir] >= self.until {
-            let dir = if random.below(100) < u64::from(self.percent[READ]) { READ } else { WRITE };
+            let dir = if draws.direction() < u64::from(self.percent[READ]) { READ } else { WRITE };
             if dir != self.dir {
                 self.until = self.issued[self.dir] * u64::from(self.percent[dir]) / 100;
             }
@@ -68,7 +68,7 @@ pub(super) enum Flush {
 /// The generator of one instance of a job.
 #[derive(Debug)]
 pub(super) struct Generator {
-    pub(super) random: Random,
+    pub(super) draws: Draws,
     pub(super) mix: Mix,
     pub(super) mixer: Mixer,
     pub(super) streams: [Stream; 3],
@@ -98,9 +98,9 @@ pub(super) struct Generator {
 
 impl Generator {
     /// A generator without I/O: the base for struct updates.
-    pub(super) fn idle(random: Random) -> Generator {
+    pub(super) fn idle(draws: Draws) -> Generator {
         Generator {
-            random,
+            draws,
             mix: Mix::Read,
             mixer: Mixer::default(),
             streams: Default::default(),
@@ -128,7 +128,7 @@ impl Generator {
 
     fn begin(&mut self, now: Nanos) {
         let (from, to) = self.schedule.delay;
-        let delay = from + Nanos(self.random.below((to.0 - from.0).saturating_add(1)));
+        let delay = from + Nanos(self.draws.own.below((to.0 - from.0).saturating_add(1)));
         self.schedule.begun = true;
         self.schedule.start = now + delay;
         self.schedule.end = self.schedule.length.map_or(Nanos::MAX, |length| self.schedule.start + length);
@@ -202,7 +202,7 @@ impl Generator {
     fn rest(&mut self, now: Nanos) -> Option<Next> {
         let burst = self.burst.as_mut()?;
         let draw_length = burst.until;
-        let in_pause = burst.in_pause(now, &mut self.random);
+        let in_pause = burst.in_pause(now, &mut self.draws.own);
         let until = burst.until;
         if until != draw_length && !in_pause {
             self.drop_backlog(now);
@@ -219,7 +219,7 @@ impl Generator {
             Mix::Trim => TRIM,
             Mix::TrimWrite if self.trimmed.is_some() => WRITE,
             Mix::TrimWrite => TRIM,
-            Mix::ReadWrite => self.mixer.draw(&mut self.random),
+            Mix::ReadWrite => self.mixer.draw(&mut self.draws),
         };
         if !self.paced || self.streams[dir].ready(now) {
             return (dir, now);
@@ -274,12 +274,12 @@ impl Generator {
                 }
                 (offset, false)
             }
-            Offsets::Random { run, same } => match stream.continued(run, same, &mut self.random) {
+            Offsets::Random { run, same } => match stream.continued(run, same, dir, &mut self.draws) {
                 Some(offset) => (offset, false),
-                None => (self.coverage.draw(stream, &mut self.random), true),
+                None => (self.coverage.draw(stream, &mut self.draws), true),
             },
         };
-        let mut sectors = stream.sizes.draw_within(stream.length - offset, stream.min, &mut self.random);
+        let mut sectors = stream.sizes.draw_within(stream.length - offset, stream.min, dir, &mut self.draws);
         if random {
             sectors = self.coverage.visit(stream, offset, sectors);
         }
@@ -317,7 +317,7 @@ impl Generator {
         if self.paced {
             let pace = &mut self.streams[dir].pace;
             pace.due += match pace.poisson {
-                true if pace.ns_per_io > 0.0 => pace.ns_per_io * self.random.exponential(),
+                true if pace.ns_per_io > 0.0 => pace.ns_per_io * self.draws.own.exponential(),
                 true => 0.0,
                 false => pace.ns_per_sector * f64::from(sectors),
             };
@@ -373,7 +373,7 @@ impl Workload for Generator {
         let ioprio = match stream.always_preferred {
             true => Some(stream.priority),
             false if stream.preferred == 0 => None,
-            false => (((self.random.bits() >> 32) as u32) < stream.preferred).then_some(stream.priority),
+            false => (self.draws.priority() < stream.preferred).then_some(stream.priority),
         };
         let sector = stream.start + offset;
         Next::Issue(Want { op: stream.op, sector, sectors, flags: stream.flags, ioprio, stream: 0, task: 0 })

@@ -2,8 +2,9 @@
 
 use dumbwaiter_block::{Flags, Ioprio, Nanos, Op};
 
+use super::draws::Draws;
 use super::pauses::RateLimit;
-use super::random::{Permutation, Random, Zipf};
+use super::random::{Permutation, Zipf};
 use super::visited::Visited;
 
 /// Distribution of block sizes, in sectors.
@@ -28,20 +29,23 @@ pub(super) enum Sizes {
 
 impl Sizes {
     #[inline]
-    fn draw(&self, random: &mut Random) -> u32 {
+    fn draw(&self, room: u64, dir: usize, draws: &mut Draws) -> u32 {
         match self {
             Sizes::Fixed(n) => *n,
             Sizes::Range { min, max, step } => {
-                let draw = u64::from(*min) + random.below(u64::from(*max));
+                let draw = u64::from(*min) + draws.size_below(dir, u64::from(*max));
                 (draw / u64::from(*step) * u64::from(*step)).min(u64::from(*max)) as u32
             }
             Sizes::Split(bounds) => {
-                let draw = (random.bits() >> 32) as u32;
-                let found = bounds.iter().find(|(bound, _)| draw < *bound).or(bounds.last());
+                let draw = draws.size_bits(dir);
+                // fio takes the next part that fits.
+                let any = !draws.are_fios();
+                let fits = |sectors: u32| any || u64::from(sectors) <= room;
+                let found = bounds.iter().find(|(bound, n)| draw < *bound && fits(*n)).or(bounds.last());
                 found.expect("a split has parts").1
             }
             Sizes::LogNormal { log_median, sigma, min, max } => {
-                let size = libm::exp(log_median + sigma * random.normal());
+                let size = libm::exp(log_median + sigma * draws.own.normal());
                 let steps = (size / f64::from(*min) + 0.5).min(f64::from(max / min)) as u32;
                 steps.max(1) * min
             }
@@ -50,9 +54,10 @@ impl Sizes {
 
     /// A size of at most `room` sectors, which holds the smallest.
     #[inline]
-    pub(super) fn draw_within(&self, room: u64, min: u32, random: &mut Random) -> u32 {
-        for _ in 0..DRAWS {
-            let sectors = self.draw(random);
+    pub(super) fn draw_within(&self, room: u64, min: u32, dir: usize, draws: &mut Draws) -> u32 {
+        let most = if draws.are_fios() { FIO_DRAWS } else { DRAWS };
+        for _ in 0..most {
+            let sectors = self.draw(room, dir, draws);
             if u64::from(sectors) <= room {
                 return sectors;
             }
@@ -63,6 +68,8 @@ impl Sizes {
 
 /// Draws of a size that fits before the end of the region; after them the smallest is taken.
 const DRAWS: u32 = 64;
+/// The same for fio's numbers: fio draws until a size fits.
+const FIO_DRAWS: u32 = 1 << 16;
 
 /// Distribution of random offsets: numbers of aligned blocks in the region.
 #[derive(Debug, Default)]
@@ -93,9 +100,10 @@ pub(super) enum Sampler {
 impl Sampler {
     /// Draws a block number; `fitting` is the number of places that hold a whole block.
     #[inline]
-    fn draw(&self, fitting: u64, random: &mut Random) -> u64 {
+    fn draw(&self, fitting: u64, draws: &mut Draws) -> u64 {
+        let random = &mut draws.own;
         let sampler = match self {
-            Sampler::Uniform => return random.below(fitting),
+            Sampler::Uniform => return draws.block(fitting),
             Sampler::Zipf { zipf, blocks, centre, scatter } => ranked(zipf.draw(random), *blocks, *centre, scatter),
             Sampler::Pareto { power, blocks, centre, scatter } => {
                 let rank = (*blocks as f64 * libm::exp(power * libm::log(1.0 - random.unit()))) as u64;
@@ -207,14 +215,14 @@ impl Stream {
 
     /// Offset of the next I/O of a random pattern if it continues sequentially or repeats the last.
     #[inline]
-    pub(super) fn continued(&mut self, run: u32, same: bool, random: &mut Random) -> Option<u64> {
+    pub(super) fn continued(&mut self, run: u32, same: bool, dir: usize, draws: &mut Draws) -> Option<u64> {
         if self.run_left > 0 {
             self.run_left -= 1;
             let next = if same { self.last } else { self.position.unwrap_or(0) };
             if next + u64::from(self.min) <= self.length {
                 return Some(next);
             }
-        } else if !self.always_random && (random.bits() >> 32) as u32 >= self.random_share {
+        } else if !self.always_random && draws.order(dir) >= self.random_share {
             return Some(self.sequential(0).0);
         }
         self.run_left = run - 1;
@@ -241,25 +249,26 @@ pub(super) enum Coverage {
 impl Coverage {
     /// A random offset in the region of a direction.
     #[inline]
-    pub(super) fn draw(&mut self, stream: &Stream, random: &mut Random) -> u64 {
+    pub(super) fn draw(&mut self, stream: &Stream, draws: &mut Draws) -> u64 {
         let block = match self {
-            Coverage::Independent => stream.sampler.draw(stream.fitting, random),
+            Coverage::Independent => stream.sampler.draw(stream.fitting, draws),
             Coverage::Permuted(order, visited) => {
                 if *visited == order.len() {
                     *visited = 0;
-                    order.rekey(random);
+                    order.rekey(&mut draws.own);
                 }
                 *visited += 1;
                 order.apply(*visited - 1)
             }
             Coverage::Mapped(map) => {
-                let draw = stream.sampler.draw(stream.fitting, random);
+                let draw = stream.sampler.draw(stream.fitting, draws);
                 let inside = |block: &u64| *block < stream.fitting;
                 match map.next_free(draw).filter(inside).or_else(|| map.next_free(0).filter(inside)) {
                     Some(block) => block,
                     None => {
                         map.clear();
-                        draw
+                        draws.pass();
+                        if draws.are_fios() { stream.sampler.draw(stream.fitting, draws) } else { draw }
                     }
                 }
             }
