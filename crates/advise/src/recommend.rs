@@ -120,7 +120,9 @@ fn reason(rows: &[Row], metric: Metric, focus: &Focus) -> String {
     }
     let value = winner.mean(metric);
     let rivals = || rows[1..].iter().filter(|r| r.keeps_throughput && may_win(r, winner, metric));
-    let beaten = |r: &&Row| metric.better(value, r.mean(metric)) && r.verdict != Verdict::Tie;
+    // A difference that rounds to nothing is none to speak of.
+    let differs = |r: &Row| shown(r, metric) != shown(winner, metric);
+    let beaten = |r: &&Row| metric.better(value, r.mean(metric)) && r.verdict != Verdict::Tie && differs(r);
     let worst =
         rivals().filter(beaten).reduce(|a, b| if metric.better(a.mean(metric), b.mean(metric)) { b } else { a });
     let best = rivals().all(|r| !metric.better(r.mean(metric), value));

@@ -97,8 +97,9 @@ impl Run<'_> {
                         self.events.push(at, EventKind::Reap(thread));
                     } else {
                         self.host.note_completion(cpu, done, op, first);
-                        if state.running.thread.mode.reaps() == 1 {
-                            // The thread is busy, or sleeps for a request, and reaps it later than it could.
+                        if self.may_sleep(thread) {
+                            // The thread is busy, or sleeps for a request, and reaps it later than it could. What a kernel's
+                            // thread writes is complete without it.
                             self.slots[slot as usize].posted = done;
                             self.record(slot, done);
                         }
