@@ -1,4 +1,4 @@
-//! Tags: numbered slots of which each request holds one while it is in the scheduler or in the device.
+//! A set of numbered slots, as schedulers use them for tokens.
 
 /// Slots for which memory is set aside at once; more words are added as they are first used.
 const SLOTS_AT_START: u32 = 4096;
@@ -26,7 +26,7 @@ impl TagMap {
         self.depth
     }
 
-    /// Slots taken. More than the depth after [`TagMap::resize`] to fewer or [`TagMap::take_beyond`].
+    /// Slots taken.
     pub fn used(&self) -> u32 {
         self.used
     }
@@ -36,23 +36,12 @@ impl TagMap {
         self.used < self.depth
     }
 
-    /// Changes the depth. Slots beyond it stay with their holders until these give them back.
-    pub fn resize(&mut self, depth: u32) {
-        self.depth = depth;
-    }
-
     /// Takes the lowest free slot below `limit`.
     pub fn take(&mut self, limit: u32) -> Option<u32> {
         if !self.has_free() {
             return None;
         }
         self.take_below(limit.min(self.depth))
-    }
-
-    /// Takes the lowest free slot, beyond the depth if need be. As long as such slots are held, fewer than the depth are
-    /// given out.
-    pub fn take_beyond(&mut self) -> Option<u32> {
-        self.take_below(u32::MAX)
     }
 
     fn take_below(&mut self, limit: u32) -> Option<u32> {
@@ -103,28 +92,9 @@ mod tests {
     }
 
     #[test]
-    fn slots_beyond_a_smaller_depth_stay_held_and_count() {
-        let mut tags = TagMap::new(130);
-        while tags.take(130).is_some() {}
-        tags.resize(2);
-        assert_eq!((tags.take(2), tags.used()), (None, 130));
-        for slot in (1..130).rev() {
-            assert_eq!(tags.take(2), None, "{} are held", tags.used());
-            tags.put(slot);
-        }
-        assert_eq!(tags.take(2), Some(1));
-        assert_eq!(tags.take_beyond(), Some(2));
-        tags.put(0);
-        assert_eq!(tags.take(2), None, "the slot beyond the depth counts");
-        tags.put(2);
-        assert_eq!(tags.take(2), Some(0));
-    }
-
-    #[test]
     fn a_huge_depth_costs_no_memory_before_it_is_used() {
         let mut tags = TagMap::new(u32::MAX);
         assert_eq!((tags.take(u32::MAX), tags.words.len()), (Some(0), 64));
-        let mut none = TagMap::new(0);
-        assert_eq!((none.take(1), none.take_beyond()), (None, Some(0)));
+        assert_eq!(TagMap::new(0).take(1), None);
     }
 }

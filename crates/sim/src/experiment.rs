@@ -143,6 +143,7 @@ pub(crate) fn run(
             warmup: s.warmup,
             ios: s.limit.unwrap_or(u64::MAX),
         },
+        seed: seed ^ CPU_SEED,
         control,
     });
     let mut outcome = run.finish();
@@ -168,6 +169,8 @@ pub(crate) fn run(
 
 /// Separates the random numbers of the device from those of the workloads.
 const DEVICE_SEED: u64 = 0x6465_7669_6365_0001;
+/// As [`DEVICE_SEED`], for the order of threads.
+const CPU_SEED: u64 = 0x6370_7573_0000_0001;
 
 /// The host profile with this name; `default` is that of a current kernel.
 pub fn host_profile(name: &str) -> Result<&'static host::Profile, Error> {

@@ -258,7 +258,7 @@ impl JobSpec {
     }
 
     /// Whether this is a buffered writer, whose writes are asynchronous.
-    fn writeback(&self) -> bool {
+    pub fn writeback(&self) -> bool {
         !self.direct && !self.sync && self.rw.mix == Mix::Write
     }
 

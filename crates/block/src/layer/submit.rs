@@ -170,7 +170,7 @@ impl BlockLayer {
         self.requests[id].parent = parent;
         self.requests[id].sequence = sequence;
         self.requests[id].sealed = sequence != Sequence::NONE;
-        if self.take_tag(id) {
+        if !self.lets_others_first(id) && self.take_tag(id) {
             self.admit(now, id, plug);
             return Submitted::Entered;
         }
@@ -184,6 +184,17 @@ impl BlockLayer {
         }
         self.sleep_for_tag(id);
         Submitted::Asleep
+    }
+
+    /// Must it wait behind others although there may be a tag? Only in the single-queue layer, which keeps its slots for those
+    /// that wait (Linux up to 4.20: a full queue admits only tasks that were woken).
+    fn lets_others_first(&mut self, id: RequestId) -> bool {
+        if !self.traits.single_queue {
+            return false;
+        }
+        let pool = self.pool_of(id);
+        self.add_pools(pool);
+        self.waiting[pool].any() || !self.woken.is_empty()
     }
 
     /// The task of a request sleeps until a tag is freed.

@@ -1,5 +1,6 @@
 //! One run: threads, block layer, host and device in virtual time.
 
+mod cpus;
 mod device;
 mod life;
 mod sleep;
@@ -18,6 +19,7 @@ use dumbwaiter_measure::Recorder;
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
 
+use self::cpus::CpuQueues;
 use self::state::{Slot, TaskSleep, ThreadState, Turns};
 
 /// Limits of a run.
@@ -44,8 +46,8 @@ pub struct Run<'a> {
     plug: Plug,
     /// Sleeps of tasks, by [`TaskId`].
     sleeps: Vec<TaskSleep>,
-    seed: u64,
     turns: Turns,
+    cpus: CpuQueues,
     now: Nanos,
     timer_at: Nanos,
     /// A `Send` event is pending.
@@ -158,6 +160,8 @@ pub struct RunParts<'a> {
     pub schedulers: Vec<Replacement>,
     /// Limits of the run.
     pub until: Until,
+    /// Seed of what varies from run to run in the order of threads and the length of their loops.
+    pub seed: u64,
     /// Progress and cancellation.
     pub control: &'a Control,
 }
@@ -169,6 +173,7 @@ impl<'a> Run<'a> {
     /// Sets up a run at time 0.
     pub fn new(parts: RunParts<'a>) -> Run<'a> {
         let turns = Turns::new(parts.host.completion(), parts.host.cpus());
+        let cpus = CpuQueues::new(parts.host.cpus(), parts.seed);
         let mut run = Run {
             layer: BlockLayer::new(parts.config, parts.scheduler, parts.tenants),
             several_stages: parts.threads.iter().any(|t| t.stage != parts.threads[0].stage),
@@ -184,7 +189,7 @@ impl<'a> Run<'a> {
             free: Vec::new(),
             plug: Plug::default(),
             sleeps: Vec::new(),
-            seed: 1,
+            cpus,
             turns,
             warm: None,
             now: Nanos::ZERO,
@@ -300,7 +305,7 @@ impl<'a> Run<'a> {
             self.device_done(at);
         } else if let Some((_, what)) = self.events.pop() {
             if let Some(thread) = self.thread_that_runs(what)
-                && !self.take_cpu(thread, what)
+                && !self.has_cpu(thread, what)
             {
                 return;
             }

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use dumbwaiter_block::{Io, Nanos, RequestId};
 use dumbwaiter_load::{Running, Thread};
 
-use crate::events::EventKind;
 use crate::host::{Completion, RingTime};
 
 /// An I/O of a thread, from its submission until the thread is notified.
@@ -44,8 +43,6 @@ pub(super) struct ThreadState {
     pub(super) plugged: bool,
     /// The thread sleeps in the call that submits: for the request of this slot.
     pub(super) sleeps_for: Option<u32>,
-    /// CPU time, for the choice of the next thread to run.
-    pub(super) ran: Nanos,
     /// Slots that wait for a worker thread of the ring, and the number of workers that have one.
     pub(super) for_workers: VecDeque<u32>,
     pub(super) workers: u32,
@@ -77,7 +74,6 @@ impl ThreadState {
             issuing: 0,
             plugged: false,
             sleeps_for: None,
-            ran: Nanos::ZERO,
             for_workers: VecDeque::new(),
             workers: 0,
             ready: VecDeque::new(),
@@ -134,13 +130,6 @@ pub(super) struct RunQueue {
     pub(super) used: bool,
     pub(super) since: Nanos,
     pub(super) waiting: VecDeque<Turn>,
-    /// The thread that runs until it sleeps, and events of threads that wait for it to do so.
-    pub(super) owner: Option<u32>,
-    pub(super) runnable: Vec<(Nanos, EventKind)>,
-    /// CPU time of the last owner when it got the CPU; a `Dispatch` event is pending.
-    pub(super) ran: Nanos,
-    pub(super) dispatching: bool,
-    pub(super) seed: u64,
 }
 
 impl Turns {

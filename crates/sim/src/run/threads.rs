@@ -118,8 +118,7 @@ impl Run<'_> {
         if state.running.thread.mode.reaps() == 1 {
             // libaio takes the whole path for each call, and no two loops of a program take equally long.
             cold = true;
-            self.seed = self.seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            more += (self.seed >> 33) % (self.host.profile.sub + 1);
+            more += self.cpus.vary(self.host.profile.sub);
         }
         state.asleep = false;
         let slots = &self.slots;

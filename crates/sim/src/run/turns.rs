@@ -4,7 +4,6 @@
 //! gives the CPU away until its timer fires.
 
 use dumbwaiter_block::{Nanos, Op};
-use dumbwaiter_load::Mode;
 
 use super::Run;
 use super::state::Turn;
@@ -12,74 +11,9 @@ use crate::events::EventKind;
 use crate::host::Completion;
 
 /// Time slice of the kernel's CPU scheduler.
-const SLICE: Nanos = Nanos(3_000_000);
-/// A thread that slept is ahead of others by this much CPU time at most.
-const LARGEST_LAG: Nanos = Nanos(30_000);
+pub(super) const SLICE: Nanos = Nanos(3_000_000);
 
 impl Run<'_> {
-    /// The thread that an event lets run, if threads like it keep their CPU until they sleep.
-    pub(super) fn thread_that_runs(&self, event: EventKind) -> Option<u32> {
-        let thread = match event {
-            EventKind::Wake(thread) | EventKind::Reap(thread) | EventKind::IssueBatch(thread) => thread,
-            EventKind::Retry(slot) | EventKind::Entered(slot) => self.slots[slot as usize].thread,
-            _ => return None,
-        };
-        matches!(self.threads[thread as usize].running.thread.mode, Mode::Aio { .. }).then_some(thread)
-    }
-
-    /// Has the thread of an event its CPU? If not, it is runnable from now on.
-    pub(super) fn take_cpu(&mut self, thread: u32, event: EventKind) -> bool {
-        let cpu = usize::from(self.threads[thread as usize].running.thread.cpu);
-        let queue = &mut self.turns.cpus[cpu];
-        if queue.owner == Some(thread) {
-            return true;
-        }
-        let state = &mut self.threads[thread as usize];
-        state.ran = state.ran.max(Nanos(queue.ran.0.saturating_sub(LARGEST_LAG.0)));
-        queue.runnable.push((state.ran, event));
-        if queue.owner.is_none() && !queue.dispatching {
-            queue.dispatching = true;
-            // Every thread that is woken at this moment is runnable by then.
-            let at = self.host.free_at(cpu).max(self.now);
-            self.events.push(at, EventKind::Dispatch(cpu as u32));
-        }
-        false
-    }
-
-    /// The runnable thread that ran least gets the CPU.
-    pub(super) fn dispatch(&mut self, cpu: u32) {
-        let queue = &mut self.turns.cpus[cpu as usize];
-        queue.dispatching = false;
-        queue.seed = queue.seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let n = queue.runnable.len();
-        if n > 0 {
-            let least = if (queue.seed >> 60) % 4 == 0 { ((queue.seed >> 33) % n as u64) as usize } else { 0 };
-            let (ran, event) = queue.runnable.remove(least);
-            let thread = self.thread_that_runs(event);
-            let queue = &mut self.turns.cpus[cpu as usize];
-            (queue.owner, queue.since, queue.ran) = (thread, self.now, ran);
-            self.happens(event);
-        }
-    }
-
-    /// If the thread sleeps now, or its time slice is over, the next one gets the CPU.
-    pub(super) fn leave_cpu(&mut self, thread: u32) {
-        let state = &mut self.threads[thread as usize];
-        let runs = state.sleeps_for.is_none() && (state.issuing > 0 || state.reaping);
-        let cpu = state.running.thread.cpu;
-        let queue = &mut self.turns.cpus[usize::from(cpu)];
-        let over = !queue.runnable.is_empty() && self.now.since(queue.since) >= SLICE;
-        if queue.owner == Some(thread) && (!runs || over) {
-            state.ran += self.now.since(queue.since);
-            queue.owner = None;
-            if !queue.runnable.is_empty() {
-                queue.dispatching = true;
-                let at = self.host.free_at(usize::from(cpu)).max(self.now);
-                self.events.push(at, EventKind::Dispatch(u32::from(cpu)));
-            }
-        }
-    }
-
     /// Runs a turn on a CPU: now if it is free, else in FIFO order.
     pub(super) fn take_turn(&mut self, cpu: usize, turn: Turn) {
         if self.turns.exclusive {
@@ -217,6 +151,7 @@ impl Run<'_> {
     }
 
     /// The thread of a ring waits for a completion. Polling rings share a CPU without turns: their work is
+    /// booked in order. `leaves`: the thread has the CPU until now.
     pub(super) fn ring_waits(&mut self, thread: u32, leaves: bool) {
         let state = &mut self.threads[thread as usize];
         let cpu = usize::from(state.running.thread.cpu);

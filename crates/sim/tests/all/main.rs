@@ -6,4 +6,5 @@ mod cfq_shares;
 mod headway;
 mod life;
 mod page_cache;
+mod sleeping;
 mod whole_runs;
