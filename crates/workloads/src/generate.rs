@@ -13,6 +13,8 @@
 //!   uniformly random order. Of several sizes, as in fio, a draw that hits a visited block moves on to the next free one,
 //!   and the I/O ends where the free blocks end: I/Os become shorter while the region fills. Draws are independent with
 //!   `norandommap`, `blockalign` or a skewed distribution, and for several sizes in a region of more than 2^29 blocks.
+//! - The first replicate of a job of a fio file (`fio_job`) draws offsets, sizes and directions from fio's own generators. Such
+//!   a job covers its region as fio does with several sizes, whatever its sizes are. All other jobs draw from the seed.
 //! - Mixed sequential access keeps a position for reads and one for writes.
 //! - A flush (`fsync`) is issued when everything before it has completed, and nothing is issued beside it.
 
