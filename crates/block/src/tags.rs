@@ -21,11 +21,6 @@ impl TagMap {
         TagMap { words, first: 0, depth, used: 0 }
     }
 
-    /// Slots in all.
-    pub fn depth(&self) -> u32 {
-        self.depth
-    }
-
     /// Slots taken.
     pub fn used(&self) -> u32 {
         self.used

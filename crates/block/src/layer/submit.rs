@@ -107,8 +107,11 @@ impl BlockLayer {
     }
 
     /// A task that was woken tries again to get the request `id`. It may have to sleep on, or sleep for the next piece of a split
-    /// I/O.
+    /// I/O. An `id` that does not wait for a tag is a [`Fault`].
     pub fn retry(&mut self, now: Nanos, id: RequestId, mut plug: Option<&mut Plug>) -> Submitted {
+        if !self.expect_state(id, State::Waiting, Fault::WrongCompletion) {
+            return Submitted::Asleep;
+        }
         if !self.take_tag(id) {
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);

@@ -197,3 +197,13 @@ fn a_scheduler_that_never_sends_to_an_idle_device_is_a_fault() {
     assert!(now >= NO_PROGRESS_LIMIT, "{now} is too early");
     assert_eq!(layer.fault(), Some(&Fault::SchedulerStalls { waiting: 1 }));
 }
+
+#[test]
+fn a_driver_that_retries_a_request_that_does_not_wait_for_a_tag_is_found() {
+    let setup = crate::Setup { nr_requests: 1, device_depth: 1, ..crate::Setup::default() };
+    let mut layer = super::layer(false, crate::Config { setup, tasks_sleep: true, ..crate::Config::default() });
+    layer.submit(crate::Nanos::ZERO, super::read(0), None);
+    let id = layer.poll(crate::Nanos::ZERO).unwrap();
+    layer.retry(crate::Nanos::ZERO, id, None);
+    assert!(matches!(layer.fault(), Some(crate::Fault::WrongCompletion(_))), "{:?}", layer.fault());
+}
