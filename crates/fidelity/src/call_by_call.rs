@@ -33,6 +33,10 @@ pub struct CallByCall {
     pub nones: u64,
     /// Of these, those where ours is nothing too.
     pub none_same: u64,
+    /// Calls with a choice: not one of those at which nothing was queued, or at which the only queued request went.
+    pub choices: u64,
+    /// Of these, those with the same answer.
+    pub choice_same: u64,
     /// Every difference.
     pub differences: Vec<Difference>,
     /// State before and rows around the difference whose number was given.
@@ -59,6 +63,11 @@ impl CallByCall {
     pub fn none_agreement(&self) -> f64 {
         share(self.none_same, self.nones)
     }
+
+    /// Share of calls with a choice that have the same answer.
+    pub fn choice_agreement(&self) -> f64 {
+        share(self.choice_same, self.choices)
+    }
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -72,7 +81,7 @@ pub fn call_by_call(
     explain: Option<u64>,
 ) -> CallByCall {
     let setup = setup_of(recording);
-    let state = ReplayState::new(setup, &recording.rows);
+    let state = ReplayState::new(setup, recording);
     let scheduler = make(setup);
     let mut replay = Replay { recording, explain, state, scheduler, found: CallByCall::default() };
     let direct = is_direct(recording);
@@ -110,6 +119,10 @@ impl Replay<'_> {
         };
         *asked += 1;
         *same += u64::from(ours == kernel);
+        // `none` has no dispatch function: its order is that of arrival.
+        let forced = is_direct(self.recording) || self.state.queued() <= usize::from(kernel.is_some());
+        self.found.choices += u64::from(!forced);
+        self.found.choice_same += u64::from(!forced && ours == kernel);
         let chosen = kernel.and_then(|number| self.state.id(number));
         if ours != kernel {
             let call = self.found.calls() - 1;
@@ -127,8 +140,7 @@ impl Replay<'_> {
             }
         }
         if let Some(id) = chosen {
-            self.state.requests[id].state = State::Dispatched;
-            self.state.requests[id].dispatch = row.at;
+            self.state.dispatched(id, row.at);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::state::{ReplayState, is_direct, setup_of};
 pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Scheduler>) -> Vec<u32> {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
-    let state = ReplayState::new(setup, &recording.rows);
+    let state = ReplayState::new(setup, recording);
     let scheduler = make(setup);
     let mut run = FreeRun {
         scheduler,
@@ -74,8 +74,7 @@ impl FreeRun {
         let Some((id, number)) = self.state.ask(&mut *self.scheduler, hw, now) else { return };
         let place = self.order.len();
         self.order.push(number);
-        self.state.requests[id].state = State::Dispatched;
-        self.state.requests[id].dispatch = now;
+        self.state.dispatched(id, now);
         if self.issued.get(place) == Some(&true) {
             self.apply(place, now, true);
         }

@@ -1,13 +1,14 @@
 //! Dispatch recordings: the inputs and decisions of a kernel's scheduler.
 //!
 //! `NAME.csv.zst` (or `.csv`) holds one row per event: `ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu`.
-//! `NAME.json` beside it holds scheduler, kernel, settings, CPUs and the phase of the kernel's ticks.
+//! `NAME.json` beside it holds scheduler, kernel, settings, CPUs and the phase of the kernel's ticks, and the control
+//! groups with their weights and processes if there is more than the root group.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_block::{AtAttach, Flags, Ioprio, Nanos, Op, Setup, TickClock};
+use dumbwaiter_block::{AtAttach, Flags, Ioprio, Nanos, Op, Setup, Tenant, TickClock};
 use serde::Deserialize;
 
 /// Why a recording cannot be read.
@@ -28,6 +29,14 @@ pub enum Error {
         path: PathBuf,
         /// What the parser said.
         cause: serde_json::Error,
+    },
+    /// The control groups in the JSON are not as expected.
+    #[error("{path}: {what}")]
+    Groups {
+        /// The file.
+        path: PathBuf,
+        /// What was found and what was expected.
+        what: String,
     },
     /// A row is not as expected.
     #[error("{path}, line {line}: {what}")]
@@ -70,6 +79,17 @@ pub enum RowKind {
     Complete,
     /// The driver gave a request back.
     Requeue,
+    /// A group got this weight.
+    GroupWeight {
+        /// Index in [`Recording::groups`].
+        group: u32,
+        /// The new weight.
+        weight: u32,
+    },
+    /// The process of the row moved to this group, an index in [`Recording::groups`].
+    TaskMoved(u32),
+    /// The process of the row ended.
+    TaskExited,
     /// An event that a replay does not need.
     Other,
 }
@@ -129,6 +149,25 @@ struct Description {
     jiffies: Option<Jiffies>,
     #[serde(default)]
     device: serde_json::Value,
+    #[serde(default)]
+    groups: Vec<Group>,
+}
+
+/// A control group of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Group {
+    /// Empty for the root group; `a/x` is nested in `a`.
+    pub path: String,
+    /// Its weight before the first request, 1 to 10000. The root's has no effect.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// The processes in it when the recording begins.
+    #[serde(default)]
+    pub pids: Vec<i32>,
+}
+
+fn default_weight() -> u32 {
+    Tenant::default().weight
 }
 
 fn one() -> u16 {
@@ -147,6 +186,8 @@ pub struct Recording {
     pub iosched: BTreeMap<String, String>,
     /// What a scheduler is made with: clock, CPUs, depths.
     pub setup: Setup,
+    /// Control groups, parents before children; none where everything was in the root group.
+    pub groups: Vec<Group>,
     /// Events in order.
     pub rows: Vec<Row>,
 }
@@ -163,14 +204,15 @@ impl Recording {
         let text = std::fs::read(beside).map_err(io(beside))?;
         let about: Description =
             serde_json::from_slice(&text).map_err(|cause| Error::Description { path: beside.clone(), cause })?;
+        check_groups(beside, &about.groups)?;
         let mut magic = [0u8; 4];
         let got = file.read(&mut magic).map_err(io(path))?;
         let whole = std::io::Cursor::new(magic[..got].to_vec()).chain(file);
         let rows = if magic == [0x28, 0xb5, 0x2f, 0xfd] {
             let decoder = zstd::Decoder::new(whole).map_err(io(path))?;
-            read_rows(path, BufReader::new(decoder))?
+            read_rows(path, BufReader::new(decoder), &about.groups)?
         } else {
-            read_rows(path, BufReader::new(whole))?
+            read_rows(path, BufReader::new(whole), &about.groups)?
         };
         let number = |v: &Option<serde_json::Value>| v.as_ref().and_then(as_number);
         let depth = about.device.pointer("/attributes/hw_queue_depth").and_then(as_number).unwrap_or(128);
@@ -188,8 +230,29 @@ impl Recording {
             at_attach: AtAttach { rotational: Some(false), ..AtAttach::default() },
         };
         let iosched = about.iosched.iter().map(|(k, v)| (k.clone(), plain(v))).collect();
-        Ok(Recording { path: path.into(), scheduler: about.scheduler, kernel: about.kernel, iosched, setup, rows })
+        let (scheduler, kernel, groups) = (about.scheduler, about.kernel, about.groups);
+        Ok(Recording { path: path.into(), scheduler, kernel, iosched, setup, groups, rows })
     }
+}
+
+/// Refuses groups of which a replay cannot make tenants.
+fn check_groups(path: &Path, groups: &[Group]) -> Result<(), Error> {
+    let refused = |what: String| Err(Error::Groups { path: path.to_owned(), what });
+    for (i, group) in groups.iter().enumerate() {
+        let name = group.path.escape_debug();
+        if !(1..=Tenant::MAX_WEIGHT).contains(&group.weight) {
+            return refused(format!("group `{name}`: weight {}: expected 1 to {}", group.weight, Tenant::MAX_WEIGHT));
+        }
+        if groups[..i].iter().any(|other| other.path == group.path) {
+            return refused(format!("group `{name}` is there twice"));
+        }
+        if let Some((parent, _)) = group.path.rsplit_once('/')
+            && !groups[..i].iter().any(|other| other.path == parent)
+        {
+            return refused(format!("group `{name}`: expected its parent `{}` before it", parent.escape_debug()));
+        }
+    }
+    Ok(())
 }
 
 /// The two files of a recording.
@@ -223,7 +286,7 @@ fn plain(value: &serde_json::Value) -> String {
 
 const HEADER: &str = "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu";
 
-fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
+fn read_rows(path: &Path, mut input: impl BufRead, groups: &[Group]) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     let mut text = String::new();
     let mut line = 0;
@@ -242,7 +305,7 @@ fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
             }
             continue;
         }
-        rows.push(parse_row(row, line).map_err(fail)?);
+        rows.push(parse_row(row, line, groups).map_err(fail)?);
     }
     if rows.is_empty() {
         return Err(Error::Row { path: path.into(), line: 1, what: "no rows: expected a dispatch recording".into() });
@@ -250,7 +313,19 @@ fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-fn parse_row(text: &str, line: u64) -> Result<Row, String> {
+/// The value of a key among the details of a row, which spaces or semicolons part.
+fn value_of<'a>(details: &'a str, key: &str) -> Option<&'a str> {
+    details.split([' ', ';']).find_map(|part| part.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// The index of the group that a row's details name.
+fn group_in(details: &str, groups: &[Group]) -> Result<u32, String> {
+    let path = value_of(details, "group").ok_or_else(|| format!("expected group=PATH, found `{details}`"))?;
+    let index = groups.iter().position(|group| group.path == path);
+    index.map(|i| i as u32).ok_or_else(|| format!("group `{path}` is not among the `groups` of the JSON"))
+}
+
+fn parse_row(text: &str, line: u64, groups: &[Group]) -> Result<Row, String> {
     let mut fields = [""; 10];
     let mut count = 0;
     for field in text.split(',') {
@@ -284,6 +359,15 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
         "rq_issue" => RowKind::Issue,
         "rq_complete" => RowKind::Complete,
         "rq_requeue" => RowKind::Requeue,
+        "group_weight" => {
+            let weight = value_of(fields[6], "weight").and_then(|w| w.parse().ok());
+            let weight = weight.filter(|w| (1..=Tenant::MAX_WEIGHT).contains(w));
+            let max = Tenant::MAX_WEIGHT;
+            let fail = || format!("group_weight without weight=N, N from 1 to {max}: `{}`", fields[6]);
+            RowKind::GroupWeight { group: group_in(fields[6], groups)?, weight: weight.ok_or_else(fail)? }
+        }
+        "task_group" => RowKind::TaskMoved(group_in(fields[6], groups)?),
+        "task_exit" => RowKind::TaskExited,
         _ => RowKind::Other,
     };
     let op = match fields[5] {

@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{
     Context, Event, Io, Ioprio, Join, Nanos, Next, Place, Request, RequestId, Requests, Scheduler, Setup, Side, State,
-    TaskId, Tenant, Tenants,
+    TaskId, Tenant, TenantId, Tenants,
 };
 
 use crate::recording::{Recording, Row, RowKind};
-
-/// A recording does not tell when a process ends; fio's do about this long after their last I/O.
-const EXIT_DELAY: Nanos = Nanos::from_us(1500);
 
 /// Requests, tasks and clock of a replay, the requests by their numbers in the recording.
 pub(crate) struct ReplayState {
@@ -20,22 +17,34 @@ pub(crate) struct ReplayState {
     numbers: Vec<u32>,
     tasks: BTreeMap<i32, TaskId>,
     setup: Setup,
-    /// When each process ends, the first to end last.
-    exits: Vec<(Nanos, i32)>,
+    /// Tenants of the recording's groups, in their order.
+    groups: Vec<TenantId>,
+    /// The tenant of processes in no recorded group.
+    root: TenantId,
+    /// Tenants of processes, by their number.
+    homes: BTreeMap<i32, TenantId>,
+    /// Requests that the scheduler has.
+    queued: usize,
     /// Requests held back by a process's plug, where the scheduler does no inserting of its own (`none`).
     plugged: BTreeMap<i32, Vec<u32>>,
 }
 
 impl ReplayState {
-    pub(crate) fn new(setup: Setup, rows: &[Row]) -> ReplayState {
-        let mut last = BTreeMap::new();
-        for row in rows {
-            last.insert(row.pid, row.at + EXIT_DELAY);
-        }
-        let mut exits: Vec<(Nanos, i32)> = last.into_iter().map(|(pid, at)| (at, pid)).collect();
-        exits.sort_unstable_by(|a, b| b.cmp(a));
+    pub(crate) fn new(setup: Setup, recording: &Recording) -> ReplayState {
         let mut tenants = Tenants::default();
-        tenants.add_tenant(Tenant::default());
+        let root = tenants.add_root(Tenant::default().weight);
+        let mut groups: Vec<TenantId> = Vec::new();
+        let mut homes = BTreeMap::new();
+        for group in &recording.groups {
+            let parent = group.path.rsplit_once('/').map(|(above, _)| above);
+            let parent = parent.and_then(|above| recording.groups.iter().position(|other| other.path == above));
+            let tenant = match group.path.as_str() {
+                "" => root,
+                _ => tenants.add_tenant(Tenant { weight: group.weight, parent: parent.map(|i| groups[i]) }),
+            };
+            groups.push(tenant);
+            homes.extend(group.pids.iter().map(|pid| (*pid, tenant)));
+        }
         ReplayState {
             requests: Requests::default(),
             tenants,
@@ -43,7 +52,10 @@ impl ReplayState {
             numbers: Vec::new(),
             tasks: BTreeMap::new(),
             setup,
-            exits,
+            groups,
+            root,
+            homes,
+            queued: 0,
             plugged: BTreeMap::new(),
         }
     }
@@ -53,12 +65,9 @@ impl ReplayState {
     }
 
     fn allocate(&mut self, row: &Row) {
-        let next = self.tasks.len() as u32;
+        let tenant = self.home_of(row.pid);
         let tenants = &mut self.tenants;
-        let task = *self.tasks.entry(row.pid).or_insert_with(|| {
-            tenants.add_task(Default::default(), Ioprio::DEFAULT);
-            TaskId(next)
-        });
+        let task = *self.tasks.entry(row.pid).or_insert_with(|| tenants.add_task(tenant, Ioprio::DEFAULT));
         let io = Io {
             op: row.op,
             flags: row.flags,
@@ -66,6 +75,7 @@ impl ReplayState {
             sector: row.sector,
             sectors: (row.bytes / 512) as u32,
             task,
+            tenant,
             cpu: row.cpu % self.setup.cpus,
             ..Io::default()
         };
@@ -88,13 +98,54 @@ impl ReplayState {
         }
     }
 
-    /// What happens by itself until `now`: processes end, timers fire.
-    pub(crate) fn pass_time(&mut self, scheduler: &mut dyn Scheduler, now: Nanos) {
-        while let Some((_, pid)) = self.exits.pop_if(|(at, _)| *at <= now) {
-            if let Some(task) = self.tasks.get(&pid) {
-                scheduler.event(Event::TaskExited(*task), &self.context(now));
+    /// Requests that the scheduler has.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// The scheduler gave this request away.
+    pub(crate) fn dispatched(&mut self, id: RequestId, now: Nanos) {
+        let request = &mut self.requests[id];
+        self.queued -= usize::from(request.state == State::Queued);
+        request.state = State::Dispatched;
+        request.dispatch = now;
+    }
+
+    fn home_of(&self, pid: i32) -> TenantId {
+        self.homes.get(&pid).copied().unwrap_or(self.root)
+    }
+
+    /// What a row says of groups and processes.
+    fn administer(&mut self, scheduler: &mut dyn Scheduler, row: &Row) {
+        match row.kind {
+            RowKind::GroupWeight { group, weight } => {
+                let tenant = self.groups[group as usize];
+                if let Some(own) = self.tenants.tenant_mut(tenant) {
+                    own.weight = weight;
+                }
+                scheduler.event(Event::TenantChanged(tenant), &self.context(row.at));
             }
+            RowKind::TaskMoved(group) => {
+                let tenant = self.groups[group as usize];
+                self.homes.insert(row.pid, tenant);
+                let Some(task) = self.tasks.get(&row.pid).copied() else { return };
+                if let Some(own) = self.tenants.task_mut(task) {
+                    own.tenant = tenant;
+                }
+                scheduler.event(Event::TaskChanged(task), &self.context(row.at));
+            }
+            RowKind::TaskExited => {
+                // The number is not used again: a process of the same number gets a new task.
+                if let Some(task) = self.tasks.remove(&row.pid) {
+                    scheduler.event(Event::TaskExited(task), &self.context(row.at));
+                }
+            }
+            _ => {}
         }
+    }
+
+    /// What happens by itself until `now`: timers fire.
+    pub(crate) fn pass_time(&mut self, scheduler: &mut dyn Scheduler, now: Nanos) {
         if scheduler.timer().is_some_and(|t| t <= now) {
             scheduler.event(Event::Timer, &self.context(now));
         }
@@ -105,12 +156,14 @@ impl ReplayState {
             let request = &mut self.requests[id];
             request.insert = row.at;
             request.state = State::Queued;
+            self.queued += 1;
             scheduler.insert(id, Place::Tail, &self.context(row.at));
         }
     }
 
     /// A row's arrivals and merges, for a scheduler that the kernel asks or, under `none` (`direct`), does not.
     pub(crate) fn arrive(&mut self, scheduler: &mut dyn Scheduler, row: &Row, direct: bool) {
+        self.administer(scheduler, row);
         if !direct {
             self.arrivals(scheduler, row);
             return;
@@ -163,6 +216,7 @@ impl ReplayState {
                 let (Some(survivor), Some(absorbed)) = (self.id(row.req), self.id(other)) else { return };
                 self.requests[survivor].sectors += self.requests[absorbed].sectors;
                 if self.requests[absorbed].state == State::Queued && self.requests[survivor].state == State::Queued {
+                    self.queued -= 1;
                     scheduler.absorbed(survivor, absorbed, &self.context(row.at));
                 }
                 self.remove(other);
