@@ -38,7 +38,7 @@ impl Bfq {
                 }
             }
         }
-        self.sampling.forget();
+        self.sampling = super::Sampling::default();
         self.learn_from_slot(q, reason, served);
         self.tally.slot(reason, served, self.queues[q as usize].in_flight);
         self.next_budget(q, reason, served);

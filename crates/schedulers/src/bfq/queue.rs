@@ -31,7 +31,7 @@ impl ThinkTime {
 
     /// A request arrived `now`. Think times longer than two idle slices count as two.
     pub(super) fn sample(&mut self, now: u64, slice_idle: u64) {
-        let thought = now.saturating_sub(self.last_completion).min(2 * slice_idle);
+        let thought = now.wrapping_sub(self.last_completion).min(2 * slice_idle);
         self.samples = (7 * self.samples + 256) / 8;
         self.total = (7 * self.total + 256 * thought) / 8;
         self.mean = (self.total + 128) / self.samples.max(1);
