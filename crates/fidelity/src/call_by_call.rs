@@ -5,6 +5,7 @@ use dumbwaiter_block::{Scheduler, Setup, State};
 use serde::Serialize;
 
 use crate::recording::{Recording, Row, RowKind};
+use crate::row_order::in_order_of_events;
 use crate::state::{ReplayState, is_direct, setup_of};
 
 /// One call at which we and the kernel differ.
@@ -85,13 +86,14 @@ pub fn call_by_call(
     let scheduler = make(setup);
     let mut replay = Replay { recording, explain, state, scheduler, found: CallByCall::default() };
     let direct = is_direct(recording);
-    for (i, row) in recording.rows.iter().enumerate() {
+    for (i, row) in &in_order_of_events(&recording.rows) {
+        let i = *i;
         replay.state.pass_time(&mut *replay.scheduler, row.at);
         replay.state.arrive(&mut *replay.scheduler, row, direct);
         match row.kind {
-            RowKind::Dispatch => replay.call(i, Some(row.req), 0),
-            RowKind::DispatchNone => replay.call(i, None, 0),
-            RowKind::Issue if direct => replay.call(i, Some(row.req), usize::from(row.cpu % setup.cpus)),
+            RowKind::Dispatch => replay.call(i, row, Some(row.req), 0),
+            RowKind::DispatchNone => replay.call(i, row, None, 0),
+            RowKind::Issue if direct => replay.call(i, row, Some(row.req), usize::from(row.cpu % setup.cpus)),
             _ => {}
         }
         replay.progress(row);
@@ -109,8 +111,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     /// The kernel's scheduler was asked in row `i` and answered with `kernel`.
-    fn call(&mut self, i: usize, kernel: Option<u32>, hw: usize) {
-        let row = &self.recording.rows[i];
+    fn call(&mut self, i: usize, row: &Row, kernel: Option<u32>, hw: usize) {
         let before = self.scheduler.clone();
         let ours = self.state.ask(&mut *self.scheduler, hw, row.at).map(|(_, number)| number);
         let (asked, same) = match kernel {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Nanos, Scheduler, Setup, State};
 
 use crate::recording::{Recording, Row, RowKind};
+use crate::row_order::in_order_of_events;
 use crate::state::{ReplayState, is_direct, setup_of};
 
 /// Replays without correction; answers the requests in the order in which ours dispatched them.
@@ -22,7 +23,7 @@ pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Sched
         issued: Vec::new(),
         completed: Vec::new(),
     };
-    for row in &recording.rows {
+    for (_, row) in &in_order_of_events(&recording.rows) {
         run.state.pass_time(&mut *run.scheduler, row.at);
         run.state.arrive(&mut *run.scheduler, row, direct);
         match row.kind {

@@ -25,8 +25,20 @@ pub(crate) struct ReplayState {
     homes: BTreeMap<i32, TenantId>,
     /// Requests that the scheduler has.
     queued: usize,
+    /// The plug of each CPU's running process.
+    plugs: BTreeMap<u16, Plug>,
+    reads_clock_in_plug: bool,
     /// Requests held back by a process's plug, where the scheduler does no inserting of its own (`none`).
     plugged: BTreeMap<i32, Vec<u32>>,
+}
+
+/// Requests that a process holds back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plug {
+    /// When its first request was allocated.
+    began: Option<Nanos>,
+    /// Its requests go to the scheduler now.
+    flushed: bool,
 }
 
 impl ReplayState {
@@ -56,6 +68,8 @@ impl ReplayState {
             root,
             homes,
             queued: 0,
+            plugs: BTreeMap::new(),
+            reads_clock_in_plug: recording.scheduler == "bfq",
             plugged: BTreeMap::new(),
         }
     }
@@ -96,6 +110,30 @@ impl ReplayState {
         if let Some(id) = self.ids.remove(&number) {
             self.requests.remove(id);
         }
+    }
+
+    /// Follows the plugs: which began with which request, and when.
+    fn note_plug(&mut self, row: &Row) {
+        match row.kind {
+            RowKind::Allocated => {
+                let plug = self.plugs.entry(row.cpu).or_default();
+                if std::mem::take(&mut plug.flushed) || plug.began.is_none() {
+                    plug.began = Some(row.at);
+                }
+            }
+            RowKind::Unplug => self.plugs.entry(row.cpu).or_default().flushed = true,
+            RowKind::Arrival if self.plugs.get(&row.cpu).is_some_and(|plug| plug.flushed) => {
+                self.plugs.remove(&row.cpu);
+            }
+            _ => {}
+        }
+    }
+
+    /// The time that `bfq` sees at an insertion. Linux, from 6.9 on, reads the clock once for all requests of a plug; the
+    /// other schedulers count ticks.
+    fn time_of_insertion(&self, row: &Row) -> Nanos {
+        let plug = self.plugs.get(&row.cpu).filter(|plug| plug.flushed && self.reads_clock_in_plug);
+        plug.and_then(|plug| plug.began).unwrap_or(row.at)
     }
 
     /// Requests that the scheduler has.
@@ -157,13 +195,14 @@ impl ReplayState {
             request.insert = row.at;
             request.state = State::Queued;
             self.queued += 1;
-            scheduler.insert(id, Place::Tail, &self.context(row.at));
+            scheduler.insert(id, Place::Tail, &self.context(self.time_of_insertion(row)));
         }
     }
 
     /// A row's arrivals and merges, for a scheduler that the kernel asks or, under `none` (`direct`), does not.
     pub(crate) fn arrive(&mut self, scheduler: &mut dyn Scheduler, row: &Row, direct: bool) {
         self.administer(scheduler, row);
+        self.note_plug(row);
         if !direct {
             self.arrivals(scheduler, row);
             return;

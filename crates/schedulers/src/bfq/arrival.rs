@@ -184,9 +184,10 @@ impl Bfq {
 
     fn note_think_time(&mut self, q: QueueId, now: Now) {
         let slice_idle = self.values.slice_idle;
+        let mainline = self.is(Generation::Mainline);
         let queue = &mut self.queues[q as usize];
         if queue.in_flight == 0 && !queue.busy {
-            queue.think.sample(now.at.0, slice_idle);
+            queue.think.sample(now.at.0, slice_idle, mainline);
         }
         let idle_class = self.class_of(q) == Class::Idle;
         self.note_idle_flag(q, idle_class);

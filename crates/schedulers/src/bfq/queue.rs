@@ -29,9 +29,12 @@ impl ThinkTime {
         ThinkTime { last_completion, ..ThinkTime::default() }
     }
 
-    /// A request arrived `now`. Think times longer than two idle slices count as two.
-    pub(super) fn sample(&mut self, now: u64, slice_idle: u64) {
-        let thought = now.wrapping_sub(self.last_completion).min(2 * slice_idle);
+    /// A request arrived `now`. Think times longer than two idle slices count as two; so does one that ends before it
+    /// began, in mainline: that of a new queue, or of a request whose plug began before the last completion.
+    pub(super) fn sample(&mut self, now: u64, slice_idle: u64, mainline: bool) {
+        let longest = 2 * slice_idle;
+        let backwards = if mainline { longest } else { 0 };
+        let thought = now.checked_sub(self.last_completion).map_or(backwards, |thought| thought.min(longest));
         self.samples = (7 * self.samples + 256) / 8;
         self.total = (7 * self.total + 256 * thought) / 8;
         self.mean = (self.total + 128) / self.samples.max(1);
