@@ -473,6 +473,7 @@ fn reproduced_rows_are_a_list_with_the_keys_that_checks_use() {
         "calibrated",
         "case",
         "figure",
+        "judged",
         "metric",
         "ordering_holds",
         "ours",

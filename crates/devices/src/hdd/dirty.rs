@@ -55,6 +55,17 @@ impl Dirty {
         self.oldest == NONE
     }
 
+    /// Extents.
+    pub(crate) fn len(&self) -> usize {
+        self.extents.len() - self.free.len()
+    }
+
+    /// Whether `lba..end` touches or overlaps an extent, so that it adds none.
+    pub(crate) fn adjoins(&self, lba: u64, end: u64) -> bool {
+        let slot = if self.is_empty() { NONE } else { self.touching(lba.saturating_sub(1)) };
+        slot != NONE && self.extent(slot).lba <= end
+    }
+
     pub(crate) fn sectors(&self) -> u64 {
         self.sectors
     }

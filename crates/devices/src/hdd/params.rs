@@ -59,6 +59,9 @@ pub struct Params {
     pub cache: String,
     /// Write-back cache, MiB.
     pub write_cache_mib: f64,
+    /// Separate dirty ranges that the drive keeps track of, whatever its buffer holds.
+    #[serde(default = "max_dirty_extents")]
+    pub max_dirty_extents: u32,
     /// Oldest extents that compete to be written back, at most 32; 0 for all.
     pub write_back_window: u32,
     /// Idle time of the arm before it starts to write back, ms.
@@ -71,6 +74,11 @@ pub struct Params {
     pub t_age_ms: f64,
     /// Largest command in sectors.
     pub max_sectors: u32,
+}
+
+/// For files that do not say it: fitted to the flushes of a 1 TB drive.
+fn max_dirty_extents() -> u32 {
+    256
 }
 
 /// Names and ranges of [`Params`].
@@ -108,6 +116,11 @@ pub const KEYS: &[Key] = &[
     Key { name: "read_ahead_max_kib", expect: Expect::Int(0, 1 << 20), about: "how far ahead a stream is read" },
     Key { name: "cache", expect: Expect::OneOf(&["on", "off"]), about: "write-back cache" },
     Key { name: "write_cache_mib", expect: Expect::Num(0.0, 4096.0), about: "size of the write-back cache" },
+    Key {
+        name: "max_dirty_extents",
+        expect: Expect::Int(1, 1 << 20),
+        about: "separate dirty ranges; at most so many, writes wait",
+    },
     Key { name: "write_back_window", expect: Expect::Int(0, 32), about: "oldest extents that compete, 0 = all" },
     Key { name: "t_idle_destage_ms", expect: Expect::Num(0.0, 60_000.0), about: "idle time before writing back" },
     Key { name: "ncq_depth", expect: Expect::Int(1, 32), about: "commands held at once" },

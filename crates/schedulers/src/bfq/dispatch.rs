@@ -96,7 +96,7 @@ impl Bfq {
         let queue = &self.queues[q as usize];
         let quantum = if queue.sync { self.constants.sync_quantum } else { self.constants.async_quantum };
         let limit = if self.busy_total() == 1 { quantum * ALONE } else { quantum };
-        queue.in_flight >= limit || (!queue.sync && !self.is(Generation::V7r8) && self.sync_in_driver > 0)
+        queue.in_flight >= limit || (!queue.sync && !self.is(Generation::Mainline) && self.sync_in_driver > 0)
     }
 
     /// Asks the engine for the next queue.

@@ -97,8 +97,8 @@ impl Bfq {
                 let reason = if idle_and_slow { Reason::BudgetTimeout } else { reason };
                 (reason, !sync || reason == Reason::BudgetTimeout)
             }
-            Generation::V1 => (reason, slow || late),
-            _ => (reason, !raised && (slow || late)),
+            Generation::V1 | Generation::V7r8 => (reason, slow || late),
+            Generation::Mainline => (reason, !raised && (slow || late)),
         };
         if full {
             self.account(q, self.engine.entity(queue_entity(self, q)).left());

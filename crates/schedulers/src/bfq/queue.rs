@@ -263,7 +263,7 @@ impl Queue {
     }
 
     pub(super) fn totally_seeky(&self) -> bool {
-        self.seek_mean.map_or(self.seek_bits == u32::MAX, |_| self.constantly_seeky)
+        self.seek_bits == u32::MAX
     }
 }
 
