@@ -75,7 +75,7 @@ fn text(scored: &[Score]) -> String {
         ("of requests", Align::Right),
         ("of none", Align::Right),
         ("with a choice", Align::Right),
-        ("same answer", Align::Right),
+        ("of these", Align::Right),
         ("differ", Align::Right),
         ("free: same place", Align::Right),
         ("Kendall", Align::Right),
