@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Ioprio, Nanos, Tenant, TenantId, Tenants};
+use dumbwaiter_block::{Ioprio, Nanos, SECTOR_BYTES, Tenant, TenantId, Tenants};
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
 use dumbwaiter_scenario::{Scenario, Task, Work};
 use dumbwaiter_traces::Survey;
@@ -240,7 +240,8 @@ fn job_thread(job: &JobSpec, context: BuildContext, cache: Option<&PageCache>) -
     Ok(match cache {
         // One synchronous window and one read ahead; the flusher does the writes.
         Some(cache) if !job.direct => {
-            Thread { workload: cache.buffered(workload), depth: 2, mode: Mode::Each, ..Thread::idle() }
+            let place = job.region(context.capacity_sectors.saturating_mul(SECTOR_BYTES), context.instance)?;
+            Thread { workload: cache.buffered(workload, place), depth: 2, mode: Mode::Each, ..Thread::idle() }
         }
         _ => {
             let mode = match job.depth() {

@@ -5,8 +5,9 @@ use dumbwaiter_block::{Flags, Nanos, Op, SECTOR_BYTES};
 use crate::generate::random::{Random, Zipf};
 use crate::{Next, Want, Workload};
 
-/// Mean pause of a thread between two operations; the pauses are exponentially distributed.
-const THINK_TIME: Nanos = Nanos::from_us(4500);
+/// Mean pause of a thread between two operations; the pauses are exponentially distributed. Four stores together ask for
+/// less than a SATA SSD gives, and for more than one of its channels.
+const THINK_TIME: Nanos = Nanos::from_us(5000);
 /// Sectors of a read, and of an append.
 const READ_SECTORS: u32 = 8;
 const APPEND_SECTORS: u32 = 32;

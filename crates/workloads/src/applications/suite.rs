@@ -10,7 +10,7 @@ use crate::page_cache::PageCache;
 use crate::units::Prefixes;
 
 /// Threads of the YCSB loads.
-pub(super) const YCSB_THREADS: u32 = 48;
+pub(super) const YCSB_THREADS: u32 = 32;
 
 /// Default size of each file of the suite, bytes; random readers, and random writers, share one of ten times that.
 const FILE: u64 = 5000 << 20;

@@ -118,7 +118,7 @@ impl JobSpec {
     }
 
     /// First byte and length of the region of an instance on a device of `device` bytes, in whole sectors.
-    fn region(&self, device: u64, instance: u32) -> Result<(u64, u64), BuildError> {
+    pub fn region(&self, device: u64, instance: u32) -> Result<(u64, u64), BuildError> {
         let step = self.used().iter().map(|dir| self.bs.each()[*dir].min()).min().unwrap_or(SECTOR_BYTES);
         let align = if self.offset_align > 0 { self.offset_align } else { step };
         let place = |extent: Extent| match extent {
