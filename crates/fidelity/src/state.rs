@@ -294,3 +294,78 @@ pub(crate) fn setup_of(recording: &Recording) -> Setup {
     let hw_queues = if is_direct(recording) { recording.setup.cpus } else { 1 };
     Setup { hw_queues, ..recording.setup }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Group;
+
+    fn recording(groups: &[(&str, u32, &[i32])]) -> Recording {
+        let group = |(path, weight, pids): &(&str, u32, &[i32])| Group {
+            path: (*path).into(),
+            weight: *weight,
+            pids: (*pids).into(),
+        };
+        Recording {
+            path: Default::default(),
+            scheduler: "bfq".to_owned(),
+            kernel: "6.12".to_owned(),
+            iosched: BTreeMap::new(),
+            setup: Setup::default(),
+            groups: groups.iter().map(group).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    fn row(us: u64, kind: RowKind, pid: i32) -> Row {
+        let at = Nanos::from_us(us);
+        let op = dumbwaiter_block::Op::Read;
+        let flags = dumbwaiter_block::Flags::NONE;
+        Row { at, kind, req: 1, sector: 0, bytes: 4096, op, flags, pid, ioprio: Ioprio::DEFAULT, cpu: 0, line: 1 }
+    }
+
+    fn new() -> ReplayState {
+        let recording = recording(&[("a", 300, &[]), ("a/x", 50, &[1]), ("", 100, &[2])]);
+        ReplayState::new(recording.setup, &recording)
+    }
+
+    #[test]
+    fn groups_are_tenants_and_processes_of_no_group_are_in_the_root() {
+        let state = new();
+        let weight = |id: TenantId| state.tenants.tenant(id).unwrap().weight;
+        let [a, x] = [state.groups[0], state.groups[1]];
+        assert_eq!((weight(a), weight(x)), (300, 50));
+        assert_eq!(state.tenants.tenant(x).unwrap().parent, Some(a));
+        assert!(state.tenants.is_root(state.home_of(2)) && state.tenants.is_root(state.home_of(9)));
+        assert_eq!(state.home_of(1), x);
+    }
+
+    #[test]
+    fn rows_change_weights_and_move_and_end_processes() {
+        let mut state = new();
+        let mut scheduler = dumbwaiter_schedulers::Choice::parse("bfq").unwrap().build(Setup::default());
+        let [a, x] = [state.groups[0], state.groups[1]];
+        state.arrive(&mut *scheduler, &row(0, RowKind::Allocated, 1), false);
+        state.arrive(&mut *scheduler, &row(1, RowKind::GroupWeight { group: 1, weight: 70 }, 0), false);
+        assert_eq!(state.tenants.tenant(x).unwrap().weight, 70);
+        state.arrive(&mut *scheduler, &row(2, RowKind::TaskMoved(0), 1), false);
+        assert_eq!((state.home_of(1), state.tenants.task(state.tasks[&1]).unwrap().tenant), (a, a));
+        state.arrive(&mut *scheduler, &row(3, RowKind::TaskExited, 1), false);
+        assert!(!state.tasks.contains_key(&1));
+    }
+
+    #[test]
+    fn requests_of_one_plug_are_inserted_at_the_time_of_the_first() {
+        let mut state = new();
+        let mut see = |us, kind| {
+            state.note_plug(&row(us, kind, 1));
+            state.time_of_insertion(&row(us, kind, 1))
+        };
+        see(10, RowKind::Allocated);
+        see(12, RowKind::Allocated);
+        see(14, RowKind::Unplug);
+        assert_eq!(see(15, RowKind::Insert), Nanos::from_us(10));
+        see(16, RowKind::Arrival);
+        assert_eq!(see(17, RowKind::Insert), Nanos::from_us(17), "the plug is over");
+    }
+}

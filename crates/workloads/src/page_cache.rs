@@ -570,6 +570,24 @@ mod tests {
     }
 
     #[test]
+    fn writers_of_one_place_write_one_file_in_one_order() {
+        let c = cache(1 << 30, Nanos::from_secs(1));
+        let (a, b) = (c.open_at((0, 4096)), c.open_at((0, 4096)));
+        assert!(a == b && c.open_at((4096, 4096)) != a);
+        for (file, page) in [(a, 9), (b, 3), (a, 5)] {
+            assert!(c.write(file, &want(page * 8), Nanos::ZERO));
+        }
+        let mut flusher = c.flusher();
+        let mut pages = Vec::new();
+        while let Next::Issue(want) = flusher.next(Nanos::from_secs(1)) {
+            pages.push(want.sector / 8);
+        }
+        assert_eq!(pages, [3, 5, 9]);
+        c.close(a);
+        assert_eq!(c.state().files[a].writers, 1, "the other has it open");
+    }
+
+    #[test]
     fn old_pages_are_written_and_sync_writes_all() {
         let c = cache(1 << 30, Nanos::from_secs(1));
         let file = c.open();

@@ -312,8 +312,11 @@ mod tests {
                 prop_assert_eq!(dirty.sectors(), set.len() as u64);
                 prop_assert_eq!(dirty.covers(lba, end), (lba..end).all(|sector| set.contains(&sector)));
                 prop_assert_eq!(dirty.is_empty(), set.is_empty());
+                let beside = (lba.saturating_sub(1)..=end).any(|sector| set.contains(&sector));
+                prop_assert_eq!(dirty.adjoins(lba, end), beside);
             }
             let extents = lowest(&dirty);
+            prop_assert_eq!(dirty.len(), extents.len());
             prop_assert!(extents.windows(2).all(|w| w[0].1 < w[1].0));
             let listed: BTreeSet<u64> = extents.iter().flat_map(|(lba, end)| *lba..*end).collect();
             prop_assert_eq!(&listed, &set);

@@ -337,3 +337,26 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_mainline_the_first_think_time_of_a_queue_is_the_longest() {
+        let slice_idle = 8_000_000;
+        let after = |mainline, pauses: &[u64]| {
+            let mut think = ThinkTime::at(101);
+            think.sample(100, slice_idle, mainline);
+            for pause in pauses {
+                think.last_completion = 1_000_000;
+                think.sample(1_000_000 + pause, slice_idle, mainline);
+            }
+            think
+        };
+        let pauses = [3_000_000; 5];
+        assert!(after(true, &pauses).longer_than(slice_idle / 2), "16 ms weigh for seven pauses of 3 ms");
+        assert!(!after(true, &[3_000_000; 8]).longer_than(slice_idle / 2));
+        assert!(!after(false, &pauses).longer_than(slice_idle / 2), "before mainline it counts as none");
+    }
+}
