@@ -4,7 +4,7 @@ use crate::applications::applications;
 use crate::table::{Align, Style, table};
 use dumbwaiter_advise::Document;
 use dumbwaiter_advise::{Estimate, Focus, Metric, Ranking, Row};
-use dumbwaiter_measure::{Verdict, count_text};
+use dumbwaiter_measure::{Difference, count_text};
 
 /// Marks the recommended scheduler.
 const WINNER: &str = "▸";
@@ -73,7 +73,7 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     let line = |row: &Row| {
         let mark = match (row.rank, row.verdict) {
             (1, _) => WINNER,
-            (_, Verdict::Tie) => TIE,
+            (_, Difference::Tie) => TIE,
             _ => "",
         };
         let mut line = vec![mark.to_string(), row.scheduler.clone()];
@@ -116,8 +116,8 @@ impl Column {
         let interval = estimate.ci95.filter(|_| self.with_spread);
         let spread = interval.map_or(String::new(), |[low, high]| format!("({}–{})", number(low), number(high)));
         let mark = match estimate.verdict {
-            Verdict::Best => BEST,
-            Verdict::Tie => TIE,
+            Difference::Best => BEST,
+            Difference::Tie => TIE,
             _ => " ",
         };
         (format!("{}{}", if estimate.at_least { "≥ " } else { "" }, number(mean)), spread, mark)

@@ -10,7 +10,7 @@ use crate::applications::applications;
 use crate::compare::{Column, columns};
 use crate::file::{Error, write_file};
 use dumbwaiter_advise::{Document, Ranking, Row};
-use dumbwaiter_measure::{RunResult, Verdict, latency_text};
+use dumbwaiter_measure::{RunResult, Difference, latency_text};
 use figures::{Figure, Group, figures};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};
@@ -252,14 +252,14 @@ fn row_view(document: &Document, looks: &[Look], columns: &[Column], row: &Row) 
     let value = |column: &Column| {
         let estimate = row.metrics.get(column.metric.key())?;
         let (mean, spread, _) = column.parts(estimate);
-        let (best, tie) = (estimate.verdict == Verdict::Best, estimate.verdict == Verdict::Tie);
+        let (best, tie) = (estimate.verdict == Difference::Best, estimate.verdict == Difference::Tie);
         Some(ValueView { mean, spread, best, tie })
     };
     Some(RowView {
         rank: row.rank,
         look: looks.iter().find(|l| l.scheduler == name).map(view)?,
         scheduler: name,
-        tie: row.verdict == Verdict::Tie,
+        tie: row.verdict == Difference::Tie,
         cells: columns.iter().filter_map(value).collect(),
     })
 }
