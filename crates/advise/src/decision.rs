@@ -149,7 +149,13 @@ fn told_apart(metric: Metric, worse: &Worse) -> bool {
 /// Decides among the schedulers of a field.
 pub(crate) fn decide(field: &Field<'_>, replication: Replication) -> Decision {
     let all: Vec<usize> = (0..field.rows.len()).collect();
-    let settable: Vec<usize> = all.iter().copied().filter(|i| field.conditions.can_be_set(&field.rows[*i])).collect();
+    // Beside the kernel's own, our engine's schedulers of the same names only show what is possible.
+    let kernel = field.rows.iter().any(|row| row.via == "kernel");
+    let settable: Vec<usize> = all
+        .iter()
+        .copied()
+        .filter(|i| field.conditions.can_be_set(&field.rows[*i]) && (!kernel || field.rows[*i].via == "kernel"))
+        .collect();
     let entrants = if settable.len() >= 2 { settable.clone() } else { all };
     let criteria = field.criteria();
     let primary = criteria.first().copied().unwrap_or(field.goal.metric());
@@ -275,6 +281,17 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
 }
 
 impl Decision {
+    /// Whether more replicates may change the decision.
+    pub(crate) fn more_runs_help(&self) -> bool {
+        let known = self.pool.iter().all(|i| self.worse[*i].bounds.is_some() || *i == self.leader);
+        match self.doubt {
+            Some(Doubt::TooUncertain) => known,
+            Some(Doubt::FloorInDoubt(_)) => true,
+            Some(_) => false,
+            None => known && !(self.usage.is_idle() && self.confidence == Confidence::NoDifference),
+        }
+    }
+
     /// The confidence in the leader where some are worse.
     fn judge(&mut self) {
         match self.may_be_better_by {

@@ -146,7 +146,7 @@ impl Words<'_> {
     }
 
     /// The largest difference from the leader that the bounds allow.
-    fn largest_difference(&self) -> Option<f64> {
+    pub(crate) fn largest_difference(&self) -> Option<f64> {
         let d = self.decision;
         let of = |i: &usize| d.worse[*i].bounds.map(|[least, most]| least.abs().max(most));
         let all: Option<Vec<f64>> = d.ties.iter().chain(&d.beaten).map(of).collect();

@@ -54,6 +54,10 @@ pub struct Verdict {
     pub ties: Vec<String>,
     /// Another of the pool may be better by at most this fraction (95 % confidence); `null` where that is unknown.
     pub may_be_better_by: Option<f64>,
+    /// The pool differs from the best by at most this fraction, either way (95 % confidence); `null` where that is unknown.
+    pub may_differ_by: Option<f64>,
+    /// More runs may change the verdict: it is not clear, and nothing else prevents it from being.
+    pub more_runs_help: bool,
     /// How much worse the worst of the pool is than the best by what decided, as a fraction.
     pub spread: Option<f64>,
     /// How busy the drive was.
@@ -84,6 +88,17 @@ impl Verdict {
         }
     }
 
+    /// Whether the decision, or the tie, is sure within this fraction, or no number of runs can make it so.
+    pub fn is_settled(&self, within: f64) -> bool {
+        let at_most = |by: Option<f64>| by.is_some_and(|by| by <= within);
+        !self.more_runs_help
+            || match self.confidence {
+                Confidence::Clear | Confidence::Likely => at_most(self.may_be_better_by),
+                Confidence::NoDifference => at_most(self.may_differ_by),
+                Confidence::Inconclusive => false,
+            }
+    }
+
     /// Words a decision.
     pub(crate) fn of(field: &Field<'_>, decision: &Decision) -> Verdict {
         let axes = Axes::of_rows(field.rows);
@@ -103,6 +118,8 @@ impl Verdict {
             pool_rule: words.pool_rule(),
             ties: decision.ties.iter().map(|i| name(*i)).collect(),
             may_be_better_by: decision.may_be_better_by.map(rounded),
+            may_differ_by: words.largest_difference().map(rounded),
+            more_runs_help: decision.more_runs_help(),
             spread: spread.is_finite().then(|| rounded(spread)),
             usage: decision.usage,
             completion: leader.completion.clone(),
