@@ -249,8 +249,9 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         let each = ties.iter().map(|i| of[*i].may_be_better_by().map(|by| by / scale));
         each.collect::<Option<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max))
     };
+    let tested = field.values(primary)[leader].len() > 1 && others().all(|i| by_primary[i].bounds.is_some());
     let may_be_better_by = match (regret(&by_primary, primary), regret(&worse, metric)) {
-        (Some(a), Some(b)) => Some(a.max(b)),
+        (Some(a), Some(b)) if tested => Some(a.max(b)),
         _ => None,
     };
     let usage = Usage::of(entrants.iter().flat_map(|i| field.groups[*i].iter().copied()));

@@ -71,7 +71,9 @@ fn verdict_text(ranking: &Ranking, style: Style) -> String {
         text += &format!("  {}\n", folded(line, style.width.map(|w| w.saturating_sub(2)), "").replace('\n', "\n  "))
     };
     say(&verdict.sentence());
-    verdict.caveats.iter().take(2).for_each(|caveat| say(&format!("But {caveat}.")));
+    if verdict.recommended.is_some() {
+        verdict.caveats.iter().take(2).for_each(|caveat| say(&format!("But {caveat}.")));
+    }
     say(&format!("({})", circumstances(ranking)));
     if !verdict.apply.is_empty() {
         text += "\n";
