@@ -4,7 +4,7 @@
 use crate::bounds::{Error, Runs, Worse, worse_than};
 use crate::conditions::Conditions;
 use crate::criterion::Metric;
-use crate::figures::{Figure, by_seed, figures, valid};
+use crate::figures::{Figure, by_seed, of_every_run, valid};
 use crate::row::Row;
 use crate::usage::Usage;
 use crate::verdict::Confidence;
@@ -209,8 +209,8 @@ fn split_starved(
     entrants: &[usize],
     replication: Replication,
 ) -> (Vec<usize>, Vec<usize>) {
-    let of_metric = figures(primary, field.groups, field.focus);
-    let of_focus = figures(Metric::FocusP99, field.groups, field.focus);
+    let of_metric = of_every_run(primary, field.groups, field.focus);
+    let of_focus = of_every_run(Metric::FocusP99, field.groups, field.focus);
     let part = |i: usize| {
         let (figures, focus): (&[Figure], &[Figure]) = (&of_metric[i], &of_focus[i]);
         match replication {

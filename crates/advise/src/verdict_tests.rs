@@ -262,3 +262,15 @@ fn an_idle_drive_has_no_winner() {
         "{text}"
     );
 }
+
+#[test]
+fn equal_runs_are_no_lack_of_runs() {
+    // Alpha gives the same result each time, beta does not.
+    let mut runs = runs_of(&vec![vec![(870.0, 100.0); 3], vec![(4149.0, 100.0), (4118.0, 100.1), (4149.0, 100.2)]]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!((verdict.recommended.as_deref(), verdict.confidence), (Some("alpha"), Confidence::Clear));
+    // A missing run is.
+    runs.remove(2);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!(verdict.pool, ["beta"], "{}", verdict.sentence());
+}
