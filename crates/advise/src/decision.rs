@@ -15,8 +15,10 @@ use dumbwaiter_measure::RunResult;
 pub(crate) const CLEAR_WITHIN: f64 = 0.05;
 /// Up to this it is likely.
 const LIKELY_WITHIN: f64 = 0.15;
-/// Where chance may hide differences larger than this, runs that show none say little.
-const TIE_WITHIN: f64 = 0.25;
+/// Where chance may hide differences larger than this, runs that show none say little: of three runs or more, whose bounds rest
+/// on some knowledge of the noise, and of two.
+const TIE_WITHIN: f64 = 1.0;
+const TIE_OF_TWO_WITHIN: f64 = 0.25;
 /// What single runs must differ by to be told apart: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
 /// Differences on a drive without a queue up to which they are the scheduler's own CPU time.
@@ -276,7 +278,10 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         Some(doubt) => decision.doubt = Some(doubt),
         None if is_idle(field, &decision, primary, &by_primary) => decision.confidence = Confidence::NoDifference,
         None if told => decision.judge(),
-        None => decision.judge_ties(primary, &by_primary),
+        None => {
+            let runs = decision.pool.iter().map(|i| field.groups[*i].len()).min().unwrap_or(0);
+            decision.judge_ties(primary, &by_primary, if runs > 2 { TIE_WITHIN } else { TIE_OF_TWO_WITHIN });
+        }
     }
     decision
 }
@@ -304,10 +309,10 @@ impl Decision {
     }
 
     /// Whether the runs show that there is no difference, where none was found.
-    fn judge_ties(&mut self, primary: Metric, by_primary: &[Worse]) {
+    fn judge_ties(&mut self, primary: Metric, by_primary: &[Worse], within: f64) {
         let scale = primary.useful() / crate::criterion::USEFUL;
         let same = |i: &usize| match by_primary[*i].bounds {
-            Some([least, most]) => least.abs().max(most) <= TIE_WITHIN * scale,
+            Some([least, most]) => least.abs().max(most) <= within * scale,
             None => by_primary[*i].by <= primary.useful(),
         };
         if self.ties.iter().all(same) {

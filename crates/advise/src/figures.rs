@@ -156,7 +156,12 @@ pub(crate) fn estimates(metric: Metric, all: &[Vec<Figure>]) -> Vec<Estimate> {
     let one = |(figures, (difference, test)): (&Vec<Figure>, (Difference, Option<Test>))| {
         let mean = mean(figures);
         let at_least = figures.iter().any(|f| f.value.is_finite() && !f.known);
-        let interval = sample(figures).interval95().filter(|_| mean.is_finite() && !at_least);
+        let sample = sample(figures);
+        // Percentages and shares have no logarithm to speak of.
+        let plain = || (sample.n > 1).then(|| [(mean - sample.ci95()).max(0.0), mean + sample.ci95()]);
+        let interval =
+            if matches!(metric, Metric::DroppedFrames | Metric::ShareError) { plain() } else { sample.interval95() };
+        let interval = interval.filter(|_| mean.is_finite() && !at_least);
         Estimate {
             mean: mean.is_finite().then_some(mean),
             at_least,

@@ -11,6 +11,8 @@ use crate::verdict::Confidence;
 
 /// Requests below which a p99 is worth a caveat: fewer than ten requests lie above it.
 const P99_REQUESTS_MIN: u64 = 1000;
+/// A difference that people would notice if it were there.
+const LARGE: f64 = 0.10;
 /// A list in a sentence has so many entries at most.
 const LISTED_MAX: usize = 3;
 
@@ -156,12 +158,13 @@ impl Words<'_> {
                     let least = d.beaten.iter().filter_map(|i| d.worse[*i].bounds.map(|[least, _]| least));
                     match least.reduce(f64::min).filter(|least| *least > 0.0) {
                         Some(least) => format!("the others are worse by at least {}", percent_down(least)),
-                        None => "the others are out".to_owned(),
+                        None => "no other qualifies".to_owned(),
                     }
                 }
                 Some(by) => format!("no other is better by more than {}", percent_up(by)),
             },
             Confidence::NoDifference => match self.largest_difference() {
+                Some(by) if by > LARGE => format!("these runs cannot exclude one of up to {}", percent_up(by)),
                 Some(by) => format!("differences are at most {}", percent_up(by)),
                 None if d.usage.is_idle() => "the drive was idle".to_owned(),
                 None => "one run each".to_owned(),
@@ -238,8 +241,16 @@ impl Words<'_> {
     fn out_clause(&self) -> String {
         let d = self.decision;
         let mut text = String::new();
+        let mut failures: Vec<(String, Vec<String>)> = Vec::new();
         for i in &d.starved {
-            text += &format!("; {} {}", self.name(*i), self.starvation(*i));
+            let why = self.starvation(*i);
+            match failures.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, names)) => names.push(self.name(*i)),
+                None => failures.push((why, vec![self.name(*i)])),
+            }
+        }
+        for (why, names) in failures {
+            text += &format!("; {} {why}", list(&names));
         }
         let most = d.pool.iter().map(|i| self.row(*i).mean(Metric::MbPerS)).fold(0.0, f64::max);
         for i in &d.slow {
@@ -298,7 +309,7 @@ impl Words<'_> {
         if d.usage.is_idle() {
             let next =
                 if self.recorded() { "; try --depth N or --closed-per-task" } else { "; a heavier load may tell more" };
-            let busy = percent(d.usage.drive_busy);
+            let busy = d.usage.busy_text();
             return format!("the drive was {busy} busy: the scheduler makes no difference{next}; {same}");
         }
         same
@@ -414,7 +425,8 @@ impl Words<'_> {
         let own = |metric: Metric| self.row(d.leader).mean(metric);
         let mut found = Vec::new();
         let rate = |i: &usize| self.row(*i).mean(Metric::MbPerS);
-        let fastest = d.entrants.iter().copied().reduce(|a, b| if rate(&b) > rate(&a) { b } else { a });
+        let served = d.entrants.iter().copied().filter(|i| !d.starved.contains(i));
+        let fastest = served.reduce(|a, b| if rate(&b) > rate(&a) { b } else { a });
         if let Some(i) = fastest.filter(|i| d.metric != Metric::MbPerS && rate(i) > 1.02 * own(Metric::MbPerS)) {
             let more = percent(rate(&i) / own(Metric::MbPerS) - 1.0);
             found.push(format!("{} moves {more} more, with a {} of {}", self.name(i), self.figure(), self.value(i)));

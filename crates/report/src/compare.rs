@@ -4,7 +4,7 @@ use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::table::{Align, Style, table};
 use dumbwaiter_advise::Document;
-use dumbwaiter_advise::{Ranking, Row, Usage, Verdict};
+use dumbwaiter_advise::{Ranking, Row, Verdict};
 use dumbwaiter_measure::Difference;
 
 /// Marks the recommended scheduler.
@@ -51,10 +51,10 @@ pub(crate) fn circumstances(ranking: &Ranking) -> String {
     let runs = ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0);
     let plural = if runs == 1 { "run" } else { "runs" };
     let mut text = format!("{runs} {plural} of each, goal {}", ranking.goal.name());
-    let Usage { drive_busy, requests_in_flight } = ranking.verdict.usage;
-    if !drive_busy.is_nan() {
-        text += &format!("; the drive was {:.*} % busy", usize::from(drive_busy < 0.0995), drive_busy * 100.0);
-        text += &format!(" with {requests_in_flight:.1} requests in flight");
+    let usage = &ranking.verdict.usage;
+    if !usage.drive_busy.is_nan() {
+        let busy = usage.busy_text();
+        text += &format!("; the drive was {busy} busy with {:.1} requests in flight", usage.requests_in_flight);
     }
     if let Some(spread) = ranking.verdict.spread.filter(|spread| *spread > 0.0 && ranking.verdict.recommended.is_some())
     {

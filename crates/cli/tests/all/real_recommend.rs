@@ -52,7 +52,9 @@ fn recommend_says_what_to_set_and_leaves_the_device_as_it_was() {
         assert_eq!(advice["gain"].is_null(), keep, "the gain comes with its confidence: {}", advice["gain"]);
         let rule = format!("ATTR{{queue/scheduler}}=\"{recommended}\"");
         assert!(advice["udev_rule"].as_str().unwrap().contains(&rule));
-        assert!(advice["commands"][0].as_str().unwrap().starts_with(&format!("echo {recommended} > /sys/block/")));
+        assert!(
+            advice["commands"][0].as_str().unwrap().starts_with(&format!("echo {recommended} | sudo tee /sys/block/"))
+        );
         assert!(told.contains(advice["sentence"].as_str().unwrap()), "{told}");
         assert!(told.contains(advice["criterion"].as_str().unwrap()), "{told}");
         assert!(!advice["completion"]["sentence"].as_str().unwrap().is_empty());
