@@ -127,7 +127,7 @@ fn a_comparison_prints_a_table_and_writes_all_files() {
         "--parquet",
         at("tables").to_str().unwrap(),
     ]);
-    assert!(printed.contains("mq-deadline:fifo_batch=4") && printed.contains("On null:0us, use"), "{printed}");
+    assert!(printed.contains("mq-deadline:fifo_batch=4") && printed.contains("null:0us: "), "{printed}");
     let html = std::fs::read_to_string(at("a.html")).unwrap();
     assert!(html.contains("small") && html.len() > 100_000);
     assert!(at("a.json").is_file() && at("tables/runs.parquet").is_file());

@@ -61,7 +61,7 @@ fn recommend_says_what_to_set_and_leaves_the_device_as_it_was() {
         let runs = advice["survey"]["runs"].as_array().unwrap();
         assert!(runs.iter().all(|r| r["write"]["count"] == 0 && r["world"] == "real" && r["via"] == "kernel"));
         let page = std::fs::read_to_string(&page).unwrap();
-        assert!(page.contains("survey of") && page.contains("A guard, which decides nothing by itself."));
+        assert!(page.contains("survey of") && page.contains("This workload only rules schedulers out."));
         let told = advice["survey"]["recommendation"].as_array().unwrap();
         let shared = told.iter().find(|r| r["variant"] == "shared").unwrap();
         assert_eq!((&shared["sentence"], &shared["scheduler"]), (&advice["sentence"], &advice["recommended"]));
