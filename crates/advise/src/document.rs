@@ -25,6 +25,9 @@ pub struct Document {
     /// Versions of the program, the kernel and the device models, by name.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
+    /// What the reader must know before the answer: how much of a trace was left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Notes for the reader: skipped records, an interruption, assumptions.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -57,6 +60,7 @@ impl Document {
             scenario,
             goal,
             versions,
+            warnings: Vec::new(),
             notes: Vec::new(),
             load_patterns_unix_s: Vec::new(),
             recommendation: rankings.iter().map(|r| r.recommendation.clone()).collect(),

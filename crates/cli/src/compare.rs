@@ -15,7 +15,9 @@ use crate::{Ended, input, on, output, progress, results};
 pub(crate) fn run(args: Compare) -> Result<Ended> {
     let builtin = if args.on.is_some() { Scenario::builtin_real } else { Scenario::builtin };
     let overrides = overrides(&args)?;
+    let checking = progress::end_on_signal()?;
     let experiment = Experiment::read(&args.input, builtin, &overrides, args.goal.into())?;
+    drop(checking);
     if args.print_config {
         output::print(&experiment.scenario.to_toml())?;
         return Ok(Ended::Done);

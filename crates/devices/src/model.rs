@@ -1,5 +1,6 @@
 //! Loads device models by name or from a file.
 
+use std::io::Read;
 use std::path::Path;
 
 use serde::Serialize;
@@ -115,6 +116,26 @@ impl DeviceModel {
         load(&format!("{}{separator}{overrides}", self.name))
     }
 
+    /// This model with room for `sectors`, under the same name: a hard disk gets more surfaces, the others only more
+    /// addresses, so that their timing stays what it was.
+    ///
+    /// # Errors
+    /// More sectors than a model may have (2^50).
+    pub fn grown(&self, sectors: u64) -> Result<DeviceModel, Error> {
+        if sectors > keys::CAPACITY_SECTORS_MAX as u64 {
+            let expected = format!("at most {}", keys::CAPACITY_SECTORS_MAX);
+            return Err(keys::invalid(&self.name, "capacity_sectors", sectors, expected));
+        }
+        let mut params = self.params.clone();
+        match &mut params {
+            Params::Hdd(p) => p.grow(sectors),
+            Params::Ssd(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
+            Params::Ull(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
+            Params::Null(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
+        }
+        Ok(DeviceModel { params, ..self.clone() })
+    }
+
     /// Builds a device in its initial state. Each device of a run needs a seed of its own.
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         match &self.params {
@@ -181,7 +202,7 @@ pub fn load(spec: &str) -> Result<DeviceModel, Error> {
     let (name, overrides) = spec.split_once('?').unwrap_or((spec, ""));
     let (kind, description, mut table, origin) = if name.contains('/') || name.ends_with(".toml") {
         let path = Path::new(name);
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let text = read_parameters(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
         let (kind, description, table) = read(&text, name)?;
         (kind, description, table, name.to_owned())
     } else {
@@ -203,6 +224,18 @@ pub fn load(spec: &str) -> Result<DeviceModel, Error> {
     };
     let name = if overrides.is_empty() { origin } else { format!("{origin}?{overrides}") };
     Ok(DeviceModel { name, description, params })
+}
+
+/// Largest parameter file.
+const PARAMETER_BYTES_MAX: u64 = 1 << 20;
+
+fn read_parameters(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(PARAMETER_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > PARAMETER_BYTES_MAX {
+        true => Err(std::io::Error::other("more than 1 MiB; expected a device's parameters")),
+        false => Ok(text),
+    }
 }
 
 /// The built-in device with this name.

@@ -8,6 +8,7 @@ use dumbwaiter_advise::Document;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
 
+use crate::left_out;
 use crate::{About, Cell, CellResult, Control, Experiment, Failure, Finished, Matrix, World};
 
 /// A comparison's document, and how the runs ended.
@@ -33,7 +34,8 @@ pub enum Ending {
 pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) -> Result<Comparison, Failure> {
     let scenario = &experiment.scenario;
     let about = world.about();
-    let load = Arc::new(Prepared::new(scenario)?);
+    let load = Arc::new(Prepared::unless(scenario, &|| control.cancelled())?);
+    let left_out = left_out::check(&load, world, &about, control)?;
     let (cells, refusals) = supported(cells(&load, &about), world)?;
     let planned = cells.len();
     let mut matrix = Matrix::new(cells);
@@ -52,6 +54,9 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         return Err(none_finished(&unused, ending));
     }
     let mut notes = experiment.notes.clone();
+    if !about.real {
+        notes.extend(experiment.drives.iter().map(|drive| simulated_note(drive, scenario)));
+    }
     notes.extend(about.notes);
     notes.extend(refusals);
     notes.extend(load.notes.iter().cloned());
@@ -74,6 +79,7 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
     let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
     let described = serde_json::to_value(scenario).map_err(Failure::refused)?;
     let mut document = Document::new(title, described, versions, runs, experiment.goal);
+    document.warnings = left_out;
     document.notes = notes;
     Ok(Comparison { document, ending })
 }
@@ -122,6 +128,11 @@ fn supported(cells: Vec<Cell>, world: &dyn World) -> Result<(Vec<Cell>, Vec<Stri
         return Err(Failure::refused(reasons.join("; ")));
     }
     Ok((able, reasons))
+}
+
+/// A fio job names a drive: what ran instead, and how to run it there.
+fn simulated_note(drive: &str, scenario: &dumbwaiter_scenario::Scenario) -> String {
+    format!("filename={drive}: simulated on {}; for the drive itself: --on {drive}", scenario.devices.join(", "))
 }
 
 fn none_finished(unused: &[CellResult], ending: Ending) -> Failure {

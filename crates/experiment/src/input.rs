@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
-use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions};
+use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
+use dumbwaiter_workloads::nearest::nearest;
 
 /// What is to be compared, and by which goal.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub struct Experiment {
     pub goal: Goal,
     /// Remarks on the files it was read from.
     pub notes: Vec<String>,
+    /// Drives that a fio job names. A simulation does not touch them.
+    pub drives: Vec<String>,
 }
 
 /// Why an experiment cannot be read.
@@ -78,13 +81,20 @@ pub struct Overrides {
     pub trace: TraceOptions,
 }
 
+/// Files of a folder that a misspelt name is compared with.
+const FILES_COMPARED: usize = 4096;
 /// Bytes of a file that decide its kind.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// What a file is, by its content. A folder, a pipe, a missing and an empty file are refused.
 pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
     let named = || path.display().to_string();
-    let failed = |source| ReadError::File { path: named(), source };
+    let failed = |source: std::io::Error| match similar_file(path) {
+        Some(similar) if source.kind() == std::io::ErrorKind::NotFound => {
+            ReadError::Input(format!("{}: no such file; did you mean {}?", named(), similar.display()))
+        }
+        _ => ReadError::File { path: named(), source },
+    };
     // Before it is opened: opening a pipe may block for ever.
     let facts = std::fs::metadata(path).map_err(failed)?;
     if facts.is_dir() {
@@ -93,7 +103,13 @@ pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
             named()
         )));
     }
-    if !facts.is_file() && !facts.file_type().is_block_device() {
+    if facts.file_type().is_block_device() {
+        return Err(ReadError::Input(format!(
+            "{0} is a drive; to measure it: dumbwaiter compare --on {0} (it only reads)",
+            named()
+        )));
+    }
+    if !facts.is_file() {
         return Err(ReadError::Input(format!("{}: is a pipe, which cannot be read twice; expected a file", named())));
     }
     let mut head = Vec::new();
@@ -102,7 +118,29 @@ pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
     if head.is_empty() {
         return Err(ReadError::Input(format!("{}: is empty; expected a scenario, a fio job file or a trace", named())));
     }
+    if is_result(&head) {
+        return Err(ReadError::Input(format!(
+            "{0} is a result, not a workload; to print it again: dumbwaiter report {0}",
+            named()
+        )));
+    }
     Ok(kind_of_content(path, &head))
+}
+
+/// The file of the same folder with the most similar name.
+fn similar_file(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).ok()?.flatten().take(FILES_COMPARED);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    let found = nearest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    Some(path.with_file_name(found))
+}
+
+/// A JSON object with the keys of our results.
+fn is_result(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    text.trim_start().starts_with('{') && ["\"schema\"", "\"scenario\"", "\"runs\""].iter().any(|key| text.contains(key))
 }
 
 fn kind_of_content(path: &Path, head: &[u8]) -> InputKind {
@@ -155,27 +193,32 @@ impl Experiment {
         {
             return Err(ReadError::Input(format!("{option}: applies only to traces; give a trace, or leave it out")));
         }
+        let mut drives = Vec::new();
         let (mut scenario, notes) = match kind {
             None => (builtin(), Vec::new()),
             Some(InputKind::Scenario) => Scenario::load(&paths[0])?,
             Some(InputKind::FioJob) => {
                 let path = paths[0].display().to_string();
-                let text = std::fs::read_to_string(&paths[0])
-                    .map_err(|source| ReadError::File { path: path.clone(), source })?;
-                Scenario::from_fio(&text, &path, &|name| std::env::var(name).ok())?
+                let text = read_text(&paths[0])?;
+                let environment = |name: &str| std::env::var(name).ok();
+                drives = Scenario::drives_of_fio(&text, &path, &environment)?;
+                Scenario::from_fio(&text, &path, &environment)?
             }
             Some(InputKind::Trace) => (of_traces(paths, &overrides.trace)?, Vec::new()),
         };
         overrides.apply(&mut scenario)?;
         check(&scenario)?;
-        Ok(Experiment { scenario, goal, notes })
+        Ok(Experiment { scenario, goal, notes, drives })
     }
 }
 
 /// Checks a scenario with the schedulers and devices that exist.
 fn check(scenario: &Scenario) -> Result<(), ReadError> {
     let known_scheduler = |name: &str| Choice::parse(name).map(|_| ()).map_err(|e| e.to_string());
-    let known_device = |name: &str| dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string());
+    let known_device = |name: &str| match name.starts_with("/dev/") {
+        true => Err(format!("{name} is a drive, not a model of one; to measure it: --on {name}")),
+        false => dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string()),
+    };
     scenario.validate(&known_scheduler, &known_device)?;
     Ok(())
 }

@@ -13,6 +13,7 @@ mod compare;
 mod control;
 mod failure;
 mod input;
+mod left_out;
 mod matrix;
 mod plan;
 mod side_by_side;

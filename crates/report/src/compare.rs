@@ -15,7 +15,7 @@ const BEST: &str = "*";
 
 /// For each device: a table of schedulers, best first, and the recommendation as a sentence.
 pub fn compare_text(document: &Document, style: Style) -> String {
-    let mut text = String::new();
+    let mut text: String = document.warnings.iter().map(|w| wrapped(&format!("warning: {w}"), style.width) + "\n").collect();
     let rankings = document.rankings();
     for ranking in &rankings {
         text += &ranking_text(ranking, style);

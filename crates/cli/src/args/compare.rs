@@ -166,8 +166,8 @@ pub(crate) struct Replay {
     /// Let each recorded process wait for its own I/Os
     #[arg(long)]
     pub(crate) closed_per_task: bool,
-    /// How to handle I/Os beyond the end of the device
-    #[arg(long, value_name = "skip|wrap|scale")]
+    /// How to handle I/Os beyond the end of the device; needed where more than 1 % of a trace lie there
+    #[arg(long, value_name = "scale|wrap|truncate|grow")]
     pub(crate) fit: Option<String>,
 }
 

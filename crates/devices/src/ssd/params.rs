@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Facts;
-use crate::keys::{Expect, Key};
+use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 
 /// Parameters of a flash SSD; the built-in files name the source of each value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub struct Params {
 
 /// Names and ranges of [`Params`].
 pub const KEYS: &[Key] = &[
-    Key { name: "capacity_sectors", expect: Expect::Int(8, 1 << 50), about: "size" },
+    Key { name: "capacity_sectors", expect: Expect::Int(8, CAPACITY_SECTORS_MAX), about: "size" },
     Key { name: "interface", expect: Expect::OneOf(&["sata", "nvme"]), about: "sata: a flush is not queued" },
     Key { name: "duplex", expect: Expect::OneOf(&["half", "full"]), about: "half: reads and writes share the link" },
     Key { name: "ncq_depth", expect: Expect::Int(1, 65_536), about: "commands held per queue; SATA: at most 32" },

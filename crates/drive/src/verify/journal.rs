@@ -90,6 +90,9 @@ impl Drop for Floors {
     }
 }
 
+/// Largest logical block of a device: Linux has none over 64 KiB.
+const BLOCK_BYTES_MAX: u64 = 64 << 10;
+
 /// Length of a journal; `None` if there is no such file.
 fn journal_bytes(blocks: u64) -> Option<u64> {
     blocks.checked_mul(8)?.checked_add(HEADER_BYTES as u64)
@@ -105,6 +108,9 @@ pub(super) fn open(journal: &Path, target: &Target) -> Result<(Floors, u64, u64)
     let [block, stamp, blocks, magic] = [0, 1, 2, 3].map(|i| word_of(&header, i));
     if magic != JOURNAL_MAGIC || !block.is_power_of_two() || journal_bytes(blocks) != Some(len) {
         return Err(refuse("is no journal of writes, or was cut off".into()));
+    }
+    if !(512..=BLOCK_BYTES_MAX).contains(&block) {
+        return Err(refuse(format!("has blocks of {block} bytes; expected 512 to {BLOCK_BYTES_MAX}")));
     }
     if blocks == 0 {
         return Err(refuse("is a journal of 0 blocks: there is nothing to check".into()));
