@@ -200,29 +200,45 @@ pub fn models() -> &'static [ModelInfo] {
 /// Names the wrong name, file, key or value, and what is expected.
 pub fn load(spec: &str) -> Result<DeviceModel, Error> {
     let (name, overrides) = spec.split_once('?').unwrap_or((spec, ""));
-    let (kind, description, mut table, origin) = if name.contains('/') || name.ends_with(".toml") {
+    if name.contains('/') || name.ends_with(".toml") {
         let path = Path::new(name);
         let text = read_parameters(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        let (kind, description, table) = read(&text, name)?;
-        (kind, description, table, name.to_owned())
-    } else {
-        let info = resolve(name)?;
-        let (kind, _, table) = read(info.toml, info.name)?;
-        (kind, info.about.to_owned(), table, info.name.to_owned())
-    };
+        return parse(&text, name, overrides);
+    }
+    let info = resolve(name)?;
+    let (kind, _, table) = read(info.toml, info.name)?;
+    overridden(kind, info.about.to_owned(), table, info.name, overrides)
+}
+
+/// A device model from the text of a parameter file, which errors call `origin`, with overrides as in [`load`].
+///
+/// # Errors
+/// As [`load`].
+pub fn parse(text: &str, origin: &str, overrides: &str) -> Result<DeviceModel, Error> {
+    let (kind, description, table) = read(text, origin)?;
+    overridden(kind, description, table, origin, overrides)
+}
+
+fn overridden(
+    kind: Kind,
+    description: String,
+    mut table: Table,
+    origin: &str,
+    overrides: &str,
+) -> Result<DeviceModel, Error> {
     for pair in overrides.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) =
-            pair.split_once('=').ok_or_else(|| keys::invalid(&origin, pair, "nothing", "parameter=value"))?;
-        keys::set(kind.keys(), &mut table, &origin, key.trim(), value.trim())?;
+            pair.split_once('=').ok_or_else(|| keys::invalid(origin, pair, "nothing", "parameter=value"))?;
+        keys::set(kind.keys(), &mut table, origin, key.trim(), value.trim())?;
     }
-    keys::check(kind.keys(), &mut table, &origin)?;
+    keys::check(kind.keys(), &mut table, origin)?;
     let params = match kind {
-        Kind::Hdd => Params::Hdd(typed(table, &origin).and_then(|p: hdd::Params| p.checked(&origin))?),
-        Kind::Ssd => Params::Ssd(typed(table, &origin).and_then(|p: ssd::Params| p.checked(&origin))?),
-        Kind::Ull => Params::Ull(typed(table, &origin)?),
-        Kind::Null => Params::Null(typed(table, &origin)?),
+        Kind::Hdd => Params::Hdd(typed(table, origin).and_then(|p: hdd::Params| p.checked(origin))?),
+        Kind::Ssd => Params::Ssd(typed(table, origin).and_then(|p: ssd::Params| p.checked(origin))?),
+        Kind::Ull => Params::Ull(typed(table, origin)?),
+        Kind::Null => Params::Null(typed(table, origin)?),
     };
-    let name = if overrides.is_empty() { origin } else { format!("{origin}?{overrides}") };
+    let name = if overrides.is_empty() { origin.to_owned() } else { format!("{origin}?{overrides}") };
     Ok(DeviceModel { name, description, params })
 }
 

@@ -16,7 +16,7 @@ use dumbwaiter_output::say;
 use crate::Error;
 
 pub use action::Action;
-pub use journal::leftovers;
+pub use journal::{leftovers, read_entry};
 pub(crate) use journal::lock;
 pub(crate) use removal::OWN_PREFIX;
 

@@ -93,15 +93,23 @@ fn normal(name: &str) -> String {
     if words.is_empty() { "_".to_owned() } else { words.join("_") }
 }
 
+/// Units behind a name, which say nothing of its meaning.
+const UNITS: [&str; 14] =
+    ["bytes", "byte", "b", "sectors", "sector", "kib", "kb", "k", "4k", "s", "ms", "us", "ns", "100ns"];
+
 fn meaning(normal: &str) -> Option<Meaning> {
-    let joined = normal.replace('_', "");
-    let has = |words: &[&str]| words.contains(&joined.as_str()) || normal.split('_').any(|w| words.contains(&w));
+    let stem = normal.rsplit_once('_').filter(|(_, unit)| UNITS.contains(unit)).map_or(normal, |(stem, _)| stem);
+    let joined = stem.replace('_', "");
+    let has = |words: &[&str]| words.contains(&joined.as_str()) || stem.split('_').any(|w| words.contains(&w));
     WORDS.iter().find(|(_, words)| has(words)).map(|(meaning, _)| *meaning)
 }
 
 fn judge(names: &[&str], sample: &[Vec<&str>]) -> Header {
     let normals: Vec<String> = names.iter().map(|n| normal(n)).collect();
-    let unclear: Vec<usize> = (0..names.len()).filter(|i| !columns::known(&normals[*i])).collect();
+    let values = |i: usize| sample.iter().filter_map(move |row| row.get(i).copied());
+    // A digit may be a read or a write.
+    let digits = |i: usize| ["op", "opcode", "type", "rw"].contains(&normals[i].as_str()) && op_column(values(i)) != "op";
+    let unclear: Vec<usize> = (0..names.len()).filter(|i| !columns::known(&normals[*i]) || digits(*i)).collect();
     let list: Vec<&str> = normals.iter().map(|n| if columns::known(n) { n.as_str() } else { "_" }).collect();
     let understood = Columns::parse(&list.join(",")).ok();
     let without_meaning = unclear.iter().all(|i| meaning(&normals[*i]).is_none());
@@ -111,7 +119,6 @@ fn judge(names: &[&str], sample: &[Vec<&str>]) -> Header {
         let unused = unclear.iter().map(|i| names[*i].to_owned()).collect();
         return Header::Understood { columns, unused };
     }
-    let values = |i: usize| sample.iter().filter_map(move |row| row.get(i).copied());
     let mut used: Vec<Meaning> = Vec::new();
     let mut proposed: Vec<String> = Vec::new();
     for (i, name) in normals.iter().enumerate() {
@@ -119,7 +126,7 @@ fn judge(names: &[&str], sample: &[Vec<&str>]) -> Header {
         let known = columns::known(name);
         used.extend(meant);
         proposed.push(match meant {
-            _ if known => name.clone(),
+            _ if known && !digits(i) => name.clone(),
             None => "_".to_owned(),
             Some(Meaning::Time) => format!("time_{}", time_unit(values(i))),
             Some(Meaning::Latency) => format!("latency_{}", latency_unit(values(i))),
@@ -185,10 +192,10 @@ mod tests {
     #[test]
     fn names_without_units_are_unclear_and_a_list_is_proposed() {
         for (text, list) in [
-            ("timestamp,type,offset,size\n17,R,4096,512\n", "time_us,op,offset_bytes,size_bytes"),
+            ("timestamp,type,offset,size\n17,R,4096,512\n", "time_us,type,offset_bytes,size_bytes"),
             ("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n128166372003061629,usr,0,Read,7014609920,24576,41286\n",
-                "time_100ns,host,device,op,offset_bytes,size_bytes,latency_us"),
-            ("ts;rw;lba;count\n0.5;1;17;8\n", "time_s,rw,lba,size_sectors"),
+                "time_100ns,hostname,device,type,offset_bytes,size_bytes,latency_us"),
+            ("ts;rw;lba;count\n0.5;1;17;8\n", "time_s,op_read1,lba,size_sectors"),
             ("# time op sector length\n1.5 R 8 8\n", "time_s,op,sector,size_sectors"),
             ("time_us,op,offset_bytes,size_bytes,latency\n1,R,0,512,7\n", "time_us,op,offset_bytes,size_bytes,latency_us"),
             ("time_us,op,offset_bytes,length\n1,R,0,512\n", "time_us,op,offset_bytes,size_bytes"),

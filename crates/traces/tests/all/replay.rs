@@ -223,3 +223,14 @@ fn impossible_options_are_refused() {
     let closed = Replay::open(&[file.path()], &Options::default(), &options(ReplayMode::Closed { depth: 1 }), None);
     assert_eq!(run(closed.unwrap(), |_, _, _| ()).0, 2);
 }
+
+#[test]
+fn requests_across_the_end_are_cut_and_counted() {
+    let records = [Record::new(Op::Read, 96, 8), Record::new(Op::Read, 100, 8), Record::new(Op::Read, 104, 8)];
+    let small = ReplayOptions { capacity: 104, ..options(ReplayMode::Closed { depth: 1 }) };
+    let mut sizes = Vec::new();
+    let (n, status) = run(replay(&records, &small), |_, w, _| sizes.push(w.sectors));
+    assert_eq!((n, sizes), (2, vec![8, 4]));
+    let status = status.lock().unwrap();
+    assert_eq!((status.skipped[0].count, status.changed[0].count), (1, 1));
+}
