@@ -6,6 +6,7 @@ use dumbwaiter_measure::{RunResult, latency_text, rate_text};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 
+use crate::apply::{Commands, Place, commands};
 use crate::completion::Methods;
 use crate::race::{Decision, Gain, Loss, Race};
 use crate::{Document, Metric};
@@ -33,8 +34,10 @@ pub struct Advice {
     pub ties: Vec<String>,
     /// Schedulers that are out because they lose throughput.
     pub losses: Vec<Loss>,
-    /// Commands that set it now and at every start.
+    /// Commands that set it now and at every boot, for a user with sudo.
     pub commands: Vec<String>,
+    /// Commands that take that back.
+    pub undo: Vec<String>,
     /// The udev rule by itself.
     pub udev_rule: String,
     /// The completion methods.
@@ -84,8 +87,17 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
     let Survey { path, race, decision, methods, .. } = found;
     let device = found.disk;
     let current = race.current.as_str();
+    let place = Place {
+        disk: device.to_owned(),
+        udev_match: found.udev_match.to_owned(),
+        previous: current.to_owned(),
+        previous_nr_requests: None,
+    };
     let spec = found.schedulers.iter().find(|spec| spec.to_string() == decision.pick);
-    let (commands, udev_rule) = spec.map(|spec| settings(device, found.udev_match, spec)).unwrap_or_default();
+    let Commands { apply, undo, udev_rule } = match spec {
+        Some(spec) => commands(&place, spec, None),
+        None => Commands { apply: Vec::new(), undo: Vec::new(), udev_rule: String::new() },
+    };
     let sentence = sentence(&decision, current, race.schedulers.len());
     let mut notes = vec![sentence.clone()];
     notes.extend(found.notes);
@@ -129,7 +141,8 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         gain: decision.gain,
         ties: decision.ties,
         losses: decision.losses,
-        commands,
+        commands: apply,
+        undo,
         udev_rule,
         completion: methods,
         interrupted: found.interrupted,
@@ -138,25 +151,10 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
     }
 }
 
-/// The commands that set a scheduler now and at every start, and the udev rule by itself. Each disk has a file of its own for
-/// it: that of another disk stays.
-fn settings(device: &str, matching: &str, spec: &SchedulerSpec) -> (Vec<String>, String) {
-    let queue = format!("/sys/block/{device}/queue");
-    let mut commands = vec![format!("echo {} > {queue}/scheduler", spec.name)];
-    let mut rule = format!("ACTION==\"add|change\", {matching}, ATTR{{queue/scheduler}}=\"{}\"", spec.name);
-    for (name, value) in &spec.tunables {
-        commands.push(format!("echo {value} > {queue}/iosched/{name}"));
-        rule += &format!(", ATTR{{queue/iosched/{name}}}=\"{value}\"");
-    }
-    let file = format!("/etc/udev/rules.d/60-io-scheduler-{device}.rules");
-    commands.push(format!("echo '{rule}' > {file} && udevadm control --reload"));
-    (commands, rule)
-}
-
 fn named(metric: Metric, focus: &str) -> String {
     match metric {
         Metric::MbPerS => "throughput".to_owned(),
-        Metric::Pv => "deviation from the weights (PV)".to_owned(),
+        Metric::ShareError => "share error".to_owned(),
         _ => format!("p99 latency of {focus}"),
     }
 }
@@ -179,7 +177,7 @@ fn criterion(race: &Race, decision: &Decision) -> String {
 fn shown(gain: &Gain, whose: &str) -> String {
     let value = |v: f64| match gain.metric.as_str() {
         "mb_per_s" => rate_text(v),
-        "pv" => format!("{v:.3}"),
+        "share_error" => format!("{v:.3}"),
         _ => latency_text(v),
     };
     let [low, high] = gain.ci95.map(|c| c * 100.0);
@@ -234,21 +232,6 @@ fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commands_and_rule_set_the_scheduler_and_its_settings() {
-        let spec = SchedulerSpec::parse("mq-deadline:fifo_batch=1").unwrap();
-        let (commands, rule) = settings("sda", "KERNEL==\"sda\"", &spec);
-        assert_eq!(commands[0], "echo mq-deadline > /sys/block/sda/queue/scheduler");
-        assert_eq!(commands[1], "echo 1 > /sys/block/sda/queue/iosched/fifo_batch");
-        let expected = "ACTION==\"add|change\", KERNEL==\"sda\", ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/iosched/fifo_batch}=\"1\"";
-        assert_eq!(rule, expected);
-        assert!(commands[2].contains(&rule) && commands[2].contains("/etc/udev/rules.d/"));
-        let (other, _) = settings("sdb", "KERNEL==\"sdb\"", &spec);
-        let file =
-            |commands: &[String]| commands[2].split_whitespace().find(|w| w.ends_with(".rules")).map(str::to_owned);
-        assert_ne!(file(&commands), file(&other), "one disk's rule would be written over another's");
-    }
 
     #[test]
     fn a_difference_is_told_with_its_confidence() {

@@ -3,8 +3,9 @@
 //! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
 //! there is ruled out, however low its latency.
 
-use crate::ranking::{Replication, rank_by};
-use crate::{Focus, Goal, Metric, Ranking};
+use crate::decision::Replication;
+use crate::ranking::rank_by;
+use crate::{Conditions, Focus, Goal, Metric, Ranking};
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, holm, paired, welch};
 
 /// Runs of each scheduler at the deciding point before anything is said: with less, chance cannot be judged.
@@ -170,7 +171,7 @@ impl Race {
             keepers.iter().flat_map(|index| self.runs(results, 0, &self.schedulers[*index])).cloned().collect();
         // The sentence names the device; the point is named elsewhere.
         runs.iter_mut().for_each(|run| run.variant = String::new());
-        rank_by(&runs, self.goal, Replication::Adaptive).into_iter().next()
+        rank_by(&runs, self.goal, Replication::Adaptive, &Conditions::default()).into_iter().next()
     }
 
     /// The next runs; none when all is decided.

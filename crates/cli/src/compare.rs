@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
-use dumbwaiter_experiment::{Experiment, Overrides, compare};
+use anyhow::{Result, anyhow, bail};
+use dumbwaiter_experiment::{Experiment, Overrides, Until, compare};
+use dumbwaiter_report::Format;
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_sim::Simulator;
 
@@ -14,8 +16,13 @@ use crate::{Ended, input, on, output, progress, results};
 /// Reads the experiment, runs it, prints and writes the results.
 pub(crate) fn run(args: Compare) -> Result<Ended> {
     let builtin = if args.on.is_some() { Scenario::builtin_real } else { Scenario::builtin };
-    let overrides = overrides(&args)?;
     let checking = progress::end_on_signal()?;
+    // One word for both: how a trace is read, and how the result is printed; their names differ.
+    let (format, trace_format) = match args.reading.format.as_deref() {
+        Some(name) if Format::parse(name).is_some() => (results::format(name)?, None),
+        name => (Format::default(), name),
+    };
+    let overrides = overrides(&args, trace_format)?;
     let experiment = Experiment::read(&args.input, builtin, &overrides, args.goal.into())?;
     drop(checking);
     if args.print_config {
@@ -23,7 +30,7 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         return Ok(Ended::Done);
     }
     if let Some(path) = &args.on {
-        return on::run(&args, path, &experiment);
+        return on::run(&args, path, &experiment, format);
     }
     if let Some(log) = &args.power.power_log {
         bail!(
@@ -42,11 +49,18 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
     let control = Arc::new(progress.control());
     progress::cancel_on_signal(&control)?;
     let compared = progress::watch(&progress, &control, || compare(&experiment, &simulator, &control));
-    results::finish(compared, &args.outputs)
+    results::finish(compared, &args.outputs, format)
+}
+
+/// Until when replicates are added.
+fn until(args: &Compare) -> Result<Option<Until>> {
+    let Some(text) = &args.until else { return Ok(None) };
+    let time_max = Duration::from_nanos(input::time("--until-time", &args.until_time)?.0);
+    Until::parse(text, time_max).map(Some).map_err(|e| anyhow!("--until: {e}"))
 }
 
 /// Flags that override the scenario.
-fn overrides(args: &Compare) -> Result<Overrides> {
+fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
     let (replay, reading) = (&args.replay, &args.reading);
     Ok(Overrides {
         devices: args.device.clone(),
@@ -59,8 +73,9 @@ fn overrides(args: &Compare) -> Result<Overrides> {
         limit: args.limit,
         replicates: args.replicates,
         seed: args.seed,
+        until: until(args)?,
         trace: TraceOptions {
-            format: reading.format.clone(),
+            format: trace_format.map(str::to_owned),
             columns: reading.columns.clone(),
             speed: replay.speed,
             depth: replay.depth,

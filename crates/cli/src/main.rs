@@ -16,6 +16,7 @@ mod on;
 mod output;
 mod progress;
 mod record;
+mod report;
 mod reproduce;
 mod results;
 mod schedulers;
@@ -55,6 +56,8 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Diff(args) => report::diff(&args),
         Command::Recommend(args) => on::recommend::run(&args),
         Command::Energy(args) => energy::run(&args),
         Command::Verify(args) => on::verify(&args),

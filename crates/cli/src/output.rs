@@ -123,6 +123,13 @@ pub(crate) fn style() -> Style {
     Style { width, colour }
 }
 
+/// How the first screen looks: 80 columns, or those of the terminal; `wide`: without a limit.
+pub(crate) fn screen(wide: bool) -> Style {
+    const COLUMNS: u16 = 80;
+    let style = style();
+    Style { width: (!wide).then(|| style.width.unwrap_or(COLUMNS).max(40)), ..style }
+}
+
 /// A whole number with thousands apart: 12,345,678.
 pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();

@@ -11,6 +11,8 @@ use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
 use dumbwaiter_workloads::nearest::nearest;
 
+use crate::until::Until;
+
 /// What is to be compared, and by which goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
@@ -22,6 +24,10 @@ pub struct Experiment {
     pub notes: Vec<String>,
     /// Drives that a fio job names. A simulation does not touch them.
     pub drives: Vec<String>,
+    /// A command that makes the same comparison; empty where it was not read from files.
+    pub command: String,
+    /// Add replicates until the decision is settled; `None` for the scenario's number.
+    pub until: Option<Until>,
 }
 
 /// Why an experiment cannot be read.
@@ -54,12 +60,19 @@ pub enum InputKind {
     Trace,
 }
 
+/// The schedulers that only older kernels and papers have.
+fn historical() -> Vec<SchedulerSpec> {
+    let current = Scenario::default().schedulers;
+    let all = REGISTRY.iter().map(|entry| SchedulerSpec::named(entry.name));
+    all.filter(|spec| !current.contains(spec)).collect()
+}
+
 /// Settings that override a scenario's; `None` and empty lists leave the scenario's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// Devices, as `--device` takes them.
     pub devices: Vec<String>,
-    /// Schedulers with settings, separated by commas, or `all`.
+    /// Schedulers with settings, separated by commas; `historical` or `all`.
     pub schedulers: Option<String>,
     /// Completion methods.
     pub completion: Vec<String>,
@@ -79,6 +92,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// How traces are read and replayed.
     pub trace: TraceOptions,
+    /// Add replicates until the decision is settled.
+    pub until: Option<Until>,
 }
 
 /// Files of a folder that a misspelt name is compared with.
@@ -208,7 +223,8 @@ impl Experiment {
         };
         overrides.apply(&mut scenario)?;
         check(&scenario)?;
-        Ok(Experiment { scenario, goal, notes, drives })
+        let command = overrides.command(paths, goal);
+        Ok(Experiment { scenario, goal, notes, drives, command, until: overrides.until })
     }
 }
 
@@ -271,6 +287,7 @@ impl Overrides {
         match self.schedulers.as_deref() {
             None => {}
             Some("all") => scenario.schedulers = REGISTRY.iter().map(|e| SchedulerSpec::named(e.name)).collect(),
+            Some("historical") => scenario.schedulers = historical(),
             Some(list) => {
                 scenario.schedulers =
                     SchedulerSpec::parse_list(list).map_err(|e| ReadError::Input(format!("--schedulers: {e}")))?;

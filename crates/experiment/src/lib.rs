@@ -9,6 +9,7 @@
 
 mod cached;
 mod cell;
+mod command;
 mod compare;
 mod control;
 mod failure;
@@ -18,6 +19,7 @@ mod matrix;
 mod plan;
 mod side_by_side;
 mod survey;
+mod until;
 mod world;
 
 pub use cached::Cached;
@@ -29,4 +31,5 @@ pub use input::{Experiment, InputKind, Overrides, ReadError, input_kind};
 pub use matrix::{Finished, Matrix};
 pub use side_by_side::SideBySide;
 pub use survey::{Subject, SurveyLoad, Surveyed, recommend};
+pub use until::Until;
 pub use world::{About, Concurrency, World};

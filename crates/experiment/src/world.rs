@@ -1,5 +1,6 @@
 //! Where cells run.
 
+use dumbwaiter_advise::{Drive, Machine};
 use dumbwaiter_measure::RunResult;
 
 use crate::cell::{Cell, CellResult, Stack};
@@ -35,7 +36,7 @@ pub trait World: Sync {
 }
 
 /// What a world is and offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
     /// A name for people: `simulator`, or the path of a device.
     pub name: String,
@@ -49,6 +50,10 @@ pub struct About {
     pub no_energy: Option<String>,
     /// Remarks that hold for every run.
     pub notes: Vec<String>,
+    /// The machine, with its load at this moment; `None` in a simulation.
+    pub machine: Option<Machine>,
+    /// The drive as it is set at this moment; `None` in a simulation.
+    pub drive: Option<Drive>,
 }
 
 /// May runs be made at the same time?

@@ -70,6 +70,8 @@ pub struct Target {
     pub rotational: Option<bool>,
     /// The device's name for itself, where it has one.
     pub model: Option<String>,
+    /// The revision of its firmware, where it reports one.
+    pub firmware: Option<String>,
     /// Is it marked read-only? (The mark of the device or file, not its mode.)
     pub read_only: bool,
     /// What uses it, one line each.
@@ -126,6 +128,7 @@ impl Target {
             max_sectors: None,
             rotational: None,
             model: None,
+            firmware: None,
             read_only: meta.permissions().readonly(),
             uses,
             polling: Polling {
@@ -146,6 +149,7 @@ impl Target {
         let limit = |name: &str| numeric(&disk, &format!("queue/{name}"));
         let block = |name: &str| limit(name).and_then(|b| u32::try_from(b).ok()).unwrap_or(512);
         let model = ["device/model", "device/name"].iter().find_map(|f| read_some(&disk.join(f)));
+        let firmware = ["device/firmware_rev", "device/rev"].iter().find_map(|f| read_some(&disk.join(f)));
         let schedulers = queue.schedulers().ok();
         Ok(Target {
             path: path.into(),
@@ -158,6 +162,7 @@ impl Target {
             max_sectors: limit("max_sectors_kb").map(|kb| kb.saturating_mul(2)),
             rotational: limit("rotational").map(|r| r == 1),
             model: model.map(|m| m.trim().to_owned()).filter(|m| !m.is_empty()),
+            firmware: firmware.map(|f| f.trim().to_owned()).filter(|f| !f.is_empty()),
             read_only: numeric(&own, "ro") == Some(1) || numeric(&disk, "ro") == Some(1),
             uses: uses(path, dev, &own, &disk, roots),
             polling: polling(&disk, roots),

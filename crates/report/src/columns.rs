@@ -1,13 +1,14 @@
 //! Results as Parquet files, for notebooks: one file per kind of row, joined by `run`.
 
 use crate::file::{Error, write_file};
-use dumbwaiter_advise::Document;
+use dumbwaiter_advise::{Document, Provenance};
 use dumbwaiter_measure::{Latency, RunResult};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
+use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +90,7 @@ impl Columns {
     }
 }
 
-/// Writes `runs.parquet`, `tenants.parquet`, `series.parquet` and `latency_cdf.parquet` into `dir`, which is created if
+/// Writes `runs.parquet`, `tenants.parquet`, `series.parquet`, `latency_cdf.parquet` and `provenance.parquet` into `dir`, which is created if
 /// missing. `run` is the index in the document's `runs`; units are in the
 /// names of the columns.
 pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
@@ -99,11 +100,31 @@ pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
         ("tenants.parquet", tenants(&document.runs)),
         ("series.parquet", series(&document.runs)),
         ("latency_cdf.parquet", latency_cdf(&document.runs)),
+        ("provenance.parquet", provenance(&document.provenance)),
     ];
     for (name, columns) in &files {
         write_file(&dir.join(name), |out| columns.write(out).map_err(io::Error::other))?;
     }
     Ok(())
+}
+
+/// Names and values: `machine.kernel`, `drive.queue.nr_requests`.
+fn provenance(of: &Provenance) -> Columns {
+    fn flatten(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
+        let below = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+        match value {
+            Value::Null => {}
+            Value::Object(map) => map.iter().for_each(|(key, value)| flatten(&below(key), value, into)),
+            Value::String(text) => into.push((name.to_owned(), text.clone())),
+            other => into.push((name.to_owned(), other.to_string())),
+        }
+    }
+    let mut pairs = Vec::new();
+    flatten("", &serde_json::to_value(of).unwrap_or(Value::Null), &mut pairs);
+    let mut c = Columns::default();
+    c.text("name", pairs.iter().map(|(name, _)| name.clone()))
+        .text("value", pairs.iter().map(|(_, value)| value.clone()));
+    c
 }
 
 /// The columns that identify the run of a row; `rows` gives the number of rows of each run.
@@ -148,6 +169,7 @@ fn runs(runs: &[RunResult]) -> Columns {
         .real("write_mb_per_s", runs.iter().map(|r| r.write.mb_per_s))
         .real("pv", runs.iter().map(|r| r.fairness.pv))
         .real("pv_share", runs.iter().map(|r| r.fairness.pv_share))
+        .real("share_error", runs.iter().map(|r| r.fairness.share_error))
         .real("jain", runs.iter().map(|r| r.fairness.jain))
         .real("cpu_us_per_io", runs.iter().map(|r| r.cpu.us_per_io))
         .real("ctx_per_io", runs.iter().map(|r| r.cpu.ctx_per_io))

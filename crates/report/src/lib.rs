@@ -9,8 +9,10 @@ mod applications;
 mod columns;
 mod compare;
 mod file;
+mod formats;
 mod html;
 mod json;
+mod ranking_columns;
 mod table;
 mod text_plot;
 
@@ -22,6 +24,7 @@ pub use advice::{SurveyPoint, advice_text};
 pub use columns::write_parquet;
 pub use compare::compare_text;
 pub use file::Error;
+pub use formats::{Format, diff_text, document_text};
 pub use html::{Grid, Page, PageSection, Plot, PlotLine, html, write_html};
 pub use json::{read_json, write_json};
 pub use table::{Align, Style, table};

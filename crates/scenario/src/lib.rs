@@ -213,9 +213,8 @@ impl Default for Scenario {
             name: String::new(),
             description: String::new(),
             devices: strings(&["hdd:st1000dm003", "ssd:850pro-256"]),
-            schedulers: ["none", "noop", "deadline", "mq-deadline", "kyber", "sstf", "c-look"]
-                .map(SchedulerSpec::named)
-                .to_vec(),
+            // What a current kernel offers, and ours.
+            schedulers: ["none", "mq-deadline", "kyber", "bfq", "headway"].map(SchedulerSpec::named).to_vec(),
             completion: vec![Completion::Interrupt],
             queue_depth: None,
             nr_requests: None,

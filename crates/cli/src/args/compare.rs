@@ -24,8 +24,8 @@ pub(crate) struct Compare {
     /// Devices to simulate: kind:name, a parameter file, with overrides after `?` (see `dumbwaiter devices`)
     #[arg(long, short, value_name = "NAME|FILE,…", value_delimiter = ',')]
     pub(crate) device: Vec<String>,
-    /// Schedulers, with settings after a colon, or `all` (see `dumbwaiter schedulers`)
-    #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
+    /// Schedulers, with settings after a colon; `historical`: those that current kernels lack; `all` (see `dumbwaiter schedulers`)
+    #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|historical|all")]
     pub(crate) schedulers: Option<String>,
     /// Run on this file or block device instead of simulating; only reads unless --allow-writes is given
     #[arg(long, value_name = "PATH", conflicts_with = "device")]
@@ -79,6 +79,13 @@ pub(crate) struct Compare {
     /// Number of runs of each combination, each with its own seed
     #[arg(long, short, value_name = "N")]
     pub(crate) replicates: Option<u32>,
+    /// Add replicates until no other scheduler can be better than the recommended one by more than this, or the tie is as sure
+    /// (95 % confidence over all looks)
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) until: Option<String>,
+    /// With --until: begin no more replicates that would end after this time
+    #[arg(long, value_name = "TIME", default_value = "10m", requires = "until")]
+    pub(crate) until_time: String,
     /// Seed of the first replicate
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -124,7 +131,7 @@ pub(crate) enum Goal {
     Latency,
     /// Highest throughput
     Throughput,
-    /// Shares nearest to the weights, within 20 % of the best throughput
+    /// Smallest share error (shares nearest to the weights), within 20 % of the best throughput
     Fairness,
 }
 
@@ -139,9 +146,12 @@ impl From<Goal> for dumbwaiter_advise::Goal {
     }
 }
 
-/// Output files.
+/// Output files, and how the result is printed.
 #[derive(clap::Args)]
 pub(crate) struct Outputs {
+    /// Show all columns, without a limit on the width
+    #[arg(long)]
+    pub(crate) wide: bool,
     /// Write everything as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
