@@ -18,6 +18,10 @@ const DEPTH_MAX: u64 = 1 << 20;
 const DESCRIPTION_BYTES_MAX: u64 = 64 << 20;
 /// Longest line of the rows.
 const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Latest time of a row: 30 years after the first.
+const TIME_NS_MAX: u64 = 1 << 60;
+/// Highest sector: the end of 16 EiB.
+const SECTOR_MAX: u64 = 1 << 55;
 /// Most rows: they are kept in memory.
 const ROWS_MAX: usize = 1 << 26;
 
@@ -310,7 +314,11 @@ fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
             }
             continue;
         }
-        rows.push(parse_row(row, line).map_err(fail)?);
+        let row = parse_row(row, line).map_err(fail)?;
+        if row.at < rows.last().map_or(Nanos::ZERO, |last: &Row| last.at) {
+            return Err(fail("the time goes back; expected rows in the order of their times".into()));
+        }
+        rows.push(row);
     }
     if rows.is_empty() {
         return Err(Error::Row { path: path.into(), line: 1, what: "no rows: expected a dispatch recording".into() });
@@ -376,20 +384,24 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
             _ => Flags::NONE,
         });
     }
+    let within = |i: usize, most: u64| match number(i)? {
+        n if n <= most => Ok(n),
+        n => Err(format!("column {}: {n}; expected at most {most}", i + 1)),
+    };
     Ok(Row {
-        at: Nanos(number(0)?),
+        at: Nanos(within(0, TIME_NS_MAX)?),
         kind,
-        req: number(2)? as u32,
-        sector: number(3)?,
-        bytes: number(4)?,
+        req: within(2, u64::from(u32::MAX))? as u32,
+        sector: within(3, SECTOR_MAX)?,
+        bytes: within(4, u64::from(u32::MAX))?,
         op,
         flags,
         pid: match fields[7] {
             "" => 0,
             pid => pid.parse().map_err(|_| format!("column 8: expected a process number, found `{}`", shown(pid)))?,
         },
-        ioprio: Ioprio(number(8)? as u16),
-        cpu: number(9)? as u16,
+        ioprio: Ioprio(within(8, u64::from(u16::MAX))? as u16),
+        cpu: within(9, u64::from(u16::MAX))? as u16,
         line,
     })
 }

@@ -91,6 +91,7 @@ fn drives_results_and_misspelt_names_are_recognised() {
     refused(&["compare", "-s", "mq-deadline:fifo_bach=1"], &["did you mean `fifo_batch`?"]);
     let job = file(&dir, "j.fio", b"[j]\nfilename=/dev/nvme0n1\nrw=randread\nruntime=1\ntime_based\nramp_time=0\n");
     let told = ok(&compare(&job, &["--duration", "20ms"]));
+    let told = told.replace("\n  ", " ");
     assert!(told.contains("simulated on ull:optane-900p; for the drive itself: --on /dev/nvme0n1"), "{told}");
 }
 
