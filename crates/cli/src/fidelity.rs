@@ -67,7 +67,10 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     if empty.is_empty() {
         return Ok(Ended::Done);
     }
-    crate::tell!("dumbwaiter: nothing to compare: no request in {}; record a device while it is used", empty.join(", "));
+    crate::tell!(
+        "dumbwaiter: nothing to compare: no request in {}; record a device while it is used",
+        empty.join(", ")
+    );
     Ok(Ended::Failed)
 }
 

@@ -210,6 +210,25 @@ pub fn load(spec: &str) -> Result<DeviceModel, Error> {
     overridden(kind, info.about.to_owned(), table, info.name, overrides)
 }
 
+/// The name of a device of which `percent` hold data, as [`load`] takes it. An SSD is in its steady state, and what is free is
+/// room for its garbage collection; other devices do not know their data.
+///
+/// # Errors
+/// As [`load`].
+pub fn filled(spec: &str, percent: u8) -> Result<String, Error> {
+    let model = load(spec)?;
+    let Params::Ssd(p) = model.params() else { return Ok(spec.to_owned()) };
+    let share = f64::from(percent.clamp(1, 100)) / 100.0;
+    let room = (1.0 + p.over_provisioning) / share - 1.0;
+    // As much flash as before holds less data; a part of it is simulated.
+    let mapped = p.ftl_gib.min(FILLED_GIB_MAX) * share;
+    let separator = if spec.contains('?') { '&' } else { '?' };
+    Ok(format!("{spec}{separator}state=steady&ftl_gib={mapped:.3}&over_provisioning={room:.4}"))
+}
+
+/// Mapped space of a device made by [`filled`], full, in GiB.
+const FILLED_GIB_MAX: f64 = 4.0;
+
 /// A device model from the text of a parameter file, which errors call `origin`, with overrides as in [`load`].
 ///
 /// # Errors

@@ -39,6 +39,7 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
     let left_out = left_out::check(&load, world, &about, control)?;
     let (cells, refusals) = supported(cells(&load, &about, 0..scenario.replicates), world)?;
     let mut matrix = Matrix::new(cells);
+    let restored = experiment.restore(&mut matrix);
     let (ending, until) = run(experiment, &load, &about, &mut matrix, world, control)?;
     let planned = matrix.cells().len();
     let results = matrix.into_results(world.concurrency());
@@ -62,6 +63,9 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         Ending::Interrupted => Some("interrupted"),
         Ending::Failed(_) => Some("ended early"),
     };
+    if restored > 0 {
+        notes.push(format!("{restored} runs are those of an earlier result (--resume)"));
+    }
     notes.extend(ended_early.map(|why| format!("{why}: {finished} of {planned} runs finished")));
     notes.extend(notes_of_cells(&used));
     notes.extend(unused_notes(&unused));
@@ -132,6 +136,7 @@ fn run(
             Some(next) => {
                 let (more, _) = supported(cells(load, about, replicates..next), world)?;
                 matrix.add(more);
+                experiment.restore(matrix);
                 replicates = next;
             }
         }

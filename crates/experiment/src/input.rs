@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
-use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions, read_text};
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions, library, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
 use dumbwaiter_workloads::nearest::nearest;
@@ -14,7 +15,7 @@ use dumbwaiter_workloads::nearest::nearest;
 use crate::until::Until;
 
 /// What is to be compared, and by which goal.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Experiment {
     /// The load, the devices and the schedulers.
     pub scenario: Scenario,
@@ -24,6 +25,8 @@ pub struct Experiment {
     pub notes: Vec<String>,
     /// Drives that a fio job names. A simulation does not touch them.
     pub drives: Vec<String>,
+    /// Runs that were made before and are not made again; see [`crate::Input::resume`].
+    pub finished: Vec<RunResult>,
     /// A command that makes the same comparison; empty where it was not read from files.
     pub command: String,
     /// Add replicates until the decision is settled; `None` for the scenario's number.
@@ -104,7 +107,7 @@ const HEAD_BYTES: usize = 64 * 1024;
 /// What a file is, by its content. A folder, a pipe, a missing and an empty file are refused.
 pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
     let named = || path.display().to_string();
-    let failed = |source: std::io::Error| match similar_file(path) {
+    let failed = |source: std::io::Error| match similar_file(path).or_else(|| similar_builtin(path)) {
         Some(similar) if source.kind() == std::io::ErrorKind::NotFound => {
             ReadError::Input(format!("{}: no such file; did you mean {}?", named(), similar.display()))
         }
@@ -152,10 +155,18 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(found))
 }
 
+/// The scenario inside the program with the most similar name.
+fn similar_builtin(path: &Path) -> Option<PathBuf> {
+    let suites = library::SUITES.iter().flat_map(|suite| suite.scenarios);
+    let names = library::SCENARIOS.iter().chain(suites).map(|scenario| scenario.name);
+    nearest(path.to_str()?, names).map(PathBuf::from)
+}
+
 /// A JSON object with the keys of our results.
 fn is_result(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
-    text.trim_start().starts_with('{') && ["\"schema\"", "\"scenario\"", "\"runs\""].iter().any(|key| text.contains(key))
+    text.trim_start().starts_with('{')
+        && ["\"schema\"", "\"scenario\"", "\"runs\""].iter().any(|key| text.contains(key))
 }
 
 fn kind_of_content(path: &Path, head: &[u8]) -> InputKind {
@@ -179,9 +190,19 @@ fn kind_of_content(path: &Path, head: &[u8]) -> InputKind {
     InputKind::Trace
 }
 
+/// A scenario inside the program whose name is given instead of a file.
+fn builtin_of(path: &Path) -> Option<library::Named> {
+    path.to_str().filter(|_| !path.exists()).and_then(library::named)
+}
+
+/// What a word of the command line is: a scenario inside the program, or a file.
+pub(crate) fn kind_of(path: &Path) -> Result<InputKind, ReadError> {
+    if builtin_of(path).is_some() { Ok(InputKind::Scenario) } else { input_kind(path) }
+}
+
 /// Refuses a mixture: one scenario or job file, or one or more traces.
 fn kind_of_all(paths: &[PathBuf]) -> Result<Option<InputKind>, ReadError> {
-    let kinds = paths.iter().map(|path| input_kind(path)).collect::<Result<Vec<_>, _>>()?;
+    let kinds = paths.iter().map(|path| kind_of(path)).collect::<Result<Vec<_>, _>>()?;
     match kinds.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(*one)),
@@ -211,7 +232,10 @@ impl Experiment {
         let mut drives = Vec::new();
         let (mut scenario, notes) = match kind {
             None => (builtin(), Vec::new()),
-            Some(InputKind::Scenario) => Scenario::load(&paths[0])?,
+            Some(InputKind::Scenario) => match builtin_of(&paths[0]) {
+                Some(named) => (named.scenario()?, Vec::new()),
+                None => Scenario::load(&paths[0])?,
+            },
             Some(InputKind::FioJob) => {
                 let path = paths[0].display().to_string();
                 let text = read_text(&paths[0])?;
@@ -221,11 +245,26 @@ impl Experiment {
             }
             Some(InputKind::Trace) => (of_traces(paths, &overrides.trace)?, Vec::new()),
         };
-        overrides.apply(&mut scenario)?;
-        check(&scenario)?;
         let command = overrides.command(paths, goal);
-        Ok(Experiment { scenario, goal, notes, drives, command, until: overrides.until })
+        scenario_checked(&mut scenario, overrides)?;
+        Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until })
     }
+
+    /// The experiment of a scenario that is not in a file, with `overrides`.
+    ///
+    /// # Errors
+    /// A scenario that is not valid with them.
+    pub fn of(mut scenario: Scenario, overrides: &Overrides, goal: Goal) -> Result<Experiment, ReadError> {
+        scenario_checked(&mut scenario, overrides)?;
+        let (notes, drives, command) = (Vec::new(), Vec::new(), String::new());
+        Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until })
+    }
+}
+
+/// Applies overrides and checks the whole.
+fn scenario_checked(scenario: &mut Scenario, overrides: &Overrides) -> Result<(), ReadError> {
+    overrides.apply(scenario)?;
+    check(scenario)
 }
 
 /// Checks a scenario with the schedulers and devices that exist.

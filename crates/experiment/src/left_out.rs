@@ -10,11 +10,14 @@ const LEFT_OUT_SHARE_MAX: f64 = 0.01;
 
 /// Remarks on the records that the runs leave out, for the head of the result. An error where more than 1 % of a trace is
 /// left out and the scenario does not ask for that, or where a device that cannot grow should.
-pub(crate) fn check(load: &Prepared, world: &dyn World, about: &About, control: &Control) -> Result<Vec<String>, Failure> {
+pub(crate) fn check(
+    load: &Prepared,
+    world: &dyn World,
+    about: &About,
+    control: &Control,
+) -> Result<Vec<String>, Failure> {
     if about.real && load.grown_sectors().is_some() {
-        return Err(Failure::refused(
-            "--fit grow: a real device cannot grow; expected scale, wrap or truncate",
-        ));
+        return Err(Failure::refused("--fit grow: a real device cannot grow; expected scale, wrap or truncate"));
     }
     let own: Vec<String> = about.device.iter().cloned().collect();
     let devices = if own.is_empty() { &load.scenario().devices } else { &own };

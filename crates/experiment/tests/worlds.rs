@@ -107,6 +107,7 @@ fn experiment() -> Experiment {
         goal: Goal::default(),
         notes: vec!["read from a test".into()],
         drives: Vec::new(),
+        finished: Vec::new(),
         command: String::new(),
         until: None,
     }

@@ -207,7 +207,8 @@ impl Recording {
         let file = std::fs::File::open(beside).map_err(io(beside))?;
         file.take(DESCRIPTION_BYTES_MAX + 1).read_to_end(&mut text).map_err(io(beside))?;
         if text.len() as u64 > DESCRIPTION_BYTES_MAX {
-            let what = format!("more than {} MiB; expected the description of a recording", DESCRIPTION_BYTES_MAX >> 20);
+            let what =
+                format!("more than {} MiB; expected the description of a recording", DESCRIPTION_BYTES_MAX >> 20);
             return Err(Error::Setting { path: beside.clone(), what });
         }
         Recording::read(path, rows, beside, &text)

@@ -40,9 +40,8 @@ pub(crate) fn parse(text: &str) -> Result<f64, String> {
         Some("PM") if (1..=12).contains(&hour) => hour % 12 + 12,
         Some(_) => return Err(bad("has an hour out of range")),
     };
-    let sane = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=days_of_month(year, month)).contains(&day);
+    let sane =
+        (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=days_of_month(year, month)).contains(&day);
     if !sane || hour > 23 || minute > 59 || !(0.0..61.0).contains(&second) {
         return Err(bad("is out of range"));
     }
@@ -97,9 +96,22 @@ mod tests {
     #[test]
     fn text_that_is_not_a_time_is_refused() {
         assert!(parse("3/28/2023 14:15").unwrap_err().contains("no seconds"));
-        for bad in ["", "soon", "13/13/23 01:00:00", "03/28/23 14:00:00 PM", "03/28/23 25:00:00", "03/28/23 1:2:3:4",
-            "2023-03-28 -20:45:00", "2023-03-28 20:-45:00", "2023-03-28 20:45:-1", "2023-02-31 00:00:00",
-            "2023-02-29 00:00:00", "1900-02-29 00:00:00", "2023-04-31 00:00:00", "2023-03-28 20:45:nan"] {
+        for bad in [
+            "",
+            "soon",
+            "13/13/23 01:00:00",
+            "03/28/23 14:00:00 PM",
+            "03/28/23 25:00:00",
+            "03/28/23 1:2:3:4",
+            "2023-03-28 -20:45:00",
+            "2023-03-28 20:-45:00",
+            "2023-03-28 20:45:-1",
+            "2023-02-31 00:00:00",
+            "2023-02-29 00:00:00",
+            "1900-02-29 00:00:00",
+            "2023-04-31 00:00:00",
+            "2023-03-28 20:45:nan",
+        ] {
             parse(bad).unwrap_err();
         }
     }

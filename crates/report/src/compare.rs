@@ -2,6 +2,7 @@
 
 use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
+use crate::suite::suite_text;
 use crate::table::{Align, Style, table};
 use dumbwaiter_advise::Document;
 use dumbwaiter_advise::{Ranking, Row, Usage, Verdict};
@@ -17,7 +18,10 @@ const NOT_OFFERED: &str = "†";
 pub fn compare_text(document: &Document, style: Style) -> String {
     let warning = |w: &String| folded(&format!("warning: {w}"), style.width, "  ") + "\n";
     let mut text: String = document.warnings.iter().map(warning).collect();
-    for ranking in &document.rankings() {
+    let of_suite = suite_text(document, style);
+    let rankings = if of_suite.is_some() { Vec::new() } else { document.rankings() };
+    text += &of_suite.unwrap_or_default();
+    for ranking in &rankings {
         text += &verdict_text(ranking, style);
         text += &ranking_text(ranking, style);
         for of in applications(document, ranking) {

@@ -9,6 +9,7 @@ mod change;
 mod completion;
 mod file;
 mod fio;
+pub mod library;
 mod names;
 mod read;
 mod scheduler;

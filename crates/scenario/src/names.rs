@@ -30,8 +30,7 @@ mod tests {
     #[test]
     fn a_name_that_is_taken_gets_the_next_free_number() {
         let mut names = DistinctNames::default();
-        let given: Vec<String> =
-            ["a", "a (2)", "a", "b", "a", "a (2)"].map(|n| names.distinct(n.to_owned())).to_vec();
+        let given: Vec<String> = ["a", "a (2)", "a", "b", "a", "a (2)"].map(|n| names.distinct(n.to_owned())).to_vec();
         assert_eq!(given, ["a", "a (2)", "a (3)", "b", "a (4)", "a (2) (2)"]);
     }
 }

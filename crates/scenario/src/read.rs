@@ -61,7 +61,8 @@ impl Scenario {
     /// The line, and the expected key or value.
     pub fn from_toml(text: &str, path: &str) -> Result<Scenario, Error> {
         check_text(text, path)?;
-        let file: File = toml::from_str(text).map_err(|e| Error::Toml { path: path.to_string(), message: message(&e) })?;
+        let file: File =
+            toml::from_str(text).map_err(|e| Error::Toml { path: path.to_string(), message: message(&e) })?;
         file.scenario()
     }
 }

@@ -70,7 +70,8 @@ pub(crate) fn detect(start: &[u8], all: bool) -> Result<Option<Found>, Unclear> 
     }
     let lines = first_lines(start, all);
     // The header of a named format decides for it.
-    let of_format = |f: &Format| f.layout().and_then(|l| l.header).is_some_and(|h| lines.first() == Some(&h.as_bytes()));
+    let of_format =
+        |f: &Format| f.layout().and_then(|l| l.header).is_some_and(|h| lines.first() == Some(&h.as_bytes()));
     if let Some(format) = Format::ALL.into_iter().find(of_format) {
         return found(format);
     }

@@ -190,12 +190,8 @@ impl Format {
             }
             Format::Alibaba => comma("device,op,offset_bytes,size_bytes,time_us"),
             Format::Tencent => comma("time_s,offset_sectors,size_sectors,op_write1,device"),
-            Format::TencentCut => {
-                replay_log("time_ms,latency_us,op_read1,size_bytes,offset_sectors,_,_")
-            }
-            Format::Heimdall => {
-                replay_log("time_ms,latency_us,op_read1,size_bytes,offset_bytes,_,_")
-            }
+            Format::TencentCut => replay_log("time_ms,latency_us,op_read1,size_bytes,offset_sectors,_,_"),
+            Format::Heimdall => replay_log("time_ms,latency_us,op_read1,size_bytes,offset_bytes,_,_"),
             Format::Mqsim => space("time_ns,device,offset_sectors,size_sectors,op_read1", None),
             Format::Disksim => space("time_ms,device,offset_sectors,size_sectors,op_hex", Some(6)),
             Format::DisksimValid => space("op,_,offset_sectors,size_sectors,latency_us,gap_us", Some(6)),

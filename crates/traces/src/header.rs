@@ -45,9 +45,15 @@ const WORDS: [(Meaning, &[&str]); 8] = [
     (Meaning::Task, &["pid", "tid", "process", "task", "thread"]),
     (Meaning::Host, &["host", "hostname", "server"]),
     (Meaning::Device, &["device", "dev", "disk", "disknumber", "volume", "vol", "lun", "namespace", "asu", "devno"]),
-    (Meaning::Op, &["op", "opcode", "operation", "type", "iotype", "rw", "rwbs", "cmd", "command", "action", "direction"]),
+    (
+        Meaning::Op,
+        &["op", "opcode", "operation", "type", "iotype", "rw", "rwbs", "cmd", "command", "action", "direction"],
+    ),
     (Meaning::Size, &["size", "iosize", "length", "len", "bytes", "nbytes", "sectors", "nsectors", "blocks", "count"]),
-    (Meaning::Offset, &["offset", "off", "lba", "lbn", "sector", "block", "blkno", "address", "addr", "position", "pos"]),
+    (
+        Meaning::Offset,
+        &["offset", "off", "lba", "lbn", "sector", "block", "blkno", "address", "addr", "position", "pos"],
+    ),
     (Meaning::Time, &["time", "timestamp", "ts", "datetime", "date", "arrival", "arrivaltime", "clock"]),
 ];
 
@@ -88,7 +94,8 @@ fn split(text: &str, delimiter: char) -> Vec<&str> {
 
 /// A name as a column list spells it: `Offset (bytes)` is `offset_bytes`.
 fn normal(name: &str) -> String {
-    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
     let words: Vec<&str> = plain.split('_').filter(|w| !w.is_empty()).collect();
     if words.is_empty() { "_".to_owned() } else { words.join("_") }
 }
@@ -108,7 +115,8 @@ fn judge(names: &[&str], sample: &[Vec<&str>]) -> Header {
     let normals: Vec<String> = names.iter().map(|n| normal(n)).collect();
     let values = |i: usize| sample.iter().filter_map(move |row| row.get(i).copied());
     // A digit may be a read or a write.
-    let digits = |i: usize| ["op", "opcode", "type", "rw"].contains(&normals[i].as_str()) && op_column(values(i)) != "op";
+    let digits =
+        |i: usize| ["op", "opcode", "type", "rw"].contains(&normals[i].as_str()) && op_column(values(i)) != "op";
     let unclear: Vec<usize> = (0..names.len()).filter(|i| !columns::known(&normals[*i]) || digits(*i)).collect();
     let list: Vec<&str> = normals.iter().map(|n| if columns::known(n) { n.as_str() } else { "_" }).collect();
     let understood = Columns::parse(&list.join(",")).ok();
@@ -193,11 +201,16 @@ mod tests {
     fn names_without_units_are_unclear_and_a_list_is_proposed() {
         for (text, list) in [
             ("timestamp,type,offset,size\n17,R,4096,512\n", "time_us,type,offset_bytes,size_bytes"),
-            ("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n128166372003061629,usr,0,Read,7014609920,24576,41286\n",
-                "time_100ns,hostname,device,type,offset_bytes,size_bytes,latency_us"),
+            (
+                "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n128166372003061629,usr,0,Read,7014609920,24576,41286\n",
+                "time_100ns,hostname,device,type,offset_bytes,size_bytes,latency_us",
+            ),
             ("ts;rw;lba;count\n0.5;1;17;8\n", "time_s,op_read1,lba,size_sectors"),
             ("# time op sector length\n1.5 R 8 8\n", "time_s,op,sector,size_sectors"),
-            ("time_us,op,offset_bytes,size_bytes,latency\n1,R,0,512,7\n", "time_us,op,offset_bytes,size_bytes,latency_us"),
+            (
+                "time_us,op,offset_bytes,size_bytes,latency\n1,R,0,512,7\n",
+                "time_us,op,offset_bytes,size_bytes,latency_us",
+            ),
             ("time_us,op,offset_bytes,length\n1,R,0,512\n", "time_us,op,offset_bytes,size_bytes"),
         ] {
             let (proposed, complete) = proposal(text);
@@ -217,7 +230,13 @@ mod tests {
 
     #[test]
     fn sentences_and_data_are_no_headers() {
-        for text in ["hello world\n1 2\n", "Read,4096\nWrite,0\n", "1,R,0,512\n", "# a comment, nothing else\n1,R,0,4\n", "x,y\n1,2\n"] {
+        for text in [
+            "hello world\n1 2\n",
+            "Read,4096\nWrite,0\n",
+            "1,R,0,512\n",
+            "# a comment, nothing else\n1,R,0,4\n",
+            "x,y\n1,2\n",
+        ] {
             assert!(of(text).is_none(), "{text}: {:?}", of(text));
         }
     }

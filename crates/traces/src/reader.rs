@@ -390,8 +390,7 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
     let input_path = input.path().to_path_buf();
     let start = input.peek(LOOK_AHEAD_BYTES)?;
     let all = start.len() < LOOK_AHEAD_BYTES;
-    let found = detect::detect(start, all)
-        .map_err(|unclear| Error::header(input_path.as_path(), &unclear))?;
+    let found = detect::detect(start, all).map_err(|unclear| Error::header(input_path.as_path(), &unclear))?;
     let line = &start[..start.iter().position(|b| *b == b'\n').unwrap_or(start.len())];
     let shown = show(line);
     if options.format == Some(Format::Columns) && found.as_ref().is_none_or(|f| f.columns.is_none()) {
@@ -400,7 +399,9 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
     let result = start.trim_ascii_start().starts_with(b"{") && start.windows(8).any(|w| w == b"\"schema\"");
     match found {
         Some(found) => Ok(found),
-        None if result => Err(Error::bad(&input_path, "1".into(), "a result", "a trace; `dumbwaiter report` prints results")),
+        None if result => {
+            Err(Error::bad(&input_path, "1".into(), "a result", "a trace; `dumbwaiter report` prints results"))
+        }
         None => Err(Error::Unknown { path: input_path, start: shown }),
     }
 }

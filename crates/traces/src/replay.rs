@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 
 use dumbwaiter_block::{Nanos, Op};
 
+use super::blkparse::{NO_DATA, NO_SECTOR};
 use super::error::Error;
 use super::reader::{Options, TraceReader, open};
-use super::blkparse::{NO_DATA, NO_SECTOR};
 use super::record::{Counts, Record, Skipped};
 use dumbwaiter_workloads::{Next, Want, Workload};
 

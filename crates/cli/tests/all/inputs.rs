@@ -138,7 +138,9 @@ fn a_recording_without_requests_is_nothing_to_compare() {
     let header = b"ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu\n0,dispatch_none,,,,,,,,0\n";
     let rows = file(&dir, "r.csv", header);
     let about = |period: &str| {
-        let text = format!(r#"{{"scheduler":"mq-deadline","kernel":"6.12","jiffies":{{"period_ns":{period},"step_at_ns":0}}}}"#);
+        let text = format!(
+            r#"{{"scheduler":"mq-deadline","kernel":"6.12","jiffies":{{"period_ns":{period},"step_at_ns":0}}}}"#
+        );
         file(&dir, "r.json", text.as_bytes());
     };
     about("4000000");

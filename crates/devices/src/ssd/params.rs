@@ -120,7 +120,7 @@ pub const KEYS: &[Key] = &[
     Key { name: "prefetch_kib", expect: Expect::Int(0, 1 << 20), about: "read ahead of a sequential stream" },
     Key { name: "t_flushback_us", expect: Expect::Num(0.0, 1e9), about: "idle time before a partial program" },
     Key { name: "t_flush_ms", expect: Expect::Num(0.0, 60_000.0), about: "flush, once all is programmed" },
-    Key { name: "over_provisioning", expect: Expect::Num(0.01, 4.0), about: "physical / logical - 1" },
+    Key { name: "over_provisioning", expect: Expect::Num(0.01, 128.0), about: "physical / logical - 1" },
     Key { name: "gc_low", expect: Expect::Num(0.0, 0.9), about: "collection starts, share of spare blocks" },
     Key { name: "gc_high", expect: Expect::Num(0.0, 0.9), about: "collection stops, share of spare blocks" },
     Key { name: "gc_hard", expect: Expect::Num(0.0, 0.9), about: "writes wait, share of spare blocks" },

@@ -72,6 +72,7 @@ fn a_comparison_is_one_call() {
         goal: Goal::default(),
         notes: vec!["a remark".into()],
         drives: Vec::new(),
+        finished: Vec::new(),
         command: String::new(),
         until: None,
     };

@@ -411,8 +411,7 @@ fn wrapped_times_with_leading_zeros_are_kept() {
     let lines = ["0.1 1 Q R 0 + 8", "1266874889.600000000 1 Q R 8 + 8", "01266874889.700000000 1 Q R 16 + 8"];
     let text: String = lines.iter().map(|l| format!("8,0 0 1 {l} [x]\n")).collect();
     std::fs::write(file.path(), text).unwrap();
-    let sectors: Vec<u64> =
-        open(&[file.path()], &Options::default()).unwrap().map(|r| r.unwrap().sector).collect();
+    let sectors: Vec<u64> = open(&[file.path()], &Options::default()).unwrap().map(|r| r.unwrap().sector).collect();
     assert_eq!(sectors, [8, 16, 0]);
 }
 
@@ -421,7 +420,9 @@ fn a_written_replay_log_is_found_in_its_own_unit() {
     let folder = tempfile::tempdir().unwrap();
     for format in [Format::TencentCut, Format::Heimdall] {
         let path = folder.path().join(format.name());
-        let mut reader = reader_of("time_ms,op,offset_sectors,size_sectors\n1,R,17,8\n1001,W,4096,8\n", &Options::default()).unwrap();
+        let mut reader =
+            reader_of("time_ms,op,offset_sectors,size_sectors\n1,R,17,8\n1001,W,4096,8\n", &Options::default())
+                .unwrap();
         dumbwaiter_traces::convert(&mut reader, &path, format, None, None).unwrap();
         let reader = open(&[&path], &Options::default()).unwrap();
         assert_eq!(reader.format(), format);
