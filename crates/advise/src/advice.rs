@@ -102,7 +102,7 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
     let mut notes = vec![sentence.clone()];
     notes.extend(found.notes);
     if found.interrupted {
-        notes.push("interrupted: this rests on less than was planned".into());
+        notes.push("interrupted: fewer runs than planned".into());
     }
     if !found.not_loaded.is_empty() {
         let names = found.not_loaded.join(", ");
@@ -112,12 +112,12 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
     }
     if found.load > found.cpus {
         notes.push(format!(
-            "the machine was busy with other things (load {:.1} on {:.0} CPUs): differences drown in that; try again when it is quiet",
+            "the machine was busy with other work (load {:.1} on {:.0} CPUs), which can hide real differences; measure again when it is quiet",
             found.load, found.cpus
         ));
     }
     let deciding = results.iter().filter(|r| r.variant == race.points[0]).count();
-    notes.push(format!("{} runs, {deciding} of them at the point that decides", results.len()));
+    notes.push(format!("{} runs, {deciding} of the deciding workload", results.len()));
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
     let title = format!("survey of {path}");
     let mut survey = Document::new(&title, found.scenarios, versions, results, race.goal);
@@ -127,7 +127,7 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         if told.variant == race.points[0] {
             (told.scheduler, told.sentence) = (decision.pick.clone(), sentence.clone());
         } else if race.points.contains(&told.variant.as_str()) {
-            told.sentence = format!("A guard, which decides nothing by itself. {}", told.sentence);
+            told.sentence = format!("This workload only rules schedulers out. {}", told.sentence);
         }
     }
     Advice {
@@ -165,8 +165,8 @@ fn criterion(race: &Race, decision: &Decision) -> String {
     let kept = race.floor() * 100.0;
     let others = if race.points.len() > 1 { " and at every other point" } else { "" };
     format!(
-        "goal {}: {better} {} where `{}` runs, keeping {kept:.0} % of the best throughput there{others}; what is set stays unless \
-         another is better by 2 % and more than chance (p <= 0.05)",
+        "goal {}: {better} {} where `{}` runs, keeping {kept:.0} % of the best throughput there{others}; the current setting is kept unless \
+         another is significantly better, by 2 % or more (p <= 0.05)",
         race.goal.name(),
         named(ranking.metric, &ranking.focus.name()),
         race.points[0],
@@ -184,15 +184,19 @@ fn shown(gain: &Gain, whose: &str) -> String {
     let ci = match (low.is_finite() && high.is_finite(), high) {
         (false, _) => String::new(),
         // Of few runs that differ much, the logarithm's interval says next to nothing, in many digits.
-        (_, 1000.0..) => ", by how much is open".to_owned(),
+        (_, 1000.0..) => ", too uncertain to give a size".to_owned(),
         _ => format!(", with 95 % confidence {low:+.0} to {high:+.0} %"),
     };
     let p = match gain.p {
-        p if p.is_nan() => "chance not ruled out".to_owned(),
+        p if p.is_nan() => "too few runs to rule out chance".to_owned(),
         p if p < 0.001 => "p < 0.001".to_owned(),
         p => format!("p = {p:.3}"),
     };
-    format!("{} in place of {whose}{} ({:+.0} %{ci}, {p})", value(gain.then), value(gain.now), gain.change * 100.0)
+    let change = match gain.change {
+        change if change >= 10.0 => format!("{:.0} times as much", change + 1.0),
+        change => format!("{:+.0} %", change * 100.0),
+    };
+    format!("{} in place of {whose}{} ({change}{ci}, {p})", value(gain.then), value(gain.now))
 }
 
 fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
@@ -214,18 +218,21 @@ fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
     match unproven {
         Some((name, gain)) if gain.p > 0.05 || gain.p.is_nan() => {
             format!(
-                "Keep {current}: nothing is better by more than chance (nearest is {name}: {figure} {}).",
+                "Keep {current}: nothing is significantly better (nearest is {name}: {figure} {}).",
                 shown(gain, "")
             )
         }
         Some((name, gain)) => {
-            format!(
-                "Keep {current}: nothing is better by an amount that can be noticed ({name}: {figure} {}).",
-                shown(gain, "")
-            )
+            format!("Keep {current}: nothing is better by a useful amount ({name}: {figure} {}).", shown(gain, ""))
         }
         None if ties.is_empty() => format!("Keep {current}: it is the best here."),
-        None => format!("Keep {current}: nothing is better ({} cannot be told from it by {figure}).", ties.join(", ")),
+        None => format!(
+            "Keep {current}: {} not significantly different in {figure}.",
+            match ties.as_slice() {
+                [one] => format!("{one} is"),
+                all => format!("{} are", crate::sentence::list(all)),
+            }
+        ),
     }
 }
 
@@ -247,6 +254,6 @@ mod tests {
         let told = shown(&gain, "bfq's ");
         assert_eq!(told, "3.00 ms in place of bfq's 4.00 ms (-25 %, with 95 % confidence -38 to -11 %, p = 0.003)");
         let told = shown(&Gain { ci95: [-0.99, 1063.0], p: 0.7, ..gain }, "");
-        assert_eq!(told, "3.00 ms in place of 4.00 ms (-25 %, by how much is open, p = 0.700)");
+        assert_eq!(told, "3.00 ms in place of 4.00 ms (-25 %, too uncertain to give a size, p = 0.700)");
     }
 }

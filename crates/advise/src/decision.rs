@@ -4,7 +4,7 @@
 use crate::bounds::{Error, Runs, Worse, worse_than};
 use crate::conditions::Conditions;
 use crate::criterion::Metric;
-use crate::figures::{Figure, by_seed, figures, valid};
+use crate::figures::{Figure, by_seed, of_every_run, valid};
 use crate::row::Row;
 use crate::usage::Usage;
 use crate::verdict::Confidence;
@@ -15,8 +15,10 @@ use dumbwaiter_measure::RunResult;
 pub(crate) const CLEAR_WITHIN: f64 = 0.05;
 /// Up to this it is likely.
 const LIKELY_WITHIN: f64 = 0.15;
-/// Where chance may hide differences larger than this, runs that show none say little.
-const TIE_WITHIN: f64 = 0.25;
+/// Where chance may hide differences larger than this, runs that show none say little: of three runs or more, whose bounds rest
+/// on some knowledge of the noise, and of two.
+const TIE_WITHIN: f64 = 1.0;
+const TIE_OF_TWO_WITHIN: f64 = 0.25;
 /// What single runs must differ by to be told apart: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
 /// Differences on a drive without a queue up to which they are the scheduler's own CPU time.
@@ -209,8 +211,8 @@ fn split_starved(
     entrants: &[usize],
     replication: Replication,
 ) -> (Vec<usize>, Vec<usize>) {
-    let of_metric = figures(primary, field.groups, field.focus);
-    let of_focus = figures(Metric::FocusP99, field.groups, field.focus);
+    let of_metric = of_every_run(primary, field.groups, field.focus);
+    let of_focus = of_every_run(Metric::FocusP99, field.groups, field.focus);
     let part = |i: usize| {
         let (figures, focus): (&[Figure], &[Figure]) = (&of_metric[i], &of_focus[i]);
         match replication {
@@ -249,8 +251,9 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         let each = ties.iter().map(|i| of[*i].may_be_better_by().map(|by| by / scale));
         each.collect::<Option<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max))
     };
+    let tested = field.values(primary)[leader].len() > 1 && others().all(|i| by_primary[i].bounds.is_some());
     let may_be_better_by = match (regret(&by_primary, primary), regret(&worse, metric)) {
-        (Some(a), Some(b)) => Some(a.max(b)),
+        (Some(a), Some(b)) if tested => Some(a.max(b)),
         _ => None,
     };
     let usage = Usage::of(entrants.iter().flat_map(|i| field.groups[*i].iter().copied()));
@@ -275,7 +278,10 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         Some(doubt) => decision.doubt = Some(doubt),
         None if is_idle(field, &decision, primary, &by_primary) => decision.confidence = Confidence::NoDifference,
         None if told => decision.judge(),
-        None => decision.judge_ties(primary, &by_primary),
+        None => {
+            let runs = decision.pool.iter().map(|i| field.groups[*i].len()).min().unwrap_or(0);
+            decision.judge_ties(primary, &by_primary, if runs > 2 { TIE_WITHIN } else { TIE_OF_TWO_WITHIN });
+        }
     }
     decision
 }
@@ -303,10 +309,10 @@ impl Decision {
     }
 
     /// Whether the runs show that there is no difference, where none was found.
-    fn judge_ties(&mut self, primary: Metric, by_primary: &[Worse]) {
+    fn judge_ties(&mut self, primary: Metric, by_primary: &[Worse], within: f64) {
         let scale = primary.useful() / crate::criterion::USEFUL;
         let same = |i: &usize| match by_primary[*i].bounds {
-            Some([least, most]) => least.abs().max(most) <= TIE_WITHIN * scale,
+            Some([least, most]) => least.abs().max(most) <= within * scale,
             None => by_primary[*i].by <= primary.useful(),
         };
         if self.ties.iter().all(same) {

@@ -55,17 +55,27 @@ pub(crate) fn by_seed(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus)
     groups.iter().map(once).collect()
 }
 
+/// A metric in every run of each group: equal results count each, since equal runs are no lack of runs.
+pub(crate) fn of_every_run(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus) -> Vec<Vec<Figure>> {
+    let defined = groups.iter().flatten().any(|run| metric.of(run, focus).is_finite());
+    let one = |run: &&RunResult| figure(metric, run, focus, defined);
+    groups.iter().map(|group| group.iter().map(one).collect()).collect()
+}
+
 /// A metric in the independent runs of each group. A run in which the focus got nothing, or in which there are no shares
 /// because of that, is the worst possible if any other run has the figure.
 pub(crate) fn figures(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus) -> Vec<Vec<Figure>> {
     let defined = groups.iter().flatten().any(|run| metric.of(run, focus).is_finite());
-    let one = |run: &&RunResult| {
-        let value = metric.of(run, focus);
-        let starved = defined && value.is_nan() && metric.is_worst_without_service(run, focus);
-        let value = if starved { f64::INFINITY } else { value };
-        Figure { seed: run.seed, value, known: value.is_finite() && metric.is_known(run, focus) }
-    };
+    let one = |run: &&RunResult| figure(metric, run, focus, defined);
     groups.iter().map(|group| independent(group).iter().map(one).collect()).collect()
+}
+
+/// `defined`: some run has the metric.
+fn figure(metric: Metric, run: &RunResult, focus: &Focus, defined: bool) -> Figure {
+    let value = metric.of(run, focus);
+    let starved = defined && value.is_nan() && metric.is_worst_without_service(run, focus);
+    let value = if starved { f64::INFINITY } else { value };
+    Figure { seed: run.seed, value, known: value.is_finite() && metric.is_known(run, focus) }
 }
 
 /// Runs in which the figure is known.
@@ -146,7 +156,12 @@ pub(crate) fn estimates(metric: Metric, all: &[Vec<Figure>]) -> Vec<Estimate> {
     let one = |(figures, (difference, test)): (&Vec<Figure>, (Difference, Option<Test>))| {
         let mean = mean(figures);
         let at_least = figures.iter().any(|f| f.value.is_finite() && !f.known);
-        let interval = sample(figures).interval95().filter(|_| mean.is_finite() && !at_least);
+        let sample = sample(figures);
+        // Percentages and shares have no logarithm to speak of.
+        let plain = || (sample.n > 1).then(|| [(mean - sample.ci95()).max(0.0), mean + sample.ci95()]);
+        let interval =
+            if matches!(metric, Metric::DroppedFrames | Metric::ShareError) { plain() } else { sample.interval95() };
+        let interval = interval.filter(|_| mean.is_finite() && !at_least);
         Estimate {
             mean: mean.is_finite().then_some(mean),
             at_least,

@@ -291,11 +291,6 @@ const TINY: f64 = 1e-6;
 /// How one differs from another, as a ratio: what slows one run down multiplies its figures. Runs of the same round are next
 /// to each other in time, so that whatever else the machine does is much the same for both.
 struct Contrast {
-    /// Geometric means.
-    now: f64,
-    then: f64,
-    /// `then` over `now`, less 1.
-    change: f64,
     ci95: [f64; 2],
     /// Two-sided; NaN where there are too few runs.
     p: f64,
@@ -321,7 +316,7 @@ impl Contrast {
         };
         let mean = then - now;
         let ci95 = [(mean - half).exp_m1(), (mean + half).exp_m1()];
-        Contrast { now: now.exp(), then: then.exp(), change: mean.exp_m1(), ci95, p }
+        Contrast { ci95, p }
     }
 
     /// Is the whole confidence interval within [`SAME`]?
@@ -332,7 +327,11 @@ impl Contrast {
 
 /// What changes from one to the other.
 pub fn gain(point: &str, metric: Metric, from: &[(u64, f64)], to: &[(u64, f64)]) -> Gain {
-    let Contrast { now, then, change, ci95, p } = Contrast::of(from, to);
+    let Contrast { ci95, p, .. } = Contrast::of(from, to);
+    // The means of the table, so that a reader finds them there.
+    let (now, then) = (sample(from).mean, sample(to).mean);
+    let change = then / now - 1.0;
+    let ci95 = [ci95[0].min(change), ci95[1].max(change)];
     Gain { point: point.to_owned(), metric: metric.key().to_owned(), now, then, change, ci95, p }
 }
 

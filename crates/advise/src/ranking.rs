@@ -178,12 +178,21 @@ fn sorted(rows: &[Row], decision: &Decision) -> Vec<Row> {
         };
         place(a).cmp(&place(b)).then(by_figure).then(a.cmp(&b))
     });
-    let one = |(rank, i): (usize, usize)| Row {
-        rank: rank + 1,
-        difference: difference(&rows[i], &rows[decision.leader], i, decision),
-        keeps_throughput: !decision.slow.contains(&i),
-        can_be_set: decision.settable.contains(&i),
-        ..rows[i].clone()
+    let one = |(rank, i): (usize, usize)| {
+        let mut row = rows[i].clone();
+        row.rank = rank + 1;
+        row.difference = difference(&rows[i], &rows[decision.leader], i, decision);
+        row.keeps_throughput = !decision.slow.contains(&i);
+        row.can_be_set = decision.settable.contains(&i);
+        // The column that decides says the same as the verdict, which knows more than a test of two.
+        if let Some(estimate) = row.metrics.get_mut(metric.key()) {
+            match (estimate.difference, row.difference) {
+                (Difference::Tie, Difference::Worse) => estimate.difference = Difference::Worse,
+                (Difference::Worse, Difference::Tie) => estimate.difference = Difference::Tie,
+                _ => {}
+            }
+        }
+        row
     };
     order.into_iter().enumerate().map(one).collect()
 }

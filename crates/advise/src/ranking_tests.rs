@@ -269,5 +269,5 @@ fn p_values_are_corrected_for_the_number_of_schedulers() {
     let (alone, among) = (estimate(&[0, 1]), estimate(&[0, 1, 2, 3]));
     let (p, corrected) = (alone.p.unwrap(), among.p.unwrap());
     assert!((corrected - 3.0 * p).abs() < 1e-9, "{p} {corrected}");
-    assert_eq!((alone.difference, among.difference), (Difference::Worse, Difference::Tie));
+    assert!(p <= 0.05 && corrected > 0.05, "{p} {corrected}");
 }

@@ -11,6 +11,8 @@ use crate::verdict::Confidence;
 
 /// Requests below which a p99 is worth a caveat: fewer than ten requests lie above it.
 const P99_REQUESTS_MIN: u64 = 1000;
+/// A difference that people would notice if it were there.
+const LARGE: f64 = 0.10;
 /// A list in a sentence has so many entries at most.
 const LISTED_MAX: usize = 3;
 
@@ -80,8 +82,29 @@ impl Words<'_> {
         &self.field.rows[i]
     }
 
+    /// The name of a scheduler in a sentence, where `none` must not read as a word.
     fn name(&self, i: usize) -> String {
-        self.row(i).name(self.axes)
+        let name = self.row(i).name(self.axes);
+        if name == "none" { "`none`".to_owned() } else { name }
+    }
+
+    /// Of which the figures are the lowest or highest: ` of those with …`; nothing where all compete.
+    fn of_pool(&self) -> String {
+        let floor = self.field.goal.throughput_floor();
+        let all = self.decision.entrants.len() == self.field.rows.len();
+        let kept = if self.decision.metric == Metric::MbPerS || floor == 0.0 {
+            None
+        } else if all {
+            Some(format!("with {}", self.pool_rule()))
+        } else {
+            Some(format!("with at least {:.0} % of their best throughput", floor * 100.0))
+        };
+        match (all, kept) {
+            (true, None) => String::new(),
+            (true, Some(kept)) => format!(" of those {kept}"),
+            (false, None) => " of those that can be set".to_owned(),
+            (false, Some(kept)) => format!(" of those that can be set, {kept}"),
+        }
     }
 
     fn value(&self, i: usize) -> String {
@@ -108,6 +131,15 @@ impl Words<'_> {
         self.field.groups.iter().flatten().all(|run| repeats_a_recording(run))
     }
 
+    /// The one of the pool with the best mean by what decided.
+    fn best(&self) -> usize {
+        let metric = self.decision.metric;
+        let mean = |i: usize| self.row(i).mean(metric);
+        let best =
+            self.decision.pool.iter().copied().reduce(|a, b| if metric.better(mean(b), mean(a)) { b } else { a });
+        best.unwrap_or(self.decision.leader)
+    }
+
     /// What the pool had to keep.
     pub(crate) fn pool_rule(&self) -> String {
         match self.field.goal.throughput_floor() {
@@ -126,12 +158,13 @@ impl Words<'_> {
                     let least = d.beaten.iter().filter_map(|i| d.worse[*i].bounds.map(|[least, _]| least));
                     match least.reduce(f64::min).filter(|least| *least > 0.0) {
                         Some(least) => format!("the others are worse by at least {}", percent_down(least)),
-                        None => "the others are out".to_owned(),
+                        None => "no other qualifies".to_owned(),
                     }
                 }
                 Some(by) => format!("no other is better by more than {}", percent_up(by)),
             },
             Confidence::NoDifference => match self.largest_difference() {
+                Some(by) if by > LARGE => format!("these runs cannot exclude one of up to {}", percent_up(by)),
                 Some(by) => format!("differences are at most {}", percent_up(by)),
                 None if d.usage.is_idle() => "the drive was idle".to_owned(),
                 None => "one run each".to_owned(),
@@ -165,23 +198,18 @@ impl Words<'_> {
     fn reason(&self) -> String {
         let d = self.decision;
         let (metric, leader) = (d.metric, d.leader);
-        let kept = if metric == Metric::MbPerS || self.field.goal.throughput_floor() == 0.0 {
-            String::new()
-        } else {
-            format!(" of those with {}", self.pool_rule())
-        };
+        let kept = self.of_pool();
         let mean = |i: usize| self.row(i).mean(metric);
-        let best = d.pool.iter().copied().reduce(|a, b| if metric.better(mean(b), mean(a)) { b } else { a });
-        let mut text = match best.filter(|best| metric.better(mean(*best), mean(leader))) {
+        let mut text = match Some(self.best()).filter(|best| metric.better(mean(*best), mean(leader))) {
             Some(best) => format!(
-                "its {}, {}, is within {} of {}{kept} ({})",
+                "its {}, {}, is within {} of {}{kept}: {}",
                 self.figure(),
                 self.value(leader),
                 percent_up(metric.worse_by(mean(leader), mean(best))),
                 self.superlative(),
                 self.named_values(&[best]).concat()
             ),
-            None => format!("it has {} {}{kept}, {}", self.superlative(), self.figure(), self.value(leader)),
+            None => format!("it has {} {}{kept}: {}", self.superlative(), self.figure(), self.value(leader)),
         };
         let mut worse: Vec<usize> =
             d.beaten.iter().copied().filter(|i| metric.better(mean(leader), mean(*i))).collect();
@@ -213,8 +241,16 @@ impl Words<'_> {
     fn out_clause(&self) -> String {
         let d = self.decision;
         let mut text = String::new();
+        let mut failures: Vec<(String, Vec<String>)> = Vec::new();
         for i in &d.starved {
-            text += &format!("; {} {}", self.name(*i), self.starvation(*i));
+            let why = self.starvation(*i);
+            match failures.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, names)) => names.push(self.name(*i)),
+                None => failures.push((why, vec![self.name(*i)])),
+            }
+        }
+        for (why, names) in failures {
+            text += &format!("; {} {why}", list(&names));
         }
         let most = d.pool.iter().map(|i| self.row(*i).mean(Metric::MbPerS)).fold(0.0, f64::max);
         for i in &d.slow {
@@ -273,7 +309,7 @@ impl Words<'_> {
         if d.usage.is_idle() {
             let next =
                 if self.recorded() { "; try --depth N or --closed-per-task" } else { "; a heavier load may tell more" };
-            let busy = percent(d.usage.drive_busy);
+            let busy = d.usage.busy_text();
             return format!("the drive was {busy} busy: the scheduler makes no difference{next}; {same}");
         }
         same
@@ -282,6 +318,7 @@ impl Words<'_> {
     fn doubt(&self, doubt: Doubt) -> String {
         let d = self.decision;
         let (leader, figure) = (d.leader, self.figure());
+        let (best, best_value) = (self.name(self.best()), self.value(self.best()));
         match doubt {
             Doubt::NoIo => {
                 "no I/O finished in the measured time; a longer `duration` or a shorter `warmup` may help".to_owned()
@@ -293,17 +330,16 @@ impl Words<'_> {
                 format!("under each scheduler {} got nothing in at least one run", self.field.focus.name())
             }
             Doubt::NothingToSet => format!(
-                "a current kernel has none of these schedulers; {} has {} {figure} ({}); add none, mq-deadline, kyber or bfq",
-                self.name(leader),
+                "a current kernel has none of these schedulers; {best} has {} {figure}{} ({best_value}); add none, mq-deadline, \
+                 kyber or bfq",
                 self.superlative(),
-                self.value(leader)
+                self.of_pool()
             ),
             Doubt::BestCannotBeSet => format!(
-                "{} has {} {figure} ({}) but a current kernel does not have it, and only one scheduler that it has was run; \
-                 add none, mq-deadline, kyber or bfq",
-                self.name(leader),
+                "{best} has {} {figure}{} ({best_value}), but a current kernel does not have it, and only one scheduler that it \
+                 has was run; add none, mq-deadline, kyber or bfq",
                 self.superlative(),
-                self.value(leader)
+                self.of_pool()
             ),
             Doubt::BusyMachine => {
                 let (load, cpus) = self.field.conditions.busy.unwrap_or_default();
@@ -326,9 +362,11 @@ impl Words<'_> {
 
     fn uncertain(&self) -> String {
         let d = self.decision;
-        let head =
-            format!("{} has {} {} ({})", self.name(d.leader), self.superlative(), self.figure(), self.value(d.leader));
-        let near: Vec<usize> = d.ties.iter().copied().take(LISTED_MAX).collect();
+        let best = self.best();
+        let (name, value) = (self.name(best), self.value(best));
+        let head = format!("{name} has {} {}{}: {value}", self.superlative(), self.figure(), self.of_pool());
+        let near = d.pool.iter().copied().filter(|i| *i != best && !d.beaten.contains(i));
+        let near: Vec<usize> = near.take(LISTED_MAX).collect();
         let others = list(&self.named_values(&near));
         match d.may_be_better_by {
             Some(by) => {
@@ -365,10 +403,12 @@ impl Words<'_> {
         if self.row(d.leader).metrics.get(d.metric.key()).is_some_and(|estimate| estimate.at_least) {
             caveats.push(format!("its {} is a lower bound: I/Os were unfinished", self.figure()));
         }
-        if d.confidence != Confidence::Inconclusive && self.field.rows.len() > 1 && self.recorded() {
+        if self.field.rows.len() > 1 && self.recorded() {
             caveats.push("the load is recorded and the same in every run: other days may differ".to_owned());
         }
-        caveats.extend(self.faster_elsewhere());
+        if d.confidence != Confidence::Inconclusive {
+            caveats.extend(self.faster_elsewhere());
+        }
         let fewest = own.iter().map(|r| self.field.focus.samples(r)).min().unwrap_or(0);
         if d.metric == Metric::FocusP99 && fewest < P99_REQUESTS_MIN {
             caveats.push(format!("the p99 rests on only {fewest} requests of {} in a run", self.field.focus.name()));
@@ -385,7 +425,8 @@ impl Words<'_> {
         let own = |metric: Metric| self.row(d.leader).mean(metric);
         let mut found = Vec::new();
         let rate = |i: &usize| self.row(*i).mean(Metric::MbPerS);
-        let fastest = d.entrants.iter().copied().reduce(|a, b| if rate(&b) > rate(&a) { b } else { a });
+        let served = d.entrants.iter().copied().filter(|i| !d.starved.contains(i));
+        let fastest = served.reduce(|a, b| if rate(&b) > rate(&a) { b } else { a });
         if let Some(i) = fastest.filter(|i| d.metric != Metric::MbPerS && rate(i) > 1.02 * own(Metric::MbPerS)) {
             let more = percent(rate(&i) / own(Metric::MbPerS) - 1.0);
             found.push(format!("{} moves {more} more, with a {} of {}", self.name(i), self.figure(), self.value(i)));

@@ -4,7 +4,7 @@ use dumbwaiter_measure::RunResult;
 use serde::{Deserialize, Serialize};
 
 /// A drive that is busy for a smaller part of the time has nothing to schedule.
-const IDLE_BELOW: f64 = 0.05;
+const IDLE_BELOW: f64 = 0.10;
 /// So has one that holds one request at a time whenever it is busy.
 const ALONE_BELOW: f64 = 1.5;
 
@@ -36,6 +36,15 @@ impl Usage {
         Usage {
             drive_busy: known().map(busy).fold(f64::NAN, f64::max),
             requests_in_flight: known().map(in_flight).fold(f64::NAN, f64::max),
+        }
+    }
+
+    /// The busy part of the time for people: `97 %`, `0.2 %`, `less than 0.1 %`.
+    pub fn busy_text(&self) -> String {
+        match self.drive_busy * 100.0 {
+            percent if percent < 0.1 => "less than 0.1 %".to_owned(),
+            percent if percent < 9.95 => format!("{percent:.1} %"),
+            percent => format!("{percent:.0} %"),
         }
     }
 

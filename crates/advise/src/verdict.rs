@@ -135,3 +135,7 @@ impl Verdict {
 fn rounded(fraction: f64) -> f64 {
     (fraction * 1e5).round() / 1e5
 }
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

@@ -25,7 +25,11 @@ impl Column {
     /// The mean, its confidence interval (empty if not shown), and a mark.
     pub(crate) fn parts(&self, estimate: &Estimate) -> (String, String, &'static str) {
         let Some(mean) = estimate.mean else {
-            let text = if estimate.starved > 0 { "starved" } else { "–" };
+            let text = match self.metric {
+                _ if estimate.starved == 0 => "–",
+                Metric::StartUp => "never",
+                _ => "starved",
+            };
             return (text.to_string(), String::new(), " ");
         };
         let number = |v: f64| {

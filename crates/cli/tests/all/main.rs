@@ -11,3 +11,4 @@ mod real_kernel;
 mod real_recommend;
 mod real_reproduce;
 mod real_verify;
+mod verdict;
