@@ -3,6 +3,7 @@
 use crate::apply::{Place, commands};
 use crate::provenance::Provenance;
 use crate::ranking::rank_under;
+use crate::suite::Suite;
 use crate::{Goal, Ranking, Recommendation, Row, Verdict};
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
 use dumbwaiter_scenario::SchedulerSpec;
@@ -32,6 +33,9 @@ pub struct Document {
     /// Versions of the program, the kernel and the device models, by name.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
+    /// What the reader must know before the answer: how much of a trace was left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Notes for the reader: skipped records, an interruption, assumptions.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -41,6 +45,9 @@ pub struct Document {
     /// How replicates were added until the decision was settled; left out where their number was fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Sequential>,
+    /// The scenarios, where there are several; each has a variant of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suite: Option<Suite>,
     /// What to do on each device, by its name; with variants `DEVICE, VARIANT`.
     #[serde(default)]
     pub verdict: BTreeMap<String, Verdict>,
@@ -70,9 +77,11 @@ impl Document {
             scenario,
             goal,
             versions,
+            warnings: Vec::new(),
             notes: Vec::new(),
             load_patterns_unix_s: Vec::new(),
             until: None,
+            suite: None,
             verdict: BTreeMap::new(),
             ranking: Vec::new(),
             recommendation: Vec::new(),
@@ -89,9 +98,19 @@ impl Document {
         self
     }
 
+    /// The document as that of several scenarios.
+    pub fn with_suite(mut self, suite: Suite) -> Document {
+        self.suite = Some(suite);
+        self.decide();
+        self
+    }
+
     /// Computes ranking, recommendations and verdicts anew.
     pub fn decide(&mut self) {
         let rankings = self.rankings();
+        if let Some(suite) = &mut self.suite {
+            suite.judge(&rankings);
+        }
         self.recommendation = rankings.iter().map(|r| r.recommendation.clone()).collect();
         self.verdict = rankings.iter().map(|r| (place_of(r), r.verdict.clone())).collect();
         self.ranking = rankings.into_iter().flat_map(|r| r.rows).collect();

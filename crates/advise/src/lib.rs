@@ -19,6 +19,7 @@ mod ranking;
 mod recommend;
 mod row;
 mod sentence;
+mod suite;
 mod usage;
 mod verdict;
 
@@ -34,5 +35,6 @@ pub use provenance::{Drive, Machine, Provenance};
 pub use ranking::{Ranking, rank, rank_under};
 pub use recommend::Recommendation;
 pub use row::{Axes, Estimate, Row};
+pub use suite::{Suite, SuiteCase, SuiteLine, SuiteTotal};
 pub use usage::Usage;
 pub use verdict::{Confidence, Verdict};

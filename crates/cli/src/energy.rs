@@ -29,6 +29,7 @@ pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
     document.decide();
     // What was said of meters no longer holds.
     let of_meters = |note: &String| note.starts_with("no energy meter: ") || note.starts_with("energy meter: ");
+    document.warnings = old.warnings;
     document.notes = old.notes.into_iter().filter(|note| !of_meters(note)).chain(told).collect();
     document.load_patterns_unix_s = old.load_patterns_unix_s;
     results::write_all(&args.outputs, &document, Format::default())?;

@@ -9,6 +9,7 @@ use dumbwaiter_advise::{Document, Provenance, Sequential};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
 
+use crate::left_out;
 use crate::{About, Cell, CellResult, Control, Experiment, Failure, Finished, Matrix, Until, World};
 
 /// A comparison's document, and how the runs ended.
@@ -34,9 +35,11 @@ pub enum Ending {
 pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) -> Result<Comparison, Failure> {
     let scenario = &experiment.scenario;
     let about = world.about();
-    let load = Arc::new(Prepared::new(scenario)?);
+    let load = Arc::new(Prepared::unless(scenario, &|| control.cancelled())?);
+    let left_out = left_out::check(&load, world, &about, control)?;
     let (cells, refusals) = supported(cells(&load, &about, 0..scenario.replicates), world)?;
     let mut matrix = Matrix::new(cells);
+    let restored = experiment.restore(&mut matrix);
     let (ending, until) = run(experiment, &load, &about, &mut matrix, world, control)?;
     let planned = matrix.cells().len();
     let results = matrix.into_results(world.concurrency());
@@ -49,6 +52,9 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         return Err(none_finished(&unused, ending));
     }
     let mut notes = experiment.notes.clone();
+    if !about.real {
+        notes.extend(experiment.drives.iter().map(|drive| simulated_note(drive, scenario)));
+    }
     notes.extend(about.notes.iter().cloned());
     notes.extend(refusals);
     notes.extend(load.notes.iter().cloned());
@@ -57,6 +63,9 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         Ending::Interrupted => Some("interrupted"),
         Ending::Failed(_) => Some("ended early"),
     };
+    if restored > 0 {
+        notes.push(format!("{restored} runs are those of an earlier result (--resume)"));
+    }
     notes.extend(ended_early.map(|why| format!("{why}: {finished} of {planned} runs finished")));
     notes.extend(notes_of_cells(&used));
     notes.extend(unused_notes(&unused));
@@ -76,6 +85,7 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         machine.load_after = after.load_before;
     }
     document.decide();
+    document.warnings = left_out;
     document.notes = notes;
     Ok(Comparison { document, ending })
 }
@@ -126,6 +136,7 @@ fn run(
             Some(next) => {
                 let (more, _) = supported(cells(load, about, replicates..next), world)?;
                 matrix.add(more);
+                experiment.restore(matrix);
                 replicates = next;
             }
         }
@@ -176,6 +187,11 @@ fn supported(cells: Vec<Cell>, world: &dyn World) -> Result<(Vec<Cell>, Vec<Stri
         return Err(Failure::refused(reasons.join("; ")));
     }
     Ok((able, reasons))
+}
+
+/// A fio job names a drive: what ran instead, and how to run it there.
+fn simulated_note(drive: &str, scenario: &dumbwaiter_scenario::Scenario) -> String {
+    format!("filename={drive}: simulated on {}; for the drive itself: --on {drive}", scenario.devices.join(", "))
 }
 
 fn none_finished(unused: &[CellResult], ending: Ending) -> Failure {

@@ -15,6 +15,12 @@ pub trait World: Sync {
     /// May its runs be made at the same time?
     fn concurrency(&self) -> Concurrency;
 
+    /// Size of a device in sectors of 512 bytes, named as a cell names it; `None` where that is not known before a run.
+    fn capacity_sectors(&self, device: &str) -> Option<u64> {
+        let _ = device;
+        None
+    }
+
     /// Can it run this cell? Cheap, and changes nothing.
     fn supports(&self, cell: &Cell) -> Result<(), Refusal>;
 

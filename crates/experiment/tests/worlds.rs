@@ -106,6 +106,8 @@ fn experiment() -> Experiment {
         scenario,
         goal: Goal::default(),
         notes: vec!["read from a test".into()],
+        drives: Vec::new(),
+        finished: Vec::new(),
         command: String::new(),
         until: None,
     }

@@ -39,6 +39,12 @@ pub struct Polling {
     pub about: String,
 }
 
+/// The device in `/dev` that a bare name such as `sda` means.
+fn in_dev(path: &Path) -> Option<PathBuf> {
+    let bare = path.components().count() == 1;
+    Some(Path::new("/dev").join(path)).filter(|device| bare && device.exists())
+}
+
 /// Facts about a path.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -83,7 +89,12 @@ impl Target {
     /// exclusively.
     pub fn of(path: &Path) -> Result<Target, Error> {
         let roots = Roots::default();
-        let meta = std::fs::metadata(path).map_err(|e| Error::file("open", path, e))?;
+        let meta = std::fs::metadata(path).map_err(|e| match in_dev(path) {
+            Some(device) => {
+                Error::Refused(format!("{}: no such file; did you mean {}?", path.display(), device.display()))
+            }
+            None => Error::file("open", path, e),
+        })?;
         let kind = meta.file_type();
         if kind.is_file() {
             return Ok(Target::file(path, &meta, &roots));

@@ -2,6 +2,7 @@
 
 use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
+use crate::suite::suite_text;
 use crate::table::{Align, Style, table};
 use dumbwaiter_advise::Document;
 use dumbwaiter_advise::{Ranking, Row, Verdict};
@@ -15,8 +16,12 @@ const NOT_OFFERED: &str = "†";
 /// For each device the verdict and a table of the schedulers, best first. Where the style has a width, the columns are those that
 /// fit and texts are folded at words; else all columns are shown.
 pub fn compare_text(document: &Document, style: Style) -> String {
-    let mut text = String::new();
-    for ranking in &document.rankings() {
+    let warning = |w: &String| folded(&format!("warning: {w}"), style.width, "  ") + "\n";
+    let mut text: String = document.warnings.iter().map(warning).collect();
+    let of_suite = suite_text(document, style);
+    let rankings = if of_suite.is_some() { Vec::new() } else { document.rankings() };
+    text += &of_suite.unwrap_or_default();
+    for ranking in &rankings {
         text += &verdict_text(ranking, style);
         text += &ranking_text(ranking, style);
         for of in applications(document, ranking) {

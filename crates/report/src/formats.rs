@@ -76,6 +76,7 @@ fn markdown(document: &Document) -> String {
         }
         text.push('\n');
     }
+    document.warnings.iter().for_each(|warning| text += &format!("- warning: {}\n", plain(warning)));
     document.notes.iter().for_each(|note| text += &format!("- note: {}\n", plain(note)));
     if !document.provenance.command.is_empty() {
         text += &format!(

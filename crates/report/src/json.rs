@@ -1,11 +1,14 @@
 //! Reads and writes documents of results.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use dumbwaiter_advise::{Document, ParseError};
 
 use crate::file::{Error, write_file};
+
+/// Largest result that is read.
+const RESULT_BYTES_MAX: u64 = 64 << 20;
 
 /// Writes the document's JSON to a file, completely or not at all.
 pub fn write_json(document: &Document, path: &Path) -> Result<(), Error> {
@@ -14,7 +17,13 @@ pub fn write_json(document: &Document, path: &Path) -> Result<(), Error> {
 
 /// Reads a document that [`write_json`] wrote.
 pub fn read_json(path: &Path) -> Result<Document, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_path_buf(), source })?;
+    let failed = |source| Error::Read { path: path.to_path_buf(), source };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > RESULT_BYTES_MAX {
+        return Err(failed(std::io::Error::other("more than 64 MiB; expected a result of `compare --json`")));
+    }
     Document::from_json(&text).map_err(|error| match error {
         ParseError::Json(source) => Error::Parse { path: path.to_path_buf(), source },
         ParseError::Schema { found, expected } => Error::Schema { path: path.to_path_buf(), found, expected },

@@ -13,6 +13,7 @@ mod formats;
 mod html;
 mod json;
 mod ranking_columns;
+mod suite;
 mod table;
 mod text_plot;
 
@@ -27,5 +28,6 @@ pub use file::Error;
 pub use formats::{Format, diff_text, document_text};
 pub use html::{Grid, Page, PageSection, Plot, PlotLine, html, write_html};
 pub use json::{read_json, write_json};
+pub use suite::{suite_markdown, suite_text};
 pub use table::{Align, Style, table};
 pub use text_plot::{bars, sparkline};

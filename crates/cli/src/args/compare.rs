@@ -13,13 +13,15 @@ Examples:
   dumbwaiter compare --on /dev/nvme0n1
   dumbwaiter compare --on /dev/nvme0n1 --duration 2m --power-log live.csv --power-offset 3s
   dumbwaiter compare scenarios/noisy-neighbour.toml --html report.html
+  dumbwaiter compare database noisy-neighbour my-load.toml
+  dumbwaiter compare suite:desktop
   dumbwaiter compare job.fio --device hdd:st1000dm003,ssd:850pro-256 --schedulers none,mq-deadline,kyber
   dumbwaiter compare trace.csv.zst --depth 32 --device ./my-drive.toml --json result.json
   dumbwaiter compare job.fio --device ull:optane-900p --completion interrupt,poll,hybrid
   dumbwaiter compare --schedulers mq-deadline,mq-deadline:fifo_batch=1,mq-deadline:kernel=5.15")]
 pub(crate) struct Compare {
-    /// A scenario (TOML), a fio job file or one or more block traces; without it, the built-in scenario
-    #[arg(value_name = "SCENARIO.toml|JOB.fio|TRACE")]
+    /// Scenarios (a TOML file or a name), fio job files, a suite or one or more block traces; without it, `shared-disk`
+    #[arg(value_name = "SCENARIO|JOB.fio|suite:NAME|TRACE")]
     pub(crate) input: Vec<PathBuf>,
     /// Devices to simulate: kind:name, a parameter file, with overrides after `?` (see `dumbwaiter devices`)
     #[arg(long, short, value_name = "NAME|FILE,…", value_delimiter = ',')]
@@ -97,6 +99,9 @@ pub(crate) struct Compare {
     pub(crate) jobs: Option<usize>,
     #[command(flatten)]
     pub(crate) outputs: Outputs,
+    /// Go on with a comparison that ended early: do not make the runs of this result of it again
+    #[arg(long, value_name = "RESULT.json")]
+    pub(crate) resume: Option<PathBuf>,
     /// Print the effective scenario and run nothing
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -176,8 +181,8 @@ pub(crate) struct Replay {
     /// Let each recorded process wait for its own I/Os
     #[arg(long)]
     pub(crate) closed_per_task: bool,
-    /// How to handle I/Os beyond the end of the device
-    #[arg(long, value_name = "skip|wrap|scale")]
+    /// How to handle I/Os beyond the end of the device; needed where more than 1 % of a trace lie there
+    #[arg(long, value_name = "scale|wrap|truncate|grow")]
     pub(crate) fit: Option<String>,
 }
 

@@ -3,6 +3,7 @@
 mod cli;
 mod common;
 mod energy;
+mod inputs;
 mod real;
 mod real_bench;
 mod real_edges;

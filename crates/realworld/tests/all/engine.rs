@@ -71,6 +71,8 @@ fn a_comparison_is_one_call() {
         scenario,
         goal: Goal::default(),
         notes: vec!["a remark".into()],
+        drives: Vec::new(),
+        finished: Vec::new(),
         command: String::new(),
         until: None,
     };

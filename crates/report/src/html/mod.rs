@@ -112,6 +112,7 @@ pub fn html(document: &Document) -> String {
             environment.get_template(template)?.render(context! {
                 title => if document.title.is_empty() { "Comparison of I/O schedulers" } else { &document.title },
                 conditions => Shown::from(Serde(conditions(document))),
+                warnings => Shown::from(Serde(&document.warnings)),
                 notes => Shown::from(Serde(&document.notes)),
                 sections => Shown::from(Serde(&sections)),
                 scenario => scenario_text(document),
