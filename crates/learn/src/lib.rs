@@ -1,0 +1,24 @@
+//! Learned models of block I/O: features, model files, inference, metrics.
+//!
+//! Nothing here reads a clock or a file, and nothing on the path of a request allocates, locks or fails. A model comes as
+//! bytes; what it says of a request is a number that the caller bounds. Results are the same bits on every machine.
+
+mod classifier;
+mod dense;
+mod error;
+mod features;
+mod history;
+mod latency;
+mod line;
+mod record;
+mod tag;
+
+pub use classifier::{Classifier, MAX_CLASSES, Posterior};
+pub use dense::{Dense, LayerWeights, Scaling, Shared};
+pub use error::ModelError;
+pub use features::{FeatureSet, HISTORY, Place, RequestVector, VECTOR, ln_us, signed_log2};
+pub use history::{History, IssueOrder, Regions};
+pub use latency::{LatencyModel, Moment, Prediction};
+pub use line::LatencyLine;
+pub use record::RequestRecord;
+pub use tag::Tag;
