@@ -2,7 +2,7 @@
 
 use crate::dense::MAX_WIDTH;
 use crate::features::MAX_INPUTS;
-use crate::{Dense, FeatureSet, History, ModelError};
+use crate::{FeatureSet, History, ModelError, Network};
 
 /// Largest number of classes.
 pub const MAX_CLASSES: usize = 16;
@@ -10,7 +10,7 @@ pub const MAX_CLASSES: usize = 16;
 /// A workload classifier ready for use. It never changes, so threads may share it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Classifier {
-    pub(crate) net: Dense,
+    pub(crate) net: Network,
     pub(crate) features: FeatureSet,
     pub(crate) classes: Vec<String>,
     /// Outputs are divided by it before they become probabilities.
@@ -20,7 +20,7 @@ pub struct Classifier {
 impl Classifier {
     /// A classifier of a network for [`FeatureSet::Window`] or [`FeatureSet::WindowWithLatency`].
     pub fn new(
-        net: Dense,
+        net: Network,
         features: FeatureSet,
         classes: Vec<String>,
         temperature: f32,

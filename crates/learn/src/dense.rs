@@ -59,9 +59,23 @@ pub struct Dense {
     avx2: bool,
 }
 
-/// The first layer's sums over the inputs that all candidates of one moment share.
+/// What the inputs that all candidates of one moment share contribute: the first layer's sums, or the inputs themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared([f32; MAX_WIDTH]);
+
+impl Shared {
+    /// Values as they are.
+    pub(crate) fn of(values: &[f32]) -> Shared {
+        let mut shared = Shared([0.0; MAX_WIDTH]);
+        shared.0[..values.len()].copy_from_slice(values);
+        shared
+    }
+
+    /// The values.
+    pub(crate) fn values(&self) -> &[f32] {
+        &self.0
+    }
+}
 
 impl Dense {
     /// A network of `layers` for inputs scaled by `scaling`, of which the first `own` belong to the candidate.

@@ -88,6 +88,8 @@ pub enum FeatureSet {
     WindowWithLatency,
     /// The request and the last 16 completions, independent of the order of service: the latency predictor's.
     Unordered,
+    /// [`FeatureSet::Unordered`] with the mean of the 16 ln latencies: for linear models.
+    UnorderedWithMean,
     /// Depth, previous latency, LBA delta, tag, size, op: the paper's ordered predictor, a diagnostic.
     Ordered,
     /// [`FeatureSet::Unordered`] with [`Place`] and the 16 latencies: the position-aware predictor's, for use at dispatch.
@@ -96,10 +98,11 @@ pub enum FeatureSet {
 
 impl FeatureSet {
     /// All of them.
-    pub const ALL: [FeatureSet; 5] = [
+    pub const ALL: [FeatureSet; 6] = [
         FeatureSet::Window,
         FeatureSet::WindowWithLatency,
         FeatureSet::Unordered,
+        FeatureSet::UnorderedWithMean,
         FeatureSet::Ordered,
         FeatureSet::Positioned,
     ];
@@ -110,6 +113,7 @@ impl FeatureSet {
             FeatureSet::Window => HISTORY * (VECTOR + 1),
             FeatureSet::WindowWithLatency => HISTORY * (VECTOR + 2),
             FeatureSet::Unordered => VECTOR + HISTORY * VECTOR,
+            FeatureSet::UnorderedWithMean => VECTOR + HISTORY * VECTOR + 1,
             FeatureSet::Ordered => 6,
             FeatureSet::Positioned => VECTOR + PLACE + HISTORY * (VECTOR + 1),
         }
@@ -121,6 +125,7 @@ impl FeatureSet {
             FeatureSet::Window => "window",
             FeatureSet::WindowWithLatency => "window-with-latency",
             FeatureSet::Unordered => "unordered",
+            FeatureSet::UnorderedWithMean => "unordered-with-mean",
             FeatureSet::Ordered => "ordered",
             FeatureSet::Positioned => "positioned",
         }
@@ -145,6 +150,10 @@ impl FeatureSet {
             FeatureSet::Unordered => {
                 "request, then 16 completed before its arrival, oldest first: op, log2(max(bytes,512))/20, tag 1-11, \
                  tag 12, tag 6|11, (tag-12)/11"
+            }
+            FeatureSet::UnorderedWithMean => {
+                "request, then 16 completed before its arrival, oldest first: op, log2(max(bytes,512))/20, tag 1-11, \
+                 tag 12, tag 6|11, (tag-12)/11; then mean ln us of the 16/10"
             }
             FeatureSet::Ordered => {
                 "depth/16, ln(max(us of the completed last,1))/10, sgn(d)*log2(1+|d|)/24 with d = sector - sector issued \

@@ -4,7 +4,7 @@ use dumbwaiter_block::Nanos;
 
 use crate::dense::Shared;
 use crate::features::{HISTORY, MAX_INPUTS, PLACE, VECTOR};
-use crate::{Dense, FeatureSet, History, ModelError, Place, RequestVector};
+use crate::{FeatureSet, History, ModelError, Network, Place, RequestVector, Target};
 
 /// Predictions are not below this.
 const SHORTEST: f32 = 1.0;
@@ -23,8 +23,9 @@ pub struct Prediction {
 /// A latency model ready for use. It never changes, so threads may share it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatencyModel {
-    pub(crate) net: Dense,
+    pub(crate) net: Network,
     pub(crate) features: FeatureSet,
+    pub(crate) target: Target,
     /// The training set's mean history inputs, used while cold.
     pub(crate) cold_history: Vec<f32>,
     /// The training set's mean and standard deviation of ln latency in microseconds, used while cold.
@@ -42,8 +43,9 @@ pub struct Moment {
 impl LatencyModel {
     /// A model of a network for [`FeatureSet::Unordered`] or [`FeatureSet::Positioned`].
     pub fn new(
-        net: Dense,
+        net: Network,
         features: FeatureSet,
+        target: Target,
         cold_history: Vec<f32>,
         cold_normal: (f32, f32),
     ) -> Result<LatencyModel, ModelError> {
@@ -51,13 +53,13 @@ impl LatencyModel {
         if own == 0 || net.inputs() != features.inputs() || cold_history.len() != features.inputs() - own {
             return Err(ModelError::Shape(format!("not those of a latency model for `{}` inputs", features.name())));
         }
-        Ok(LatencyModel { net, features, cold_history, cold_normal })
+        Ok(LatencyModel { net, features, target, cold_history, cold_normal })
     }
 
     /// Leading inputs of a feature set that belong to the request itself; 0 if it is no set of a latency model.
     pub const fn own_inputs(features: FeatureSet) -> usize {
         match features {
-            FeatureSet::Unordered => VECTOR,
+            FeatureSet::Unordered | FeatureSet::UnorderedWithMean => VECTOR,
             FeatureSet::Positioned => VECTOR + PLACE,
             _ => 0,
         }
@@ -91,7 +93,10 @@ impl LatencyModel {
         }
         let mut output = [0.0];
         self.net.forward_own(&own[..count], &moment.shared, &mut output);
-        let (mean, deviation) = moment.normal;
+        let (mean, deviation) = match self.target {
+            Target::Normalised => moment.normal,
+            _ => (0.0, 1.0),
+        };
         Prediction { latency: latency_of(output[0] * deviation + mean), cold: moment.cold }
     }
 }
@@ -107,6 +112,10 @@ pub(crate) fn history_inputs(set: FeatureSet, history: &History, normal: (f32, f
             row[at] = (history.ln_latencies()[i] - mean) / deviation;
             at += 1;
         }
+    }
+    if set == FeatureSet::UnorderedWithMean {
+        row[at] = mean / 10.0;
+        at += 1;
     }
     at
 }

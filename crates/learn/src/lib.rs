@@ -10,8 +10,11 @@ mod features;
 mod history;
 mod latency;
 mod line;
+mod model;
+mod network;
 mod record;
 mod tag;
+mod trees;
 
 pub use classifier::{Classifier, MAX_CLASSES, Posterior};
 pub use dense::{Dense, LayerWeights, Scaling, Shared};
@@ -20,5 +23,8 @@ pub use features::{FeatureSet, HISTORY, Place, RequestVector, VECTOR, ln_us, sig
 pub use history::{History, IssueOrder, Regions};
 pub use latency::{LatencyModel, Moment, Prediction};
 pub use line::LatencyLine;
+pub use model::{About, Device, Kind, Model, Target, Training};
+pub use network::Network;
 pub use record::RequestRecord;
 pub use tag::Tag;
+pub use trees::{LEAF, Node, Trees};
