@@ -14,7 +14,7 @@ pub const VECTOR: usize = 6;
 /// Numbers of [`Place`].
 pub(crate) const PLACE: usize = 5;
 /// Largest number of inputs of any feature set.
-pub(crate) const MAX_INPUTS: usize = 128;
+pub const MAX_INPUTS: usize = 128;
 
 /// What is known of a request when it arrives: `[op, size, tag4]`.
 ///
@@ -66,6 +66,13 @@ impl Place {
         let linear = (self.gap as f32 / 4_194_304.0).clamp(-4.0, 4.0);
         [signed_log2(self.gap), linear, self.position, self.region, self.depth.min(64) as f32 / 16.0]
     }
+}
+
+/// The inputs of [`FeatureSet::Ordered`]. `last`: the latency of the request completed last.
+pub fn ordered_row(record: &RequestRecord, delta: i64, last: Nanos) -> [f32; 6] {
+    let [op, size, ..] = RequestVector::of(record).0;
+    let tag = f32::from(record.tag.code()) / 23.0;
+    [record.depth.min(64) as f32 / 16.0, ln_us(last) / 10.0, signed_log2(delta), tag, size, op]
 }
 
 /// `sgn(x) log2(1 + |x|) / 24`.

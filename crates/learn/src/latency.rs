@@ -101,6 +101,28 @@ impl LatencyModel {
     }
 }
 
+/// Writes the inputs of a latency model for training, and returns mean and deviation of the last 16 ln latencies; `None`
+/// while the history is cold or for a set of another kind.
+pub fn latency_row(
+    set: FeatureSet,
+    request: &RequestVector,
+    place: &Place,
+    history: &History,
+    row: &mut [f32],
+) -> Option<(f32, f32)> {
+    let normal = history.normal()?;
+    let own = LatencyModel::own_inputs(set);
+    if own == 0 || row.len() < set.inputs() {
+        return None;
+    }
+    row[..VECTOR].copy_from_slice(&request.0);
+    if set == FeatureSet::Positioned {
+        row[VECTOR..own].copy_from_slice(&place.inputs());
+    }
+    history_inputs(set, history, normal, &mut row[own..]);
+    Some(normal)
+}
+
 /// Inputs of the history; returns their number.
 pub(crate) fn history_inputs(set: FeatureSet, history: &History, normal: (f32, f32), row: &mut [f32]) -> usize {
     let (mean, deviation) = normal;
