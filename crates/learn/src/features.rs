@@ -170,7 +170,7 @@ impl FeatureSet {
                 "request, sgn(g)*log2(1+|g|)/24 with g = sector - end issued before, clamp(g/2^22,-4,4), \
                  sector/device, ln(region/device), min(depth,64)/16, then 16 completed, oldest first: op, \
                  log2(max(bytes,512))/20, tag 1-11, tag 12, tag 6|11, (tag-12)/11, \
-                 (ln us - mean)/max(deviation,0.1)"
+                 ln(max(us,1))/10"
             }
         }
     }

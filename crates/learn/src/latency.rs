@@ -125,18 +125,17 @@ pub fn latency_row(
 
 /// Inputs of the history; returns their number.
 pub(crate) fn history_inputs(set: FeatureSet, history: &History, normal: (f32, f32), row: &mut [f32]) -> usize {
-    let (mean, deviation) = normal;
     let mut at = 0;
     for i in 0..HISTORY {
         row[at..at + VECTOR].copy_from_slice(&history.vectors()[i]);
         at += VECTOR;
         if set == FeatureSet::Positioned {
-            row[at] = (history.ln_latencies()[i] - mean) / deviation;
+            row[at] = history.ln_latencies()[i] / 10.0;
             at += 1;
         }
     }
     if set == FeatureSet::UnorderedWithMean {
-        row[at] = mean / 10.0;
+        row[at] = normal.0 / 10.0;
         at += 1;
     }
     at

@@ -8,12 +8,14 @@ mod dense;
 mod error;
 mod features;
 mod history;
+pub mod import;
 mod latency;
 mod line;
 pub mod metrics;
 mod model;
 mod network;
 mod record;
+pub mod shipped;
 mod tag;
 mod trees;
 

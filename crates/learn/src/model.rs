@@ -4,6 +4,8 @@ mod about;
 mod read;
 mod write;
 
+pub(crate) use read::check_header;
+
 pub use about::{About, Device, Kind, Target, Training};
 
 use crate::dense::{LayerWeights, Scaling};

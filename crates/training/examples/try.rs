@@ -1,4 +1,4 @@
-use dumbwaiter_training::{data::DataSet, evaluate::*, train::*};
+use dumbwaiter_training::{data::DataSet, evaluate::*, task::*, train::*};
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let task = Task::ALL.into_iter().find(|t| t.name() == args[1]).unwrap();

@@ -125,6 +125,15 @@ impl DataSet {
     }
 }
 
+/// Reads one data file as a run, named for its folder and file.
+pub fn read_run(path: &Path) -> Result<Run, Error> {
+    let name = |part: Option<&std::ffi::OsStr>| part.map_or(String::new(), |part| part.to_string_lossy().into_owned());
+    let repeat = name(path.parent().and_then(Path::file_name));
+    let file = name(path.file_name());
+    let workload = file.strip_suffix(".zst").unwrap_or(&file);
+    file::read(path, &repeat, workload.strip_suffix(".csv").unwrap_or(workload))
+}
+
 /// The data files of a folder, with the workloads they are named for, sorted. `runs.csv` is a table about runs.
 fn data_files(folder: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
     let mut files = Vec::new();

@@ -82,6 +82,8 @@ fn add_product(c: &mut Matrix, a: &Matrix, b: &Matrix) {
 fn tile<const R: usize>(c: &mut Matrix, a: &Matrix, b: &Matrix, row: usize, column: usize) {
     let mut sums = [[[0.0f32; LANES]; VECTORS]; R];
     let rows: [&[f32]; R] = std::array::from_fn(|r| a.row(row + r));
+    // By index: all rows are read in step.
+    #[allow(clippy::needless_range_loop)]
     for k in 0..a.columns {
         let line = &b.values[k * b.columns + column..][..LANES * VECTORS];
         for r in 0..R {

@@ -38,7 +38,7 @@ fn serve_segment(segment: &Segment, device: &mut dyn Device) -> Result<Segment, 
             return Err(format!("sector {} is beyond the device's {capacity} sectors", record.sector));
         }
         now = now.max(record.arrive);
-        let sectors = u64::from(record.bytes).div_ceil(u64::from(SECTOR_BYTES)) as u32;
+        let sectors = u64::from(record.bytes).div_ceil(SECTOR_BYTES) as u32;
         let command = Command {
             tag: 0,
             op: record.op,

@@ -5,62 +5,59 @@ use dumbwaiter_learn::{
     About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, Posterior, Scaling, Target, Training, Weights,
 };
 
-use crate::data::{CLASSES, DataSet, Run};
-use crate::network::{Examples, Loss, Plan, SLOPE, Trained, train};
-use crate::samples::{Rows, latency_rows, window_rows};
+use crate::data::{CLASSES, DataSet};
+use crate::network::{Examples, Loss, Plan, SLOPE, scaling_of, train};
+use crate::ridge::ridge;
+use crate::samples::Rows;
+use crate::task::{RECORDED_SECTORS, Task, task_rows};
+use crate::trees::{self, Boost};
 use crate::{Error, evaluate};
 
-/// Most windows of one run.
-const WINDOWS: usize = 4_000;
-/// Most requests of one run.
-const REQUESTS: usize = 6_000;
+/// Most rows for boosted trees.
+const BOOSTED_ROWS: usize = 40_000;
+/// Depth of a tree that predicts latency: the paper's.
+const TREE_DEPTH: usize = 18;
 /// Normalised latencies further from 0 count as this far in training.
 const LARGEST_TARGET: f32 = 8.0;
-/// Sectors of the device on which the project's data was recorded: 6 GiB.
-pub(crate) const RECORDED_SECTORS: u64 = 12_582_912;
 
-/// What a model should do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// Name the workload.
-    Classify,
-    /// Predict service latency, independent of the order of service.
-    Latency,
-    /// Predict service latency at dispatch, from where the request lies.
-    Positioned,
-    /// Predict total latency, as a diagnosis.
-    Ordered,
+/// What kind of model is trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// A fully connected network of the specification's shape.
+    #[default]
+    Network,
+    /// A linear model.
+    Ridge,
+    /// A linear model of the request alone, without history.
+    RidgeOfRequest,
+    /// One decision tree.
+    Tree,
+    /// Boosted decision trees.
+    Boosted,
 }
 
-impl Task {
+impl Method {
     /// All of them.
-    pub const ALL: [Task; 4] = [Task::Classify, Task::Latency, Task::Positioned, Task::Ordered];
+    pub const ALL: [Method; 5] =
+        [Method::Network, Method::Ridge, Method::RidgeOfRequest, Method::Tree, Method::Boosted];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Task::Classify => "classify",
-            Task::Latency => "latency",
-            Task::Positioned => "positioned",
-            Task::Ordered => "ordered",
+            Method::Network => "network",
+            Method::Ridge => "ridge",
+            Method::RidgeOfRequest => "ridge-of-request",
+            Method::Tree => "tree",
+            Method::Boosted => "boosted",
         }
     }
 
-    /// Its usual inputs.
-    pub fn features(self) -> FeatureSet {
-        match self {
-            Task::Classify => FeatureSet::Window,
-            Task::Latency => FeatureSet::Unordered,
-            Task::Positioned => FeatureSet::Positioned,
-            Task::Ordered => FeatureSet::Ordered,
-        }
-    }
-
-    fn kind(self) -> Kind {
-        match self {
-            Task::Classify => Kind::Classifier,
-            Task::Latency | Task::Positioned => Kind::Latency,
-            Task::Ordered => Kind::Ordered,
+    /// What the outputs of its models mean.
+    fn target(self, task: Task) -> Target {
+        match (task, self) {
+            (Task::Classify, _) => Target::Logits,
+            (Task::Latency, Method::Network | Method::Tree | Method::Boosted) => Target::Normalised,
+            _ => Target::Ln,
         }
     }
 }
@@ -70,6 +67,8 @@ impl Task {
 pub struct Request {
     /// What the model should do.
     pub task: Task,
+    /// What kind of model.
+    pub method: Method,
     /// Its inputs.
     pub features: FeatureSet,
     /// Repeats to train on.
@@ -82,31 +81,6 @@ pub struct Request {
     pub device: Option<String>,
     /// The command line, for the model's description.
     pub args: String,
-}
-
-/// Rows of several runs.
-pub(crate) fn rows_of<'a>(runs: impl Iterator<Item = &'a Run>, rows: impl Fn(&Run) -> Rows) -> Rows {
-    let mut all = Rows::default();
-    for run in runs {
-        let part = rows(run);
-        all.width = part.width;
-        all.inputs.extend(part.inputs);
-        all.truths.extend(part.truths);
-        all.normals.extend(part.normals);
-    }
-    all
-}
-
-/// Rows of a task from the runs that it uses.
-pub(crate) fn task_rows(data: &DataSet, task: Task, features: FeatureSet, sectors: u64) -> Rows {
-    match task {
-        Task::Classify => {
-            rows_of(data.runs.iter().filter(|run| run.class().is_some()), |run| window_rows(run, features, WINDOWS))
-        }
-        _ => rows_of(data.runs.iter().filter(|run| run.is_for_latency()), |run| {
-            latency_rows(run, features, sectors, REQUESTS)
-        }),
-    }
 }
 
 /// Trains a model. The same data, request and version of the program give the same bytes.
@@ -130,19 +104,8 @@ pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
             validation_rows.len()
         )));
     }
-    let targets = |rows: &Rows| match request.task {
-        Task::Latency | Task::Positioned => rows.normalised(LARGEST_TARGET),
-        Task::Classify | Task::Ordered => rows.truths.clone(),
-    };
-    let (widths, loss) = shape(request.task, &rows);
-    let plan = Plan::new(widths, loss, request.seed);
-    let (train_targets, validation_targets) = (targets(&rows), targets(&validation_rows));
-    let trained = train(
-        &plan,
-        Examples { rows: &rows, targets: &train_targets },
-        Examples { rows: &validation_rows, targets: &validation_targets },
-    );
-    let mut model = assemble(request, &rows, trained, &training, facts.as_ref())?;
+    let fitted = fit(request, &rows, &validation_rows)?;
+    let mut model = assemble(request, &rows, fitted, &training, facts.as_ref())?;
     if request.task == Task::Classify {
         model.about.temperature = temperature(&model, &validation_rows)?;
     }
@@ -150,11 +113,56 @@ pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
     Ok(model)
 }
 
-fn shape(task: Task, rows: &Rows) -> (&'static [usize], Loss) {
-    match task {
-        Task::Classify => (&[128, 64, 32, 16, 8], Loss::Classes(class_weights(rows))),
-        _ => (&[32, 16, 8, 4, 1], Loss::Huber),
+/// The weights of a model of the request's kind.
+fn fit(request: &Request, rows: &Rows, validation: &Rows) -> Result<Weights, Error> {
+    let target = request.method.target(request.task);
+    let targets_of = |rows: &Rows| match target {
+        Target::Normalised => rows.normalised(LARGEST_TARGET),
+        Target::Ln | Target::Logits => rows.truths.clone(),
+    };
+    let (targets, own) = (targets_of(rows), LatencyModel::own_inputs(request.features));
+    let refuse = |error| Error::Model { name: "the trained model".to_owned(), error };
+    let is_class = target == Target::Logits;
+    Ok(match request.method {
+        Method::Network => {
+            let (widths, loss): (&[usize], _) = match is_class {
+                true => (&[128, 64, 32, 16, 8], Loss::Classes(class_weights(rows))),
+                false => (&[32, 16, 8, 4, 1], Loss::Huber),
+            };
+            let plan = Plan::new(widths, loss, request.seed);
+            let validation_targets = targets_of(validation);
+            let validation = Examples { rows: validation, targets: &validation_targets };
+            let trained = train(&plan, Examples { rows, targets: &targets }, validation);
+            Weights::Dense { layers: trained.layers, scaling: trained.scaling }
+        }
+        Method::Ridge | Method::RidgeOfRequest if is_class => {
+            return Err(Error::Usage("a linear model names no class; expected network, tree or boosted".to_owned()));
+        }
+        Method::Ridge | Method::RidgeOfRequest => {
+            let used = if request.method == Method::Ridge { rows.width } else { own.max(1) };
+            let (layer, scaling) = ridge(rows, &targets, used);
+            Weights::Dense { layers: vec![layer], scaling }
+        }
+        Method::Tree if is_class => Weights::Trees(trees::classification_tree(rows, CLASSES.len()).map_err(refuse)?),
+        Method::Tree => Weights::Trees(trees::regression_tree(rows, &targets, own, TREE_DEPTH).map_err(refuse)?),
+        Method::Boosted => {
+            let (rows, targets) = thinned(rows, &targets);
+            Weights::Trees(match is_class {
+                true => trees::boosted_classes(&rows, CLASSES.len(), Boost::new(60)).map_err(refuse)?,
+                false => trees::boosted_regression(&rows, &targets, own, Boost::new(150)).map_err(refuse)?,
+            })
+        }
+    })
+}
+
+/// At most [`BOOSTED_ROWS`] evenly spaced rows.
+fn thinned(rows: &Rows, targets: &[f32]) -> (Rows, Vec<f32>) {
+    let step = rows.len().div_ceil(BOOSTED_ROWS).max(1);
+    let mut out = Rows::new(rows.width);
+    for index in (0..rows.len()).step_by(step) {
+        out.push(rows.row(index), rows.truths[index], rows.normals[index]);
     }
+    (out, targets.iter().copied().step_by(step).collect())
 }
 
 /// Weights of the classes so that each counts as much as the others.
@@ -168,14 +176,17 @@ fn class_weights(rows: &Rows) -> Vec<f32> {
 fn assemble(
     request: &Request,
     rows: &Rows,
-    trained: Trained,
+    weights: Weights,
     training: &DataSet,
     facts: Option<&Facts>,
 ) -> Result<Model, Error> {
     let features = request.features;
     let own = LatencyModel::own_inputs(features);
     let mut layers = vec![rows.width];
-    layers.extend(trained.layers.iter().map(|layer| layer.bias.len()));
+    match &weights {
+        Weights::Dense { layers: dense, .. } => layers.extend(dense.iter().map(|layer| layer.bias.len())),
+        Weights::Trees(trees) => layers.push(trees.outputs()),
+    }
     let about = About {
         format: 1,
         kind: request.task.kind(),
@@ -185,11 +196,7 @@ fn assemble(
         tag_encoding: "compact".to_owned(),
         features: features.name().to_owned(),
         feature_hash: features.hash(),
-        target: match request.task {
-            Task::Classify => Target::Logits,
-            Task::Latency | Task::Positioned => Target::Normalised,
-            Task::Ordered => Target::Ln,
-        },
+        target: request.method.target(request.task),
         classes: match request.task {
             Task::Classify => CLASSES.iter().map(|&class| class.to_owned()).collect(),
             _ => Vec::new(),
@@ -210,16 +217,16 @@ fn assemble(
     let is_latency = request.task.kind() == Kind::Latency;
     Ok(Model {
         about,
-        cold_history: if is_latency { trained.scaling.mean[own..].to_vec() } else { Vec::new() },
+        cold_history: if is_latency { scaling_of(rows).mean[own..].to_vec() } else { Vec::new() },
         cold_normal: if is_latency { normal_of(rows) } else { (0.0, 1.0) },
-        weights: Weights::Dense { layers: trained.layers, scaling: trained.scaling },
+        weights,
     })
 }
 
 /// Mean and standard deviation of the true ln latencies.
 fn normal_of(rows: &Rows) -> (f32, f32) {
     let truths = Rows { width: 1, inputs: rows.truths.clone(), ..Rows::new(1) };
-    let Scaling { mean, std } = crate::network::scaling_of(&Rows { truths: rows.truths.clone(), ..truths });
+    let Scaling { mean, std } = scaling_of(&Rows { truths: rows.truths.clone(), ..truths });
     (mean[0], std[0])
 }
 

@@ -94,6 +94,11 @@ fn description(bytes: &[u8]) -> Result<String, ModelError> {
     text.cloned().ok_or_else(|| ModelError::Description("there is none".to_owned()))
 }
 
+/// Refuses a file that is too short for its header, or whose header is too long.
+pub(crate) fn check_header(bytes: &[u8]) -> Result<(), ModelError> {
+    header_bytes(bytes).map(drop)
+}
+
 /// Length of the header with its own length in front.
 fn header_bytes(bytes: &[u8]) -> Result<usize, ModelError> {
     let length = bytes
