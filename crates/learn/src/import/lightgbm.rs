@@ -39,7 +39,10 @@ fn tree(section: &Section) -> Result<Vec<SourceNode>, ModelError> {
         return Err(FORMAT.error("categorical splits are not read; all inputs are numbers"));
     }
     // Leaves follow the splits; -1 is the first leaf.
-    let child = |child: i64| usize::try_from(child).unwrap_or(splits + !child as usize);
+    let child = |child: i64| match usize::try_from(child) {
+        Ok(split) => split,
+        Err(_) => splits.saturating_add(usize::try_from(!child).unwrap_or(usize::MAX)),
+    };
     let split = |i: usize| SourceNode::Split {
         feature: features[i],
         threshold: thresholds[i],
