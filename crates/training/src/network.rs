@@ -348,3 +348,6 @@ impl Adam {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
