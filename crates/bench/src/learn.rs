@@ -110,7 +110,7 @@ fn predict(model: &LatencyModel, rows: usize) {
     for _ in 0..GROUP / rows {
         let moment = model.moment(black_box(&history));
         for row in 0..rows {
-            let place = Place { gap: row as i64 * 4096, position: 0.5, region: 0.1, depth: 4 };
+            let place = Place { gap: row as i64 * 4096, angle: [0.6, 0.8], position: 0.5, region: 0.1, depth: 4 };
             black_box(model.predict(&moment, black_box(&request), &place));
         }
     }

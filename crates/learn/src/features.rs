@@ -12,7 +12,7 @@ pub const HISTORY: usize = 16;
 /// Numbers that describe one request.
 pub const VECTOR: usize = 6;
 /// Numbers of [`Place`].
-pub(crate) const PLACE: usize = 5;
+pub(crate) const PLACE: usize = 7;
 /// Largest number of inputs of any feature set.
 pub const MAX_INPUTS: usize = 128;
 
@@ -51,6 +51,8 @@ impl RequestVector {
 pub struct Place {
     /// Sectors from the end of the request sent last to the start of this one.
     pub gap: i64,
+    /// Sine and cosine of the platter's angle to its first sector; see [`Spindle`](crate::Spindle).
+    pub angle: [f32; 2],
     /// First sector as a share of the device, 0 to 1.
     pub position: f32,
     /// ln of the running latency of its region over that of the device; see [`Regions`](crate::Regions).
@@ -64,7 +66,8 @@ impl Place {
     pub(crate) fn inputs(&self) -> [f32; PLACE] {
         // Sectors, as a share of 2 GiB: short seeks differ by this more than by the logarithm.
         let linear = (self.gap as f32 / 4_194_304.0).clamp(-4.0, 4.0);
-        [signed_log2(self.gap), linear, self.position, self.region, self.depth.min(64) as f32 / 16.0]
+        let [sine, cosine] = self.angle;
+        [signed_log2(self.gap), linear, sine, cosine, self.position, self.region, self.depth.min(64) as f32 / 16.0]
     }
 }
 
@@ -168,7 +171,7 @@ impl FeatureSet {
             }
             FeatureSet::Positioned => {
                 "request, sgn(g)*log2(1+|g|)/24 with g = sector - end issued before, clamp(g/2^22,-4,4), \
-                 sector/device, ln(region/device), min(depth,64)/16, then 16 completed, oldest first: op, \
+                 sine and cosine of the angle to the sector, sector/device, ln(region/device), min(depth,64)/16, then 16 completed, oldest first: op, \
                  log2(max(bytes,512))/20, tag 1-11, tag 12, tag 6|11, (tag-12)/11, \
                  ln(max(us,1))/10"
             }

@@ -16,6 +16,7 @@ mod model;
 mod network;
 mod record;
 pub mod shipped;
+mod spindle;
 mod tag;
 mod trees;
 
@@ -29,5 +30,6 @@ pub use line::LatencyLine;
 pub use model::{About, Device, Kind, Model, Target, Training, Weights};
 pub use network::Network;
 pub use record::RequestRecord;
+pub use spindle::{Rotation, Spindle};
 pub use tag::Tag;
 pub use trees::{LEAF, Node, Trees};

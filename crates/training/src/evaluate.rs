@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::data::{DataSet, Run};
-use crate::samples::{Moment, View, for_stretches, window_rows};
+use crate::samples::{Geometry, Moment, View, for_stretches, window_rows};
 
 /// Most windows of one run.
 const WINDOWS: usize = 1_500;
@@ -146,7 +146,7 @@ struct Score {
 fn score_of((name, model): Named, data: &DataSet) -> Result<Score, Error> {
     let refuse = |error| Error::Model { name: name.to_owned(), error };
     let features = model.features().map_err(refuse)?;
-    let sectors = model.about.device.sectors;
+    let device = Geometry::of(&model.about.device);
     match model.about.kind {
         Kind::Classifier => {
             let classifier = model.classifier().map_err(refuse)?;
@@ -158,13 +158,13 @@ fn score_of((name, model): Named, data: &DataSet) -> Result<Score, Error> {
         }
         Kind::Latency => {
             let latency = model.latency().map_err(refuse)?;
-            Ok(Score::latency(&predict(data, sectors, Moment::of(features), service_us, |view| {
+            Ok(Score::latency(&predict(data, &device, Moment::of(features), service_us, |view| {
                 predict_us(&latency, view)
             })))
         }
         Kind::Ordered => {
             let network = model.network().map_err(refuse)?;
-            Ok(Score::latency(&predict(data, sectors, Moment::of(features), total_us, |view| {
+            Ok(Score::latency(&predict(data, &device, Moment::of(features), total_us, |view| {
                 let mut output = [0.0];
                 network.forward(&ordered_row(view.record, view.delta, view.last_latency), &mut output);
                 libm::exp(f64::from(output[0]))
@@ -211,7 +211,7 @@ fn classify(data: &DataSet, classifier: &Classifier, features: FeatureSet) -> Re
 
 fn predict(
     data: &DataSet,
-    sectors: u64,
+    device: &Geometry,
     moment: Moment,
     truth: fn(&RequestRecord) -> f64,
     mut predicted: impl FnMut(&View) -> f64,
@@ -219,7 +219,7 @@ fn predict(
     let mut runs = Vec::new();
     for run in data.runs.iter().filter(|run| run.is_for_latency()) {
         let mut out = PredictedRun::default();
-        for_stretches(run, sectors, moment, REQUESTS, |view, is_first| {
+        for_stretches(run, device, moment, REQUESTS, |view, is_first| {
             if is_first {
                 out.stretches.push(Vec::new());
             }
@@ -240,7 +240,7 @@ fn simple_baselines(model: &Model, data: &DataSet) -> Vec<Baseline> {
         _ => {
             let truth = if model.about.kind == Kind::Ordered { total_us } else { service_us };
             let beside = |name: &str, predicted: fn(&View) -> f64| {
-                let runs = predict(data, model.about.device.sectors, Moment::of(features), truth, predicted);
+                let runs = predict(data, &Geometry::of(&model.about.device), Moment::of(features), truth, predicted);
                 Baseline { name: name.to_owned(), accuracy: None, latency: Some(LatencyQuality::of(&runs)) }
             };
             vec![

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use dumbwaiter_learn::FeatureSet;
 
 use crate::data::DataSet;
-use crate::samples::Rows;
+use crate::samples::{Geometry, Rows};
 use crate::task::{RECORDED_SECTORS, Task, task_rows};
 
 /// Rows of one run, with its name.
@@ -19,9 +19,10 @@ pub struct NamedRows {
 
 /// The rows that training would use, run by run: a classifier's truth is the class, otherwise ln latency in us.
 pub fn rows_by_run(data: &DataSet, task: Task, features: FeatureSet) -> Vec<NamedRows> {
+    let device = Geometry { sectors: RECORDED_SECTORS, ..Geometry::default() };
     let rows_of = |run: &crate::data::Run| {
         let one = DataSet { runs: vec![run.clone()] };
-        NamedRows { run: run.name(), rows: task_rows(&one, task, features, RECORDED_SECTORS) }
+        NamedRows { run: run.name(), rows: task_rows(&one, task, features, &device) }
     };
     data.runs.iter().map(rows_of).filter(|named| !named.rows.is_empty()).collect()
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::data::Run;
-use crate::samples::{Moment, walk, walk_windows};
+use crate::samples::{Geometry, Moment, walk, walk_windows};
 
 /// One prediction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,7 +43,7 @@ pub fn predict(name: &str, model: &Model, run: &Run, mut visit: impl FnMut(Line)
         Kind::Latency => {
             let latency = model.latency().map_err(refuse)?;
             for (segment, records) in run.segments.iter().enumerate() {
-                walk(records, model.about.device.sectors, Moment::of(features), |view| {
+                walk(records, &Geometry::of(&model.about.device), Moment::of(features), |view| {
                     let moment = latency.moment(view.history);
                     let prediction = latency.predict(&moment, &RequestVector::of(view.record), &view.place());
                     visit(Line {

@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_learn::{
-    FeatureSet, History, IssueOrder, LatencyLine, MAX_INPUTS, Place, Regions, RequestRecord, RequestVector,
-    latency_row, ordered_row,
+    Device, FeatureSet, History, IssueOrder, LatencyLine, MAX_INPUTS, Place, Regions, RequestRecord, RequestVector,
+    Rotation, Spindle, latency_row, ordered_row,
 };
 
 use crate::data::{Run, Segment};
@@ -30,6 +30,22 @@ impl Moment {
     }
 }
 
+/// What inputs depend on of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Geometry {
+    /// Its size in sectors of 512 bytes.
+    pub sectors: u64,
+    /// How it turns.
+    pub rotation: Rotation,
+}
+
+impl Geometry {
+    /// Of the device that a model was trained on.
+    pub fn of(device: &Device) -> Geometry {
+        Geometry { sectors: device.sectors, rotation: device.rotation }
+    }
+}
+
 /// What is known of a device at one moment of a request.
 pub struct View<'a> {
     /// The request.
@@ -42,6 +58,8 @@ pub struct View<'a> {
     pub delta: i64,
     /// Sectors from the end of the request issued before it.
     pub gap: i64,
+    /// How the platter stands.
+    pub spindle: &'a Spindle,
     /// Latencies over size.
     pub line: &'a LatencyLine,
     /// Latency of the request completed last.
@@ -53,6 +71,7 @@ impl View<'_> {
     pub fn place(&self) -> Place {
         Place {
             gap: self.gap,
+            angle: self.spindle.angle(self.record.sector, self.record.issue),
             position: self.regions.position(self.record.sector),
             region: self.regions.relative(self.record.op, self.record.sector),
             depth: self.record.depth,
@@ -61,7 +80,7 @@ impl View<'_> {
 }
 
 /// Calls `visit` for each read and write of a segment, in order of the moments.
-pub fn walk(segment: &Segment, device_sectors: u64, moment: Moment, mut visit: impl FnMut(&View)) {
+pub fn walk(segment: &Segment, device: &Geometry, moment: Moment, mut visit: impl FnMut(&View)) {
     let records: Vec<&RequestRecord> = segment.iter().filter(|record| record.is_learnable()).collect();
     let mut order = IssueOrder::default();
     let mut steps = Vec::with_capacity(records.len());
@@ -78,8 +97,8 @@ pub fn walk(segment: &Segment, device_sectors: u64, moment: Moment, mut visit: i
     let mut ends: Vec<usize> = (0..records.len()).collect();
     ends.sort_by_key(|&index| records[index].complete);
     let mut ends = ends.into_iter().peekable();
-    let (mut history, mut regions) = (History::new(), Regions::new(device_sectors));
-    let (mut line, mut last_latency) = (LatencyLine::new(), Nanos::ZERO);
+    let (mut history, mut regions) = (History::new(), Regions::new(device.sectors));
+    let (mut line, mut spindle, mut last_latency) = (LatencyLine::new(), Spindle::new(device.rotation), Nanos::ZERO);
     for index in starts {
         let now = time(index);
         let is_known = |complete: Nanos| match moment {
@@ -90,6 +109,7 @@ pub fn walk(segment: &Segment, device_sectors: u64, moment: Moment, mut visit: i
             let record = records[done];
             history.push_record(record, steps[done].0);
             regions.push(record.op, record.sector, record.latency());
+            spindle.completed(record.end(), record.complete, record.latency());
             line.push(record.op, record.bytes, record.latency());
             last_latency = record.latency();
         }
@@ -98,6 +118,7 @@ pub fn walk(segment: &Segment, device_sectors: u64, moment: Moment, mut visit: i
             record: records[index],
             history: &history,
             regions: &regions,
+            spindle: &spindle,
             line: &line,
             delta,
             gap,
@@ -195,10 +216,10 @@ pub fn window_rows(run: &Run, set: FeatureSet, limit: usize) -> Rows {
 }
 
 /// At most `limit` requests of a run, whole [`STRETCH`]es evenly spaced; the truth is ln latency in us.
-pub fn latency_rows(run: &Run, set: FeatureSet, device_sectors: u64, limit: usize) -> Rows {
+pub fn latency_rows(run: &Run, set: FeatureSet, device: &Geometry, limit: usize) -> Rows {
     let mut rows = Rows::new(set.inputs());
     let mut row = [0.0; MAX_INPUTS];
-    for_stretches(run, device_sectors, Moment::of(set), limit, |view, _| {
+    for_stretches(run, device, Moment::of(set), limit, |view, _| {
         if set == FeatureSet::Ordered {
             let inputs = ordered_row(view.record, view.delta, view.last_latency);
             rows.push(&inputs, dumbwaiter_learn::ln_us(view.record.total()), (0.0, 1.0));
@@ -213,18 +234,18 @@ pub fn latency_rows(run: &Run, set: FeatureSet, device_sectors: u64, limit: usiz
 
 /// Calls `visit` with the requests of evenly spaced stretches of a run, about `limit` requests in all, and `true` for the
 /// first of a stretch. Requests with fewer than 16 completions before them are left out.
-pub fn for_stretches(run: &Run, device_sectors: u64, moment: Moment, limit: usize, mut visit: impl FnMut(&View, bool)) {
+pub fn for_stretches(run: &Run, device: &Geometry, moment: Moment, limit: usize, mut visit: impl FnMut(&View, bool)) {
     let stretches_of = |count: usize| count.div_ceil(STRETCH);
     let mut total = 0;
     for segment in &run.segments {
         let mut count = 0;
-        walk(segment, device_sectors, moment, |view| count += usize::from(!view.history.is_cold()));
+        walk(segment, device, moment, |view| count += usize::from(!view.history.is_cold()));
         total += stretches_of(count);
     }
     let mut picks = Spaced::new(total, (limit / STRETCH).max(1));
     for segment in &run.segments {
         let (mut index, mut picked) = (0, false);
-        walk(segment, device_sectors, moment, |view| {
+        walk(segment, device, moment, |view| {
             if view.history.is_cold() {
                 return;
             }

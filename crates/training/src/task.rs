@@ -3,7 +3,7 @@
 use dumbwaiter_learn::{FeatureSet, Kind};
 
 use crate::data::{DataSet, Run};
-use crate::samples::{Rows, latency_rows, window_rows};
+use crate::samples::{Geometry, Rows, latency_rows, window_rows};
 
 /// Most windows of one run.
 const WINDOWS: usize = 4_000;
@@ -82,13 +82,13 @@ fn rows_of<'a>(runs: impl Iterator<Item = &'a Run>, rows: impl Fn(&Run) -> Rows)
 }
 
 /// Rows of a task from the runs that it uses.
-pub(crate) fn task_rows(data: &DataSet, task: Task, features: FeatureSet, sectors: u64) -> Rows {
+pub(crate) fn task_rows(data: &DataSet, task: Task, features: FeatureSet, device: &Geometry) -> Rows {
     match task {
         Task::Classify => {
             rows_of(data.runs.iter().filter(|run| run.class().is_some()), |run| window_rows(run, features, WINDOWS))
         }
         _ => rows_of(data.runs.iter().filter(|run| run.is_for_latency()), |run| {
-            latency_rows(run, features, sectors, REQUESTS)
+            latency_rows(run, features, device, REQUESTS)
         }),
     }
 }

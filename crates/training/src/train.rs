@@ -8,7 +8,7 @@ use dumbwaiter_learn::{
 use crate::data::{CLASSES, DataSet};
 use crate::network::{Examples, Loss, Plan, SLOPE, scaling_of, train};
 use crate::ridge::ridge;
-use crate::samples::Rows;
+use crate::samples::{Geometry, Rows};
 use crate::task::{RECORDED_SECTORS, Task, task_rows};
 use crate::trees::{self, Boost};
 use crate::{Error, evaluate};
@@ -92,10 +92,10 @@ pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
         Some(device) => crate::serve::serve(data, device).map(|(data, facts)| (data, Some(facts)))?,
         None => (data.clone(), None),
     };
-    let sectors = facts.as_ref().map_or(RECORDED_SECTORS, |facts| facts.capacity_sectors);
     let (training, validation) = (data.only(&request.train), data.only(&request.validate));
-    let rows = task_rows(&training, request.task, request.features, sectors);
-    let validation_rows = task_rows(&validation, request.task, request.features, sectors);
+    let device = geometry(request.task, &training, facts.as_ref());
+    let rows = task_rows(&training, request.task, request.features, &device);
+    let validation_rows = task_rows(&validation, request.task, request.features, &device);
     if rows.is_empty() || validation_rows.is_empty() {
         return Err(Error::Usage(format!(
             "no rows for the task {}: {} to train on, {} to validate on",
@@ -105,7 +105,7 @@ pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
         )));
     }
     let fitted = fit(request, &rows, &validation_rows)?;
-    let mut model = assemble(request, &rows, fitted, &training, facts.as_ref())?;
+    let mut model = assemble(request, &rows, fitted, device_of(request, &training, device, facts.as_ref()), &training)?;
     if request.task == Task::Classify {
         model.about.temperature = temperature(&model, &validation_rows)?;
     }
@@ -177,8 +177,8 @@ fn assemble(
     request: &Request,
     rows: &Rows,
     weights: Weights,
+    device: Device,
     training: &DataSet,
-    facts: Option<&Facts>,
 ) -> Result<Model, Error> {
     let features = request.features;
     let own = LatencyModel::own_inputs(features);
@@ -202,7 +202,7 @@ fn assemble(
             _ => Vec::new(),
         },
         temperature: 1.0,
-        device: device_of(request, training, facts),
+        device,
         trained: Training {
             rows: rows.len(),
             runs: training.repeats(),
@@ -230,7 +230,17 @@ fn normal_of(rows: &Rows) -> (f32, f32) {
     (mean[0], std[0])
 }
 
-fn device_of(request: &Request, training: &DataSet, facts: Option<&Facts>) -> Device {
+/// Size and rotation of the device; how it turns matters only where a request lies.
+fn geometry(task: Task, training: &DataSet, facts: Option<&Facts>) -> Geometry {
+    let rotation = match facts {
+        Some(facts) if task == Task::Positioned && facts.rotational => crate::rotation::find(training),
+        _ => None,
+    };
+    let sectors = facts.map_or(RECORDED_SECTORS, |facts| facts.capacity_sectors);
+    Geometry { sectors, rotation: rotation.unwrap_or_default() }
+}
+
+fn device_of(request: &Request, training: &DataSet, device: Geometry, facts: Option<&Facts>) -> Device {
     let mut latencies: Vec<u64> = training
         .runs
         .iter()
@@ -246,7 +256,8 @@ fn device_of(request: &Request, training: &DataSet, facts: Option<&Facts>) -> De
     };
     Device {
         model: request.device.clone().unwrap_or_else(|| "as recorded".to_owned()),
-        sectors: facts.map_or(RECORDED_SECTORS, |facts| facts.capacity_sectors),
+        sectors: device.sectors,
+        rotation: device.rotation,
         logical_block: 512,
         rotational: facts.is_some_and(|facts| facts.rotational),
         latency_us: [quantile(0.05), quantile(0.5), quantile(0.95)],

@@ -97,6 +97,9 @@ pub struct Device {
     pub logical_block: u32,
     /// Has it a moving arm?
     pub rotational: bool,
+    /// How it turns, where that was found.
+    #[serde(default)]
+    pub rotation: crate::Rotation,
     /// Quantiles 5 %, 50 % and 95 % of the training data's service latency, in microseconds.
     pub latency_us: [f64; 3],
 }

@@ -121,7 +121,7 @@ proptest! {
             history.push(RequestVector::new(op, bytes, Tag::from_code(tag).unwrap()), delta, Nanos(ns));
         }
         let mut row = [0.0; MAX_INPUTS];
-        let place = Place { gap, position: 0.5, region: 0.0, depth };
+        let place = Place { gap, angle: [0.6, 0.8], position: 0.5, region: 0.0, depth };
         for set in [FeatureSet::Unordered, FeatureSet::UnorderedWithMean, FeatureSet::Positioned] {
             let vector = RequestVector::new(Op::Read, 4096, Tag::UNKNOWN);
             prop_assert!(latency_row(set, &vector, &place, &history, &mut row).is_some());

@@ -119,7 +119,7 @@ fn only_a_position_aware_model_looks_at_the_place() {
     let mut history = History::new();
     warm(&mut history);
     let request = RequestVector::new(Op::Read, 4096, Tag::UNKNOWN);
-    let far = Place { gap: 1 << 30, position: 0.9, region: 1.0, depth: 30 };
+    let far = Place { gap: 1 << 30, angle: [0.6, 0.8], position: 0.9, region: 1.0, depth: 30 };
     for (features, differs) in [(FeatureSet::Unordered, false), (FeatureSet::Positioned, true)] {
         let model = latency_model(features);
         let moment = model.moment(&history);

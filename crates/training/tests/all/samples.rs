@@ -3,11 +3,15 @@
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::{FeatureSet, RequestRecord, Tag};
 use dumbwaiter_training::data::Run;
-use dumbwaiter_training::samples::{STRETCH, latency_rows, window_rows};
+use dumbwaiter_training::samples::{Geometry, STRETCH, latency_rows, window_rows};
 use proptest::prelude::*;
 
 /// Device of the tests, in sectors.
 const SECTORS: u64 = 1 << 20;
+/// It does not turn.
+fn device() -> Geometry {
+    Geometry { sectors: SECTORS, ..Geometry::default() }
+}
 
 pub(crate) fn record(arrive_us: u64, wait_us: u64, latency_us: u64, sector: u64) -> RequestRecord {
     let issue = Nanos::from_us(arrive_us + wait_us);
@@ -50,7 +54,7 @@ proptest! {
         changed[changed_at].complete = changed[changed_at].complete + Nanos::from_us(add);
         let known_from = records[changed_at].complete;
         for set in [FeatureSet::Unordered, FeatureSet::Positioned] {
-            let rows = |records: &[RequestRecord]| latency_rows(&run("oltp", vec![records.to_vec()]), set, SECTORS, usize::MAX);
+            let rows = |records: &[RequestRecord]| latency_rows(&run("oltp", vec![records.to_vec()]), set, &device(), usize::MAX);
             let (before, after) = (rows(&records), rows(&changed));
             // Rows are in the order of the moments at which inputs are taken.
             let mut moments: Vec<Nanos> =
@@ -87,7 +91,7 @@ fn samples_are_whole_stretches_evenly_spaced() {
     let records: Vec<RequestRecord> =
         (0..16 + 100 * STRETCH as u64).map(|i| record(i * 1000, 0, 10 + i % 7, i)).collect();
     let run = run("oltp", vec![records]);
-    let all = latency_rows(&run, FeatureSet::Unordered, SECTORS, usize::MAX);
-    let some = latency_rows(&run, FeatureSet::Unordered, SECTORS, 10 * STRETCH);
+    let all = latency_rows(&run, FeatureSet::Unordered, &device(), usize::MAX);
+    let some = latency_rows(&run, FeatureSet::Unordered, &device(), 10 * STRETCH);
     assert_eq!((all.len(), some.len()), (100 * STRETCH, 10 * STRETCH));
 }
