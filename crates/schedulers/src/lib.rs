@@ -4,6 +4,7 @@
 //! clock or does I/O; only the registry reads a file that a setting names, when a scheduler is chosen.
 #![forbid(unsafe_code)]
 
+pub mod adaptive;
 pub mod bfq;
 pub mod c_look;
 pub mod cfq;

@@ -1,11 +1,14 @@
 //! The list of schedulers.
 
-use super::entry::{Entry, factory};
+use super::entry::Entry;
+use super::factory::factory;
 use super::setting::{Kind, Parameter};
+use crate::adaptive::{self, Adaptive, Plan};
 use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
 use crate::{c_look, headway, kyber, none, noop, sstf};
+use dumbwaiter_policy::{By, Goal};
 
 /// The entry of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -141,5 +144,35 @@ pub const REGISTRY: &[Entry] = &[
         parameters: &[],
         manual: include_str!("../headway.md"),
         make: |_| factory(headway::Headway::new),
+    },
+    Entry {
+        name: "adaptive",
+        summary: "exchanges the scheduler while the load runs, by trials on live traffic or by a model",
+        source: "FSL-25-07 (2025), and ours",
+        tunables: adaptive::TUNABLES,
+        parameters: &[
+            Parameter { name: "by", kind: Kind::Word(By::NAMES), help: "what decides between the candidates" },
+            Parameter { name: "goal", kind: Kind::Word(Goal::NAMES), help: "what to improve" },
+            Parameter {
+                name: "candidates",
+                kind: Kind::Schedulers("none+mq-deadline+bfq+kyber+headway"),
+                help: "schedulers to choose from",
+            },
+            Parameter {
+                name: "handover",
+                kind: Kind::Word(&["live", "freeze"]),
+                help: "live: queued requests pass to the next scheduler; freeze: the device drains first, as in Linux",
+            },
+        ],
+        manual: include_str!("../adaptive.md"),
+        make: |settings| {
+            let plan = Plan {
+                by: settings.parsed("by", By::default(), By::parse)?,
+                goal: settings.parsed("goal", Goal::default(), Goal::parse)?,
+                freeze: settings.text("handover") == Some("freeze"),
+                candidates: settings.schedulers("candidates").iter().cloned().map(Into::into).collect(),
+            };
+            factory(move |setup| Adaptive::new(setup, &plan))
+        },
     },
 ];
