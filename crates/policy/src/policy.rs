@@ -11,7 +11,7 @@ use crate::settings::{By, Settings};
 use crate::signature::{Arrival, Signature, TaskTable};
 use crate::trial::{Context, Step, Trial, Work};
 
-/// Fewer arrivals in a period say nothing about the load.
+/// Arrivals that a look at the load takes.
 const ARRIVALS_MIN: u32 = 8;
 /// Looks beyond those that confirm a known workload before a new one is believed.
 const CONFIRM_NEW: u32 = 2;
@@ -228,10 +228,10 @@ impl Policy {
 
     /// Looks at the load. Returns whether the workload is another one from now on.
     fn look(&mut self, now: Nanos) -> bool {
-        let (Some(load), arrivals) = self.tasks.signature(now) else { return false };
-        if arrivals < ARRIVALS_MIN {
+        if self.tasks.arrivals() < ARRIVALS_MIN {
             return false;
         }
+        let Some(load) = self.tasks.signature(now) else { return false };
         let seen = self.known.recognise(&load);
         let again = self.guess.filter(|guess| match (guess.workload, seen) {
             (Some(a), Some(b)) => a == b,

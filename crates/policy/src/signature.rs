@@ -32,8 +32,10 @@ struct Entry {
     end: u64,
     last: Nanos,
     used: bool,
+    /// Whether its arrivals are sequential is known from the second on.
+    placed: bool,
     /// Share of sequential arrivals and of writes, and log2 of the length in sectors (times `ONE`): averages over the last
-    /// eight or so.
+    /// four or so.
     sequential: u32,
     write: u32,
     length: u32,
@@ -60,7 +62,7 @@ fn log2(sectors: u32) -> u32 {
 }
 
 fn average(old: u32, new: u32) -> u32 {
-    (old * 7 + new) / 8
+    (old * 3 + new) / 4
 }
 
 impl TaskTable {
@@ -73,17 +75,15 @@ impl TaskTable {
             return;
         }
         self.arrivals = self.arrivals.saturating_add(1);
+        let known = entry.used && now.since(entry.last) < ACTIVE;
         let ahead = arrival.sector.wrapping_sub(entry.end);
-        let sequential = if entry.used && ahead <= NEAR { ONE } else { 0 };
+        let sequential = if known && ahead <= NEAR { ONE } else { 0 };
         let write = if arrival.write { ONE } else { 0 };
         let length = log2(arrival.sectors);
-        if entry.used && now.since(entry.last) < ACTIVE {
-            entry.sequential = average(entry.sequential, sequential);
-            entry.write = average(entry.write, write);
-            entry.length = average(entry.length, length);
-        } else {
-            (entry.sequential, entry.write, entry.length) = (sequential, write, length);
-        }
+        entry.sequential = if known && entry.placed { average(entry.sequential, sequential) } else { sequential };
+        entry.placed = known;
+        entry.write = if known { average(entry.write, write) } else { write };
+        entry.length = if known { average(entry.length, length) } else { length };
         entry.used = true;
         entry.last = now;
         entry.end = end;
@@ -94,30 +94,33 @@ impl TaskTable {
         self.entries[task as usize % TASKS].used = false;
     }
 
-    /// The load at `now`, and how many I/Os have arrived since the last call. `None` if no task is active.
-    pub fn signature(&mut self, now: Nanos) -> (Option<Signature>, u32) {
-        let arrivals = std::mem::take(&mut self.arrivals);
+    /// I/Os that have arrived since the last signature.
+    pub fn arrivals(&self) -> u32 {
+        self.arrivals
+    }
+
+    /// The load at `now`. `None` if no task is active that has submitted more than one I/O.
+    pub fn signature(&mut self, now: Nanos) -> Option<Signature> {
+        self.arrivals = 0;
         let mut sums = [0u64; 3];
         let mut tasks = 0u32;
-        for entry in self.entries.iter().filter(|e| e.used && now.since(e.last) < ACTIVE) {
+        for entry in self.entries.iter().filter(|e| e.used && e.placed && now.since(e.last) < ACTIVE) {
             tasks += 1;
-            // A task is a stream or it is not; halves are loads of both kinds.
             sums[0] += u64::from(entry.sequential);
             sums[1] += u64::from(entry.write);
             sums[2] += u64::from(entry.length);
         }
         if tasks == 0 {
-            return (None, arrivals);
+            return None;
         }
         let mean = |sum: u64| sum as f64 / f64::from(tasks) / f64::from(ONE);
-        let crowd = f64::from(log2(tasks)) / f64::from(ONE) / 6.0;
-        let parts = [mean(sums[0]), mean(sums[1]), mean(sums[2]) / 12.0, crowd.min(1.0)];
-        (Some(Signature { parts }), arrivals)
+        let crowd = f64::from(log2(tasks)) / f64::from(ONE) / 12.0;
+        Some(Signature { parts: [mean(sums[0]), mean(sums[1]), mean(sums[2]) / 12.0, crowd] })
     }
 }
 
 /// A load in four numbers from 0 to 1: the share of sequential tasks, the share of writers, the length of their I/Os
-/// (log2 of sectors, by 12), and their number (log2, by 6).
+/// (log2 of sectors, by 12), and their number (log2, by 12).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Signature {
     /// The numbers in this order.
@@ -153,22 +156,22 @@ mod tests {
         fill(&mut streams, 4, 50, true, 0);
         fill(&mut random, 4, 50, false, 0);
         let at = Nanos::from_ms(50);
-        let (a, b) = (streams.signature(at).0.unwrap(), random.signature(at).0.unwrap());
+        let (a, b) = (streams.signature(at).unwrap(), random.signature(at).unwrap());
         assert!(a.distance(&b) > 0.9, "{a:?} {b:?}");
         fill(&mut streams, 4, 50, true, 60);
-        assert!(streams.signature(Nanos::from_ms(110)).0.unwrap().distance(&a) < 0.05);
+        assert!(streams.signature(Nanos::from_ms(110)).unwrap().distance(&a) < 0.05);
     }
 
     #[test]
     fn a_stream_that_is_served_more_often_changes_nothing() {
         let mut table = TaskTable::default();
         fill(&mut table, 2, 50, true, 0);
-        let even = table.signature(Nanos::from_ms(50)).0.unwrap();
+        let even = table.signature(Nanos::from_ms(50)).unwrap();
         for i in 50..500u64 {
             let arrival = Arrival { task: 0, write: false, sector: i * 8, sectors: 8 };
             table.arrive(Nanos::from_ms(i), arrival);
         }
-        let favoured = table.signature(Nanos::from_ms(500)).0.unwrap();
+        let favoured = table.signature(Nanos::from_ms(500)).unwrap();
         assert!(even.distance(&favoured) < 0.01, "{even:?} {favoured:?}");
     }
 
@@ -176,12 +179,12 @@ mod tests {
     fn tasks_that_ended_or_rest_do_not_count() {
         let mut table = TaskTable::default();
         fill(&mut table, 4, 20, true, 0);
-        let four = table.signature(Nanos::from_ms(20)).0.unwrap();
+        let four = table.signature(Nanos::from_ms(20)).unwrap();
         table.exit(1);
         table.exit(2);
         table.exit(3);
-        assert!(table.signature(Nanos::from_ms(20)).0.unwrap().distance(&four) > 0.3);
-        assert_eq!(table.signature(Nanos::from_secs(5)).0, None);
+        assert!(table.signature(Nanos::from_ms(20)).unwrap().distance(&four) > 0.15);
+        assert_eq!(table.signature(Nanos::from_secs(5)), None);
     }
 
     #[test]

@@ -21,7 +21,9 @@ const SETTLING: u64 = 2;
 const EARLY_SHARE: f64 = 0.7;
 const EARLY_IOS: f64 = 12.0;
 /// A slot is at least this long, and as long as this many completions take, up to the longest that the settings allow.
-const SLOT_MIN: Nanos = Nanos::from_ms(100);
+const SLOT_MIN: Nanos = Nanos::from_ms(200);
+/// Completions that a part takes, unless it lasts for its share of the longest slot.
+const PART_IOS: u64 = 8;
 const SLOT_IOS: f64 = 64.0;
 
 /// What a device completed in a span of time.
@@ -69,11 +71,21 @@ struct Running {
     filled: usize,
     ios: u64,
     measured: Nanos,
+    /// The part that fills.
+    open: (Work, Nanos),
 }
 
 impl Running {
     fn new(began: Nanos) -> Running {
-        Running { began, counts: false, parts: [0.0; PARTS], filled: 0, ios: 0, measured: Nanos::ZERO }
+        Running {
+            began,
+            counts: false,
+            parts: [0.0; PARTS],
+            filled: 0,
+            ios: 0,
+            measured: Nanos::ZERO,
+            open: Default::default(),
+        }
     }
 
     fn slot(&self) -> Slot {
@@ -132,19 +144,22 @@ impl Trial {
     /// A part of a slot is over; `clean`: all requests of the scheduler before are complete. `budget` is the time that trials
     /// of this workload may still cost.
     pub(crate) fn tick(&mut self, now: Nanos, part: (Work, Nanos), clean: bool, context: Context<'_>) -> Step {
-        let (work, elapsed) = part;
         if !self.running.counts {
             let passed = now.since(self.running.began);
             let settled = passed >= Nanos(self.part.0 * SETTLING);
             self.running.counts = settled && (clean || passed >= Nanos(self.part.0 * 4 * SETTLING));
             return Step::Continue;
         }
-        if self.running.filled < PARTS {
-            self.running.parts[self.running.filled] = work.score(context.settings.goal, elapsed);
-            self.running.filled += 1;
-            self.running.ios += work.ios;
-            self.running.measured += elapsed;
+        let (work, elapsed) = (self.running.open.0.plus(part.0), self.running.open.1 + part.1);
+        if work.ios < PART_IOS && elapsed < Nanos(context.settings.slot.0 / PARTS as u64) {
+            self.running.open = (work, elapsed);
+            return Step::Continue;
         }
+        self.running.open = Default::default();
+        self.running.parts[self.running.filled.min(PARTS - 1)] = work.score(context.settings.goal, elapsed);
+        self.running.filled = (self.running.filled + 1).min(PARTS);
+        self.running.ios += work.ios;
+        self.running.measured += elapsed;
         if self.running.filled < PARTS && !self.hopeless() {
             return Step::Continue;
         }

@@ -155,7 +155,7 @@ pub const REGISTRY: &[Entry] = &[
             Parameter { name: "goal", kind: Kind::Word(Goal::NAMES), help: "what to improve" },
             Parameter {
                 name: "candidates",
-                kind: Kind::Schedulers("none+mq-deadline+bfq+kyber+headway"),
+                kind: Kind::Schedulers("mq-deadline+headway+bfq+kyber+none"),
                 help: "schedulers to choose from",
             },
             Parameter {
