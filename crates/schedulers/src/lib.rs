@@ -16,6 +16,7 @@ pub mod mq_deadline;
 pub mod none;
 pub mod noop;
 pub mod registry;
+pub mod sjf;
 pub mod sstf;
 
 pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Settings, find};

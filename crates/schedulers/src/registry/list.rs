@@ -2,11 +2,12 @@
 
 use super::entry::Entry;
 use super::factory::factory;
-use super::setting::{Kind, Parameter};
+use super::setting::{Kind, Parameter, Settings};
 use crate::adaptive::{self, Adaptive, Plan};
 use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
+use crate::sjf::{self, Sjf, Source};
 use crate::{c_look, headway, kyber, none, noop, sstf};
 use dumbwaiter_policy::{By, Goal};
 
@@ -21,6 +22,16 @@ const fn kernel(releases: &'static [&'static str]) -> Parameter {
 
 const fn generation(names: &'static [&'static str]) -> Parameter {
     Parameter { name: "generation", kind: Kind::Word(names), help: "the generation of BFQ to use" }
+}
+
+const PREDICTOR: Parameter = Parameter {
+    name: "predictor",
+    kind: Kind::Word(&["line", "oracle"]),
+    help: "line: learned while it runs; oracle: the exact times of a simulated device",
+};
+
+fn source(settings: &Settings) -> Source {
+    if settings.text("predictor") == Some("oracle") { Source::Oracle } else { Source::Line }
 }
 
 /// Schedulers in the order in which they are listed.
@@ -144,6 +155,30 @@ pub const REGISTRY: &[Entry] = &[
         parameters: &[],
         manual: include_str!("../headway.md"),
         make: |_| factory(headway::Headway::new),
+    },
+    Entry {
+        name: "sjf",
+        summary: "the shortest predicted latency first, with a bound on every wait",
+        source: "FSL-25-07 (2025), and ours",
+        tunables: sjf::TUNABLES,
+        parameters: &[PREDICTOR],
+        manual: include_str!("../sjf.md"),
+        make: |settings| {
+            let source = source(settings);
+            factory(move |setup| Sjf::new(setup, source.clone()))
+        },
+    },
+    Entry {
+        name: "sptf",
+        summary: "the shortest predicted positioning time first, with a bound on every wait",
+        source: "ours, after FSL-25-07 (2025)",
+        tunables: sjf::SPTF_TUNABLES,
+        parameters: &[PREDICTOR],
+        manual: include_str!("../sptf.md"),
+        make: |settings| {
+            let source = source(settings);
+            factory(move |setup| Sjf::by_position(setup, source.clone()))
+        },
     },
     Entry {
         name: "adaptive",

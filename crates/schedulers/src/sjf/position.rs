@@ -1,0 +1,103 @@
+//! What a position costs, learned on line: latency by the gap from the end of the request sent before, corrected by region.
+
+use dumbwaiter_block::Request;
+
+/// Gaps are binned by their logarithm: an eighth of an octave would need more completions than a disk gives in a minute.
+const BINS: usize = 2 * 42;
+/// Equal parts of the device that are told apart, for reads and for all else.
+const REGIONS: usize = 64;
+/// An average follows the last sixteen completions or so.
+const GAP_SHIFT: u32 = 4;
+const REGION_SHIFT: u32 = 5;
+/// Fixed point of a region's factor.
+const ONE: u64 = 1 << 10;
+
+/// Averages of latencies by gap and region.
+#[derive(Clone, Debug)]
+pub(super) struct PositionCosts {
+    /// Mean latency by bin, ns; 0 before the first completion.
+    gaps: [[u64; BINS]; 2],
+    /// Latency relative to the bin's mean, times `ONE`.
+    regions: [[u64; REGIONS]; 2],
+    /// Greatest sector seen.
+    last_sector: u64,
+}
+
+impl Default for PositionCosts {
+    fn default() -> Self {
+        PositionCosts { gaps: [[0; BINS]; 2], regions: [[ONE; REGIONS]; 2], last_sector: 1 }
+    }
+}
+
+/// Bin of a gap: half octaves; even ones within the lower half.
+fn bin(gap: u64) -> usize {
+    let n = gap.min(1 << 41) + 1;
+    let octave = n.ilog2() as usize;
+    let upper = octave > 0 && (n >> (octave - 1)) & 1 == 1;
+    (2 * octave + usize::from(upper)).min(BINS - 1)
+}
+
+impl PositionCosts {
+    fn region(&self, sector: u64) -> usize {
+        let whole = self.last_sector / REGIONS as u64 + 1;
+        ((sector / whole) as usize).min(REGIONS - 1)
+    }
+
+    /// Learns that a request behind `gap` sectors took `latency` ns.
+    pub(super) fn learn(&mut self, request: &Request, gap: u64, latency: u64) {
+        self.last_sector = self.last_sector.max(request.sector);
+        let kind = request.io.op.dir() as usize;
+        let mean = &mut self.gaps[kind][bin(gap)];
+        let before = *mean;
+        *mean = if before == 0 { latency } else { before - (before >> GAP_SHIFT) + (latency >> GAP_SHIFT) };
+        if before > 0 {
+            let ratio = (latency.saturating_mul(ONE) / before).min(16 * ONE);
+            let region = self.region(request.sector);
+            let factor = &mut self.regions[kind][region];
+            *factor = *factor - (*factor >> REGION_SHIFT) + (ratio >> REGION_SHIFT);
+        }
+    }
+
+    /// Latency to expect of a request behind `gap` sectors, ns. A bin without completions takes the value of the nearest one
+    /// with some; `None` if there is none.
+    pub(super) fn predict(&self, request: &Request, gap: u64) -> Option<u64> {
+        let kind = request.io.op.dir() as usize;
+        let means = &self.gaps[kind];
+        let at = bin(gap);
+        let known = |i: &usize| means[*i] > 0;
+        let nearest = (0..BINS).find_map(|d| {
+            let below = at.checked_sub(d).filter(known);
+            below.or_else(|| Some(at + d).filter(|i| *i < BINS).filter(known))
+        })?;
+        let factor = self.regions[kind][self.region(request.sector)];
+        Some(means[nearest].saturating_mul(factor) / ONE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dumbwaiter_block::{Io, Nanos};
+
+    use super::*;
+
+    #[test]
+    fn bins_grow_with_the_gap() {
+        assert_eq!([0, 1, 2, 3, 5, 7].map(bin), [0, 2, 3, 4, 5, 6]);
+        assert!((0..60).all(|i| bin(1 << i) <= bin(1 << (i + 1))));
+        assert!(bin(u64::MAX) < BINS);
+    }
+
+    #[test]
+    fn near_requests_are_cheaper_and_unknown_gaps_take_their_neighbours_value() {
+        let mut costs = PositionCosts::default();
+        let request = |sector| Request::new(Io { sector, sectors: 8, ..Io::default() }, Nanos::ZERO);
+        assert_eq!(costs.predict(&request(0), 5), None);
+        for _ in 0..100 {
+            costs.learn(&request(1 << 20), 1 << 10, 6_000_000);
+            costs.learn(&request(1 << 30), 1 << 28, 14_000_000);
+        }
+        let near = costs.predict(&request(1 << 20), 1 << 9).unwrap();
+        let far = costs.predict(&request(1 << 30), 1 << 27).unwrap();
+        assert!(near.abs_diff(6_000_000) < 600_000 && far.abs_diff(14_000_000) < 1_400_000, "{near} {far}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Where predictions come from.
+
+use std::sync::Arc;
+
+use dumbwaiter_block::{Nanos, Request, ServiceOracle};
+
+use super::line::LatencyLine;
+use super::position::PositionCosts;
+
+/// A model that predicts latencies. It may be wrong or hostile: its caller limits what a prediction can do.
+pub trait Model: Send + Sync {
+    /// Latency of a request that has arrived, ns.
+    fn predict(&mut self, request: &Request, now: Nanos) -> u64;
+
+    /// A request took `latency`.
+    fn completed(&mut self, request: &Request, latency: Nanos, now: Nanos);
+
+    /// A copy with its whole state.
+    fn clone_box(&self) -> Box<dyn Model>;
+}
+
+impl Clone for Box<dyn Model> {
+    fn clone(&self) -> Self {
+        self.clone_box()
+    }
+}
+
+/// What predicts.
+#[derive(Clone)]
+pub enum Source {
+    /// A line of latency over size for each operation, learned on line; for positions the mean latency by gap and region.
+    Line,
+    /// Exact service times, where the world knows them; the line where it does not.
+    Oracle,
+    /// A model.
+    Model(Box<dyn Model>),
+}
+
+/// The predictor of one device.
+#[derive(Clone)]
+pub(super) struct Predictor {
+    source: Source,
+    oracle: Option<Arc<dyn ServiceOracle>>,
+    line: LatencyLine,
+    positions: PositionCosts,
+}
+
+impl Predictor {
+    pub(super) fn new(source: Source) -> Predictor {
+        Predictor { source, oracle: None, line: LatencyLine::default(), positions: PositionCosts::default() }
+    }
+
+    pub(super) fn attach(&mut self, oracle: &Arc<dyn ServiceOracle>) {
+        if matches!(self.source, Source::Oracle) {
+            self.oracle = Some(Arc::clone(oracle));
+        }
+    }
+
+    /// Latency of a request that arrives, whatever is sent before it, ns.
+    pub(super) fn of_arrival(&mut self, request: &Request, now: Nanos) -> u64 {
+        match (&mut self.source, &self.oracle) {
+            (Source::Model(model), _) => model.predict(request, now),
+            (Source::Oracle, Some(oracle)) => oracle.service(now, request.sector, request).0,
+            _ => self.line.predict(request),
+        }
+    }
+
+    /// Latency of a request that goes next, `position` being the sector behind the one sent before, ns.
+    pub(super) fn of_position(&self, request: &Request, position: u64, now: Nanos) -> u64 {
+        if let Some(oracle) = &self.oracle {
+            return oracle.service(now, position, request).0;
+        }
+        let gap = request.sector.abs_diff(position);
+        let size = self.line.slope(request).saturating_mul(u64::from(request.sectors)) >> 16;
+        self.positions.predict(request, gap).map_or_else(|| self.line.predict(request), |ns| ns.saturating_add(size))
+    }
+
+    /// A request that was sent behind `position` took `latency`.
+    pub(super) fn completed(&mut self, request: &Request, position: u64, latency: Nanos, now: Nanos) {
+        self.line.learn(request, latency.0);
+        let size = self.line.slope(request).saturating_mul(u64::from(request.sectors)) >> 16;
+        self.positions.learn(request, request.sector.abs_diff(position), latency.0.saturating_sub(size));
+        if let Source::Model(model) = &mut self.source {
+            model.completed(request, latency, now);
+        }
+    }
+}
