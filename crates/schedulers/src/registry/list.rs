@@ -26,12 +26,17 @@ const fn generation(names: &'static [&'static str]) -> Parameter {
 
 const PREDICTOR: Parameter = Parameter {
     name: "predictor",
-    kind: Kind::Word(&["line", "oracle"]),
-    help: "line: learned while it runs; oracle: the exact times of a simulated device",
+    kind: Kind::Word(&["line", "oracle", "shuffled"]),
+    help: "line: learned while it runs; oracle: the exact times of a simulated device; shuffled: the line's prediction for \
+           the request before, a control",
 };
 
 fn source(settings: &Settings) -> Source {
-    if settings.text("predictor") == Some("oracle") { Source::Oracle } else { Source::Line }
+    match settings.text("predictor") {
+        Some("oracle") => Source::Oracle,
+        Some("shuffled") => Source::Shuffled,
+        _ => Source::Line,
+    }
 }
 
 /// Schedulers in the order in which they are listed.

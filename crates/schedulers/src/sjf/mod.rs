@@ -94,6 +94,8 @@ pub struct Sjf {
     rotational: bool,
     device_depth: u32,
     queued: u32,
+    /// Requests sent and not complete.
+    sent: u32,
     number: u64,
     /// The sector behind the last request sent.
     position: u64,
@@ -137,7 +139,7 @@ impl Sjf {
 
     fn of(setup: Setup, source: Source, positions: bool) -> Sjf {
         let mut values = [0; 5];
-        for (value, tunable) in values.iter_mut().zip(SPTF_TUNABLES) {
+        for (value, tunable) in values.iter_mut().zip(if positions { SPTF_TUNABLES } else { TUNABLES }) {
             *value = tunable.default as i64;
         }
         let mut sjf = Sjf {
@@ -153,6 +155,7 @@ impl Sjf {
             rotational: setup.rotational,
             device_depth: setup.device_depth,
             queued: 0,
+            sent: 0,
             number: 0,
             position: 0,
             mean: MEAN_AT_FIRST[usize::from(setup.rotational)],
@@ -259,6 +262,18 @@ impl Sjf {
         best.map(|(_, id)| id)
     }
 
+    /// Learns from a request that the device finished.
+    fn learn(&mut self, id: RequestId, ctx: &Context<'_>) {
+        let request = &ctx.requests[id];
+        let Some(entry) = self.entries.get(id.index()).copied().filter(|_| request.sectors > 0) else { return };
+        let latency = ctx.now.since(request.issue);
+        self.mean = (self.mean - (self.mean >> MEAN_SHIFT)).saturating_add(latency.0 >> MEAN_SHIFT).max(1);
+        if entry.predicted > 0 {
+            self.accuracy.record(entry.predicted, latency.0);
+        }
+        self.predictor.completed(request, entry.position, latency, ctx.now);
+    }
+
     fn entry(&mut self, id: RequestId) -> &mut Entry {
         if id.index() >= self.entries.len() {
             self.entries.resize(id.index() + 1, Entry::default());
@@ -308,8 +323,13 @@ impl Scheduler for Sjf {
     }
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
+        // A choice made before the device has room would be made too early: the arm is still on its way.
+        if self.sent >= self.device_depth {
+            return Next::Empty;
+        }
         let Some(id) = self.choose(ctx) else { return Next::Empty };
         self.leave(id);
+        self.sent += 1;
         let request = &ctx.requests[id];
         if self.positions {
             let predicted = self.predictor.of_position(request, self.position, ctx.now);
@@ -324,18 +344,13 @@ impl Scheduler for Sjf {
     }
 
     fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
-        let request = &ctx.requests[id];
-        if request.sectors == 0 {
-            return false;
-        }
-        let Some(entry) = self.entries.get(id.index()).copied() else { return false };
-        let latency = ctx.now.since(request.issue);
-        self.mean = (self.mean - (self.mean >> MEAN_SHIFT)).saturating_add(latency.0 >> MEAN_SHIFT).max(1);
-        if entry.predicted > 0 {
-            self.accuracy.record(entry.predicted, latency.0);
-        }
-        self.predictor.completed(request, entry.position, latency, ctx.now);
-        false
+        self.sent = self.sent.saturating_sub(1);
+        self.learn(id, ctx);
+        self.queued > 0
+    }
+
+    fn requeued(&mut self, _id: RequestId, _ctx: &Context<'_>) {
+        self.sent = self.sent.saturating_sub(1);
     }
 
     fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {

@@ -6,8 +6,8 @@ use dumbwaiter_block::Request;
 const BINS: usize = 2 * 42;
 /// Equal parts of the device that are told apart, for reads and for all else.
 const REGIONS: usize = 64;
-/// An average follows the last sixteen completions or so.
-const GAP_SHIFT: u32 = 4;
+/// An average is that of all completions at first, and follows the last 64 or so then.
+const GAP_SHIFT: u32 = 6;
 const REGION_SHIFT: u32 = 5;
 /// Fixed point of a region's factor.
 const ONE: u64 = 1 << 10;
@@ -17,6 +17,8 @@ const ONE: u64 = 1 << 10;
 pub(super) struct PositionCosts {
     /// Mean latency by bin, ns; 0 before the first completion.
     gaps: [[u64; BINS]; 2],
+    /// Completions of each bin, up to `1 << GAP_SHIFT`.
+    counts: [[u64; BINS]; 2],
     /// Latency relative to the bin's mean, times `ONE`.
     regions: [[u64; REGIONS]; 2],
     /// Greatest sector seen.
@@ -25,7 +27,7 @@ pub(super) struct PositionCosts {
 
 impl Default for PositionCosts {
     fn default() -> Self {
-        PositionCosts { gaps: [[0; BINS]; 2], regions: [[ONE; REGIONS]; 2], last_sector: 1 }
+        PositionCosts { gaps: [[0; BINS]; 2], counts: [[0; BINS]; 2], regions: [[ONE; REGIONS]; 2], last_sector: 1 }
     }
 }
 
@@ -49,7 +51,9 @@ impl PositionCosts {
         let kind = request.io.op.dir() as usize;
         let mean = &mut self.gaps[kind][bin(gap)];
         let before = *mean;
-        *mean = if before == 0 { latency } else { before - (before >> GAP_SHIFT) + (latency >> GAP_SHIFT) };
+        let count = &mut self.counts[kind][bin(gap)];
+        *count = (*count + 1).min(1 << GAP_SHIFT);
+        *mean = (before * (*count - 1) + latency.min(1 << 50)) / *count;
         if before > 0 {
             let ratio = (latency.saturating_mul(ONE) / before).min(16 * ONE);
             let region = self.region(request.sector);

@@ -32,6 +32,8 @@ pub enum Source {
     Line,
     /// Exact service times, where the world knows them; the line where it does not.
     Oracle,
+    /// The line's prediction for the request before: a control that must be no better than the order of arrival.
+    Shuffled,
     /// A model.
     Model(Box<dyn Model>),
 }
@@ -43,11 +45,13 @@ pub(super) struct Predictor {
     oracle: Option<Arc<dyn ServiceOracle>>,
     line: LatencyLine,
     positions: PositionCosts,
+    /// Of the request that arrived before, ns.
+    last: u64,
 }
 
 impl Predictor {
     pub(super) fn new(source: Source) -> Predictor {
-        Predictor { source, oracle: None, line: LatencyLine::default(), positions: PositionCosts::default() }
+        Predictor { source, oracle: None, line: LatencyLine::default(), positions: PositionCosts::default(), last: 0 }
     }
 
     pub(super) fn attach(&mut self, oracle: &Arc<dyn ServiceOracle>) {
@@ -61,6 +65,7 @@ impl Predictor {
         match (&mut self.source, &self.oracle) {
             (Source::Model(model), _) => model.predict(request, now),
             (Source::Oracle, Some(oracle)) => oracle.service(now, request.sector, request).0,
+            (Source::Shuffled, _) => std::mem::replace(&mut self.last, self.line.predict(request)),
             _ => self.line.predict(request),
         }
     }

@@ -40,7 +40,8 @@ pub const TUNABLES: &[Tunable] = &[DELTA, CLAMP, AGE, FALLBACK];
 
 /// Settings of `sptf`.
 pub const SPTF_TUNABLES: &[Tunable] = &[
-    DELTA,
+    // A stronger pull of age undoes what positions save: 64 costs 6 % of the throughput of 32 random reads.
+    Tunable { default: 256, ..DELTA },
     CLAMP,
     AGE,
     FALLBACK,
@@ -49,7 +50,7 @@ pub const SPTF_TUNABLES: &[Tunable] = &[
         unit: "requests",
         min: 1,
         max: 64,
-        default: 16,
+        default: 32,
         help: "requests whose position is judged at each dispatch",
     },
 ];
