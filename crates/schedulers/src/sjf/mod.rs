@@ -16,6 +16,7 @@ mod line;
 mod overlaps;
 mod position;
 mod predictor;
+mod rotation;
 mod settings;
 
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::{Forest, Tree};
 use accuracy::PairOrder;
 use overlaps::{Overlaps, Range};
-use predictor::Predictor;
+use predictor::{Predictor, Sent};
 
 /// Priority classes: realtime, best effort, idle.
 const CLASSES: usize = 3;
@@ -271,7 +272,9 @@ impl Sjf {
         if entry.predicted > 0 {
             self.accuracy.record(entry.predicted, latency.0);
         }
-        self.predictor.completed(request, entry.position, latency, ctx.now);
+        let alone_on_a_disk = self.positions && self.rotational && self.device_depth == 1;
+        let sent = Sent { position: entry.position, predicted: entry.predicted, alone_on_a_disk };
+        self.predictor.completed(request, sent, latency, ctx.now);
     }
 
     fn entry(&mut self, id: RequestId) -> &mut Entry {

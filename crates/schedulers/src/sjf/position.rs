@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::Request;
 
-/// Gaps are binned by their logarithm: an eighth of an octave would need more completions than a disk gives in a minute.
-const BINS: usize = 2 * 42;
+/// Gaps are binned by their logarithm. Finer bins would need more completions than a disk gives in a minute.
+const BINS: usize = 4 * 41;
 /// Equal parts of the device that are told apart, for reads and for all else.
 const REGIONS: usize = 64;
 /// An average is that of all completions at first, and follows the last 64 or so then.
@@ -31,12 +31,55 @@ impl Default for PositionCosts {
     }
 }
 
-/// Bin of a gap: half octaves; even ones within the lower half.
+/// Bin of a gap: quarters of octaves, of equal width within one.
 fn bin(gap: u64) -> usize {
-    let n = gap.min(1 << 41) + 1;
-    let octave = n.ilog2() as usize;
-    let upper = octave > 0 && (n >> (octave - 1)) & 1 == 1;
-    (2 * octave + usize::from(upper)).min(BINS - 1)
+    let n = gap.min(1 << 41) + 4;
+    let octave = n.ilog2();
+    ((octave - 2) as usize * 4 + ((n >> (octave - 2)) & 3) as usize).min(BINS - 1)
+}
+
+/// A time for each gap.
+#[derive(Clone, Debug)]
+pub(super) struct GapBins {
+    /// By bin, ns; 0 for none.
+    times: [u64; BINS],
+}
+
+impl Default for GapBins {
+    fn default() -> Self {
+        GapBins { times: [0; BINS] }
+    }
+}
+
+impl GapBins {
+    /// The time of a gap, or that of the nearest one with a time.
+    pub(super) fn at_or_near(&self, gap: u64) -> Option<u64> {
+        nearest(&self.times, gap).map(|bin| self.times[bin])
+    }
+
+    /// The least of its time and `time`.
+    pub(super) fn lower_to(&mut self, gap: u64, time: u64) {
+        let own = &mut self.times[bin(gap)];
+        *own = if *own == 0 { time } else { time.min(*own) };
+    }
+
+    pub(super) fn raise(&mut self, gap: u64, by: u64) {
+        self.times[bin(gap)] = self.at_or_near(gap).unwrap_or(0) + by;
+    }
+
+    pub(super) fn lower_by(&mut self, gap: u64, by: u64) {
+        self.times[bin(gap)] = self.at_or_near(gap).unwrap_or(0).saturating_sub(by).max(1);
+    }
+}
+
+/// The bin of a gap, or the nearest one that has a time.
+fn nearest(times: &[u64; BINS], gap: u64) -> Option<usize> {
+    let at = bin(gap);
+    let known = |i: &usize| times[*i] > 0;
+    (0..BINS).find_map(|d| {
+        let below = at.checked_sub(d).filter(known);
+        below.or_else(|| Some(at + d).filter(|i| *i < BINS).filter(known))
+    })
 }
 
 impl PositionCosts {
@@ -66,15 +109,9 @@ impl PositionCosts {
     /// with some; `None` if there is none.
     pub(super) fn predict(&self, request: &Request, gap: u64) -> Option<u64> {
         let kind = request.io.op.dir() as usize;
-        let means = &self.gaps[kind];
-        let at = bin(gap);
-        let known = |i: &usize| means[*i] > 0;
-        let nearest = (0..BINS).find_map(|d| {
-            let below = at.checked_sub(d).filter(known);
-            below.or_else(|| Some(at + d).filter(|i| *i < BINS).filter(known))
-        })?;
+        let bin = nearest(&self.gaps[kind], gap)?;
         let factor = self.regions[kind][self.region(request.sector)];
-        Some(means[nearest].saturating_mul(factor) / ONE)
+        Some(self.gaps[kind][bin].saturating_mul(factor) / ONE)
     }
 }
 
@@ -86,7 +123,7 @@ mod tests {
 
     #[test]
     fn bins_grow_with_the_gap() {
-        assert_eq!([0, 1, 2, 3, 5, 7].map(bin), [0, 2, 3, 4, 5, 6]);
+        assert_eq!([0, 1, 3, 4, 5, 6, 12].map(bin), [0, 1, 3, 4, 4, 5, 8]);
         assert!((0..60).all(|i| bin(1 << i) <= bin(1 << (i + 1))));
         assert!(bin(u64::MAX) < BINS);
     }

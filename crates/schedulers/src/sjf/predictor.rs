@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_block::{Nanos, Request, ServiceOracle};
+use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
 
 use super::line::LatencyLine;
 use super::position::PositionCosts;
+use super::rotation::Rotation;
 
 /// A model that predicts latencies. It may be wrong or hostile: its caller limits what a prediction can do.
 pub trait Model: Send + Sync {
@@ -45,13 +46,22 @@ pub(super) struct Predictor {
     oracle: Option<Arc<dyn ServiceOracle>>,
     line: LatencyLine,
     positions: PositionCosts,
+    /// Of a disk that gets one request at a time.
+    rotation: Rotation,
     /// Of the request that arrived before, ns.
     last: u64,
 }
 
 impl Predictor {
     pub(super) fn new(source: Source) -> Predictor {
-        Predictor { source, oracle: None, line: LatencyLine::default(), positions: PositionCosts::default(), last: 0 }
+        Predictor {
+            source,
+            oracle: None,
+            line: LatencyLine::default(),
+            positions: PositionCosts::default(),
+            rotation: Rotation::default(),
+            last: 0,
+        }
     }
 
     pub(super) fn attach(&mut self, oracle: &Arc<dyn ServiceOracle>) {
@@ -76,17 +86,35 @@ impl Predictor {
             return oracle.service(now, position, request).0;
         }
         let gap = request.sector.abs_diff(position);
+        if self.rotation.ready() && request.io.op == Op::Read {
+            return self.rotation.cost(request, gap, now);
+        }
         let size = self.line.slope(request).saturating_mul(u64::from(request.sectors)) >> 16;
         self.positions.predict(request, gap).map_or_else(|| self.line.predict(request), |ns| ns.saturating_add(size))
     }
 
-    /// A request that was sent behind `position` took `latency`.
-    pub(super) fn completed(&mut self, request: &Request, position: u64, latency: Nanos, now: Nanos) {
+    /// A request was sent and completed.
+    pub(super) fn completed(&mut self, request: &Request, sent: Sent, latency: Nanos, now: Nanos) {
         self.line.learn(request, latency.0);
+        let gap = request.sector.abs_diff(sent.position);
         let size = self.line.slope(request).saturating_mul(u64::from(request.sectors)) >> 16;
-        self.positions.learn(request, request.sector.abs_diff(position), latency.0.saturating_sub(size));
+        self.positions.learn(request, gap, latency.0.saturating_sub(size));
+        if sent.alone_on_a_disk && request.io.op == Op::Read {
+            self.rotation.learn(request, gap, latency, sent.predicted, now);
+        }
         if let Source::Model(model) = &mut self.source {
             model.completed(request, latency, now);
         }
     }
+}
+
+/// How a request was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// The sector behind the request sent before.
+    pub(super) position: u64,
+    /// The latency that was predicted, ns.
+    pub(super) predicted: u64,
+    /// To a disk that holds one request at a time, by a scheduler that judges positions.
+    pub(super) alone_on_a_disk: bool,
 }
