@@ -318,6 +318,10 @@ impl Policy {
             if scores[best] < enough * scores[self.wanted] {
                 return self.keep(tick.now, Reason::BestKnown);
             }
+            if self.recent.0.ios < CHECK_IOS / 4 {
+                // Without a score of before, a loss could not be seen.
+                return self.keep(tick.now, Reason::TooFewRequests);
+            }
             return self.switch_to_better(tick, workload, best);
         }
         if let Some(best) = self.scores[workload].winner() {
