@@ -12,6 +12,7 @@ mod devices;
 mod energy;
 mod fidelity;
 mod input;
+mod learn;
 mod on;
 mod output;
 mod progress;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => on::verify(&args),
         Command::Worker => on::work(),
         Command::Record(args) => record::run(&args),
+        Command::Learn(args) => learn::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod learn;
 mod real;
 mod trace;
 
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
+pub(crate) use self::learn::*;
 pub(crate) use self::real::*;
 pub(crate) use self::trace::*;
 
@@ -55,7 +57,9 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Record the I/O of a block device: as a trace, or with its scheduler's inputs and decisions
     Record(Record),
-    /// Measure the speed of the simulator, the schedulers and the engine
+    /// Train, evaluate and inspect models that predict latency or name the workload
+    Learn(Learn),
+    /// Measure the speed of the simulator, the schedulers, the engine and learned models
     Bench(Bench),
     /// One thread of a load, in a process of its own
     #[command(hide = true)]
