@@ -1,14 +1,16 @@
 //! The list of schedulers.
 
 use super::entry::Entry;
+use super::error::ChoiceError;
 use super::factory::factory;
 use super::setting::{Kind, Parameter, Settings};
 use crate::adaptive::{self, Adaptive, Plan};
 use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
-use crate::sjf::{self, Sjf, Source};
+use crate::sjf::{self, LearnedModel, Sjf, Source};
 use crate::{c_look, headway, kyber, none, noop, sstf};
+use dumbwaiter_learn::{Model, shipped};
 use dumbwaiter_policy::{By, Goal};
 
 /// The entry of this name.
@@ -31,12 +33,28 @@ const PREDICTOR: Parameter = Parameter {
            the request before, a control",
 };
 
-fn source(settings: &Settings) -> Source {
-    match settings.text("predictor") {
-        Some("oracle") => Source::Oracle,
-        Some("shuffled") => Source::Shuffled,
-        _ => Source::Line,
-    }
+const MODEL: Parameter = Parameter {
+    name: "model",
+    kind: Kind::File { required: false },
+    help: "a model file, or shipped:latency-disk or shipped:latency-flash; it predicts in place of the line",
+};
+
+fn source(settings: &Settings) -> Result<Source, ChoiceError> {
+    const EXPECTED: &str = "the path of a latency model, shipped:latency-disk or shipped:latency-flash";
+    let model = match settings.text("model").map(|text| text.strip_prefix("shipped:")) {
+        Some(Some(name)) => shipped::model(name).ok_or_else(|| settings.refused("model", EXPECTED))?,
+        Some(None) => Model::from_bytes(&settings.file("model")?.unwrap_or_default()),
+        None => {
+            return Ok(match settings.text("predictor") {
+                Some("oracle") => Source::Oracle,
+                Some("shuffled") => Source::Shuffled,
+                _ => Source::Line,
+            });
+        }
+    };
+    let learned = model.and_then(|model| LearnedModel::from_file(&model));
+    let learned = learned.map_err(|why| settings.refused("model", format!("{EXPECTED} ({why})")))?;
+    Ok(Source::Model(Box::new(learned)))
 }
 
 /// Schedulers in the order in which they are listed.
@@ -166,10 +184,10 @@ pub const REGISTRY: &[Entry] = &[
         summary: "the shortest predicted latency first, with a bound on every wait",
         source: "FSL-25-07 (2025), and ours",
         tunables: sjf::TUNABLES,
-        parameters: &[PREDICTOR],
+        parameters: &[PREDICTOR, MODEL],
         manual: include_str!("../sjf.md"),
         make: |settings| {
-            let source = source(settings);
+            let source = source(settings)?;
             factory(move |setup| Sjf::new(setup, source.clone()))
         },
     },
@@ -178,10 +196,10 @@ pub const REGISTRY: &[Entry] = &[
         summary: "the shortest predicted positioning time first, with a bound on every wait",
         source: "ours, after FSL-25-07 (2025)",
         tunables: sjf::SPTF_TUNABLES,
-        parameters: &[PREDICTOR],
+        parameters: &[PREDICTOR, MODEL],
         manual: include_str!("../sptf.md"),
         make: |settings| {
-            let source = source(settings);
+            let source = source(settings)?;
             factory(move |setup| Sjf::by_position(setup, source.clone()))
         },
     },

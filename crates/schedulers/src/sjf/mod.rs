@@ -13,6 +13,7 @@
 
 mod accuracy;
 mod line;
+mod network;
 mod overlaps;
 mod position;
 mod predictor;
@@ -27,7 +28,8 @@ use dumbwaiter_block::{
 };
 
 pub use line::LatencyLine;
-pub use predictor::{Model, Source};
+pub use network::LearnedModel;
+pub use predictor::{Dispatch, Model, Source};
 pub use settings::{SPTF_TUNABLES, TUNABLES};
 
 use crate::mechanisms::list::{Links, List};
@@ -186,6 +188,10 @@ impl Sjf {
         }
     }
 
+    fn dispatch_at(&self, now: Nanos) -> Dispatch {
+        Dispatch { now, position: self.position, in_device: self.sent }
+    }
+
     fn follows_predictions(&self) -> bool {
         self.values[3] == 0 || self.accuracy.trusted()
     }
@@ -253,7 +259,7 @@ impl Sjf {
         let mut at = class.heap.first();
         for _ in 0..self.values[4] {
             let Some(id) = at.map(RequestId) else { break };
-            let cost = self.predictor.of_position(&ctx.requests[id], self.position, ctx.now).min(self.longest);
+            let cost = self.predictor.of_position(&ctx.requests[id], self.dispatch_at(ctx.now)).min(self.longest);
             let cost = cost.saturating_add(self.entries[id.index()].number.saturating_mul(self.delta));
             if best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, id));
@@ -297,7 +303,8 @@ impl Scheduler for Sjf {
             self.head.push_front(&mut self.links, id);
             return;
         }
-        let predicted = self.predictor.of_arrival(request, ctx.now).clamp(PREDICTION_MIN, self.longest);
+        let predicted =
+            self.predictor.of_arrival(request, self.dispatch_at(ctx.now)).clamp(PREDICTION_MIN, self.longest);
         self.number += 1;
         let number = self.number;
         let waits = self.overlaps.add(id, range_of(request));
@@ -335,7 +342,8 @@ impl Scheduler for Sjf {
         self.sent += 1;
         let request = &ctx.requests[id];
         if self.positions {
-            let predicted = self.predictor.of_position(request, self.position, ctx.now);
+            let predicted =
+                self.predictor.of_position(request, Dispatch { in_device: self.sent - 1, ..self.dispatch_at(ctx.now) });
             self.entries[id.index()].predicted = predicted;
         }
         self.entries[id.index()].position = self.position;

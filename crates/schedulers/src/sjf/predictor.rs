@@ -10,14 +10,30 @@ use super::rotation::Rotation;
 
 /// A model that predicts latencies. It may be wrong or hostile: its caller limits what a prediction can do.
 pub trait Model: Send + Sync {
-    /// Latency of a request that has arrived, ns.
-    fn predict(&mut self, request: &Request, now: Nanos) -> u64;
+    /// Latency of a request that would be sent like this, ns.
+    fn predict(&self, request: &Request, at: Dispatch) -> u64;
+
+    /// Do its predictions depend on the position, so that they hold only at the moment of dispatch?
+    fn positioned(&self) -> bool {
+        false
+    }
 
     /// A request took `latency`.
     fn completed(&mut self, request: &Request, latency: Nanos, now: Nanos);
 
     /// A copy with its whole state.
     fn clone_box(&self) -> Box<dyn Model>;
+}
+
+/// The device when a request could be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// The time.
+    pub now: Nanos,
+    /// The sector behind the request sent last.
+    pub position: u64,
+    /// Requests in the device.
+    pub in_device: u32,
 }
 
 impl Clone for Box<dyn Model> {
@@ -71,19 +87,25 @@ impl Predictor {
     }
 
     /// Latency of a request that arrives, whatever is sent before it, ns.
-    pub(super) fn of_arrival(&mut self, request: &Request, now: Nanos) -> u64 {
+    pub(super) fn of_arrival(&mut self, request: &Request, at: Dispatch) -> u64 {
         match (&mut self.source, &self.oracle) {
-            (Source::Model(model), _) => model.predict(request, now),
-            (Source::Oracle, Some(oracle)) => oracle.service(now, request.sector, request).0,
+            (Source::Model(model), _) => model.predict(request, at),
+            (Source::Oracle, Some(oracle)) => oracle.service(at.now, request.sector, request).0,
             (Source::Shuffled, _) => std::mem::replace(&mut self.last, self.line.predict(request)),
             _ => self.line.predict(request),
         }
     }
 
     /// Latency of a request that goes next, `position` being the sector behind the one sent before, ns.
-    pub(super) fn of_position(&self, request: &Request, position: u64, now: Nanos) -> u64 {
+    pub(super) fn of_position(&self, request: &Request, at: Dispatch) -> u64 {
+        let Dispatch { now, position, .. } = at;
         if let Some(oracle) = &self.oracle {
             return oracle.service(now, position, request).0;
+        }
+        if let Source::Model(model) = &self.source
+            && model.positioned()
+        {
+            return model.predict(request, at);
         }
         let gap = request.sector.abs_diff(position);
         if self.rotation.ready() && request.io.op == Op::Read {

@@ -4,7 +4,7 @@ use dumbwaiter_block::{
     Config, Context, Io, Ioprio, Nanos, Next, Op, Place, Request, RequestId, Requests, Scheduler, Setup, State, TaskId,
     Tenants,
 };
-use dumbwaiter_schedulers::sjf::{Model, Sjf, Source};
+use dumbwaiter_schedulers::sjf::{Dispatch, Model, Sjf, Source};
 use dumbwaiter_testkit::Harness;
 use proptest::prelude::*;
 
@@ -13,8 +13,12 @@ use proptest::prelude::*;
 struct Hostile(Vec<u64>);
 
 impl Model for Hostile {
-    fn predict(&mut self, request: &Request, _now: Nanos) -> u64 {
+    fn predict(&self, request: &Request, _at: Dispatch) -> u64 {
         self.0[(request.sector / 8) as usize % self.0.len()]
+    }
+
+    fn positioned(&self) -> bool {
+        true
     }
 
     fn completed(&mut self, _request: &Request, _latency: Nanos, _now: Nanos) {}
