@@ -37,7 +37,15 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
             crate::tell!("{}: it has fewer differences", s.file);
         }
     }
-    Ok(Ended::Done)
+    let empty: Vec<&str> = scored.iter().filter(|s| s.is_empty()).map(|s| s.file.as_str()).collect();
+    if empty.is_empty() {
+        return Ok(Ended::Done);
+    }
+    crate::tell!(
+        "dumbwaiter: nothing to compare: no request in {}; record a device while it is used",
+        empty.join(", ")
+    );
+    Ok(Ended::Failed)
 }
 
 fn percent(share: Option<f64>) -> String {
@@ -46,15 +54,18 @@ fn percent(share: Option<f64>) -> String {
 
 fn row(score: &Score) -> Vec<String> {
     let name = vec![score.file.clone(), score.kernel.clone()];
-    let Some(f) = &score.figures else { return [name, vec!["unsupported".to_owned()]].concat() };
+    let Some(f) = score.figures.as_ref().filter(|_| !score.is_empty()) else {
+        let why = if score.unsupported { "unsupported" } else { "nothing to compare" };
+        return [name, vec![why.to_owned()]].concat();
+    };
     let Figures { calls, choice_calls, differences, missing, extra, .. } = f;
     let figures = vec![
         output::grouped(*calls),
-        percent(Some(f.call_agreement)),
-        percent(Some(f.dispatch_agreement)),
-        percent(Some(f.none_agreement)),
+        percent(f.call_agreement),
+        percent(f.dispatch_agreement),
+        percent(f.none_agreement),
         if score.trivial { "trivial".to_owned() } else { output::grouped(*choice_calls) },
-        if score.trivial { "–".to_owned() } else { percent(Some(f.choice_agreement)) },
+        if score.trivial { "–".to_owned() } else { percent(f.choice_agreement) },
         differences.to_string(),
         percent(f.identical_share),
         f.kendall_tau_distance.map_or("–".to_owned(), |k| format!("{k:.6}")),

@@ -53,21 +53,21 @@ pub struct Score {
     pub explanation: Option<String>,
 }
 
-/// Figures of both replays. Shares are 1 of nothing.
+/// Figures of both replays. Shares are 1 of nothing, and `null` in a recording without any request.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     /// Dispatch calls.
     pub calls: u64,
     /// Share of calls with the same answer.
-    pub call_agreement: f64,
+    pub call_agreement: Option<f64>,
     /// Share of the calls that returned a request with the same request.
-    pub dispatch_agreement: f64,
+    pub dispatch_agreement: Option<f64>,
     /// Share of the calls that returned nothing with no request here either.
-    pub none_agreement: f64,
+    pub none_agreement: Option<f64>,
     /// Calls with a choice: not those with nothing queued, nor those at which the only queued request went.
     pub choice_calls: u64,
     /// Share of the calls with a choice with the same answer.
-    pub choice_agreement: f64,
+    pub choice_agreement: Option<f64>,
     /// Calls with another answer.
     pub differences: u64,
     /// Free running: share of positions with the same request.
@@ -107,6 +107,13 @@ pub struct Summary {
     pub trivial: bool,
 }
 
+impl Score {
+    /// Whether the recording has no request to compare.
+    pub fn is_empty(&self) -> bool {
+        self.figures.as_ref().is_some_and(|f| f.call_agreement.is_none())
+    }
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -133,13 +140,15 @@ pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
     let calls = call_by_call(&recording, &make, explain);
     let free = compare(&kernel_order(&recording), &free_running(&recording, &make));
     score.unsupported = false;
+    // Without a request, no answer was right or wrong.
+    let of = |share: f64| (calls.dispatches > 0).then_some(share);
     score.figures = Some(Figures {
         calls: calls.calls(),
-        call_agreement: calls.agreement(),
-        dispatch_agreement: calls.dispatch_agreement(),
-        none_agreement: calls.none_agreement(),
+        call_agreement: of(calls.agreement()),
+        dispatch_agreement: of(calls.dispatch_agreement()),
+        none_agreement: of(calls.none_agreement()),
         choice_calls: calls.choices,
-        choice_agreement: calls.choice_agreement(),
+        choice_agreement: of(calls.choice_agreement()),
         differences: calls.differences.len() as u64,
         identical_share: free.order.map(|o| o.identical_share),
         kendall_tau_distance: free.order.map(|o| o.kendall_tau_distance),
@@ -162,13 +171,14 @@ pub fn summary(scores: &[Score]) -> Vec<Summary> {
 
 fn summary_of(name: &str, scores: &[Score]) -> Summary {
     let of_name = || scores.iter().filter(|s| s.scheduler == name);
-    let figures: Vec<&Figures> = of_name().filter_map(|s| s.figures.as_ref()).collect();
-    let mut shares: Vec<f64> = figures.iter().map(|f| f.call_agreement).collect();
+    let figures = of_name().filter_map(|s| s.figures.as_ref()).filter(|f| f.call_agreement.is_some());
+    let figures: Vec<&Figures> = figures.collect();
+    let mut shares: Vec<f64> = figures.iter().filter_map(|f| f.call_agreement).collect();
     shares.sort_by(f64::total_cmp);
     let calls: u64 = figures.iter().map(|f| f.calls).sum();
     let differences: u64 = figures.iter().map(|f| f.differences).sum();
     let choices: u64 = figures.iter().map(|f| f.choice_calls).sum();
-    let alike: f64 = figures.iter().map(|f| f.choice_agreement * f.choice_calls as f64).sum();
+    let alike: f64 = figures.iter().map(|f| f.choice_agreement.unwrap_or(1.0) * f.choice_calls as f64).sum();
     let pooled = if calls == 0 { 1.0 } else { (calls - differences) as f64 / calls as f64 };
     let pooled_choice = if choices == 0 { 1.0 } else { alike / choices as f64 };
     Summary {
@@ -179,7 +189,7 @@ fn summary_of(name: &str, scores: &[Score]) -> Summary {
         median: median(&shares),
         worst: shares.first().copied(),
         pooled_choice: (!shares.is_empty()).then_some(pooled_choice),
-        unsupported: shares.is_empty(),
+        unsupported: of_name().all(|s| s.unsupported),
         trivial: of_name().any(|s| s.trivial),
     }
 }
@@ -202,11 +212,11 @@ mod tests {
         let share = |of: u64| (of - differences) as f64 / of as f64;
         let figures = Figures {
             calls,
-            call_agreement: share(calls),
-            dispatch_agreement: share(calls),
-            none_agreement: 1.0,
+            call_agreement: Some(share(calls)),
+            dispatch_agreement: Some(share(calls)),
+            none_agreement: Some(1.0),
             choice_calls: choices,
-            choice_agreement: share(choices),
+            choice_agreement: Some(share(choices)),
             differences,
             identical_share: None,
             kendall_tau_distance: None,
