@@ -409,6 +409,8 @@ fn fidelity_json_has_the_keys_that_checks_use() {
         "call_agreement",
         "dispatch_agreement",
         "none_agreement",
+        "choice_calls",
+        "choice_agreement",
         "identical_share",
         "kendall_tau_distance",
         "mean_displacement",
@@ -420,6 +422,7 @@ fn fidelity_json_has_the_keys_that_checks_use() {
     assert!(first.get("first_difference").is_some());
     let summary = json["summary"].as_array().unwrap();
     assert!(summary.iter().any(|s| s["scheduler"] == "kyber" && s["worst"].as_f64() >= Some(0.995)));
+    assert!(summary.iter().all(|s| s["pooled"].as_f64() >= Some(0.99) && s["trivial"] == false), "{summary:?}");
     if dumbwaiter(&["schedulers", "bfq"]).status.code() == Some(2) {
         assert_eq!(json["files"][1]["unsupported"], true);
     }
