@@ -19,6 +19,7 @@ mod record;
 mod reproduce;
 mod results;
 mod schedulers;
+mod serve;
 mod shell;
 mod trace;
 
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => on::verify(&args),
         Command::Worker => on::work(),
         Command::Record(args) => record::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod real;
+mod serve;
 mod trace;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
 pub(crate) use self::real::*;
+pub(crate) use self::serve::*;
 pub(crate) use self::trace::*;
 
 /// Choose and prove a block I/O scheduler.
@@ -55,6 +57,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Record the I/O of a block device: as a trace, or with its scheduler's inputs and decisions
     Record(Record),
+    /// Serve a drive to many clients over NBD, shared by weight
+    Serve(Box<Serve>),
     /// Measure the speed of the simulator, the schedulers and the engine
     Bench(Bench),
     /// One thread of a load, in a process of its own

@@ -10,8 +10,10 @@
 
 mod event;
 mod in_device;
+mod in_virtual;
 mod readiness;
 mod receive;
+mod receives;
 mod send;
 mod slots;
 mod to_sleep;
@@ -28,7 +30,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dumbwaiter_block::{BlockLayer, Config, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Scheduler, Tenants};
+use dumbwaiter_block::{BlockLayer, Config, Errno, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Scheduler, Tenants};
 
 use crate::arena::Arena;
 use crate::buffer::{Data, MAX_IOVECS};
@@ -39,10 +41,12 @@ use crate::observer::Observer;
 use crate::options::Batching;
 use crate::ring::{Ring, why_no_ring};
 use crate::rings::Rings;
+use crate::virtual_device::VirtualDevice;
 use crate::{Error, Target};
 
 pub use self::event::{Event, Outcome, RequestFailure};
 use self::in_device::InDevice;
+use self::receives::Receives;
 pub use self::readiness::{Interest, Readiness, WatchId};
 use self::slots::Slots;
 use self::to_sleep::ToSleep;
@@ -64,6 +68,8 @@ pub struct DiskOptions {
     pub scratch_seed: Option<u64>,
     /// Sees the requests and their scratch data.
     pub observer: Option<Box<dyn Observer>>,
+    /// Takes the place of the target's file; for a target of [`Target::virtual_device`].
+    pub device: Option<Box<dyn VirtualDevice>>,
 }
 
 impl Default for DiskOptions {
@@ -76,6 +82,7 @@ impl Default for DiskOptions {
             scratch: false,
             scratch_seed: None,
             observer: None,
+            device: None,
         }
     }
 }
@@ -106,6 +113,11 @@ pub struct Disk {
     /// Memory of requests in the device whose data is the caller's, by their id.
     iovecs: Vec<Vec<libc::iovec>>,
     watches: Watches,
+    receives: Receives,
+    device: Option<Box<dyn VirtualDevice>>,
+    virtual_done: Vec<(u32, Result<(), Errno>)>,
+    /// How far the virtual device has come.
+    virtual_now: Nanos,
     clock: Clock,
     now: Nanos,
     done: Vec<(u32, i32)>,
@@ -176,6 +188,10 @@ impl Disk {
             held: Vec::new(),
             iovecs: Vec::new(),
             watches: Watches::default(),
+            receives: Receives::default(),
+            device: options.device,
+            virtual_done: Vec::new(),
+            virtual_now: Nanos::ZERO,
             clock: Clock::start(),
             now: Nanos::ZERO,
             done: Vec::with_capacity(room),
@@ -227,16 +243,21 @@ impl Disk {
     pub fn turn(&mut self, deadline: Option<Nanos>, events: &mut Vec<Event>) -> Result<(), Error> {
         let before = events.len();
         if !self.all_sent || self.watches.to_arm() {
-            self.send(events)?;
+            self.queue(events)?;
         }
         let due = if events.len() > before {
             Some(self.now)
         } else {
-            [self.layer.next_timer(), deadline].into_iter().flatten().min()
+            let device = self.device.as_ref().and_then(|device| device.next_event());
+            [self.layer.next_timer(), deadline, device].into_iter().flatten().min()
         };
         self.wait(due)?;
         self.now = self.clock.now();
         self.reap(events)?;
+        if self.device.is_some() {
+            self.run_virtual(events)?;
+            self.deliver(events);
+        }
         if self.layer.next_timer().is_some_and(|at| at <= self.now) {
             self.all_sent = false;
             self.layer.timer(self.now);
@@ -247,8 +268,13 @@ impl Disk {
     /// Hands the device what the scheduler chooses now, without waiting. A turn does the same first; in between the caller
     /// can work while the device does. Appends I/Os that need nothing from the device.
     pub fn send(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
+        self.queue(events)?;
+        self.rings.main.submit().map_err(|source| Error::Ring { what: "the ring takes no requests", source })
+    }
+
+    /// Queues what the scheduler chooses now; the next call on the ring hands it over.
+    fn queue(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
         self.unplug();
-        let failed = |source| Error::Ring { what: "the ring takes no requests", source };
         while let Some(id) = self.layer.poll(self.now) {
             self.issue(id)?;
         }
@@ -257,7 +283,7 @@ impl Disk {
         self.check_fault()?;
         self.rearm_watches()?;
         self.all_sent = true;
-        self.rings.main.submit().map_err(failed)
+        Ok(())
     }
 
     /// The time of this turn, since the disk was made or [`Disk::start_clock`].
@@ -365,6 +391,10 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        let received = self.end_receives();
+        if received.is_err() {
+            self.receives.leak();
+        }
         if self.rings.drain().is_ok() {
             return;
         }

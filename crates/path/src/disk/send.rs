@@ -64,6 +64,12 @@ impl Disk {
             self.layer.refused(self.now, id);
             return Ok(());
         };
+        if self.device.is_some() {
+            if !self.issue_virtual(id, held) {
+                self.layer.refused(self.now, id);
+            }
+            return Ok(());
+        }
         held.mark = self.observe_issue(&held);
         if op.carries_data()
             && let Some(sleeper) = &self.sleeper
