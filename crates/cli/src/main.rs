@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod closed_loop;
 mod compare;
+mod ctl;
 mod devices;
 mod energy;
 mod fidelity;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Worker => on::work(),
         Command::Record(args) => record::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Ctl(args) => ctl::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

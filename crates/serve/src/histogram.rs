@@ -4,7 +4,6 @@ use dumbwaiter_block::Nanos;
 
 /// Buckets per doubling, as a power of two: a bucket is at most an eighth wide.
 const FINE_SHIFT: u32 = 3;
-const FINE: u64 = 1 << FINE_SHIFT;
 /// The longest latency that is told apart: 2^40 ns, 18 minutes.
 const LONGEST_SHIFT: u32 = 40;
 const BUCKETS: usize = ((LONGEST_SHIFT - FINE_SHIFT + 1) << FINE_SHIFT) as usize;
@@ -90,7 +89,7 @@ mod tests {
             let bucket = LatencyHistogram::bucket(ns);
             let begin = if bucket == 0 { 0 } else { LatencyHistogram::end(bucket - 1) };
             let end = LatencyHistogram::end(bucket);
-            prop_assert!(begin <= ns && ns < end && end - begin <= (begin / FINE).max(1));
+            prop_assert!(begin <= ns && ns < end && end - begin <= (begin >> FINE_SHIFT).max(1));
         }
     }
 

@@ -12,10 +12,16 @@
 #![deny(unsafe_code)]
 
 mod buffers;
+mod config_file;
+mod control;
+mod demo;
 mod error;
 mod export_text;
 mod histogram;
+mod http;
+mod load;
 mod memory_store;
+mod metrics;
 mod nbd;
 mod open_target;
 mod operation;
@@ -31,8 +37,12 @@ mod token_bucket;
 mod virtual_devices;
 mod volume;
 
+pub use control::{Order, send_order};
+pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
 pub use error::Error;
 pub use histogram::LatencyHistogram;
+pub use load::{Address, LoadReport, NbdLoad};
+pub use metrics::openmetrics;
 pub use question::{DiskStats, ExportStats, HistogramStats};
 pub use server::{Inspector, Server};
 pub use settings::{Cache, ExportSettings, ServeSettings, TargetSettings};

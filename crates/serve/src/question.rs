@@ -24,8 +24,6 @@ pub(crate) enum Question {
     /// Withdraw an export; `hard` disconnects its clients, else it goes with the last of them.
     Remove { export: String, hard: bool },
     Resize { export: String, size: u64 },
-    /// Take no new clients, and answer when the last is gone.
-    Drain { export: String },
     Histogram { export: String },
 }
 
@@ -190,7 +188,6 @@ impl Shard {
             Question::DeviceDepth { depth } => self.set_depth(depth),
             Question::Add { export } => self.volume.add_tenant(*export).map(|index| self.publish(index)),
             Question::Remove { export, hard } => self.remove(&export, hard),
-            Question::Drain { export } => self.remove(&export, false),
             Question::Resize { export, size } => self.resize(&export, size),
         };
         Ok(done.map_or_else(Answer::Refused, |()| Answer::Done))

@@ -1,5 +1,6 @@
 //! A running server: its threads, from the outside.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,6 +14,8 @@ use std::time::Duration;
 use dumbwaiter_path::Waker;
 
 use crate::Error;
+use crate::control::ControlSocket;
+use crate::http::HttpServer;
 use crate::nbd::directory::Directory;
 use crate::nbd::listener::{Front, Listener};
 use crate::question::{Answer, DiskStats, Question};
@@ -91,6 +94,8 @@ pub struct Server {
     stop: OwnedFd,
     stopping: Arc<AtomicBool>,
     common: Arc<Common>,
+    control: Option<ControlSocket>,
+    http: Option<HttpServer>,
     /// Socket files to be removed.
     sockets: Vec<PathBuf>,
     uris: Vec<String>,
@@ -115,6 +120,8 @@ impl Server {
             stop,
             stopping: Arc::new(AtomicBool::new(false)),
             common,
+            control: None,
+            http: None,
             sockets,
             uris,
         };
@@ -131,6 +138,13 @@ impl Server {
         };
         let thread = std::thread::Builder::new().name("nbd-listener".into()).spawn(move || front.run());
         server.front = Some(thread.map_err(Error::io("a thread cannot be started"))?);
+        let inspector = server.inspector();
+        if let Some(path) = &server.common.settings.control {
+            server.control = Some(ControlSocket::start(path, inspector.clone())?);
+        }
+        if let Some(address) = server.common.settings.http {
+            server.http = Some(HttpServer::start(address, inspector)?);
+        }
         Ok(server)
     }
 
@@ -173,6 +187,11 @@ impl Server {
         &self.uris
     }
 
+    /// Where metrics and the live page are.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpServer::address)
+    }
+
     /// To ask and change it from any thread.
     pub fn inspector(&self) -> Inspector {
         Inspector {
@@ -189,6 +208,7 @@ impl Server {
     /// Takes no more clients, finishes what is under way, lets clients take their replies for the time of grace of the settings, makes
     /// everything permanent. `true` if all that was acknowledged is safe. `hurry` is asked meanwhile whether to skip the grace.
     pub fn shut_down(mut self, hurry: impl Fn() -> bool) -> Result<bool, Error> {
+        self.control = None;
         self.stop_front()?;
         let grace = Duration::from_secs(self.common.settings.grace_s);
         for shard in &self.shards {

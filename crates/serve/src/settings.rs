@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 
 /// Requests in the device, unless something else is said.
-pub const DEVICE_DEPTH: u32 = 32;
+pub(crate) const DEVICE_DEPTH: u32 = 32;
 /// Requests that one connection may have under way.
-pub const CONNECTION_REQUESTS: u32 = 64;
+pub(crate) const CONNECTION_REQUESTS: u32 = 64;
 /// Connections of a server.
-pub const MAX_CONNECTIONS: u32 = 4096;
+pub(crate) const MAX_CONNECTIONS: u32 = 4096;
 /// Memory for requests under way, bytes.
-pub const MEMORY_BYTES: u64 = 256 << 20;
+pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 /// Longest name of an export, bytes.
 const MAX_NAME: usize = 256;
 
@@ -236,7 +236,7 @@ impl ServeSettings {
 }
 
 /// Where an export lies once the size of its target is known: first byte and size.
-pub fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> Result<(u64, u64), Error> {
+pub(crate) fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> Result<(u64, u64), Error> {
     let refuse = |what: String| Err(Error::Export { export: export.name.clone(), what });
     let block = u64::from(block);
     if !export.offset.is_multiple_of(block) {
@@ -258,7 +258,7 @@ pub fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> Result<(
 }
 
 /// Refuses writable exports that overlap, unless both are marked as shared.
-pub fn check_overlap<'a>(placed: impl Iterator<Item = (&'a ExportSettings, u64, u64)>) -> Result<(), Error> {
+pub(crate) fn check_overlap<'a>(placed: impl Iterator<Item = (&'a ExportSettings, u64, u64)>) -> Result<(), Error> {
     let mut writable: Vec<_> = placed.filter(|(export, ..)| !export.readonly && !export.shared).collect();
     writable.sort_by_key(|(_, offset, _)| *offset);
     for pair in writable.windows(2) {

@@ -182,10 +182,6 @@ impl Shard {
         (self.common.log)(line);
     }
 
-    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
-        self.connections.iter().flatten()
-    }
-
     pub(crate) fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.connections.iter_mut().flatten()
     }
@@ -230,7 +226,7 @@ impl Shard {
                 }
                 self.touch(index);
             }
-            Happened::Ready { watch, .. } => {
+            Happened::Ready { watch } => {
                 let found = self.connections.iter_mut().enumerate().filter_map(|(index, c)| Some((index, c.as_mut()?)));
                 if let Some((index, connection)) = found.into_iter().find(|(_, c)| c.watch == Some(watch)) {
                     connection.writable(&mut self.volume)?;

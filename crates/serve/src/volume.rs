@@ -1,7 +1,7 @@
 //! A disk with its tenants: commands of any protocol in, results out. Limits, counts and the data's safety are kept here.
 
 use dumbwaiter_block::{Errno, Flags, Io, Nanos, Op, SECTOR_BYTES, Task, TaskId};
-use dumbwaiter_path::{Buffer, Data, Disk, Event, Readiness, WatchId};
+use dumbwaiter_path::{Buffer, Data, Disk, Event, WatchId};
 
 use crate::Error;
 use crate::buffers::Buffers;
@@ -27,7 +27,7 @@ pub(crate) enum Happened {
     Done(Done),
     /// A receive, by its tag.
     Received { tag: u64, buffer: Buffer, result: Result<usize, Errno> },
-    Ready { watch: WatchId, readiness: Readiness },
+    Ready { watch: WatchId },
     Woken,
 }
 
@@ -333,7 +333,7 @@ impl Volume {
                     ));
                 }
                 Event::Received { tag, buffer, result } => happened.push(Happened::Received { tag, buffer, result }),
-                Event::Ready { watch, readiness } => happened.push(Happened::Ready { watch, readiness }),
+                Event::Ready { watch, .. } => happened.push(Happened::Ready { watch }),
                 Event::Woken => happened.push(Happened::Woken),
             }
         }

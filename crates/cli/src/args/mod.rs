@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Record(Record),
     /// Serve a drive to many clients over NBD, shared by weight
     Serve(Box<Serve>),
+    /// Ask and change a running server
+    Ctl(Ctl),
     /// Measure the speed of the simulator, the schedulers and the engine
     Bench(Bench),
     /// One thread of a load, in a process of its own

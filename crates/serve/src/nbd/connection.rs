@@ -139,11 +139,6 @@ impl Connection {
         }
     }
 
-    /// Its task, to be ended with it.
-    pub(crate) fn task(&self) -> TaskId {
-        self.task
-    }
-
     /// Does it wait for memory?
     pub(crate) fn is_starved(&self) -> bool {
         self.held.is_some()
@@ -202,6 +197,8 @@ impl Connection {
     /// Gives back what a connection that is over still has.
     pub(crate) fn close(mut self, volume: &mut Volume) -> Result<(), Error> {
         volume.end_task(self.task);
+        // The kernel may still look at the socket for a moment; the client need not wait for that.
+        let _ = shutdown(&self.socket, Shutdown::Both);
         self.writable(volume)
     }
 
