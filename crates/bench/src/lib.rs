@@ -1,7 +1,8 @@
 //! The speed of what we built, as figures and ratios: [`schedulers`] alone, the [`simulator`], and the disk path of the
-//! [`engine`] beside fio and a bare ring.
+//! [`engine`] beside fio and a bare ring, and the disk server ([`serve`]) beside others.
 #![forbid(unsafe_code)]
 
 pub mod engine;
 pub mod schedulers;
+pub mod serve;
 pub mod simulator;

@@ -298,7 +298,8 @@ fn serve(stream: &UnixStream, inspector: &Inspector) -> std::io::Result<()> {
             _ => json!({ "error": "a line of more than 64 KiB, or no UTF-8" }),
         };
         let mut out = stream;
-        writeln!(out, "{answer}")?;
+        // One call: the answer arrives whole.
+        out.write_all(format!("{answer}\n").as_bytes())?;
         if !whole {
             return Ok(());
         }
@@ -310,7 +311,7 @@ pub fn send_order(socket: &Path, order: &Order) -> Result<Value, Error> {
     let failed = |source| Error::Io { what: format!("{}: no server answers there", socket.display()), source };
     let mut stream = UnixStream::connect(socket).map_err(failed)?;
     let text = serde_json::to_string(order).map_err(|e| Error::Settings(e.to_string()))?;
-    writeln!(stream, "{text}").map_err(failed)?;
+    stream.write_all(format!("{text}\n").as_bytes()).map_err(failed)?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line).map_err(failed)?;
     let answer: Value = serde_json::from_str(&line).map_err(|e| Error::Settings(format!("no answer: {e}")))?;

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
@@ -58,8 +58,6 @@ pub struct LoadReport {
     pub errors: u64,
     /// Their latencies.
     pub latency: LatencyHistogram,
-    /// Requests answered in each second.
-    pub per_second: Vec<u64>,
 }
 
 enum Stream {
@@ -120,12 +118,11 @@ struct Running<'a> {
     payload: Vec<u8>,
     out: Vec<u8>,
     report: LoadReport,
-    begun: Instant,
 }
 
 impl NbdLoad {
-    /// Runs until `stop` is set, and finishes what is under way.
-    pub fn run(&self, stop: &AtomicBool) -> Result<LoadReport, Error> {
+    /// Runs until `stop` is set, and finishes what is under way. `done` counts what is answered well meanwhile.
+    pub fn run(&self, stop: &AtomicBool, done: &AtomicU64) -> Result<LoadReport, Error> {
         let failed = |source| Error::Io { what: format!("the load on export `{}`", self.export), source };
         let mut stream = Stream::connect(&self.address).map_err(failed)?;
         let offer = negotiate(&mut stream, &self.export)?;
@@ -145,15 +142,14 @@ impl NbdLoad {
             payload,
             out: Vec::new(),
             report: LoadReport::default(),
-            begun: Instant::now(),
         };
-        running.run(stop).map_err(failed)?;
+        running.run(stop, done).map_err(failed)?;
         Ok(running.report)
     }
 }
 
 impl Running<'_> {
-    fn run(&mut self, stop: &AtomicBool) -> std::io::Result<()> {
+    fn run(&mut self, stop: &AtomicBool, done: &AtomicU64) -> std::io::Result<()> {
         for cookie in 0..u64::from(self.load.depth) {
             self.ask(cookie);
         }
@@ -169,7 +165,7 @@ impl Running<'_> {
             filled += count;
             let now = Instant::now();
             let stopping = stop.load(Ordering::Relaxed);
-            let mut at = 0;
+            let (mut at, before) = (0, self.report.ios);
             loop {
                 let drop = skip.min(filled - at);
                 (skip, at) = (skip - drop, at + drop);
@@ -191,6 +187,7 @@ impl Running<'_> {
                     }
                 }
             }
+            done.fetch_add(self.report.ios - before, Ordering::Relaxed);
             input.copy_within(at..filled, 0);
             filled -= at;
             self.flush()?;
@@ -206,11 +203,6 @@ impl Running<'_> {
         }
         self.report.ios += 1;
         self.report.latency.add(Nanos(now.duration_since(*sent).as_nanos() as u64));
-        let second = now.duration_since(self.begun).as_secs() as usize;
-        if self.report.per_second.len() <= second {
-            self.report.per_second.resize(second + 1, 0);
-        }
-        self.report.per_second[second] += 1;
     }
 
     fn ask(&mut self, cookie: u64) {
