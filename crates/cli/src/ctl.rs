@@ -24,8 +24,8 @@ pub(crate) fn run(args: &Ctl) -> Result<Ended> {
 
 fn order(typed: &CtlOrder) -> Result<Order> {
     Ok(match typed {
-        CtlOrder::List => Order::List,
-        CtlOrder::Stats => Order::Stats,
+        CtlOrder::List {} => Order::List {},
+        CtlOrder::Stats {} => Order::Stats {},
         CtlOrder::SetWeight { export, weight } => Order::SetWeight { export: export.clone(), weight: *weight },
         CtlOrder::SetLimit { export, iops, bytes } => {
             let bytes = bytes.as_ref().map(|text| input::bytes("--bytes", text)).transpose()?;
@@ -54,8 +54,8 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
 
 fn text(order: &Order, answer: Value) -> Result<String> {
     Ok(match order {
-        Order::Stats => stats(&read::<Vec<DiskStats>>(answer["disks"].clone())?),
-        Order::List => list(&answer),
+        Order::Stats {} => stats(&read::<Vec<DiskStats>>(answer["disks"].clone())?),
+        Order::List {} => list(&answer),
         Order::Histogram { .. } => histogram(&read(answer)?),
         Order::Explain { .. } => {
             format!("{}: {}\n", answer["scheduler"].as_str().unwrap_or(""), answer["why"].as_str().unwrap_or(""))

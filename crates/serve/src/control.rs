@@ -31,10 +31,10 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 pub enum Order {
     /// Names, sizes and weights of the exports.
     #[serde(alias = "query-exports")]
-    List,
+    List {},
     /// Counts of all disks.
     #[serde(alias = "query-stats")]
-    Stats,
+    Stats {},
     /// Change a weight.
     SetWeight {
         /// Of this export.
@@ -144,8 +144,8 @@ impl Inspector {
     pub fn order(&self, order: Order) -> Result<Value, Error> {
         let to_export = |export: String, question| self.ask_export(&export, question).and_then(value);
         match order {
-            Order::List => self.list(),
-            Order::Stats => Ok(json!({ "connections": self.connections(), "disks": self.stats()? })),
+            Order::List {} => self.list(),
+            Order::Stats {} => Ok(json!({ "connections": self.connections(), "disks": self.stats()? })),
             Order::SetWeight { export, weight } => to_export(export.clone(), Question::Weight { export, weight }),
             Order::SetLimit { export, iops, bytes } => to_export(export.clone(), Question::Limit { export, iops, bytes }),
             Order::SetReservation { export, iops } => to_export(export.clone(), Question::Reservation { export, iops }),

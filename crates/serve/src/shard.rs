@@ -105,7 +105,7 @@ impl Shard {
         let scheduler = choice.build(config.setup);
         let is_file = open.device.is_none() && open.target.facts().kind == Kind::File;
         let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);
-        let options = DiskOptions { scratch: true, device, ..DiskOptions::default() };
+        let options = DiskOptions { scratch: true, bypass_workers: true, device, ..DiskOptions::default() };
         let mut disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options)?;
         let waker = disk.waker()?;
         let status = match is_file {

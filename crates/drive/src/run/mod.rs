@@ -155,6 +155,7 @@ impl<'a> Run<'a> {
             scratch: true,
             scratch_seed: options.allow_writes.then_some(parts.seed ^ SCRATCH_SEED),
             observer: verifier.clone().map(|verifier| Box::new(Watch(verifier)) as _),
+            bypass_workers: false,
             device: None,
         };
         let disk =

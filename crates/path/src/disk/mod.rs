@@ -11,6 +11,7 @@
 mod event;
 mod in_device;
 mod in_virtual;
+mod page_cache;
 mod readiness;
 mod receive;
 mod receives;
@@ -46,6 +47,7 @@ use crate::{Error, Target};
 
 pub use self::event::{Event, Outcome, RequestFailure};
 use self::in_device::InDevice;
+use self::page_cache::{PageCacheMode, WriterThread};
 use self::receives::Receives;
 pub use self::readiness::{Interest, Readiness, WatchId};
 use self::slots::Slots;
@@ -68,6 +70,9 @@ pub struct DiskOptions {
     pub scratch_seed: Option<u64>,
     /// Sees the requests and their scratch data.
     pub observer: Option<Box<dyn Observer>>,
+    /// Do I/O through the page cache without the kernel's worker threads where that is possible. Without effect on targets
+    /// past the page cache.
+    pub bypass_workers: bool,
     /// Takes the place of the target's file; for a target of [`Target::virtual_device`].
     pub device: Option<Box<dyn VirtualDevice>>,
 }
@@ -82,6 +87,7 @@ impl Default for DiskOptions {
             scratch: false,
             scratch_seed: None,
             observer: None,
+            bypass_workers: false,
             device: None,
         }
     }
@@ -116,6 +122,8 @@ pub struct Disk {
     receives: Receives,
     device: Option<Box<dyn VirtualDevice>>,
     virtual_done: Vec<(u32, Result<(), Errno>)>,
+    page_cache: PageCacheMode,
+    writer: Option<WriterThread>,
     /// How far the virtual device has come.
     virtual_now: Nanos,
     clock: Clock,
@@ -171,7 +179,11 @@ impl Disk {
             false => (None, false),
         };
         let room = 2 * entries as usize;
-        Ok(Disk {
+        let page_cache = match options.bypass_workers && options.device.is_none() {
+            true => PageCacheMode::of(&target),
+            false => PageCacheMode::Ring,
+        };
+        let mut disk = Disk {
             sectors: target.sectors(),
             block_mask: u64::from(target.facts().logical_block) / SECTOR_BYTES - 1,
             target,
@@ -191,6 +203,8 @@ impl Disk {
             receives: Receives::default(),
             device: options.device,
             virtual_done: Vec::new(),
+            page_cache,
+            writer: None,
             virtual_now: Nanos::ZERO,
             clock: Clock::start(),
             now: Nanos::ZERO,
@@ -203,7 +217,13 @@ impl Disk {
             waits: 0,
             notes,
             not_send: PhantomData,
-        })
+        };
+        if disk.page_cache == PageCacheMode::WriterThread && disk.target.options().allow_writes {
+            let waker = disk.waker()?;
+            let failed = |source| Error::Ring { what: "the thread for buffered writes cannot be started", source };
+            disk.writer = Some(WriterThread::start(Arc::clone(&disk.target), waker).map_err(failed)?);
+        }
+        Ok(disk)
     }
 
     /// Takes an I/O at [`Disk::now`]. It reaches the device with the next [`Disk::turn`] or [`Disk::send`] at which the
@@ -245,7 +265,7 @@ impl Disk {
         if !self.all_sent || self.watches.to_arm() {
             self.queue(events)?;
         }
-        let due = if events.len() > before {
+        let due = if events.len() > before || !self.done.is_empty() {
             Some(self.now)
         } else {
             let device = self.device.as_ref().and_then(|device| device.next_event());
@@ -282,6 +302,9 @@ impl Disk {
         self.deliver(events);
         self.check_fault()?;
         self.rearm_watches()?;
+        if let Some(writer) = &mut self.writer {
+            writer.submit();
+        }
         self.all_sent = true;
         Ok(())
     }
@@ -391,6 +414,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        self.writer = None;
         let received = self.end_receives();
         if received.is_err() {
             self.receives.leak();

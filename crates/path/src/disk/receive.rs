@@ -21,6 +21,9 @@ impl Disk {
             UserData::Receive(index) => receives.completed(index, result),
             UserData::None => {}
         });
+        if let Some(writer) = &mut self.writer {
+            writer.reap(&mut self.done);
+        }
         let mut done = std::mem::take(&mut self.done);
         self.all_sent &= done.is_empty();
         for (id, result) in done.drain(..) {

@@ -17,7 +17,8 @@ impl Disk {
             return self.wait_in_ring(due, timeout).map_err(failed);
         }
         let watching = self.listening();
-        if timeout.is_none() && (!watching || self.layer.queued() > 0) {
+        let writing = self.writer.as_ref().is_some_and(|writer| writer.busy());
+        if timeout.is_none() && (!watching || (self.layer.queued() > 0 && !writing)) {
             return Err(Error::Stalled { queued: self.layer.queued() });
         }
         match timeout {

@@ -41,7 +41,7 @@ fn orders_change_a_running_server() {
     assert_eq!(order(Order::Drain { export: "c".into(), timeout_s: 0 }).unwrap()["drained"], false);
     assert_eq!(held.call(Command::Read, 0, 512).0, 0, "who is there stays");
     drop(held);
-    let list = order(Order::List).unwrap();
+    let list = order(Order::List {}).unwrap();
     assert!(list.as_array().unwrap().len() <= 3);
     for (wrong, reason) in [
         (Order::SetWeight { export: "a".into(), weight: 0 }, "expected 1 to 10000"),
