@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use dumbwaiter_block::Nanos;
 use dumbwaiter_bench::{engine, schedulers, serve, simulator};
+use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_schedulers::{Choice, REGISTRY};

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use dumbwaiter_serve::{Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, demo_settings, systemd};
+use dumbwaiter_serve::{
+    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, demo_settings, systemd,
+};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -109,9 +111,11 @@ fn settings(args: &Serve) -> Result<ServeSettings> {
 
 fn target(args: &Serve) -> Result<TargetSettings> {
     let emulated = args.emulate.as_ref().map(|model| format!("emulate:{model}"));
-    let name = args.target.clone().or(emulated).context(
-        "nothing to serve: give --target FILE|DEVICE|null|emulate:MODEL, or --config FILE",
-    )?;
+    let name = args
+        .target
+        .clone()
+        .or(emulated)
+        .context("nothing to serve: give --target FILE|DEVICE|null|emulate:MODEL, or --config FILE")?;
     let mut target = TargetSettings::new(&name);
     target.cache = match args.cache.as_str() {
         "none" => Cache::None,

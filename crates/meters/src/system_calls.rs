@@ -52,8 +52,13 @@ impl SystemCalls {
 }
 
 fn count(id: u64, thread: i32) -> Option<File> {
-    let attributes =
-        Attributes { kind: TRACEPOINT, size: size_of::<Attributes>() as u32, config: id, flags: INHERIT, ..Attributes::default() };
+    let attributes = Attributes {
+        kind: TRACEPOINT,
+        size: size_of::<Attributes>() as u32,
+        config: id,
+        flags: INHERIT,
+        ..Attributes::default()
+    };
     // SAFETY: the attributes have the kernel's layout and live over the call.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1, -1, 8u64) };
     // SAFETY: the descriptor is new and ours.

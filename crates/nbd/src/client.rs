@@ -132,6 +132,10 @@ fn send_option(out: &mut Vec<u8>, number: u32, data: &[u8]) {
     out.extend_from_slice(data);
 }
 
+/// The stream holds something else where a reply was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoReply;
+
 /// The head of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -150,7 +154,7 @@ pub struct Reply {
 impl Reply {
     /// Reads the head of a reply from the front of `bytes`: the reply, and how long its head is. `read_length` tells how much
     /// data a successful simple reply to this cookie brings. `None` with too few bytes; an error if it is no reply.
-    pub fn parse(bytes: &[u8], read_length: impl Fn(u64) -> u32) -> Result<Option<(Reply, usize)>, ()> {
+    pub fn parse(bytes: &[u8], read_length: impl Fn(u64) -> u32) -> Result<Option<(Reply, usize)>, NoReply> {
         if bytes.len() < SIMPLE_REPLY_BYTES {
             return Ok(None);
         }
@@ -177,7 +181,7 @@ impl Reply {
                 }
                 Ok(Some((reply, head)))
             }
-            _ => Err(()),
+            _ => Err(NoReply),
         }
     }
 }
@@ -185,16 +189,23 @@ impl Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::NbdError;
     use crate::export::{Description, Exports};
     use crate::negotiation::{Negotiation, Progress, greeting};
-    use crate::reply::{self, NbdError};
+    use crate::reply;
     use crate::request::{Command, Request};
 
     struct One;
     impl Exports for One {
         fn find(&self, name: &str) -> Option<Description> {
             let sizes = BlockSizes { minimum: 512, preferred: 4096, maximum: 1 << 20 };
-            (name == "disk").then(|| Description { name: name.to_owned(), size: 1 << 20, flags: 5, block_sizes: sizes, ..Description::default() })
+            (name == "disk").then(|| Description {
+                name: name.to_owned(),
+                size: 1 << 20,
+                flags: 5,
+                block_sizes: sizes,
+                ..Description::default()
+            })
         }
         fn list(&self) -> Vec<(String, String)> {
             Vec::new()
@@ -235,6 +246,6 @@ mod tests {
             assert_eq!((reply.error, reply.data), (28, 0));
             assert_eq!(len + reply.skip as usize, failed.as_bytes().len());
         }
-        assert_eq!(Reply::parse(&[0; 16], |_| 0), Err(()));
+        assert_eq!(Reply::parse(&[0; 16], |_| 0), Err(NoReply));
     }
 }

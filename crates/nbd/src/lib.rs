@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod error;
 mod export;
 pub mod negotiation;
 mod receiver;
@@ -16,8 +17,8 @@ pub mod reply;
 mod request;
 pub mod wire;
 
+pub use error::NbdError;
 pub use export::{BlockSizes, Description, Exports};
 pub use negotiation::{Agreement, Negotiation, Progress};
 pub use receiver::{Receiver, Step};
-pub use reply::NbdError;
 pub use request::{Command, Request, Rules};

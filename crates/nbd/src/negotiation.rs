@@ -57,7 +57,10 @@ enum State {
     ClientFlags,
     Option,
     /// Data of an option that is too long to be read.
-    Skipping { option: u32, left: usize },
+    Skipping {
+        option: u32,
+        left: usize,
+    },
 }
 
 /// The server's side of one negotiation. It holds at most one option's data.

@@ -61,7 +61,8 @@ fn talk(parts: &[Vec<u8>]) -> (Progress, Vec<u8>) {
 
 #[test]
 fn go_describes_the_export_and_agrees_on_it() {
-    let (progress, out) = talk(&[opt(option::STRUCTURED_REPLY, &[]), opt(option::GO, &go("b", &[info::NAME, info::BLOCK_SIZE]))]);
+    let (progress, out) =
+        talk(&[opt(option::STRUCTURED_REPLY, &[]), opt(option::GO, &go("b", &[info::NAME, info::BLOCK_SIZE]))]);
     let Progress::Agreed(agreed) = progress else { panic!("{progress:?}") };
     assert_eq!((agreed.export.name.as_str(), agreed.structured, agreed.allocation), ("b", true, false));
     assert!(agreed.export.flags & transmission::SEND_DF != 0);

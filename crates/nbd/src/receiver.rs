@@ -9,7 +9,10 @@ enum State {
     #[default]
     Header,
     /// Bytes of a payload that are still to come, and whether they are dropped.
-    Payload { left: u32, dropped: bool },
+    Payload {
+        left: u32,
+        dropped: bool,
+    },
     Broken,
 }
 

@@ -1,7 +1,7 @@
 //! Requests: their header, and the rules that decide whether one is in order.
 
+use crate::error::NbdError;
 use crate::export::BlockSizes;
-use crate::reply::NbdError;
 use crate::wire::{REQUEST_BYTES, REQUEST_MAGIC, command, command_flag, transmission, u16_at, u32_at, u64_at};
 
 /// What a request asks for.
@@ -225,7 +225,8 @@ mod tests {
     #[test]
     fn data_over_the_maximum_is_invalid_but_zeroes_may_be_longer() {
         let rules = Rules { size: 1 << 40, ..RULES };
-        let long = |command| Request { flags: 0, command, cookie: 1, offset: 0, length: (32 << 20) + 512 }.check(&rules);
+        let long =
+            |command| Request { flags: 0, command, cookie: 1, offset: 0, length: (32 << 20) + 512 }.check(&rules);
         assert_eq!((long(Read), long(Write)), (Err(Invalid), Err(Invalid)));
         assert_eq!((long(WriteZeroes), long(Trim), long(BlockStatus)), (Ok(()), Ok(()), Ok(())));
     }

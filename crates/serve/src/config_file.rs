@@ -168,7 +168,10 @@ mod tests {
             (format!("{target}[[target.export]]\nname = 'a'\nsize = '2 lumps'\n"), "disks.toml"),
             (target.to_owned(), "no export"),
             ("unix = '/run'\n".to_owned(), "nothing to serve"),
-            ("tcp = '0.0.0.0:1'\n[[target]]\ntarget = 'null'\n[[target.export]]\nname = 'a'\n".to_owned(), "--insecure"),
+            (
+                "tcp = '0.0.0.0:1'\n[[target]]\ntarget = 'null'\n[[target.export]]\nname = 'a'\n".to_owned(),
+                "--insecure",
+            ),
         ] {
             let error = read(&text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

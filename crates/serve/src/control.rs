@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::inspector::Inspector;
 use crate::question::{Answer, Question};
-use crate::server::{Inspector, bind_unix};
 use crate::settings::ExportSettings;
+use crate::unix_socket::bind_unix;
 
 /// A line that is longer is refused.
 const MAX_LINE: u64 = 64 << 10;
@@ -147,7 +148,9 @@ impl Inspector {
             Order::List {} => self.list(),
             Order::Stats {} => Ok(json!({ "connections": self.connections(), "disks": self.stats()? })),
             Order::SetWeight { export, weight } => to_export(export.clone(), Question::Weight { export, weight }),
-            Order::SetLimit { export, iops, bytes } => to_export(export.clone(), Question::Limit { export, iops, bytes }),
+            Order::SetLimit { export, iops, bytes } => {
+                to_export(export.clone(), Question::Limit { export, iops, bytes })
+            }
             Order::SetReservation { export, iops } => to_export(export.clone(), Question::Reservation { export, iops }),
             Order::SetScheduler { scheduler, disk } => value(self.ask_shard(disk, Question::Scheduler { scheduler })?),
             Order::SetSetting { name, value: number, disk } => {
@@ -241,7 +244,8 @@ impl ControlSocket {
         let listener = bind_unix(path)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let ends = stopping.clone();
-        let thread = std::thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &inspector, &ends));
+        let thread =
+            std::thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &inspector, &ends));
         let thread = thread.map_err(Error::io("a thread cannot be started"))?;
         Ok(ControlSocket { path: path.to_owned(), stopping, thread: Some(thread) })
     }

@@ -50,7 +50,9 @@ impl DemoLoad {
                 span: None,
             };
             let ends = stop.clone();
-            let client = std::thread::Builder::new().name(format!("client-{name}")).spawn(move || load.run(&ends, &AtomicU64::new(0)));
+            let client = std::thread::Builder::new()
+                .name(format!("client-{name}"))
+                .spawn(move || load.run(&ends, &AtomicU64::new(0)));
             clients.push(client.map_err(Error::io("a thread cannot be started"))?);
         }
         Ok(DemoLoad { stop, clients })

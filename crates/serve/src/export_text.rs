@@ -19,7 +19,8 @@ impl ExportSettings {
         let mut export = ExportSettings::whole(name);
         for pair in pairs.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, "yes"));
-            set(&mut export, key.trim(), value.trim()).map_err(|what| Error::Export { export: text.to_owned(), what })?;
+            set(&mut export, key.trim(), value.trim())
+                .map_err(|what| Error::Export { export: text.to_owned(), what })?;
         }
         export.check()?;
         Ok(export)

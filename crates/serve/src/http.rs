@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::Error;
+use crate::inspector::Inspector;
 use crate::metrics::openmetrics;
-use crate::server::Inspector;
 
 /// A request head that is longer is refused.
 const MAX_HEAD: usize = 8 << 10;
@@ -33,7 +33,8 @@ impl HttpServer {
         let address = listener.local_addr().map_err(failed)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let ends = stopping.clone();
-        let thread = std::thread::Builder::new().name("http".into()).spawn(move || accept(&listener, &inspector, &ends));
+        let thread =
+            std::thread::Builder::new().name("http".into()).spawn(move || accept(&listener, &inspector, &ends));
         Ok(HttpServer { address, stopping, thread: Some(thread.map_err(failed)?) })
     }
 

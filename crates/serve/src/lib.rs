@@ -11,6 +11,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod answers;
 mod buffers;
 mod config_file;
 mod control;
@@ -19,6 +20,7 @@ mod error;
 mod export_text;
 mod histogram;
 mod http;
+mod inspector;
 mod load;
 mod memory_store;
 mod metrics;
@@ -34,6 +36,7 @@ mod shares;
 pub mod systemd;
 mod tenant;
 mod token_bucket;
+mod unix_socket;
 mod virtual_devices;
 mod volume;
 
@@ -41,8 +44,9 @@ pub use control::{Order, send_order};
 pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
 pub use error::Error;
 pub use histogram::LatencyHistogram;
+pub use inspector::Inspector;
 pub use load::{Address, LoadReport, NbdLoad};
 pub use metrics::openmetrics;
 pub use question::{DiskStats, ExportStats, HistogramStats};
-pub use server::{Inspector, Server};
+pub use server::Server;
 pub use settings::{Cache, ExportSettings, ServeSettings, TargetSettings};

@@ -174,7 +174,8 @@ impl Running<'_> {
                 }
                 let length = if self.load.writes { 0 } else { self.load.block_bytes };
                 let parsed = Reply::parse(&input[at..filled], |_| length);
-                let Some((reply, head)) = parsed.map_err(|()| std::io::Error::from(std::io::ErrorKind::InvalidData))? else {
+                let Some((reply, head)) = parsed.map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidData))?
+                else {
                     break;
                 };
                 at += head;

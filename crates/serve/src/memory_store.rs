@@ -37,7 +37,9 @@ impl MemoryStore {
             let room = (self.pieces.len() as u64) < self.most;
             let bytes = match self.pieces.entry(piece) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-                std::collections::btree_map::Entry::Vacant(entry) if room => entry.insert(vec![0; PIECE as usize].into()),
+                std::collections::btree_map::Entry::Vacant(entry) if room => {
+                    entry.insert(vec![0; PIECE as usize].into())
+                }
                 std::collections::btree_map::Entry::Vacant(_) => return Err(ENOSPC),
             };
             bytes[from as usize..from as usize + source.len()].copy_from_slice(source);
@@ -47,7 +49,8 @@ impl MemoryStore {
 
     pub(crate) fn zero(&mut self, at: u64, bytes: u64) {
         let end = at.saturating_add(bytes);
-        let touched: Vec<u64> = self.pieces.range(at / PIECE..=end.saturating_sub(1) / PIECE).map(|(piece, _)| *piece).collect();
+        let touched: Vec<u64> =
+            self.pieces.range(at / PIECE..=end.saturating_sub(1) / PIECE).map(|(piece, _)| *piece).collect();
         for piece in touched {
             let (first, last) = (piece * PIECE, (piece + 1) * PIECE);
             if at <= first && last <= end {

@@ -44,7 +44,8 @@ pub(crate) fn open(settings: &TargetSettings, writable: bool, memory_bytes: u64)
         max_request_bytes: MAX_REQUEST_BYTES,
     };
     let target = Target::open(Path::new(text), &options)?;
-    let operation = if writable { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
+    let operation =
+        if writable { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
     rustix::fs::flock(target.file(), operation)
         .map_err(|e| Error::Io { what: format!("{text}: another program has it locked"), source: e.into() })?;
     let depth = target.facts().depth;

@@ -5,12 +5,29 @@ use dumbwaiter_block::{Nanos, Op};
 /// A command on a tenant's slice. Offsets and lengths are bytes, whole blocks, and within the slice: the protocol has checked that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    Read { offset: u64, length: u32 },
-    Write { offset: u64, length: u32, fua: bool },
+    Read {
+        offset: u64,
+        length: u32,
+    },
+    Write {
+        offset: u64,
+        length: u32,
+        fua: bool,
+    },
     /// All completed writes of all tenants are permanent when it completes.
     Flush,
-    Trim { offset: u64, length: u32, fua: bool },
-    Zero { offset: u64, length: u32, fua: bool, keep: bool, fast: bool },
+    Trim {
+        offset: u64,
+        length: u32,
+        fua: bool,
+    },
+    Zero {
+        offset: u64,
+        length: u32,
+        fua: bool,
+        keep: bool,
+        fast: bool,
+    },
 }
 
 impl Command {

@@ -32,7 +32,11 @@ impl Reservations {
     }
 
     /// Looks at what each got and answers with the weights that the scheduler should use from now on.
-    pub(crate) fn review<'a>(&mut self, now: Nanos, tenants: impl Iterator<Item = (u32, &'a Tenant)>) -> Vec<(u32, u32)> {
+    pub(crate) fn review<'a>(
+        &mut self,
+        now: Nanos,
+        tenants: impl Iterator<Item = (u32, &'a Tenant)>,
+    ) -> Vec<(u32, u32)> {
         let mut weights = Vec::new();
         let mut seen = BTreeMap::new();
         for (index, tenant) in tenants {

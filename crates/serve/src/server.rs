@@ -2,85 +2,23 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use dumbwaiter_path::Waker;
 
 use crate::Error;
 use crate::control::ControlSocket;
 use crate::http::HttpServer;
+use crate::inspector::{Inspector, ShardHandle};
 use crate::nbd::directory::Directory;
 use crate::nbd::listener::{Front, Listener};
-use crate::question::{Answer, DiskStats, Question};
 use crate::settings::ServeSettings;
 use crate::shard::{Common, Message, Shard};
+use crate::unix_socket::bind_unix;
 use crate::{open_target, systemd};
-
-/// An answer of a disk takes longer only if it hangs.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-
-/// A disk's thread, as others reach it.
-#[derive(Clone)]
-pub(crate) struct ShardHandle {
-    messages: Sender<Message>,
-    waker: Waker,
-}
-
-impl ShardHandle {
-    pub(crate) fn send(&self, message: Message) -> Result<(), Error> {
-        self.messages.send(message).map_err(|_| Error::Gone)?;
-        self.waker.wake();
-        Ok(())
-    }
-
-    pub(crate) fn ask(&self, question: Question) -> Result<Answer, Error> {
-        let (sender, answer) = channel();
-        self.send(Message::Ask(question, sender))?;
-        answer.recv_timeout(ANSWER_PATIENCE).map_err(|_| Error::Gone)
-    }
-}
-
-/// Asks the disks of a server; for the control socket, metrics and programs.
-#[derive(Clone)]
-pub struct Inspector {
-    pub(crate) shards: Vec<ShardHandle>,
-    pub(crate) common: Arc<Common>,
-}
-
-impl Inspector {
-    /// Counts of all disks.
-    pub fn stats(&self) -> Result<Vec<DiskStats>, Error> {
-        let ask = |shard: &ShardHandle| match shard.ask(Question::Stats)? {
-            Answer::Stats(stats) => Ok(*stats),
-            Answer::Refused(error) => Err(error),
-            _ => Err(Error::Gone),
-        };
-        self.shards.iter().map(ask).collect()
-    }
-
-    /// Connections in all.
-    pub fn connections(&self) -> u32 {
-        self.common.connections.load(Ordering::Relaxed)
-    }
-
-    /// Asks the disk that serves an export.
-    pub(crate) fn ask_export(&self, export: &str, question: Question) -> Result<Answer, Error> {
-        let shard = self.common.directory.shard_of(export).ok_or_else(|| Error::NoExport(export.to_owned()))?;
-        self.ask_shard(shard, question)
-    }
-
-    /// Asks a disk by its number.
-    pub(crate) fn ask_shard(&self, shard: usize, question: Question) -> Result<Answer, Error> {
-        self.shards.get(shard).ok_or(Error::Gone)?.ask(question)
-    }
-}
 
 struct ShardThread {
     handle: ShardHandle,
@@ -291,20 +229,6 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         listener.set_nonblocking().map_err(Error::io("a socket that does not block"))?;
     }
     Ok((listeners, uris))
-}
-
-/// A Unix socket for its owner alone. One that a dead server left behind is replaced; a live server's is not.
-pub(crate) fn bind_unix(path: &Path) -> Result<UnixListener, Error> {
-    let failed = |source| Error::Io { what: path.display().to_string(), source };
-    if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-        if UnixStream::connect(path).is_ok() {
-            return Err(Error::Settings(format!("{}: a server listens there already", path.display())));
-        }
-        std::fs::remove_file(path).map_err(failed)?;
-    }
-    let listener = UnixListener::bind(path).map_err(failed)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    Ok(listener)
 }
 
 /// A name as a part of a URI.

@@ -221,7 +221,10 @@ impl ServeSettings {
                 return Err(Error::Settings(format!("{}: no export; give --export NAME", target.target)));
             }
             if target.device_depth.is_some_and(|depth| !(1..=4096).contains(&depth)) {
-                return Err(Error::Settings(format!("{}: device depth out of range; expected 1 to 4096", target.target)));
+                return Err(Error::Settings(format!(
+                    "{}: device depth out of range; expected 1 to 4096",
+                    target.target
+                )));
             }
             for export in &target.exports {
                 export.check()?;
@@ -248,7 +251,10 @@ pub(crate) fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> R
     let room = target_bytes - export.offset;
     let size = export.size.unwrap_or(room);
     if size > room {
-        return refuse(format!("offset {} and size {size} end beyond the target's {target_bytes} bytes", export.offset));
+        return refuse(format!(
+            "offset {} and size {size} end beyond the target's {target_bytes} bytes",
+            export.offset
+        ));
     }
     let size = size / block * block;
     if size == 0 {

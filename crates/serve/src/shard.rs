@@ -80,7 +80,12 @@ fn config(open: &OpenTarget, settings: &TargetSettings) -> Config {
     let depth = settings.device_depth.unwrap_or(DEVICE_DEPTH).min(most);
     let max_sectors = (u64::from(facts.max_request_bytes) / SECTOR_BYTES) as u32;
     Config {
-        setup: Setup { nr_requests: NR_REQUESTS, device_depth: depth, rotational: facts.rotational, ..Setup::default() },
+        setup: Setup {
+            nr_requests: NR_REQUESTS,
+            device_depth: depth,
+            rotational: facts.rotational,
+            ..Setup::default()
+        },
         limits: Limits { max_sectors, max_discard_sectors: 1 << 21, ..Limits::default() },
         // Merging costs more than it saves where seeks cost nothing.
         nomerges: if facts.rotational { 0 } else { 2 },
@@ -147,10 +152,8 @@ impl Shard {
         let Some(tenant) = self.volume.tenant(place) else { return };
         let facts = self.volume.disk.target().facts();
         let settings = &tenant.settings;
-        let mut flags = transmission::HAS_FLAGS
-            | transmission::SEND_FLUSH
-            | transmission::SEND_FUA
-            | transmission::CAN_MULTI_CONN;
+        let mut flags =
+            transmission::HAS_FLAGS | transmission::SEND_FLUSH | transmission::SEND_FUA | transmission::CAN_MULTI_CONN;
         if settings.readonly {
             flags |= transmission::READ_ONLY;
         } else {

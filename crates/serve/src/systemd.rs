@@ -29,7 +29,8 @@ pub(crate) fn take_sockets() -> Result<Vec<Listener>, Error> {
     let take = |number: i32| {
         // SAFETY: systemd has opened this descriptor for us, and nothing else of this process knows it.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
-        let failed = |e: rustix::io::Errno| Error::Io { what: format!("the socket passed as {number}"), source: e.into() };
+        let failed =
+            |e: rustix::io::Errno| Error::Io { what: format!("the socket passed as {number}"), source: e.into() };
         fcntl_setfd(&socket, FdFlags::CLOEXEC).map_err(failed)?;
         let address = rustix::net::getsockname(&socket).map_err(failed)?;
         Ok(match address.address_family() {

@@ -83,4 +83,3 @@ impl VirtualDevice for NullDevice {
 
     fn zero(&mut self, _at: u64, _bytes: u64) {}
 }
-

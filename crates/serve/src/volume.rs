@@ -26,8 +26,14 @@ pub(crate) struct Done {
 pub(crate) enum Happened {
     Done(Done),
     /// A receive, by its tag.
-    Received { tag: u64, buffer: Buffer, result: Result<usize, Errno> },
-    Ready { watch: WatchId },
+    Received {
+        tag: u64,
+        buffer: Buffer,
+        result: Result<usize, Errno>,
+    },
+    Ready {
+        watch: WatchId,
+    },
     Woken,
 }
 
@@ -247,7 +253,9 @@ impl Volume {
         let operation = &self.operations[number as usize];
         let (index, task) = (operation.tenant, operation.task);
         let now = self.disk.now();
-        let Some(tenant) = self.tenants.get_mut(index as usize).and_then(Option::as_mut) else { return Err(Error::Gone) };
+        let Some(tenant) = self.tenants.get_mut(index as usize).and_then(Option::as_mut) else {
+            return Err(Error::Gone);
+        };
         let flush = op == Op::Flush;
         let mut flags = Flags::SYNC;
         if fua && op == Op::Write {
@@ -414,7 +422,9 @@ impl Volume {
             let counts = &mut own.counts;
             match command {
                 _ if result.is_err() => counts.errors += 1,
-                Command::Read { .. } => (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + bytes),
+                Command::Read { .. } => {
+                    (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + bytes)
+                }
                 Command::Write { .. } => {
                     (counts.writes, counts.write_bytes) = (counts.writes + 1, counts.write_bytes + bytes);
                 }

@@ -4,6 +4,7 @@
 //! larger part of the machine than one of a single thread.
 
 mod cpu_groups;
+mod plan;
 mod servers;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use dumbwaiter_serve::NbdLoad;
 use serde::Serialize;
 
 use self::cpu_groups::CpuGroups;
+pub use self::plan::Plan;
 use self::servers::{Program, RunningServer};
 
 type Result<T> = std::result::Result<T, Failure>;
@@ -47,23 +49,6 @@ const CASES: [Case; 6] = [
     Case { protocol: "nbd+unix", op: "read 1M", block_bytes: 1 << 20, depth: 8, connections: 1 },
     Case { protocol: "nbd+tcp", op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
 ];
-
-/// What is measured, and with what.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The `dumbwaiter` program, which is run as our server.
-    pub program: PathBuf,
-    /// Folder for the file that is served.
-    pub folder: PathBuf,
-    /// Our scheduler.
-    pub scheduler: String,
-    /// Length of one run.
-    pub time: Nanos,
-    /// Runs of each; the median counts.
-    pub rounds: u32,
-    /// Only loads of these depths; all if empty.
-    pub depths: Vec<u32>,
-}
 
 /// Our server beside a peer under one load. Ratios are medians of the ratios of each round, ours over the peer's.
 #[derive(Clone, Debug, Serialize)]
@@ -121,7 +106,12 @@ pub fn run(plan: &Plan, control: &Control, progress: &dyn Fn(&str)) -> Result<Ve
         for round in 0..plan.rounds {
             progress(&format!(
                 "{} {}, depth {}, {} connections: round {} of {}",
-                case.protocol, case.op, case.depth, case.connections, round + 1, plan.rounds
+                case.protocol,
+                case.op,
+                case.depth,
+                case.connections,
+                round + 1,
+                plan.rounds
             ));
             let mut order: Vec<usize> = (0..programs.len()).collect();
             if round % 2 == 1 {

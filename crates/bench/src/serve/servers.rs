@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use dumbwaiter_experiment::Failure;
 use dumbwaiter_serve::Address;
 
-use super::{Plan, Result};
+use super::plan::Plan;
+
+type Result<T> = std::result::Result<T, Failure>;
 
 /// A server that does not listen by then has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,7 +49,8 @@ impl Program {
     fn command(self, plan: &Plan, folder: &Path, file: &Path, tcp: Option<SocketAddr>) -> Command {
         let (socket, file) = (folder.join("nbd.sock").display().to_string(), file.display().to_string());
         let port = tcp.map(|tcp| tcp.port().to_string());
-        let mut command = Command::new(if self == Program::Ours { plan.program.as_os_str() } else { self.name().as_ref() });
+        let mut command =
+            Command::new(if self == Program::Ours { plan.program.as_os_str() } else { self.name().as_ref() });
         match (self, port) {
             (Program::Ours, port) => {
                 command.args(["serve", "--target", &file, "--export", "x", "--cache", "writeback"]);

@@ -17,6 +17,7 @@ mod receive;
 mod receives;
 mod send;
 mod slots;
+mod sockets;
 mod to_sleep;
 mod wait;
 mod waker;
@@ -31,7 +32,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dumbwaiter_block::{BlockLayer, Config, Errno, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Scheduler, Tenants};
+use dumbwaiter_block::{
+    BlockLayer, Config, Errno, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Scheduler, Tenants,
+};
 
 use crate::arena::Arena;
 use crate::buffer::{Data, MAX_IOVECS};
@@ -48,8 +51,8 @@ use crate::{Error, Target};
 pub use self::event::{Event, Outcome, RequestFailure};
 use self::in_device::InDevice;
 use self::page_cache::{PageCacheMode, WriterThread};
-use self::receives::Receives;
 pub use self::readiness::{Interest, Readiness, WatchId};
+use self::receives::Receives;
 use self::slots::Slots;
 use self::to_sleep::ToSleep;
 pub use self::waker::Waker;

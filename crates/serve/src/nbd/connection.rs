@@ -112,7 +112,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A connection that has agreed on an export; `rest` is what the client has sent since.
-    pub(crate) fn new(socket: OwnedFd, peer: String, tenant: u32, task: TaskId, rules: Rules, rest: &[u8]) -> Connection {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        peer: String,
+        tenant: u32,
+        task: TaskId,
+        rules: Rules,
+        rest: &[u8],
+    ) -> Connection {
         let mut input = Buffer::new(INPUT_BYTES.max(rest.len()));
         input[..rest.len()].copy_from_slice(rest);
         Connection {
@@ -247,7 +254,9 @@ impl Connection {
                     return Ok(());
                 }
             }
-            if let Some(write) = self.write.take_if(|write| write.buffer.as_ref().is_some_and(|b| b.len() == write.filled)) {
+            if let Some(write) =
+                self.write.take_if(|write| write.buffer.as_ref().is_some_and(|b| b.len() == write.filled))
+            {
                 self.submit_write(index, write, with)?;
                 continue;
             }

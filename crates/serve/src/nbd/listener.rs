@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::Error;
-use crate::server::ShardHandle;
+use crate::inspector::ShardHandle;
 use crate::shard::{Common, Message};
 
 /// A negotiation that takes longer is ended.

@@ -55,7 +55,16 @@ fn nbdcopy_copies_both_ways() {
 fn qemu_reads_what_it_wrote() {
     let running = Running::start("file", &["a"]);
     let uri = running.uri("a");
-    let commands = ["write -P 90 1M 64k", "flush", "read -P 90 1M 64k", "write -z 1M 32k", "read -P 0 1M 32k", "discard 2M 1M", "write -f -P 1 3M 4k", "read -P 1 3M 4k"];
+    let commands = [
+        "write -P 90 1M 64k",
+        "flush",
+        "read -P 90 1M 64k",
+        "write -z 1M 32k",
+        "read -P 0 1M 32k",
+        "discard 2M 1M",
+        "write -f -P 1 3M 4k",
+        "read -P 1 3M 4k",
+    ];
     let mut arguments = vec!["-f", "raw"];
     commands.iter().for_each(|command| arguments.extend(["-c", command]));
     arguments.push(&uri);
@@ -75,7 +84,17 @@ fn fio_verifies_what_it_wrote() {
         eprintln!("skipped: fio has no nbd engine");
         return;
     }
-    let arguments = ["--name=x", "--ioengine=nbd", &uri, "--rw=randwrite", "--bs=4k", "--size=4M", "--iodepth=16", "--verify=crc32c", "--do_verify=1"];
+    let arguments = [
+        "--name=x",
+        "--ioengine=nbd",
+        &uri,
+        "--rw=randwrite",
+        "--bs=4k",
+        "--size=4M",
+        "--iodepth=16",
+        "--verify=crc32c",
+        "--do_verify=1",
+    ];
     let text = run("fio", &arguments).unwrap();
     assert!(text.contains("err= 0"), "{text}");
 }

@@ -10,7 +10,12 @@ use crate::running::Running;
 /// What tenants of weights 1:2:4:5 got, as parts of all.
 fn shares(scheduler: &str) -> Vec<f64> {
     let names = ["one", "two", "four", "five"];
-    let exports = ["one:weight=100,size=1G", "two:weight=200,offset=1G,size=1G", "four:weight=400,offset=2G,size=1G", "five:weight=500,offset=3G,size=1G"];
+    let exports = [
+        "one:weight=100,size=1G",
+        "two:weight=200,offset=1G,size=1G",
+        "four:weight=400,offset=2G,size=1G",
+        "five:weight=500,offset=3G,size=1G",
+    ];
     // 8 requests of 1 ms at a time: 8,000 IOPS, far below what any machine serves.
     let running = Running::with("emulate:null:0us?latency_ns=1000000&depth=8", &exports, |settings| {
         settings.targets[0].scheduler = scheduler.into();
