@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod closed_loop;
 mod compare;
+mod ctl;
 mod devices;
 mod energy;
 mod fidelity;
@@ -21,6 +22,7 @@ mod report;
 mod reproduce;
 mod results;
 mod schedulers;
+mod serve;
 mod shell;
 mod trace;
 
@@ -65,6 +67,8 @@ fn main() -> ExitCode {
         Command::Worker => on::work(),
         Command::Record(args) => record::run(&args),
         Command::Learn(args) => learn::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Ctl(args) => ctl::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

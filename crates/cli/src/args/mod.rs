@@ -4,6 +4,7 @@ mod bench;
 mod compare;
 mod learn;
 mod real;
+mod serve;
 mod trace;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
 pub(crate) use self::learn::*;
 pub(crate) use self::real::*;
+pub(crate) use self::serve::*;
 pub(crate) use self::trace::*;
 
 /// Choose and prove a block I/O scheduler.
@@ -63,7 +65,11 @@ pub(crate) enum Command {
     Record(Record),
     /// Train, evaluate and inspect models that predict latency or name the workload
     Learn(Learn),
-    /// Measure the speed of the simulator, the schedulers, the engine and learned models
+    /// Serve a drive to many clients over NBD, shared by weight
+    Serve(Box<Serve>),
+    /// Ask and change a running server
+    Ctl(Ctl),
+    /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server
     Bench(Bench),
     /// One thread of a load, in a process of its own
     #[command(hide = true)]
