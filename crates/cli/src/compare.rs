@@ -69,5 +69,6 @@ fn overrides(args: &Compare) -> Result<Overrides> {
             assume_bytes: reading.assume_bytes,
             parts: Vec::new(),
         },
+        own_schedulers: Vec::new(),
     })
 }

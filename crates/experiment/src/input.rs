@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
-use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions};
+use dumbwaiter_scenario::{Completion, Rows, Scenario, SchedulerSpec, TraceOptions};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
 
@@ -76,6 +76,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// How traces are read and replayed.
     pub trace: TraceOptions,
+    /// Names of schedulers that only the world has which will run the experiment, such as those written in Python.
+    pub own_schedulers: Vec<String>,
 }
 
 /// Bytes of a file that decide its kind.
@@ -155,7 +157,7 @@ impl Experiment {
         {
             return Err(ReadError::Input(format!("{option}: applies only to traces; give a trace, or leave it out")));
         }
-        let (mut scenario, notes) = match kind {
+        let (scenario, notes) = match kind {
             None => (builtin(), Vec::new()),
             Some(InputKind::Scenario) => Scenario::load(&paths[0])?,
             Some(InputKind::FioJob) => {
@@ -166,15 +168,38 @@ impl Experiment {
             }
             Some(InputKind::Trace) => (of_traces(paths, &overrides.trace)?, Vec::new()),
         };
+        Experiment::of(scenario, notes, overrides, goal)
+    }
+
+    /// Traces that are in memory, each with a name of its own. `overrides.trace.columns` names their columns.
+    pub fn of_rows(
+        traces: Vec<(String, Rows)>,
+        overrides: &Overrides,
+        goal: Goal,
+    ) -> Result<Experiment, ReadError> {
+        let scenario = Scenario::from_rows(traces, overrides.trace.clone());
+        Experiment::of(Scenario { replicates: 1, ..scenario }, Vec::new(), overrides, goal)
+    }
+
+    /// A scenario, with remarks on the files it was read from. Applies `overrides` and checks the whole.
+    pub fn of(
+        mut scenario: Scenario,
+        notes: Vec<String>,
+        overrides: &Overrides,
+        goal: Goal,
+    ) -> Result<Experiment, ReadError> {
         overrides.apply(&mut scenario)?;
-        check(&scenario)?;
+        check(&scenario, &overrides.own_schedulers)?;
         Ok(Experiment { scenario, goal, notes })
     }
 }
 
 /// Checks a scenario with the schedulers and devices that exist.
-fn check(scenario: &Scenario) -> Result<(), ReadError> {
-    let known_scheduler = |name: &str| Choice::parse(name).map(|_| ()).map_err(|e| e.to_string());
+fn check(scenario: &Scenario, own_schedulers: &[String]) -> Result<(), ReadError> {
+    let known_scheduler = |name: &str| match own_schedulers.iter().any(|own| own == name) {
+        true => Ok(()),
+        false => Choice::parse(name).map(|_| ()).map_err(|e| e.to_string()),
+    };
     let known_device = |name: &str| dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string());
     scenario.validate(&known_scheduler, &known_device)?;
     Ok(())

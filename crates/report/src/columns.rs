@@ -6,56 +6,81 @@ use dumbwaiter_measure::{Latency, RunResult};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The values of a column.
-enum Values {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Texts.
     Text(Vec<String>),
+    /// Whole numbers.
     Whole(Vec<u64>),
-    /// NaN becomes null.
+    /// Real numbers; NaN is a missing value.
     Real(Vec<f64>),
 }
 
-/// The columns of one file.
-#[derive(Default)]
-struct Columns(Vec<(&'static str, Values)>);
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name, with the unit at its end.
+    pub name: String,
+    /// Its values.
+    pub values: Values,
+    /// For each row, whether it has a value; `None` where all have one. NaN counts as a value here.
+    pub present: Option<Vec<bool>>,
+}
+
+/// A table: columns of equal length.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Columns(Vec<Column>);
 
 impl Columns {
-    fn text(&mut self, name: &'static str, values: impl Iterator<Item = String>) -> &mut Self {
-        self.0.push((name, Values::Text(values.collect())));
+    /// Adds a column of texts.
+    pub fn text(&mut self, name: impl Into<String>, values: impl Iterator<Item = String>) -> &mut Self {
+        self.add(name, Values::Text(values.collect()))
+    }
+
+    /// Adds a column of whole numbers.
+    pub fn whole(&mut self, name: impl Into<String>, values: impl Iterator<Item = u64>) -> &mut Self {
+        self.add(name, Values::Whole(values.collect()))
+    }
+
+    /// Adds a column of real numbers.
+    pub fn real(&mut self, name: impl Into<String>, values: impl Iterator<Item = f64>) -> &mut Self {
+        self.add(name, Values::Real(values.collect()))
+    }
+
+    fn add(&mut self, name: impl Into<String>, values: Values) -> &mut Self {
+        self.push(Column { name: name.into(), values, present: None })
+    }
+
+    /// Adds a column.
+    pub fn push(&mut self, column: Column) -> &mut Self {
+        self.0.push(column);
         self
     }
 
-    fn whole(&mut self, name: &'static str, values: impl Iterator<Item = u64>) -> &mut Self {
-        self.0.push((name, Values::Whole(values.collect())));
-        self
+    /// The columns, in order.
+    pub fn columns(&self) -> &[Column] {
+        &self.0
     }
 
-    fn real(&mut self, name: &'static str, values: impl Iterator<Item = f64>) -> &mut Self {
-        self.0.push((name, Values::Real(values.collect())));
-        self
+    /// The columns, in order.
+    pub fn into_columns(self) -> Vec<Column> {
+        self.0
     }
 
-    fn write(&self, out: impl Write + Send) -> parquet::errors::Result<()> {
-        let field = |(name, values): &(&'static str, Values)| {
-            let builder = match values {
-                Values::Text(_) => Type::primitive_type_builder(name, Physical::BYTE_ARRAY)
-                    .with_logical_type(Some(LogicalType::String))
-                    .with_repetition(Repetition::REQUIRED),
-                Values::Whole(_) => {
-                    Type::primitive_type_builder(name, Physical::INT64).with_repetition(Repetition::REQUIRED)
-                }
-                Values::Real(_) => {
-                    Type::primitive_type_builder(name, Physical::DOUBLE).with_repetition(Repetition::OPTIONAL)
-                }
-            };
-            builder.build().map(Arc::new)
-        };
-        let fields = self.0.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+    /// Writes the table as Parquet.
+    pub fn write(&self, out: impl Write + Send) -> io::Result<()> {
+        self.write_parquet(out).map_err(io::Error::other)
+    }
+
+    fn write_parquet(&self, out: impl Write + Send) -> parquet::errors::Result<()> {
+        let fields = self.0.iter().map(|c| c.field().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         let schema = Arc::new(Type::group_type_builder("dumbwaiter").with_fields(fields).build()?);
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -63,29 +88,77 @@ impl Columns {
             .build();
         let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
         let mut group = writer.next_row_group()?;
-        for (_, values) in &self.0 {
-            let Some(mut column) = group.next_column()? else { break };
-            match values {
-                Values::Text(v) => {
-                    let v: Vec<ByteArray> = v.iter().map(|s| ByteArray::from(s.as_str())).collect();
-                    column.typed::<ByteArrayType>().write_batch(&v, None, None)?;
-                }
-                Values::Whole(v) => {
-                    // Parquet's integers are signed: seeds above 2^63 wrap, bits unchanged.
-                    let v: Vec<i64> = v.iter().map(|n| *n as i64).collect();
-                    column.typed::<Int64Type>().write_batch(&v, None, None)?;
-                }
-                Values::Real(v) => {
-                    let defined: Vec<i16> = v.iter().map(|x| i16::from(!x.is_nan())).collect();
-                    let v: Vec<f64> = v.iter().copied().filter(|x| !x.is_nan()).collect();
-                    column.typed::<DoubleType>().write_batch(&v, Some(&defined), None)?;
-                }
-            }
-            column.close()?;
+        for column in &self.0 {
+            let Some(mut to) = group.next_column()? else { break };
+            column.write(&mut to)?;
+            to.close()?;
         }
         group.close()?;
         writer.close()?;
         Ok(())
+    }
+}
+
+impl Column {
+    fn field(&self) -> parquet::errors::Result<Type> {
+        let optional = self.present.is_some() || matches!(self.values, Values::Real(_));
+        let repetition = if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+        let builder = match &self.values {
+            Values::Text(_) => Type::primitive_type_builder(&self.name, Physical::BYTE_ARRAY)
+                .with_logical_type(Some(LogicalType::String)),
+            Values::Whole(_) => Type::primitive_type_builder(&self.name, Physical::INT64),
+            Values::Real(_) => Type::primitive_type_builder(&self.name, Physical::DOUBLE),
+        };
+        builder.with_repetition(repetition).build()
+    }
+
+    /// Has this row a value?
+    pub fn has(&self, row: usize) -> bool {
+        let number = !matches!(&self.values, Values::Real(v) if v[row].is_nan());
+        number && self.present.as_ref().is_none_or(|present| present[row])
+    }
+
+    fn write(&self, to: &mut SerializedColumnWriter<'_>) -> parquet::errors::Result<()> {
+        let optional = self.present.is_some() || matches!(self.values, Values::Real(_));
+        let defined: Option<Vec<i16>> =
+            optional.then(|| (0..self.values.len()).map(|row| i16::from(self.has(row))).collect());
+        let levels = defined.as_deref();
+        match &self.values {
+            Values::Text(v) => {
+                let v: Vec<ByteArray> = self.defined(v).map(|s| ByteArray::from(s.as_str())).collect();
+                to.typed::<ByteArrayType>().write_batch(&v, levels, None)?;
+            }
+            Values::Whole(v) => {
+                // Parquet's integers are signed: seeds above 2^63 wrap, bits unchanged.
+                let v: Vec<i64> = self.defined(v).map(|n| *n as i64).collect();
+                to.typed::<Int64Type>().write_batch(&v, levels, None)?;
+            }
+            Values::Real(v) => {
+                let v: Vec<f64> = self.defined(v).copied().collect();
+                to.typed::<DoubleType>().write_batch(&v, levels, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn defined<'a, T>(&'a self, values: &'a [T]) -> impl Iterator<Item = &'a T> {
+        values.iter().enumerate().filter(|(row, _)| self.has(*row)).map(|(_, value)| value)
+    }
+}
+
+impl Values {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Values::Text(v) => v.len(),
+            Values::Whole(v) => v.len(),
+            Values::Real(v) => v.len(),
+        }
+    }
+
+    /// Has it no rows?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -101,7 +174,7 @@ pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
         ("latency_cdf.parquet", latency_cdf(&document.runs)),
     ];
     for (name, columns) in &files {
-        write_file(&dir.join(name), |out| columns.write(out).map_err(io::Error::other))?;
+        write_file(&dir.join(name), |out| columns.write(out))?;
     }
     Ok(())
 }
@@ -126,7 +199,8 @@ fn latencies<'a>(columns: &mut Columns, names: [&'static str; 7], of: impl Itera
     }
 }
 
-fn runs(runs: &[RunResult]) -> Columns {
+/// One row for each run.
+pub fn runs(runs: &[RunResult]) -> Columns {
     let mut c = Columns::default();
     keys(&mut c, runs, |_| 1);
     c.text("world", runs.iter().map(|r| r.world.clone()));
@@ -177,7 +251,8 @@ fn runs(runs: &[RunResult]) -> Columns {
     c
 }
 
-fn tenants(runs: &[RunResult]) -> Columns {
+/// One row for each run and tenant.
+pub fn tenants(runs: &[RunResult]) -> Columns {
     let mut c = Columns::default();
     keys(&mut c, runs, |r| r.tenants.len());
     let all = || runs.iter().flat_map(|r| &r.tenants);
@@ -197,7 +272,7 @@ fn tenants(runs: &[RunResult]) -> Columns {
 }
 
 /// One row per interval and tenant, and one with the tenant `""` for the total.
-fn series(runs: &[RunResult]) -> Columns {
+pub fn series(runs: &[RunResult]) -> Columns {
     let mut c = Columns::default();
     keys(&mut c, runs, |r| r.series.times.len() * (r.series.tenants.len() + 1));
     let (mut tenant, mut time, mut rate) = (Vec::new(), Vec::new(), Vec::new());
@@ -222,7 +297,8 @@ fn series(runs: &[RunResult]) -> Columns {
     c
 }
 
-fn latency_cdf(runs: &[RunResult]) -> Columns {
+/// One row for each run, kind of operation and point of its latency distribution.
+pub fn latency_cdf(runs: &[RunResult]) -> Columns {
     let mut c = Columns::default();
     let parts = |r: &RunResult| {
         let l = &r.latency_cdf;

@@ -9,6 +9,7 @@ mod change;
 mod completion;
 mod fio;
 mod read;
+mod rows;
 mod scheduler;
 mod task;
 mod validate;
@@ -23,6 +24,7 @@ use dumbwaiter_workloads::generate::Mix;
 pub use cache::CacheSize;
 pub use change::{SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
+pub use rows::Rows;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
 pub use validate::NameCheck;
@@ -270,11 +272,25 @@ impl Scenario {
             let clashes =
                 tenant.tasks.iter().filter(|t| t.name == name || t.name.starts_with(&format!("{name} ("))).count();
             let name = if clashes == 0 { name } else { format!("{name} ({})", clashes + 1) };
-            let work = Work::Trace(TraceSpec { path: path.clone(), options: options.clone() });
+            let work = Work::Trace(TraceSpec { path: path.clone(), options: options.clone(), rows: None });
             tenant.tasks.push(Task::new(name, work));
         }
         let name = tenant.tasks.first().map_or_else(String::new, |task| task.name.clone());
         Scenario { name, tenants: vec![tenant], ..Scenario::default() }
+    }
+
+    /// A scenario of one tenant that replays traces which are in memory, one task each. Their names must differ: they stand
+    /// where the path of a file would.
+    pub fn from_rows(traces: Vec<(String, Rows)>, options: TraceOptions) -> Scenario {
+        let names: Vec<String> = traces.iter().map(|(name, _)| name.clone()).collect();
+        let mut scenario = Scenario::from_trace(&names, options);
+        let tasks = scenario.tenants.iter_mut().flat_map(|tenant| &mut tenant.tasks);
+        for (task, (_, rows)) in tasks.zip(traces) {
+            if let Work::Trace(spec) = &mut task.work {
+                spec.rows = Some(rows);
+            }
+        }
+        scenario
     }
 
     /// Every task with its tenant, in order.
