@@ -1,6 +1,6 @@
 //! `fidelity`: our schedulers against recordings of the kernel's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use dumbwaiter_fidelity::recording::Recording;
@@ -28,18 +28,7 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     if args.closed_loop {
         return closed_loop::run(args);
     }
-    let mut pool = rayon::ThreadPoolBuilder::new();
-    if let Some(jobs) = args.jobs {
-        pool = pool.num_threads(jobs);
-    }
-    let pool = pool.build()?;
-    let scored: Vec<Result<Scored>> =
-        pool.install(|| args.files.par_iter().with_max_len(1).map(|path| score(path, args.explain)).collect());
-    let scored: Vec<Scored> = scored.into_iter().collect::<Result<_>>()?;
-    let document = json!({
-        "files": scored.iter().map(|s| s.json.clone()).collect::<Vec<_>>(),
-        "summary": summary(&scored),
-    });
+    let (document, scored) = score_all(&args.files, args.explain, args.jobs)?;
     match &args.json {
         Some(path) => output::write_json(path, &document)?,
         None => output::print(&text(&scored))?,
@@ -52,6 +41,28 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
         }
     }
     Ok(Ended::Done)
+}
+
+/// Scores of all files, as `--json` writes them.
+fn score_all(files: &[PathBuf], explain: Option<u64>, jobs: Option<usize>) -> Result<(Value, Vec<Scored>)> {
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(jobs) = jobs {
+        pool = pool.num_threads(jobs);
+    }
+    let pool = pool.build()?;
+    let scored: Vec<Result<Scored>> =
+        pool.install(|| files.par_iter().with_max_len(1).map(|path| score(path, explain)).collect());
+    let scored: Vec<Scored> = scored.into_iter().collect::<Result<_>>()?;
+    let document = json!({
+        "files": scored.iter().map(|s| s.json.clone()).collect::<Vec<_>>(),
+        "summary": summary(&scored),
+    });
+    Ok((document, scored))
+}
+
+/// What `fidelity --json` writes about these recordings.
+pub fn fidelity_document(files: &[PathBuf]) -> Result<Value> {
+    score_all(files, None, None).map(|(document, _)| document)
 }
 
 fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {

@@ -28,6 +28,8 @@ use clap::Parser;
 
 use args::{Args, Command};
 
+pub use fidelity::fidelity_document;
+
 /// How a command ended.
 pub(crate) enum Ended {
     /// All is well.

@@ -1,13 +1,14 @@
 //! Results as Parquet files, for notebooks: one file per kind of row, joined by `run`.
 
 use crate::file::{Error, write_file};
-use dumbwaiter_advise::Document;
+use dumbwaiter_advise::{Document, Estimate, Row};
 use dumbwaiter_measure::{Latency, RunResult};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -309,6 +310,97 @@ pub fn latency_cdf(runs: &[RunResult]) -> Columns {
     c.text("op", all().flat_map(|(op, cdf)| std::iter::repeat_n(op.to_string(), cdf.us.len())))
         .real("latency_us", all().flat_map(|(_, cdf)| cdf.us))
         .real("fraction", all().flat_map(|(_, cdf)| cdf.fraction));
+    c
+}
+
+/// One row for each run and task.
+pub fn tasks(runs: &[RunResult]) -> Columns {
+    let mut c = Columns::default();
+    keys(&mut c, runs, |r| r.tasks.len());
+    let all = || runs.iter().flat_map(|r| &r.tasks);
+    c.text("tenant", all().map(|t| t.tenant.clone()))
+        .text("task", all().map(|t| t.name.clone()))
+        .whole("completed", all().map(|t| t.count))
+        .real("iops", all().map(|t| t.iops))
+        .real("mb_per_s", all().map(|t| t.mb_per_s));
+    let names = ["mean_us", "p50_us", "p95_us", "p99_us", "p99_9_us", "max_us", "stddev_us"];
+    latencies(&mut c, names, all().map(|t| &t.latency_us));
+    c
+}
+
+/// The percentiles of [`latency`].
+const PERCENTILES: [(f64, fn(&Latency) -> f64); 5] =
+    [(50.0, |l| l.p50), (95.0, |l| l.p95), (99.0, |l| l.p99), (99.9, |l| l.p99_9), (100.0, |l| l.max)];
+
+/// One row for each run, kind of operation and percentile, with the number of samples.
+pub fn latency(runs: &[RunResult]) -> Columns {
+    let mut c = Columns::default();
+    keys(&mut c, runs, |_| 3 * PERCENTILES.len());
+    let parts = |r: &RunResult| {
+        [("all", r.latency_us.clone()), ("read", r.read.latency_us.clone()), ("write", r.write.latency_us.clone())]
+    };
+    let rows = || {
+        runs.iter()
+            .flat_map(parts)
+            .flat_map(|(op, l)| PERCENTILES.iter().map(move |(percentile, get)| (op, *percentile, get(&l), l.samples)))
+    };
+    c.text("op", rows().map(|(op, ..)| op.to_owned()))
+        .real("percentile", rows().map(|(_, percentile, ..)| percentile))
+        .real("latency_us", rows().map(|(_, _, us, _)| us))
+        .whole("count", rows().map(|(.., count)| count));
+    c
+}
+
+/// One row for each scheduler of each device, best first: of each metric its mean and the ends of its confidence interval.
+pub fn ranking(rows: &[Row]) -> Columns {
+    let mut c = Columns::default();
+    c.text("device", rows.iter().map(|r| r.device.clone()))
+        .text("variant", rows.iter().map(|r| r.variant.clone()))
+        .whole("rank", rows.iter().map(|r| r.rank as u64))
+        .text("scheduler", rows.iter().map(|r| r.scheduler.clone()))
+        .text("completion", rows.iter().map(|r| r.completion.clone()))
+        .text("via", rows.iter().map(|r| r.via.clone()))
+        .whole("replicates", rows.iter().map(|r| r.replicates as u64))
+        .whole("keeps_throughput", rows.iter().map(|r| u64::from(r.keeps_throughput)));
+    let metrics: BTreeSet<&String> = rows.iter().flat_map(|r| r.metrics.keys()).collect();
+    for metric in metrics {
+        let of = |get: fn(&Estimate) -> Option<f64>| {
+            rows.iter().map(move |r| r.metrics.get(metric).and_then(get).unwrap_or(f64::NAN))
+        };
+        c.real(metric.as_str(), of(|e| e.mean))
+            .real(format!("{metric}_ci95_low"), of(|e| e.ci95.map(|ci| ci[0])))
+            .real(format!("{metric}_ci95_high"), of(|e| e.ci95.map(|ci| ci[1])))
+            .real(format!("{metric}_p"), of(|e| e.p));
+    }
+    c
+}
+
+/// Two rankings side by side: one row for each device, scheduler, completion method and metric that both have. Means whose
+/// confidence intervals do not overlap are `distinct`.
+pub fn difference(a: &[Row], b: &[Row]) -> Columns {
+    let mut rows = Vec::new();
+    for row in a {
+        let same = |other: &&Row| {
+            (&row.device, &row.variant, &row.scheduler, &row.completion, &row.via)
+                == (&other.device, &other.variant, &other.scheduler, &other.completion, &other.via)
+        };
+        let Some(other) = b.iter().find(same) else { continue };
+        for (metric, first) in &row.metrics {
+            if let Some(second) = other.metrics.get(metric) {
+                rows.push((row, metric, first, second));
+            }
+        }
+    }
+    let distinct = |a: &Estimate, b: &Estimate| a.ci95.zip(b.ci95).is_some_and(|(a, b)| a[1] < b[0] || b[1] < a[0]);
+    let mut c = Columns::default();
+    c.text("device", rows.iter().map(|(row, ..)| row.device.clone()))
+        .text("scheduler", rows.iter().map(|(row, ..)| row.scheduler.clone()))
+        .text("completion", rows.iter().map(|(row, ..)| row.completion.clone()))
+        .text("metric", rows.iter().map(|(_, metric, ..)| (*metric).clone()))
+        .real("a", rows.iter().map(|(_, _, a, _)| a.mean.unwrap_or(f64::NAN)))
+        .real("b", rows.iter().map(|(_, _, _, b)| b.mean.unwrap_or(f64::NAN)))
+        .real("ratio", rows.iter().map(|(_, _, a, b)| b.mean.zip(a.mean).map_or(f64::NAN, |(b, a)| b / a)))
+        .whole("distinct", rows.iter().map(|(_, _, a, b)| u64::from(distinct(a, b))));
     c
 }
 
