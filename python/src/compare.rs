@@ -320,6 +320,8 @@ fn ended(
             let finished = Py::new(py, ResultDocument::new(document))?;
             Err(errors::interrupted(py, Some(finished.into_any())))
         }
-        Ok(Comparison { ending: Ending::Failed(failure), .. }) | Err(failure) => Err(errors::of_failure(py, &failure)),
+        Ok(Comparison { ending: Ending::Failed(failure), .. }) | Err(failure) => {
+            Err(errors::of_failure(py, &failure, failed.held()))
+        }
     }
 }

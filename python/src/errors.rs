@@ -60,12 +60,19 @@ fn line_of(message: &str) -> Option<u32> {
     after.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Why runs ended.
-pub(crate) fn of_failure(py: Python<'_>, failure: &Failure) -> PyErr {
+/// How the library ends the text of a fault, which it believes to be one of its own schedulers.
+const DEFECT: &str = ". This is a defect";
+
+/// Why runs ended. `held` is a request that a scheduler written in Python had not sent.
+pub(crate) fn of_failure(py: Python<'_>, failure: &Failure, held: Option<String>) -> PyErr {
     match failure.kind {
-        FailureKind::Refused if failure.reason.contains("This is a defect") => {
-            SchedulerError::new_err(failure.reason.clone())
-        }
+        FailureKind::Refused if failure.reason.contains(DEFECT) => match held {
+            Some(held) => {
+                let what = failure.reason.split(DEFECT).next().unwrap_or_default();
+                SchedulerError::new_err(format!("{what}; of those it holds, the oldest is {held}"))
+            }
+            None => InternalError::new_err(failure.reason.clone()),
+        },
         FailureKind::Refused => input(py, failure.reason.clone(), None, None, None),
         FailureKind::Device => DeviceError::new_err(failure.reason.clone()),
         FailureKind::Interrupted => interrupted(py, None),

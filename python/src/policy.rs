@@ -215,13 +215,15 @@ pub(crate) struct PySetup {
 pub(crate) struct Failed {
     error: Arc<Mutex<Option<PyErr>>>,
     happened: Arc<AtomicBool>,
+    /// A request that a scheduler held when its run ended.
+    held: Arc<Mutex<Option<String>>>,
     end: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Failed {
     /// `end` is called at the first exception.
     pub(crate) fn new(end: impl Fn() + Send + Sync + 'static) -> Failed {
-        Failed { error: Arc::default(), happened: Arc::default(), end: Arc::new(end) }
+        Failed { error: Arc::default(), happened: Arc::default(), held: Arc::default(), end: Arc::new(end) }
     }
 
     pub(crate) fn set(&self, error: PyErr) {
@@ -233,6 +235,11 @@ impl Failed {
 
     pub(crate) fn is(&self) -> bool {
         self.happened.load(Ordering::Relaxed)
+    }
+
+    /// The oldest request that a scheduler still held when its last run ended.
+    pub(crate) fn held(&self) -> Option<String> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The exception, once.
@@ -455,6 +462,15 @@ impl Policy {
             let other = answer.cast::<Request>()?.get();
             Ok((other.place.load(Ordering::Relaxed) == place::QUEUED).then_some(RequestId(other.number)))
         })?
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        let queued = self.requests.iter().flatten().map(Py::get);
+        let queued = queued.filter(|r| r.place.load(Ordering::Relaxed) == place::QUEUED);
+        let oldest = queued.min_by_key(|r| r.serial).map(Request::told);
+        *self.failed.held.lock().unwrap_or_else(PoisonError::into_inner) = oldest;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tables of others as traces, without a copy of their columns.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -292,6 +293,7 @@ fn finished(py: Python<'_>, names: Vec<String>, parts: Vec<Part>) -> PyResult<Tr
         return Err(InputError::new_err("table: has no rows; expected at least one"));
     }
     for (column, name) in names.iter().enumerate() {
+        let mut operations = BTreeSet::new();
         let in_order = name.starts_with("time_");
         let (mut row, mut last) = (0usize, f64::NEG_INFINITY);
         for part in &parts {
@@ -307,6 +309,11 @@ fn finished(py: Python<'_>, names: Vec<String>, parts: Vec<Part>) -> PyResult<Tr
                         if word.is_empty() || word.contains([',', '\n', '\r', '"']) {
                             return Err(refused(py, name, format!("row {row}: {word:?}; expected a word")));
                         }
+                        if name.starts_with("op") && !operations.contains(word) {
+                            known_operation(py, name, row, word)?;
+                            operations.insert(word.to_owned());
+                        }
+                        row += 1;
                         continue;
                     }
                 };
@@ -323,6 +330,19 @@ fn finished(py: Python<'_>, names: Vec<String>, parts: Vec<Part>) -> PyResult<Tr
         }
     }
     Ok(TraceTable { columns: names.join(","), rows, parts: Arc::new(parts) })
+}
+
+/// Refuses a word that the readers of traces do not know as an operation.
+fn known_operation(py: Python<'_>, name: &str, row: usize, word: &str) -> PyResult<()> {
+    let line = format!("{word},0,512\n");
+    let columns = dumbwaiter_traces::Columns::parse(&format!("{name},offset_bytes,size_bytes"));
+    let options = dumbwaiter_traces::Options { columns: columns.ok(), ..Default::default() };
+    let read = dumbwaiter_traces::open_reader("table", Box::new(io::Cursor::new(line.into_bytes())), &options)
+        .and_then(|mut reader| reader.next_record());
+    match read {
+        Ok(Some(_)) => Ok(()),
+        _ => Err(refused(py, name, format!("row {row}: {word:?}; expected read, write, discard, flush …"))),
+    }
 }
 
 /// A stream that was handed over.

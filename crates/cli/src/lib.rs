@@ -20,6 +20,7 @@ mod reproduce;
 mod results;
 mod schedulers;
 mod shell;
+mod sweep;
 mod trace;
 
 use std::ffi::OsString;
@@ -73,6 +74,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
 fn command(command: Command) -> anyhow::Result<Ended> {
     match command {
         Command::Compare(args) => compare::run(*args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Schedulers(args) => schedulers::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod real;
+mod sweep;
 mod trace;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
 pub(crate) use self::real::*;
+pub(crate) use self::sweep::*;
 pub(crate) use self::trace::*;
 
 /// Choose and prove a block I/O scheduler.
@@ -37,6 +39,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a workload under several schedulers and recommend one
     Compare(Box<Compare>),
+    /// Run a grid of experiments, or plot its results
+    Sweep(Sweep),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
     /// List the device models, show one, or check it against its data sheet
