@@ -33,6 +33,7 @@ from ._native import (
     wait_until,
 )
 from ._scheduler import Scheduler
+from ._sweep import Sweep, SweepResult, plot, sweep
 
 __all__ = [
     "Device",
@@ -47,13 +48,17 @@ __all__ = [
     "SchedulerError",
     "Setup",
     "Stream",
+    "Sweep",
+    "SweepResult",
     "Table",
     "WaitUntil",
     "__version__",
     "compare",
     "devices",
     "fidelity",
+    "plot",
     "schedulers",
+    "sweep",
     "trace",
     "wait_until",
 ]

@@ -11,6 +11,7 @@ mod errors;
 mod policy;
 mod result;
 mod rows;
+mod sweep;
 mod table;
 
 use pyo3::prelude::*;
@@ -33,6 +34,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::WaitUntil>()?;
     module.add_class::<policy::PySetup>()?;
     module.add_class::<catalogue::Device>()?;
+    module.add_class::<sweep::SweepPlan>()?;
+    module.add_class::<sweep::SweepDone>()?;
+    module.add_class::<sweep::SweepFolder>()?;
+    module.add_function(wrap_pyfunction!(sweep::sweep_points, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(policy::wait_until, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::schedulers, module)?)?;

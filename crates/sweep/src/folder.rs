@@ -134,7 +134,8 @@ impl Folder {
         self.write(&batch.name(), &batch.parquet)
     }
 
-    fn write(&self, name: &str, content: &[u8]) -> Result<(), Error> {
+    /// Writes a file into it, whole or not at all.
+    pub fn write(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         let path = self.path.join(name);
         dumbwaiter_output::write(&path, |out| out.write_all(content)).map_err(|source| Error::File { path, source })
     }
