@@ -125,6 +125,24 @@ class Device:
     def replace(self, **parameters: object) -> Device: ...
     def validate(self) -> List[Dict[str, Any]]: ...
 
+_Figures = Tuple[int, int, int, List[int], int, float, float, float, float, float, bool]
+
+class SwitchLoad:
+    @staticmethod
+    def read(
+        paths: Sequence[_Path],
+        scenario: Optional[str],
+        tables: Sequence[Tuple[str, TraceTable]],
+        keywords: Dict[str, object],
+        period: Union[int, str],
+    ) -> SwitchLoad: ...
+    @property
+    def schedulers(self) -> List[str]: ...
+    def start(self, replicate: int, first: int) -> SwitchEpisode: ...
+
+class SwitchEpisode:
+    def step(self, scheduler: int) -> _Figures: ...
+
 class SweepPlan:
     @staticmethod
     def read(path: _Path) -> SweepPlan: ...

@@ -208,7 +208,7 @@ fn schedulers(list: Option<Bound<'_, PyAny>>, failed: &Failed) -> PyResult<Sched
 }
 
 /// Reads what is to be compared: paths, a scenario as JSON text, or tables with their names.
-fn experiment(
+pub(crate) fn experiment(
     py: Python<'_>,
     paths: &[PathBuf],
     scenario: Option<&str>,

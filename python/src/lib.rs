@@ -12,6 +12,7 @@ mod policy;
 mod result;
 mod rows;
 mod sweep;
+mod switch;
 mod table;
 
 use pyo3::prelude::*;
@@ -34,6 +35,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::WaitUntil>()?;
     module.add_class::<policy::PySetup>()?;
     module.add_class::<catalogue::Device>()?;
+    module.add_class::<switch::SwitchLoad>()?;
+    module.add_class::<switch::SwitchEpisode>()?;
     module.add_class::<sweep::SweepPlan>()?;
     module.add_class::<sweep::SweepDone>()?;
     module.add_class::<sweep::SweepFolder>()?;
