@@ -32,7 +32,7 @@ from ._native import (
     schedulers,
     wait_until,
 )
-from ._scheduler import Scheduler
+from ._scheduler import Scheduler, check
 from ._sweep import Sweep, SweepResult, plot, sweep
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "Table",
     "WaitUntil",
     "__version__",
+    "check",
     "compare",
     "devices",
     "fidelity",

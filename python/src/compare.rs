@@ -30,15 +30,26 @@ const BEAT: Duration = Duration::from_millis(20);
 pub(crate) fn wait<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
+    beat: impl FnMut(Python<'_>) -> PyResult<()>,
+    stop: impl Fn(),
+) -> PyResult<(T, Option<PyErr>)> {
+    wait_named(py, "dumbwaiter", work, beat, stop)
+}
+
+/// As [`wait`], on a thread of this name.
+pub(crate) fn wait_named<T: Send + 'static>(
+    py: Python<'_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
     mut beat: impl FnMut(Python<'_>) -> PyResult<()>,
     stop: impl Fn(),
 ) -> PyResult<(T, Option<PyErr>)> {
     let (done, waiting) = std::sync::mpsc::channel();
-    let worker = std::thread::spawn(move || {
+    let worker = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         let value = work();
         let _ = done.send(());
         value
-    });
+    })?;
     // Only a thread that may use it without the interpreter's lock can wait for it.
     let waiting = std::sync::Mutex::new(waiting);
     let mut told = None;

@@ -6,6 +6,7 @@
 
 mod arrow;
 mod catalogue;
+mod check;
 mod compare;
 mod errors;
 mod policy;
@@ -42,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sweep::SweepFolder>()?;
     module.add_function(wrap_pyfunction!(sweep::sweep_points, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(check::check, module)?)?;
     module.add_function(wrap_pyfunction!(policy::wait_until, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::schedulers, module)?)?;
     module.add_function(wrap_pyfunction!(catalogue::devices, module)?)?;

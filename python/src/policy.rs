@@ -215,6 +215,7 @@ pub(crate) struct PySetup {
 pub(crate) struct Failed {
     error: Arc<Mutex<Option<PyErr>>>,
     happened: Arc<AtomicBool>,
+    refused: Arc<AtomicBool>,
     /// A request that a scheduler held when its run ended.
     held: Arc<Mutex<Option<String>>>,
     end: Arc<dyn Fn() + Send + Sync>,
@@ -223,7 +224,13 @@ pub(crate) struct Failed {
 impl Failed {
     /// `end` is called at the first exception.
     pub(crate) fn new(end: impl Fn() + Send + Sync + 'static) -> Failed {
-        Failed { error: Arc::default(), happened: Arc::default(), held: Arc::default(), end: Arc::new(end) }
+        Failed {
+            error: Arc::default(),
+            happened: Arc::default(),
+            refused: Arc::default(),
+            held: Arc::default(),
+            end: Arc::new(end),
+        }
     }
 
     pub(crate) fn set(&self, error: PyErr) {
@@ -231,6 +238,21 @@ impl Failed {
         first.get_or_insert(error);
         self.happened.store(true, Ordering::Relaxed);
         (self.end)();
+    }
+
+    /// As if nothing had happened, for the next run; not after [`Failed::refuse`].
+    pub(crate) fn reset(&self) {
+        let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.refused.load(Ordering::Relaxed) {
+            *error = None;
+            self.happened.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// No hook is called any more.
+    pub(crate) fn refuse(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+        self.happened.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is(&self) -> bool {
