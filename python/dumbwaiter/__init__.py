@@ -2,8 +2,8 @@
 
 >>> import dumbwaiter as dw
 >>> result = dw.compare("scenarios/nvme-random.toml", duration="20ms", progress=None)
->>> result.best
-{'ssd:nvme-tlc': 'none'}
+>>> sorted(result.best)
+['ssd:850pro-256', 'ull:optane-p4801x']
 
 :func:`compare` runs a workload under several schedulers; :class:`Scheduler` is the base of schedulers written in Python;
 :func:`sweep` runs a grid of experiments here, on Dask or on Ray; ``dumbwaiter.gym`` has an environment for learning.

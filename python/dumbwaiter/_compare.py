@@ -98,8 +98,8 @@ def compare(
     --------
     >>> import dumbwaiter as dw
     >>> r = dw.compare("scenarios/nvme-random.toml", duration="20ms", seed=7, progress=None)
-    >>> r.best
-    {'ssd:nvme-tlc': 'none'}
+    >>> sorted(r.best)
+    ['ssd:850pro-256', 'ull:optane-p4801x']
     """
     paths, scenario, tables = _inputs(what, settings)
     keywords = {

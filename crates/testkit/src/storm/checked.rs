@@ -8,6 +8,7 @@ use dumbwaiter_block::{
     Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Traits, Tunable,
 };
 
+/// See the module documentation.
 #[derive(Clone)]
 pub struct Checked {
     inner: Box<dyn Scheduler>,
@@ -21,6 +22,7 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// A scheduler around `inner`, which was built with `setup`.
     pub fn new(inner: Box<dyn Scheduler>, setup: Setup) -> Checked {
         Checked { inner, setup, queued: BTreeSet::new(), gone: BTreeSet::new(), calls: 0, waits: Arc::default() }
     }

@@ -76,10 +76,13 @@ pub struct Broken {
     pub plan: Plan,
 }
 
+/// Time for finding a shorter workload. A scheduler that stalls takes long to be found out.
+const SHRINK_MS: u32 = 10_000;
+
 /// Runs `cases` storms on a scheduler, the same for the same seed. Stops at the first that breaks it, with the shortest workload
 /// that does.
 pub fn check(make: Make<'_>, cases: u32, seed: u64) -> Result<(), Broken> {
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, max_shrink_time: SHRINK_MS, ..Config::default() };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
@@ -100,5 +103,6 @@ pub fn check(make: Make<'_>, cases: u32, seed: u64) -> Result<(), Broken> {
 
 fn told(why: &(dyn std::any::Any + Send)) -> String {
     let text = why.downcast_ref::<String>().map(String::as_str).or_else(|| why.downcast_ref::<&str>().copied());
-    text.unwrap_or("panicked").to_owned()
+    // What follows is the state of the whole block layer.
+    text.and_then(|text| text.lines().next()).unwrap_or("panicked").to_owned()
 }

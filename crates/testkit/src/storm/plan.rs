@@ -57,10 +57,12 @@ pub struct Plan {
     limits: Limits,
     /// For the settings of the scheduler.
     pub draws: Vec<u64>,
+    /// What happens, in order.
     pub steps: Vec<Step>,
 }
 
 impl Plan {
+    /// The block layer and the device.
     pub fn config(&self) -> Config {
         let setup = Setup {
             cpus: self.cpus,
@@ -74,6 +76,7 @@ impl Plan {
         Config { setup, limits: self.limits, nomerges: self.nomerges, volatile_cache, fua, ..Config::default() }
     }
 
+    /// Every I/O, in order.
     pub fn submitted(&self) -> impl Iterator<Item = &Io> {
         self.steps.iter().filter_map(|s| match s {
             Step::Submit(io, _) => Some(io),
