@@ -45,7 +45,8 @@ pub(crate) fn check(py: Python<'_>, scheduler: Bound<'_, PyAny>, cases: u32, see
                 failed.reset();
                 factory(setup)
             };
-            storm::check(&make, cases, seed)
+            // Held throughout, as in a run; hooks let other threads have it now and then.
+            Python::attach(|_| storm::check(&make, cases, seed))
         }
     };
     let stop = {

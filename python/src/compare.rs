@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{
-    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare,
+    About, Cell, CellResult, Comparison, Concurrency, Control, Ending, Experiment, Failure, Overrides, Refusal, Step,
+    World, compare as library_compare,
 };
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};
@@ -218,6 +219,34 @@ fn schedulers(list: Option<Bound<'_, PyAny>>, failed: &Failed) -> PyResult<Sched
     Ok((Some(names.join(",")), own))
 }
 
+/// The simulator, with the interpreter's lock held through each run of a scheduler written in Python: taking it for every call of
+/// a hook would cost more than the hooks. The interpreter gives the lock to others now and then while it runs a hook.
+struct Attached {
+    simulator: Simulator,
+    own: Vec<String>,
+}
+
+impl World for Attached {
+    fn about(&self) -> About {
+        self.simulator.about()
+    }
+
+    fn concurrency(&self) -> Concurrency {
+        self.simulator.concurrency()
+    }
+
+    fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
+        self.simulator.supports(cell)
+    }
+
+    fn run(&self, cell: &Cell, control: &Control) -> Result<CellResult, Failure> {
+        match self.own.contains(&cell.scheduler.to_string()) {
+            true => Python::attach(|_| self.simulator.run(cell, control)),
+            false => self.simulator.run(cell, control),
+        }
+    }
+}
+
 /// Reads what is to be compared: paths, a scenario as JSON text, or tables with their names.
 pub(crate) fn experiment(
     py: Python<'_>,
@@ -291,7 +320,8 @@ pub(crate) fn compare(
     let running = Arc::clone(&control);
     let started = Instant::now();
     let beat = |py: Python<'_>| report(py, progress.as_ref(), &counted, started);
-    let work = move || library_compare(&experiment, &simulator, &running);
+    let own = settings.overrides.own_schedulers.clone();
+    let work = move || library_compare(&experiment, &Attached { simulator, own }, &running);
     let (compared, told) = wait(py, work, beat, || control.cancel.store(true, Ordering::Relaxed))?;
     ended(py, compared, told, &failed, || report(py, progress.as_ref(), &counted, started))
 }

@@ -112,7 +112,8 @@ def test_killed_and_started_again(tmp_path):
     path = write(tmp_path, "400ms")
     run = [sys.executable, "-c", f"import dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, jobs=2)"]
     child = subprocess.Popen(run)
-    while len(list((tmp_path / "a").glob("part-*")) if (tmp_path / "a").exists() else []) < 3:
+    while len(list((tmp_path / "a").glob("part-*"))) < 3:
+        assert child.poll() is None, "it ended before it was killed"
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()
