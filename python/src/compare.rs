@@ -164,6 +164,7 @@ impl Settings {
                 assume_bytes: keys.get("assume_bytes", "a whole number")?,
                 parts: Vec::new(),
             },
+            until: None,
             own_schedulers: own.iter().map(|(name, ..)| name.clone()).collect(),
         };
         let goal = goal(keys.get("goal", "balanced, latency, throughput or fairness")?)?;
@@ -259,8 +260,10 @@ pub(crate) fn experiment(
         let scenario: Scenario = serde_json::from_str(text)
             .map_err(|e| errors::plain(format!("scenario: {}", without_position(&e.to_string()))))?;
         let (scenario, notes) = resolved(scenario).map_err(|e| errors::of_reading(py, &e.into()))?;
-        return Experiment::of(scenario, notes, &settings.overrides, settings.goal)
-            .map_err(|e| errors::of_reading(py, &e));
+        let read = Experiment::of(scenario, &settings.overrides, settings.goal);
+        let mut experiment = read.map_err(|e| errors::of_reading(py, &e))?;
+        experiment.notes = notes;
+        return Ok(experiment);
     }
     let read = if tables.is_empty() {
         Experiment::read(paths, Scenario::builtin, &settings.overrides, settings.goal)

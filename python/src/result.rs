@@ -45,37 +45,37 @@ impl ResultDocument {
     /// One row for each run.
     #[getter]
     fn runs(&self) -> Table {
-        Table::new(columns::runs(&self.document.runs))
+        Table::new(columns::runs(&self.document))
     }
 
     /// One row for each run and tenant.
     #[getter]
     fn tenants(&self) -> Table {
-        Table::new(columns::tenants(&self.document.runs))
+        Table::new(columns::tenants(&self.document))
     }
 
     /// One row for each run and task.
     #[getter]
     fn tasks(&self) -> Table {
-        Table::new(columns::tasks(&self.document.runs))
+        Table::new(columns::tasks(&self.document))
     }
 
     /// One row for each run, tenant and interval; the tenant "" is the total.
     #[getter]
     fn series(&self) -> Table {
-        Table::new(columns::series(&self.document.runs))
+        Table::new(columns::series(&self.document))
     }
 
     /// One row for each run, kind of operation and percentile, with the number of samples.
     #[getter]
     fn latency(&self) -> Table {
-        Table::new(columns::latency(&self.document.runs))
+        Table::new(columns::latency(&self.document))
     }
 
     /// One row for each run, kind of operation and point of the latency distribution.
     #[getter]
     fn latency_cdf(&self) -> Table {
-        Table::new(columns::latency_cdf(&self.document.runs))
+        Table::new(columns::latency_cdf(&self.document))
     }
 
     /// One row for each device and scheduler, best first, with the mean and the confidence of each metric.

@@ -120,7 +120,9 @@ fn table(sweep: &Sweep, rows: &[Row]) -> Columns {
     let present: Vec<bool> = rows.iter().map(|row| row.outcome.is_ok()).collect();
     let runs: Vec<RunResult> = rows.iter().filter_map(|row| row.outcome.as_ref().ok().cloned()).collect();
     let names: Vec<String> = c.columns().iter().map(|column| column.name.clone()).collect();
-    for column in columns::runs(&runs).into_columns() {
+    let mut figures = Columns::default();
+    columns::figures(&mut figures, &runs);
+    for column in figures.into_columns() {
         if !NOT_OF_A_CELL.contains(&column.name.as_str()) && !names.contains(&column.name) {
             c.push(spread(column, &present));
         }

@@ -82,7 +82,13 @@ const SHRINK_MS: u32 = 10_000;
 /// Runs `cases` storms on a scheduler, the same for the same seed. Stops at the first that breaks it, with the shortest workload
 /// that does.
 pub fn check(make: Make<'_>, cases: u32, seed: u64) -> Result<(), Broken> {
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, max_shrink_time: SHRINK_MS, ..Config::default() };
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 2000,
+        max_shrink_time: SHRINK_MS,
+        ..Config::default()
+    };
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
