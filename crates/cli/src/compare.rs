@@ -107,5 +107,6 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
             assume_bytes: reading.assume_bytes,
             parts: Vec::new(),
         },
+        own_schedulers: Vec::new(),
     })
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_measure::RunResult;
-use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions, library, read_text};
+use dumbwaiter_scenario::{Completion, Rows, Scenario, SchedulerSpec, TraceOptions, library, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
 use dumbwaiter_workloads::nearest::nearest;
@@ -95,6 +95,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// How traces are read and replayed.
     pub trace: TraceOptions,
+    /// Names of schedulers that only the world has which will run the experiment, such as those written in Python.
+    pub own_schedulers: Vec<String>,
     /// Add replicates until the decision is settled.
     pub until: Option<Until>,
 }
@@ -250,6 +252,15 @@ impl Experiment {
         Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until })
     }
 
+    /// Traces that are in memory, each with a name of its own. `overrides.trace.columns` names their columns.
+    ///
+    /// # Errors
+    /// Overrides that make it invalid.
+    pub fn of_rows(traces: Vec<(String, Rows)>, overrides: &Overrides, goal: Goal) -> Result<Experiment, ReadError> {
+        let scenario = Scenario::from_rows(traces, overrides.trace.clone());
+        Experiment::of(Scenario { replicates: 1, ..scenario }, overrides, goal)
+    }
+
     /// The experiment of a scenario that is not in a file, with `overrides`.
     ///
     /// # Errors
@@ -264,12 +275,15 @@ impl Experiment {
 /// Applies overrides and checks the whole.
 fn scenario_checked(scenario: &mut Scenario, overrides: &Overrides) -> Result<(), ReadError> {
     overrides.apply(scenario)?;
-    check(scenario)
+    check(scenario, &overrides.own_schedulers)
 }
 
 /// Checks a scenario with the schedulers and devices that exist.
-fn check(scenario: &Scenario) -> Result<(), ReadError> {
-    let known_scheduler = |name: &str| Choice::parse(name).map(|_| ()).map_err(|e| e.to_string());
+fn check(scenario: &Scenario, own_schedulers: &[String]) -> Result<(), ReadError> {
+    let known_scheduler = |name: &str| match own_schedulers.iter().any(|own| own == name) {
+        true => Ok(()),
+        false => Choice::parse(name).map(|_| ()).map_err(|e| e.to_string()),
+    };
     let known_device = |name: &str| match name.starts_with("/dev/") {
         true => Err(format!("{name} is a drive, not a model of one; to measure it: --on {name}")),
         false => dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string()),

@@ -43,7 +43,11 @@ pub(crate) fn fit(spec: &TraceSpec) -> Result<Fit, Error> {
 }
 
 pub(crate) fn open(spec: &TraceSpec) -> Result<TraceReader, Error> {
-    Ok(traces::open(&files(spec), &reader_options(spec)?)?)
+    let options = reader_options(spec)?;
+    Ok(match &spec.rows {
+        Some(rows) => traces::open_reader(&spec.path, rows.open(), &options)?,
+        None => traces::open(&files(spec), &options)?,
+    })
 }
 
 /// Opens a trace for replay. Returns the replay and its queue depth.

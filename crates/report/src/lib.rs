@@ -6,7 +6,7 @@
 
 mod advice;
 mod applications;
-mod columns;
+pub mod columns;
 mod compare;
 mod file;
 mod float_table;

@@ -139,7 +139,7 @@ fn tasks(jobs: &[FioJob]) -> Vec<(String, Option<u32>, Task)> {
             };
             let (files, instances) = (trace.paths.len() as u32, job.numjobs);
             let count = instances / files + u32::from((i as u32) < instances % files);
-            let work = Work::Trace(TraceSpec { path: path.clone(), options });
+            let work = Work::Trace(TraceSpec { path: path.clone(), options, rows: None });
             add(job.name.clone(), count, work);
         }
     }

@@ -12,6 +12,7 @@ mod fio;
 pub mod library;
 mod names;
 mod read;
+mod rows;
 mod scheduler;
 mod task;
 mod validate;
@@ -27,6 +28,7 @@ pub use cache::CacheSize;
 pub use change::{SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
 pub use file::{TEXT_BYTES_MAX, read_text};
+pub use rows::Rows;
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
 pub use validate::NameCheck;
@@ -269,11 +271,25 @@ impl Scenario {
         for path in paths {
             let name = Path::new(path).file_name().map_or(path.clone(), |name| name.to_string_lossy().into_owned());
             let name = names.distinct(name);
-            let work = Work::Trace(TraceSpec { path: path.clone(), options: options.clone() });
+            let work = Work::Trace(TraceSpec { path: path.clone(), options: options.clone(), rows: None });
             tenant.tasks.push(Task::new(name, work));
         }
         let name = tenant.tasks.first().map_or_else(String::new, |task| task.name.clone());
         Scenario { name, tenants: vec![tenant], ..Scenario::default() }
+    }
+
+    /// A scenario of one tenant that replays traces which are in memory, one task each. Their names must differ: they stand
+    /// where the path of a file would.
+    pub fn from_rows(traces: Vec<(String, Rows)>, options: TraceOptions) -> Scenario {
+        let names: Vec<String> = traces.iter().map(|(name, _)| name.clone()).collect();
+        let mut scenario = Scenario::from_trace(&names, options);
+        let tasks = scenario.tenants.iter_mut().flat_map(|tenant| &mut tenant.tasks);
+        for (task, (_, rows)) in tasks.zip(traces) {
+            if let Work::Trace(spec) = &mut task.work {
+                spec.rows = Some(rows);
+            }
+        }
+        scenario
     }
 
     /// Every task with its tenant, in order.

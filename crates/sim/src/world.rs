@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, Work, World};
-use dumbwaiter_schedulers::Choice;
+use dumbwaiter_scenario::SchedulerSpec;
+use dumbwaiter_schedulers::{Choice, ChoiceError, Entry, Factory};
 
 use crate::experiment::{host_profile, run};
 
@@ -17,17 +18,35 @@ pub struct Simulator {
     jobs: usize,
     /// Models by name. A parameter file is read once, so that it cannot change between runs.
     models: Mutex<BTreeMap<String, Arc<DeviceModel>>>,
+    /// Schedulers beside the registry's, by name.
+    own: BTreeMap<String, (&'static Entry, Factory)>,
 }
 
 impl Simulator {
     /// A simulator that runs `jobs` cells at a time (at least 1).
     pub fn new(jobs: usize) -> Simulator {
-        Simulator { jobs: jobs.max(1), models: Mutex::default() }
+        Simulator { jobs: jobs.max(1), models: Mutex::default(), own: BTreeMap::new() }
     }
 
     /// A simulator that uses every CPU.
     pub fn on_all_cpus() -> Simulator {
         Simulator::new(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// The same simulator, with a scheduler that is not in the registry. Cells choose it by `name`, without settings. It
+    /// costs as much CPU time as `like`.
+    #[must_use]
+    pub fn with_scheduler(mut self, name: &str, like: &'static Entry, factory: Factory) -> Simulator {
+        self.own.insert(name.to_owned(), (like, factory));
+        self
+    }
+
+    fn choice(&self, scheduler: &SchedulerSpec) -> Result<Choice, ChoiceError> {
+        let text = scheduler.to_string();
+        match self.own.get(&text) {
+            Some((like, factory)) => Ok(Choice::own(&text, like, Arc::clone(factory))),
+            None => Choice::parse(&text),
+        }
     }
 
     fn model(&self, name: &str) -> Result<Arc<DeviceModel>, Refusal> {
@@ -59,7 +78,7 @@ impl World for Simulator {
             return Err(Refusal("a database runs on real devices only".into()));
         };
         host_profile(&scenario.host.profile).map_err(|e| Refusal(e.to_string()))?;
-        Choice::parse(&cell.scheduler.to_string()).map_err(|e| Refusal(e.to_string()))?;
+        self.choice(&cell.scheduler).map_err(|e| Refusal(e.to_string()))?;
         let model = self.model(&cell.device)?;
         let cpus = u64::from(scenario.host.cpus.max(1));
         let queues = u64::from(scenario.host.hw_queues.unwrap_or(model.facts().queues)).clamp(1, cpus);
@@ -78,7 +97,7 @@ impl World for Simulator {
         };
         let model = self.model(&cell.device).map_err(Failure::refused)?;
         let (model, grown) = grown(model, load.grown_sectors())?;
-        let choice = Choice::parse(&cell.scheduler.to_string()).map_err(Failure::refused)?;
+        let choice = self.choice(&cell.scheduler).map_err(Failure::refused)?;
         let mut result =
             run(load, &model, &choice, cell.completion, cell.replicate, control).map_err(Failure::refused)?;
         let (depth, wanted) = (model.facts().depth, load.scenario().queue_depth.unwrap_or(0));

@@ -5,6 +5,7 @@ mod compare;
 mod learn;
 mod real;
 mod serve;
+mod sweep;
 mod trace;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ pub(crate) use self::compare::*;
 pub(crate) use self::learn::*;
 pub(crate) use self::real::*;
 pub(crate) use self::serve::*;
+pub(crate) use self::sweep::*;
 pub(crate) use self::trace::*;
 
 /// Choose and prove a block I/O scheduler.
@@ -41,6 +43,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a workload under several schedulers and recommend one
     Compare(Box<Compare>),
+    /// Run a grid of experiments, or plot its results
+    Sweep(Sweep),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
     /// List the device models, show one, or check it against its data sheet
