@@ -3,11 +3,11 @@
 
 use crate::bounds::{Error, Runs, Worse, worse_than};
 use crate::conditions::Conditions;
+use crate::confidence::Confidence;
 use crate::criterion::Metric;
 use crate::figures::{Figure, by_seed, of_every_run, valid};
 use crate::row::Row;
 use crate::usage::Usage;
-use crate::verdict::Confidence;
 use crate::{Focus, Goal};
 use dumbwaiter_measure::RunResult;
 
@@ -52,7 +52,7 @@ pub(crate) enum Doubt {
     /// Another may be better by more than is acceptable.
     TooUncertain,
     /// One that misses the throughput floor by chance, perhaps, would win.
-    FloorInDoubt(usize),
+    MayKeepThroughput(usize),
 }
 
 /// The steps of a decision. Schedulers are numbers of rows.
@@ -192,7 +192,8 @@ pub(crate) fn decide(field: &Field<'_>, replication: Replication) -> Decision {
     let leader = leader.or(entrants.first().copied()).unwrap_or(0);
     let metric = match decided {
         Some(metric) => metric,
-        None if !slow.is_empty() && starved.is_empty() => Metric::MbPerS,
+        // The floor alone left one.
+        None if pool.len() == 1 && !slow.is_empty() && starved.is_empty() => Metric::MbPerS,
         None => primary,
     };
     conclude(
@@ -292,7 +293,7 @@ impl Decision {
         let known = self.pool.iter().all(|i| self.worse[*i].bounds.is_some() || *i == self.leader);
         match self.doubt {
             Some(Doubt::TooUncertain) => known,
-            Some(Doubt::FloorInDoubt(_)) => true,
+            Some(Doubt::MayKeepThroughput(_)) => true,
             Some(_) => false,
             None => known && !(self.usage.is_idle() && self.confidence == Confidence::NoDifference),
         }
@@ -365,5 +366,5 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
         .slow
         .iter()
         .find(|i| rates[**i].bounds.is_some_and(|[least, _]| least < lost) && by_primary[**i].by < -CLEAR_WITHIN);
-    in_doubt.map(|i| Doubt::FloorInDoubt(*i))
+    in_doubt.map(|i| Doubt::MayKeepThroughput(*i))
 }

@@ -3,11 +3,11 @@
 use dumbwaiter_measure::{RunResult, latency_text, rate_text};
 
 use crate::Goal;
+use crate::confidence::Confidence;
 use crate::criterion::{Focus, Metric};
 use crate::decision::{Decision, Doubt, Field};
 use crate::figures::repeats_a_recording;
 use crate::row::{Axes, Row};
-use crate::verdict::Confidence;
 
 /// Requests below which a p99 is worth a caveat: fewer than ten requests lie above it.
 const P99_REQUESTS_MIN: u64 = 1000;
@@ -349,7 +349,7 @@ impl Words<'_> {
                      difference; measure again when it is quiet"
                 )
             }
-            Doubt::FloorInDoubt(i) => format!(
+            Doubt::MayKeepThroughput(i) => format!(
                 "{} has a better {figure} ({}) than {} ({}), and its throughput may or may not be {}; add --until 5%",
                 self.name(i),
                 self.value(i),

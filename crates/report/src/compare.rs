@@ -154,7 +154,8 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     let line = |row: &Row| {
         let mark = match (row.rank, row.difference) {
             (1, _) if ranking.verdict.recommended.is_some() => WINNER,
-            (1, _) | (_, Difference::Tie) => TIE,
+            (1, _) if !ranking.verdict.ties.is_empty() => TIE,
+            (_, Difference::Tie) => TIE,
             _ => "",
         };
         let name = if row.can_be_set { row.scheduler.clone() } else { format!("{} {NOT_OFFERED}", row.scheduler) };
