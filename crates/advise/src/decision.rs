@@ -15,9 +15,9 @@ use dumbwaiter_measure::RunResult;
 pub(crate) const CLEAR_WITHIN: f64 = 0.05;
 /// Up to this it is likely.
 const LIKELY_WITHIN: f64 = 0.15;
-/// Where chance may hide differences larger than this, runs that show none say little: of three runs or more, whose bounds rest
-/// on some knowledge of the noise, and of two.
-const TIE_WITHIN: f64 = 1.0;
+/// Where chance may hide differences larger than this, runs that show none say nothing: of three runs or more, whose bounds rest
+/// on some knowledge of the noise and are told, and of two.
+const TIE_WITHIN: f64 = 9.0;
 const TIE_OF_TWO_WITHIN: f64 = 0.25;
 /// What single runs must differ by to be told apart: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
@@ -274,11 +274,18 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         confidence: Confidence::Inconclusive,
         doubt: None,
     };
+    let sure = decided || !decision.starved.is_empty() || surely_slow(field, &decision);
     let told = decided || !decision.slow.is_empty() || !decision.starved.is_empty();
     match doubt(field, &decision, &by_primary, primary) {
         Some(doubt) => decision.doubt = Some(doubt),
         None if is_idle(field, &decision, primary, &by_primary) => decision.confidence = Confidence::NoDifference,
-        None if told => decision.judge(),
+        None if told => {
+            decision.judge();
+            // All hangs on a throughput that may be enough after all.
+            if !sure && decision.confidence == Confidence::Clear {
+                decision.confidence = Confidence::Likely;
+            }
+        }
         None => {
             let runs = decision.pool.iter().map(|i| field.groups[*i].len()).min().unwrap_or(0);
             decision.judge_ties(primary, &by_primary, if runs > 2 { TIE_WITHIN } else { TIE_OF_TWO_WITHIN });
@@ -322,6 +329,14 @@ impl Decision {
             self.doubt = Some(Doubt::TooUncertain);
         }
     }
+}
+
+/// Whether any scheduler misses the throughput floor, and not by chance.
+fn surely_slow(field: &Field<'_>, decision: &Decision) -> bool {
+    let Some(fastest) = field.best(Metric::MbPerS, &decision.pool) else { return false };
+    let rates = field.worse(Metric::MbPerS, &decision.entrants, fastest);
+    let lost = 1.0 - field.goal.throughput_floor();
+    decision.slow.iter().any(|i| rates[*i].bounds.is_some_and(|[least, _]| least >= lost))
 }
 
 /// Whether no request had to wait for another, so that what remains of a difference is the scheduler's own CPU time.

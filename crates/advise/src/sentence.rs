@@ -165,7 +165,9 @@ impl Words<'_> {
                 Some(by) => format!("no other is better by more than {}", percent_up(by)),
             },
             Confidence::NoDifference => match self.largest_difference() {
-                Some(by) if by > LARGE => format!("these runs cannot exclude one of up to {}", percent_up(by)),
+                Some(by) if by > LARGE => {
+                    format!("these runs cannot exclude one of up to {}; --until 5% narrows it", percent_up(by))
+                }
                 Some(by) => format!("differences are at most {}", percent_up(by)),
                 None if d.usage.is_idle() => "the drive was idle".to_owned(),
                 None => "one run each".to_owned(),

@@ -33,7 +33,7 @@ pub struct Verdict {
     pub may_differ_by: Option<f64>,
     /// More runs may change the verdict: it is not clear, and nothing else prevents it from being.
     pub more_runs_help: bool,
-    /// How much worse the worst of the pool is than the best by what decided, as a fraction.
+    /// How much worse the worst of those that are surely worse is than the leader by what decided, as a fraction.
     pub spread: Option<f64>,
     /// How busy the drive was.
     pub usage: Usage,
@@ -81,7 +81,7 @@ impl Verdict {
         let words = Words { field, decision, axes };
         let leader: &Row = &field.rows[decision.leader];
         let set = matches!(decision.confidence, Confidence::Clear | Confidence::Likely);
-        let spread = decision.pool.iter().map(|i| decision.worse[*i].by).filter(|by| by.is_finite());
+        let spread = decision.beaten.iter().map(|i| decision.worse[*i].by).filter(|by| by.is_finite());
         let spread = spread.fold(f64::NAN, f64::max);
         Verdict {
             recommended: set.then(|| leader.scheduler.clone()),
