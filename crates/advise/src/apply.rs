@@ -20,15 +20,17 @@ impl Place {
     pub fn simulated(device: &str) -> Place {
         let kind = device.split(':').next().unwrap_or_default();
         let disks = "SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\"";
-        let sata = |rotational: u8| Place {
+        let sata = |kind: &str| Place {
             disk: "sdX".to_owned(),
-            udev_match: format!("{disks}, KERNEL==\"sd*\", ATTR{{queue/rotational}}==\"{rotational}\""),
+            udev_match: format!("{disks}, KERNEL==\"sd*\"{kind}"),
             previous: "mq-deadline".to_owned(),
             previous_nr_requests: None,
         };
         match kind {
-            "hdd" => sata(1),
-            "ssd" => sata(0),
+            "hdd" => sata(", ATTR{queue/rotational}==\"1\""),
+            "ssd" => sata(", ATTR{queue/rotational}==\"0\""),
+            // A parameter file may be of any kind.
+            other if other != "ull" => sata(""),
             _ => Place {
                 disk: "nvme0n1".to_owned(),
                 udev_match: format!("{disks}, KERNEL==\"nvme*\""),
@@ -108,6 +110,7 @@ mod tests {
         let of = |device: &str| commands(&Place::simulated(device), &SchedulerSpec::named("kyber"), None);
         assert!(of("hdd:st1000dm003").udev_rule.contains("ATTR{queue/rotational}==\"1\""));
         assert!(of("ssd:850pro-256").apply[0].ends_with("/sys/block/sdX/queue/scheduler"));
+        assert!(of("./my-drive.toml").udev_rule.contains("KERNEL==\"sd*\", ATTR{queue/scheduler}"));
         assert!(of("ull:optane-900p").undo[0].starts_with("echo none | sudo tee /sys/block/nvme0n1/"));
     }
 }

@@ -3,11 +3,11 @@
 
 use crate::bounds::{Error, Runs, Worse, worse_than};
 use crate::conditions::Conditions;
+use crate::confidence::Confidence;
 use crate::criterion::Metric;
 use crate::figures::{Figure, by_seed, of_every_run, valid};
 use crate::row::Row;
 use crate::usage::Usage;
-use crate::verdict::Confidence;
 use crate::{Focus, Goal};
 use dumbwaiter_measure::RunResult;
 
@@ -15,9 +15,9 @@ use dumbwaiter_measure::RunResult;
 pub(crate) const CLEAR_WITHIN: f64 = 0.05;
 /// Up to this it is likely.
 const LIKELY_WITHIN: f64 = 0.15;
-/// Where chance may hide differences larger than this, runs that show none say little: of three runs or more, whose bounds rest
-/// on some knowledge of the noise, and of two.
-const TIE_WITHIN: f64 = 1.0;
+/// Where chance may hide differences larger than this, runs that show none say nothing: of three runs or more, whose bounds rest
+/// on some knowledge of the noise and are told, and of two.
+const TIE_WITHIN: f64 = 9.0;
 const TIE_OF_TWO_WITHIN: f64 = 0.25;
 /// What single runs must differ by to be told apart: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
@@ -52,7 +52,7 @@ pub(crate) enum Doubt {
     /// Another may be better by more than is acceptable.
     TooUncertain,
     /// One that misses the throughput floor by chance, perhaps, would win.
-    FloorInDoubt(usize),
+    MayKeepThroughput(usize),
 }
 
 /// The steps of a decision. Schedulers are numbers of rows.
@@ -192,7 +192,8 @@ pub(crate) fn decide(field: &Field<'_>, replication: Replication) -> Decision {
     let leader = leader.or(entrants.first().copied()).unwrap_or(0);
     let metric = match decided {
         Some(metric) => metric,
-        None if !slow.is_empty() && starved.is_empty() => Metric::MbPerS,
+        // The floor alone left one.
+        None if pool.len() == 1 && !slow.is_empty() && starved.is_empty() => Metric::MbPerS,
         None => primary,
     };
     conclude(
@@ -273,11 +274,18 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         confidence: Confidence::Inconclusive,
         doubt: None,
     };
+    let sure = decided || !decision.starved.is_empty() || surely_slow(field, &decision);
     let told = decided || !decision.slow.is_empty() || !decision.starved.is_empty();
     match doubt(field, &decision, &by_primary, primary) {
         Some(doubt) => decision.doubt = Some(doubt),
         None if is_idle(field, &decision, primary, &by_primary) => decision.confidence = Confidence::NoDifference,
-        None if told => decision.judge(),
+        None if told => {
+            decision.judge();
+            // All hangs on a throughput that may be enough after all.
+            if !sure && decision.confidence == Confidence::Clear {
+                decision.confidence = Confidence::Likely;
+            }
+        }
         None => {
             let runs = decision.pool.iter().map(|i| field.groups[*i].len()).min().unwrap_or(0);
             decision.judge_ties(primary, &by_primary, if runs > 2 { TIE_WITHIN } else { TIE_OF_TWO_WITHIN });
@@ -292,7 +300,7 @@ impl Decision {
         let known = self.pool.iter().all(|i| self.worse[*i].bounds.is_some() || *i == self.leader);
         match self.doubt {
             Some(Doubt::TooUncertain) => known,
-            Some(Doubt::FloorInDoubt(_)) => true,
+            Some(Doubt::MayKeepThroughput(_)) => true,
             Some(_) => false,
             None => known && !(self.usage.is_idle() && self.confidence == Confidence::NoDifference),
         }
@@ -321,6 +329,14 @@ impl Decision {
             self.doubt = Some(Doubt::TooUncertain);
         }
     }
+}
+
+/// Whether any scheduler misses the throughput floor, and not by chance.
+fn surely_slow(field: &Field<'_>, decision: &Decision) -> bool {
+    let Some(fastest) = field.best(Metric::MbPerS, &decision.pool) else { return false };
+    let rates = field.worse(Metric::MbPerS, &decision.entrants, fastest);
+    let lost = 1.0 - field.goal.throughput_floor();
+    decision.slow.iter().any(|i| rates[*i].bounds.is_some_and(|[least, _]| least >= lost))
 }
 
 /// Whether no request had to wait for another, so that what remains of a difference is the scheduler's own CPU time.
@@ -365,5 +381,5 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
         .slow
         .iter()
         .find(|i| rates[**i].bounds.is_some_and(|[least, _]| least < lost) && by_primary[**i].by < -CLEAR_WITHIN);
-    in_doubt.map(|i| Doubt::FloorInDoubt(*i))
+    in_doubt.map(|i| Doubt::MayKeepThroughput(*i))
 }

@@ -3,11 +3,11 @@
 use dumbwaiter_measure::{RunResult, latency_text, rate_text};
 
 use crate::Goal;
+use crate::confidence::Confidence;
 use crate::criterion::{Focus, Metric};
 use crate::decision::{Decision, Doubt, Field};
 use crate::figures::repeats_a_recording;
 use crate::row::{Axes, Row};
-use crate::verdict::Confidence;
 
 /// Requests below which a p99 is worth a caveat: fewer than ten requests lie above it.
 const P99_REQUESTS_MIN: u64 = 1000;
@@ -165,7 +165,9 @@ impl Words<'_> {
                 Some(by) => format!("no other is better by more than {}", percent_up(by)),
             },
             Confidence::NoDifference => match self.largest_difference() {
-                Some(by) if by > LARGE => format!("these runs cannot exclude one of up to {}", percent_up(by)),
+                Some(by) if by > LARGE => {
+                    format!("these runs cannot exclude one of up to {}; --until 5% narrows it", percent_up(by))
+                }
                 Some(by) => format!("differences are at most {}", percent_up(by)),
                 None if d.usage.is_idle() => "the drive was idle".to_owned(),
                 None => "one run each".to_owned(),
@@ -349,7 +351,7 @@ impl Words<'_> {
                      difference; measure again when it is quiet"
                 )
             }
-            Doubt::FloorInDoubt(i) => format!(
+            Doubt::MayKeepThroughput(i) => format!(
                 "{} has a better {figure} ({}) than {} ({}), and its throughput may or may not be {}; add --until 5%",
                 self.name(i),
                 self.value(i),

@@ -2,36 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::confidence::Confidence;
 use crate::decision::{Decision, Field};
 use crate::row::{Axes, Row};
 use crate::sentence::Words;
 use crate::usage::Usage;
-
-/// How sure a verdict is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Confidence {
-    /// No other scheduler is better by more than 5 % (95 % confidence).
-    Clear,
-    /// None is better by more than 15 %, or single runs differ by more than 25 %.
-    Likely,
-    /// The schedulers do not differ by an amount of practical use.
-    NoDifference,
-    /// The runs cannot show which is better.
-    Inconclusive,
-}
-
-impl Confidence {
-    /// The word for people: `clear`, `no difference`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Confidence::Clear => "clear",
-            Confidence::Likely => "likely",
-            Confidence::NoDifference => "no difference",
-            Confidence::Inconclusive => "inconclusive",
-        }
-    }
-}
 
 /// What a comparison says to do on one device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,7 +33,7 @@ pub struct Verdict {
     pub may_differ_by: Option<f64>,
     /// More runs may change the verdict: it is not clear, and nothing else prevents it from being.
     pub more_runs_help: bool,
-    /// How much worse the worst of the pool is than the best by what decided, as a fraction.
+    /// How much worse the worst of those that are surely worse is than the leader by what decided, as a fraction.
     pub spread: Option<f64>,
     /// How busy the drive was.
     pub usage: Usage,
@@ -106,7 +81,7 @@ impl Verdict {
         let words = Words { field, decision, axes };
         let leader: &Row = &field.rows[decision.leader];
         let set = matches!(decision.confidence, Confidence::Clear | Confidence::Likely);
-        let spread = decision.pool.iter().map(|i| decision.worse[*i].by).filter(|by| by.is_finite());
+        let spread = decision.beaten.iter().map(|i| decision.worse[*i].by).filter(|by| by.is_finite());
         let spread = spread.fold(f64::NAN, f64::max);
         Verdict {
             recommended: set.then(|| leader.scheduler.clone()),

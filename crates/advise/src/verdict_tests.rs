@@ -196,6 +196,12 @@ fn small_differences_are_no_practical_difference_however_sure() {
     assert!(verdict.sentence().starts_with("Keep what is set: no practical difference"), "{}", verdict.sentence());
     let verdict = of_two([1000.0, 1001.0, 999.0], [1200.0, 1202.0, 1198.0]);
     assert_eq!((verdict.confidence, verdict.recommended.as_deref()), (Confidence::Clear, Some("alpha")));
+    // Noise hides what there may be: that is said.
+    let verdict = of_two([900.0, 1100.0, 1000.0], [1000.0, 950.0, 1150.0]);
+    assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::NoDifference, &None));
+    assert!(verdict.certainty.contains("cannot exclude one of up to"), "{}", verdict.certainty);
+    assert!(!verdict.is_settled(0.05));
+    // Where it hides everything, nothing can be said.
     let verdict = of_two([600.0, 1400.0, 900.0], [1300.0, 700.0, 1500.0]);
     assert_eq!(verdict.confidence, Confidence::Inconclusive);
     assert!(verdict.because.contains("add --until 5%"), "{}", verdict.because);

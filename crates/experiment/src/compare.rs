@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use dumbwaiter_advise::{Document, Provenance, Sequential};
+use dumbwaiter_advise::{Document, Provenance};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
 
 use crate::left_out;
+use crate::until::Look;
 use crate::{About, Cell, CellResult, Control, Experiment, Failure, Finished, Matrix, Until, World};
 
 /// A comparison's document, and how the runs ended.
@@ -77,9 +78,9 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
     };
     notes.extend(told);
     let mut document = described(experiment, &about, runs)?;
-    if let Some((until, note)) = until {
-        document.until = Some(until);
-        notes.extend(note);
+    if let Some(look) = until {
+        document.until = Some(look.found);
+        notes.extend(look.note);
     }
     if let (Some(machine), Some(after)) = (&mut document.provenance.machine, world.about().machine) {
         machine.load_after = after.load_before;
@@ -119,25 +120,27 @@ fn run(
     matrix: &mut Matrix,
     world: &dyn World,
     control: &Control,
-) -> Result<(Ending, Option<(Sequential, Option<String>)>), Failure> {
+) -> Result<(Ending, Option<Look>), Failure> {
     let mut replicates = experiment.scenario.replicates;
     let mut looks = experiment.until.map(Until::begin);
+    let mut last = None;
     loop {
         match matrix.run(world, control) {
             Finished::All => {}
-            Finished::Cancelled => return Ok((Ending::Interrupted, None)),
-            Finished::Failed(failure) => return Ok((Ending::Failed(failure), None)),
+            Finished::Cancelled => return Ok((Ending::Interrupted, last)),
+            Finished::Failed(failure) => return Ok((Ending::Failed(failure), last)),
         }
         let Some(looks) = &mut looks else { return Ok((Ending::Complete, None)) };
         let runs = matrix.results().map(|result| result.run.clone()).collect();
         let look = looks.next(&mut described(experiment, about, runs)?, replicates);
         match look.next {
-            None => return Ok((Ending::Complete, Some((look.found, look.note)))),
+            None => return Ok((Ending::Complete, Some(look))),
             Some(next) => {
                 let (more, _) = supported(cells(load, about, replicates..next), world)?;
                 matrix.add(more);
                 experiment.restore(matrix);
                 replicates = next;
+                last = Some(look);
             }
         }
     }

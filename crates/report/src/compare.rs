@@ -159,7 +159,8 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     let line = |row: &Row| {
         let mark = match (row.rank, row.difference) {
             (1, _) if ranking.verdict.recommended.is_some() => WINNER,
-            (1, _) | (_, Difference::Tie) => TIE,
+            (1, _) if !ranking.verdict.ties.is_empty() => TIE,
+            (_, Difference::Tie) => TIE,
             _ => "",
         };
         let name = if row.can_be_set { row.scheduler.clone() } else { format!("{} {NOT_OFFERED}", row.scheduler) };
@@ -227,9 +228,9 @@ pub(crate) mod tests {
             scheduler          desktop p99 ms    MB/s    read p99 ms    write p99 ms
          ≈  kyber           53.1 (24.6–114.6) ≈  8.29            154             152 ≈
          ≈  mq-deadline     67.8 (44.2–104.0) ≈  8.45            132 ≈           120 ≈
-            none           151.2 (83.3–274.3) ≈  8.49            146             154 ≈
+            none           151.2 (83.3–274.3)    8.49            146             154 ≈
          ≈  deadline †       41.0 (28.7–58.5) *  8.35            129 ≈           163 ≈
-            sstf †       411.0 (158.8–1063.7) ≈  8.86 *          117 *           105 *
+            sstf †       411.0 (158.8–1063.7)    8.86 *          117 *           105 *
         * best of its column   ≈ no significant difference from the best (95 %
         confidence)   † not in this kernel   --wide: all columns
 
