@@ -161,6 +161,7 @@ impl Words<'_> {
                         None => "no other qualifies".to_owned(),
                     }
                 }
+                Some(0.0) => "no other is better".to_owned(),
                 Some(by) => format!("no other is better by more than {}", percent_up(by)),
             },
             Confidence::NoDifference => match self.largest_difference() {
@@ -256,7 +257,7 @@ impl Words<'_> {
         for i in &d.slow {
             let part = self.row(*i).mean(Metric::MbPerS) / most;
             text +=
-                &format!("; {} is ruled out by {:.0} % of the best throughput", self.name(*i), (part * 100.0).floor());
+                &format!("; {} is ruled out at {:.0} % of the best throughput", self.name(*i), (part * 100.0).floor());
         }
         text
     }
@@ -431,13 +432,20 @@ impl Words<'_> {
             let more = percent(rate(&i) / own(Metric::MbPerS) - 1.0);
             found.push(format!("{} moves {more} more, with a {} of {}", self.name(i), self.figure(), self.value(i)));
         }
-        let slower = d.slow.iter().copied().find(|i| d.metric != Metric::MbPerS && d.worse[*i].by < -0.25);
+        // What the floor costs: by what would decide without it.
+        let metric =
+            if d.metric == Metric::MbPerS && self.field.goal != Goal::Throughput { Metric::FocusP99 } else { d.metric };
+        let better = |i: &usize| metric.worse_by(own(metric), self.row(*i).mean(metric)) > 0.25;
+        let value = |i: &usize| self.row(*i).mean(metric);
+        let slower = d.slow.iter().copied().filter(better).reduce(|a, b| if value(&b) < value(&a) { b } else { a });
         if let Some(i) = slower {
             let most = d.pool.iter().map(rate).fold(0.0, f64::max);
             found.push(format!(
-                "{} gets {}, at {:.0} % of the best throughput",
+                "{} has a {} of {} instead of {}, at {:.0} % of the best throughput",
                 self.name(i),
-                self.value(i),
+                named(metric, self.field.focus),
+                shown(metric, value(&i)),
+                shown(metric, own(metric)),
                 100.0 * rate(&i) / most
             ));
         }

@@ -153,10 +153,10 @@ proptest! {
         // Figures, in the sentence up to what is ruled out by its throughput.
         check_figures(text.split(" is ruled out").next().unwrap(), metric, figures)?;
         for name in NAMES.iter().take(results.len()) {
-            let Some(at) = text.find(&format!("{name} is ruled out by ")) else { continue };
+            let Some(at) = text.find(&format!("{name} is ruled out at ")) else { continue };
             let most = truth.pool.iter().map(|n| truth.rate[n]).fold(0.0, f64::max);
             let part = (100.0 * truth.rate[name] / most).floor();
-            prop_assert!(text[at..].contains(&format!("by {part:.0} % of the best")) && part < 90.0, "{}", text);
+            prop_assert!(text[at..].contains(&format!("at {part:.0} % of the best")) && part < 90.0, "{}", text);
         }
 
         // Nothing of chance from one run, and nothing sure.
