@@ -8,10 +8,12 @@ mod args;
 mod bench;
 mod closed_loop;
 mod compare;
+mod ctl;
 mod devices;
 mod energy;
 mod fidelity;
 mod input;
+mod learn;
 mod on;
 mod output;
 mod progress;
@@ -20,6 +22,7 @@ mod report;
 mod reproduce;
 mod results;
 mod schedulers;
+mod serve;
 mod shell;
 mod trace;
 
@@ -63,6 +66,9 @@ fn main() -> ExitCode {
         Command::Verify(args) => on::verify(&args),
         Command::Worker => on::work(),
         Command::Record(args) => record::run(&args),
+        Command::Learn(args) => learn::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Ctl(args) => ctl::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

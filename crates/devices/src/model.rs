@@ -2,7 +2,9 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
+use dumbwaiter_block::ServiceOracle;
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -143,6 +145,18 @@ impl DeviceModel {
             Params::Ssd(p) => Box::new(ssd::Ssd::new(p, seed)),
             Params::Ull(p) => Box::new(ull::Ull::new(p, seed)),
             Params::Null(p) => Box::new(null::Null::new(p)),
+        }
+    }
+}
+
+impl DeviceModel {
+    /// Exact service times of the device that [`DeviceModel::build`] makes with this seed, where they can be known
+    /// beforehand: of a disk, and of a device with a fixed latency.
+    pub fn oracle(&self, seed: u64) -> Option<Arc<dyn ServiceOracle>> {
+        match &self.params {
+            Params::Hdd(p) => Some(Arc::new(hdd::Positioning::new(p, seed))),
+            Params::Null(p) => Some(Arc::new(p.clone())),
+            Params::Ssd(_) | Params::Ull(_) => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A device of fixed latency and unlimited parallelism, to measure the cost of the host alone.
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
@@ -46,6 +46,12 @@ impl Params {
             fua: true,
             max_sectors: self.max_sectors,
         }
+    }
+}
+
+impl ServiceOracle for Params {
+    fn service(&self, _now: Nanos, _position: u64, _request: &Request) -> Nanos {
+        Nanos(self.latency_ns)
     }
 }
 

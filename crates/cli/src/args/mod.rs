@@ -2,7 +2,9 @@
 
 mod bench;
 mod compare;
+mod learn;
 mod real;
+mod serve;
 mod trace;
 
 use std::path::PathBuf;
@@ -11,7 +13,9 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
+pub(crate) use self::learn::*;
 pub(crate) use self::real::*;
+pub(crate) use self::serve::*;
 pub(crate) use self::trace::*;
 
 /// Choose and prove a block I/O scheduler.
@@ -59,7 +63,13 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Record the I/O of a block device: as a trace, or with its scheduler's inputs and decisions
     Record(Record),
-    /// Measure the speed of the simulator, the schedulers and the engine
+    /// Train, evaluate and inspect models that predict latency or name the workload
+    Learn(Learn),
+    /// Serve a drive to many clients over NBD, shared by weight
+    Serve(Box<Serve>),
+    /// Ask and change a running server
+    Ctl(Ctl),
+    /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server
     Bench(Bench),
     /// One thread of a load, in a process of its own
     #[command(hide = true)]
