@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::criterion::Metric;
 use crate::ranking::Ranking;
 use crate::row::{Estimate, Row};
-use crate::verdict::Confidence;
+use crate::confidence::Confidence;
 
 /// One scenario on one drive. Its runs carry the device and the variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,10 +127,22 @@ fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
         recommended: verdict.recommended.clone(),
         confidence: verdict.confidence,
         decided_by: verdict.decided_by.clone(),
-        spread: verdict.spread.filter(|spread| spread.is_finite()),
+        // Of one that competes alone, nothing is to be said.
+        spread: verdict
+            .spread
+            .filter(|spread| spread.is_finite() && verdict.pool.len() > 1)
+            .map(|spread| spread.max(0.0)),
         worse_by: metric.map(worse_by).unwrap_or_default(),
         pool: verdict.pool.clone(),
     }
+}
+
+/// How many times worse: twice the latency, or half of the throughput.
+fn times_worse(line: &SuiteLine, worse_by: f64) -> Option<f64> {
+    let higher = Metric::ALL.iter().any(|metric| metric.key() == line.decided_by && metric.higher_is_better());
+    let by = worse_by.max(0.0);
+    let times = if higher { 1.0 / (1.0 - by) } else { 1.0 + by };
+    Some(times).filter(|times| times.is_finite() && *times > 0.0)
 }
 
 /// Of all cases, then of each drive at each fill.
@@ -164,10 +176,10 @@ fn totals(judged: &[(SuiteLine, &Ranking)]) -> Vec<SuiteTotal> {
                 None => line.pool.iter().any(|name| name == scheduler),
             };
             let ties = of.iter().filter(|(line, ranking)| tied(line, ranking)).count();
-            let known: Vec<f64> = of.iter().filter_map(|(line, _)| line.worse_by[*scheduler]).collect();
-            let times_worse = (!known.is_empty()).then(|| {
-                libm::exp(known.iter().map(|by| libm::log(1.0 + by.max(0.0))).sum::<f64>() / known.len() as f64)
-            });
+            let known: Vec<f64> =
+                of.iter().filter_map(|(line, _)| times_worse(line, line.worse_by[*scheduler]?)).collect();
+            let mean = || libm::exp(known.iter().map(|times| libm::log(*times)).sum::<f64>() / known.len() as f64);
+            let times_worse = (!known.is_empty()).then(mean);
             totals.push(SuiteTotal {
                 drive_class: drive_class.clone(),
                 device: device.clone(),

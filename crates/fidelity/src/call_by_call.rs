@@ -152,17 +152,21 @@ impl Replay<'_> {
             RowKind::Issue if self.state.is_free(id) => {
                 self.state.requests[id].issue = row.at;
                 self.state.requests[id].state = State::Issued;
-                self.scheduler.issued(id, &self.state.context(row.at));
+                if self.state.was_received(id) {
+                    self.scheduler.issued(id, &self.state.context(row.at));
+                }
             }
             // What the scheduler still holds was never dispatched: the recording contradicts itself.
             RowKind::Complete if self.state.requests[id].state != State::Queued => {
-                if self.state.requests[id].state == State::Issued {
+                if self.state.requests[id].state == State::Issued && self.state.was_received(id) {
                     self.scheduler.complete(id, &self.state.context(row.at));
                 }
                 self.state.remove(row.req);
             }
             RowKind::Requeue if self.state.requests[id].state == State::Issued => {
-                self.scheduler.requeued(id, &self.state.context(row.at));
+                if self.state.was_received(id) {
+                    self.scheduler.requeued(id, &self.state.context(row.at));
+                }
                 self.state.requests[id].state = State::Dispatched;
             }
             _ => {}

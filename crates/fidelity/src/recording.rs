@@ -491,3 +491,59 @@ fn parse_row(text: &str, line: u64, groups: &[Group]) -> Result<Row, String> {
         line,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{call_by_call, compare, free_running, kernel_order, scheduler_of};
+    use dumbwaiter_schedulers::Choice;
+
+    /// Replays rows under each of the kernel's schedulers; found by fuzzing.
+    fn survives(rows: &[&str]) {
+        let text = format!("{HEADER}\n{}\n", rows.join("\n"));
+        for scheduler in ["none", "mq-deadline", "kyber", "bfq"] {
+            let about = format!(r#"{{"scheduler":"{scheduler}","kernel":"6.12"}}"#);
+            let read = Recording::read(Path::new("r.csv"), text.as_bytes(), Path::new("r.json"), about.as_bytes());
+            let recording = read.unwrap_or_else(|e| panic!("{scheduler}: {e}"));
+            let choice = Choice::parse(&scheduler_of(&recording).unwrap().to_string()).unwrap();
+            let make = |setup| choice.build(setup);
+            call_by_call(&recording, &make, Some(1));
+            compare(&kernel_order(&recording), &free_running(&recording, &make));
+        }
+    }
+
+    #[test]
+    fn a_request_may_be_issued_that_was_never_dispatched() {
+        survives(&[
+            "1,getrq,1,8,4096,R,S,12,0,1",
+            "2,rq_insert,1,8,4096,R,S,12,0,1",
+            "3,dispatch,2,8,4096,R,S,12,0,1",
+            "4,rq_issue,1,8,4096,R,,12,0,1",
+            "9,rq_complete,1,8,4096,R,,12,0,1",
+        ]);
+    }
+
+    #[test]
+    fn a_request_may_pass_the_scheduler_by() {
+        survives(&[
+            "1,getrq,1,8,4096,R,S,12,0,1",
+            "3,dispatch,1,8,4096,R,S,12,0,1",
+            "4,rq_issue,1,8,4096,R,,12,0,1",
+            "9,rq_complete,1,8,4096,R,,12,0,1",
+            "10,dispatch_none,,,,,,,,0",
+        ]);
+    }
+
+    #[test]
+    fn rows_out_of_order_and_endless_lines_are_errors() {
+        let refused = |rows: &str| {
+            let text = format!("{HEADER}\n{rows}");
+            let about: &[u8] = br#"{"scheduler":"none","kernel":"6.12"}"#;
+            let read = Recording::read(Path::new("r.csv"), text.as_bytes(), Path::new("r.json"), about);
+            read.err().map(|e| e.to_string()).unwrap_or_default()
+        };
+        assert!(refused("2,plug,,,,,,1,,0\n1,plug,,,,,,1,,0\n").contains("the time goes back"));
+        assert!(refused(&"0".repeat(3 << 20)).contains("more than 1 MiB"));
+        assert!(refused(&format!("{},plug,,,,,,1,,0\n", u64::MAX)).contains("at most"));
+    }
+}

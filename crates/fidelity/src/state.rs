@@ -15,6 +15,8 @@ pub(crate) struct ReplayState {
     tenants: Tenants,
     ids: BTreeMap<u32, RequestId>,
     numbers: Vec<u32>,
+    /// By the request's index: whether the scheduler received it. Flushes and what a driver inserts itself pass it by.
+    received: Vec<bool>,
     tasks: BTreeMap<i32, TaskId>,
     setup: Setup,
     /// Tenants of the recording's groups, in their order.
@@ -62,6 +64,7 @@ impl ReplayState {
             tenants,
             ids: BTreeMap::new(),
             numbers: Vec::new(),
+            received: Vec::new(),
             tasks: BTreeMap::new(),
             setup,
             groups,
@@ -97,13 +100,20 @@ impl ReplayState {
         self.ids.insert(row.req, id);
         if id.index() >= self.numbers.len() {
             self.numbers.resize(id.index() + 1, 0);
+            self.received.resize(id.index() + 1, false);
         }
+        self.received[id.index()] = false;
         self.numbers[id.index()] = row.req;
     }
 
     /// The request of a row; a recording that starts late may mention unknown ones.
     pub(crate) fn id(&self, number: u32) -> Option<RequestId> {
         self.ids.get(&number).copied()
+    }
+
+    /// Whether the scheduler knows a request.
+    pub(crate) fn was_received(&self, id: RequestId) -> bool {
+        self.received[id.index()]
     }
 
     /// Whether neither a scheduler nor the driver holds a request.
@@ -200,6 +210,7 @@ impl ReplayState {
             request.insert = row.at;
             request.state = State::Queued;
             self.queued += 1;
+            self.received[id.index()] = true;
             scheduler.insert(id, Place::Tail, &self.context(self.time_of_insertion(row)));
         }
     }

@@ -5,6 +5,7 @@ use dumbwaiter_output::escape_line;
 
 use crate::compare::{circumstances, compare_text, headline, place};
 use crate::ranking_columns::{Column, columns};
+use crate::suite::suite_markdown;
 use crate::table::{Align, Style, table};
 
 /// How a result is printed.
@@ -61,8 +62,10 @@ fn row_of(cells: impl Iterator<Item = String>) -> String {
 }
 
 fn markdown(document: &Document) -> String {
-    let mut text = String::new();
-    for ranking in &document.rankings() {
+    let of_suite = suite_markdown(document);
+    let rankings = if of_suite.is_some() { Vec::new() } else { document.rankings() };
+    let mut text = of_suite.map_or(String::new(), |table| table + "\n");
+    for ranking in &rankings {
         let verdict = &ranking.verdict;
         text += &format!("## {}: {}\n\n", plain(&place(ranking)), plain(&headline(verdict)));
         text += &format!("{} ({})\n\n", plain(&verdict.sentence()), plain(&verdict.certainty));

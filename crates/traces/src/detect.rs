@@ -2,8 +2,9 @@
 
 use super::blkparse::{Arrival, Blkparse};
 use super::columns::{Column, Columns};
+use super::error::Unclear;
 use super::format::Format;
-use super::header::{Header, Unclear};
+use super::header::Header;
 use super::iolog::{HEAD2, HEAD3, Iolog};
 use super::record::Event;
 use super::table::{ASSUMED_BYTES, Table, delimiter_of, fields};

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::header::Unclear;
-
 /// Why a trace could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -113,6 +111,17 @@ pub enum Error {
         /// The accepted values.
         expected: String,
     },
+}
+
+/// Why a header cannot be used, and what to type instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unclear {
+    /// Names whose unit or meaning is not known.
+    pub(crate) names: Vec<String>,
+    /// The column list to type, with units guessed from the values.
+    pub(crate) proposal: String,
+    /// Whether the proposal has all that a trace needs.
+    pub(crate) complete: bool,
 }
 
 impl Error {

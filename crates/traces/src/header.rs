@@ -1,6 +1,7 @@
 //! The header line of delimited text: which columns its names mean, and what to type where they do not say it.
 
 use super::columns::{self, Columns};
+use super::error::Unclear;
 use super::text::header;
 
 /// Lines whose values decide the proposed units.
@@ -13,17 +14,6 @@ pub(crate) enum Header {
     Understood { columns: Columns, unused: Vec<String> },
     /// Names without a unit, or without a meaning.
     Unclear(Unclear),
-}
-
-/// Why a header cannot be used, and what to type instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unclear {
-    /// Names whose unit or meaning is not known.
-    pub(crate) names: Vec<String>,
-    /// The column list to type, with units guessed from the values.
-    pub(crate) proposal: String,
-    /// Whether the proposal has all that a trace needs.
-    pub(crate) complete: bool,
 }
 
 /// A meaning that the word of a header suggests.

@@ -257,9 +257,11 @@ fn records_beyond_the_device_are_counted_and_said() {
         "null:0us",
         "--schedulers",
         "none",
+        "--fit",
+        "truncate",
     ]);
     let printed = text(&out.stdout);
-    assert!(out.status.success() && printed.contains("50 records"), "{printed}{}", text(&out.stderr));
+    assert!(out.status.success() && printed.contains("50 of 100 records"), "{printed}{}", text(&out.stderr));
 }
 
 #[test]
@@ -268,7 +270,9 @@ fn a_device_that_no_record_reaches_is_not_recommended_for() {
     let rows: String = (0..100u64).map(|i| format!("{i},R,{},4096\n", 500_000_000_000 + i * 4096)).collect();
     let trace = file(&dir, "far.csv", rows.as_bytes());
     let columns = "time_ms,op,offset_bytes,size_bytes";
-    let args = |devices| ["compare", &trace, "--columns", columns, "--schedulers", "none", "--device", devices];
+    let args = |devices| {
+        ["compare", &trace, "--columns", columns, "--schedulers", "none", "--fit", "truncate", "--device", devices]
+    };
     refused(&args("ssd:850pro-256"), &["ssd:850pro-256", "no request", "100 records: beyond the device", "--fit"]);
     let printed = ok(&args("ssd:850pro-256,null:0us"));
     assert!(printed.starts_with("null:0us: inconclusive") && !printed.contains("\nssd:850pro-256: "), "{printed}");

@@ -11,4 +11,5 @@ mod real_kernel;
 mod real_recommend;
 mod real_reproduce;
 mod real_verify;
+mod suite;
 mod verdict;

@@ -1,0 +1,99 @@
+//! Several scenarios in one comparison, suites, scenarios by name, and going on with a result.
+
+use serde_json::Value;
+
+use crate::common::dumbwaiter;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn ok(args: &[&str]) -> String {
+    let out = dumbwaiter(args);
+    assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
+    text(&out.stdout)
+}
+
+fn refused(args: &[&str], parts: &[&str]) {
+    let out = dumbwaiter(args);
+    let message = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
+    for part in parts {
+        assert!(message.contains(part), "{args:?}: expected `{part}` in: {message}");
+    }
+}
+
+/// Short runs on a fast device.
+const QUICK: [&str; 10] =
+    ["--duration", "20ms", "--warmup", "0ms", "-d", "ull:optane-900p", "-s", "none,kyber", "-r", "2"];
+
+fn quick<'a>(input: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [&["compare"], input, &QUICK[..], more].concat()
+}
+
+#[test]
+fn several_scenarios_give_one_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let tables = dir.path().join("tables");
+    let json = dir.path().join("r.json");
+    let (tables, json) = (tables.to_str().unwrap(), json.to_str().unwrap());
+    let told = ok(&quick(&["database", "noisy-neighbour"], &["--json", json, "--parquet", tables]));
+    for part in ["database", "noisy-neighbour", "geometric mean", "wins/ties/losses"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(found["runs"].as_array().unwrap().len(), 2 * 2 * 2);
+    let suite = &found["suite"];
+    assert_eq!(suite["lines"].as_array().unwrap().len(), 2);
+    for total in suite["totals"].as_array().unwrap() {
+        let count = |key: &str| total[key].as_u64().unwrap();
+        assert_eq!(count("wins") + count("ties") + count("losses"), 2, "{total}");
+        assert!(total["times_worse"].as_f64().is_none_or(|times| times >= 1.0), "{total}");
+    }
+    // Each scenario has the verdict that it has alone.
+    let alone: Value = serde_json::from_str(&ok(&quick(&["database"], &["--json", "-"]))).unwrap();
+    let line = &suite["lines"][0];
+    assert_eq!(line["recommended"], alone["verdict"]["ull:optane-900p"]["recommended"]);
+    assert_eq!(line["confidence"], alone["verdict"]["ull:optane-900p"]["confidence"]);
+    let runs = std::fs::read(std::path::Path::new(tables).join("runs.parquet")).unwrap();
+    assert!(runs.windows(8).any(|bytes| bytes == b"scenario"));
+    assert!(ok(&["report", json, "--format", "markdown"]).contains("| database |"));
+}
+
+#[test]
+fn suites_run_on_drives_that_are_partly_full() {
+    let told = ok(&quick(&["suite:kv-store"], &["--json", "-"]));
+    let found: Value = serde_json::from_str(&told).unwrap();
+    let lines = found["suite"]["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), 3 * 4);
+    let fills: Vec<u64> = lines.iter().filter_map(|line| line["fill_percent"].as_u64()).collect();
+    assert!([10, 50, 90].iter().all(|fill| fills.iter().filter(|f| *f == fill).count() == 4), "{fills:?}");
+    refused(&["compare", "suite:desktp"], &["did you mean suite:desktop?"]);
+    refused(&["compare", "suite:desktop", "database"], &["one suite alone"]);
+    refused(&["compare", "databse"], &["did you mean database?"]);
+}
+
+#[test]
+fn a_result_can_be_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.json");
+    let json = path.to_str().unwrap();
+    for input in [&["database"][..], &["database", "noisy-neighbour"]] {
+        let whole = ok(&quick(input, &["--json", "-"]));
+        let mut part: Value = serde_json::from_str(&whole).unwrap();
+        let runs = part["runs"].as_array_mut().unwrap();
+        // What was restored is not made again: a mark in it stays.
+        runs.truncate(3);
+        runs[0]["seed"] = 4242.into();
+        std::fs::write(&path, part.to_string()).unwrap();
+        let found: Value = serde_json::from_str(&ok(&quick(input, &["--json", "-", "--resume", json]))).unwrap();
+        let whole: Value = serde_json::from_str(&whole).unwrap();
+        let seeds =
+            |of: &Value| of["runs"].as_array().unwrap().iter().map(|run| run["seed"].clone()).collect::<Vec<_>>();
+        assert_eq!(found["runs"].as_array().unwrap().len(), whole["runs"].as_array().unwrap().len());
+        assert_eq!(seeds(&found)[0], 4242);
+        assert_eq!(seeds(&found)[1..], seeds(&whole)[1..]);
+    }
+    refused(&quick(&["noisy-neighbour", "player"], &["--resume", json]), &["another scenario"]);
+    refused(&quick(&["noisy-neighbour"], &["--resume", json]), &["another scenario"]);
+}
