@@ -313,14 +313,24 @@ fn block_avx2<const VECTORS: usize, const CHAINS: usize>(
     let enough = inputs.is_empty() || weights.len() >= (inputs.len() - 1) * stride + columns;
     assert!(enough && sums.len() >= columns, "a layer's weights fit its sizes");
     let mut chains = [[_mm256_setzero_ps(); VECTORS]; CHAINS];
-    for (group, inputs) in inputs.chunks(CHAINS).enumerate() {
-        for (k, (chain, &input)) in chains.iter_mut().zip(inputs).enumerate() {
-            let (row, input) = ((group * CHAINS + k) * stride, _mm256_set1_ps(input));
-            for (v, sum) in chain.iter_mut().enumerate() {
-                // SAFETY: `row` is at most (inputs - 1) x stride, and that many weights and `columns` more were checked.
-                let weight = unsafe { _mm256_loadu_ps(weights.as_ptr().add(row + v * LANES)) };
-                *sum = _mm256_add_ps(*sum, _mm256_mul_ps(input, weight));
-            }
+    let add = |sums: &mut [std::arch::x86_64::__m256; VECTORS], index: usize, input: f32| {
+        let (row, input) = (index * stride, _mm256_set1_ps(input));
+        for (v, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: `row` is at most (inputs - 1) x stride, and that many weights and `columns` more were checked.
+            let weight = unsafe { _mm256_loadu_ps(weights.as_ptr().add(row + v * LANES)) };
+            *sum = _mm256_add_ps(*sum, _mm256_mul_ps(input, weight));
+        }
+    };
+    let (groups, rest) = inputs.as_chunks::<CHAINS>();
+    for (group, inputs) in groups.iter().enumerate() {
+        for k in 0..CHAINS {
+            add(&mut chains[k], group * CHAINS + k, inputs[k]);
+        }
+    }
+    // By constant numbers, so that the chains stay in registers.
+    for k in 0..CHAINS {
+        if k < rest.len() {
+            add(&mut chains[k], groups.len() * CHAINS + k, rest[k]);
         }
     }
     let mut total = chains[0];
