@@ -6,7 +6,7 @@
 
 mod audit;
 mod bounds;
-mod checked;
+pub(crate) mod checked;
 mod plan;
 mod replace;
 
