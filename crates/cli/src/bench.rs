@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use dumbwaiter_bench::{engine, learn, schedulers, simulator};
+use dumbwaiter_bench::{engine, learn, schedulers, serve, simulator};
+use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use serde::Serialize;
 
 use crate::args::{Bench, BenchWhat};
-use crate::progress::cancel_on_signal_and_undo;
+use crate::progress::{cancel_on_signal, cancel_on_signal_and_undo};
 use crate::results::ended_by;
 use crate::{Ended, input, output};
 
@@ -19,7 +20,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    if !matches!(args.what, BenchWhat::Engine)
+    if !matches!(args.what, BenchWhat::Engine | BenchWhat::Serve)
         && let Some(option) = args.engine.given()
     {
         bail!("{option}: applies only to `bench engine`; leave it out");
@@ -30,6 +31,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
             let rows = learn::run()?;
             show(args, &rows, || learn::text(&rows, output::style()))
         }
+        BenchWhat::Serve => serve(args),
         BenchWhat::Sim => {
             let rows = simulator::run(&wanted(args)?)?;
             show(args, &rows, || simulator::text(&rows, output::style()))
@@ -57,6 +59,26 @@ fn wanted(args: &Bench) -> Result<Vec<Choice>> {
             specs.iter().map(|s| Ok(Choice::parse(&s.to_string())?)).collect()
         }
     }
+}
+
+fn serve(args: &Bench) -> Result<Ended> {
+    let defaults = [args.engine.on.is_some(), args.engine.op.is_some(), args.engine.allow_writes];
+    if defaults.contains(&true) {
+        bail!("--on, --op and --allow-writes apply only to `bench engine`; leave them out");
+    }
+    let plan = serve::Plan {
+        program: std::env::current_exe()?,
+        folder: std::env::temp_dir(),
+        scheduler: args.schedulers.clone().unwrap_or_else(|| "headway".to_owned()),
+        time: args.engine.time.as_ref().map_or(Ok(Nanos::from_secs(2)), |text| input::time("--time", text))?,
+        rounds: args.engine.rounds.unwrap_or(3),
+        depths: args.engine.depth.clone(),
+    };
+    let control = Arc::new(Control::default());
+    cancel_on_signal(&control)?;
+    let rows = serve::run(&plan, &control, &|line| crate::tell!("{line}"))?;
+    show(args, &rows, || serve::text(&rows, output::style()))?;
+    Ok(if control.cancelled() { Ended::Interrupted } else { Ended::Done })
 }
 
 fn engine(args: &Bench) -> Result<Ended> {

@@ -3,7 +3,7 @@
 use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{Expect, Key};
+use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 use crate::outbox::Outbox;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
@@ -31,7 +31,7 @@ pub const KEYS: &[Key] = &[
     Key { name: "t_err_ns", expect: Expect::Int(0, 60_000_000_000), about: "the same beyond the last sector" },
     Key { name: "depth", expect: Expect::Int(1, 1 << 20), about: "commands held at once" },
     Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
-    Key { name: "capacity_sectors", expect: Expect::Int(1, 1 << 50), about: "size" },
+    Key { name: "capacity_sectors", expect: Expect::Int(1, CAPACITY_SECTORS_MAX), about: "size" },
     Key { name: "max_sectors", expect: Expect::Int(1, 1 << 20), about: "largest command" },
 ];
 

@@ -5,6 +5,7 @@ use dumbwaiter_block::{Scheduler, Setup, State};
 use serde::Serialize;
 
 use crate::recording::{Recording, Row, RowKind};
+use crate::row_order::in_order_of_events;
 use crate::state::{ReplayState, is_direct, setup_of};
 
 /// One call at which we and the kernel differ.
@@ -33,6 +34,10 @@ pub struct CallByCall {
     pub nones: u64,
     /// Of these, those where ours is nothing too.
     pub none_same: u64,
+    /// Calls with a choice: not one of those at which nothing was queued, or at which the only queued request went.
+    pub choices: u64,
+    /// Of these, those with the same answer.
+    pub choice_same: u64,
     /// Every difference.
     pub differences: Vec<Difference>,
     /// State before and rows around the difference whose number was given.
@@ -59,6 +64,11 @@ impl CallByCall {
     pub fn none_agreement(&self) -> f64 {
         share(self.none_same, self.nones)
     }
+
+    /// Share of calls with a choice that have the same answer.
+    pub fn choice_agreement(&self) -> f64 {
+        share(self.choice_same, self.choices)
+    }
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -72,17 +82,18 @@ pub fn call_by_call(
     explain: Option<u64>,
 ) -> CallByCall {
     let setup = setup_of(recording);
-    let state = ReplayState::new(setup, &recording.rows);
+    let state = ReplayState::new(setup, recording);
     let scheduler = make(setup);
     let mut replay = Replay { recording, explain, state, scheduler, found: CallByCall::default() };
     let direct = is_direct(recording);
-    for (i, row) in recording.rows.iter().enumerate() {
+    for (i, row) in &in_order_of_events(&recording.rows) {
+        let i = *i;
         replay.state.pass_time(&mut *replay.scheduler, row.at);
         replay.state.arrive(&mut *replay.scheduler, row, direct);
         match row.kind {
-            RowKind::Dispatch => replay.call(i, Some(row.req), 0),
-            RowKind::DispatchNone => replay.call(i, None, 0),
-            RowKind::Issue if direct => replay.call(i, Some(row.req), usize::from(row.cpu % setup.cpus)),
+            RowKind::Dispatch => replay.call(i, row, Some(row.req), 0),
+            RowKind::DispatchNone => replay.call(i, row, None, 0),
+            RowKind::Issue if direct => replay.call(i, row, Some(row.req), usize::from(row.cpu % setup.cpus)),
             _ => {}
         }
         replay.progress(row);
@@ -100,8 +111,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     /// The kernel's scheduler was asked in row `i` and answered with `kernel`.
-    fn call(&mut self, i: usize, kernel: Option<u32>, hw: usize) {
-        let row = &self.recording.rows[i];
+    fn call(&mut self, i: usize, row: &Row, kernel: Option<u32>, hw: usize) {
         let before = self.scheduler.clone();
         let ours = self.state.ask(&mut *self.scheduler, hw, row.at).map(|(_, number)| number);
         let (asked, same) = match kernel {
@@ -110,6 +120,10 @@ impl Replay<'_> {
         };
         *asked += 1;
         *same += u64::from(ours == kernel);
+        // `none` has no dispatch function: its order is that of arrival.
+        let forced = is_direct(self.recording) || self.state.queued() <= usize::from(kernel.is_some());
+        self.found.choices += u64::from(!forced);
+        self.found.choice_same += u64::from(!forced && ours == kernel);
         let chosen = kernel.and_then(|number| self.state.id(number));
         if ours != kernel {
             let call = self.found.calls() - 1;
@@ -126,9 +140,8 @@ impl Replay<'_> {
                 replayed.take(id, hw, &self.state.context(row.at));
             }
         }
-        if let Some(id) = chosen {
-            self.state.requests[id].state = State::Dispatched;
-            self.state.requests[id].dispatch = row.at;
+        if let Some(id) = chosen.filter(|id| self.state.requests[*id].state == State::Queued) {
+            self.state.dispatched(id, row.at);
         }
     }
 
@@ -136,18 +149,19 @@ impl Replay<'_> {
     fn progress(&mut self, row: &Row) {
         let Some(id) = self.state.id(row.req) else { return };
         match row.kind {
-            RowKind::Issue => {
+            RowKind::Issue if self.state.is_free(id) => {
                 self.state.requests[id].issue = row.at;
                 self.state.requests[id].state = State::Issued;
                 self.scheduler.issued(id, &self.state.context(row.at));
             }
-            RowKind::Complete => {
+            // What the scheduler still holds was never dispatched: the recording contradicts itself.
+            RowKind::Complete if self.state.requests[id].state != State::Queued => {
                 if self.state.requests[id].state == State::Issued {
                     self.scheduler.complete(id, &self.state.context(row.at));
                 }
                 self.state.remove(row.req);
             }
-            RowKind::Requeue => {
+            RowKind::Requeue if self.state.requests[id].state == State::Issued => {
                 self.scheduler.requeued(id, &self.state.context(row.at));
                 self.state.requests[id].state = State::Dispatched;
             }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use dumbwaiter_block::{Nanos, Scheduler, Setup, State};
 
 use crate::recording::{Recording, Row, RowKind};
+use crate::row_order::in_order_of_events;
 use crate::state::{ReplayState, is_direct, setup_of};
 
 /// Replays without correction; answers the requests in the order in which ours dispatched them.
 pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Scheduler>) -> Vec<u32> {
     let setup = setup_of(recording);
     let direct = is_direct(recording);
-    let state = ReplayState::new(setup, &recording.rows);
+    let state = ReplayState::new(setup, recording);
     let scheduler = make(setup);
     let mut run = FreeRun {
         scheduler,
@@ -22,7 +23,7 @@ pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Sched
         issued: Vec::new(),
         completed: Vec::new(),
     };
-    for row in &recording.rows {
+    for (_, row) in &in_order_of_events(&recording.rows) {
         run.state.pass_time(&mut *run.scheduler, row.at);
         run.state.arrive(&mut *run.scheduler, row, direct);
         match row.kind {
@@ -74,8 +75,7 @@ impl FreeRun {
         let Some((id, number)) = self.state.ask(&mut *self.scheduler, hw, now) else { return };
         let place = self.order.len();
         self.order.push(number);
-        self.state.requests[id].state = State::Dispatched;
-        self.state.requests[id].dispatch = now;
+        self.state.dispatched(id, now);
         if self.issued.get(place) == Some(&true) {
             self.apply(place, now, true);
         }
@@ -100,11 +100,11 @@ impl FreeRun {
     fn apply(&mut self, place: usize, now: Nanos, issue: bool) {
         let Some(number) = self.order.get(place).copied() else { return };
         let Some(id) = self.state.id(number) else { return };
-        if issue {
+        if issue && self.state.is_free(id) {
             self.state.requests[id].issue = now;
             self.state.requests[id].state = State::Issued;
             self.scheduler.issued(id, &self.state.context(now));
-        } else {
+        } else if !issue && self.state.requests[id].state == State::Issued {
             self.scheduler.complete(id, &self.state.context(now));
             self.state.remove(number);
         }

@@ -1,7 +1,8 @@
 //! How schedulers, and a simulator around them, agree with recordings of the kernel's.
 //!
 //! [`Recording::open`] reads what a kernel's scheduler received and answered; [`call_by_call()`] and [`free_running()`]
-//! replay it through a scheduler of ours; [`compare`] compares two orders of dispatch. [`closed_loops`] runs the jobs of
+//! replay it through a scheduler of ours; [`score()`] does both and
+//! [`summary()`] adds up. [`compare`] compares two orders of dispatch. [`closed_loops`] runs the jobs of
 //! recordings in a world, without any of the kernel's decisions, and compares what they got.
 #![forbid(unsafe_code)]
 
@@ -10,6 +11,8 @@ mod closed_loop;
 mod free_running;
 mod order;
 pub mod recording;
+mod row_order;
+mod score;
 mod settings;
 mod state;
 
@@ -18,4 +21,5 @@ pub use closed_loop::{Agreement, BOUNDS, Bounds, ClosedLoopError, ClosedLoops, N
 pub use free_running::{free_running, kernel_order};
 pub use order::{Comparison, Order, compare};
 pub use recording::Recording;
+pub use score::{Figures, Score, ScoreError, Summary, score, summary};
 pub use settings::scheduler_of;

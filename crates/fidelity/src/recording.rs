@@ -1,14 +1,33 @@
 //! Dispatch recordings: the inputs and decisions of a kernel's scheduler.
 //!
 //! `NAME.csv.zst` (or `.csv`) holds one row per event: `ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu`.
-//! `NAME.json` beside it holds scheduler, kernel, settings, CPUs and the phase of the kernel's ticks.
+//! `NAME.json` beside it holds scheduler, kernel, settings, CPUs and the phase of the kernel's ticks, and the control
+//! groups with their weights and processes if there is more than the root group.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_block::{AtAttach, Flags, Ioprio, Nanos, Op, Setup, TickClock};
+use dumbwaiter_block::{AtAttach, Flags, Ioprio, Nanos, Op, Setup, Tenant, TickClock};
 use serde::Deserialize;
+
+/// Periods of a kernel's ticks, with some room for a measured period: 100 to 1000 Hz are possible.
+const TICK_NS: std::ops::RangeInclusive<u64> = 900_000..=11_000_000;
+/// Largest depth of a queue; the kernel's limit is 10,240.
+const DEPTH_MAX: u64 = 1 << 20;
+/// Largest description.
+const DESCRIPTION_BYTES_MAX: u64 = 64 << 20;
+/// Longest line of the rows.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Latest time of a row: 30 years after the first.
+const TIME_NS_MAX: u64 = 1 << 60;
+/// Highest sector: the end of 16 EiB.
+const SECTOR_MAX: u64 = 1 << 55;
+/// Most groups, and most groups in one another.
+const GROUPS_MAX: usize = 4096;
+const NESTING_MAX: usize = 32;
+/// Most rows: they are kept in memory.
+const ROWS_MAX: usize = 1 << 26;
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +47,14 @@ pub enum Error {
         path: PathBuf,
         /// What the parser said.
         cause: serde_json::Error,
+    },
+    /// A value of the JSON beside the rows is out of its range.
+    #[error("{path}: {what}")]
+    Setting {
+        /// The file.
+        path: PathBuf,
+        /// Key, value and what was expected.
+        what: String,
     },
     /// A row is not as expected.
     #[error("{path}, line {line}: {what}")]
@@ -70,6 +97,17 @@ pub enum RowKind {
     Complete,
     /// The driver gave a request back.
     Requeue,
+    /// A group got this weight.
+    GroupWeight {
+        /// Index in [`Recording::groups`].
+        group: u32,
+        /// The new weight.
+        weight: u32,
+    },
+    /// The process of the row moved to this group, an index in [`Recording::groups`].
+    TaskMoved(u32),
+    /// The process of the row ended.
+    TaskExited,
     /// An event that a replay does not need.
     Other,
 }
@@ -107,6 +145,23 @@ struct Jiffies {
     step_at_ns: i64,
 }
 
+impl Jiffies {
+    /// The kernel's ticks; an error where no kernel has such.
+    fn clock(&self, path: &Path) -> Result<TickClock, Error> {
+        if !TICK_NS.contains(&self.period_ns) {
+            let what = format!(
+                "jiffies.period_ns: {} is no period of a kernel's ticks; expected {} to {} (100 to 1000 Hz)",
+                self.period_ns,
+                TICK_NS.start(),
+                TICK_NS.end()
+            );
+            return Err(Error::Setting { path: path.to_owned(), what });
+        }
+        let step_at = self.step_at_ns.rem_euclid(self.period_ns as i64) as u64;
+        Ok(TickClock { period: Nanos(self.period_ns), step_at: Nanos(step_at) })
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 struct Queue {
     #[serde(default)]
@@ -129,6 +184,25 @@ struct Description {
     jiffies: Option<Jiffies>,
     #[serde(default)]
     device: serde_json::Value,
+    #[serde(default)]
+    groups: Vec<Group>,
+}
+
+/// A control group of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Group {
+    /// Empty for the root group; `a/x` is nested in `a`.
+    pub path: String,
+    /// Its weight before the first request, 1 to 10000. The root's has no effect.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// The processes in it when the recording begins.
+    #[serde(default)]
+    pub pids: Vec<i32>,
+}
+
+fn default_weight() -> u32 {
+    Tenant::default().weight
 }
 
 fn one() -> u16 {
@@ -147,49 +221,105 @@ pub struct Recording {
     pub iosched: BTreeMap<String, String>,
     /// What a scheduler is made with: clock, CPUs, depths.
     pub setup: Setup,
+    /// Control groups, parents before children; none where everything was in the root group.
+    pub groups: Vec<Group>,
     /// Events in order.
     pub rows: Vec<Row>,
 }
 
 impl Recording {
     /// Reads the rows of `path` (`.csv` or `.csv.zst`) and the JSON beside it; or of its JSON, the rows beside that.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is too large, or is not a recording; with the line.
     pub fn open(path: &Path) -> Result<Recording, Error> {
         let Files { rows: path, description: beside } = &Files::of(path);
         let io = |path: &Path| {
             let path = path.to_owned();
             move |cause| Error::Io { path, cause }
         };
-        let mut file = std::fs::File::open(path).map_err(io(path))?;
-        let text = std::fs::read(beside).map_err(io(beside))?;
-        let about: Description =
-            serde_json::from_slice(&text).map_err(|cause| Error::Description { path: beside.clone(), cause })?;
-        let mut magic = [0u8; 4];
-        let got = file.read(&mut magic).map_err(io(path))?;
-        let whole = std::io::Cursor::new(magic[..got].to_vec()).chain(file);
-        let rows = if magic == [0x28, 0xb5, 0x2f, 0xfd] {
-            let decoder = zstd::Decoder::new(whole).map_err(io(path))?;
-            read_rows(path, BufReader::new(decoder))?
+        let rows = std::fs::File::open(path).map_err(io(path))?;
+        let mut text = Vec::new();
+        let file = std::fs::File::open(beside).map_err(io(beside))?;
+        file.take(DESCRIPTION_BYTES_MAX + 1).read_to_end(&mut text).map_err(io(beside))?;
+        if text.len() as u64 > DESCRIPTION_BYTES_MAX {
+            let what =
+                format!("more than {} MiB; expected the description of a recording", DESCRIPTION_BYTES_MAX >> 20);
+            return Err(Error::Setting { path: beside.clone(), what });
+        }
+        Recording::read(path, rows, beside, &text)
+    }
+
+    /// Reads a recording from its `rows`, plain or zstd, and the JSON text of its `description`. Messages call them `path`
+    /// and `beside`.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn read(path: &Path, mut rows: impl Read, beside: &Path, description: &[u8]) -> Result<Recording, Error> {
+        let io = |cause| Error::Io { path: path.to_owned(), cause };
+        let about: Description = serde_json::from_slice(description)
+            .map_err(|cause| Error::Description { path: beside.to_owned(), cause })?;
+        check_groups(beside, &about.groups)?;
+        let clock = about.jiffies.as_ref().map_or(Ok(TickClock::HZ_250), |jiffies| jiffies.clock(beside))?;
+        let mut magic = Vec::new();
+        rows.by_ref().take(4).read_to_end(&mut magic).map_err(io)?;
+        let packed = magic == [0x28, 0xb5, 0x2f, 0xfd];
+        let whole = std::io::Cursor::new(magic).chain(rows);
+        let rows = if packed {
+            let decoder = zstd::Decoder::new(whole).map_err(io)?;
+            read_rows(path, BufReader::new(decoder), &about.groups)?
         } else {
-            read_rows(path, BufReader::new(whole))?
+            read_rows(path, BufReader::new(whole), &about.groups)?
         };
         let number = |v: &Option<serde_json::Value>| v.as_ref().and_then(as_number);
-        let depth = about.device.pointer("/attributes/hw_queue_depth").and_then(as_number).unwrap_or(128);
+        let depth = |key: &str, value: Option<u64>, default: u32| match value {
+            None => Ok(default),
+            Some(n) if (1..=DEPTH_MAX).contains(&n) => Ok(n as u32),
+            Some(n) => {
+                Err(Error::Setting { path: beside.to_owned(), what: format!("{key}: {n}; expected 1 to {DEPTH_MAX}") })
+            }
+        };
+        let device_depth = about.device.pointer("/attributes/hw_queue_depth").and_then(as_number);
         let setup = Setup {
-            clock: about.jiffies.as_ref().map_or(TickClock::HZ_250, |j| TickClock {
-                period: Nanos(j.period_ns.max(1)),
-                step_at: Nanos(j.step_at_ns.rem_euclid(j.period_ns.max(1) as i64) as u64),
-            }),
+            clock,
             cpus: about.cpus.max(1),
             hw_queues: 1,
-            nr_requests: number(&about.queue.nr_requests).unwrap_or(256) as u32,
-            device_depth: depth as u32,
+            nr_requests: depth("queue.nr_requests", number(&about.queue.nr_requests), 256)?,
+            device_depth: depth("device.attributes.hw_queue_depth", device_depth, 128)?,
             rotational: number(&about.queue.rotational) == Some(1),
             // The recorder attaches the scheduler to flash, which it may declare rotational afterwards.
             at_attach: AtAttach { rotational: Some(false), ..AtAttach::default() },
         };
         let iosched = about.iosched.iter().map(|(k, v)| (k.clone(), plain(v))).collect();
-        Ok(Recording { path: path.into(), scheduler: about.scheduler, kernel: about.kernel, iosched, setup, rows })
+        let (scheduler, kernel, groups) = (about.scheduler, about.kernel, about.groups);
+        Ok(Recording { path: path.into(), scheduler, kernel, iosched, setup, groups, rows })
     }
+}
+
+/// Refuses groups of which a replay cannot make tenants.
+fn check_groups(path: &Path, groups: &[Group]) -> Result<(), Error> {
+    let refused = |what: String| Err(Error::Setting { path: path.to_owned(), what });
+    if groups.len() > GROUPS_MAX {
+        return refused(format!("{} groups; expected at most {GROUPS_MAX}", groups.len()));
+    }
+    for (i, group) in groups.iter().enumerate() {
+        let name = shown(&group.path);
+        if group.path.split('/').count() > NESTING_MAX {
+            return refused(format!("group `{name}`: expected at most {NESTING_MAX} groups in one another"));
+        }
+        if !(1..=Tenant::MAX_WEIGHT).contains(&group.weight) {
+            return refused(format!("group `{name}`: weight {}: expected 1 to {}", group.weight, Tenant::MAX_WEIGHT));
+        }
+        if groups[..i].iter().any(|other| other.path == group.path) {
+            return refused(format!("group `{name}` is there twice"));
+        }
+        if let Some((parent, _)) = group.path.rsplit_once('/')
+            && !groups[..i].iter().any(|other| other.path == parent)
+        {
+            return refused(format!("group `{name}`: expected its parent `{}` before it", shown(parent)));
+        }
+    }
+    Ok(())
 }
 
 /// The two files of a recording.
@@ -223,7 +353,7 @@ fn plain(value: &serde_json::Value) -> String {
 
 const HEADER: &str = "ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu";
 
-fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
+fn read_rows(path: &Path, mut input: impl BufRead, groups: &[Group]) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     let mut text = String::new();
     let mut line = 0;
@@ -231,18 +361,29 @@ fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
         text.clear();
         line += 1;
         let fail = |what: String| Error::Row { path: path.into(), line, what };
-        let got = input.read_line(&mut text).map_err(|e| fail(format!("cannot be read: {e}")))?;
+        let got = input.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
+        let got = got.map_err(|e| fail(format!("cannot be read: {e}")))?;
         if got == 0 {
             break;
+        }
+        if got as u64 == LINE_BYTES_MAX && !text.ends_with('\n') {
+            return Err(fail("a line of more than 1 MiB; expected a row of 10 fields".into()));
+        }
+        if rows.len() == ROWS_MAX {
+            return Err(fail(format!("more than {ROWS_MAX} rows; record for a shorter time")));
         }
         let row = text.trim_end();
         if line == 1 {
             if row != HEADER {
-                return Err(fail(format!("expected the header `{HEADER}`, found `{}`", row.escape_debug())));
+                return Err(fail(format!("expected the header `{HEADER}`, found `{}`", shown(row))));
             }
             continue;
         }
-        rows.push(parse_row(row, line).map_err(fail)?);
+        let row = parse_row(row, line, groups).map_err(fail)?;
+        if row.at < rows.last().map_or(Nanos::ZERO, |last: &Row| last.at) {
+            return Err(fail("the time goes back; expected rows in the order of their times".into()));
+        }
+        rows.push(row);
     }
     if rows.is_empty() {
         return Err(Error::Row { path: path.into(), line: 1, what: "no rows: expected a dispatch recording".into() });
@@ -250,21 +391,39 @@ fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-fn parse_row(text: &str, line: u64) -> Result<Row, String> {
+/// The start of a text for a message, control characters escaped.
+fn shown(text: &str) -> String {
+    let start: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() { start + "…" } else { start }
+}
+
+/// The value of a key among the details of a row, which spaces or semicolons part.
+fn value_of<'a>(details: &'a str, key: &str) -> Option<&'a str> {
+    details.split([' ', ';']).find_map(|part| part.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// The index of the group that a row's details name.
+fn group_in(details: &str, groups: &[Group]) -> Result<u32, String> {
+    let path = value_of(details, "group").ok_or_else(|| format!("expected group=PATH, found `{}`", shown(details)))?;
+    let index = groups.iter().position(|group| group.path == path);
+    index.map(|i| i as u32).ok_or_else(|| format!("group `{}` is not among the `groups` of the JSON", shown(path)))
+}
+
+fn parse_row(text: &str, line: u64, groups: &[Group]) -> Result<Row, String> {
     let mut fields = [""; 10];
     let mut count = 0;
     for field in text.split(',') {
-        *fields.get_mut(count).ok_or_else(|| format!("more than 10 fields in `{text}`"))? = field;
+        *fields.get_mut(count).ok_or_else(|| format!("more than 10 fields in `{}`", shown(text)))? = field;
         count += 1;
     }
     if count != 10 {
-        return Err(format!("expected 10 fields, found {count} in `{text}`"));
+        return Err(format!("expected 10 fields, found {count} in `{}`", shown(text)));
     }
     let number = |i: usize| -> Result<u64, String> {
         if fields[i].is_empty() {
             return Ok(0);
         }
-        fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, fields[i]))
+        fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, shown(fields[i])))
     };
     let kind = match fields[1] {
         "bio_queue" => RowKind::Arrival,
@@ -276,7 +435,7 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
         "rq_merge" => {
             let other = fields[6].split(';').find_map(|f| f.trim().strip_prefix("absorbs="));
             let other = other.and_then(|n| n.parse().ok());
-            RowKind::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", fields[6]))?)
+            RowKind::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", shown(fields[6])))?)
         }
         "rq_insert" => RowKind::Insert,
         "dispatch" => RowKind::Dispatch,
@@ -284,6 +443,15 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
         "rq_issue" => RowKind::Issue,
         "rq_complete" => RowKind::Complete,
         "rq_requeue" => RowKind::Requeue,
+        "group_weight" => {
+            let weight = value_of(fields[6], "weight").and_then(|w| w.parse().ok());
+            let weight = weight.filter(|w| (1..=Tenant::MAX_WEIGHT).contains(w));
+            let max = Tenant::MAX_WEIGHT;
+            let fail = || format!("group_weight without weight=N, N from 1 to {max}: `{}`", shown(fields[6]));
+            RowKind::GroupWeight { group: group_in(fields[6], groups)?, weight: weight.ok_or_else(fail)? }
+        }
+        "task_group" => RowKind::TaskMoved(group_in(fields[6], groups)?),
+        "task_exit" => RowKind::TaskExited,
         _ => RowKind::Other,
     };
     let op = match fields[5] {
@@ -302,20 +470,24 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
             _ => Flags::NONE,
         });
     }
+    let within = |i: usize, most: u64| match number(i)? {
+        n if n <= most => Ok(n),
+        n => Err(format!("column {}: {n}; expected at most {most}", i + 1)),
+    };
     Ok(Row {
-        at: Nanos(number(0)?),
+        at: Nanos(within(0, TIME_NS_MAX)?),
         kind,
-        req: number(2)? as u32,
-        sector: number(3)?,
-        bytes: number(4)?,
+        req: within(2, u64::from(u32::MAX))? as u32,
+        sector: within(3, SECTOR_MAX)?,
+        bytes: within(4, u64::from(u32::MAX))?,
         op,
         flags,
         pid: match fields[7] {
             "" => 0,
-            pid => pid.parse().map_err(|_| format!("column 8: expected a process number, found `{pid}`"))?,
+            pid => pid.parse().map_err(|_| format!("column 8: expected a process number, found `{}`", shown(pid)))?,
         },
-        ioprio: Ioprio(number(8)? as u16),
-        cpu: number(9)? as u16,
+        ioprio: Ioprio(within(8, u64::from(u16::MAX))? as u16),
+        cpu: within(9, u64::from(u16::MAX))? as u16,
         line,
     })
 }

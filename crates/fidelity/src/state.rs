@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_block::{
     Context, Event, Io, Ioprio, Join, Nanos, Next, Place, Request, RequestId, Requests, Scheduler, Setup, Side, State,
-    TaskId, Tenant, Tenants,
+    TaskId, Tenant, TenantId, Tenants,
 };
 
 use crate::recording::{Recording, Row, RowKind};
-
-/// A recording does not tell when a process ends; fio's do about this long after their last I/O.
-const EXIT_DELAY: Nanos = Nanos::from_us(1500);
 
 /// Requests, tasks and clock of a replay, the requests by their numbers in the recording.
 pub(crate) struct ReplayState {
@@ -20,22 +17,46 @@ pub(crate) struct ReplayState {
     numbers: Vec<u32>,
     tasks: BTreeMap<i32, TaskId>,
     setup: Setup,
-    /// When each process ends, the first to end last.
-    exits: Vec<(Nanos, i32)>,
+    /// Tenants of the recording's groups, in their order.
+    groups: Vec<TenantId>,
+    /// The tenant of processes in no recorded group.
+    root: TenantId,
+    /// Tenants of processes, by their number.
+    homes: BTreeMap<i32, TenantId>,
+    /// Requests that the scheduler has.
+    queued: usize,
+    /// The plug of each CPU's running process.
+    plugs: BTreeMap<u16, Plug>,
+    reads_clock_in_plug: bool,
     /// Requests held back by a process's plug, where the scheduler does no inserting of its own (`none`).
     plugged: BTreeMap<i32, Vec<u32>>,
 }
 
+/// Requests that a process holds back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plug {
+    /// When its first request was allocated.
+    began: Option<Nanos>,
+    /// Its requests go to the scheduler now.
+    flushed: bool,
+}
+
 impl ReplayState {
-    pub(crate) fn new(setup: Setup, rows: &[Row]) -> ReplayState {
-        let mut last = BTreeMap::new();
-        for row in rows {
-            last.insert(row.pid, row.at + EXIT_DELAY);
-        }
-        let mut exits: Vec<(Nanos, i32)> = last.into_iter().map(|(pid, at)| (at, pid)).collect();
-        exits.sort_unstable_by(|a, b| b.cmp(a));
+    pub(crate) fn new(setup: Setup, recording: &Recording) -> ReplayState {
         let mut tenants = Tenants::default();
-        tenants.add_tenant(Tenant::default());
+        let root = tenants.add_root(Tenant::default().weight);
+        let mut groups: Vec<TenantId> = Vec::new();
+        let mut homes = BTreeMap::new();
+        for group in &recording.groups {
+            let parent = group.path.rsplit_once('/').map(|(above, _)| above);
+            let parent = parent.and_then(|above| recording.groups.iter().position(|other| other.path == above));
+            let tenant = match group.path.as_str() {
+                "" => root,
+                _ => tenants.add_tenant(Tenant { weight: group.weight, parent: parent.map(|i| groups[i]) }),
+            };
+            groups.push(tenant);
+            homes.extend(group.pids.iter().map(|pid| (*pid, tenant)));
+        }
         ReplayState {
             requests: Requests::default(),
             tenants,
@@ -43,7 +64,12 @@ impl ReplayState {
             numbers: Vec::new(),
             tasks: BTreeMap::new(),
             setup,
-            exits,
+            groups,
+            root,
+            homes,
+            queued: 0,
+            plugs: BTreeMap::new(),
+            reads_clock_in_plug: recording.scheduler == "bfq",
             plugged: BTreeMap::new(),
         }
     }
@@ -53,12 +79,9 @@ impl ReplayState {
     }
 
     fn allocate(&mut self, row: &Row) {
-        let next = self.tasks.len() as u32;
+        let tenant = self.home_of(row.pid);
         let tenants = &mut self.tenants;
-        let task = *self.tasks.entry(row.pid).or_insert_with(|| {
-            tenants.add_task(Default::default(), Ioprio::DEFAULT);
-            TaskId(next)
-        });
+        let task = *self.tasks.entry(row.pid).or_insert_with(|| tenants.add_task(tenant, Ioprio::DEFAULT));
         let io = Io {
             op: row.op,
             flags: row.flags,
@@ -66,6 +89,7 @@ impl ReplayState {
             sector: row.sector,
             sectors: (row.bytes / 512) as u32,
             task,
+            tenant,
             cpu: row.cpu % self.setup.cpus,
             ..Io::default()
         };
@@ -82,35 +106,108 @@ impl ReplayState {
         self.ids.get(&number).copied()
     }
 
+    /// Whether neither a scheduler nor the driver holds a request.
+    pub(crate) fn is_free(&self, id: RequestId) -> bool {
+        !matches!(self.requests[id].state, State::Queued | State::Issued)
+    }
+
     pub(crate) fn remove(&mut self, number: u32) {
         if let Some(id) = self.ids.remove(&number) {
             self.requests.remove(id);
         }
     }
 
-    /// What happens by itself until `now`: processes end, timers fire.
-    pub(crate) fn pass_time(&mut self, scheduler: &mut dyn Scheduler, now: Nanos) {
-        while let Some((_, pid)) = self.exits.pop_if(|(at, _)| *at <= now) {
-            if let Some(task) = self.tasks.get(&pid) {
-                scheduler.event(Event::TaskExited(*task), &self.context(now));
+    /// Follows the plugs: which began with which request, and when.
+    fn note_plug(&mut self, row: &Row) {
+        match row.kind {
+            RowKind::Allocated => {
+                let plug = self.plugs.entry(row.cpu).or_default();
+                if std::mem::take(&mut plug.flushed) || plug.began.is_none() {
+                    plug.began = Some(row.at);
+                }
             }
+            RowKind::Unplug => self.plugs.entry(row.cpu).or_default().flushed = true,
+            RowKind::Arrival if self.plugs.get(&row.cpu).is_some_and(|plug| plug.flushed) => {
+                self.plugs.remove(&row.cpu);
+            }
+            _ => {}
         }
+    }
+
+    /// The time that `bfq` sees at an insertion. Linux, from 6.9 on, reads the clock once for all requests of a plug; the
+    /// other schedulers count ticks.
+    fn time_of_insertion(&self, row: &Row) -> Nanos {
+        let plug = self.plugs.get(&row.cpu).filter(|plug| plug.flushed && self.reads_clock_in_plug);
+        plug.and_then(|plug| plug.began).unwrap_or(row.at)
+    }
+
+    /// Requests that the scheduler has.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// The scheduler gave this request away.
+    pub(crate) fn dispatched(&mut self, id: RequestId, now: Nanos) {
+        let request = &mut self.requests[id];
+        self.queued -= usize::from(request.state == State::Queued);
+        request.state = State::Dispatched;
+        request.dispatch = now;
+    }
+
+    fn home_of(&self, pid: i32) -> TenantId {
+        self.homes.get(&pid).copied().unwrap_or(self.root)
+    }
+
+    /// What a row says of groups and processes.
+    fn administer(&mut self, scheduler: &mut dyn Scheduler, row: &Row) {
+        match row.kind {
+            RowKind::GroupWeight { group, weight } => {
+                let tenant = self.groups[group as usize];
+                if let Some(own) = self.tenants.tenant_mut(tenant) {
+                    own.weight = weight;
+                }
+                scheduler.event(Event::TenantChanged(tenant), &self.context(row.at));
+            }
+            RowKind::TaskMoved(group) => {
+                let tenant = self.groups[group as usize];
+                self.homes.insert(row.pid, tenant);
+                let Some(task) = self.tasks.get(&row.pid).copied() else { return };
+                if let Some(own) = self.tenants.task_mut(task) {
+                    own.tenant = tenant;
+                }
+                scheduler.event(Event::TaskChanged(task), &self.context(row.at));
+            }
+            RowKind::TaskExited => {
+                // The number is not used again: a process of the same number gets a new task.
+                if let Some(task) = self.tasks.remove(&row.pid) {
+                    scheduler.event(Event::TaskExited(task), &self.context(row.at));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What happens by itself until `now`: timers fire.
+    pub(crate) fn pass_time(&mut self, scheduler: &mut dyn Scheduler, now: Nanos) {
         if scheduler.timer().is_some_and(|t| t <= now) {
             scheduler.event(Event::Timer, &self.context(now));
         }
     }
 
     fn insert(&mut self, scheduler: &mut dyn Scheduler, row: &Row, number: u32) {
-        if let Some(id) = self.id(number) {
+        if let Some(id) = self.id(number).filter(|id| self.is_free(*id)) {
             let request = &mut self.requests[id];
             request.insert = row.at;
             request.state = State::Queued;
-            scheduler.insert(id, Place::Tail, &self.context(row.at));
+            self.queued += 1;
+            scheduler.insert(id, Place::Tail, &self.context(self.time_of_insertion(row)));
         }
     }
 
     /// A row's arrivals and merges, for a scheduler that the kernel asks or, under `none` (`direct`), does not.
     pub(crate) fn arrive(&mut self, scheduler: &mut dyn Scheduler, row: &Row, direct: bool) {
+        self.administer(scheduler, row);
+        self.note_plug(row);
         if !direct {
             self.arrivals(scheduler, row);
             return;
@@ -148,7 +245,7 @@ impl ReplayState {
             RowKind::BackMerge | RowKind::FrontMerge => {
                 let Some(id) = self.id(row.req) else { return };
                 let request = &mut self.requests[id];
-                request.sectors += (row.bytes / 512) as u32;
+                request.sectors = request.sectors.saturating_add((row.bytes / 512) as u32);
                 let side = if row.kind == RowKind::FrontMerge {
                     request.sector = row.sector;
                     Side::Front
@@ -161,8 +258,15 @@ impl ReplayState {
             }
             RowKind::Absorb(other) => {
                 let (Some(survivor), Some(absorbed)) = (self.id(row.req), self.id(other)) else { return };
-                self.requests[survivor].sectors += self.requests[absorbed].sectors;
-                if self.requests[absorbed].state == State::Queued && self.requests[survivor].state == State::Queued {
+                let queued = |id: RequestId| self.requests[id].state == State::Queued;
+                // The scheduler still holds it: the recording contradicts itself.
+                if survivor == absorbed || queued(absorbed) && !queued(survivor) {
+                    return;
+                }
+                let sectors = self.requests[absorbed].sectors;
+                self.requests[survivor].sectors = self.requests[survivor].sectors.saturating_add(sectors);
+                if self.requests[absorbed].state == State::Queued {
+                    self.queued -= 1;
                     scheduler.absorbed(survivor, absorbed, &self.context(row.at));
                 }
                 self.remove(other);
@@ -200,4 +304,79 @@ pub(crate) fn is_direct(recording: &Recording) -> bool {
 pub(crate) fn setup_of(recording: &Recording) -> Setup {
     let hw_queues = if is_direct(recording) { recording.setup.cpus } else { 1 };
     Setup { hw_queues, ..recording.setup }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Group;
+
+    fn recording(groups: &[(&str, u32, &[i32])]) -> Recording {
+        let group = |(path, weight, pids): &(&str, u32, &[i32])| Group {
+            path: (*path).into(),
+            weight: *weight,
+            pids: (*pids).into(),
+        };
+        Recording {
+            path: Default::default(),
+            scheduler: "bfq".to_owned(),
+            kernel: "6.12".to_owned(),
+            iosched: BTreeMap::new(),
+            setup: Setup::default(),
+            groups: groups.iter().map(group).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    fn row(us: u64, kind: RowKind, pid: i32) -> Row {
+        let at = Nanos::from_us(us);
+        let op = dumbwaiter_block::Op::Read;
+        let flags = dumbwaiter_block::Flags::NONE;
+        Row { at, kind, req: 1, sector: 0, bytes: 4096, op, flags, pid, ioprio: Ioprio::DEFAULT, cpu: 0, line: 1 }
+    }
+
+    fn new() -> ReplayState {
+        let recording = recording(&[("a", 300, &[]), ("a/x", 50, &[1]), ("", 100, &[2])]);
+        ReplayState::new(recording.setup, &recording)
+    }
+
+    #[test]
+    fn groups_are_tenants_and_processes_of_no_group_are_in_the_root() {
+        let state = new();
+        let weight = |id: TenantId| state.tenants.tenant(id).unwrap().weight;
+        let [a, x] = [state.groups[0], state.groups[1]];
+        assert_eq!((weight(a), weight(x)), (300, 50));
+        assert_eq!(state.tenants.tenant(x).unwrap().parent, Some(a));
+        assert!(state.tenants.is_root(state.home_of(2)) && state.tenants.is_root(state.home_of(9)));
+        assert_eq!(state.home_of(1), x);
+    }
+
+    #[test]
+    fn rows_change_weights_and_move_and_end_processes() {
+        let mut state = new();
+        let mut scheduler = dumbwaiter_schedulers::Choice::parse("bfq").unwrap().build(Setup::default());
+        let [a, x] = [state.groups[0], state.groups[1]];
+        state.arrive(&mut *scheduler, &row(0, RowKind::Allocated, 1), false);
+        state.arrive(&mut *scheduler, &row(1, RowKind::GroupWeight { group: 1, weight: 70 }, 0), false);
+        assert_eq!(state.tenants.tenant(x).unwrap().weight, 70);
+        state.arrive(&mut *scheduler, &row(2, RowKind::TaskMoved(0), 1), false);
+        assert_eq!((state.home_of(1), state.tenants.task(state.tasks[&1]).unwrap().tenant), (a, a));
+        state.arrive(&mut *scheduler, &row(3, RowKind::TaskExited, 1), false);
+        assert!(!state.tasks.contains_key(&1));
+    }
+
+    #[test]
+    fn requests_of_one_plug_are_inserted_at_the_time_of_the_first() {
+        let mut state = new();
+        let mut see = |us, kind| {
+            state.note_plug(&row(us, kind, 1));
+            state.time_of_insertion(&row(us, kind, 1))
+        };
+        see(10, RowKind::Allocated);
+        see(12, RowKind::Allocated);
+        see(14, RowKind::Unplug);
+        assert_eq!(see(15, RowKind::Insert), Nanos::from_us(10));
+        see(16, RowKind::Arrival);
+        assert_eq!(see(17, RowKind::Insert), Nanos::from_us(17), "the plug is over");
+    }
 }

@@ -12,6 +12,7 @@ mod logger_time;
 mod perf;
 mod powercap;
 mod sampler;
+mod system_calls;
 
 use std::path::Path;
 
@@ -21,6 +22,7 @@ pub use logger::Logger;
 pub use logger_clock::LoggerClock;
 pub use logger_time::zone;
 pub use sampler::{Meter, MeteredEnergy};
+pub use system_calls::SystemCalls;
 
 /// The best energy meter of this machine, and one line that names it or says why there is none. RAPL by powercap is
 /// preferred to RAPL by perf, and both to a power sensor of the whole machine.

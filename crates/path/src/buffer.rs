@@ -11,10 +11,12 @@ pub const ALIGN: usize = 4096;
 /// Most pieces of one I/O (Linux: UIO_MAXIOV).
 pub const MAX_IOVECS: usize = 1024;
 
-/// Zeroed memory aligned for direct I/O.
+/// Memory aligned for direct I/O; all 0 when it is made.
 pub struct Buffer {
     start: NonNull<u8>,
     len: usize,
+    /// Bytes that were allocated.
+    capacity: usize,
 }
 
 // SAFETY: the memory belongs to the buffer alone.
@@ -29,7 +31,17 @@ impl Buffer {
         // SAFETY: the layout has a size above 0.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Buffer { start, len }
+        Buffer { start, len, capacity: len }
+    }
+
+    /// Bytes that it can have at most.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Makes it `len` bytes long, its capacity at most. Bytes beyond a smaller length keep their content.
+    pub fn set_len(&mut self, len: usize) {
+        self.len = len.min(self.capacity);
     }
 
     fn layout(len: usize) -> Layout {
@@ -62,7 +74,7 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout.
-        unsafe { dealloc(self.start.as_ptr(), Buffer::layout(self.len)) };
+        unsafe { dealloc(self.start.as_ptr(), Buffer::layout(self.capacity)) };
     }
 }
 

@@ -50,6 +50,7 @@ mod ring;
 mod rings;
 mod target;
 mod user_data;
+mod virtual_device;
 
 pub use buffer::{ALIGN, Buffer, Data, Iovecs, MAX_IOVECS};
 pub use clock::exact_timers;
@@ -59,3 +60,4 @@ pub use error::Error;
 pub use observer::{Observer, Transfer};
 pub use options::{Batching, OpenOptions};
 pub use target::{Facts, Kind, Target};
+pub use virtual_device::{VirtualDevice, VirtualRequest};

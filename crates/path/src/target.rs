@@ -115,6 +115,17 @@ impl Target {
         Target { path: "stream".into(), file: File::from(stream.into()), facts, options, notes: Vec::new() }
     }
 
+    /// A target whose device is a [`VirtualDevice`](crate::VirtualDevice) with these properties, by a name for people.
+    pub fn virtual_device(name: &str, facts: Facts) -> Result<Target, Error> {
+        let path = PathBuf::from(name);
+        let refuse = |e: io::Error| Error::Open { path: path.clone(), reason: format!("/dev/null: {e}") };
+        // The ring wants a file; nothing is ever sent to it.
+        let file = File::open("/dev/null").map_err(refuse)?;
+        Ring::new(8, RingMode::Interrupt, false).map_err(|e| Error::NoRing(why_no_ring(&e)))?;
+        let options = OpenOptions { allow_writes: true, ..OpenOptions::default() };
+        Ok(Target { path, file, facts, options, notes: Vec::new() })
+    }
+
     /// Its properties.
     pub fn facts(&self) -> &Facts {
         &self.facts

@@ -1,9 +1,9 @@
 //! What a completion entry answers: the layout of `user_data` in the ring.
 //!
 //! ```text
-//! bits 63-62  kind: 0 request, 1 watched descriptor, 2 none
+//! bits 63-62  kind: 0 request, 1 watched descriptor, 2 none, 3 receive
 //! bits 61-32  generation of a watch, so that a late entry of an earlier one is recognised
-//! bits 31-0   request id, or number of the watch
+//! bits 31-0   request id, or number of the watch or the receive
 //! ```
 
 use dumbwaiter_block::RequestId;
@@ -24,6 +24,8 @@ pub(crate) enum UserData {
         /// Tells uses of the same place apart; 30 bits.
         generation: u32,
     },
+    /// A receive from a socket, by its number.
+    Receive(u32),
     /// Needs no answer: the removal of a watch.
     None,
 }
@@ -36,6 +38,7 @@ impl UserData {
                 1 << KIND_SHIFT | (u64::from(generation) & GENERATION_MASK) << GENERATION_SHIFT | u64::from(index)
             }
             UserData::None => 2 << KIND_SHIFT,
+            UserData::Receive(index) => 3 << KIND_SHIFT | u64::from(index),
         }
     }
 
@@ -47,6 +50,7 @@ impl UserData {
                 index: user_data as u32,
                 generation: (user_data >> GENERATION_SHIFT & GENERATION_MASK) as u32,
             },
+            3 => UserData::Receive(user_data as u32),
             _ => UserData::None,
         }
     }
@@ -65,6 +69,7 @@ mod tests {
             UserData::Watch { index: 0, generation: 0 },
             UserData::Watch { index: u32::MAX, generation: last_generation },
             UserData::None,
+            UserData::Receive(u32::MAX),
         ] {
             assert_eq!(UserData::decode(code.encode()), code);
         }

@@ -8,6 +8,7 @@ use dumbwaiter_linux::{Error, Roots};
 
 use crate::about::About;
 use crate::event::{Event, Kind};
+use crate::groups::Groups;
 use crate::options::{Method, Options, Summary};
 use crate::pages::Pages;
 use crate::tracefs::{Instance, Probes};
@@ -37,10 +38,11 @@ pub fn record(target: &Target, options: &Options, stop: &AtomicBool, began: impl
     };
     let instance = Instance::new(options.buffer_kb, probes.as_ref(), &about)?;
     let mut pages = Pages::new(instance.cpus()?);
+    let mut groups = if options.dispatch { Groups::begin(&roots) } else { None };
     instance.start()?;
     let start = Instant::now();
     began();
-    notes.extend(gather(&instance, &mut pages, options, start, stop)?);
+    notes.extend(gather(&instance, &mut pages, groups.as_mut(), options, start, stop)?);
     instance.stop()?;
     let seconds = start.elapsed().as_secs_f64();
     instance.take(&mut pages)?;
@@ -63,7 +65,7 @@ pub fn record(target: &Target, options: &Options, stop: &AtomicBool, began: impl
         ));
     }
     if options.dispatch {
-        dispatch_recording(&events, &about, options, &mut summary)?;
+        dispatch_recording(&events, &about, groups.as_ref(), options, &mut summary)?;
     } else {
         let written = text::write(&events, &about, options).map_err(|e| Error::Refused(e.to_string()))?;
         summary.requests = events.iter().filter(|e| e.kind == Kind::Issue).count() as u64;
@@ -82,6 +84,7 @@ pub fn record(target: &Target, options: &Options, stop: &AtomicBool, began: impl
 fn gather(
     instance: &Instance,
     pages: &mut Pages,
+    mut groups: Option<&mut Groups>,
     options: &Options,
     start: Instant,
     stop: &AtomicBool,
@@ -89,6 +92,9 @@ fn gather(
     loop {
         std::thread::sleep(EMPTYING_INTERVAL);
         instance.take(pages)?;
+        if let Some(groups) = &mut groups {
+            groups.follow();
+        }
         if stop.load(Ordering::Relaxed) || options.length.is_some_and(|l| start.elapsed() >= l) {
             return Ok(None);
         }
@@ -99,7 +105,13 @@ fn gather(
     }
 }
 
-fn dispatch_recording(events: &[Event], about: &About, options: &Options, summary: &mut Summary) -> Result<(), Error> {
+fn dispatch_recording(
+    events: &[Event],
+    about: &About,
+    groups: Option<&Groups>,
+    options: &Options,
+    summary: &mut Summary,
+) -> Result<(), Error> {
     let mut built = rows::rows(events);
     if summary.method == Some(Method::Issues) && about.scheduler != "none" {
         built.rows = infer::with_dispatches(built.rows, about.hw_queues);
@@ -108,6 +120,12 @@ fn dispatch_recording(events: &[Event], about: &About, options: &Options, summar
              nothing are unknown"
                 .into(),
         );
+    }
+    if let Some(groups) = groups {
+        let submitted = events.iter().filter(|e| matches!(e.kind, Kind::Allocated | Kind::Bio));
+        let pids = submitted.map(|e| e.pid).collect();
+        built.groups = groups.describe(&pids);
+        groups.add_rows(&mut built.rows, &pids, events.first().map_or(0, |e| e.at));
     }
     summary.records = built.rows.len() as u64;
     summary.requests = built.rows.iter().filter(|r| r.event == "rq_issue").count() as u64;

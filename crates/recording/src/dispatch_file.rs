@@ -124,7 +124,7 @@ fn describe(path: &Path, events: &[Event], built: &Built, about: &About, summary
         .filter(|e| matches!(e.kind, Kind::Allocated | Kind::Bio))
         .map(|e| (e.pid.to_string(), text(&e.comm)))
         .collect();
-    json!({
+    let mut value = json!({
         "name": path.file_stem().map(|s| s.to_string_lossy().into_owned()),
         "scheduler": about.scheduler,
         "workload": null,
@@ -146,7 +146,11 @@ fn describe(path: &Path, events: &[Event], built: &Built, about: &About, summary
         "lost_events": summary.lost,
         "unmatched_rows": built.unmatched,
         "unfinished_requests": built.unfinished,
-    })
+    });
+    if !built.groups.is_empty() {
+        value["groups"] = built.groups.clone().into();
+    }
+    value
 }
 
 fn lines(out: &mut impl Write, rows: &[Row]) -> std::io::Result<()> {

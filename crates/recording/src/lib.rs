@@ -9,6 +9,7 @@ mod about;
 mod capture;
 mod dispatch_file;
 mod event;
+mod groups;
 mod infer;
 mod options;
 mod pages;

@@ -30,6 +30,8 @@ pub(crate) struct Built {
     pub(crate) unmatched: u64,
     /// Requests without an end.
     pub(crate) unfinished: u64,
+    /// Control groups, as the JSON has them; none where all was in the root group.
+    pub(crate) groups: Vec<serde_json::Value>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

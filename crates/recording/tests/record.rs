@@ -10,6 +10,7 @@ use dumbwaiter_fidelity::recording::{Recording, RowKind};
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::Settings;
 use dumbwaiter_linux::target::Target;
+use dumbwaiter_linux::{Roots, cgroup};
 use dumbwaiter_recording::{Method, Options, Summary, record};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_testkit::LoopDevice;
@@ -164,4 +165,56 @@ fn mq_deadline_agrees_with_a_recording_of_the_running_kernel() {
 fn kyber_and_bfq_can_be_recorded() {
     // Their answers depend on time, which a busy machine stretches.
     let _ = agrees("kyber", |_| 0.0) && agrees("bfq", |_| 0.0);
+}
+
+/// A process that reads in a control group.
+fn reader(path: &Path, skip: u32) -> std::process::Child {
+    // It waits for a line, so that it is in its group before it reads.
+    let script =
+        format!("read go; exec dd if={} of=/dev/null bs=4k count=1500 skip={skip} iflag=direct", path.display());
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.arg("-c").arg(script).stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    shell.spawn().unwrap()
+}
+
+#[test]
+fn control_groups_are_recorded_with_their_weights_and_changes() {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let Some(device) = shallow("bfq") else { return };
+    let (Some(hierarchy), about) = cgroup::detect(&Roots::default()) else {
+        eprintln!("skipped: no cgroups");
+        return;
+    };
+    let Ok(mut groups) = cgroup::Groups::new(&hierarchy) else {
+        eprintln!("skipped: {about}");
+        return;
+    };
+    let (light, heavy) = (groups.add("light", 100, None).unwrap(), groups.add("heavy", 300, None).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("groups.csv");
+    let options = Options { output: output.clone(), dispatch: true, ..Options::default() };
+    let mut readers = [reader(&device.path, 0), reader(&device.path, 8000)];
+    groups.move_process(light, readers[0].id()).unwrap();
+    groups.move_process(heavy, readers[1].id()).unwrap();
+    recorded(&device, &options, || {
+        for reader in &mut readers {
+            std::io::Write::write_all(reader.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        groups.weigh(light, 500).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        readers.iter_mut().for_each(|reader| assert!(reader.wait().unwrap().success()));
+    });
+    let recording = Recording::open(&output).unwrap();
+    let of = |name: &str| recording.groups.iter().find(|group| group.path.ends_with(name)).unwrap();
+    assert_eq!((of("/light").weight, of("/heavy").weight), (100, 300));
+    for (name, reader) in ["/light", "/heavy"].iter().zip(&readers) {
+        assert_eq!(of(name).pids, [i32::try_from(reader.id()).unwrap()]);
+    }
+    let changes: Vec<RowKind> = recording.rows.iter().map(|row| row.kind).collect();
+    let index = recording.groups.iter().position(|group| group.path.ends_with("/light")).unwrap() as u32;
+    assert!(changes.contains(&RowKind::GroupWeight { group: index, weight: 500 }));
+    let choice = Choice::parse("bfq").unwrap();
+    let found = call_by_call(&recording, &|setup| choice.build(setup), None);
+    println!("{} of {} calls agree", found.same + found.none_same, found.calls());
 }

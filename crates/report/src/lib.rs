@@ -6,12 +6,15 @@
 
 mod advice;
 mod applications;
-mod columns;
+pub mod columns;
 mod compare;
 mod file;
 mod float_table;
+mod formats;
 mod html;
 mod json;
+mod ranking_columns;
+mod suite;
 mod table;
 mod text_plot;
 
@@ -24,7 +27,9 @@ pub use columns::write_parquet;
 pub use compare::compare_text;
 pub use file::Error;
 pub use float_table::write_float_table;
+pub use formats::{Format, diff_text, document_text};
 pub use html::{Grid, Page, PageSection, Plot, PlotLine, html, write_html};
 pub use json::{read_json, write_json};
+pub use suite::{suite_markdown, suite_text};
 pub use table::{Align, Style, table};
 pub use text_plot::{bars, sparkline};

@@ -9,6 +9,8 @@ use crate::{Case, Effort, Error, Figure, FigureResult, Paper, Row};
 
 const NAME: &str = "bfq-2015";
 pub(crate) const HDD: &str = "hdd:st1000dm003";
+/// The two sets of values for the paper's disk, with short names.
+const DISKS: [(&str, &str); 2] = [("disk", HDD), ("slow disk", "hdd:st1000dm003-slow")];
 pub(crate) const SSD: &str = "ssd:px256m5s";
 /// The paper's, with today's BFQ beside its own.
 const SCHEDULERS: [(&str, &str); 5] =
@@ -42,24 +44,25 @@ fn row(figure: &str, metric: &str, case: impl Into<String>, ours: f64, unit: &st
 /// not, and waits for every queue, never does. Everything else is of stage 1.
 const BOOT: &str = "[[task]]\nname = \"boot\"\nrw = \"randread\"\nbs = \"4k\"\niodepth = 32\nruntime = \"1s\"\n";
 
-/// A background with its writers' `sync`. All in one group: what is raised is a process.
+/// A background. All in one group: what is raised is a process.
 pub(crate) fn background(load: &str, raw: bool) -> String {
     let raw = if raw { "raw = true\n" } else { "" };
-    let mut text = format!("[[task]]\nname = \"background\"\nstage = 1\napp = \"{load}\"\n{raw}");
-    if load.starts_with("5r5w") {
-        text += "[[task]]\nname = \"sync\"\nstage = 1\napp = \"sync\"\n";
-    }
-    text
+    format!("[[task]]\nname = \"background\"\nstage = 1\napp = \"{load}\"\n{raw}")
 }
+
+/// The host's page cache, where anything is written.
+const PAGE_CACHE: &str = "[host]\npage_cache = \"8GiB\"\n";
 
 /// Tasks of stage 1 behind [`BOOT`], measured after the warm-up.
 pub(crate) fn machine(warmup_s: u32, duration_s: u32, tasks: &str) -> String {
-    format!("warmup = \"{warmup_s}s\"\nduration = \"{duration_s}s\"\n{BOOT}{tasks}")
+    let cache = if tasks.contains("5r5w") { PAGE_CACHE } else { "" };
+    format!("warmup = \"{warmup_s}s\"\nduration = \"{duration_s}s\"\n{cache}{BOOT}{tasks}")
 }
 
-/// A background alone.
-fn throughput(load: &str, raw: bool, effort: &Effort<'_>) -> String {
-    machine(10, effort.pick(30, 15), &background(load, raw))
+/// A background alone, as the suite measures it: a minute, from 2 s after the start on. Where nothing is written, less shows
+/// the same.
+fn throughput(load: &str, raw: bool) -> String {
+    machine(2, if raw { 5 } else { 60 }, &background(load, raw))
 }
 
 /// Launches of an application.
@@ -133,10 +136,13 @@ fn grid(texts: &[String], device: &str, replicates: u32, effort: &Effort<'_>) ->
     Ok(texts.iter().map(|_| runs.by_ref().take(SCHEDULERS.len()).collect()).collect())
 }
 
+/// A host whose CPU is busy.
+const ONE_CPU: &str = "host.cpus = 1\n";
+
 const LOADS: [&str; 4] = ["10r-seq", "10r-rand", "5r5w-seq", "5r5w-rand"];
 
 fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
-    let all = grid(&LOADS.map(|load| throughput(load, false, effort)), HDD, effort.pick(5, 2), effort)?;
+    let all = grid(&LOADS.map(|load| throughput(load, false)), HDD, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
     for (load, runs) in LOADS.iter().zip(&all) {
         let speed: Vec<f64> = runs.iter().map(Runs::mb_per_s).collect();
@@ -161,66 +167,72 @@ fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
                 _ => row("throughput"),
             });
         }
-        let flush = |runs: &Runs| runs.most(|r| if r.other.count > 0 { r.other.latency_us.max / 1e6 } else { 0.0 });
-        let unfinished = |runs: &Runs| runs.0.iter().filter(|r| r.other.count == 0).count();
-        if load.starts_with("5r5w") {
-            let each: Vec<String> = SCHEDULERS
-                .iter()
-                .zip(runs)
-                .map(|((name, _), runs)| {
-                    format!(
-                        "{name} {:.1} s ({} of {} runs ended without one)",
-                        flush(runs),
-                        unfinished(runs),
-                        runs.0.len()
-                    )
-                })
-                .collect();
-            out.notes
-                .push(format!("{load}: the longest flush that began and ended in the measured time, in which the drive serves no other request: {}", each.join(", ")));
-        }
     }
     Ok(out)
 }
 
+/// The suite gives a launch up after 60 s, of which it sleeps 4; one launch of ten that is later makes the whole cell an X.
+const TIMEOUT_S: u32 = 56;
+
 fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut out = FigureResult::default();
-    for (kind, greedy) in [("greedy", true), ("paced", false)] {
-        let start = StartUp { launches: effort.pick(3, 2), greedy, timeout: 60 };
-        let mut texts = vec![start.beside(None, false)];
-        texts.extend(LOADS.map(|load| start.beside(Some(load), false)));
-        let all = grid(&texts, HDD, effort.pick(3, 2), effort)?;
-        let idle = Launches::of(&all[0][BFQ]).mean_s();
-        out.rows.push(row("figure-3", "start-up", format!("{kind}, idle"), idle, "s"));
-        for (load, runs) in LOADS.iter().zip(&all[1..]) {
-            for (s, (name, _)) in SCHEDULERS.iter().enumerate() {
-                let case = format!("{kind}, {load}, {name}");
-                let went = Launches::of(&runs[s]);
-                let (mean, failed) = (went.mean_s(), 100.0 * went.failed());
-                let row = |metric: &str, value: f64, unit: &str| row("figure-3", metric, &case, value, unit);
-                out.rows.extend(match name.starts_with("bfq") {
-                    true => {
-                        let time = row("start-up: at most 1.5 times that of an idle disk", mean, "s");
-                        let none = row("not started in 60 s: none", failed, "%");
-                        [time.ordering(mean <= 1.5 * idle), none.ordering(went.not_started == 0)]
-                    }
-                    false => {
-                        let time = row("start-up, of those that started", mean, "s");
-                        [time, row("not started in 60 s: 80 % at least", failed, "%").ordering(failed >= 80.0)]
-                    }
-                });
-            }
+    for (disk, device) in DISKS {
+        for (kind, greedy) in [("paced", false), ("greedy", true)] {
+            start_ups(&mut out, (disk, device), (kind, greedy), effort)?;
         }
     }
-    out.notes.push("random writers: a flush writes back the drive's whole cache, and may take half a minute in which the drive serves no other request".to_owned());
-    out.notes.push("the application reads only: the paper's start-ups are slower with writers because they also write, which is not modelled; with reads alone 1.5 times idle is asked for there too".to_owned());
-    out.notes.push("greedy never computes, as the suite's replayer; paced computes for 2.5 s in all; the statements are the paper's of v7r8, and mainline is held to them too".to_owned());
+    out.notes
+        .push("X: a launch took longer than 56 s; one of ten makes the whole cell an X, as in the suite".to_owned());
+    out.notes.push("start-up times beside writers are shown, not judged: the paper's application also writes, which is not modelled".to_owned());
+    out.notes.push("cfq beside 5r5w-seq is shown, not judged: it fails in the paper through commits of a journal, which are not modelled".to_owned());
+    out.notes.push("greedy never computes, as the suite's later replayer; paced, as the paper's real program does, for 1.1 s in all".to_owned());
     Ok(out)
+}
+
+/// Rows of one disk and one kind of program.
+fn start_ups(
+    out: &mut FigureResult,
+    (disk, device): (&str, &str),
+    (kind, greedy): (&str, bool),
+    effort: &Effort<'_>,
+) -> Result<(), Error> {
+    let start = StartUp { launches: effort.pick(5, 2), greedy, timeout: TIMEOUT_S };
+    let mut texts = vec![start.beside(None, false)];
+    texts.extend(LOADS.map(|load| start.beside(Some(load), false)));
+    let all = grid(&texts, device, 2, effort)?;
+    let idle = Launches::of(&all[0][BFQ]).mean_s();
+    out.rows.push(row("figure-3", "start-up", format!("{kind}, {disk}, idle"), idle, "s"));
+    for (load, runs) in LOADS.iter().zip(&all[1..]) {
+        let writes = load.starts_with("5r5w");
+        for (s, (name, _)) in SCHEDULERS.iter().enumerate() {
+            let case = format!("{kind}, {disk}, {load}, {name}");
+            let went = Launches::of(&runs[s]);
+            let (mean, failed) = (went.mean_s(), 100.0 * went.failed());
+            let of_bfq = name.starts_with("bfq");
+            let judged = !greedy && !name.contains("mainline");
+            let time = match of_bfq {
+                true => row("figure-3", "start-up: at most 1.5 times that of an idle disk", &case, mean, "s")
+                    .ordering(mean <= 1.5 * idle),
+                false => row("figure-3", "start-up, of those that started", &case, mean, "s"),
+            };
+            let expected = if of_bfq { "launches over 56 s: none" } else { "launches over 56 s: at least one (X)" };
+            let fails = row("figure-3", expected, &case, failed, "%").ordering((went.not_started == 0) == of_bfq);
+            let judged_time = judged && of_bfq && !writes;
+            let judged_failure = judged && (s != CFQ || *load != "5r5w-seq");
+            out.rows.push(if judged_time { time } else { time.not_judged() });
+            out.rows.push(if judged_failure { fails } else { fails.not_judged() });
+        }
+    }
+    Ok(())
 }
 
 fn figure_4(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let kinds = [("10r-seq", true), ("10r-rand", true), ("5r5w-seq", false), ("5r5w-rand", false)];
-    let texts = kinds.map(|(load, raw)| throughput(load, raw, effort));
+    // Where 4 KiB are read at random, all CPUs are busy in the paper.
+    let texts = kinds.map(|(load, raw)| match load {
+        "10r-rand" => format!("{ONE_CPU}{}", throughput(load, raw)),
+        _ => throughput(load, raw),
+    });
     let all = grid(&texts, SSD, effort.pick(5, 2), effort)?;
     let mut out = FigureResult::default();
     for ((load, raw), runs) in kinds.iter().zip(&all) {
@@ -230,7 +242,8 @@ fn figure_4(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         for (s, (name, _)) in SCHEDULERS.iter().enumerate() {
             let row = |metric: &str| row("figure-4", metric, format!("{load}, {name}"), speed[s], "MB/s");
             let mainline = SCHEDULERS[s].0 == "bfq mainline";
-            out.rows.push(match load.contains("seq") {
+            let raw = load.ends_with("raw");
+            let stated = match load.contains("seq") {
                 _ if mainline => row("throughput"),
                 true => row("throughput: all equal, within 3 % of the best").ordering(speed[s] >= 0.97 * best),
                 false if s == BFQ => {
@@ -238,12 +251,13 @@ fn figure_4(effort: &Effort<'_>) -> Result<FigureResult, Error> {
                     row("throughput: 2 to 10 % below noop's").ordering((0.02..=0.1).contains(&lower))
                 }
                 false => row("throughput"),
-            });
+            };
+            out.rows.push(if raw { stated } else { stated.not_judged() });
         }
         if load == "10r-rand, raw" {
             let falls = [NOOP, DEADLINE, CFQ, BFQ].windows(2).all(|pair| speed[pair[0]] >= 0.99 * speed[pair[1]]);
             let metric = "throughput falls from noop to deadline, cfq and bfq (1 % is a tie); bfq by noop";
-            out.rows.push(row("figure-4", metric, load, speed[BFQ] / speed[NOOP], "").ordering(falls));
+            out.rows.push(row("figure-4", metric, load, speed[BFQ] / speed[NOOP], "").ordering(falls).not_judged());
         }
     }
     Ok(out)
@@ -266,13 +280,14 @@ fn figure_5(effort: &Effort<'_>) -> Result<FigureResult, Error> {
             let went = Launches::of(&runs[s]);
             let mean = if went.started == 0 { f64::INFINITY } else { went.mean_s() };
             let row = |metric: &str| row("figure-5", metric, &case, mean, "s");
-            out.rows.push(match s {
+            let stated = match s {
                 BFQ => row("start-up: at most 1.5 times that of an idle SSD").ordering(mean <= 1.5 * idle),
                 CFQ | DEADLINE | NOOP if *load == "10r-seq" => {
                     row("start-up: at least 3 times that of an idle SSD").ordering(mean >= 3.0 * idle)
                 }
                 _ => row("start-up"),
-            });
+            };
+            out.rows.push(if *raw { stated } else { stated.not_judged() });
         }
     }
     out.notes.push("greedy start-ups, given up after 20 s".to_owned());
@@ -301,7 +316,8 @@ fn player(effort: &Effort<'_>) -> Result<FigureResult, Error> {
             let row = |metric: &str| row("player", metric, format!("{load}, {name}"), dropped, "%");
             out.rows.push(match name.starts_with("bfq") {
                 true => row("frames dropped"),
-                false => row("frames dropped: no fewer than with BFQ").ordering(dropped >= bfq),
+                // The text only refers to another report for it.
+                false => row("frames dropped: no fewer than with BFQ").ordering(dropped >= bfq).not_judged(),
             });
             let median = runs[s].median(|r| of_player(r, |p| p.batch_p50_us)) / 1000.0;
             let case = format!("{load}, {name}");
@@ -320,7 +336,8 @@ fn player(effort: &Effort<'_>) -> Result<FigureResult, Error> {
             let raises = runs[s].counter("raises_soft_rt");
             let metric = if expected { "raised as soft real-time" } else { "never raised as soft real-time" };
             let case = format!("{who} alone, {}", SCHEDULERS[s].0);
-            out.rows.push(row("player", metric, case, raises, "times").ordering((raises > 0.0) == expected));
+            let raised = row("player", metric, case, raises, "times").ordering((raises > 0.0) == expected);
+            out.rows.push(if s == BFQ { raised } else { raised.not_judged() });
         }
     }
     Ok(out)
@@ -332,12 +349,9 @@ mod tests {
 
     #[test]
     fn every_load_is_a_scenario() {
-        let control = dumbwaiter_experiment::Control::default();
-        let world = dumbwaiter_sim::Simulator::new(2);
-        let effort = Effort::new(true, &world, &control);
         for load in LOADS {
             let start = StartUp { launches: 2, greedy: true, timeout: 20 };
-            for text in [throughput(load, false, &effort), start.beside(Some(load), false)] {
+            for text in [throughput(load, false), start.beside(Some(load), false)] {
                 let case = case(&text, HDD, "bfq").unwrap();
                 case.scenario.validate(&|_| Ok(()), &|_| Ok(())).unwrap();
             }

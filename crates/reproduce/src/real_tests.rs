@@ -27,6 +27,8 @@ impl World for Fake {
             device: Some("/dev/fake".into()),
             no_energy: (!self.metered).then(|| "no energy meter: this is a test".into()),
             notes: vec!["a fake".into()],
+            machine: None,
+            drive: None,
         }
     }
 

@@ -24,6 +24,8 @@ pub struct Row {
     pub ordering_holds: Option<bool>,
     /// Is ours as near to the paper's value as a reproduction must be? `None` without a value.
     pub within_tolerance: Option<bool>,
+    /// Does the row count: does the paper state it, of what it ran? Other rows are shown beside those.
+    pub judged: bool,
     /// Was a constant of the models fitted to this very value? Agreement is no evidence then.
     pub calibrated: bool,
     /// `real` for a real device; nothing for the models.
@@ -50,6 +52,7 @@ impl Row {
             unit: unit.to_owned(),
             ordering_holds: None,
             within_tolerance: None,
+            judged: false,
             calibrated: false,
             world: None,
             device: None,
@@ -61,22 +64,27 @@ impl Row {
     pub fn value(self, paper_value: f64, tolerance: f64) -> Row {
         // What is exactly at the limit, as decimals, is within it.
         let near = (self.ours - paper_value).abs() <= (tolerance + 1e-12) * paper_value.abs();
-        Row { paper_value: Some(paper_value), within_tolerance: Some(near), ..self }
+        Row { paper_value: Some(paper_value), within_tolerance: Some(near), judged: true, ..self }
     }
 
     /// With the paper's value and the answer whether ours is near enough, where that is not a matter of percent.
     pub fn judged(self, paper_value: f64, near: bool) -> Row {
-        Row { paper_value: Some(paper_value), within_tolerance: Some(near), ..self }
+        Row { paper_value: Some(paper_value), within_tolerance: Some(near), judged: true, ..self }
     }
 
     /// With the answer whether the stated order holds.
     pub fn ordering(self, holds: bool) -> Row {
-        Row { ordering_holds: Some(holds), ..self }
+        Row { ordering_holds: Some(holds), judged: true, ..self }
     }
 
     /// With the answer whether the stated order holds, where it can be told.
     pub fn order(self, ordering_holds: Option<bool>) -> Row {
-        Row { ordering_holds, ..self }
+        Row { ordering_holds, judged: self.judged || ordering_holds.is_some(), ..self }
+    }
+
+    /// Shown, but not judged: the paper does not state it, or not of this case.
+    pub fn not_judged(self) -> Row {
+        Row { judged: false, ..self }
     }
 
     /// A value that a table shows too.
@@ -87,7 +95,8 @@ impl Row {
     /// Measured on a real device: not the paper's, so that nearness to its values says nothing, and nothing is fitted.
     pub fn real(self, device: &str) -> Row {
         let (world, device) = (Some("real".to_owned()), Some(device.to_owned()));
-        Row { within_tolerance: None, calibrated: false, world, device, ..self }
+        let judged = self.judged && self.ordering_holds.is_some();
+        Row { within_tolerance: None, judged, calibrated: false, world, device, ..self }
     }
 
     /// A constant was fitted to this value.
@@ -115,6 +124,7 @@ mod tests {
             "unit",
             "ordering_holds",
             "within_tolerance",
+            "judged",
             "calibrated",
         ];
         expected.sort_unstable();
@@ -126,6 +136,7 @@ mod tests {
         let real = serde_json::to_value(row.clone().value(1.0, 0.5).calibrated().real("/dev/sda")).unwrap();
         assert_eq!((&real["world"], &real["device"]), (&"real".into(), &"/dev/sda".into()));
         assert!(real["paper_value"].is_number() && real["within_tolerance"].is_null() && real["calibrated"] == false);
+        assert!(row.judged && !row.clone().not_judged().judged && !Row::new("p", "f", "m", "c", 1.0, "").judged);
         let judged = row.judged(3.1, true);
         assert_eq!((judged.paper_value, judged.within_tolerance), (Some(3.1), Some(true)));
     }

@@ -63,11 +63,15 @@ fn columns(real: bool) -> &'static [(&'static str, Align)] {
 fn cells(row: &Row) -> Vec<String> {
     let with_unit = |value: f64| format!("{} {}", number(value), row.unit).trim_end().to_owned();
     let ordering = match row.ordering_holds {
+        Some(true) if !row.judged => "holds; not judged",
+        Some(false) if !row.judged => "does not hold; not judged",
         Some(true) => "holds",
         Some(false) => "DOES NOT HOLD",
         None => "",
     };
     let tolerance = match row.within_tolerance {
+        Some(true) if !row.judged => "within; not judged",
+        Some(false) if !row.judged => "missed; not judged",
         Some(true) if row.calibrated => "within (fitted to it)",
         Some(true) => "within",
         Some(false) if row.calibrated => "MISSED (fitted to it)",
@@ -100,9 +104,9 @@ fn shown(rows: &[Row]) -> Vec<Vec<String>> {
     rows.iter().filter(|r| !r.detail).map(cells).collect()
 }
 
-/// How many rows hold, in a sentence.
+/// How many of the judged rows hold, in a sentence.
 fn summary(rows: &[Row]) -> String {
-    let count = |of: &dyn Fn(&Row) -> bool| rows.iter().filter(|r| of(r)).count();
+    let count = |of: &dyn Fn(&Row) -> bool| rows.iter().filter(|r| r.judged && of(r)).count();
     let orderings = count(&|r| r.ordering_holds.is_some());
     let values = count(&|r| r.within_tolerance.is_some());
     if rows.iter().any(|r| r.device.is_some()) {

@@ -57,6 +57,8 @@ pub struct TraceSpec {
     pub path: String,
     /// Options of reading and replaying it.
     pub options: TraceOptions,
+    /// Its records, if they are in memory; `path` is then only their name.
+    pub rows: Option<crate::Rows>,
 }
 
 /// Options of reading and replaying a trace. The trace readers define the accepted texts.
@@ -211,7 +213,7 @@ impl Serialize for Task {
 }
 
 fn serialize_trace<M: SerializeMap>(spec: &TraceSpec, map: &mut M) -> Result<(), M::Error> {
-    let TraceSpec { path, options } = spec;
+    let TraceSpec { path, options, .. } = spec;
     map.serialize_entry("trace", path)?;
     let optional = [
         ("format", &options.format),
@@ -445,7 +447,7 @@ impl WorkKeys {
                     "\"speed\"{of} goes with recorded times, which \"depth\" and \"closed_per_task\" ignore: leave one out"
                 ))
             }
-            (Some(path), ..) => Ok(Work::Trace(TraceSpec { path, options })),
+            (Some(path), ..) => Ok(Work::Trace(TraceSpec { path, options, rows: None })),
             (None, fio, _) => match (self.first_trace_key, fio, job_key) {
                 (Some(key), ..) => Err(format!("{key:?}{of} is for a trace; this task has none")),
                 (None, Some(path), _) => Ok(Work::Fio(path)),

@@ -111,6 +111,52 @@ pub(crate) fn run(
     replicate: u32,
     control: &Control,
 ) -> Result<CellResult, Error> {
+    let Started { run, replays, tasks, tenants, seed, profile, cpus, .. } =
+        start(prepared, model, choice, completion, replicate, control)?;
+    let s = prepared.scenario();
+    let mut outcome = run.finish();
+    let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
+        let TaskSpec { name, tenant } = &tasks[task.0 as usize];
+        dumbwaiter_load::application(name, &tenants[tenant.0 as usize], outcome)
+    });
+    let applications = applications.collect();
+    let skipped = replays.finish(outcome.issued_late)?;
+    let cancelled = outcome.cancelled;
+    if let Some(fault) = outcome.layer.fault() {
+        let (device, scheduler) = (model.name().into(), choice.label().into());
+        return Err(Error::Fault { device, scheduler, fault: *fault });
+    }
+    if let Some(what) = outcome.layer.ledger().imbalance() {
+        return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
+    }
+    let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
+    let mut run = result(model, choice, replicate, seed, energy, outcome, applications);
+    run.same_load = prepared.is_recorded();
+    Ok(CellResult { skipped, cancelled, ..CellResult::of(run) })
+}
+
+/// A run that is set up, with what is needed beside it.
+pub(crate) struct Started<'a> {
+    pub(crate) run: Run<'a>,
+    /// What a scheduler that takes over is built with.
+    pub(crate) setup: Setup,
+    replays: dumbwaiter_load::Replays,
+    tasks: Vec<TaskSpec>,
+    tenants: Vec<String>,
+    seed: u64,
+    profile: &'static host::Profile,
+    cpus: u16,
+}
+
+/// Sets up one run of a load.
+pub(crate) fn start<'a>(
+    prepared: &dumbwaiter_load::Prepared,
+    model: &DeviceModel,
+    choice: &Choice,
+    completion: Completion,
+    replicate: u32,
+    control: &'a Control,
+) -> Result<Started<'a>, Error> {
     let s = prepared.scenario();
     let seed = s.seed.wrapping_add(u64::from(replicate));
     let facts = model.facts();
@@ -150,25 +196,7 @@ pub(crate) fn run(
         seed: seed ^ CPU_SEED,
         control,
     });
-    let mut outcome = run.finish();
-    let applications = std::mem::take(&mut outcome.applications).into_iter().map(|(task, outcome)| {
-        let TaskSpec { name, tenant } = &tasks[task.0 as usize];
-        dumbwaiter_load::application(name, &tenants[tenant.0 as usize], outcome)
-    });
-    let applications = applications.collect();
-    let skipped = load.replays.finish(outcome.issued_late)?;
-    let cancelled = outcome.cancelled;
-    if let Some(fault) = outcome.layer.fault() {
-        let (device, scheduler) = (model.name().into(), choice.label().into());
-        return Err(Error::Fault { device, scheduler, fault: *fault });
-    }
-    if let Some(what) = outcome.layer.ledger().imbalance() {
-        return Err(Error::NotConserved { device: model.name().into(), scheduler: choice.label().into(), what });
-    }
-    let energy = power::joules(profile, model, cpus, &outcome, s.warmup);
-    let mut run = result(model, choice, replicate, seed, energy, outcome, applications);
-    run.same_load = prepared.is_recorded();
-    Ok(CellResult { skipped, cancelled, ..CellResult::of(run) })
+    Ok(Started { run, setup: config.setup, replays: load.replays, tasks, tenants, seed, profile, cpus })
 }
 
 /// Separates the random numbers of the device from those of the workloads.

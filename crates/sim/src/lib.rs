@@ -3,6 +3,7 @@
 //! Nothing here reads a clock or draws a random number; equal input gives equal output bit for bit.
 #![forbid(unsafe_code)]
 
+mod episode;
 mod events;
 mod experiment;
 pub mod host;
@@ -11,6 +12,7 @@ mod run;
 pub mod validate;
 mod world;
 
+pub use episode::Episode;
 pub use experiment::{Error, Prepared, host_profile};
-pub use run::{Replacement, Run, RunOutput, RunParts, Until};
+pub use run::{Period, PeriodEnd, Replacement, Run, RunOutput, RunParts, Until};
 pub use world::Simulator;

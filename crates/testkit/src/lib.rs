@@ -2,6 +2,7 @@
 //!
 //! [`Harness`] is a block layer with a device that can be stalled. [`notation`] writes I/Os in few characters, and
 //! [`scenario`] runs text files of arrivals and expected dispatch orders, so that a new case needs no Rust.
+//! [`storm`] is what every scheduler must survive.
 //! [`allocations`] counts allocations, and [`LoopDevice`] is a real block device.
 #![deny(unsafe_code)]
 
@@ -12,6 +13,7 @@ mod loop_device;
 pub mod notation;
 pub mod program;
 pub mod scenario;
+pub mod storm;
 
 pub use fifo::Fifo;
 pub use harness::{Done, Harness, Issue, IssuedPart};

@@ -52,9 +52,11 @@ pub struct PageCache {
     state: Arc<Mutex<State>>,
 }
 
-/// The file of one writer.
+/// A file that is written.
 #[derive(Default)]
 struct File {
+    /// Where it lies; writers of the same place write one file.
+    place: Option<(u64, u64)>,
     /// First and last page that were ever dirty.
     low: u64,
     high: u64,
@@ -64,7 +66,8 @@ struct File {
     cursor: u64,
     /// Pages that a pending `sync` waits for.
     sync_left: u64,
-    closed: bool,
+    /// Writers that have it open.
+    writers: u32,
 }
 
 #[derive(Default)]
@@ -173,12 +176,25 @@ impl PageCache {
     /// Opens a new file for one writer.
     pub(crate) fn open(&self) -> usize {
         let mut state = self.state();
-        state.files.push(File::default());
+        state.files.push(File { writers: 1, ..File::default() });
         state.files.len() - 1
     }
 
+    /// Opens the file of `place`, its first byte and length, for one more writer.
+    fn open_at(&self, place: (u64, u64)) -> usize {
+        let mut state = self.state();
+        if let Some(known) = state.files.iter().position(|f| f.place == Some(place)) {
+            state.files[known].writers += 1;
+            return known;
+        }
+        state.files.push(File { place: Some(place), writers: 1, ..File::default() });
+        state.files.len() - 1
+    }
+
+    /// One writer closes a file.
     pub(crate) fn close(&self, file: usize) {
-        self.state().files[file].closed = true;
+        let file = &mut self.state().files[file];
+        file.writers = file.writers.saturating_sub(1);
     }
 
     /// Copies into the cache; false if too many pages are dirty.
@@ -208,12 +224,14 @@ impl PageCache {
         last.is_some_and(|last| state.completed >= last)
     }
 
-    /// Wraps the workload of a buffered task, so that its I/O goes through the cache.
-    pub fn buffered(&self, inner: Box<dyn Workload>) -> Box<dyn Workload> {
-        let file = self.open();
+    /// Wraps the workload of a buffered task, so that its I/O goes through the cache. Tasks of the same `place` (first byte
+    /// and length) write one file, whose dirty pages are written back in one order.
+    pub fn buffered(&self, inner: Box<dyn Workload>, place: (u64, u64)) -> Box<dyn Workload> {
+        let file = self.open_at(place);
         Box::new(Buffered {
             inner,
             file,
+            closed: false,
             cache: self.clone(),
             pending: None,
             copied: 0,
@@ -268,7 +286,7 @@ impl Workload for Flusher {
             state.file = (state.file + 1) % count;
             state.turn = TURN_PAGES;
         }
-        let over = state.dirty == 0 && state.writeback == 0 && state.files.iter().all(|f| f.closed);
+        let over = state.dirty == 0 && state.writeback == 0 && state.files.iter().all(|f| f.writers == 0);
         if over { Next::Done } else { Next::Wait(now + RETRY_INTERVAL) }
     }
 
@@ -294,6 +312,7 @@ struct Buffered {
     inner: Box<dyn Workload>,
     cache: PageCache,
     file: usize,
+    closed: bool,
     /// The I/O that the task is executing.
     pending: Option<Want>,
     /// Sectors copied since the copy time was last charged.
@@ -310,6 +329,12 @@ struct Buffered {
 }
 
 impl Buffered {
+    fn close(&mut self) {
+        if !std::mem::replace(&mut self.closed, true) {
+            self.cache.close(self.file);
+        }
+    }
+
     fn read(&mut self, sector: u64, sectors: u64, flags: Flags) -> Next {
         self.outstanding += 1;
         let sectors = sectors as u32;
@@ -371,7 +396,7 @@ impl Workload for Buffered {
                 None => match self.inner.next(now) {
                     Next::Issue(want) => want,
                     Next::Done => {
-                        self.cache.close(self.file);
+                        self.close();
                         return Next::Done;
                     }
                     other => return other,
@@ -433,7 +458,7 @@ impl Workload for Buffered {
 
     fn stopped(&mut self) {
         self.inner.stopped();
-        self.cache.close(self.file);
+        self.close();
     }
 
     fn outcome(&self, now: Nanos) -> Option<ApplicationOutcome> {
@@ -462,7 +487,7 @@ mod tests {
     #[test]
     fn sequential_reads_are_read_ahead_in_growing_windows() {
         let c = cache(1 << 30, Nanos::from_secs(30));
-        let mut w = c.buffered(job(&[("rw", "read"), ("bs", "4k"), ("ioengine", "psync"), ("size", "1m")]));
+        let mut w = c.buffered(job(&[("rw", "read"), ("bs", "4k"), ("ioengine", "psync"), ("size", "1m")]), (0, 0));
         let (mut now, mut seen) = (Nanos::ZERO, Vec::new());
         while seen.len() < 6 {
             match w.next(now) {
@@ -490,7 +515,8 @@ mod tests {
     #[test]
     fn random_reads_are_not_read_ahead() {
         let c = cache(1 << 30, Nanos::from_secs(30));
-        let mut w = c.buffered(job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync"), ("randseed", "4")]));
+        let mut w =
+            c.buffered(job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync"), ("randseed", "4")]), (0, 0));
         let (mut now, mut seen) = (Nanos::ZERO, Vec::new());
         while seen.len() < 100 {
             match w.next(now) {
@@ -511,7 +537,7 @@ mod tests {
     #[test]
     fn writers_wait_above_20_percent_and_the_flusher_stops_at_10_percent() {
         let c = cache(100_000_000, Nanos::from_secs(30));
-        let mut w = c.buffered(job(&[("rw", "write"), ("bs", "64k"), ("direct", "0")]));
+        let mut w = c.buffered(job(&[("rw", "write"), ("bs", "64k"), ("direct", "0")]), (0, 0));
         let mut flusher = c.flusher();
         assert!(matches!(flusher.next(Nanos::ZERO), Next::Wait(_)));
         let mut now = Nanos::ZERO;
@@ -541,6 +567,24 @@ mod tests {
 
     fn want(sector: u64) -> Want {
         Want { op: Op::Write, sector, sectors: 8, flags: Flags::NONE, ioprio: None, stream: 0, task: 0 }
+    }
+
+    #[test]
+    fn writers_of_one_place_write_one_file_in_one_order() {
+        let c = cache(1 << 30, Nanos::from_secs(1));
+        let (a, b) = (c.open_at((0, 4096)), c.open_at((0, 4096)));
+        assert!(a == b && c.open_at((4096, 4096)) != a);
+        for (file, page) in [(a, 9), (b, 3), (a, 5)] {
+            assert!(c.write(file, &want(page * 8), Nanos::ZERO));
+        }
+        let mut flusher = c.flusher();
+        let mut pages = Vec::new();
+        while let Next::Issue(want) = flusher.next(Nanos::from_secs(1)) {
+            pages.push(want.sector / 8);
+        }
+        assert_eq!(pages, [3, 5, 9]);
+        c.close(a);
+        assert_eq!(c.state().files[a].writers, 1, "the other has it open");
     }
 
     #[test]

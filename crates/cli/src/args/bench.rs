@@ -29,6 +29,8 @@ pub(crate) enum BenchWhat {
     Engine,
     /// Nanoseconds per inference of the shipped models
     Learn,
+    /// I/Os per second and CPU time of the disk server, beside nbdkit, qemu-nbd and qemu-storage-daemon
+    Serve,
 }
 
 /// Options of `bench engine`.

@@ -55,6 +55,17 @@ impl Dirty {
         self.oldest == NONE
     }
 
+    /// Extents.
+    pub(crate) fn len(&self) -> usize {
+        self.extents.len() - self.free.len()
+    }
+
+    /// Whether `lba..end` touches or overlaps an extent, so that it adds none.
+    pub(crate) fn adjoins(&self, lba: u64, end: u64) -> bool {
+        let slot = if self.is_empty() { NONE } else { self.touching(lba.saturating_sub(1)) };
+        slot != NONE && self.extent(slot).lba <= end
+    }
+
     pub(crate) fn sectors(&self) -> u64 {
         self.sectors
     }
@@ -301,8 +312,11 @@ mod tests {
                 prop_assert_eq!(dirty.sectors(), set.len() as u64);
                 prop_assert_eq!(dirty.covers(lba, end), (lba..end).all(|sector| set.contains(&sector)));
                 prop_assert_eq!(dirty.is_empty(), set.is_empty());
+                let beside = (lba.saturating_sub(1)..=end).any(|sector| set.contains(&sector));
+                prop_assert_eq!(dirty.adjoins(lba, end), beside);
             }
             let extents = lowest(&dirty);
+            prop_assert_eq!(dirty.len(), extents.len());
             prop_assert!(extents.windows(2).all(|w| w[0].1 < w[1].0));
             let listed: BTreeSet<u64> = extents.iter().flat_map(|(lba, end)| *lba..*end).collect();
             prop_assert_eq!(&listed, &set);

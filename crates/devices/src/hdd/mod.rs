@@ -120,6 +120,7 @@ pub struct Hdd {
     /// Cache sectors whose write-back is in progress.
     returning: u64,
     /// Oldest extents that compete to be written back; 0 for all.
+    max_dirty_extents: usize,
     write_back_window: usize,
     rpo_window: usize,
     phase0: u64,
@@ -170,6 +171,7 @@ impl Hdd {
             ahead_max: (u64::from(p.read_ahead_max_kib) * 2).min(segment),
             cache_sectors: p.write_cache_sectors(),
             returning: 0,
+            max_dirty_extents: p.max_dirty_extents as usize,
             write_back_window: p.write_back_window as usize,
             rpo_window: p.rpo_window as usize,
             phase0: phase_at_start(seed, &geometry),

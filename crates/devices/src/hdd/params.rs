@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Facts;
-use crate::keys::{Expect, Key};
+use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 
 /// Parameters of a hard disk; the built-in files name the source of each value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,9 @@ pub struct Params {
     pub cache: String,
     /// Write-back cache, MiB.
     pub write_cache_mib: f64,
+    /// Separate dirty ranges that the drive keeps track of, whatever its buffer holds.
+    #[serde(default = "max_dirty_extents")]
+    pub max_dirty_extents: u32,
     /// Oldest extents that compete to be written back, at most 32; 0 for all.
     pub write_back_window: u32,
     /// Idle time of the arm before it starts to write back, ms.
@@ -73,10 +76,15 @@ pub struct Params {
     pub max_sectors: u32,
 }
 
+/// For files that do not say it: fitted to the flushes of a 1 TB drive.
+fn max_dirty_extents() -> u32 {
+    256
+}
+
 /// Names and ranges of [`Params`].
 pub const KEYS: &[Key] = &[
     Key { name: "rpm", expect: Expect::Num(1000.0, 30_000.0), about: "revolutions per minute" },
-    Key { name: "capacity_sectors", expect: Expect::Int(1, 1 << 50), about: "size" },
+    Key { name: "capacity_sectors", expect: Expect::Int(1, CAPACITY_SECTORS_MAX), about: "size" },
     Key { name: "surfaces", expect: Expect::Int(1, 64), about: "recorded surfaces" },
     Key { name: "cylinders", expect: Expect::Int(2, 8_000_000), about: "cylinders" },
     Key { name: "zones", expect: Expect::Int(1, 1000), about: "zones of equal cylinders" },
@@ -108,6 +116,11 @@ pub const KEYS: &[Key] = &[
     Key { name: "read_ahead_max_kib", expect: Expect::Int(0, 1 << 20), about: "how far ahead a stream is read" },
     Key { name: "cache", expect: Expect::OneOf(&["on", "off"]), about: "write-back cache" },
     Key { name: "write_cache_mib", expect: Expect::Num(0.0, 4096.0), about: "size of the write-back cache" },
+    Key {
+        name: "max_dirty_extents",
+        expect: Expect::Int(1, 1 << 20),
+        about: "separate dirty ranges; at most so many, writes wait",
+    },
     Key { name: "write_back_window", expect: Expect::Int(0, 32), about: "oldest extents that compete, 0 = all" },
     Key { name: "t_idle_destage_ms", expect: Expect::Num(0.0, 60_000.0), about: "idle time before writing back" },
     Key { name: "ncq_depth", expect: Expect::Int(1, 32), about: "commands held at once" },

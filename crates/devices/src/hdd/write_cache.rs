@@ -15,7 +15,9 @@ impl Hdd {
 
     pub(super) fn fits(&self, command: &Command) -> bool {
         let (lba, sectors) = (command.sector, u64::from(command.sectors));
-        self.used() + sectors <= self.cache_sectors || self.dirty.covers(lba, lba + sectors)
+        let end = lba + sectors;
+        let tracked = self.dirty.len() < self.max_dirty_extents || self.dirty.adjoins(lba, end);
+        (tracked && self.used() + sectors <= self.cache_sectors) || self.dirty.covers(lba, end)
     }
 
     pub(super) fn admit(&mut self, held: Held, now: Nanos) {
@@ -33,7 +35,8 @@ impl Hdd {
 
     /// Whether dirty data must be written back even if commands wait.
     pub(super) fn must_write_back(&self) -> bool {
-        !self.waiting.is_empty() || (self.cache_sectors > 0 && 4 * self.used() >= 3 * self.cache_sectors)
+        let nearly_full = self.cache_sectors > 0 && 4 * self.used() >= 3 * self.cache_sectors;
+        !self.waiting.is_empty() || nearly_full || 4 * self.dirty.len() >= 3 * self.max_dirty_extents
     }
 
     /// Writes back one extent, at most to the end of its track.

@@ -3,7 +3,7 @@
 use dumbwaiter_block::{Errno, Finished, Op, SECTOR_BYTES};
 
 use super::readiness::{Readiness, WatchId};
-use crate::buffer::Data;
+use crate::buffer::{Buffer, Data};
 
 /// Something happened.
 #[derive(Debug)]
@@ -23,6 +23,15 @@ pub enum Event {
         watch: WatchId,
         /// For what.
         readiness: Readiness,
+    },
+    /// A receive from a socket is done ([`Disk::receive`](crate::Disk::receive)).
+    Received {
+        /// The submitter's own number.
+        tag: u64,
+        /// What was handed over with it.
+        buffer: Buffer,
+        /// Bytes received; 0 at the end of the stream.
+        result: Result<usize, Errno>,
     },
     /// A [`Waker`](crate::Waker) was called, once or several times.
     Woken,

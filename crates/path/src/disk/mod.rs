@@ -10,10 +10,14 @@
 
 mod event;
 mod in_device;
+mod in_virtual;
+mod page_cache;
 mod readiness;
 mod receive;
+mod receives;
 mod send;
 mod slots;
+mod sockets;
 mod to_sleep;
 mod wait;
 mod waker;
@@ -28,7 +32,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use dumbwaiter_block::{BlockLayer, Config, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Scheduler, Tenants};
+use dumbwaiter_block::{
+    BlockLayer, Config, Errno, Finished, Flags, Io, Nanos, Op, Plug, SECTOR_BYTES, Scheduler, Tenants,
+};
 
 use crate::arena::Arena;
 use crate::buffer::{Data, MAX_IOVECS};
@@ -39,11 +45,14 @@ use crate::observer::Observer;
 use crate::options::Batching;
 use crate::ring::{Ring, why_no_ring};
 use crate::rings::Rings;
+use crate::virtual_device::VirtualDevice;
 use crate::{Error, Target};
 
 pub use self::event::{Event, Outcome, RequestFailure};
 use self::in_device::InDevice;
+use self::page_cache::{PageCacheMode, WriterThread};
 pub use self::readiness::{Interest, Readiness, WatchId};
+use self::receives::Receives;
 use self::slots::Slots;
 use self::to_sleep::ToSleep;
 pub use self::waker::Waker;
@@ -64,6 +73,11 @@ pub struct DiskOptions {
     pub scratch_seed: Option<u64>,
     /// Sees the requests and their scratch data.
     pub observer: Option<Box<dyn Observer>>,
+    /// Do I/O through the page cache without the kernel's worker threads where that is possible. Without effect on targets
+    /// past the page cache.
+    pub bypass_workers: bool,
+    /// Takes the place of the target's file; for a target of [`Target::virtual_device`].
+    pub device: Option<Box<dyn VirtualDevice>>,
 }
 
 impl Default for DiskOptions {
@@ -76,6 +90,8 @@ impl Default for DiskOptions {
             scratch: false,
             scratch_seed: None,
             observer: None,
+            bypass_workers: false,
+            device: None,
         }
     }
 }
@@ -106,6 +122,13 @@ pub struct Disk {
     /// Memory of requests in the device whose data is the caller's, by their id.
     iovecs: Vec<Vec<libc::iovec>>,
     watches: Watches,
+    receives: Receives,
+    device: Option<Box<dyn VirtualDevice>>,
+    virtual_done: Vec<(u32, Result<(), Errno>)>,
+    page_cache: PageCacheMode,
+    writer: Option<WriterThread>,
+    /// How far the virtual device has come.
+    virtual_now: Nanos,
     clock: Clock,
     now: Nanos,
     done: Vec<(u32, i32)>,
@@ -159,7 +182,11 @@ impl Disk {
             false => (None, false),
         };
         let room = 2 * entries as usize;
-        Ok(Disk {
+        let page_cache = match options.bypass_workers && options.device.is_none() {
+            true => PageCacheMode::of(&target),
+            false => PageCacheMode::Ring,
+        };
+        let mut disk = Disk {
             sectors: target.sectors(),
             block_mask: u64::from(target.facts().logical_block) / SECTOR_BYTES - 1,
             target,
@@ -176,6 +203,12 @@ impl Disk {
             held: Vec::new(),
             iovecs: Vec::new(),
             watches: Watches::default(),
+            receives: Receives::default(),
+            device: options.device,
+            virtual_done: Vec::new(),
+            page_cache,
+            writer: None,
+            virtual_now: Nanos::ZERO,
             clock: Clock::start(),
             now: Nanos::ZERO,
             done: Vec::with_capacity(room),
@@ -187,7 +220,13 @@ impl Disk {
             waits: 0,
             notes,
             not_send: PhantomData,
-        })
+        };
+        if disk.page_cache == PageCacheMode::WriterThread && disk.target.options().allow_writes {
+            let waker = disk.waker()?;
+            let failed = |source| Error::Ring { what: "the thread for buffered writes cannot be started", source };
+            disk.writer = Some(WriterThread::start(Arc::clone(&disk.target), waker).map_err(failed)?);
+        }
+        Ok(disk)
     }
 
     /// Takes an I/O at [`Disk::now`]. It reaches the device with the next [`Disk::turn`] or [`Disk::send`] at which the
@@ -227,16 +266,21 @@ impl Disk {
     pub fn turn(&mut self, deadline: Option<Nanos>, events: &mut Vec<Event>) -> Result<(), Error> {
         let before = events.len();
         if !self.all_sent || self.watches.to_arm() {
-            self.send(events)?;
+            self.queue(events)?;
         }
-        let due = if events.len() > before {
+        let due = if events.len() > before || !self.done.is_empty() {
             Some(self.now)
         } else {
-            [self.layer.next_timer(), deadline].into_iter().flatten().min()
+            let device = self.device.as_ref().and_then(|device| device.next_event());
+            [self.layer.next_timer(), deadline, device].into_iter().flatten().min()
         };
         self.wait(due)?;
         self.now = self.clock.now();
         self.reap(events)?;
+        if self.device.is_some() {
+            self.run_virtual(events)?;
+            self.deliver(events);
+        }
         if self.layer.next_timer().is_some_and(|at| at <= self.now) {
             self.all_sent = false;
             self.layer.timer(self.now);
@@ -247,8 +291,13 @@ impl Disk {
     /// Hands the device what the scheduler chooses now, without waiting. A turn does the same first; in between the caller
     /// can work while the device does. Appends I/Os that need nothing from the device.
     pub fn send(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
+        self.queue(events)?;
+        self.rings.main.submit().map_err(|source| Error::Ring { what: "the ring takes no requests", source })
+    }
+
+    /// Queues what the scheduler chooses now; the next call on the ring hands it over.
+    fn queue(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
         self.unplug();
-        let failed = |source| Error::Ring { what: "the ring takes no requests", source };
         while let Some(id) = self.layer.poll(self.now) {
             self.issue(id)?;
         }
@@ -256,8 +305,11 @@ impl Disk {
         self.deliver(events);
         self.check_fault()?;
         self.rearm_watches()?;
+        if let Some(writer) = &mut self.writer {
+            writer.submit();
+        }
         self.all_sent = true;
-        self.rings.main.submit().map_err(failed)
+        Ok(())
     }
 
     /// The time of this turn, since the disk was made or [`Disk::start_clock`].
@@ -365,6 +417,11 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        self.writer = None;
+        let received = self.end_receives();
+        if received.is_err() {
+            self.receives.leak();
+        }
         if self.rings.drain().is_ok() {
             return;
         }

@@ -14,12 +14,16 @@ const SMOOTHING: u64 = 64;
 impl Disk {
     /// Takes what is completed.
     pub(super) fn reap(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
-        let (done, watches) = (&mut self.done, &mut self.watches);
+        let (done, watches, receives) = (&mut self.done, &mut self.watches, &mut self.receives);
         self.rings.reap(|answered, result, more| match answered {
             UserData::Request(id) => done.push((id.0, result)),
             UserData::Watch { index, generation } => watches.fired(index, generation, result, more),
+            UserData::Receive(index) => receives.completed(index, result),
             UserData::None => {}
         });
+        if let Some(writer) = &mut self.writer {
+            writer.reap(&mut self.done);
+        }
         let mut done = std::mem::take(&mut self.done);
         self.all_sent &= done.is_empty();
         for (id, result) in done.drain(..) {
@@ -28,11 +32,12 @@ impl Disk {
         self.done = done;
         self.deliver(events);
         self.watches.report(events);
+        self.receives.report(events);
         self.check_fault()
     }
 
     /// The device answered a request.
-    fn completed(&mut self, id: RequestId, result: i32, events: &mut Vec<Event>) {
+    pub(super) fn completed(&mut self, id: RequestId, result: i32, events: &mut Vec<Event>) {
         let now = self.now;
         let held = self.held[id.index()];
         self.held[id.index()].number = 0;

@@ -1,11 +1,14 @@
 //! To the device: a request of the block layer becomes an entry of the ring.
 #![allow(unsafe_code)]
 
+use std::os::fd::AsRawFd;
+
 use dumbwaiter_block::{Flags, Op, Request, RequestId, SECTOR_BYTES};
 use io_uring::{opcode, squeue, types};
 
 use super::Disk;
 use super::in_device::{InDevice, NO_SCRATCH};
+use super::page_cache::{PageCacheMode, Transfer};
 use crate::Error;
 use crate::user_data::UserData;
 
@@ -59,11 +62,20 @@ impl Disk {
             Op::Flush => Some(opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build()),
             Op::Discard | Op::SecureErase | Op::WriteZeroes => Some(deallocation(op, held.sector, held.bytes)),
         };
+        if held.gathered && self.page_cache != PageCacheMode::Ring && self.bypass_ring(id, &request, held) {
+            return Ok(());
+        }
         let Some(entry) = entry else {
             // The layer counts driver tags, and there is a buffer for each.
             self.layer.refused(self.now, id);
             return Ok(());
         };
+        if self.device.is_some() {
+            if !self.issue_virtual(id, held) {
+                self.layer.refused(self.now, id);
+            }
+            return Ok(());
+        }
         held.mark = self.observe_issue(&held);
         if op.carries_data()
             && let Some(sleeper) = &self.sleeper
@@ -79,6 +91,35 @@ impl Disk {
         // `Iovecs::new` has the same promise. The list of pieces is this request's until then, too.
         let pushed = unsafe { self.rings.push_request(&entry, !op.carries_data()) };
         pushed.map_err(|source| Error::Ring { what: "the ring takes no requests", source })
+    }
+
+    /// Does a transfer in place, or gives it to the writer thread; `false` if it is for the ring.
+    fn bypass_ring(&mut self, id: RequestId, request: &Outgoing, held: InDevice) -> bool {
+        let read = request.op == Op::Read;
+        let pieces = &self.iovecs[id.index()];
+        let transfer = Transfer {
+            id: id.0,
+            read,
+            first: pieces.as_ptr(),
+            count: pieces.len(),
+            at: request.sector * SECTOR_BYTES,
+            flags: request.durability,
+        };
+        match (self.page_cache, &mut self.writer) {
+            (PageCacheMode::InPlace, _) => {
+                self.held[id.index()] = held;
+                // SAFETY: the memory belongs to this request until it completes (`Data`), which it does with the next reap.
+                let moved = unsafe { transfer.run(self.target.file().as_raw_fd()) };
+                self.done.push((id.0, moved));
+                true
+            }
+            (PageCacheMode::WriterThread, Some(writer)) if !read => {
+                self.held[id.index()] = held;
+                writer.push(transfer);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn take_scratch(&mut self, bytes: u64) -> Option<u32> {

@@ -16,8 +16,9 @@ impl Disk {
             self.waits += 1;
             return self.wait_in_ring(due, timeout).map_err(failed);
         }
-        let watching = self.watches.any();
-        if timeout.is_none() && (!watching || self.layer.queued() > 0) {
+        let watching = self.listening();
+        let writing = self.writer.as_ref().is_some_and(|writer| writer.busy());
+        if timeout.is_none() && (!watching || (self.layer.queued() > 0 && !writing)) {
             return Err(Error::Stalled { queued: self.layer.queued() });
         }
         match timeout {
@@ -28,7 +29,7 @@ impl Disk {
     }
 
     fn wait_in_ring(&mut self, due: Option<Nanos>, timeout: Option<Nanos>) -> std::io::Result<()> {
-        let watching = self.watches.any();
+        let watching = self.listening();
         if timeout == Some(Nanos::ZERO) {
             return self.rings.look(watching);
         }
@@ -73,9 +74,14 @@ impl Disk {
         }
     }
 
+    /// Can something other than the device end a wait?
+    fn listening(&self) -> bool {
+        self.watches.any() || self.receives.any()
+    }
+
     /// How many completions to wait for, and after how many microseconds one is enough.
     fn batch(&self) -> (u32, u32) {
-        if self.watches.any() {
+        if self.listening() {
             // The kernel cannot tell a ready descriptor from a completion.
             return (1, 0);
         }

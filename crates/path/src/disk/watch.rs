@@ -27,7 +27,8 @@ impl Disk {
             return Ok(());
         }
         let poll = UserData::Watch { index: id.index, generation: id.generation };
-        let entry = opcode::PollRemove::new(poll.encode()).build().user_data(UserData::None.encode());
+        // `PollRemove` fails where the descriptor becomes ready at the same moment, and the poll keeps it open.
+        let entry = opcode::AsyncCancel::new(poll.encode()).build().user_data(UserData::None.encode());
         self.push_beside(&entry)
     }
 

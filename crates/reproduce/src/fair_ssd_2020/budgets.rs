@@ -46,6 +46,8 @@ pub(super) fn figure_20(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         .to_vec(),
         rows: Vec::new(),
     };
+    // Longest latencies by BFQ's, added up over the loads.
+    let mut relative = [0.0; BUDGETS.len()];
     // Largest loss, %; largest reduction of the longest latency.
     let paper = [(7.0, 3.1), (7.0, 2.1), (4.0, 5.5)];
     for ((load, runs), (loss, reduction)) in TRACES.iter().zip(runs.chunks(schedulers.len())).zip(paper) {
@@ -73,14 +75,23 @@ pub(super) fn figure_20(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         out.rows.push(row("figure-20", metric, *load, best, "×").judged(reduction, best >= 1.5));
         let small_is_best = max_ms(&sweep[0]) <= sweep.iter().map(max_ms).fold(f64::INFINITY, f64::min) * 1.1;
         let metric = "longest latency at 128 sectors: the lowest of the sweep, or within 10 %";
-        out.rows.push(row("figure-20", metric, *load, max_ms(&sweep[0]), "ms").ordering(small_is_best));
+        out.rows.push(row("figure-20", metric, *load, max_ms(&sweep[0]), "ms").ordering(small_is_best).not_judged());
+        for (sum, runs) in relative.iter_mut().zip(sweep) {
+            *sum += max_ms(runs) / max_ms(bfq);
+        }
         let falls = sweep.windows(2).all(|pair| max_ms(&pair[0]) <= 1.1 * max_ms(&pair[1]));
         let metric = "longest latency does not rise (10 %) from 2048 to 128 sectors, last by first";
-        out.rows.push(row("figure-20", metric, *load, max_ms(&sweep[0]) / max_ms(&sweep[4]), "").ordering(falls));
+        out.rows.push(
+            row("figure-20", metric, *load, max_ms(&sweep[0]) / max_ms(&sweep[4]), "").ordering(falls).not_judged(),
+        );
         let mean = percent(mean_ms(&sweep[0]) / mean_ms(bfq));
         let change = row("figure-20", "mean latency at 128 sectors against BFQ", *load, mean, "%");
         out.rows.push(if *load == "prn" { change.judged(7.0, (0.0..=10.0).contains(&mean)) } else { change });
     }
+    let best = relative.iter().copied().fold(f64::INFINITY, f64::min);
+    let metric = "mean of the longest latencies by BFQ's at 128 sectors: the lowest of the sweep";
+    let mean = relative[0] / TRACES.len() as f64;
+    out.rows.push(row("figure-20", metric, "all", mean, "").ordering(relative[0] <= best).not_judged());
     out.tables.push(grid);
     out.notes.push("the paper's mean latency of prn rises by 3 to 7 %: within is 0 to 10 %".to_owned());
     Ok(out)

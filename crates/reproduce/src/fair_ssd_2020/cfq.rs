@@ -3,7 +3,7 @@
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_report::{Grid, Plot, PlotLine};
 
-use super::{A_CFQ, CFQ, HDD, LOADS, SSD, WEIGHTS, four, head, percent, replicates, row, widest};
+use super::{A_CFQ, CFQ, HDD, LOADS, SSD, TRACES, WEIGHTS, four, head, percent, replicates, row, widest};
 use crate::replicates::{Runs, case, replicated};
 use crate::{Case, Effort, Error, FigureResult};
 
@@ -13,6 +13,16 @@ pub(super) const VARIANTS: [(&str, &str); 4] = [
     ("one channel", "ssd:sata-mlc?channels=1"),
     ("cache off", "ssd:sata-mlc?cache=off"),
     ("depth 1", "ssd:sata-mlc?ncq_depth=1"),
+];
+
+/// The pairs that the text names as fairer.
+const NAMED: [(&str, &str); 6] = [
+    ("ycsb-a", "one channel"),
+    ("msn", "one channel"),
+    ("ycsb-a", "cache off"),
+    ("fileserver", "cache off"),
+    ("ycsb-a", "depth 1"),
+    ("msn", "depth 1"),
 ];
 
 /// Shares this far off count as proportional.
@@ -25,14 +35,19 @@ pub(super) fn figure_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     for (load, runs) in LOADS.iter().zip(&runs) {
-        let ratio = runs.most(widest);
+        let [lightest, heaviest] =
+            [0, WEIGHTS.len() - 1].map(|t| runs.median(|r| r.tenants.get(t).map_or(f64::NAN, |t| t.mb_per_s)));
+        let ratio = heaviest / lightest;
+        let metric = "bandwidth of weight 5 by that of weight 1: below 2.5, the weights are not respected";
+        let stated = row("figure-1", metric, *load, ratio, "").ordering(ratio < WIDEST_WEIGHTS / 2.0);
+        out.rows.push(if load.starts_with("ycsb") { stated } else { stated.not_judged() });
         let metric = "largest ratio of two tenants' bandwidths within a second";
-        out.rows.push(row("figure-1", metric, *load, ratio, "").ordering(ratio > 2.0 * WIDEST_WEIGHTS));
+        out.rows.push(row("figure-1", metric, *load, runs.most(widest), ""));
         if let Some(run) = runs.0.first() {
             out.plots.push(over_time(load, run));
         }
     }
-    out.notes.push("the order asked for is a ratio above 10, twice that of the weights; the paper's text names 10 to 35 (msn) and up to about 100; seconds in which a tenant moved nothing do not count".to_owned());
+    out.notes.push("the paper's peaks, 10 to 35 (msn) and up to about 100, are of sections of real traces: shown, not judged; seconds in which a tenant moved nothing do not count".to_owned());
     Ok(out)
 }
 
@@ -51,7 +66,8 @@ const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 pub(super) fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut cases = Vec::new();
     for load in LOADS {
-        cases.push(four(load, HDD, CFQ, effort)?);
+        // As in all the paper's experiments on the disk, CFQ counts requests.
+        cases.push(four(load, HDD, "cfq:slice_idle=0", effort)?);
         cases.push(four(load, SSD, CFQ, effort)?);
     }
     for depth in DEPTHS {
@@ -65,10 +81,12 @@ pub(super) fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     for (load, pair) in LOADS.iter().zip(loads.chunks(2)) {
         let (hdd, ssd) = (pair[0].pv(), pair[1].pv());
         let case = |device: &str| format!("{load}, {device}");
-        out.rows
-            .push(row("figure-2", "PV is below 0.3 on the disk", case("disk"), hdd, "").ordering(hdd < PROPORTIONAL));
+        // Of the traces the text says that averages hide it.
+        let judge = |row: crate::Row| if TRACES.contains(load) { row.not_judged() } else { row };
+        let metric = "PV is below 0.3 on the disk";
+        out.rows.push(judge(row("figure-2", metric, case("disk"), hdd, "").ordering(hdd < PROPORTIONAL)));
         let metric = "PV on the SSD is above twice that on the disk";
-        out.rows.push(row("figure-2", metric, case("SSD"), ssd, "").ordering(ssd > 2.0 * hdd));
+        out.rows.push(judge(row("figure-2", metric, case("SSD"), ssd, "").ordering(ssd > 2.0 * hdd)));
     }
     let mut grid = Grid {
         title: "Why: PV on the SSD by what a tenant has outstanding (one process, 4 KiB random reads)".to_owned(),
@@ -87,7 +105,7 @@ pub(super) fn figure_2(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         .map(|(d, _)| d.to_string())
         .collect();
     out.notes.push(format!(
-        "CFQ's shares fail where a tenant's queue runs empty: of the depths in the table, at {}; our loads keep 16 to 64 requests outstanding per tenant, so that queues are never empty but in the pauses of prn",
+        "CFQ's shares fail where a tenant's queue runs empty: of the depths in the table, at {}",
         if fails.is_empty() { "none".to_owned() } else { fails.join(", ") }
     ));
     out.tables.push(grid);
@@ -117,6 +135,7 @@ pub(super) fn figures_4_8(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     }
     let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
+    let mut lose = 0;
     for (load, runs) in LOADS.iter().zip(runs.chunks(VARIANTS.len())) {
         let (pv, speed) = (runs[0].pv(), runs[0].mb_per_s());
         out.rows.push(row("figures-4-7", "PV", format!("{load}, normal"), pv, ""));
@@ -124,10 +143,13 @@ pub(super) fn figures_4_8(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         for ((name, _), variant) in VARIANTS.iter().zip(runs).skip(1) {
             let case = format!("{load}, {name}");
             let ours = variant.pv();
-            out.rows.push(row("figures-4-7", "PV is below the normal SSD's", &case, ours, "").ordering(ours < pv));
+            let named = NAMED.contains(&(*load, *name));
+            let judge = |row: crate::Row, named: bool| if named { row } else { row.not_judged() };
+            let fairer = row("figures-4-7", "PV is below the normal SSD's", &case, ours, "").ordering(ours < pv);
+            out.rows.push(judge(fairer, named));
             if *load == "ycsb-a" && *name == "depth 1" {
                 let metric = "PV is the lowest of the three";
-                out.rows.push(row("figures-4-7", metric, &case, ours, "").ordering(ours <= least));
+                out.rows.push(row("figures-4-7", metric, &case, ours, "").ordering(ours <= least).not_judged());
             }
             let change = percent(variant.mb_per_s() / speed);
             let kept = *name == "cache off" && load.starts_with("ycsb");
@@ -135,9 +157,14 @@ pub(super) fn figures_4_8(effort: &Effort<'_>) -> Result<FigureResult, Error> {
                 true => ("total bandwidth, less by at most 15 %", change >= -15.0),
                 false => ("total bandwidth, less", change < 0.0),
             };
-            out.rows.push(row("figure-8", metric, &case, change, "%").ordering(holds));
+            lose += u32::from(change < 0.0);
+            out.rows.push(judge(row("figure-8", metric, &case, change, "%").ordering(holds), named || kept));
         }
     }
+    let pairs = (LOADS.len() * (VARIANTS.len() - 1)) as f64;
+    let share = 100.0 * f64::from(lose) / pairs;
+    let metric = "total bandwidth is less with most of the changes";
+    out.rows.push(row("figure-8", metric, "all", share, "%").ordering(share > 50.0));
     Ok(out)
 }
 
@@ -148,8 +175,9 @@ fn full(run: &RunResult, depth: u64) -> f64 {
 
 pub(super) fn figure_9(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let devices = [("disk", HDD), ("one channel", VARIANTS[1].1), ("SSD", SSD)];
-    let cases: Vec<Case> =
-        devices.iter().map(|(_, device)| four("ycsb-d", device, CFQ, effort)).collect::<Result<_, _>>()?;
+    let scheduler = |device| if device == HDD { "cfq:slice_idle=0" } else { CFQ };
+    let cases = devices.iter().map(|(_, device)| four("ycsb-d", device, scheduler(*device), effort));
+    let cases: Vec<Case> = cases.collect::<Result<_, _>>()?;
     let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
     for ((name, _), runs) in devices.iter().zip(&runs) {
@@ -182,14 +210,17 @@ pub(super) fn figure_10(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut out = FigureResult::default();
     for (size, runs) in sizes.iter().zip(runs.chunks(4)) {
         let [hdd_time, hdd_requests, ssd_time, ssd_requests] = [0, 1, 2, 3].map(|i| runs[i].pv());
+        // Of 4K the text claims nothing where time counts, and of the disk nothing where requests count.
+        let small = *size == "rand-4K";
         let fine = "PV on the disk is below 0.3";
-        out.rows.push(row("figure-10", fine, format!("{size}, time"), hdd_time, "").ordering(hdd_time < PROPORTIONAL));
+        let time = row("figure-10", fine, format!("{size}, time"), hdd_time, "").ordering(hdd_time < PROPORTIONAL);
+        out.rows.push(if small { time.not_judged() } else { time });
         let case = format!("{size}, requests");
-        out.rows.push(row("figure-10", fine, case, hdd_requests, "").ordering(hdd_requests < PROPORTIONAL));
+        let counted = row("figure-10", fine, case, hdd_requests, "").ordering(hdd_requests < PROPORTIONAL);
+        out.rows.push(counted.not_judged());
         let metric = "PV on the SSD counting time, by that counting requests";
         let ratio = row("figure-10", metric, *size, ssd_time / ssd_requests, "");
-        // At 4K the text claims no distortion.
-        out.rows.push(if *size == "rand-4K" { ratio } else { ratio.ordering(ssd_time >= 2.0 * ssd_requests) });
+        out.rows.push(if small { ratio } else { ratio.ordering(ssd_time >= 2.0 * ssd_requests) });
         let metric = "PV on the SSD is below 0.3";
         let case = format!("{size}, requests");
         out.rows.push(row("figure-10", metric, case, ssd_requests, "").ordering(ssd_requests < PROPORTIONAL));
@@ -212,7 +243,7 @@ pub(super) fn figure_11(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let (before, after) = (requests.median(unsteady), sectors.median(unsteady));
     out.rows.push(row("figure-11", "least steady tenant's deviation by its mean", "requests", before, ""));
     let metric = "least steady tenant's deviation by its mean is lower";
-    out.rows.push(row("figure-11", metric, "sectors", after, "").ordering(after < before));
+    out.rows.push(row("figure-11", metric, "sectors", after, "").ordering(after < before).not_judged());
     out.notes.push("counting sectors is a-cfq without its anticipation".to_owned());
     Ok(out)
 }

@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::{Context, IoClass, Ioprio, Nanos, RequestId, TaskId};
 
-use super::queue::{NONE, Process, Queue, QueueId, SeekMean};
+use super::queue::{NEVER, NONE, Process, Queue, QueueId, SeekMean};
 use super::reason::Reason;
 use super::{Bfq, Generation, Now};
 use crate::mechanisms::wf2q::{Class, EntityId};
@@ -138,7 +138,10 @@ impl Bfq {
         queue.short_think = sync && class != Class::Idle;
         queue.max_budget = self.first_budget();
         queue.idle_flag = sync && class != Class::Idle;
-        queue.seek_mean = (!self.is(Generation::Mainline)).then(SeekMean::default);
+        if !self.is(Generation::Mainline) {
+            queue.seek_mean = Some(SeekMean::default());
+            queue.soft_rt_next_start = NEVER;
+        }
         queue.injection.limit = u32::from(!queue.short_think);
         if q as usize == self.queues.len() {
             self.queues.push(queue);
@@ -184,9 +187,11 @@ impl Bfq {
 
     fn note_think_time(&mut self, q: QueueId, now: Now) {
         let slice_idle = self.values.slice_idle;
+        let mainline = self.is(Generation::Mainline);
         let queue = &mut self.queues[q as usize];
-        if queue.in_flight == 0 && !queue.busy {
-            queue.think.sample(now.at.0, slice_idle);
+        let every_arrival = self.constants.generation == Generation::V7r8;
+        if every_arrival || (queue.in_flight == 0 && !queue.busy) {
+            queue.think.sample(now.at.0, slice_idle, mainline);
         }
         let idle_class = self.class_of(q) == Class::Idle;
         self.note_idle_flag(q, idle_class);
@@ -210,11 +215,13 @@ impl Bfq {
         if !queue.sync || idle_class || undecided {
             return;
         }
+        let spares_raised = self.is(Generation::V7r8);
         let queue = &mut self.queues[q as usize];
-        if queue.processes == 0 || slice_idle == 0 || (self.hw_tag != 0 && seeky) {
+        let spared = spares_raised && queue.raise.coeff > 1;
+        if queue.processes == 0 || slice_idle == 0 || (self.hw_tag != 0 && seeky && !spared) {
             queue.idle_flag = false;
         } else if let Some(mean) = queue.think.mean() {
-            queue.idle_flag = mean <= slice_idle;
+            queue.idle_flag = spared || mean <= slice_idle;
         }
     }
 
@@ -229,8 +236,9 @@ impl Bfq {
         if queue.constantly_seeky && !queue.seeky() {
             self.set_constantly_seeky(q, false);
         }
+        let mainline = self.is(Generation::Mainline);
         let queue = &self.queues[q as usize];
-        if queue.raise.coeff > 1 && queue.raise.soft_rt && queue.totally_seeky() {
+        if mainline && queue.raise.coeff > 1 && queue.raise.soft_rt && queue.totally_seeky() {
             if self.interrupted_is_over(q, now) {
                 self.end_raise(q, now);
             } else {

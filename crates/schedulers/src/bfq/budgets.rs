@@ -79,7 +79,7 @@ impl Bfq {
         let (old, used) = (queue.max_budget, self.engine.entity(queue.entity).used);
         let budget = if !queue.sync {
             max
-        } else if raised {
+        } else if raised && self.is(Generation::Mainline) {
             2 * min
         } else if !self.values.on.budget_doubling {
             let reference = self.reference(Some(q));

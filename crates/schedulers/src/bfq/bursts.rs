@@ -1,12 +1,13 @@
 //! Large bursts of queue creations: queues of many processes that start at once are not raised.
 
 use super::queue::QueueId;
-use super::{Bfq, Now};
+use super::{Bfq, Generation, Now};
 
 impl Bfq {
     /// A queue was created, or, before mainline, became busy.
     pub(super) fn join_burst(&mut self, q: QueueId, now: Now) {
-        if !self.values.on.bursts || (self.burst.size == 0 && self.busy_total() > 0) {
+        let alone = self.busy_total() == 0 || !self.is(Generation::Mainline);
+        if !self.values.on.bursts || (self.burst.size == 0 && !alone) {
             return;
         }
         let queue = &self.queues[q as usize];
@@ -20,7 +21,7 @@ impl Bfq {
             self.clear_burst();
             self.burst.large = false;
             self.burst.group = group;
-            if self.busy_total() == 0 {
+            if alone {
                 self.list_in_burst(q);
                 self.burst.size = 1;
             }

@@ -96,7 +96,7 @@ impl Bfq {
         let queue = &self.queues[q as usize];
         let quantum = if queue.sync { self.constants.sync_quantum } else { self.constants.async_quantum };
         let limit = if self.busy_total() == 1 { quantum * ALONE } else { quantum };
-        queue.in_flight >= limit || (!queue.sync && !self.is(Generation::V7r8) && self.sync_in_driver > 0)
+        queue.in_flight >= limit || (!queue.sync && !self.is(Generation::Mainline) && self.sync_in_driver > 0)
     }
 
     /// Asks the engine for the next queue.
@@ -284,6 +284,13 @@ impl Bfq {
         }
     }
 
+    /// For replays: does the device idle for the queue in service, so that a request of another one is an injected one?
+    fn waits_beside_others(&self, serving: QueueId) -> bool {
+        let queue = &self.queues[serving as usize];
+        let waited_for = queue.waiting || (queue.in_flight > 0 && self.deserves_idling(serving));
+        queue.is_empty() && waited_for && (self.admits_injection(serving) || self.injected_relation(serving).is_some())
+    }
+
     /// For replays: dispatches this request, whatever the policy would choose.
     pub(super) fn force(&mut self, id: RequestId, now: Now) {
         let q = self.entries[id.index()].queue;
@@ -294,12 +301,7 @@ impl Bfq {
         }
         match self.in_service {
             Some(serving) if serving == q => {}
-            Some(serving)
-                if self.queues[serving as usize].is_empty()
-                    && (self.queues[serving as usize].waiting || self.queues[serving as usize].in_flight > 0) =>
-            {
-                return self.serve(q, id, now);
-            }
+            Some(serving) if self.waits_beside_others(serving) => return self.serve(q, id, now),
             other => {
                 if let Some(serving) = other {
                     let reason = if self.queues[serving as usize].is_empty() {

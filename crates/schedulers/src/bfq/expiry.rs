@@ -38,7 +38,7 @@ impl Bfq {
                 }
             }
         }
-        self.sampling.forget();
+        self.sampling = super::Sampling::default();
         self.learn_from_slot(q, reason, served);
         self.tally.slot(reason, served, self.queues[q as usize].in_flight);
         self.next_budget(q, reason, served);
@@ -97,8 +97,8 @@ impl Bfq {
                 let reason = if idle_and_slow { Reason::BudgetTimeout } else { reason };
                 (reason, !sync || reason == Reason::BudgetTimeout)
             }
-            Generation::V1 => (reason, slow || late),
-            _ => (reason, !raised && (slow || late)),
+            Generation::V1 | Generation::V7r8 => (reason, slow || late),
+            Generation::Mainline => (reason, !raised && (slow || late)),
         };
         if full {
             self.account(q, self.engine.entity(queue_entity(self, q)).left());

@@ -84,18 +84,14 @@ impl Bfq {
         if !self.values.on.injection {
             return None;
         }
-        let queue = &self.queues[q as usize];
-        let (raised, short_think, task) = (queue.raise.coeff > 1, queue.short_think, queue.task);
-        if self.values.on.wakers {
-            let own = self.processes.get(task as usize).map_or(NONE, |p| p.async_queue);
-            let related = [own, queue.waker, queue.woken];
-            if let Some(found) = related.into_iter().find(|r| *r != NONE && self.fits(*r, *r == own, task)) {
-                return Some(found);
-            }
+        if let Some(related) = self.injected_relation(q) {
+            return Some(related);
         }
-        if self.idling_boosts(q) || (raised && self.raised_busy <= 1 && short_think) {
+        if !self.admits_injection(q) {
             return None;
         }
+        let queue = &self.queues[q as usize];
+        let (raised, short_think) = (queue.raise.coeff > 1, queue.short_think);
         let limit = self.queues[q as usize].injection.limit;
         if self.in_driver >= limit {
             return None;
@@ -112,6 +108,24 @@ impl Bfq {
         });
         self.sampling.injected |= found.is_some();
         found
+    }
+
+    /// Of the queues related to the one in service, the first that can be served meanwhile.
+    pub(super) fn injected_relation(&self, q: QueueId) -> Option<QueueId> {
+        let queue = &self.queues[q as usize];
+        if !self.values.on.wakers {
+            return None;
+        }
+        let own = self.processes.get(queue.task as usize).map_or(NONE, |p| p.async_queue);
+        let related = [own, queue.waker, queue.woken];
+        related.into_iter().find(|r| *r != NONE && self.fits(*r, *r == own, queue.task))
+    }
+
+    /// May requests of unrelated queues be served while the device idles for this one?
+    pub(super) fn admits_injection(&self, q: QueueId) -> bool {
+        let queue = &self.queues[q as usize];
+        let alone_raised = queue.raise.coeff > 1 && self.raised_busy <= 1 && queue.short_think;
+        !self.idling_boosts(q) && !alone_raised
     }
 
     /// Does this queue have a request that fits its budget? `own`: of this task only.

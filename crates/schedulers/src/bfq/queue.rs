@@ -29,9 +29,12 @@ impl ThinkTime {
         ThinkTime { last_completion, ..ThinkTime::default() }
     }
 
-    /// A request arrived `now`. Think times longer than two idle slices count as two.
-    pub(super) fn sample(&mut self, now: u64, slice_idle: u64) {
-        let thought = now.saturating_sub(self.last_completion).min(2 * slice_idle);
+    /// A request arrived `now`. Think times longer than two idle slices count as two; so does one that ends before it
+    /// began, in mainline: that of a new queue, or of a request whose plug began before the last completion.
+    pub(super) fn sample(&mut self, now: u64, slice_idle: u64, mainline: bool) {
+        let longest = 2 * slice_idle;
+        let backwards = if mainline { longest } else { 0 };
+        let thought = now.checked_sub(self.last_completion).map_or(backwards, |thought| thought.min(longest));
         self.samples = (7 * self.samples + 256) / 8;
         self.total = (7 * self.total + 256 * thought) / 8;
         self.mean = (self.total + 128) / self.samples.max(1);
@@ -260,7 +263,7 @@ impl Queue {
     }
 
     pub(super) fn totally_seeky(&self) -> bool {
-        self.seek_mean.map_or(self.seek_bits == u32::MAX, |_| self.constantly_seeky)
+        self.seek_bits == u32::MAX
     }
 }
 
@@ -332,5 +335,28 @@ impl Group {
             counted: None,
             positions: Tree::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_mainline_the_first_think_time_of_a_queue_is_the_longest() {
+        let slice_idle = 8_000_000;
+        let after = |mainline, pauses: &[u64]| {
+            let mut think = ThinkTime::at(101);
+            think.sample(100, slice_idle, mainline);
+            for pause in pauses {
+                think.last_completion = 1_000_000;
+                think.sample(1_000_000 + pause, slice_idle, mainline);
+            }
+            think
+        };
+        let pauses = [3_000_000; 5];
+        assert!(after(true, &pauses).longer_than(slice_idle / 2), "16 ms weigh for seven pauses of 3 ms");
+        assert!(!after(true, &[3_000_000; 8]).longer_than(slice_idle / 2));
+        assert!(!after(false, &pauses).longer_than(slice_idle / 2), "before mainline it counts as none");
     }
 }

@@ -1,6 +1,6 @@
 //! Weight raising: interactive and soft real-time queues get many times their weight for a while.
 
-use super::queue::{NEVER, QueueId, Raise};
+use super::queue::{QueueId, Raise};
 use super::{Bfq, Generation, Now};
 
 const SOFT_RT_MS: u64 = 300;
@@ -37,12 +37,9 @@ impl Bfq {
             || self.engine.entity(queue.entity).wanted_weight == self.constants.default_weight;
         let in_burst = queue.large_burst;
         let interactive = !in_burst && self.idle_long(q, now, self.spans.ms_2000) && default_weight;
-        let soft_rt = self.values.on.soft_rt
-            && !queue.totally_seeky()
-            && !in_burst
-            && now.tick > queue.soft_rt_next_start
-            && queue.in_flight == 0
-            && default_weight;
+        let isochronous = !self.is(Generation::Mainline) || (!queue.totally_seeky() && queue.in_flight == 0);
+        let soft_rt =
+            self.values.on.soft_rt && isochronous && !in_burst && now.tick > queue.soft_rt_next_start && default_weight;
         (interactive, soft_rt)
     }
 
@@ -75,8 +72,10 @@ impl Bfq {
                 raise.interactive_start = super::queue::LONG_AGO;
                 (raise.coeff, raise.max_time, raise.soft_rt) = (soft_coeff, soft_ticks, true);
             }
-            let budget = self.engine.entity(queue.entity).budget.min(2 * min_budget);
-            self.engine.set_budget(queue.entity, budget);
+            if mainline {
+                let budget = self.engine.entity(queue.entity).budget.min(2 * min_budget);
+                self.engine.set_budget(queue.entity, budget);
+            }
         } else if old > 1 {
             if interactive {
                 (raise.coeff, raise.max_time, raise.soft_rt) = (coeff, duration, false);
@@ -220,7 +219,7 @@ impl Bfq {
         let hz = self.spans.second;
         let served = (hz * queue.served_since_backlogged / SOFT_RT_RATE) as i64;
         let idle = (self.values.slice_idle / self.clock.period.0.max(1)) as i64;
-        let earliest = if queue.soft_rt_next_start == NEVER { i64::MIN } else { queue.soft_rt_next_start };
+        let earliest = if self.is(Generation::Mainline) { queue.soft_rt_next_start } else { i64::MIN };
         earliest.max(queue.last_backlogged + served).max(now.tick + idle + 4)
     }
 

@@ -62,6 +62,13 @@ impl Choice {
         Ok(choice)
     }
 
+    /// A scheduler that is not in the registry, by the name that its results have. It takes no settings; a simulation charges
+    /// it the CPU time of `like`.
+    pub fn own(name: &str, like: &'static Entry, factory: Factory) -> Choice {
+        let settings = Settings::new(like.name, &[]);
+        Choice { entry: like, settings, numbers: Vec::new(), factory, label: name.to_owned() }
+    }
+
     /// Adds one setting. The label stays as it is.
     ///
     /// # Errors

@@ -3,8 +3,7 @@
 use dumbwaiter_block::{Config, Io, Nanos, Op, Setup, TaskId};
 use dumbwaiter_schedulers::Choice;
 use dumbwaiter_testkit::Harness;
-
-use super::conformance::checked::Checked;
+use dumbwaiter_testkit::storm::Checked;
 
 /// Eight tasks keep two requests each outstanding: at random for a while, then in streams, with writes among them.
 fn run(choice: &str, seconds: u64) -> Harness {

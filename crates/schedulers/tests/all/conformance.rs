@@ -1,24 +1,21 @@
 //! What every scheduler must do, whatever its policy. Driven by the registry: a new entry is tested by being there.
 //!
 //! Random workloads (CPUs, hardware queues, tasks, tenants, priorities, operations, plugs, flushes, merges, splits,
-//! refusals, requeues, failures, settings) run against a device that finishes in random order. See [`audit`] for what
-//! must then hold.
+//! refusals, requeues, failures, settings) run against a device that finishes in random order. See
+//! [`audit`] for what must then hold.
 
-mod audit;
 mod bounds;
-pub(crate) mod checked;
-mod plan;
 mod replace;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dumbwaiter_block::{Nanos, Op, RequestId, Scheduler, Setup, State};
+use dumbwaiter_block::{Nanos, RequestId, Scheduler, Setup, State};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_testkit::Harness;
+use dumbwaiter_testkit::storm::plan::{self, Plan, Step};
+use dumbwaiter_testkit::storm::{self, Checked, audit};
 use proptest::prelude::*;
-
-use plan::{Plan, Step};
 
 /// Every entry of the registry, and every kernel it can follow.
 fn subjects() -> Vec<String> {
@@ -49,54 +46,11 @@ fn make(subject: &str, draws: &[u64], setup: Setup) -> Box<dyn Scheduler> {
 
 /// Runs a plan to its end and checks the harness on the way; a panic is an error that names the scheduler.
 fn run(subject: &str, plan: &Plan, checked: bool) -> Result<Harness, TestCaseError> {
-    std::panic::catch_unwind(|| run_unguarded(subject, plan, checked)).map_err(|why| {
+    let scheduler = |draws: &[u64], setup| make(subject, draws, setup);
+    std::panic::catch_unwind(|| storm::run(&scheduler, plan, checked)).map_err(|why| {
         let text = why.downcast_ref::<String>().map_or("panicked", String::as_str);
         TestCaseError::fail(format!("{subject}: {text}"))
     })
-}
-
-fn run_unguarded(subject: &str, plan: &Plan, checked: bool) -> Harness {
-    let mut harness = Harness::new(plan.config(), |setup| {
-        let scheduler = make(subject, &plan.draws, setup);
-        if checked { Box::new(checked::Checked::new(scheduler, setup)) } else { scheduler }
-    });
-    harness.hold();
-    for step in &plan.steps {
-        take(&mut harness, step);
-        if checked {
-            audit::depths(&harness);
-            audit::tags(&harness);
-        }
-    }
-    harness.unplug_all();
-    harness.release();
-    harness
-}
-
-/// Takes one step of a plan.
-fn take(harness: &mut Harness, step: &Step) {
-    match *step {
-        Step::Submit(io, false) => harness.submit_io(io),
-        Step::Submit(io, true) => harness.submit_plugged(io),
-        Step::Unplug(task) => harness.unplug(task),
-        Step::Refuse(n) => _ = harness.answers(&"n".repeat(n)),
-        Step::Wait(ms) => {
-            let now = harness.now();
-            harness.until(now + ms);
-        }
-        Step::Complete(n) | Step::Fail(n) | Step::Requeue(n) => {
-            let len = harness.in_device().len();
-            if len > 0 {
-                let n = n % len;
-                let flush = harness.in_device().nth(n).unwrap().io.op == Op::Flush;
-                match step {
-                    Step::Requeue(_) => harness.requeue_nth(n),
-                    _ => harness.complete_nth(n, matches!(step, Step::Fail(_)) && !flush),
-                }
-            }
-        }
-    }
-    harness.issue_all();
 }
 
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
@@ -142,7 +96,7 @@ fn work_is_conserved(subject: &str, plan: &Plan) -> Result<(), TestCaseError> {
     let waits = Arc::new(AtomicBool::new(false));
     let mut harness = Harness::new(config, |setup| {
         let inner = make(subject, &[3], setup);
-        Box::new(checked::Checked::new(inner, setup).telling(Arc::clone(&waits)))
+        Box::new(Checked::new(inner, setup).telling(Arc::clone(&waits)))
     });
     harness.hold();
     for step in &plan.steps {

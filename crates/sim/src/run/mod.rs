@@ -3,14 +3,16 @@
 mod cpus;
 mod device;
 mod life;
+mod period;
 mod sleep;
 mod state;
 mod threads;
 mod turns;
 
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
-use dumbwaiter_block::{BlockLayer, Config, Finished, Nanos, Plug, Scheduler, TaskId, Tenants};
+use dumbwaiter_block::{BlockLayer, Config, Fault, Finished, Handover, Nanos, Plug, Scheduler, TaskId, Tenants};
 use dumbwaiter_devices::{Completion, Counters, Device};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Change, Thread};
@@ -19,6 +21,7 @@ use dumbwaiter_measure::Recorder;
 use crate::events::{EventKind, Events};
 use crate::host::{Activity, Completion as Method, Host, SchedulerCost, Spent};
 
+pub use self::period::{Period, PeriodEnd};
 use self::state::{CpuQueues, Slot, TaskSleep, ThreadState, Turns};
 
 /// Limits of a run.
@@ -72,6 +75,8 @@ pub struct Run<'a> {
     warm: Option<Done>,
     completions: Vec<Completion>,
     finished: Vec<Finished>,
+    /// What completed since the period began, where someone decides period by period.
+    period: Option<Box<Period>>,
 }
 
 /// The output of a run.
@@ -204,6 +209,7 @@ impl<'a> Run<'a> {
             control: parts.control,
             completions: Vec::new(),
             finished: Vec::new(),
+            period: None,
         };
         for (number, (at, _)) in run.changes.iter().enumerate() {
             run.events.push(*at, EventKind::Change(number as u32));
@@ -265,6 +271,65 @@ impl<'a> Run<'a> {
             cancelled,
             applications,
         }
+    }
+
+    /// Keeps what completes in each period from now on.
+    pub(crate) fn watch(&mut self) {
+        self.period = Some(Box::default());
+    }
+
+    /// Begins a period.
+    pub(crate) fn begin_period(&mut self) {
+        if let Some(period) = &mut self.period {
+            period.restart(self.now);
+        }
+    }
+
+    /// What completed since the period began.
+    pub(crate) fn period(&self) -> &Period {
+        static NOTHING: LazyLock<Period> = LazyLock::new(Period::default);
+        self.period.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// Why the block layer sends nothing any more.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.layer.fault().copied()
+    }
+
+    /// Exchanges the scheduler.
+    pub(crate) fn replace(&mut self, scheduler: Box<dyn Scheduler>, cost: SchedulerCost, how: Handover) {
+        self.next_cost = Some(cost);
+        self.layer.replace(self.now, scheduler, how);
+        self.serve();
+    }
+
+    /// Runs to the end of the period that began last; false where the whole run has ended.
+    pub(crate) fn advance(&mut self, end: PeriodEnd) -> bool {
+        let (time, requests) = match end {
+            PeriodEnd::Time(length) => (self.period().from + length, u64::MAX),
+            PeriodEnd::Requests(requests) => (Nanos::MAX, requests),
+        };
+        let goes_on = loop {
+            let Some(at) = self.next_at() else { break false };
+            let idle = self.slots.len() == self.free.len();
+            let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
+            if at > self.until.time || over || self.layer.fault().is_some() {
+                break false;
+            }
+            if at > time {
+                self.now = time;
+                break true;
+            }
+            self.step(at);
+            if self.period().requests >= requests {
+                break true;
+            }
+        };
+        let now = self.now;
+        if let Some(period) = &mut self.period {
+            period.to = now;
+        }
+        goes_on
     }
 
     /// Starts the polling kernel threads (SQPOLL), one per ring, on the SMT sibling of the ring's CPU.

@@ -243,7 +243,7 @@ impl Run<'_> {
             return;
         }
         let io = &entry.io;
-        self.recorder.record(&Completed {
+        let done = Completed {
             op: io.op,
             task: io.task,
             tenant: io.tenant,
@@ -253,7 +253,11 @@ impl Run<'_> {
             issue: entry.issue,
             device_done: entry.device_done,
             complete,
-        });
+        };
+        if let Some(period) = &mut self.period {
+            period.record(&done, io.sector, self.layer.queued(), self.layer.in_device());
+        }
+        self.recorder.record(&done);
     }
 
     /// Records what is unfinished at the end.

@@ -73,6 +73,22 @@ fn async_depth_keeps_writers_few_and_readers_going() {
     assert!((98..=100).contains(&waiting), "{waiting}");
 }
 
+/// A task that is woken runs the queue before it tries for a tag, so that lower classes do not wait for a tick once a higher one has
+/// nothing left: the device is hardly ever idle.
+#[test]
+fn woken_tasks_run_the_queue() {
+    let tasks: String = [("be/0", 50), ("be/4", 90), ("be/7", 90), ("idle", 20), ("idle", 70), ("idle", 90)]
+        .iter()
+        .enumerate()
+        .map(|(n, (ioprio, reads))| {
+            task(&format!("t{n}"), "randrw", "libaio", 16) + &format!("ioprio = \"{ioprio}\"\nrwmixread = {reads}\n")
+        })
+        .collect();
+    let result = run("mq-deadline:async_depth=2", 1, 256, &tasks);
+    let busy = result.iops * 1.6e-3;
+    assert!(busy > 0.98, "{busy}");
+}
+
 /// With tags short, every scheduler and way of submitting serves every task, loses nothing and repeats itself.
 #[test]
 fn no_task_sleeps_for_ever_and_one_seed_gives_one_result() {

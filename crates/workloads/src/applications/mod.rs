@@ -91,12 +91,13 @@ impl App {
                 own(Box::new(player), depth)
             }
             "sync" => own(Box::new(SyncEvery::new(self.every(), context.cache.clone())), 1),
-            "ycsb-d" => {
+            "ycsb-a" | "ycsb-d" => {
+                let append_percent = if self.name() == "ycsb-a" { 8 } else { 3 };
                 let (start, length) = self.region(device, 0.0, 50_000_000_000)?;
                 let each = length / u64::from(suite::YCSB_THREADS);
                 let parts = (0..suite::YCSB_THREADS).map(|i| {
                     let at = start + u64::from(i) * each;
-                    let workload = latest::Latest::new(at, each, Random::new(&[random.bits()]));
+                    let workload = latest::Latest::new(at, each, append_percent, Random::new(&[random.bits()]));
                     Component::Own { workload: Box::new(workload), depth: 1 }
                 });
                 Ok(parts.collect())

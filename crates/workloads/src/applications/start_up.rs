@@ -8,8 +8,8 @@ use crate::{ApplicationOutcome, Next, Want, Workload};
 
 /// Synchronous reads between computations of a paced program.
 const READS_PER_THINK: u32 = 9;
-/// Length of a computation: 67 of them in a start of `oowriter-like` take 2.5 s.
-const THINK_TIME: Nanos = Nanos::from_ms(37);
+/// Length of a computation. With 67 of them a start of `oowriter-like` on an idle disk lasts as long as BFQ's raise (v7r8).
+const THINK_TIME: Nanos = Nanos::from_ms(17);
 
 /// Four buffered writes of 4 KiB near the end; the program waits until the page cache accepts each.
 pub(super) struct Log {

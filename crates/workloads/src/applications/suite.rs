@@ -1,7 +1,8 @@
 //! Background loads made of fio jobs: those of the S benchmark suite and of the SSD-proportionality paper.
 //!
-//! The suite's readers are buffered sequential or random readers of one file each; at the block layer each issues one
-//! read of 128 KiB (the read-ahead) or 4 KiB at a time. Its writers are buffered.
+//! As of the suite's revision of April 2015. Its readers are buffered: sequential ones read a file each, random ones share a
+//! file; at the block layer each issues one read of 128 KiB (the read-ahead) or 4 KiB at a time. Its writers are buffered and
+//! limited in rate. Each process has a launcher that reads at random for a moment, so that all become active together.
 
 use super::{App, Component};
 use crate::generate::{BuildError, Extent, JobSpec};
@@ -9,10 +10,15 @@ use crate::page_cache::PageCache;
 use crate::units::Prefixes;
 
 /// Threads of the YCSB loads.
-pub(super) const YCSB_THREADS: u32 = 16;
+pub(super) const YCSB_THREADS: u32 = 32;
 
-/// Default size of each file of the suite, bytes.
-const FILE: u64 = 2_000_000_000;
+/// Default size of each file of the suite, bytes; random readers, and random writers, share one of ten times that.
+const FILE: u64 = 5000 << 20;
+const SHARED_FILES: u64 = 10;
+/// What all writers of the suite may write together by default, bytes per second.
+const WRITERS_RATE: u64 = 16_500_000;
+/// How long the launcher of a process reads, at random.
+const LAUNCH_TIME: &str = "150ms";
 
 /// fio's pattern of a file server.
 const FILE_SERVER: &str = "512/10:1k/5:2k/5:4k/60:8k/2:16k/4:32k/4:64k/10";
@@ -61,26 +67,6 @@ pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result
         "rand-4K" => random("4k", &[]),
         "rand-32K" => random("32k", &[]),
         "rand-256K" => random("256k", &[]),
-        "ycsb-a" => {
-            // Each thread appends to its own log in its part of the store.
-            let (start, length) = app.region(device, 0.0, 50_000_000_000)?;
-            let each = length / u64::from(YCSB_THREADS) / 4096 * 4096;
-            let spec = job(&[
-                ("rw", "randrw"),
-                ("rwmixread", "90"),
-                ("bs", "4k,16k"),
-                ("percentage_random", "100,0"),
-                ("random_distribution", "zipf:0.99,random"),
-                ("ioengine", "psync"),
-            ]);
-            let spec = JobSpec {
-                offset: Extent::Bytes(start),
-                offset_increment: Extent::Bytes(each),
-                size: Some(Extent::Bytes(each)),
-                ..spec
-            };
-            return Ok(vec![Component::Job { name: "thread", count: YCSB_THREADS, job: Box::new(spec) }]);
-        }
         _ => {
             // The interference of the player: 15 files of a megabyte, every four seconds.
             let (start, length) = app.region(device, 60.0, 1 << 30)?;
@@ -101,8 +87,10 @@ pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result
 
 /// Loads with one file per process, from a tenth of the device on; raw ones from its start.
 fn suite(app: &App, device: u64) -> Result<Option<Vec<Component>>, BuildError> {
-    let file = app.size_in(device).unwrap_or(FILE) / (1 << 20) * (1 << 20);
     let start = app.offset_in(device, if app.raw() { 0.0 } else { 10.0 }) / (1 << 20) * (1 << 20);
+    // On a small device the files are smaller, unless their size is given.
+    let room = device.saturating_sub(start) / (2 * SHARED_FILES);
+    let file = app.size_in(device).unwrap_or(FILE.min(room)) / (1 << 20) * (1 << 20);
     let (readers, writers, sequential) = match app.name() {
         "10r-seq" => (10, 0, true),
         "10r-rand" => (10, 0, false),
@@ -126,22 +114,39 @@ fn suite(app: &App, device: u64) -> Result<Option<Vec<Component>>, BuildError> {
     if app.raw() && writers > 0 {
         return Err(BuildError { key: "raw", reason: format!("{} writes; only readers go past files", app.name()) });
     }
-    let place = |spec: JobSpec, first: u64| JobSpec {
-        offset: Extent::Bytes(start + first * file),
-        offset_increment: Extent::Bytes(file),
-        size: Some(Extent::Bytes(file)),
-        ..spec
+    let place = |spec: JobSpec, first: u64| match sequential {
+        true => JobSpec {
+            offset: Extent::Bytes(start + first * file),
+            offset_increment: Extent::Bytes(file),
+            size: Some(Extent::Bytes(file)),
+            ..spec
+        },
+        false => JobSpec {
+            offset: Extent::Bytes(start + first.min(1) * SHARED_FILES * file),
+            size: Some(Extent::Bytes(SHARED_FILES * file)),
+            norandommap: true,
+            ..spec
+        },
     };
+    let launch = job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync"), ("runtime", LAUNCH_TIME)]);
+    let launch = JobSpec {
+        offset: Extent::Bytes(start),
+        size: Some(Extent::Bytes(SHARED_FILES * file)),
+        norandommap: true,
+        ..launch
+    };
+    let launchers = Component::Job { name: "launcher", count: readers + writers, job: Box::new(launch) };
     let reads = match sequential {
         true => job(&[("rw", "read"), ("bs", "128k"), ("ioengine", "psync")]),
         false => job(&[("rw", "randread"), ("bs", "4k"), ("ioengine", "psync")]),
     };
-    let mut parts = vec![Component::Job { name: "reader", count: readers, job: Box::new(place(reads, 0)) }];
+    let readers = Component::Job { name: "reader", count: readers, job: Box::new(place(reads, 0)) };
+    let mut parts = vec![readers, launchers];
     if writers > 0 {
         let rw = if sequential { "write" } else { "randwrite" };
         let mut writes = job(&[("rw", rw), ("bs", "4k"), ("ioengine", "psync"), ("direct", "0")]);
-        writes.rate.write = app.maxrate().map(|all| all / u64::from(writers));
-        let job = Box::new(place(writes, u64::from(readers)));
+        writes.rate.write = Some(app.maxrate().unwrap_or(WRITERS_RATE) / u64::from(writers));
+        let job = Box::new(place(writes, u64::from(writers)));
         parts.push(Component::Job { name: "writer", count: writers, job });
     }
     Ok(Some(parts))

@@ -1,6 +1,7 @@
 //! Exchange of the scheduler.
 
 use super::*;
+use crate::Handover;
 
 const NOW: Nanos = Nanos::ZERO;
 

@@ -3,11 +3,11 @@
 use dumbwaiter_block::{Handover, Nanos};
 use dumbwaiter_schedulers::REGISTRY;
 use dumbwaiter_testkit::Harness;
+use dumbwaiter_testkit::storm::plan::{self, Plan};
+use dumbwaiter_testkit::storm::{Checked, audit, take};
 use proptest::prelude::*;
 
-use super::checked::Checked;
-use super::plan::{self, Plan};
-use super::{audit, cases, make, take};
+use super::{cases, make};
 
 /// The way there, and the way back.
 const WAYS: [(Handover, Handover); 3] =

@@ -9,8 +9,9 @@ use dumbwaiter_block::{
     Tunable,
 };
 
+/// See the module documentation.
 #[derive(Clone)]
-pub(crate) struct Checked {
+pub struct Checked {
     inner: Box<dyn Scheduler>,
     setup: Setup,
     queued: BTreeSet<RequestId>,
@@ -22,12 +23,13 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    pub(crate) fn new(inner: Box<dyn Scheduler>, setup: Setup) -> Checked {
+    /// A scheduler around `inner`, which was built with `setup`.
+    pub fn new(inner: Box<dyn Scheduler>, setup: Setup) -> Checked {
         Checked { inner, setup, queued: BTreeSet::new(), gone: BTreeSet::new(), calls: 0, waits: Arc::default() }
     }
 
     /// `waits` will tell whether the last answer was to wait.
-    pub(crate) fn telling(self, waits: Arc<AtomicBool>) -> Checked {
+    pub fn telling(self, waits: Arc<AtomicBool>) -> Checked {
         Checked { waits, ..self }
     }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::{Harness, Issue, IssuedPart};
 use dumbwaiter_block::{Flags, Io, Op, RequestId, State, TenantId};
-use dumbwaiter_testkit::{Harness, Issue, IssuedPart};
 
 use super::plan::Plan;
 
 /// No more in the device than there may be, and nothing above the device's limits.
-pub(crate) fn depths(harness: &Harness) {
+pub fn depths(harness: &Harness) {
     let config = harness.config();
     let setup = &config.setup;
     let per_queue = (setup.device_depth / u32::from(setup.hw_queues)).max(1) as usize;
@@ -29,7 +29,7 @@ pub(crate) fn depths(harness: &Harness) {
 }
 
 /// No more in the scheduler and in the device together than there are tags.
-pub(crate) fn tags(harness: &Harness) {
+pub fn tags(harness: &Harness) {
     let setup = &harness.config().setup;
     let traits = harness.layer().scheduler().traits();
     if !traits.direct {
@@ -68,7 +68,7 @@ impl Cover {
 }
 
 /// After the end: every I/O finished once, and the device did exactly what was asked for.
-pub(crate) fn conservation(harness: &Harness, plan: &Plan) -> Result<(), String> {
+pub fn conservation(harness: &Harness, plan: &Plan) -> Result<(), String> {
     if let Some(why) = harness.layer().ledger().imbalance() {
         return Err(why);
     }

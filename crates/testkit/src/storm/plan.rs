@@ -1,12 +1,12 @@
 //! Random workloads.
 
+use crate::notation::show;
 use dumbwaiter_block::{Config, Flags, Io, IoClass, Ioprio, Limits, Nanos, Op, Setup, TaskId, TenantId};
-use dumbwaiter_testkit::notation::show;
 use proptest::prelude::*;
 
 /// What happens next.
 #[derive(Clone, Copy)]
-pub(crate) enum Step {
+pub enum Step {
     /// Submit, into the task's plug or not.
     Submit(Io, bool),
     /// The task's plug ends.
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Step {
 
 /// A device and what happens to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     cpus: u16,
     hw_queues: u16,
     depth: u32,
@@ -56,12 +56,14 @@ pub(crate) struct Plan {
     nomerges: u8,
     limits: Limits,
     /// For the settings of the scheduler.
-    pub(crate) draws: Vec<u64>,
-    pub(crate) steps: Vec<Step>,
+    pub draws: Vec<u64>,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
 }
 
 impl Plan {
-    pub(crate) fn config(&self) -> Config {
+    /// The block layer and the device.
+    pub fn config(&self) -> Config {
         let setup = Setup {
             cpus: self.cpus,
             hw_queues: self.hw_queues.min(self.cpus),
@@ -74,7 +76,8 @@ impl Plan {
         Config { setup, limits: self.limits, nomerges: self.nomerges, volatile_cache, fua, ..Config::default() }
     }
 
-    pub(crate) fn submitted(&self) -> impl Iterator<Item = &Io> {
+    /// Every I/O, in order.
+    pub fn submitted(&self) -> impl Iterator<Item = &Io> {
         self.steps.iter().filter_map(|s| match s {
             Step::Submit(io, _) => Some(io),
             _ => None,
@@ -169,12 +172,12 @@ fn with_steps(steps: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = 
 }
 
 /// Everything.
-pub(crate) fn everything() -> impl Strategy<Value = Plan> {
+pub fn everything() -> impl Strategy<Value = Plan> {
     with_steps(steps(io()))
 }
 
 /// Reads and writes of one priority, without flushes.
-pub(crate) fn plain() -> impl Strategy<Value = Plan> {
+pub fn plain() -> impl Strategy<Value = Plan> {
     with_steps(steps(io().prop_map(|mut io| {
         if !io.op.carries_data() {
             io.op = Op::Write;

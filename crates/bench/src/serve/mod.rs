@@ -1,0 +1,292 @@
+//! The disk server beside nbdkit, qemu-nbd and qemu-storage-daemon: one client, one file in the page cache, servers in turns.
+//!
+//! Server and client each get half of the CPUs' time where control groups allow that, so that a server of many threads gets no
+//! larger part of the machine than one of a single thread.
+
+mod cpu_groups;
+mod plan;
+mod servers;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_experiment::{Control, Failure};
+use dumbwaiter_measure::median;
+use dumbwaiter_meters::SystemCalls;
+use dumbwaiter_report::{Align, Style, table};
+use dumbwaiter_serve::NbdLoad;
+use serde::Serialize;
+
+use self::cpu_groups::CpuGroups;
+pub use self::plan::Plan;
+use self::servers::{Program, RunningServer};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// Bytes of the file that is served.
+const FILE_BYTES: u64 = 256 << 20;
+/// A run before the measured part, so that connections are made and caches are warm.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// One kind of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Case {
+    protocol: &'static str,
+    op: &'static str,
+    block_bytes: u32,
+    depth: u32,
+    connections: u32,
+}
+
+const CASES: [Case; 6] = [
+    Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
+    Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 1, connections: 1 },
+    Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 8, connections: 4 },
+    Case { protocol: "nbd+unix", op: "randwrite 4k", block_bytes: 4096, depth: 32, connections: 1 },
+    Case { protocol: "nbd+unix", op: "read 1M", block_bytes: 1 << 20, depth: 8, connections: 1 },
+    Case { protocol: "nbd+tcp", op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
+];
+
+/// Our server beside a peer under one load. Ratios are medians of the ratios of each round, ours over the peer's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// nbdkit, qemu-nbd or qemu-storage-daemon.
+    pub peer: &'static str,
+    /// nbd+unix or nbd+tcp.
+    pub protocol: &'static str,
+    /// Pattern and size.
+    pub op: &'static str,
+    /// Requests under way on each connection.
+    pub depth: u32,
+    /// Connections.
+    pub connections: u32,
+    /// Ours: I/Os per second.
+    pub iops: f64,
+    /// Ours: CPU time of the server for an I/O, µs.
+    pub us_cpu_per_io: f64,
+    /// Ours: system calls of the server for an I/O; `null` where they cannot be counted.
+    pub syscalls_per_io: f64,
+    /// The peer's I/Os per second.
+    pub peer_iops: f64,
+    /// The peer's CPU time for an I/O, µs.
+    pub peer_us_cpu_per_io: f64,
+    /// The peer's system calls for an I/O.
+    pub peer_syscalls_per_io: f64,
+    /// Ratio of I/Os per second.
+    pub iops_ratio: f64,
+    /// Ratio of CPU time for an I/O.
+    pub cpu_ratio: f64,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+struct Figure {
+    iops: f64,
+    us_cpu_per_io: f64,
+    syscalls_per_io: f64,
+}
+
+/// Measures every load with each server in turns until `control` cancels; `progress` receives lines for people.
+pub fn run(plan: &Plan, control: &Control, progress: &dyn Fn(&str)) -> Result<Vec<Row>> {
+    if plan.time < Nanos::from_ms(100) || plan.rounds == 0 {
+        return Err(Failure::refused("--time: expected 100ms at least, and one round"));
+    }
+    let peers: Vec<Program> = Program::PEERS.into_iter().filter(|peer| peer.is_installed()).collect();
+    for missing in Program::PEERS.into_iter().filter(|peer| !peers.contains(peer)) {
+        progress(&format!("{} is not installed and is left out", missing.name()));
+    }
+    let work = Work::new(plan, progress)?;
+    let mut rows = Vec::new();
+    for case in CASES.iter().filter(|case| plan.depths.is_empty() || plan.depths.contains(&case.depth)) {
+        let programs: Vec<Program> = std::iter::once(Program::Ours).chain(peers.iter().copied()).collect();
+        let mut figures: Vec<Vec<Figure>> = vec![Vec::new(); programs.len()];
+        for round in 0..plan.rounds {
+            progress(&format!(
+                "{} {}, depth {}, {} connections: round {} of {}",
+                case.protocol,
+                case.op,
+                case.depth,
+                case.connections,
+                round + 1,
+                plan.rounds
+            ));
+            let mut order: Vec<usize> = (0..programs.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for which in order {
+                if control.cancelled() {
+                    return Ok(rows);
+                }
+                figures[which].push(work.one(programs[which], case)?);
+            }
+        }
+        for (which, peer) in programs.iter().enumerate().skip(1) {
+            rows.push(row(peer.name(), case, &figures[0], &figures[which]));
+        }
+    }
+    Ok(rows)
+}
+
+fn row(peer: &'static str, case: &Case, ours: &[Figure], peers: &[Figure]) -> Row {
+    let of = |figures: &[Figure], value: fn(&Figure) -> f64| median(figures.iter().map(value).collect());
+    let ratio = |value: fn(&Figure) -> f64| {
+        median(ours.iter().zip(peers).map(|(ours, peer)| value(ours) / value(peer)).collect())
+    };
+    Row {
+        peer,
+        protocol: case.protocol,
+        op: case.op,
+        depth: case.depth,
+        connections: case.connections,
+        iops: of(ours, |f| f.iops),
+        us_cpu_per_io: of(ours, |f| f.us_cpu_per_io),
+        syscalls_per_io: of(ours, |f| f.syscalls_per_io),
+        peer_iops: of(peers, |f| f.iops),
+        peer_us_cpu_per_io: of(peers, |f| f.us_cpu_per_io),
+        peer_syscalls_per_io: of(peers, |f| f.syscalls_per_io),
+        iops_ratio: ratio(|f| f.iops),
+        cpu_ratio: ratio(|f| f.us_cpu_per_io),
+    }
+}
+
+/// The file that is served, and the groups of server and client.
+struct Work<'a> {
+    plan: &'a Plan,
+    folder: PathBuf,
+    groups: Option<CpuGroups>,
+}
+
+impl<'a> Work<'a> {
+    fn new(plan: &'a Plan, progress: &dyn Fn(&str)) -> Result<Work<'a>> {
+        let folder = plan.folder.join(format!("dumbwaiter-bench-{}", std::process::id()));
+        std::fs::create_dir(&folder).map_err(|e| Failure::refused(format!("{}: {e}", folder.display())))?;
+        let groups = CpuGroups::new();
+        if groups.is_none() {
+            progress("no control groups for CPU time here: servers of many threads get more of it than others");
+        }
+        let work = Work { plan, folder, groups };
+        fill(&work.file()).map_err(|e| Failure::refused(format!("{}: {e}", work.file().display())))?;
+        Ok(work)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("disk.img")
+    }
+
+    /// One server under one load.
+    fn one(&self, program: Program, case: &Case) -> Result<Figure> {
+        let server = RunningServer::start(program, self.plan, &self.folder, &self.file(), case.protocol == "nbd+tcp")?;
+        if let Some(groups) = &self.groups {
+            groups.add_server(server.pid());
+        }
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let clients: Vec<_> = (0..case.connections)
+            .map(|number| {
+                let load = NbdLoad {
+                    address: server.address().clone(),
+                    export: server.export().to_owned(),
+                    writes: case.op.contains("write"),
+                    sequential: !case.op.starts_with("rand"),
+                    block_bytes: case.block_bytes,
+                    depth: case.depth,
+                    seed: u64::from(number),
+                    span: None,
+                };
+                let (stop, done) = (stop.clone(), done.clone());
+                std::thread::spawn(move || load.run(&stop, &done))
+            })
+            .collect();
+        let counted = measure(&server, &done, self.plan.time);
+        stop.store(true, Ordering::Relaxed);
+        for client in clients {
+            let report = client.join().map_err(|_| Failure::device("a client ended badly"))?;
+            let report = report.map_err(|e| Failure::device(format!("{}: {e}", program.name())))?;
+            if report.errors > 0 {
+                return Err(Failure::device(format!("{}: {} requests failed", program.name(), report.errors)));
+            }
+        }
+        let ios = (counted.ios as f64).max(1.0);
+        Ok(Figure {
+            iops: ios / counted.seconds,
+            us_cpu_per_io: counted.cpu_us / ios,
+            syscalls_per_io: counted.system_calls.map_or(f64::NAN, |calls| calls as f64 / ios),
+        })
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        // It lies in a folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What the server used in the measured part of a run.
+struct Counted {
+    ios: u64,
+    seconds: f64,
+    cpu_us: f64,
+    system_calls: Option<u64>,
+}
+
+fn measure(server: &RunningServer, done: &AtomicU64, time: Nanos) -> Counted {
+    std::thread::sleep(WARM_UP);
+    let calls = SystemCalls::of(server.pid());
+    let (cpu, begun, before) = (server.cpu_us(), Instant::now(), done.load(Ordering::Relaxed));
+    std::thread::sleep(Duration::from_nanos(time.0));
+    let (seconds, cpu_us) = (begun.elapsed().as_secs_f64(), server.cpu_us() - cpu);
+    let ios = done.load(Ordering::Relaxed) - before;
+    Counted { ios, seconds, cpu_us, system_calls: calls.and_then(|calls| calls.read()) }
+}
+
+/// A file of bytes that nothing can shorten, in the page cache.
+fn fill(path: &Path) -> std::io::Result<()> {
+    dumbwaiter_output::write(path, |file| {
+        use std::io::Write;
+        let mut state = 1u64;
+        let mut block = vec![0u8; 1 << 20];
+        for _ in 0..FILE_BYTES >> 20 {
+            for word in block.chunks_exact_mut(8) {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                word.copy_from_slice(&state.to_le_bytes());
+            }
+            file.write_all(&block)?;
+        }
+        Ok(())
+    })
+}
+
+/// The rows as a table.
+pub fn text(rows: &[Row], style: Style) -> String {
+    let header = [
+        ("load", Align::Left),
+        ("peer", Align::Left),
+        ("IOPS", Align::Right),
+        ("peer's", Align::Right),
+        ("ratio", Align::Right),
+        ("CPU us", Align::Right),
+        ("peer's", Align::Right),
+        ("ratio", Align::Right),
+        ("calls", Align::Right),
+        ("peer's", Align::Right),
+    ];
+    let cells = rows.iter().map(|row| {
+        vec![
+            format!("{} {} d{} x{}", row.protocol, row.op, row.depth, row.connections),
+            row.peer.to_owned(),
+            format!("{:.0}", row.iops),
+            format!("{:.0}", row.peer_iops),
+            format!("{:.2}", row.iops_ratio),
+            format!("{:.2}", row.us_cpu_per_io),
+            format!("{:.2}", row.peer_us_cpu_per_io),
+            format!("{:.2}", row.cpu_ratio),
+            format!("{:.2}", row.syscalls_per_io),
+            format!("{:.2}", row.peer_syscalls_per_io),
+        ]
+    });
+    table(&header, &cells.collect::<Vec<_>>(), style)
+}

@@ -1,0 +1,133 @@
+//! `serve`: a drive for many clients.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use dumbwaiter_serve::{
+    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, demo_settings, systemd,
+};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::Serve;
+use crate::{Ended, input, output};
+
+/// How often signals and failures are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How often the demo prints its shares.
+const DEMO_EVERY: Duration = Duration::from_secs(6);
+
+/// Serves until a signal, then lets clients finish.
+pub(crate) fn run(args: &Serve) -> Result<Ended> {
+    let folder = if args.demo { Some(DemoFolder::new()?) } else { None };
+    let settings = match &folder {
+        Some(folder) => demo(args, folder),
+        None => settings(args)?,
+    };
+    let signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be handled")?;
+    let signals = RefCell::new(signals);
+    let stop_asked = || signals.borrow_mut().pending().next().is_some();
+    let server = Server::start(settings, |line| crate::tell!("{line}"))?;
+    output::print(&format!("ready {}\n", server.uris().join(" ")))?;
+    systemd::notify("READY=1\nSTATUS=serving");
+    if let Some(address) = server.http_address() {
+        crate::tell!("live page: http://{address}/");
+    }
+    let load = folder.as_ref().map(|folder| DemoLoad::start(&folder.0)).transpose()?;
+    let (begun, mut fed, mut shown) = (Instant::now(), Instant::now(), Instant::now());
+    let time_is_up = || args.seconds.is_some_and(|seconds| begun.elapsed() >= Duration::from_secs(seconds));
+    while !stop_asked() && !server.has_failed() && !time_is_up() {
+        if load.is_some() && shown.elapsed() >= DEMO_EVERY {
+            output::print(&crate::ctl::stats(&server.inspector().stats()?))?;
+            shown = Instant::now();
+        }
+        std::thread::sleep(LOOK);
+        if systemd::watchdog().is_some_and(|every| fed.elapsed() >= every) {
+            systemd::notify("WATCHDOG=1");
+            fed = Instant::now();
+        }
+    }
+    systemd::notify("STOPPING=1");
+    drop(load);
+    let failed = server.has_failed();
+    let safe = server.shut_down(stop_asked)?;
+    Ok(if failed || !safe { Ended::DeviceFailed } else { Ended::Done })
+}
+
+/// A folder for the demo's socket, gone with it.
+struct DemoFolder(PathBuf);
+
+impl DemoFolder {
+    fn new() -> Result<DemoFolder> {
+        let folder = std::env::temp_dir().join(format!("dumbwaiter-demo-{}", std::process::id()));
+        dumbwaiter_output::create_folder(&folder).with_context(|| folder.display().to_string())?;
+        Ok(DemoFolder(folder))
+    }
+}
+
+impl Drop for DemoFolder {
+    fn drop(&mut self) {
+        // What is left of it lies in the system's folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn demo(args: &Serve, folder: &DemoFolder) -> ServeSettings {
+    let mut settings = demo_settings(&folder.0);
+    settings.control.clone_from(&args.control);
+    settings.http = Some(args.http.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0))));
+    if let Some(scheduler) = &args.scheduler {
+        settings.targets[0].scheduler.clone_from(scheduler);
+    }
+    settings
+}
+
+fn settings(args: &Serve) -> Result<ServeSettings> {
+    let mut settings = match &args.config {
+        Some(path) => ServeSettings::from_file(path)?,
+        None => ServeSettings { targets: vec![target(args)?], ..ServeSettings::default() },
+    };
+    settings.activated = systemd::passed_sockets() > 0;
+    settings.unix = args.unix.clone().or(settings.unix);
+    settings.tcp = args.tcp.or(settings.tcp);
+    settings.insecure |= args.insecure;
+    settings.control = args.control.clone().or(settings.control);
+    settings.http = args.http.or(settings.http);
+    settings.max_connections = args.max_connections.unwrap_or(settings.max_connections);
+    settings.grace_s = args.grace;
+    if let Some(text) = &args.memory {
+        settings.memory = input::bytes("--memory", text)?;
+    }
+    if args.read_only {
+        settings.targets.iter_mut().flat_map(|target| &mut target.exports).for_each(|export| export.readonly = true);
+    }
+    Ok(settings)
+}
+
+fn target(args: &Serve) -> Result<TargetSettings> {
+    let emulated = args.emulate.as_ref().map(|model| format!("emulate:{model}"));
+    let name = args
+        .target
+        .clone()
+        .or(emulated)
+        .context("nothing to serve: give --target FILE|DEVICE|null|emulate:MODEL, or --config FILE")?;
+    let mut target = TargetSettings::new(&name);
+    target.cache = match args.cache.as_str() {
+        "none" => Cache::None,
+        "writeback" => Cache::Writeback,
+        other => bail!("--cache {other}: expected none or writeback"),
+    };
+    if let Some(scheduler) = &args.scheduler {
+        target.scheduler.clone_from(scheduler);
+    }
+    target.device_depth = args.device_depth;
+    for text in &args.exports {
+        target.exports.push(ExportSettings::parse(text)?);
+    }
+    Ok(target)
+}

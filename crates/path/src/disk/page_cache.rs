@@ -1,0 +1,197 @@
+//! I/O through the page cache where a ring would hand each request to a worker thread of the kernel: in memory file systems it is
+//! done in place, and buffered writes to others are done by one thread, a batch at a time.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::waker::Waker;
+use crate::Target;
+use crate::target::Kind;
+
+/// How requests of a target in the page cache are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageCacheMode {
+    /// All by the ring.
+    Ring,
+    /// Reads by the ring, writes by the writer thread: a buffered write may wait for the medium.
+    WriterThread,
+    /// All in place: the data is in memory, and nothing waits.
+    InPlace,
+}
+
+/// `XFS_SUPER_MAGIC` and `BTRFS_SUPER_MAGIC`: their buffered writes need no worker.
+const ASYNCHRONOUS_WRITERS: [i64; 2] = [0x5846_5342, 0x9123_683e];
+
+impl PageCacheMode {
+    /// What suits a target. Reads its first block, if that is in memory.
+    pub(super) fn of(target: &Target) -> PageCacheMode {
+        let facts = target.facts();
+        if facts.direct || facts.kind != Kind::File {
+            return PageCacheMode::Ring;
+        }
+        let fd = target.file().as_raw_fd();
+        let mut block = [0u8; 512];
+        let piece = libc::iovec { iov_base: block.as_mut_ptr().cast(), iov_len: block.len() };
+        // SAFETY: one piece of 512 bytes, which live over the call.
+        let read = unsafe { libc::preadv2(fd, &raw const piece, 1, 0, libc::RWF_NOWAIT) };
+        let refused = read < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP);
+        if refused {
+            return PageCacheMode::InPlace;
+        }
+        // SAFETY: a plain structure for the kernel to fill in.
+        let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the descriptor is open and the structure lives over the call.
+        let known = unsafe { libc::fstatfs(fd, &raw mut system) } == 0;
+        match known && ASYNCHRONOUS_WRITERS.contains(&(system.f_type as i64)) {
+            true => PageCacheMode::Ring,
+            false => PageCacheMode::WriterThread,
+        }
+    }
+}
+
+/// A transfer of some pieces of memory.
+#[derive(Clone, Copy)]
+pub(super) struct Transfer {
+    pub(super) id: u32,
+    pub(super) read: bool,
+    pub(super) first: *const libc::iovec,
+    pub(super) count: usize,
+    pub(super) at: u64,
+    pub(super) flags: i32,
+}
+
+// SAFETY: the memory belongs to a request in the device, which stays in place until the transfer is reported.
+unsafe impl Send for Transfer {}
+
+impl Transfer {
+    /// Moves the data now; the bytes moved, or the negative error.
+    ///
+    /// # Safety
+    /// The pieces and their memory are valid, and nobody else uses them.
+    pub(super) unsafe fn run(&self, fd: i32) -> i32 {
+        let (count, at) = (self.count as i32, self.at as i64);
+        loop {
+            // SAFETY: by the caller's promise.
+            let moved = unsafe {
+                match self.read {
+                    true => libc::preadv2(fd, self.first, count, at, 0),
+                    false => libc::pwritev2(fd, self.first, count, at, self.flags),
+                }
+            };
+            if moved >= 0 {
+                return moved as i32;
+            }
+            match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                error => return -error.unwrap_or(libc::EIO),
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queues {
+    to_do: VecDeque<Transfer>,
+    ending: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queues: Mutex<Queues>,
+    more: Condvar,
+    done: Mutex<Vec<(u32, i32)>>,
+    any_done: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread that does buffered writes.
+pub(super) struct WriterThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// Of this turn, not handed over yet.
+    batch: Vec<Transfer>,
+    /// Handed over or about to be, and not reported.
+    outstanding: u32,
+}
+
+impl WriterThread {
+    pub(super) fn start(target: Arc<Target>, waker: Waker) -> std::io::Result<WriterThread> {
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        let work = move || write_all(&theirs, &target, &waker);
+        let thread = std::thread::Builder::new().name("buffered-writes".into()).spawn(work)?;
+        Ok(WriterThread { shared, thread: Some(thread), batch: Vec::new(), outstanding: 0 })
+    }
+
+    /// Does it hold anything?
+    pub(super) fn busy(&self) -> bool {
+        self.outstanding > 0
+    }
+
+    pub(super) fn push(&mut self, transfer: Transfer) {
+        self.outstanding += 1;
+        self.batch.push(transfer);
+    }
+
+    /// Hands the batch of this turn over.
+    pub(super) fn submit(&mut self) {
+        if !self.batch.is_empty() {
+            lock(&self.shared.queues).to_do.extend(self.batch.drain(..));
+            self.shared.more.notify_one();
+        }
+    }
+
+    /// Takes what is done: ids and results.
+    pub(super) fn reap(&mut self, done: &mut Vec<(u32, i32)>) {
+        if self.outstanding > 0 && self.shared.any_done.swap(false, Ordering::AcqRel) {
+            let before = done.len();
+            done.append(&mut lock(&self.shared.done));
+            self.outstanding -= (done.len() - before) as u32;
+        }
+    }
+}
+
+impl Drop for WriterThread {
+    /// Waits until the thread has let go of all memory.
+    fn drop(&mut self) {
+        self.submit();
+        lock(&self.shared.queues).ending = true;
+        self.shared.more.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to report.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write_all(shared: &Shared, target: &Target, waker: &Waker) {
+    let fd = target.file().as_raw_fd();
+    let (mut batch, mut results) = (VecDeque::new(), Vec::new());
+    loop {
+        {
+            let mut queues = lock(&shared.queues);
+            while queues.to_do.is_empty() {
+                if queues.ending {
+                    return;
+                }
+                queues = shared.more.wait(queues).unwrap_or_else(PoisonError::into_inner);
+            }
+            std::mem::swap(&mut queues.to_do, &mut batch);
+        }
+        for transfer in batch.drain(..) {
+            // SAFETY: the memory of a request in the device is not touched until its result is reported, below.
+            results.push((transfer.id, unsafe { transfer.run(fd) }));
+        }
+        lock(&shared.done).append(&mut results);
+        if !shared.any_done.swap(true, Ordering::AcqRel) {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! How a disk answers questions and carries out orders.
+
+use dumbwaiter_block::{Handover, Nanos};
+
+use crate::Error;
+use crate::histogram::LatencyHistogram;
+use crate::question::{Answer, DiskStats, ExportStats, HistogramStats, Question};
+use crate::settings::{ExportSettings, place};
+use crate::shard::Shard;
+
+/// Upper bounds of the latency buckets of metrics, µs.
+const METRIC_BUCKETS_US: [u64; 16] = [
+    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 5_000_000,
+    10_000_000,
+];
+
+fn ms(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}
+
+impl Shard {
+    /// Answers a question. An error ends the disk; a refusal is an answer.
+    pub(crate) fn answer(&mut self, question: Question) -> Result<Answer, Error> {
+        let done = match question {
+            Question::Stats => return Ok(Answer::Stats(Box::new(self.stats()))),
+            Question::Histogram { export } => match self.find(&export) {
+                Ok(index) => return Ok(Answer::Histogram(self.histogram(index))),
+                Err(error) => Err(error),
+            },
+            Question::Weight { export, weight } => {
+                self.find(&export).and_then(|index| self.volume.set_weight(index, weight))
+            }
+            Question::Limit { export, iops, bytes } => self.change(&export, |settings| {
+                (settings.limit_iops, settings.limit_bytes) = (iops, bytes);
+            }),
+            Question::Reservation { export, iops } => self.change(&export, |settings| settings.reservation_iops = iops),
+            Question::Scheduler { scheduler } => self.set_scheduler(&scheduler),
+            Question::Setting { name, value } => {
+                let set = self.volume.disk.layer_mut().set_tunable(&name, value);
+                set.map_err(|e| Error::Scheduler(e.to_string()))
+            }
+            Question::DeviceDepth { depth } => self.set_depth(depth),
+            Question::Add { export } => self.volume.add_tenant(*export).map(|index| self.publish(index)),
+            Question::Remove { export, hard } => self.remove(&export, hard),
+            Question::Resize { export, size } => self.resize(&export, size),
+        };
+        Ok(done.map_or_else(Answer::Refused, |()| Answer::Done))
+    }
+
+    fn find(&self, export: &str) -> Result<u32, Error> {
+        self.volume.find(export).ok_or_else(|| Error::NoExport(export.to_owned()))
+    }
+
+    /// Changes the settings of a tenant, or refuses all of the change.
+    fn change(&mut self, export: &str, change: impl FnOnce(&mut ExportSettings)) -> Result<(), Error> {
+        let index = self.find(export)?;
+        let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
+        let mut settings = tenant.settings.clone();
+        change(&mut settings);
+        settings.check()?;
+        tenant.settings = settings;
+        tenant.renew_limits();
+        let weight = tenant.settings.weight;
+        if tenant.settings.reservation_iops.is_none() {
+            self.volume.apply_weight(index, weight);
+        }
+        self.volume.note_reservations();
+        Ok(())
+    }
+
+    fn set_scheduler(&mut self, text: &str) -> Result<(), Error> {
+        let choice = dumbwaiter_schedulers::Choice::parse(text).map_err(|e| Error::Scheduler(e.to_string()))?;
+        let (now, setup) = (self.volume.disk.now(), self.volume.disk.layer().config().setup);
+        self.volume.disk.layer_mut().replace(now, choice.build(setup), Handover::Live);
+        self.choice = choice;
+        Ok(())
+    }
+
+    fn set_depth(&mut self, depth: u32) -> Result<(), Error> {
+        if !(1..=4096).contains(&depth) {
+            return Err(Error::Settings(format!("device depth {depth}; expected 1 to 4096")));
+        }
+        let now = self.volume.disk.now();
+        self.volume.disk.layer_mut().set_device_depth(now, depth);
+        Ok(())
+    }
+
+    fn remove(&mut self, export: &str, hard: bool) -> Result<(), Error> {
+        let index = self.find(export)?;
+        self.withdraw(export);
+        let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
+        tenant.leaving = true;
+        if tenant.connections == 0 {
+            self.volume.remove_tenant(index);
+        } else if hard {
+            self.disconnect_tenant(index);
+        }
+        Ok(())
+    }
+
+    /// A tenant's size changes for clients that come from now on; those that are there may use no more than before, and no more
+    /// than there is.
+    fn resize(&mut self, export: &str, size: u64) -> Result<(), Error> {
+        let index = self.find(export)?;
+        let facts = self.volume.disk.target().facts().clone();
+        let Some(tenant) = self.volume.tenant(index) else { return Err(Error::Gone) };
+        let settings = ExportSettings { size: Some(size), ..tenant.settings.clone() };
+        settings.check()?;
+        let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;
+        let others = self.volume.tenants().filter(|(other, _)| *other != index);
+        let others = others.map(|(_, other)| (&other.settings, other.offset, other.size));
+        crate::settings::check_overlap(others.chain([(&settings, offset, size)]))?;
+        if let Some(tenant) = self.volume.tenant_mut(index) {
+            (tenant.size, tenant.settings) = (size, settings);
+        }
+        for connection in self.connections_mut().filter(|connection| connection.tenant == index) {
+            connection.rules.size = connection.rules.size.min(size);
+        }
+        self.publish(index);
+        Ok(())
+    }
+
+    fn histogram(&self, index: u32) -> HistogramStats {
+        let Some(tenant) = self.volume.tenant(index) else {
+            return HistogramStats { export: String::new(), count: 0, buckets: Vec::new() };
+        };
+        HistogramStats {
+            export: tenant.settings.name.clone(),
+            count: tenant.latency.count(),
+            buckets: tenant.latency.buckets().map(|(end, count)| (end.0 as f64 / 1e3, count)).collect(),
+        }
+    }
+
+    fn stats(&self) -> DiskStats {
+        let (disk, layer) = (&self.volume.disk, self.volume.disk.layer());
+        let (shares, pv) = self.shares.shares(self.volume.tenants());
+        let exports = self.volume.tenants().map(|(index, tenant)| {
+            let share = shares.get(&index).copied().unwrap_or_default();
+            let (settings, counts) = (&tenant.settings, &tenant.counts);
+            ExportStats {
+                name: settings.name.clone(),
+                offset: tenant.offset,
+                size: tenant.size,
+                readonly: settings.readonly,
+                weight: settings.weight,
+                effective_weight: tenant.effective_weight,
+                limit_iops: settings.limit_iops,
+                limit_bytes: settings.limit_bytes,
+                reservation_iops: settings.reservation_iops,
+                connections: tenant.connections,
+                leaving: tenant.leaving,
+                outstanding: tenant.outstanding,
+                oldest_ms: ms(self.volume.oldest(index)),
+                reads: counts.reads,
+                writes: counts.writes,
+                flushes: counts.flushes,
+                trims: counts.trims,
+                read_bytes: counts.read_bytes,
+                write_bytes: counts.write_bytes,
+                errors: counts.errors,
+                refused: counts.refused,
+                violations: counts.violations,
+                connects: counts.connects,
+                throttled_s: counts.throttled_ns as f64 / 1e9,
+                iops: share.iops,
+                bytes_per_s: share.bytes_per_s,
+                share: share.share,
+                due: share.due,
+                p50_ms: tenant.latency.quantile(0.5).map(ms),
+                p99_ms: tenant.latency.quantile(0.99).map(ms),
+                latency_buckets: metric_buckets(&tenant.latency),
+                latency_sum_s: tenant.latency.sum_ns() as f64 / 1e9,
+                latency_count: tenant.latency.count(),
+            }
+        });
+        DiskStats {
+            target: self.target_settings.target.clone(),
+            bytes: disk.target().facts().bytes,
+            scheduler: self.choice.label().to_owned(),
+            switches: layer.switches().count,
+            device_depth: layer.config().setup.device_depth,
+            in_device: layer.in_device(),
+            queued: layer.queued(),
+            pv: Some(pv).filter(|pv| pv.is_finite()),
+            buffer_bytes: self.volume.buffers.used_bytes(),
+            flush_failed: self.volume.flush_failed,
+            submitted: layer.ledger().submitted,
+            completed: layer.ledger().completed,
+            up_s: self.started.elapsed().as_secs_f64(),
+            waits: disk.waits(),
+            exports: exports.collect(),
+        }
+    }
+}
+
+fn metric_buckets(latency: &LatencyHistogram) -> Vec<(f64, u64)> {
+    METRIC_BUCKETS_US.iter().map(|us| (*us as f64 / 1e6, latency.below(Nanos::from_us(*us)))).collect()
+}

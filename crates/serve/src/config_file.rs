@@ -1,0 +1,187 @@
+//! The configuration file: targets and exports as TOML.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use dumbwaiter_workloads::units::{Prefixes, size};
+use serde::Deserialize;
+
+use crate::Error;
+use crate::settings::{Cache, ExportSettings, ServeSettings, TargetSettings};
+
+/// A number of bytes: `20GiB`, or a whole number.
+#[derive(Clone, Copy, Debug)]
+struct Bytes(u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(u64),
+            Text(String),
+        }
+        match Either::deserialize(from)? {
+            Either::Number(bytes) => Ok(Bytes(bytes)),
+            Either::Text(text) => size(&text, Prefixes::Plain).map(Bytes).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Export {
+    name: String,
+    #[serde(default)]
+    description: String,
+    weight: Option<u32>,
+    offset: Option<Bytes>,
+    size: Option<Bytes>,
+    #[serde(default)]
+    readonly: bool,
+    limit_iops: Option<u64>,
+    limit_bytes: Option<Bytes>,
+    reservation_iops: Option<u64>,
+    #[serde(default)]
+    shared: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Target {
+    target: String,
+    scheduler: Option<String>,
+    device_depth: Option<u32>,
+    #[serde(default)]
+    cache: Cache,
+    #[serde(default, rename = "export")]
+    exports: Vec<Export>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    unix: Option<PathBuf>,
+    tcp: Option<SocketAddr>,
+    #[serde(default)]
+    insecure: bool,
+    control: Option<PathBuf>,
+    http: Option<SocketAddr>,
+    max_connections: Option<u32>,
+    connection_requests: Option<u32>,
+    memory: Option<Bytes>,
+    emulated_memory: Option<Bytes>,
+    grace_s: Option<u64>,
+    #[serde(default, rename = "target")]
+    targets: Vec<Target>,
+}
+
+impl ServeSettings {
+    /// Reads a configuration from TOML; `path` is for messages.
+    pub fn from_toml(text: &str, path: &Path) -> Result<ServeSettings, Error> {
+        let refuse = |reason: String| Error::Config { path: path.to_owned(), reason };
+        let file: File = toml::from_str(text).map_err(|e| refuse(e.to_string()))?;
+        let default = ServeSettings::default();
+        let settings = ServeSettings {
+            targets: file.targets.into_iter().map(target).collect(),
+            unix: file.unix,
+            tcp: file.tcp,
+            insecure: file.insecure,
+            activated: false,
+            control: file.control,
+            http: file.http,
+            max_connections: file.max_connections.unwrap_or(default.max_connections),
+            connection_requests: file.connection_requests.unwrap_or(default.connection_requests),
+            memory: file.memory.map_or(default.memory, |bytes| bytes.0),
+            emulated_memory: file.emulated_memory.map_or(default.emulated_memory, |bytes| bytes.0),
+            grace_s: file.grace_s.unwrap_or(default.grace_s),
+        };
+        Ok(settings)
+    }
+
+    /// Reads a configuration file.
+    pub fn from_file(path: &Path) -> Result<ServeSettings, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Error::Config { path: path.to_owned(), reason: e.to_string() })?;
+        ServeSettings::from_toml(&text, path)
+    }
+}
+
+fn target(file: Target) -> TargetSettings {
+    let default = TargetSettings::new(&file.target);
+    TargetSettings {
+        target: file.target,
+        scheduler: file.scheduler.unwrap_or(default.scheduler),
+        device_depth: file.device_depth,
+        cache: file.cache,
+        exports: file.exports.into_iter().map(export).collect(),
+    }
+}
+
+fn export(file: Export) -> ExportSettings {
+    let default = ExportSettings::whole(&file.name);
+    ExportSettings {
+        description: file.description,
+        weight: file.weight.unwrap_or(default.weight),
+        offset: file.offset.map_or(0, |bytes| bytes.0),
+        size: file.size.map(|bytes| bytes.0),
+        readonly: file.readonly,
+        limit_iops: file.limit_iops,
+        limit_bytes: file.limit_bytes.map(|bytes| bytes.0),
+        reservation_iops: file.reservation_iops,
+        shared: file.shared,
+        name: file.name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ServeSettings, Error> {
+        let settings = ServeSettings::from_toml(text, Path::new("disks.toml"))?;
+        settings.check().map(|()| settings)
+    }
+
+    #[test]
+    fn a_file_describes_targets_and_their_exports() {
+        let settings = read(
+            "unix = '/run/disks'\nmemory = '128MiB'\n\
+             [[target]]\ntarget = 'disk.img'\nscheduler = 'bfq'\n\
+             [[target.export]]\nname = 'db'\nweight = 400\nsize = '20GiB'\n\
+             [[target.export]]\nname = 'batch'\noffset = '20GiB'\nlimit_iops = 500\n\
+             [[target]]\ntarget = 'null'\n[[target.export]]\nname = 'void'\n",
+        )
+        .unwrap();
+        assert_eq!((settings.targets.len(), settings.memory), (2, 128 << 20));
+        let batch = &settings.targets[0].exports[1];
+        assert_eq!((batch.offset, batch.weight, batch.limit_iops), (20 << 30, 100, Some(500)));
+    }
+
+    #[test]
+    fn what_cannot_be_names_its_place() {
+        let target = "unix = '/run'\n[[target]]\ntarget = 'null'\n";
+        for (text, reason) in [
+            (format!("{target}[[target.export]]\nname = 'a'\nwieght = 3\n"), "wieght"),
+            (format!("{target}[[target.export]]\nname = 'a'\nweight = 0\n"), "expected 1 to 10000"),
+            (format!("{target}[[target.export]]\nname = 'a'\n[[target.export]]\nname = 'a'\n"), "twice"),
+            (format!("{target}[[target.export]]\nname = 'a'\nsize = '2 lumps'\n"), "disks.toml"),
+            (target.to_owned(), "no export"),
+            ("unix = '/run'\n".to_owned(), "nothing to serve"),
+            (
+                "tcp = '0.0.0.0:1'\n[[target]]\ntarget = 'null'\n[[target.export]]\nname = 'a'\n".to_owned(),
+                "--insecure",
+            ),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arbitrary_text_never_panics(text in "\\PC*") {
+            let _ = read(&text);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The demo: an emulated SSD, four tenants of weights 1:2:4:5, and load inside the process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crate::Error;
+use crate::load::{Address, LoadReport, NbdLoad};
+use crate::settings::{ExportSettings, ServeSettings, TargetSettings};
+
+/// The drive that is emulated.
+pub const DEMO_TARGET: &str = "emulate:ssd:850pro-256";
+/// Weights of the tenants.
+const WEIGHTS: [(&str, u32); 4] = [("one", 100), ("two", 200), ("four", 400), ("five", 500)];
+/// Size of each slice.
+const SLICE_BYTES: u64 = 16 << 30;
+
+/// What the demo serves, with its socket in `folder`.
+pub fn demo_settings(folder: &Path) -> ServeSettings {
+    let mut target = TargetSettings::new(DEMO_TARGET);
+    for (place, (name, weight)) in WEIGHTS.iter().enumerate() {
+        let (offset, size) = (place as u64 * SLICE_BYTES, Some(SLICE_BYTES));
+        target.exports.push(ExportSettings { weight: *weight, offset, size, ..ExportSettings::whole(name) });
+    }
+    ServeSettings { targets: vec![target], unix: Some(folder.to_owned()), ..ServeSettings::default() }
+}
+
+/// The demo's clients: each reads 64 KiB at random, 32 requests at a time, until it is dropped.
+pub struct DemoLoad {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<Result<LoadReport, Error>>>,
+}
+
+impl DemoLoad {
+    /// Starts a client for each tenant of [`demo_settings`].
+    pub fn start(folder: &Path) -> Result<DemoLoad, Error> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut clients = Vec::new();
+        for (seed, (name, _)) in WEIGHTS.iter().enumerate() {
+            let load = NbdLoad {
+                address: Address::Unix(folder.join("nbd.sock")),
+                export: (*name).to_owned(),
+                writes: false,
+                sequential: false,
+                // Large enough that the drive, not this machine's CPU, is what they share.
+                block_bytes: 64 << 10,
+                depth: 32,
+                seed: seed as u64,
+                span: None,
+            };
+            let ends = stop.clone();
+            let client = std::thread::Builder::new()
+                .name(format!("client-{name}"))
+                .spawn(move || load.run(&ends, &AtomicU64::new(0)));
+            clients.push(client.map_err(Error::io("a thread cannot be started"))?);
+        }
+        Ok(DemoLoad { stop, clients })
+    }
+}
+
+impl Drop for DemoLoad {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for client in self.clients.drain(..) {
+            let _ = client.join();
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The disks of a running server, as other threads reach them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use dumbwaiter_path::Waker;
+
+use crate::Error;
+use crate::question::{Answer, DiskStats, Question};
+use crate::shard::{Common, Message};
+
+/// An answer of a disk takes longer only if it hangs.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A disk's thread, as others reach it.
+#[derive(Clone)]
+pub(crate) struct ShardHandle {
+    pub(crate) messages: Sender<Message>,
+    pub(crate) waker: Waker,
+}
+
+impl ShardHandle {
+    pub(crate) fn send(&self, message: Message) -> Result<(), Error> {
+        self.messages.send(message).map_err(|_| Error::Gone)?;
+        self.waker.wake();
+        Ok(())
+    }
+
+    pub(crate) fn ask(&self, question: Question) -> Result<Answer, Error> {
+        let (sender, answer) = channel();
+        self.send(Message::Ask(question, sender))?;
+        answer.recv_timeout(ANSWER_PATIENCE).map_err(|_| Error::Gone)
+    }
+}
+
+/// Asks the disks of a server; for the control socket, metrics and programs.
+#[derive(Clone)]
+pub struct Inspector {
+    pub(crate) shards: Vec<ShardHandle>,
+    pub(crate) common: Arc<Common>,
+}
+
+impl Inspector {
+    /// Counts of all disks.
+    pub fn stats(&self) -> Result<Vec<DiskStats>, Error> {
+        let ask = |shard: &ShardHandle| match shard.ask(Question::Stats)? {
+            Answer::Stats(stats) => Ok(*stats),
+            Answer::Refused(error) => Err(error),
+            _ => Err(Error::Gone),
+        };
+        self.shards.iter().map(ask).collect()
+    }
+
+    /// Connections in all.
+    pub fn connections(&self) -> u32 {
+        self.common.connections.load(Ordering::Relaxed)
+    }
+
+    /// Asks the disk that serves an export.
+    pub(crate) fn ask_export(&self, export: &str, question: Question) -> Result<Answer, Error> {
+        let shard = self.common.directory.shard_of(export).ok_or_else(|| Error::NoExport(export.to_owned()))?;
+        self.ask_shard(shard, question)
+    }
+
+    /// Asks a disk by its number.
+    pub(crate) fn ask_shard(&self, shard: usize, question: Question) -> Result<Answer, Error> {
+        self.shards.get(shard).ok_or(Error::Gone)?.ask(question)
+    }
+}

@@ -1,0 +1,52 @@
+//! Served disks: a file, a device or an emulated drive for many clients, shared by weight.
+//!
+//! [`Server::start`] opens the targets of [`ServeSettings`] and serves their exports over NBD. Each disk has one thread with one
+//! ring for its device and its clients' sockets; a thread before them accepts clients and negotiates. An export is a tenant
+//! of its disk's scheduler, a connection is a task of it.
+//!
+//! ```text
+//! listener: accept, negotiate ──► disk's thread: connection ──► volume: limits, counts ──► path::Disk: scheduler, device
+//!                                      ▲                                                        │
+//!                                      └──────────────────── replies ◄──────────────────────────┘
+//! ```
+#![deny(unsafe_code)]
+
+mod answers;
+mod buffers;
+mod config_file;
+mod control;
+mod demo;
+mod error;
+mod export_text;
+mod histogram;
+mod http;
+mod inspector;
+mod load;
+mod memory_store;
+mod metrics;
+mod nbd;
+mod open_target;
+mod operation;
+mod question;
+mod reservation;
+mod server;
+mod settings;
+mod shard;
+mod shares;
+pub mod systemd;
+mod tenant;
+mod token_bucket;
+mod unix_socket;
+mod virtual_devices;
+mod volume;
+
+pub use control::{Order, send_order};
+pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
+pub use error::Error;
+pub use histogram::LatencyHistogram;
+pub use inspector::Inspector;
+pub use load::{Address, LoadReport, NbdLoad};
+pub use metrics::openmetrics;
+pub use question::{DiskStats, ExportStats, HistogramStats};
+pub use server::Server;
+pub use settings::{Cache, ExportSettings, ServeSettings, TargetSettings};

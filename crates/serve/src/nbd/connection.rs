@@ -1,0 +1,536 @@
+//! One NBD connection in transmission: requests in, commands to the volume, replies out.
+//!
+//! A reply goes out straight from the buffer of its read. All replies that are ready go out in one call.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use dumbwaiter_block::{Errno, TaskId};
+use dumbwaiter_nbd::reply::{self, Extent, Header};
+use dumbwaiter_nbd::wire::{BASE_ALLOCATION_ID, command_flag};
+use dumbwaiter_nbd::{Command as NbdCommand, NbdError, Receiver, Request, Rules, Step};
+use dumbwaiter_path::{Buffer, Interest, WatchId};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
+
+use super::status::{StatusQuestion, StatusThread};
+use crate::Error;
+use crate::operation::Command;
+use crate::volume::Volume;
+
+/// Bytes that are received at once.
+const INPUT_BYTES: usize = 64 << 10;
+/// The rest of a payload of at least this length is received straight into its buffer.
+const DIRECT_BYTES: u32 = 16 << 10;
+/// A payload over this is no honest request.
+const MAX_PAYLOAD: u32 = 64 << 20;
+/// Replies of one call; two pieces each.
+const MAX_REPLIES: usize = 64;
+
+/// How far the life of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// It reads nothing more; what is under way finishes and is answered.
+    Finishing,
+    /// Nobody reads the replies any more.
+    Dropped,
+}
+
+/// What the kernel receives into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiving {
+    Nothing,
+    Input,
+    Payload,
+}
+
+/// A write whose payload is still coming.
+struct PartialWrite {
+    request: Request,
+    /// `None` while the kernel receives into it.
+    buffer: Option<Buffer>,
+    filled: usize,
+    since: Instant,
+}
+
+/// A reply that waits to be sent.
+struct Outgoing {
+    header: Header,
+    data: Option<Buffer>,
+    /// A reply of BLOCK_STATUS, which has no fixed length.
+    whole: Vec<u8>,
+}
+
+impl Outgoing {
+    fn len(&self) -> usize {
+        let header = if self.whole.is_empty() { self.header.as_bytes().len() } else { self.whole.len() };
+        header + self.data.as_ref().map_or(0, |data| data.len())
+    }
+}
+
+/// What a connection works with.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) volume: &'a mut Volume,
+    pub(crate) status: &'a Option<StatusThread>,
+    /// Requests that a connection may have under way.
+    pub(crate) most: u32,
+    /// The server shuts down: new requests fail.
+    pub(crate) draining: bool,
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    socket: Arc<OwnedFd>,
+    pub(crate) peer: String,
+    pub(crate) tenant: u32,
+    task: TaskId,
+    pub(crate) rules: Rules,
+    receiver: Receiver,
+    /// `None` while the kernel receives into it.
+    input: Option<Buffer>,
+    begin: usize,
+    end: usize,
+    receiving: Receiving,
+    write: Option<PartialWrite>,
+    /// A request that waits for a buffer.
+    held: Option<Request>,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    /// Requests whose replies are not sent.
+    in_flight: u32,
+    outbox: VecDeque<Outgoing>,
+    /// Bytes of the first reply that are sent.
+    sent: usize,
+    pub(crate) watch: Option<WatchId>,
+    phase: Phase,
+    /// Why the connection is dropped, if the client broke the protocol.
+    pub(crate) violation: Option<&'static str>,
+}
+
+impl Connection {
+    /// A connection that has agreed on an export; `rest` is what the client has sent since.
+    pub(crate) fn new(
+        socket: OwnedFd,
+        peer: String,
+        tenant: u32,
+        task: TaskId,
+        rules: Rules,
+        rest: &[u8],
+    ) -> Connection {
+        let mut input = Buffer::new(INPUT_BYTES.max(rest.len()));
+        input[..rest.len()].copy_from_slice(rest);
+        Connection {
+            socket: Arc::new(socket),
+            peer,
+            tenant,
+            task,
+            rules,
+            receiver: Receiver::default(),
+            input: Some(input),
+            begin: 0,
+            end: rest.len(),
+            receiving: Receiving::Nothing,
+            write: None,
+            held: None,
+            requests: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            outbox: VecDeque::new(),
+            sent: 0,
+            watch: None,
+            phase: Phase::Serving,
+            violation: None,
+        }
+    }
+
+    /// Does it wait for memory?
+    pub(crate) fn is_starved(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Since when it waits for the rest of a payload.
+    pub(crate) fn stalled_since(&self) -> Option<Instant> {
+        self.write.as_ref().map(|write| write.since)
+    }
+
+    /// Nothing of it is under way any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let idle = self.in_flight == 0 && self.receiving == Receiving::Nothing;
+        match self.phase {
+            Phase::Serving => false,
+            Phase::Finishing => idle && self.outbox.is_empty(),
+            Phase::Dropped => idle,
+        }
+    }
+
+    /// Reads nothing more; answers what is under way.
+    pub(crate) fn finish(&mut self, volume: &mut Volume) {
+        if self.phase == Phase::Serving {
+            self.phase = Phase::Finishing;
+            self.drop_write(volume);
+            if self.receiving != Receiving::Nothing {
+                // The receive that is under way ends; sending goes on.
+                let _ = shutdown(&self.socket, Shutdown::Read);
+            }
+        }
+    }
+
+    /// Replies are of no use any more.
+    pub(crate) fn drop_client(&mut self, volume: &mut Volume) {
+        if self.phase == Phase::Dropped {
+            return;
+        }
+        self.phase = Phase::Dropped;
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        while let Some(reply) = self.outbox.pop_front() {
+            self.release(reply, volume);
+        }
+        self.drop_write(volume);
+    }
+
+    /// A write whose payload will not come is never begun.
+    fn drop_write(&mut self, volume: &mut Volume) {
+        if let Some(write) = self.write.take() {
+            self.in_flight -= 1;
+            if let Some(buffer) = write.buffer {
+                volume.give_buffer(self.tenant, buffer);
+            }
+        }
+    }
+
+    /// Gives back what a connection that is over still has.
+    pub(crate) fn close(mut self, volume: &mut Volume) -> Result<(), Error> {
+        volume.end_task(self.task);
+        // The kernel may still look at the socket for a moment; the client need not wait for that.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.writable(volume)
+    }
+
+    /// A receive is done.
+    pub(crate) fn received(&mut self, mut buffer: Buffer, result: Result<usize, Errno>, volume: &mut Volume) {
+        let what = std::mem::replace(&mut self.receiving, Receiving::Nothing);
+        let count = result.unwrap_or(0);
+        match (what, &mut self.write) {
+            (Receiving::Payload, Some(write)) => {
+                write.filled += count;
+                self.receiver.received(count as u32);
+                write.buffer = Some(buffer);
+            }
+            (Receiving::Payload, None) => volume.give_buffer(self.tenant, buffer),
+            _ => {
+                self.end += count;
+                buffer.set_len(buffer.capacity());
+                self.input = Some(buffer);
+            }
+        }
+        let interrupted = result == Err(Errno(rustix::io::Errno::INTR.raw_os_error()));
+        if count == 0 && !interrupted && self.phase == Phase::Serving {
+            // The end of the stream, without a disconnect: nobody is there for replies, as far as is known.
+            self.drop_client(volume);
+        }
+    }
+
+    /// Takes all whole requests that are here, as far as there is room for them.
+    pub(crate) fn pump(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<(), Error> {
+        let Some(input) = self.input.take() else { return Ok(()) };
+        let mut rest = &input[self.begin..self.end];
+        let result = self.take_requests(index, &mut rest, with);
+        self.begin = self.end - rest.len();
+        if self.begin == self.end {
+            (self.begin, self.end) = (0, 0);
+        }
+        self.input = Some(input);
+        result
+    }
+
+    fn take_requests(&mut self, index: u32, rest: &mut &[u8], with: &mut Surroundings<'_>) -> Result<(), Error> {
+        while self.phase == Phase::Serving {
+            if let Some(request) = self.held.take() {
+                self.begin_request(index, request, with)?;
+                if self.held.is_some() {
+                    return Ok(());
+                }
+            }
+            if let Some(write) =
+                self.write.take_if(|write| write.buffer.as_ref().is_some_and(|b| b.len() == write.filled))
+            {
+                self.submit_write(index, write, with)?;
+                continue;
+            }
+            if self.in_flight >= with.most && self.receiver.between_requests() {
+                return Ok(());
+            }
+            match self.receiver.step(rest) {
+                Step::More => return Ok(()),
+                Step::Request(request) => self.begin_request(index, request, with)?,
+                Step::Payload(bytes, _) => {
+                    if let Some(write) = &mut self.write
+                        && let Some(buffer) = &mut write.buffer
+                    {
+                        buffer[write.filled..write.filled + bytes.len()].copy_from_slice(bytes);
+                        write.filled += bytes.len();
+                    }
+                }
+                Step::Violation => {
+                    self.violation = Some("no request where one was due");
+                    self.drop_client(with.volume);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a request, or holds it until there is memory for it.
+    fn begin_request(&mut self, index: u32, request: Request, with: &mut Surroundings<'_>) -> Result<(), Error> {
+        if request.payload() > MAX_PAYLOAD {
+            self.violation = Some("a payload of more than 64 MiB");
+            self.drop_client(with.volume);
+            return Ok(());
+        }
+        if request.command == NbdCommand::Disconnect {
+            self.finish(with.volume);
+            return Ok(());
+        }
+        let checked = if with.draining { Err(NbdError::Shutdown) } else { request.check(&self.rules) };
+        if let Err(error) = checked {
+            self.receiver.drop_payload();
+            if let Some(own) = with.volume.tenant_mut(self.tenant) {
+                own.counts.refused += 1;
+            }
+            self.in_flight += 1;
+            self.answer(reply::error(&request, error, self.rules.structured), None);
+            return Ok(());
+        }
+        let carries_data = matches!(request.command, NbdCommand::Read | NbdCommand::Write);
+        let buffer = if carries_data && request.length > 0 {
+            let Some(buffer) = with.volume.take_buffer(self.tenant, request.length) else {
+                self.held = Some(request);
+                return Ok(());
+            };
+            Some(buffer)
+        } else {
+            None
+        };
+        self.in_flight += 1;
+        if request.command == NbdCommand::Write && buffer.is_some() {
+            self.write = Some(PartialWrite { request, buffer, filled: 0, since: Instant::now() });
+            return Ok(());
+        }
+        self.submit(index, request, buffer, with)
+    }
+
+    fn submit_write(&mut self, index: u32, write: PartialWrite, with: &mut Surroundings<'_>) -> Result<(), Error> {
+        self.submit(index, write.request, write.buffer, with)
+    }
+
+    /// Hands a complete request on.
+    fn submit(
+        &mut self,
+        index: u32,
+        request: Request,
+        buffer: Option<Buffer>,
+        with: &mut Surroundings<'_>,
+    ) -> Result<(), Error> {
+        let Request { offset, length, .. } = request;
+        let fua = request.has(command_flag::FUA);
+        let command = match request.command {
+            NbdCommand::Read => Command::Read { offset, length },
+            NbdCommand::Write => Command::Write { offset, length, fua },
+            NbdCommand::Flush => Command::Flush,
+            NbdCommand::Trim => Command::Trim { offset, length, fua },
+            NbdCommand::WriteZeroes => {
+                let (keep, fast) = (request.has(command_flag::NO_HOLE), request.has(command_flag::FAST_ZERO));
+                Command::Zero { offset, length, fua, keep, fast }
+            }
+            NbdCommand::Cache => {
+                if let (Some(status), Some(own)) = (with.status, with.volume.tenant(self.tenant)) {
+                    status.ask(StatusQuestion::Cache { offset: own.offset + offset, length });
+                }
+                self.answer(reply::simple(request.cookie, 0), None);
+                return Ok(());
+            }
+            NbdCommand::BlockStatus => return self.ask_status(index, request, with),
+            NbdCommand::Disconnect | NbdCommand::Unknown(_) => return Ok(()),
+        };
+        let token = self.remember(index, request);
+        with.volume.submit(self.tenant, self.task, command, buffer, token)
+    }
+
+    fn ask_status(&mut self, index: u32, request: Request, with: &mut Surroundings<'_>) -> Result<(), Error> {
+        let offset = with.volume.tenant(self.tenant).map_or(0, |own| own.offset) + request.offset;
+        match with.status {
+            Some(status) => {
+                let (token, one) = (self.remember(index, request), request.has(command_flag::REQ_ONE));
+                status.ask(StatusQuestion::Extents { token, offset, length: request.length, one });
+            }
+            None => self.answer_status(&request, &[Extent { length: request.length, status: 0 }]),
+        }
+        Ok(())
+    }
+
+    /// Keeps a request until its reply; the token names it.
+    fn remember(&mut self, index: u32, request: Request) -> u64 {
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.requests[slot as usize] = request;
+                slot
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() as u32 - 1
+            }
+        };
+        u64::from(index) << 32 | u64::from(slot)
+    }
+
+    fn recall(&mut self, token: u64) -> Request {
+        let slot = token as u32;
+        self.free.push(slot);
+        self.requests[slot as usize]
+    }
+
+    /// The volume is done with a request.
+    pub(crate) fn completed(
+        &mut self,
+        token: u64,
+        result: Result<(), Errno>,
+        data: Option<Buffer>,
+        volume: &mut Volume,
+    ) {
+        let request = self.recall(token);
+        let read = request.command == NbdCommand::Read;
+        let header = match result {
+            Ok(()) if read => reply::data(&request, self.rules.structured),
+            Ok(()) => reply::simple(request.cookie, 0),
+            Err(errno) => {
+                let fast = request.has(command_flag::FAST_ZERO) && errno == Errno::EOPNOTSUPP;
+                let error = if fast { NbdError::NotSupported } else { NbdError::of_errno(errno.0) };
+                reply::error(&request, error, self.rules.structured)
+            }
+        };
+        let data = match data {
+            Some(buffer) if read && result.is_ok() => Some(buffer),
+            Some(buffer) => {
+                volume.give_buffer(self.tenant, buffer);
+                None
+            }
+            None => None,
+        };
+        self.answer(header, data);
+        if self.phase == Phase::Dropped
+            && let Some(reply) = self.outbox.pop_back()
+        {
+            self.release(reply, volume);
+        }
+    }
+
+    /// The file system has answered a block status.
+    pub(crate) fn status_found(&mut self, token: u64, extents: &[Extent], volume: &mut Volume) {
+        let request = self.recall(token);
+        self.answer_status(&request, extents);
+        if self.phase == Phase::Dropped
+            && let Some(reply) = self.outbox.pop_back()
+        {
+            self.release(reply, volume);
+        }
+    }
+
+    fn answer_status(&mut self, request: &Request, extents: &[Extent]) {
+        let mut whole = Vec::new();
+        reply::block_status(request, BASE_ALLOCATION_ID, extents, &mut whole);
+        self.outbox.push_back(Outgoing { header: reply::simple(request.cookie, 0), data: None, whole });
+    }
+
+    fn answer(&mut self, header: Header, data: Option<Buffer>) {
+        self.outbox.push_back(Outgoing { header, data, whole: Vec::new() });
+    }
+
+    /// A reply is sent, or of no use any more.
+    fn release(&mut self, reply: Outgoing, volume: &mut Volume) {
+        self.in_flight -= 1;
+        if let Some(buffer) = reply.data {
+            volume.give_buffer(self.tenant, buffer);
+        }
+    }
+
+    /// Sends what is ready, as far as the client takes it. Did anything go?
+    pub(crate) fn send(&mut self, volume: &mut Volume) -> Result<bool, Error> {
+        let mut any = false;
+        while !self.outbox.is_empty() && self.watch.is_none() {
+            let mut pieces = [IoSlice::new(&[]); 2 * MAX_REPLIES];
+            let (mut count, mut skip) = (0, self.sent);
+            for reply in self.outbox.iter().take(MAX_REPLIES) {
+                let head = if reply.whole.is_empty() { reply.header.as_bytes() } else { &reply.whole };
+                for part in [head, reply.data.as_deref().unwrap_or_default()] {
+                    let cut = skip.min(part.len());
+                    skip -= cut;
+                    if cut < part.len() {
+                        pieces[count] = IoSlice::new(&part[cut..]);
+                        count += 1;
+                    }
+                }
+            }
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match sendmsg(&self.socket, &pieces[..count], &mut SendAncillaryBuffer::default(), flags) {
+                Ok(sent) => {
+                    any = true;
+                    self.sent += sent;
+                    self.drop_sent(volume);
+                }
+                Err(rustix::io::Errno::AGAIN) => {
+                    self.watch = Some(volume.disk.watch(self.socket.as_fd(), Interest::Write)?);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => self.drop_client(volume),
+            }
+        }
+        Ok(any)
+    }
+
+    /// Forgets replies that are sent.
+    fn drop_sent(&mut self, volume: &mut Volume) {
+        while let Some(len) = self.outbox.front().map(Outgoing::len).filter(|len| *len <= self.sent) {
+            self.sent -= len;
+            if let Some(reply) = self.outbox.pop_front() {
+                self.release(reply, volume);
+            }
+        }
+    }
+
+    /// The client takes data again, or is gone.
+    pub(crate) fn writable(&mut self, volume: &mut Volume) -> Result<(), Error> {
+        if let Some(watch) = self.watch.take() {
+            volume.disk.unwatch(watch)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel for more of the client, if there is room for it.
+    pub(crate) fn receive(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<(), Error> {
+        let full = self.in_flight >= with.most && self.receiver.between_requests();
+        let busy = self.receiving != Receiving::Nothing || self.phase != Phase::Serving;
+        if busy || full || self.held.is_some() {
+            return Ok(());
+        }
+        let direct = self.begin == self.end && self.receiver.payload_left() >= DIRECT_BYTES;
+        if direct
+            && let Some(write) = &mut self.write
+            && let Some(buffer) = write.buffer.take()
+        {
+            let range = write.filled..buffer.len();
+            self.receiving = Receiving::Payload;
+            return Ok(with.volume.disk.receive(&self.socket, buffer, range, true, u64::from(index))?);
+        }
+        if let Some(mut input) = self.input.take() {
+            input.copy_within(self.begin..self.end, 0);
+            (self.begin, self.end) = (0, self.end - self.begin);
+            let range = self.end..input.len();
+            self.receiving = Receiving::Input;
+            return Ok(with.volume.disk.receive(&self.socket, input, range, false, u64::from(index))?);
+        }
+        Ok(())
+    }
+}

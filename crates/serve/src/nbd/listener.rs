@@ -1,0 +1,228 @@
+//! The thread that accepts clients and negotiates with them. A slow or hostile client costs other clients nothing, and disks never
+//! see it before it has agreed on an export.
+
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dumbwaiter_nbd::negotiation::greeting;
+use dumbwaiter_nbd::{Negotiation, Progress};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use crate::Error;
+use crate::inspector::ShardHandle;
+use crate::shard::{Common, Message};
+
+/// A negotiation that takes longer is ended.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Clients that may negotiate at the same time.
+const MAX_NEGOTIATING: usize = 256;
+/// Room for replies in the kernel, where it allows that.
+const SEND_BUFFER: usize = 1 << 20;
+/// Replies to a client that does not read them.
+const MAX_UNREAD: usize = 4 << 20;
+
+/// Where clients come from.
+pub(crate) enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Unix(listener) => listener.as_fd(),
+            Listener::Tcp(listener) => listener.as_fd(),
+        }
+    }
+
+    pub(crate) fn set_nonblocking(&self) -> std::io::Result<()> {
+        match self {
+            Listener::Unix(listener) => listener.set_nonblocking(true),
+            Listener::Tcp(listener) => listener.set_nonblocking(true),
+        }
+    }
+
+    /// The next client and its name for people.
+    fn accept(&self) -> std::io::Result<(OwnedFd, String)> {
+        match self {
+            Listener::Unix(listener) => {
+                let (socket, _) = listener.accept()?;
+                socket.set_nonblocking(true)?;
+                let peer = match rustix::net::sockopt::socket_peercred(&socket) {
+                    Ok(peer) => format!("process {} of user {}", peer.pid.as_raw_nonzero(), peer.uid.as_raw()),
+                    Err(_) => "a local client".to_owned(),
+                };
+                Ok((socket.into(), peer))
+            }
+            Listener::Tcp(listener) => {
+                let (socket, address) = listener.accept()?;
+                socket.set_nonblocking(true)?;
+                socket.set_nodelay(true)?;
+                Ok((socket.into(), address.to_string()))
+            }
+        }
+    }
+}
+
+/// A client that has not agreed on an export yet.
+struct Newcomer {
+    socket: OwnedFd,
+    peer: String,
+    negotiation: Negotiation,
+    /// Replies that are not sent.
+    out: Vec<u8>,
+    since: Instant,
+    /// How it ended, once the replies are sent.
+    ended: Option<Progress>,
+}
+
+/// The thread's state.
+pub(crate) struct Front {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) shards: Vec<ShardHandle>,
+    pub(crate) common: Arc<Common>,
+    /// Becomes readable when the server ends.
+    pub(crate) stop: OwnedFd,
+    pub(crate) stopping: Arc<AtomicBool>,
+}
+
+impl Front {
+    /// Accepts and negotiates until the server ends.
+    pub(crate) fn run(self) -> Result<(), Error> {
+        let mut newcomers: Vec<Newcomer> = Vec::new();
+        while !self.stopping.load(Ordering::Acquire) {
+            let (listening, ready) = self.wait(&newcomers)?;
+            for at in (0..newcomers.len()).rev() {
+                let timed_out = newcomers[at].since.elapsed() > PATIENCE;
+                if timed_out || (ready[at] && self.serve(&mut newcomers[at])) {
+                    let newcomer = newcomers.swap_remove(at);
+                    self.end(newcomer, timed_out);
+                }
+            }
+            for listener in self.listeners.iter().zip(listening).filter(|(_, ready)| *ready).map(|(l, _)| l) {
+                self.accept(listener, &mut newcomers);
+            }
+        }
+        for mut newcomer in newcomers {
+            newcomer.negotiation.shut_down();
+            self.serve(&mut newcomer);
+            self.end(newcomer, true);
+        }
+        Ok(())
+    }
+
+    /// Waits; answers which listeners and which newcomers are ready.
+    fn wait(&self, newcomers: &[Newcomer]) -> Result<(Vec<bool>, Vec<bool>), Error> {
+        let room = newcomers.len() < MAX_NEGOTIATING;
+        let listeners = if room { &self.listeners[..] } else { &[] };
+        let mut all = vec![PollFd::new(&self.stop, PollFlags::IN)];
+        for listener in listeners {
+            all.push(PollFd::from_borrowed_fd(listener.fd(), PollFlags::IN));
+        }
+        for newcomer in newcomers {
+            let interest = if newcomer.out.is_empty() { PollFlags::IN } else { PollFlags::OUT };
+            all.push(PollFd::new(&newcomer.socket, interest));
+        }
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        match poll(&mut all, (!newcomers.is_empty()).then_some(&second)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(Error::Io { what: "waiting for clients".into(), source: e.into() }),
+        }
+        let ready: Vec<bool> = all[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        let (listening, newcomers) = ready.split_at(listeners.len());
+        Ok((listening.to_vec(), newcomers.to_vec()))
+    }
+
+    fn accept(&self, listener: &Listener, newcomers: &mut Vec<Newcomer>) {
+        while newcomers.len() < MAX_NEGOTIATING {
+            let (socket, peer) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
+                // Out of descriptors, or the client is gone: others may do better in a moment.
+                Err(e) => {
+                    if e.raw_os_error() == Some(Errno::MFILE.raw_os_error()) {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    return;
+                }
+            };
+            let before = self.common.connections.fetch_add(1, Ordering::Relaxed);
+            if before >= self.common.settings.max_connections {
+                self.common.connections.fetch_sub(1, Ordering::Relaxed);
+                (self.common.log)(&format!("{peer} was turned away: {before} connections are open"));
+                continue;
+            }
+            // The kernel may allow less.
+            if rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER).is_err() {
+                let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER);
+            }
+            let mut newcomer = Newcomer {
+                socket,
+                peer,
+                negotiation: Negotiation::default(),
+                out: greeting().to_vec(),
+                since: Instant::now(),
+                ended: None,
+            };
+            match self.serve(&mut newcomer) {
+                true => self.end(newcomer, false),
+                false => newcomers.push(newcomer),
+            }
+        }
+    }
+
+    /// Sends and receives what is possible now. Is the negotiation over?
+    fn serve(&self, newcomer: &mut Newcomer) -> bool {
+        loop {
+            while !newcomer.out.is_empty() {
+                match rustix::net::send(&newcomer.socket, &newcomer.out, SendFlags::NOSIGNAL) {
+                    Ok(sent) => {
+                        newcomer.out.drain(..sent);
+                    }
+                    Err(Errno::AGAIN) => return newcomer.out.len() > MAX_UNREAD,
+                    Err(Errno::INTR) => {}
+                    Err(_) => return true,
+                }
+            }
+            if newcomer.ended.is_some() {
+                return true;
+            }
+            let mut bytes = [0; 4096];
+            let count = match rustix::io::read(&newcomer.socket, &mut bytes) {
+                Ok(0) => return true,
+                Ok(count) => count,
+                Err(Errno::AGAIN) => return false,
+                Err(Errno::INTR) => continue,
+                Err(_) => return true,
+            };
+            match newcomer.negotiation.feed(&bytes[..count], &self.common.directory, &mut newcomer.out) {
+                Progress::More => {}
+                ended => newcomer.ended = Some(ended),
+            }
+        }
+    }
+
+    /// Hands a client over to its disk, or lets it go.
+    fn end(&self, newcomer: Newcomer, timed_out: bool) {
+        let Newcomer { socket, peer, ended, out, .. } = newcomer;
+        if let Some(Progress::Violation(why)) = &ended {
+            (self.common.log)(&format!("{peer} was disconnected in its negotiation: {why}"));
+        }
+        if let Some(Progress::Agreed(agreement)) = ended
+            && !timed_out
+            && out.is_empty()
+            && let Some(entry) = self.common.directory.get(&agreement.export.name)
+            && let Some(shard) = self.shards.get(entry.shard)
+            && shard.send(Message::Connection { socket, peer, tenant: entry.tenant, agreement }).is_ok()
+        {
+            return;
+        }
+        self.common.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

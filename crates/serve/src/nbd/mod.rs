@@ -1,0 +1,6 @@
+//! NBD: the listener that negotiates, and connections in transmission.
+
+pub(crate) mod connection;
+pub(crate) mod directory;
+pub(crate) mod listener;
+pub(crate) mod status;

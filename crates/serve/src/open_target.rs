@@ -1,0 +1,107 @@
+//! Opening what is served: a file, a device, a model in real time, or nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dumbwaiter_block::SECTOR_BYTES;
+use dumbwaiter_path::{Facts, Kind, OpenOptions, Target, VirtualDevice};
+use dumbwaiter_workloads::units::{Prefixes, size};
+use rustix::fs::FlockOperation;
+
+use crate::Error;
+use crate::settings::{Cache, TargetSettings};
+use crate::virtual_devices::{EmulatedDevice, NullDevice};
+
+/// Size of `null` where none is given: 1 TiB.
+const NULL_BYTES: u64 = 1 << 40;
+/// Largest request that merging may make, bytes.
+const MAX_REQUEST_BYTES: u32 = 1 << 20;
+
+/// An opened target.
+pub(crate) struct OpenTarget {
+    pub(crate) target: Arc<Target>,
+    /// In place of a file.
+    pub(crate) device: Option<Box<dyn VirtualDevice + Send>>,
+    /// Requests that the device holds, where it says so.
+    pub(crate) depth: Option<u32>,
+    /// Can it give space back, and write zeroes without data?
+    pub(crate) trims: bool,
+}
+
+/// Opens `settings.target`, for writing if `writable`.
+pub(crate) fn open(settings: &TargetSettings, writable: bool, memory_bytes: u64) -> Result<OpenTarget, Error> {
+    let text = settings.target.as_str();
+    if let Some(model) = text.strip_prefix("emulate:").or_else(|| text.strip_prefix("emulated:")) {
+        return emulate(text, model, memory_bytes);
+    }
+    if text == "null" || text.starts_with("null:") {
+        return null(text);
+    }
+    let options = OpenOptions {
+        direct: settings.cache == Cache::None,
+        allow_writes: writable,
+        exclusive: true,
+        max_request_bytes: MAX_REQUEST_BYTES,
+    };
+    let target = Target::open(Path::new(text), &options)?;
+    let operation =
+        if writable { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
+    rustix::fs::flock(target.file(), operation)
+        .map_err(|e| Error::Io { what: format!("{text}: another program has it locked"), source: e.into() })?;
+    let depth = target.facts().depth;
+    Ok(OpenTarget { target: Arc::new(target), device: None, depth, trims: writable })
+}
+
+fn emulate(name: &str, model: &str, memory_bytes: u64) -> Result<OpenTarget, Error> {
+    let model = dumbwaiter_devices::load(model).map_err(|e| Error::Model(format!("{name}: {e}")))?;
+    let device = model.build(1);
+    let own = device.facts();
+    let facts = Facts {
+        kind: Kind::Device,
+        bytes: own.capacity_sectors * SECTOR_BYTES,
+        logical_block: SECTOR_BYTES as u32,
+        rotational: own.rotational,
+        write_back: own.volatile_cache,
+        fua: own.fua,
+        max_request_bytes: own.max_sectors.saturating_mul(SECTOR_BYTES as u32).min(MAX_REQUEST_BYTES),
+        depth: Some(own.depth),
+        kernel_scheduler: String::new(),
+        model: model.name().to_owned(),
+        direct: true,
+    };
+    Ok(OpenTarget {
+        target: Arc::new(Target::virtual_device(name, facts)?),
+        device: Some(Box::new(EmulatedDevice::new(device, memory_bytes))),
+        depth: Some(own.depth),
+        trims: true,
+    })
+}
+
+fn null(text: &str) -> Result<OpenTarget, Error> {
+    let bytes = match text.strip_prefix("null:") {
+        Some(bytes) => size(bytes, Prefixes::Plain).map_err(|e| Error::Model(format!("{text}: {e}")))?,
+        None => NULL_BYTES,
+    };
+    if bytes < SECTOR_BYTES {
+        return Err(Error::Model(format!("{text}: smaller than a sector of {SECTOR_BYTES} bytes")));
+    }
+    let facts = Facts {
+        kind: Kind::Device,
+        bytes: bytes / SECTOR_BYTES * SECTOR_BYTES,
+        logical_block: SECTOR_BYTES as u32,
+        rotational: false,
+        write_back: false,
+        fua: true,
+        max_request_bytes: MAX_REQUEST_BYTES,
+        depth: None,
+        kernel_scheduler: String::new(),
+        model: "null".to_owned(),
+        direct: true,
+    };
+    Ok(OpenTarget {
+        target: Arc::new(Target::virtual_device(text, facts)?),
+        device: Some(Box::<NullDevice>::default()),
+        depth: None,
+        trims: true,
+    })
+}

@@ -1,0 +1,177 @@
+//! What can be asked of a running disk, and how it answers: control socket, metrics and the live page use the same.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::settings::ExportSettings;
+
+/// A question or an order to the disk that serves an export.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    Stats,
+    Weight {
+        export: String,
+        weight: u32,
+    },
+    Limit {
+        export: String,
+        iops: Option<u64>,
+        bytes: Option<u64>,
+    },
+    Reservation {
+        export: String,
+        iops: Option<u64>,
+    },
+    /// Exchange the scheduler of the disk.
+    Scheduler {
+        scheduler: String,
+    },
+    /// Change a setting of the scheduler.
+    Setting {
+        name: String,
+        value: i128,
+    },
+    DeviceDepth {
+        depth: u32,
+    },
+    Add {
+        export: Box<ExportSettings>,
+    },
+    /// Withdraw an export; `hard` disconnects its clients, else it goes with the last of them.
+    Remove {
+        export: String,
+        hard: bool,
+    },
+    Resize {
+        export: String,
+        size: u64,
+    },
+    Histogram {
+        export: String,
+    },
+}
+
+/// An answer of a disk.
+pub(crate) enum Answer {
+    Done,
+    Stats(Box<DiskStats>),
+    Histogram(HistogramStats),
+    Refused(Error),
+}
+
+/// Counts of a disk and its tenants, since the start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiskStats {
+    /// What is served.
+    pub target: String,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// The scheduler.
+    pub scheduler: String,
+    /// Exchanges of the scheduler.
+    pub switches: u64,
+    /// Requests that the device may hold.
+    pub device_depth: u32,
+    /// Requests in the device.
+    pub in_device: u64,
+    /// Requests that wait in the scheduler.
+    pub queued: u64,
+    /// Proportionality variation of the tenants that had a backlog over the last 5 s; `null` with fewer than two.
+    pub pv: Option<f64>,
+    /// Bytes of buffers in use.
+    pub buffer_bytes: u64,
+    /// A flush failed; every later one fails too, until a restart.
+    pub flush_failed: bool,
+    /// I/Os submitted to the block layer, and completed.
+    pub submitted: u64,
+    /// Completed I/Os.
+    pub completed: u64,
+    /// Seconds since the start.
+    pub up_s: f64,
+    /// System calls that waited in the ring.
+    pub waits: u64,
+    /// Its tenants.
+    pub exports: Vec<ExportStats>,
+}
+
+/// Counts of a tenant, since the start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExportStats {
+    /// Its name.
+    pub name: String,
+    /// First byte on the target.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Refuses writes.
+    pub readonly: bool,
+    /// Its weight.
+    pub weight: u32,
+    /// The weight that the scheduler has: more than its own where a reservation needs that.
+    pub effective_weight: u32,
+    /// Limit of I/Os per second.
+    pub limit_iops: Option<u64>,
+    /// Limit of bytes per second.
+    pub limit_bytes: Option<u64>,
+    /// Reserved I/Os per second.
+    pub reservation_iops: Option<u64>,
+    /// Connections.
+    pub connections: u32,
+    /// Goes with its last connection.
+    pub leaving: bool,
+    /// Requests under way.
+    pub outstanding: u32,
+    /// How long the oldest of them has waited, ms.
+    pub oldest_ms: f64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Trims and zeroings.
+    pub trims: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Requests that the disk failed.
+    pub errors: u64,
+    /// Requests refused before they reached the disk.
+    pub refused: u64,
+    /// Connections that broke the protocol.
+    pub violations: u64,
+    /// Connections made.
+    pub connects: u64,
+    /// Time that requests waited for a limit, s, summed over requests.
+    pub throttled_s: f64,
+    /// I/Os per second over the last 5 s.
+    pub iops: f64,
+    /// Bytes per second over the last 5 s.
+    pub bytes_per_s: f64,
+    /// Part of all bytes over the last 5 s, 0 to 1.
+    pub share: f64,
+    /// Part that is due to it, 0 to 1; 0 unless it had a backlog all the time.
+    pub due: f64,
+    /// Median latency since the start, ms.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile of the latency since the start, ms.
+    pub p99_ms: Option<f64>,
+    /// Cumulative counts of latencies, for metrics: upper bound in seconds and count.
+    pub latency_buckets: Vec<(f64, u64)>,
+    /// Sum of all latencies, s.
+    pub latency_sum_s: f64,
+    /// Latencies counted.
+    pub latency_count: u64,
+}
+
+/// A tenant's latencies.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HistogramStats {
+    /// Its name.
+    pub export: String,
+    /// Latencies counted.
+    pub count: u64,
+    /// Buckets that hold something: first value behind it in µs, and count.
+    pub buckets: Vec<(f64, u64)>,
+}

@@ -1,0 +1,244 @@
+//! A running server: its threads, from the outside.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::Error;
+use crate::control::ControlSocket;
+use crate::http::HttpServer;
+use crate::inspector::{Inspector, ShardHandle};
+use crate::nbd::directory::Directory;
+use crate::nbd::listener::{Front, Listener};
+use crate::settings::ServeSettings;
+use crate::shard::{Common, Message, Shard};
+use crate::unix_socket::bind_unix;
+use crate::{open_target, systemd};
+
+struct ShardThread {
+    handle: ShardHandle,
+    thread: JoinHandle<Result<bool, Error>>,
+}
+
+/// A server that runs. Dropping it without [`Server::shut_down`] ends it without waiting for clients.
+pub struct Server {
+    shards: Vec<ShardThread>,
+    front: Option<JoinHandle<Result<(), Error>>>,
+    stop: OwnedFd,
+    stopping: Arc<AtomicBool>,
+    common: Arc<Common>,
+    control: Option<ControlSocket>,
+    http: Option<HttpServer>,
+    /// Socket files to be removed.
+    sockets: Vec<PathBuf>,
+    uris: Vec<String>,
+}
+
+impl Server {
+    /// Opens all targets, listens, and serves. `log` gets notes for people, from any thread.
+    pub fn start(settings: ServeSettings, log: impl Fn(&str) + Send + Sync + 'static) -> Result<Server, Error> {
+        settings.check()?;
+        let mut sockets = Vec::new();
+        let (listeners, uris) = listen(&settings, &mut sockets)?;
+        let common = Arc::new(Common {
+            directory: Directory::default(),
+            connections: AtomicU32::new(0),
+            settings,
+            log: Box::new(log),
+        });
+        let (stop, stop_reader) = stop_signal()?;
+        let mut server = Server {
+            shards: Vec::new(),
+            front: None,
+            stop,
+            stopping: Arc::new(AtomicBool::new(false)),
+            common,
+            control: None,
+            http: None,
+            sockets,
+            uris,
+        };
+        for number in 0..server.common.settings.targets.len() {
+            let shard = server.start_shard(number)?;
+            server.shards.push(shard);
+        }
+        let front = Front {
+            listeners,
+            shards: server.shards.iter().map(|shard| shard.handle.clone()).collect(),
+            common: server.common.clone(),
+            stop: stop_reader,
+            stopping: server.stopping.clone(),
+        };
+        let thread = std::thread::Builder::new().name("nbd-listener".into()).spawn(move || front.run());
+        server.front = Some(thread.map_err(Error::io("a thread cannot be started"))?);
+        let inspector = server.inspector();
+        if let Some(path) = &server.common.settings.control {
+            server.control = Some(ControlSocket::start(path, inspector.clone())?);
+        }
+        if let Some(address) = server.common.settings.http {
+            server.http = Some(HttpServer::start(address, inspector)?);
+        }
+        Ok(server)
+    }
+
+    fn start_shard(&self, number: usize) -> Result<ShardThread, Error> {
+        let settings = self.common.settings.targets[number].clone();
+        let writable = settings.exports.iter().any(|export| !export.readonly);
+        let open = open_target::open(&settings, writable, self.common.settings.emulated_memory)?;
+        for note in open.target.notes() {
+            (self.common.log)(&format!("{}: {note}", settings.target));
+        }
+        let (messages, received) = channel();
+        let (ready, started) = channel();
+        let common = self.common.clone();
+        let work = move || {
+            dumbwaiter_path::exact_timers(true);
+            match Shard::open(number, settings, open, received, common) {
+                Ok((mut shard, waker)) => {
+                    // The starter waits for it.
+                    let _ = ready.send(Ok(waker));
+                    let ended = shard.run();
+                    if let Err(error) = &ended {
+                        shard.log(&format!("{}: the disk is given up: {error}", shard.target_settings.target));
+                    }
+                    ended
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    Ok(true)
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("disk-{number}")).spawn(work);
+        let thread = thread.map_err(Error::io("a thread cannot be started"))?;
+        let waker = started.recv().map_err(|_| Error::Gone)??;
+        Ok(ShardThread { handle: ShardHandle { messages, waker }, thread })
+    }
+
+    /// Where clients find the exports, one URI for each export and address.
+    pub fn uris(&self) -> &[String] {
+        &self.uris
+    }
+
+    /// Where metrics and the live page are.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpServer::address)
+    }
+
+    /// To ask and change it from any thread.
+    pub fn inspector(&self) -> Inspector {
+        Inspector {
+            shards: self.shards.iter().map(|shard| shard.handle.clone()).collect(),
+            common: self.common.clone(),
+        }
+    }
+
+    /// Has a disk's thread ended, as after a failure?
+    pub fn has_failed(&self) -> bool {
+        self.shards.iter().any(|shard| shard.thread.is_finished())
+    }
+
+    /// Takes no more clients, finishes what is under way, lets clients take their replies for the time of grace of the settings, makes
+    /// everything permanent. `true` if all that was acknowledged is safe. `hurry` is asked meanwhile whether to skip the grace.
+    pub fn shut_down(mut self, hurry: impl Fn() -> bool) -> Result<bool, Error> {
+        self.control = None;
+        self.stop_front()?;
+        let grace = Duration::from_secs(self.common.settings.grace_s);
+        for shard in &self.shards {
+            // One that has ended by itself needs no order.
+            let _ = shard.handle.send(Message::ShutDown { grace });
+        }
+        let mut hurried = false;
+        while self.shards.iter().any(|shard| !shard.thread.is_finished()) {
+            if !hurried && hurry() {
+                hurried = true;
+                self.abandon();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let mut safe = true;
+        for shard in self.shards.drain(..) {
+            safe &= shard.thread.join().map_err(|_| Error::Gone)??;
+        }
+        Ok(safe)
+    }
+
+    fn abandon(&self) {
+        for shard in &self.shards {
+            let _ = shard.handle.send(Message::Abandon);
+        }
+    }
+
+    fn stop_front(&mut self) -> Result<(), Error> {
+        self.stopping.store(true, Ordering::Release);
+        let _ = rustix::io::write(self.stop.as_fd(), &[1]);
+        for socket in self.sockets.drain(..) {
+            // Somebody may have removed it.
+            let _ = std::fs::remove_file(socket);
+        }
+        match self.front.take() {
+            Some(front) => front.join().map_err(|_| Error::Gone)?,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nobody is there to hear of an error.
+        let _ = self.stop_front();
+        self.abandon();
+        for shard in self.shards.drain(..) {
+            let _ = shard.thread.join();
+        }
+    }
+}
+
+/// A pipe: what is written to one end wakes who polls the other.
+fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
+    let (reader, writer) = std::io::pipe().map_err(Error::io("no pipe"))?;
+    Ok((writer.into(), reader.into()))
+}
+
+/// Opens all addresses; answers with a URI for each export and address.
+fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<Listener>, Vec<String>), Error> {
+    let (mut listeners, mut uris) = (Vec::new(), Vec::new());
+    let names: Vec<String> =
+        settings.targets.iter().flat_map(|target| &target.exports).map(|export| percent_encode(&export.name)).collect();
+    if settings.activated {
+        listeners = systemd::take_sockets()?;
+    }
+    if let Some(folder) = &settings.unix {
+        let path = folder.join("nbd.sock");
+        listeners.push(Listener::Unix(bind_unix(&path)?));
+        sockets.push(path.clone());
+        uris.extend(names.iter().map(|name| format!("nbd+unix:///{name}?socket={}", path.display())));
+    }
+    if let Some(address) = settings.tcp {
+        let listener = std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")))?;
+        let address = listener.local_addr().map_err(Error::io("the address of the socket"))?;
+        listeners.push(Listener::Tcp(listener));
+        uris.extend(names.iter().map(|name| format!("nbd://{address}/{name}")));
+    }
+    for listener in &listeners {
+        listener.set_nonblocking().map_err(Error::io("a socket that does not block"))?;
+    }
+    Ok((listeners, uris))
+}
+
+/// A name as a part of a URI.
+fn percent_encode(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
+            other => text.push_str(&format!("%{other:02X}")),
+        }
+    }
+    text
+}

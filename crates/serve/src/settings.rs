@@ -1,0 +1,283 @@
+//! What a server is to serve: targets, exports and addresses, as plain data, checked as a whole.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Requests in the device, unless something else is said.
+pub(crate) const DEVICE_DEPTH: u32 = 32;
+/// Requests that one connection may have under way.
+pub(crate) const CONNECTION_REQUESTS: u32 = 64;
+/// Connections of a server.
+pub(crate) const MAX_CONNECTIONS: u32 = 4096;
+/// Memory for requests under way, bytes.
+pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
+/// Longest name of an export, bytes.
+const MAX_NAME: usize = 256;
+
+/// Whether a file is read and written past the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cache {
+    /// Past it where the target allows that (direct I/O).
+    #[default]
+    None,
+    /// Through the page cache.
+    Writeback,
+}
+
+/// An export: a slice of a target, and its tenant's rights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportSettings {
+    /// Name that clients ask for.
+    pub name: String,
+    /// A line for people.
+    #[serde(default)]
+    pub description: String,
+    /// Share relative to the other exports of the target, 1 to 10000.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
+    /// First byte on the target.
+    #[serde(default)]
+    pub offset: u64,
+    /// Bytes; to the end of the target if `None`.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// Refuse writes.
+    #[serde(default)]
+    pub readonly: bool,
+    /// Most I/Os per second.
+    #[serde(default)]
+    pub limit_iops: Option<u64>,
+    /// Most bytes per second.
+    #[serde(default)]
+    pub limit_bytes: Option<u64>,
+    /// I/Os per second that it gets whatever others do.
+    #[serde(default)]
+    pub reservation_iops: Option<u64>,
+    /// May overlap other writable exports.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+fn default_weight() -> u32 {
+    100
+}
+
+impl ExportSettings {
+    /// The whole target under this name.
+    pub fn whole(name: &str) -> ExportSettings {
+        ExportSettings {
+            name: name.to_owned(),
+            description: String::new(),
+            weight: default_weight(),
+            offset: 0,
+            size: None,
+            readonly: false,
+            limit_iops: None,
+            limit_bytes: None,
+            reservation_iops: None,
+            shared: false,
+        }
+    }
+
+    /// Checks what can be checked without the target.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |what: String| Err(Error::Export { export: self.name.clone(), what });
+        if self.name.len() > MAX_NAME || self.name.chars().any(char::is_control) || self.name.contains('/') {
+            return refuse(format!("the name must be at most {MAX_NAME} bytes without `/` and control characters"));
+        }
+        if !(1..=dumbwaiter_block::Tenant::MAX_WEIGHT).contains(&self.weight) {
+            return refuse(format!("weight {}; expected 1 to 10000", self.weight));
+        }
+        if self.size == Some(0) {
+            return refuse("size 0; expected at least one block".into());
+        }
+        for (name, value) in [
+            ("limit_iops", self.limit_iops),
+            ("limit_bytes", self.limit_bytes),
+            ("reservation_iops", self.reservation_iops),
+        ] {
+            if value == Some(0) {
+                return refuse(format!("{name} 0; expected at least 1, or leave it out"));
+            }
+        }
+        if let (Some(limit), Some(reservation)) = (self.limit_iops, self.reservation_iops)
+            && reservation > limit
+        {
+            return refuse(format!("reservation of {reservation} IOPS above its limit of {limit}"));
+        }
+        Ok(())
+    }
+}
+
+/// A target and its exports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetSettings {
+    /// A file, a device, `null`, `null:SIZE` or `emulate:MODEL`.
+    pub target: String,
+    /// Its scheduler, as the registry reads it.
+    pub scheduler: String,
+    /// Requests that the device may hold.
+    pub device_depth: Option<u32>,
+    /// Page cache or not.
+    pub cache: Cache,
+    /// Its exports.
+    pub exports: Vec<ExportSettings>,
+}
+
+impl TargetSettings {
+    /// A target without exports.
+    pub fn new(target: &str) -> TargetSettings {
+        TargetSettings {
+            target: target.to_owned(),
+            scheduler: "headway".to_owned(),
+            device_depth: None,
+            cache: Cache::None,
+            exports: Vec::new(),
+        }
+    }
+}
+
+/// Everything that a server is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServeSettings {
+    /// What is served.
+    pub targets: Vec<TargetSettings>,
+    /// Folder of the NBD socket, `nbd.sock`.
+    pub unix: Option<PathBuf>,
+    /// Address for NBD over TCP.
+    pub tcp: Option<SocketAddr>,
+    /// TCP may be served beyond this machine: NBD has no authentication.
+    pub insecure: bool,
+    /// Sockets of systemd are used in place of `unix` and `tcp`.
+    pub activated: bool,
+    /// The control socket.
+    pub control: Option<PathBuf>,
+    /// Address of metrics and the live page.
+    pub http: Option<SocketAddr>,
+    /// Connections in all.
+    pub max_connections: u32,
+    /// Requests that one connection may have under way.
+    pub connection_requests: u32,
+    /// Memory for requests under way, bytes, by target.
+    pub memory: u64,
+    /// Memory that an emulated device may fill, bytes.
+    pub emulated_memory: u64,
+    /// How long clients may take their replies at the end, seconds.
+    pub grace_s: u64,
+}
+
+impl Default for ServeSettings {
+    fn default() -> ServeSettings {
+        ServeSettings {
+            targets: Vec::new(),
+            unix: None,
+            tcp: None,
+            insecure: false,
+            activated: false,
+            control: None,
+            http: None,
+            max_connections: MAX_CONNECTIONS,
+            connection_requests: CONNECTION_REQUESTS,
+            memory: MEMORY_BYTES,
+            emulated_memory: 1 << 30,
+            grace_s: 10,
+        }
+    }
+}
+
+impl ServeSettings {
+    /// Checks what can be checked without opening anything.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |what: &str| Err(Error::Settings(what.to_owned()));
+        if self.targets.is_empty() {
+            return refuse("nothing to serve: give --target FILE|DEVICE|null|emulate:NAME, or --config FILE");
+        }
+        if self.activated && (self.unix.is_some() || self.tcp.is_some()) {
+            return refuse("systemd passed a socket (LISTEN_FDS): leave out --unix and --tcp");
+        }
+        if !self.activated && self.unix.is_none() && self.tcp.is_none() {
+            return refuse("no address: give --unix DIR or --tcp ADDR");
+        }
+        if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure) {
+            return Err(Error::Settings(format!(
+                "--tcp {tcp}: NBD has no authentication, and this address is reachable from other machines; add --insecure if that is meant"
+            )));
+        }
+        if self.memory < 64 << 20 {
+            return refuse("memory below 64 MiB: a request may take 32 MiB");
+        }
+        if self.connection_requests == 0 || self.max_connections == 0 {
+            return refuse("at least one connection and one request per connection are needed");
+        }
+        let mut names: Vec<&str> = Vec::new();
+        for target in &self.targets {
+            if target.exports.is_empty() {
+                return Err(Error::Settings(format!("{}: no export; give --export NAME", target.target)));
+            }
+            if target.device_depth.is_some_and(|depth| !(1..=4096).contains(&depth)) {
+                return Err(Error::Settings(format!(
+                    "{}: device depth out of range; expected 1 to 4096",
+                    target.target
+                )));
+            }
+            for export in &target.exports {
+                export.check()?;
+                if names.contains(&export.name.as_str()) {
+                    return Err(Error::Export { export: export.name.clone(), what: "the name is there twice".into() });
+                }
+                names.push(&export.name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where an export lies once the size of its target is known: first byte and size.
+pub(crate) fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> Result<(u64, u64), Error> {
+    let refuse = |what: String| Err(Error::Export { export: export.name.clone(), what });
+    let block = u64::from(block);
+    if !export.offset.is_multiple_of(block) {
+        return refuse(format!("offset {} is no multiple of {block} bytes, the target's block", export.offset));
+    }
+    if export.offset >= target_bytes {
+        return refuse(format!("offset {} lies beyond the target's {target_bytes} bytes", export.offset));
+    }
+    let room = target_bytes - export.offset;
+    let size = export.size.unwrap_or(room);
+    if size > room {
+        return refuse(format!(
+            "offset {} and size {size} end beyond the target's {target_bytes} bytes",
+            export.offset
+        ));
+    }
+    let size = size / block * block;
+    if size == 0 {
+        return refuse(format!("smaller than one block of {block} bytes"));
+    }
+    Ok((export.offset, size))
+}
+
+/// Refuses writable exports that overlap, unless both are marked as shared.
+pub(crate) fn check_overlap<'a>(placed: impl Iterator<Item = (&'a ExportSettings, u64, u64)>) -> Result<(), Error> {
+    let mut writable: Vec<_> = placed.filter(|(export, ..)| !export.readonly && !export.shared).collect();
+    writable.sort_by_key(|(_, offset, _)| *offset);
+    for pair in writable.windows(2) {
+        let ((a, offset, size), (b, begin, _)) = (pair[0], pair[1]);
+        if offset + size > begin {
+            return Err(Error::Export {
+                export: b.name.clone(),
+                what: format!(
+                    "overlaps the writable export `{}`; give them different slices, or shared=yes to both",
+                    a.name
+                ),
+            });
+        }
+    }
+    Ok(())
+}

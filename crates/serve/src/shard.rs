@@ -1,0 +1,439 @@
+//! The thread of one disk: sockets and device in one ring, one turn after another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use dumbwaiter_block::{Config, Limits, Nanos, SECTOR_BYTES, Setup};
+use dumbwaiter_nbd::{Agreement, BlockSizes, Description, Rules, wire::transmission};
+use dumbwaiter_path::{Disk, DiskOptions, Kind, Waker};
+use dumbwaiter_schedulers::Choice;
+use rustix::fd::OwnedFd;
+
+use crate::Error;
+use crate::buffers::LARGEST;
+use crate::nbd::connection::{Connection, Surroundings};
+use crate::nbd::directory::{Directory, Entry};
+use crate::nbd::status::{StatusAnswer, StatusThread};
+use crate::open_target::OpenTarget;
+use crate::question::{Answer, Question};
+use crate::settings::{Cache, DEVICE_DEPTH, ServeSettings, TargetSettings};
+use crate::shares::ShareWindow;
+use crate::volume::{Happened, Volume};
+
+/// Requests that a scheduler may hold: more than clients may have under way.
+const NR_REQUESTS: u32 = 1 << 16;
+/// How often time-outs are looked at and shares are counted.
+const TICK: Nanos = Nanos::from_secs(1);
+/// A client that keeps the rest of a payload back for longer is dropped.
+const STALL: Duration = Duration::from_secs(30);
+
+/// What other threads ask of a disk's thread.
+pub(crate) enum Message {
+    /// A client has agreed on an export.
+    Connection { socket: OwnedFd, peer: String, tenant: u32, agreement: Box<Agreement> },
+    /// A question of the control socket or the metrics.
+    Ask(Question, Sender<Answer>),
+    /// Finish what is under way and end.
+    ShutDown { grace: Duration },
+    /// End without waiting for clients.
+    Abandon,
+}
+
+/// What all threads of a server share.
+pub(crate) struct Common {
+    pub(crate) directory: Directory,
+    /// Connections in transmission or negotiation.
+    pub(crate) connections: AtomicU32,
+    pub(crate) settings: ServeSettings,
+    /// Takes notes for people.
+    pub(crate) log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// A disk's thread, from its own side.
+pub(crate) struct Shard {
+    number: usize,
+    pub(crate) target_settings: TargetSettings,
+    pub(crate) volume: Volume,
+    connections: Vec<Option<Connection>>,
+    free: Vec<u32>,
+    /// Connections to be looked at in this turn.
+    touched: Vec<u32>,
+    is_touched: Vec<bool>,
+    starved: Vec<u32>,
+    status: Option<StatusThread>,
+    messages: Receiver<Message>,
+    common: Arc<Common>,
+    pub(crate) shares: ShareWindow,
+    pub(crate) choice: Choice,
+    next_tick: Nanos,
+    /// When clients must be gone.
+    shut_down_by: Option<Instant>,
+    pub(crate) started: Instant,
+}
+
+/// The block layer's set-up for a target.
+fn config(open: &OpenTarget, settings: &TargetSettings) -> Config {
+    let facts = open.target.facts();
+    let most = open.depth.unwrap_or(4096).max(1);
+    let depth = settings.device_depth.unwrap_or(DEVICE_DEPTH).min(most);
+    let max_sectors = (u64::from(facts.max_request_bytes) / SECTOR_BYTES) as u32;
+    Config {
+        setup: Setup {
+            nr_requests: NR_REQUESTS,
+            device_depth: depth,
+            rotational: facts.rotational,
+            ..Setup::default()
+        },
+        limits: Limits { max_sectors, max_discard_sectors: 1 << 21, ..Limits::default() },
+        // Merging costs more than it saves where seeks cost nothing.
+        nomerges: if facts.rotational { 0 } else { 2 },
+        volatile_cache: facts.write_back,
+        fua: facts.fua,
+        tasks_sleep: false,
+    }
+}
+
+impl Shard {
+    /// The disk with its exports, on the thread that will serve it.
+    pub(crate) fn open(
+        number: usize,
+        target_settings: TargetSettings,
+        open: OpenTarget,
+        messages: Receiver<Message>,
+        common: Arc<Common>,
+    ) -> Result<(Shard, Waker), Error> {
+        let choice = Choice::parse(&target_settings.scheduler)
+            .map_err(|e| Error::Scheduler(format!("{}: {e}", target_settings.target)))?;
+        let config = config(&open, &target_settings);
+        let scheduler = choice.build(config.setup);
+        let is_file = open.device.is_none() && open.target.facts().kind == Kind::File;
+        let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);
+        let options = DiskOptions { scratch: true, bypass_workers: true, device, ..DiskOptions::default() };
+        let mut disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options)?;
+        let waker = disk.waker()?;
+        let status = match is_file {
+            true => {
+                let file = disk.target().file().try_clone().map_err(Error::io("the target cannot be opened again"))?;
+                Some(StatusThread::start(file, waker.clone())?)
+            }
+            false => None,
+        };
+        let mut volume = Volume::new(disk, common.settings.memory, open.trims);
+        for export in &target_settings.exports {
+            volume.add_tenant(export.clone())?;
+        }
+        let shard = Shard {
+            number,
+            target_settings,
+            volume,
+            connections: Vec::new(),
+            free: Vec::new(),
+            touched: Vec::new(),
+            is_touched: Vec::new(),
+            starved: Vec::new(),
+            status,
+            messages,
+            common,
+            shares: ShareWindow::default(),
+            choice,
+            next_tick: TICK,
+            shut_down_by: None,
+            started: Instant::now(),
+        };
+        let places: Vec<u32> = shard.volume.tenants().map(|(place, _)| place).collect();
+        places.into_iter().for_each(|place| shard.publish(place));
+        Ok((shard, waker))
+    }
+
+    /// Offers a tenant to clients, as it is now.
+    pub(crate) fn publish(&self, place: u32) {
+        let Some(tenant) = self.volume.tenant(place) else { return };
+        let facts = self.volume.disk.target().facts();
+        let settings = &tenant.settings;
+        let mut flags =
+            transmission::HAS_FLAGS | transmission::SEND_FLUSH | transmission::SEND_FUA | transmission::CAN_MULTI_CONN;
+        if settings.readonly {
+            flags |= transmission::READ_ONLY;
+        } else {
+            flags |= transmission::SEND_TRIM | transmission::SEND_WRITE_ZEROES | transmission::SEND_FAST_ZERO;
+        }
+        if facts.rotational {
+            flags |= transmission::ROTATIONAL;
+        }
+        if self.target_settings.cache == Cache::Writeback && self.status.is_some() {
+            flags |= transmission::SEND_CACHE;
+        }
+        let minimum = facts.logical_block;
+        let description = Description {
+            name: settings.name.clone(),
+            text: settings.description.clone(),
+            size: tenant.size,
+            flags,
+            block_sizes: BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST },
+        };
+        self.common.directory.put(&settings.name, Entry { description, shard: self.number, tenant: place });
+    }
+
+    /// Withdraws an export from clients that have yet to come.
+    pub(crate) fn withdraw(&self, name: &str) {
+        self.common.directory.remove(name);
+    }
+
+    pub(crate) fn log(&self, line: &str) {
+        (self.common.log)(line);
+    }
+
+    pub(crate) fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.connections.iter_mut().flatten()
+    }
+
+    /// Serves until it is shut down. `true` if all that was acknowledged is safe.
+    pub(crate) fn run(&mut self) -> Result<bool, Error> {
+        let mut happened = Vec::new();
+        while !self.is_over() {
+            self.volume.turn(Some(self.next_tick), &mut happened)?;
+            for one in happened.drain(..) {
+                self.take(one)?;
+            }
+            self.serve_touched()?;
+            if self.volume.disk.now() >= self.next_tick {
+                self.tick()?;
+            }
+        }
+        let is_file = self.status.is_some() || self.volume.disk.target().facts().kind == Kind::Device;
+        let writable = self.volume.disk.target().options().allow_writes;
+        let virtual_device = self.volume.disk.target().path().starts_with("/dev/null");
+        let synced = !is_file || !writable || virtual_device || sync(self.volume.disk.target().file());
+        Ok(synced && !self.volume.flush_failed)
+    }
+
+    fn is_over(&self) -> bool {
+        self.shut_down_by.is_some() && self.connections.iter().all(Option::is_none)
+    }
+
+    fn take(&mut self, one: Happened) -> Result<(), Error> {
+        match one {
+            Happened::Done(done) => {
+                let index = (done.token >> 32) as u32;
+                if let Some(connection) = self.connections.get_mut(index as usize).and_then(Option::as_mut) {
+                    connection.completed(done.token, done.result, done.data, &mut self.volume);
+                }
+                self.touch(index);
+            }
+            Happened::Received { tag, buffer, result } => {
+                let index = tag as u32;
+                if let Some(connection) = self.connections.get_mut(index as usize).and_then(Option::as_mut) {
+                    connection.received(buffer, result, &mut self.volume);
+                }
+                self.touch(index);
+            }
+            Happened::Ready { watch } => {
+                let found = self.connections.iter_mut().enumerate().filter_map(|(index, c)| Some((index, c.as_mut()?)));
+                if let Some((index, connection)) = found.into_iter().find(|(_, c)| c.watch == Some(watch)) {
+                    connection.writable(&mut self.volume)?;
+                    self.touch(index as u32);
+                }
+            }
+            Happened::Woken => {
+                while let Ok(message) = self.messages.try_recv() {
+                    self.receive_message(message)?;
+                }
+                while let Some(answer) = self.status.as_ref().and_then(|status| status.answers.try_recv().ok()) {
+                    let StatusAnswer { token, extents } = answer;
+                    let index = (token >> 32) as u32;
+                    if let Some(connection) = self.connections.get_mut(index as usize).and_then(Option::as_mut) {
+                        connection.status_found(token, &extents, &mut self.volume);
+                    }
+                    self.touch(index);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, index: u32) {
+        if !std::mem::replace(&mut self.is_touched[index as usize], true) {
+            self.touched.push(index);
+        }
+    }
+
+    fn receive_message(&mut self, message: Message) -> Result<(), Error> {
+        match message {
+            Message::Connection { socket, peer, tenant, agreement } => self.connect(socket, peer, tenant, &agreement),
+            Message::Ask(question, answer) => {
+                let reply = self.answer(question)?;
+                // Who asked may be gone.
+                let _ = answer.send(reply);
+                Ok(())
+            }
+            Message::ShutDown { grace } => {
+                self.shut_down_by = Some(Instant::now() + grace);
+                let open: Vec<u32> = (0..self.connections.len() as u32).collect();
+                for index in open {
+                    if let Some(connection) = &mut self.connections[index as usize] {
+                        connection.finish(&mut self.volume);
+                        self.touch(index);
+                    }
+                }
+                Ok(())
+            }
+            Message::Abandon => {
+                self.shut_down_by = Some(Instant::now());
+                self.drop_all()
+            }
+        }
+    }
+
+    fn connect(&mut self, socket: OwnedFd, peer: String, tenant: u32, agreement: &Agreement) -> Result<(), Error> {
+        let name = &agreement.export.name;
+        let same = self.volume.tenant(tenant).is_some_and(|own| own.settings.name == *name && !own.leaving);
+        if !same || self.shut_down_by.is_some() {
+            self.common.connections.fetch_sub(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        let task = self.volume.add_task(tenant)?;
+        let rules = Rules {
+            size: agreement.export.size,
+            flags: agreement.export.flags,
+            block_sizes: agreement.export.block_sizes,
+            structured: agreement.structured,
+            allocation: agreement.allocation,
+        };
+        if let Some(own) = self.volume.tenant_mut(tenant) {
+            own.connections += 1;
+            own.counts.connects += 1;
+        }
+        let connection = Connection::new(socket, peer, tenant, task, rules, &agreement.rest);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.is_touched.push(false);
+            self.connections.len() as u32 - 1
+        });
+        self.connections[index as usize] = Some(connection);
+        self.touch(index);
+        Ok(())
+    }
+
+    /// Looks after connections for which something happened: requests in, replies out, the next receive.
+    fn serve_touched(&mut self) -> Result<(), Error> {
+        if !self.touched.is_empty() && !self.starved.is_empty() {
+            for index in std::mem::take(&mut self.starved) {
+                self.touch(index);
+            }
+        }
+        let touched = std::mem::take(&mut self.touched);
+        for index in &touched {
+            self.is_touched[*index as usize] = false;
+            self.serve(*index)?;
+        }
+        // What was touched meanwhile is kept for the next turn.
+        let mut again = std::mem::replace(&mut self.touched, touched);
+        self.touched.clear();
+        self.touched.append(&mut again);
+        Ok(())
+    }
+
+    fn serve(&mut self, index: u32) -> Result<(), Error> {
+        let Some(connection) = self.connections[index as usize].as_mut() else { return Ok(()) };
+        let mut with = Surroundings {
+            volume: &mut self.volume,
+            status: &self.status,
+            most: self.common.settings.connection_requests,
+            draining: self.shut_down_by.is_some(),
+        };
+        connection.pump(index, &mut with)?;
+        if connection.send(with.volume)? {
+            // Room for more of the client's requests.
+            connection.pump(index, &mut with)?;
+            connection.send(with.volume)?;
+        }
+        connection.receive(index, &mut with)?;
+        if connection.is_starved() {
+            self.starved.push(index);
+        }
+        if connection.is_over()
+            && let Some(connection) = self.connections[index as usize].take()
+        {
+            self.disconnect(connection)?;
+            self.free.push(index);
+        }
+        Ok(())
+    }
+
+    fn disconnect(&mut self, connection: Connection) -> Result<(), Error> {
+        let place = connection.tenant;
+        if let Some(why) = connection.violation {
+            let name = self.volume.tenant(place).map(|own| own.settings.name.clone()).unwrap_or_default();
+            self.log(&format!("export `{name}`: {} broke the protocol ({why}) and was disconnected", connection.peer));
+        }
+        let violated = connection.violation.is_some();
+        connection.close(&mut self.volume)?;
+        self.common.connections.fetch_sub(1, Ordering::Relaxed);
+        let Some(own) = self.volume.tenant_mut(place) else { return Ok(()) };
+        own.connections -= 1;
+        own.counts.violations += u64::from(violated);
+        if own.leaving && own.connections == 0 {
+            self.volume.remove_tenant(place);
+        }
+        Ok(())
+    }
+
+    /// Drops the clients of a tenant.
+    pub(crate) fn disconnect_tenant(&mut self, place: u32) {
+        for index in 0..self.connections.len() as u32 {
+            if let Some(connection) = &mut self.connections[index as usize]
+                && connection.tenant == place
+            {
+                connection.drop_client(&mut self.volume);
+                self.touch(index);
+            }
+        }
+    }
+
+    fn drop_all(&mut self) -> Result<(), Error> {
+        for index in 0..self.connections.len() as u32 {
+            if let Some(connection) = &mut self.connections[index as usize] {
+                connection.drop_client(&mut self.volume);
+                self.touch(index);
+            }
+        }
+        self.serve_touched()
+    }
+
+    /// Once a second: shares, time-outs, failures.
+    fn tick(&mut self) -> Result<(), Error> {
+        self.next_tick = self.volume.disk.now() + TICK;
+        self.shares.note(self.volume.disk.now(), self.volume.tenants());
+        if let Some(failure) = self.volume.last_failure.take() {
+            self.log(&format!("{}: {failure}", self.target_settings.target));
+        }
+        let stalled: Vec<u32> = (0..self.connections.len() as u32)
+            .filter(|index| {
+                let stalled = self.connections[*index as usize].as_ref().and_then(Connection::stalled_since);
+                stalled.is_some_and(|since| since.elapsed() > STALL)
+            })
+            .collect();
+        for index in stalled {
+            if let Some(connection) = &mut self.connections[index as usize] {
+                connection.violation = Some("the rest of a payload did not come within 30 s");
+                connection.drop_client(&mut self.volume);
+            }
+            self.touch(index);
+        }
+        match self.shut_down_by {
+            Some(by) if Instant::now() >= by => self.drop_all(),
+            _ => self.serve_touched(),
+        }
+    }
+}
+
+/// Makes what was written permanent.
+fn sync(file: &std::fs::File) -> bool {
+    match file.sync_data() {
+        Ok(()) => true,
+        // Nothing that can be flushed.
+        Err(e) => e.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()),
+    }
+}

@@ -1,0 +1,459 @@
+//! A disk with its tenants: commands of any protocol in, results out. Limits, counts and the data's safety are kept here.
+
+use dumbwaiter_block::{Errno, Flags, Io, Nanos, Op, SECTOR_BYTES, Task, TaskId};
+use dumbwaiter_path::{Buffer, Data, Disk, Event, WatchId};
+
+use crate::Error;
+use crate::buffers::Buffers;
+use crate::operation::{Command, Operation, Stage};
+use crate::settings::{ExportSettings, check_overlap, place};
+use crate::tenant::{Tenant, Throttled};
+
+/// Bytes of zeroes in one write, where a device cannot zero.
+const ZERO_BYTES: u32 = 1 << 20;
+/// How often reservations are looked at.
+const RESERVATION_PERIOD: Nanos = Nanos::from_ms(50);
+
+/// A command that is done.
+pub(crate) struct Done {
+    pub(crate) token: u64,
+    pub(crate) result: Result<(), Errno>,
+    /// The buffer of a read or write.
+    pub(crate) data: Option<Buffer>,
+}
+
+/// What a turn of a volume answers with.
+pub(crate) enum Happened {
+    Done(Done),
+    /// A receive, by its tag.
+    Received {
+        tag: u64,
+        buffer: Buffer,
+        result: Result<usize, Errno>,
+    },
+    Ready {
+        watch: WatchId,
+    },
+    Woken,
+}
+
+/// A disk with its tenants.
+pub(crate) struct Volume {
+    pub(crate) disk: Disk,
+    pub(crate) buffers: Buffers,
+    tenants: Vec<Option<Tenant>>,
+    operations: Vec<Operation>,
+    free: Vec<u32>,
+    /// Done without the disk.
+    early: Vec<Done>,
+    events: Vec<Event>,
+    /// Tenants with I/Os that a limit holds back.
+    throttled: Vec<u32>,
+    /// A flush failed: what was written before may be lost, and no later flush can say otherwise.
+    pub(crate) flush_failed: bool,
+    /// The device zeroes by itself, as far as is known.
+    zeroes: bool,
+    trims: bool,
+    pub(crate) last_failure: Option<String>,
+    next_review: Nanos,
+    reserved: crate::reservation::Reservations,
+    /// Some tenant has a reservation, or had one.
+    any_reserved: bool,
+}
+
+impl Volume {
+    pub(crate) fn new(disk: Disk, memory: u64, trims: bool) -> Volume {
+        Volume {
+            disk,
+            buffers: Buffers::new(memory),
+            tenants: Vec::new(),
+            operations: Vec::new(),
+            free: Vec::new(),
+            early: Vec::new(),
+            events: Vec::new(),
+            throttled: Vec::new(),
+            flush_failed: false,
+            zeroes: true,
+            trims,
+            last_failure: None,
+            next_review: Nanos::ZERO,
+            reserved: crate::reservation::Reservations::default(),
+            any_reserved: false,
+        }
+    }
+
+    /// Adds a tenant; answers with its place.
+    pub(crate) fn add_tenant(&mut self, settings: ExportSettings) -> Result<u32, Error> {
+        settings.check()?;
+        if self.tenants().any(|(_, tenant)| tenant.settings.name == settings.name) {
+            return Err(Error::Export { export: settings.name, what: "the name is there already".into() });
+        }
+        let facts = self.disk.target().facts();
+        let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;
+        let others = self.tenants().map(|(_, tenant)| (&tenant.settings, tenant.offset, tenant.size));
+        check_overlap(others.chain([(&settings, offset, size)]))?;
+        let now = self.disk.now();
+        let weight = settings.weight;
+        let id = self.disk.layer_mut().add_tenant(now, dumbwaiter_block::Tenant { weight, parent: None });
+        let id = id.map_err(|e| Error::Export { export: settings.name.clone(), what: e.to_string() })?;
+        self.any_reserved |= settings.reservation_iops.is_some();
+        let tenant = Tenant::new(settings, id, offset, size);
+        let free = self.tenants.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.tenants.len());
+        match free {
+            Some(index) => self.tenants[index] = Some(tenant),
+            None => self.tenants.push(Some(tenant)),
+        }
+        Ok(index as u32)
+    }
+
+    /// Forgets a tenant that has no connection and nothing under way.
+    pub(crate) fn remove_tenant(&mut self, index: u32) {
+        if let Some(tenant) = self.tenants.get_mut(index as usize).and_then(Option::take) {
+            let now = self.disk.now();
+            // It exists: it was added and is removed once.
+            let _ = self.disk.layer_mut().retire_tenant(now, tenant.id);
+        }
+    }
+
+    /// Tenants with their places.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (u32, &Tenant)> {
+        self.tenants.iter().enumerate().filter_map(|(index, tenant)| Some((index as u32, tenant.as_ref()?)))
+    }
+
+    pub(crate) fn tenant(&self, index: u32) -> Option<&Tenant> {
+        self.tenants.get(index as usize)?.as_ref()
+    }
+
+    pub(crate) fn tenant_mut(&mut self, index: u32) -> Option<&mut Tenant> {
+        self.tenants.get_mut(index as usize)?.as_mut()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<u32> {
+        self.tenants().find(|(_, tenant)| tenant.settings.name == name && !tenant.leaving).map(|(index, _)| index)
+    }
+
+    /// A client of a tenant comes: it is a task of the scheduler.
+    pub(crate) fn add_task(&mut self, tenant: u32) -> Result<TaskId, Error> {
+        let now = self.disk.now();
+        let id = self.tenant(tenant).ok_or(Error::Gone)?.id;
+        let task = Task { tenant: id, ioprio: dumbwaiter_block::Ioprio::DEFAULT };
+        self.disk.layer_mut().add_task(now, task).map_err(|e| Error::Settings(e.to_string()))
+    }
+
+    /// A client is gone, and nothing of it is under way.
+    pub(crate) fn end_task(&mut self, task: TaskId) {
+        let now = self.disk.now();
+        // It exists: it was added and ends once.
+        let _ = self.disk.layer_mut().retire_task(now, task);
+    }
+
+    /// Changes the weight of a tenant.
+    pub(crate) fn set_weight(&mut self, index: u32, weight: u32) -> Result<(), Error> {
+        let Some(tenant) = self.tenant_mut(index) else { return Err(Error::Gone) };
+        let changed = ExportSettings { weight, ..tenant.settings.clone() };
+        changed.check()?;
+        tenant.settings.weight = weight;
+        self.apply_weight(index, weight);
+        Ok(())
+    }
+
+    /// Looks again which tenants have reservations.
+    pub(crate) fn note_reservations(&mut self) {
+        let any = self.tenants().any(|(_, tenant)| tenant.settings.reservation_iops.is_some());
+        self.any_reserved |= any;
+    }
+
+    /// Gives the scheduler this weight for a tenant.
+    pub(crate) fn apply_weight(&mut self, index: u32, weight: u32) {
+        let now = self.disk.now();
+        let Some(tenant) = self.tenant_mut(index) else { return };
+        if tenant.effective_weight == weight {
+            return;
+        }
+        tenant.effective_weight = weight;
+        let id = tenant.id;
+        // It exists, and the weight is within the range.
+        let _ = self.disk.layer_mut().change_tenant(now, id, dumbwaiter_block::Tenant { weight, parent: None });
+    }
+
+    /// A buffer for a request of a tenant; `None` if the tenant must wait until others or itself give some back.
+    pub(crate) fn take_buffer(&mut self, tenant: u32, bytes: u32) -> Option<Buffer> {
+        let own = self.tenants.get_mut(tenant as usize)?.as_mut()?;
+        let buffer = self.buffers.take(bytes as usize, own.memory)?;
+        own.memory += buffer.capacity() as u64;
+        Some(buffer)
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn give_buffer(&mut self, tenant: u32, buffer: Buffer) {
+        if let Some(own) = self.tenant_mut(tenant) {
+            own.memory -= buffer.capacity() as u64;
+        }
+        self.buffers.put(buffer);
+    }
+
+    /// Begins a command of a task of a tenant. `data` is as long as the command for a read or a write.
+    pub(crate) fn submit(
+        &mut self,
+        tenant: u32,
+        task: TaskId,
+        command: Command,
+        data: Option<Buffer>,
+        token: u64,
+    ) -> Result<(), Error> {
+        let (_, length) = command.range();
+        let refused = match command {
+            Command::Flush => self.flush_failed.then_some(Errno::EIO),
+            Command::Zero { fast: true, .. } if !self.zeroes || !self.trims => Some(Errno::EOPNOTSUPP),
+            _ => None,
+        };
+        if refused.is_some() || (length == 0 && command != Command::Flush) {
+            self.early.push(Done { token, result: refused.map_or(Ok(()), Err), data });
+            return Ok(());
+        }
+        if let Some(own) = self.tenant_mut(tenant) {
+            own.outstanding += 1;
+        }
+        let since = self.disk.now();
+        let operation = Operation { command, stage: Stage::Only, tenant, task, token, since, used: true };
+        let number = self.keep(operation);
+        let zeroes_by_hand = matches!(command, Command::Zero { .. }) && !(self.zeroes && self.trims);
+        if matches!(command, Command::Trim { .. }) && !self.trims {
+            return self.finish(number, Ok(()), data);
+        }
+        if zeroes_by_hand {
+            return self.write_zeroes(number, 0);
+        }
+        self.start(number, command.op(), command.range(), command.fua(), data)
+    }
+
+    fn keep(&mut self, operation: Operation) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.operations[number as usize] = operation;
+                number
+            }
+            None => {
+                self.operations.push(operation);
+                self.operations.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Sends one I/O of an operation on its way, past the limits of its tenant.
+    fn start(
+        &mut self,
+        number: u32,
+        op: Op,
+        (offset, length): (u64, u32),
+        fua: bool,
+        data: Option<Buffer>,
+    ) -> Result<(), Error> {
+        let operation = &self.operations[number as usize];
+        let (index, task) = (operation.tenant, operation.task);
+        let now = self.disk.now();
+        let Some(tenant) = self.tenants.get_mut(index as usize).and_then(Option::as_mut) else {
+            return Err(Error::Gone);
+        };
+        let flush = op == Op::Flush;
+        let mut flags = Flags::SYNC;
+        if fua && op == Op::Write {
+            flags = flags.with(Flags::FUA);
+        }
+        let io = Io {
+            op,
+            flags,
+            sector: if flush { 0 } else { (tenant.offset + offset) / SECTOR_BYTES },
+            sectors: if flush { 0 } else { (u64::from(length) / SECTOR_BYTES) as u32 },
+            task,
+            tenant: tenant.id,
+            token: u64::from(number),
+            ..Io::default()
+        };
+        let data = data.map_or(Data::Scratch, Data::Buffer);
+        if tenant.is_limited() && !flush {
+            if !tenant.throttled.is_empty() || tenant.opens_at() > now {
+                tenant.throttled.push_back(Throttled { io, data, since: now });
+                if tenant.throttled.len() == 1 {
+                    self.throttled.push(index);
+                }
+                return Ok(());
+            }
+            tenant.pass(now, u64::from(length));
+        }
+        Ok(self.disk.submit(io, data)?)
+    }
+
+    /// Lets through what limits allow by now.
+    fn release(&mut self) -> Result<(), Error> {
+        let now = self.disk.now();
+        for at in (0..self.throttled.len()).rev() {
+            let index = self.throttled[at];
+            let Some(tenant) = self.tenants.get_mut(index as usize).and_then(Option::as_mut) else {
+                self.throttled.swap_remove(at);
+                continue;
+            };
+            while tenant.opens_at() <= now
+                && let Some(Throttled { io, data, since }) = tenant.throttled.pop_front()
+            {
+                tenant.pass(now, u64::from(io.sectors) * SECTOR_BYTES);
+                tenant.counts.throttled_ns += now.since(since).0;
+                self.disk.submit(io, data)?;
+            }
+            if tenant.throttled.is_empty() {
+                self.throttled.swap_remove(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// When a limit lets the next I/O through.
+    fn next_release(&self) -> Option<Nanos> {
+        self.throttled.iter().filter_map(|index| Some(self.tenant(*index)?.opens_at())).min()
+    }
+
+    /// Serves: waits until something happened, at most until `deadline`.
+    pub(crate) fn turn(&mut self, deadline: Option<Nanos>, happened: &mut Vec<Happened>) -> Result<(), Error> {
+        self.release()?;
+        self.review_reservations();
+        if !self.early.is_empty() {
+            happened.extend(self.early.drain(..).map(Happened::Done));
+        }
+        let review = (!self.reserved.is_empty()).then_some(self.next_review);
+        let due = [deadline, self.next_release(), review].into_iter().flatten().min();
+        let due = if happened.is_empty() { due } else { Some(self.disk.now()) };
+        let mut events = std::mem::take(&mut self.events);
+        self.disk.turn(due, &mut events)?;
+        for event in events.drain(..) {
+            match event {
+                Event::Completed { finished, data } => {
+                    let data = if let Data::Buffer(buffer) = data { Some(buffer) } else { None };
+                    self.completed(finished.io.token as u32, finished.result, data)?;
+                }
+                Event::RequestFailed(failure) => {
+                    self.last_failure = Some(format!(
+                        "{} of {} bytes at byte {}: {:?}",
+                        failure.op,
+                        failure.bytes,
+                        failure.at(),
+                        failure.outcome
+                    ));
+                }
+                Event::Received { tag, buffer, result } => happened.push(Happened::Received { tag, buffer, result }),
+                Event::Ready { watch, .. } => happened.push(Happened::Ready { watch }),
+                Event::Woken => happened.push(Happened::Woken),
+            }
+        }
+        self.events = events;
+        happened.extend(self.early.drain(..).map(Happened::Done));
+        Ok(())
+    }
+
+    /// An I/O of an operation is done: the next stage, or the end.
+    fn completed(&mut self, number: u32, result: Result<(), Errno>, data: Option<Buffer>) -> Result<(), Error> {
+        let Operation { command, stage, tenant, .. } = self.operations[number as usize];
+        let unsupported = result == Err(Errno::EOPNOTSUPP);
+        match (command, stage) {
+            (Command::Trim { .. }, Stage::Only) if unsupported => {
+                self.trims = false;
+                // A trim is a hint.
+                return self.finish(number, Ok(()), data);
+            }
+            (Command::Zero { fast, .. }, Stage::Only) if unsupported => {
+                self.zeroes = false;
+                return if fast { self.finish(number, result, data) } else { self.write_zeroes(number, 0) };
+            }
+            (Command::Zero { .. }, Stage::WritingZeroes { done, length }) => {
+                if let Some(buffer) = data {
+                    self.give_buffer(tenant, buffer);
+                }
+                let (done, (_, all)) = (done + length, command.range());
+                return match result {
+                    Ok(()) if done < all => self.write_zeroes(number, done),
+                    Ok(()) => self.flush_after(number),
+                    Err(_) => self.finish(number, result, None),
+                };
+            }
+            (Command::Trim { .. } | Command::Zero { .. }, Stage::Only) if result.is_ok() => {
+                return self.flush_after(number);
+            }
+            (Command::Flush, _) | (_, Stage::Flushing) if result.is_err() => self.flush_failed = true,
+            _ => {}
+        }
+        self.finish(number, result, data)
+    }
+
+    /// A trim or zeroes that must be permanent need a flush.
+    fn flush_after(&mut self, number: u32) -> Result<(), Error> {
+        if !self.operations[number as usize].command.fua() {
+            return self.finish(number, Ok(()), None);
+        }
+        self.operations[number as usize].stage = Stage::Flushing;
+        self.start(number, Op::Flush, (0, 0), false, None)
+    }
+
+    /// Writes the next zeroes of a command by hand, from `done` bytes on.
+    fn write_zeroes(&mut self, number: u32, done: u32) -> Result<(), Error> {
+        let Operation { command, tenant, .. } = self.operations[number as usize];
+        let (offset, all) = command.range();
+        let length = (all - done).min(ZERO_BYTES);
+        let Some(mut buffer) = self.buffers.take(length as usize, 0) else {
+            return self.finish(number, Err(Errno::EIO), None);
+        };
+        if let Some(own) = self.tenant_mut(tenant) {
+            own.memory += buffer.capacity() as u64;
+        }
+        buffer.fill(0);
+        self.operations[number as usize].stage = Stage::WritingZeroes { done, length };
+        self.start(number, Op::Write, (offset + u64::from(done), length), false, Some(buffer))
+    }
+
+    /// An operation is over.
+    fn finish(&mut self, number: u32, result: Result<(), Errno>, data: Option<Buffer>) -> Result<(), Error> {
+        let operation = &mut self.operations[number as usize];
+        operation.used = false;
+        let Operation { command, tenant, token, since, .. } = *operation;
+        self.free.push(number);
+        let now = self.disk.now();
+        if let Some(own) = self.tenants.get_mut(tenant as usize).and_then(Option::as_mut) {
+            own.outstanding -= 1;
+            let bytes = u64::from(command.range().1);
+            let counts = &mut own.counts;
+            match command {
+                _ if result.is_err() => counts.errors += 1,
+                Command::Read { .. } => {
+                    (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + bytes)
+                }
+                Command::Write { .. } => {
+                    (counts.writes, counts.write_bytes) = (counts.writes + 1, counts.write_bytes + bytes);
+                }
+                Command::Flush => counts.flushes += 1,
+                Command::Trim { .. } | Command::Zero { .. } => counts.trims += 1,
+            }
+            own.latency.add(now.since(since));
+        }
+        self.early.push(Done { token, result, data });
+        Ok(())
+    }
+
+    /// How long the oldest request of a tenant has waited.
+    pub(crate) fn oldest(&self, tenant: u32) -> Nanos {
+        let now = self.disk.now();
+        let own = self.operations.iter().filter(|operation| operation.used && operation.tenant == tenant);
+        own.map(|operation| now.since(operation.since)).max().unwrap_or(Nanos::ZERO)
+    }
+
+    fn review_reservations(&mut self) {
+        let now = self.disk.now();
+        if now < self.next_review || !self.any_reserved {
+            return;
+        }
+        self.next_review = now + RESERVATION_PERIOD;
+        let mut reserved = std::mem::take(&mut self.reserved);
+        for (index, weight) in reserved.review(now, self.tenants()) {
+            self.apply_weight(index, weight);
+        }
+        self.reserved = reserved;
+    }
+}

@@ -1,0 +1,154 @@
+//! What hostile and broken clients get, and that others do not notice.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use dumbwaiter_nbd::Command;
+use dumbwaiter_nbd::wire::command_flag;
+
+use crate::running::{Client, Running};
+
+const END: u64 = 4 << 20;
+
+#[test]
+fn each_bad_request_gets_its_error_and_the_next_request_works() {
+    let running = Running::start("file", &["a"]);
+    let mut client = running.connect("a");
+    assert_eq!(client.offer.size, END);
+    for (flags, command, offset, length, error) in [
+        (0, Command::Read, END, 512, 22),
+        (0, Command::Read, u64::MAX - 511, 1024, 22),
+        (0, Command::Read, 0, 33 << 20, 22),
+        (0, Command::Read, 1, 512, 22),
+        (0, Command::Read, 0, 0, 0),
+        (command_flag::FUA, Command::Read, 0, 512, 0),
+        (command_flag::NO_HOLE, Command::Read, 0, 512, 22),
+        (0, Command::WriteZeroes, END, 512, 28),
+        (0, Command::Flush, 512, 0, 22),
+        (0, Command::Trim, END, 512, 22),
+        (0, Command::Unknown(8), 0, 0, 22),
+        (0, Command::Unknown(700), 0, 0, 22),
+    ] {
+        client.send(flags, command, offset, length, &[]);
+        assert_eq!(client.reply().0, error, "{command:?} at {offset} of {length}");
+        let (next, data) = client.call(Command::Read, 512, 512);
+        assert_eq!((next, data), (0, vec![0x11; 512]), "after {command:?} at {offset}");
+    }
+    // The payload of a write that fails is dropped.
+    assert_eq!(client.write(END, &[7; 1024]), 28);
+    assert_eq!(client.write(0, &vec![7; (32 << 20) + 512]), 22);
+    assert_eq!(client.write(0, &[]), 0);
+    assert_eq!(client.call(Command::Read, 0, 512), (0, vec![0x11; 512]));
+    drop(client);
+    assert!(running.end());
+}
+
+#[test]
+fn a_read_only_export_refuses_writes() {
+    let running = Running::start("file", &["a:readonly"]);
+    let mut client = running.connect("a");
+    assert_eq!(client.write(0, &[1; 512]), 1);
+    assert_eq!(client.call(Command::WriteZeroes, 0, 512).0, 1);
+    assert_eq!(client.call(Command::Read, 0, 512), (0, vec![0x11; 512]));
+}
+
+#[test]
+fn a_wrong_magic_ends_one_connection_only() {
+    let running = Running::start("null", &["a"]);
+    let mut other = running.connect("a");
+    let mut client = running.connect("a");
+    client.stream.write_all(&[0xff; 28]).unwrap();
+    assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "closed");
+    assert_eq!(other.call(Command::Read, 0, 512).0, 0);
+    let said = running.log.lock().unwrap().iter().filter(|line| line.contains("broke the protocol")).count();
+    assert_eq!(said, 1);
+}
+
+#[test]
+fn a_payload_that_is_cut_off_is_never_written() {
+    let running = Running::start("file", &["a"]);
+    for sent in [0usize, 100, 40 << 10] {
+        let mut client = running.connect("a");
+        client.send(0, Command::Write, 0, 64 << 10, &vec![0x77; sent]);
+        drop(client);
+    }
+    let mut client = running.connect("a");
+    assert_eq!(client.call(Command::Read, 0, 64 << 10), (0, vec![0x11; 64 << 10]));
+    let stats = running.server().inspector().stats().unwrap();
+    assert_eq!(stats[0].exports[0].writes, 0);
+}
+
+#[test]
+fn a_client_that_never_reads_keeps_only_its_own_slots() {
+    let running = Running::with("null", &["greedy", "other"], |settings| {
+        settings.targets[0].exports.iter_mut().for_each(|export| export.readonly = true);
+    });
+    let mut greedy = running.connect("greedy");
+    greedy.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let request = dumbwaiter_nbd::Request { flags: 0, command: Command::Read, cookie: 1, offset: 0, length: 1 << 20 };
+    // Until the server takes no more.
+    while greedy.stream.write_all(&request.encode()).is_ok() {}
+    let mut other = running.connect("other");
+    for _ in 0..100 {
+        assert_eq!(other.call(Command::Read, 0, 4096).0, 0);
+    }
+    let stats = running.server().inspector().stats().unwrap();
+    assert!(stats[0].buffer_bytes <= 129 << 20, "{}", stats[0].buffer_bytes);
+    drop(greedy);
+    assert_eq!(other.call(Command::Read, 0, 4096).0, 0);
+}
+
+#[test]
+fn a_slow_negotiation_hinders_nobody() {
+    let running = Running::start("null", &["a"]);
+    let mut slow: Vec<UnixStream> = (0..20).map(|_| UnixStream::connect(running.socket()).unwrap()).collect();
+    for stream in &mut slow {
+        stream.write_all(&[0]).unwrap();
+    }
+    assert_eq!(running.connect("a").call(Command::Read, 0, 512).0, 0);
+}
+
+#[test]
+fn thousands_of_connections_leave_nothing_behind() {
+    let running = Running::start("null", &["a", "b:readonly"]);
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    drop(running.connect("a"));
+    std::thread::sleep(Duration::from_millis(200));
+    let before = descriptors();
+    for round in 0..1000 {
+        let mut client = running.connect(if round % 2 == 0 { "a" } else { "b" });
+        if round % 3 == 0 {
+            client.send(0, Command::Read, 0, 64 << 10, &[]);
+        }
+        if round % 5 == 0 {
+            client.send(0, Command::Disconnect, 0, 0, &[]);
+        }
+    }
+    let mut stats = running.server().inspector().stats().unwrap();
+    for _ in 0..100 {
+        if stats[0].exports.iter().all(|export| export.connections == 0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        stats = running.server().inspector().stats().unwrap();
+    }
+    assert!(stats[0].exports.iter().all(|export| export.connections == 0 && export.outstanding == 0));
+    assert_eq!((stats[0].submitted, stats[0].buffer_bytes), (stats[0].completed, 0));
+    assert!(descriptors() <= before + 8, "{} descriptors, before {before}", descriptors());
+    assert!(running.end());
+}
+
+#[test]
+fn a_server_that_ends_answers_what_is_under_way() {
+    let running = Running::start("emulate:hdd:st1000dm003", &["a"]);
+    let mut client = Client::connect(&running.socket(), "a");
+    for place in 0..16 {
+        client.send(0, Command::Read, place << 30, 4096, &[]);
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(running.end());
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() >= 16 * 28, "{} bytes", rest.len());
+}

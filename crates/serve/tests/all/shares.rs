@@ -1,0 +1,59 @@
+//! Shares by weight on a drive that is the bottleneck.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use dumbwaiter_serve::{Address, NbdLoad};
+
+use crate::running::Running;
+
+/// What tenants of weights 1:2:4:5 got, as parts of all.
+fn shares(scheduler: &str) -> Vec<f64> {
+    let names = ["one", "two", "four", "five"];
+    let exports = [
+        "one:weight=100,size=1G",
+        "two:weight=200,offset=1G,size=1G",
+        "four:weight=400,offset=2G,size=1G",
+        "five:weight=500,offset=3G,size=1G",
+    ];
+    // 8 requests of 1 ms at a time: 8,000 IOPS, far below what any machine serves.
+    let running = Running::with("emulate:null:0us?latency_ns=1000000&depth=8", &exports, |settings| {
+        settings.targets[0].scheduler = scheduler.into();
+    });
+    let (stop, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 4]);
+    let mut before = [0; 4];
+    std::thread::scope(|scope| {
+        for (place, name) in names.iter().enumerate() {
+            let load = NbdLoad {
+                address: Address::Unix(running.socket()),
+                export: (*name).to_owned(),
+                writes: false,
+                sequential: false,
+                block_bytes: 4096,
+                depth: 32,
+                seed: place as u64,
+                span: None,
+            };
+            let (stop, count) = (&stop, &counts[place]);
+            scope.spawn(move || load.run(stop, count).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        before = std::array::from_fn(|place| counts[place].load(Ordering::Relaxed));
+        std::thread::sleep(Duration::from_millis(2500));
+        stop.store(true, Ordering::Relaxed);
+    });
+    let got: Vec<f64> = (0..4).map(|place| (counts[place].load(Ordering::Relaxed) - before[place]) as f64).collect();
+    let all: f64 = got.iter().sum();
+    got.iter().map(|ios| ios / all).collect()
+}
+
+#[test]
+fn headway_shares_by_weight_where_none_does_not() {
+    let due = [1.0 / 12.0, 2.0 / 12.0, 4.0 / 12.0, 5.0 / 12.0];
+    let ours = shares("headway");
+    for (got, due) in ours.iter().zip(due) {
+        assert!((got - due).abs() < 0.03, "{ours:?}");
+    }
+    let none = shares("none");
+    assert!(none.iter().all(|got| (got - 0.25).abs() < 0.1), "{none:?}");
+}

@@ -1,0 +1,142 @@
+//! The folder of a sweep's results.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Batch, Done, Error, Key, MODEL, Sweep, part_keys};
+
+/// The file that says whose results a folder has. Readers of data sets skip names that begin with an underscore.
+pub const MANIFEST: &str = "_sweep.json";
+
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    schema: u32,
+    dumbwaiter: String,
+    model: u32,
+    sweep: Sweep,
+}
+
+/// The text of the manifest of a sweep.
+pub fn manifest(sweep: &Sweep) -> String {
+    let manifest =
+        Manifest { schema: 1, dumbwaiter: env!("CARGO_PKG_VERSION").into(), model: MODEL, sweep: sweep.clone() };
+    let mut text = serde_json::to_string_pretty(&manifest).expect("every key is a string and every number has a form");
+    text.push('\n');
+    text
+}
+
+/// May this sweep go on in the folder of this manifest? It may have grown: its axes may have more values, and there may be more
+/// replicates.
+pub fn check_manifest(sweep: &Sweep, folder: &str, text: &str) -> Result<(), Error> {
+    let refused = |reason: String| Error::Folder {
+        folder: folder.to_owned(),
+        reason: format!("{reason}; expected a new folder, or that of this sweep"),
+    };
+    let found: Manifest =
+        serde_json::from_str(text).map_err(|e| refused(format!("its {MANIFEST} cannot be read ({e})")))?;
+    if found.model != MODEL {
+        return Err(refused(format!(
+            "its results are those of version {} of the model, and this is version {MODEL}",
+            found.model
+        )));
+    }
+    let old = found.sweep;
+    if old.base != sweep.base {
+        return Err(refused("it has the results of another sweep: the base scenario differs".into()));
+    }
+    let names = |sweep: &Sweep| sweep.axes().iter().map(|axis| axis.name.clone()).collect::<BTreeSet<_>>();
+    if names(&old) != names(sweep) {
+        let list = names(&old).into_iter().collect::<Vec<_>>().join(", ");
+        return Err(refused(format!("it has the results of another sweep, over {list}")));
+    }
+    for axis in old.axes() {
+        let now = sweep.axes().iter().find(|now| now.name == axis.name);
+        let lost = axis.values.iter().find(|value| now.is_none_or(|now| !now.values.contains(value)));
+        if let Some(lost) = lost {
+            let (name, value) = (&axis.name, crate::axis::text(lost));
+            return Err(refused(format!("it has the results of another sweep, in which {name} may be {value}")));
+        }
+    }
+    if old.grid.replicates > sweep.grid.replicates {
+        return Err(refused(format!("it has the results of a sweep with {} replicates", old.grid.replicates)));
+    }
+    if sweep.grid.not.iter().any(|not| !old.grid.not.contains(not)) {
+        return Err(refused("it has the results of a sweep that leaves out fewer cells".into()));
+    }
+    Ok(())
+}
+
+/// A folder that holds the results of a sweep.
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Opens the folder, which is made if it is missing. What a killed run left half-written is removed.
+    pub fn open(path: &Path, sweep: &Sweep) -> Result<Folder, Error> {
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        dumbwaiter_output::create_folder(path).map_err(failed)?;
+        dumbwaiter_output::remove_leftovers(path).map_err(failed)?;
+        let folder = Folder { path: path.to_owned() };
+        let manifest_path = path.join(MANIFEST);
+        match std::fs::read_to_string(&manifest_path) {
+            Ok(text) => check_manifest(sweep, &path.display().to_string(), &text)?,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let mut entries = std::fs::read_dir(path).map_err(failed)?;
+                if entries.next().is_some() {
+                    return Err(Error::Folder {
+                        folder: path.display().to_string(),
+                        reason: format!("has files, but no {MANIFEST}; expected a new folder, or that of this sweep"),
+                    });
+                }
+            }
+            Err(source) => return Err(Error::File { path: manifest_path, source }),
+        }
+        let text = manifest(sweep);
+        if std::fs::read_to_string(&manifest_path).ok().as_deref() != Some(&text) {
+            folder.write(MANIFEST, text.as_bytes())?;
+        }
+        Ok(folder)
+    }
+
+    /// Paths of the parts in a folder, sorted.
+    pub fn parts(path: &Path) -> Result<Vec<PathBuf>, Error> {
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        let mut parts = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            if name.starts_with("part-") && name.ends_with(".parquet") {
+                parts.push(path.join(name));
+            }
+        }
+        parts.sort();
+        Ok(parts)
+    }
+
+    /// The cells that have their rows.
+    pub fn done(&self) -> Result<Done, Error> {
+        let mut keys: Vec<Key> = Vec::new();
+        for part in Folder::parts(&self.path)? {
+            let content = std::fs::read(&part).map_err(|source| Error::File { path: part.clone(), source })?;
+            keys.extend(part_keys(&part.display().to_string(), content)?);
+        }
+        Ok(Done::new(keys))
+    }
+
+    /// Writes the rows of a batch.
+    pub fn add(&self, batch: &Batch) -> Result<(), Error> {
+        if batch.keys.is_empty() {
+            return Ok(());
+        }
+        self.write(&batch.name(), &batch.parquet)
+    }
+
+    /// Writes a file into it, whole or not at all.
+    pub fn write(&self, name: &str, content: &[u8]) -> Result<(), Error> {
+        let path = self.path.join(name);
+        dumbwaiter_output::write(&path, |out| out.write_all(content)).map_err(|source| Error::File { path, source })
+    }
+}

@@ -1,0 +1,33 @@
+//! Sweeps: grids of experiments that outgrow one call of `compare`.
+//!
+//! A [`Sweep`] is a scenario and axes. A cell of its grid is one run, known by a key: a hash of the fully resolved scenario, the
+//! device's parameters, the seed and [`MODEL`]. [`run_cells`] makes a table of some cells; [`run`] makes all that a folder lacks
+//! and writes them into it as a Parquet data set. What spreads cells over other machines calls the same functions.
+#![forbid(unsafe_code)]
+
+mod axis;
+mod cell;
+mod error;
+mod estimate;
+mod file;
+mod folder;
+mod grid;
+mod key;
+mod part;
+mod pending;
+mod report;
+mod run;
+mod table;
+
+pub use axis::{Axis, AxisKind};
+pub use cell::SweepCell;
+pub use error::Error;
+pub use estimate::{Estimate, estimate};
+pub use file::Sweep;
+pub use folder::{Folder, MANIFEST, check_manifest, manifest};
+pub use key::{Key, MODEL};
+pub use part::{part_keys, part_name};
+pub use pending::{Done, Pending};
+pub use report::{Plotted, plotted, write_report};
+pub use run::{BatchSize, Finished, Progress, run};
+pub use table::{Batch, run_cells};

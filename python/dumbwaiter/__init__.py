@@ -1,0 +1,65 @@
+"""Dumbwaiter: which block I/O scheduler serves a workload best, and how sure that is.
+
+>>> import dumbwaiter as dw
+>>> result = dw.compare("scenarios/nvme-random.toml", duration="20ms", progress=None)
+>>> sorted(result.best)
+['ssd:850pro-256', 'ull:optane-p4801x']
+
+:func:`compare` runs a workload under several schedulers; :class:`Scheduler` is the base of schedulers written in Python;
+:func:`sweep` runs a grid of experiments here, on Dask or on Ray; ``dumbwaiter.gym`` has an environment for learning.
+"""
+
+from __future__ import annotations
+
+from . import trace
+from ._compare import Scenario, compare
+from ._native import (
+    Device,
+    DeviceError,
+    InputError,
+    InternalError,
+    Interrupted,
+    Request,
+    Result,
+    SchedulerError,
+    Setup,
+    Stream,
+    Table,
+    WaitUntil,
+    __version__,
+    devices,
+    fidelity,
+    schedulers,
+    wait_until,
+)
+from ._scheduler import Scheduler, check
+from ._sweep import Sweep, SweepResult, plot, sweep
+
+__all__ = [
+    "Device",
+    "DeviceError",
+    "InputError",
+    "InternalError",
+    "Interrupted",
+    "Request",
+    "Result",
+    "Scenario",
+    "Scheduler",
+    "SchedulerError",
+    "Setup",
+    "Stream",
+    "Sweep",
+    "SweepResult",
+    "Table",
+    "WaitUntil",
+    "__version__",
+    "check",
+    "compare",
+    "devices",
+    "fidelity",
+    "plot",
+    "schedulers",
+    "sweep",
+    "trace",
+    "wait_until",
+]

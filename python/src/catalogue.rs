@@ -1,0 +1,201 @@
+//! Schedulers, devices, traces and recordings: what the command lists and reads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dumbwaiter_devices::{DeviceModel, load, models, validate};
+use dumbwaiter_report::columns::Columns;
+use dumbwaiter_schedulers::REGISTRY;
+use dumbwaiter_traces::{self as traces, Format, Options, Record, StatOptions, TraceReader, TraceStat};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Value, json};
+
+use crate::arrow::Layout;
+use crate::errors::plain;
+use crate::rows::TraceTable;
+use crate::table::Stream;
+
+/// JSON as Python's own objects.
+fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (value.to_string(),))
+}
+
+/// The schedulers of the registry, as a list of dicts.
+#[pyfunction]
+pub(crate) fn schedulers(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let settings = |e: &dumbwaiter_schedulers::Entry| -> Vec<Value> {
+        let number = |n: i128| i64::try_from(n).map_or(Value::Null, Value::from);
+        let of = |t: &dumbwaiter_block::Tunable| {
+            json!({"name": t.name, "unit": t.unit, "min": number(t.min), "max": number(t.max),
+                   "default": number(t.default), "help": t.help})
+        };
+        e.tunables.iter().map(of).collect()
+    };
+    let list: Vec<Value> = REGISTRY
+        .iter()
+        .map(|e| {
+            json!({"name": e.name, "summary": e.summary, "source": e.source, "versions": e.versions(),
+                   "settings": settings(e)})
+        })
+        .collect();
+    python(py, &Value::from(list))
+}
+
+/// The built-in device models, as a list of dicts.
+#[pyfunction]
+pub(crate) fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let of = |m: &dumbwaiter_devices::ModelInfo| -> PyResult<Value> {
+        let facts = load(m.name).map_err(plain)?.facts();
+        Ok(json!({"name": m.name, "about": m.about, "capacity_bytes": facts.capacity_sectors * 512,
+                  "depth": facts.depth, "queues": facts.queues, "rotational": facts.rotational}))
+    };
+    let list = models().iter().map(of).collect::<PyResult<Vec<_>>>()?;
+    python(py, &Value::from(list))
+}
+
+/// A model of a device.
+#[pyclass(frozen, module = "dumbwaiter")]
+pub(crate) struct Device {
+    model: DeviceModel,
+}
+
+#[pymethods]
+impl Device {
+    /// Loads a model by `kind:name`, a name, or the path of a parameter file.
+    #[staticmethod]
+    fn load(path: &str) -> PyResult<Device> {
+        load(path).map(|model| Device { model }).map_err(plain)
+    }
+
+    /// The name, with what was replaced: `devices=` takes it.
+    #[getter]
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    /// One line.
+    #[getter]
+    fn description(&self) -> &str {
+        self.model.description()
+    }
+
+    /// The same model with other values of parameters.
+    #[pyo3(signature = (**parameters))]
+    fn replace(&self, parameters: Option<Bound<'_, PyDict>>) -> PyResult<Device> {
+        let mut pairs = Vec::new();
+        for (key, value) in parameters.iter().flatten() {
+            pairs.push(format!("{key}={value}"));
+        }
+        if pairs.is_empty() {
+            return Ok(Device { model: self.model.clone() });
+        }
+        self.model.with(&pairs.join("&")).map(|model| Device { model }).map_err(plain)
+    }
+
+    /// Measures the model and checks it against its data sheet. A list of dicts.
+    fn validate<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let checks = py.detach(|| validate::run(&self.model));
+        python(py, &serde_json::to_value(checks).map_err(plain)?)
+    }
+
+    fn __str__(&self) -> &str {
+        self.model.name()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<dumbwaiter.Device {}>", self.model.name())
+    }
+}
+
+fn options(format: Option<&str>, columns: Option<&str>) -> PyResult<Options> {
+    Ok(Options {
+        format: format.map(Format::parse).transpose().map_err(plain)?,
+        columns: columns.map(traces::Columns::parse).transpose().map_err(plain)?,
+        ..Options::default()
+    })
+}
+
+fn open(path: &PathBuf, format: Option<&str>, columns: Option<&str>) -> PyResult<TraceReader> {
+    traces::open(&[path], &options(format, columns)?).map_err(plain)
+}
+
+/// Statistics of a trace, as `dumbwaiter trace stat --json` writes them.
+#[pyfunction]
+#[pyo3(signature = (path, *, format = None, columns = None))]
+pub(crate) fn trace_stat<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    format: Option<&str>,
+    columns: Option<&str>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut reader = open(&path, format, columns)?;
+    let stat = py.detach(|| TraceStat::of(&mut reader, &StatOptions::default())).map_err(plain)?;
+    python(py, &serde_json::to_value(stat).map_err(plain)?)
+}
+
+/// Rows of one batch of a trace.
+const BATCH_ROWS: usize = 65_536;
+
+fn records(records: &[Record]) -> Columns {
+    let mut c = Columns::default();
+    c.real("time_us", records.iter().map(|r| r.time.as_us_f64()))
+        .text("op", records.iter().map(|r| r.op.name().to_owned()))
+        .whole("offset_bytes", records.iter().map(|r| r.sector * 512))
+        .whole("size_bytes", records.iter().map(|r| r.bytes()))
+        .whole("device", records.iter().map(|r| u64::from(r.device)))
+        .whole("task", records.iter().map(|r| u64::from(r.task)))
+        .real("latency_us", records.iter().map(|r| r.latency.map_or(f64::NAN, |l| l.as_us_f64())));
+    c
+}
+
+/// The records of a trace, in batches: a trace larger than memory works.
+#[pyfunction]
+#[pyo3(signature = (path, *, format = None, columns = None))]
+pub(crate) fn trace_read(path: PathBuf, format: Option<&str>, columns: Option<&str>) -> PyResult<Stream> {
+    let mut reader = open(&path, format, columns)?;
+    let batches = move || {
+        let mut batch = Vec::with_capacity(BATCH_ROWS);
+        while batch.len() < BATCH_ROWS
+            && let Some(record) = reader.next_record().map_err(|e| e.to_string())?
+        {
+            batch.push(record);
+        }
+        Ok((!batch.is_empty()).then(|| Arc::new(Layout::new(records(&batch)))))
+    };
+    Ok(Stream::new(records(&[]), Box::new(batches)))
+}
+
+/// Writes a table as a trace. Returns the number of records.
+#[pyfunction]
+#[pyo3(signature = (table, path, format, *, columns = None))]
+pub(crate) fn trace_write(
+    py: Python<'_>,
+    table: &TraceTable,
+    path: PathBuf,
+    format: &str,
+    columns: Option<&str>,
+) -> PyResult<u64> {
+    let rows = table.rows();
+    let read = options(None, Some(table.column_names()))?;
+    let format = Format::parse(format).map_err(plain)?;
+    let columns = columns.map(traces::Columns::parse).transpose().map_err(plain)?;
+    let written = py.detach(|| {
+        let mut reader = traces::open_reader("table", rows.open(), &read)?;
+        traces::convert(&mut reader, &path, format, columns.as_ref(), None)
+    });
+    written.map(|written| written.records).map_err(plain)
+}
+
+/// Agreement of our schedulers with recordings of the kernel's, as `dumbwaiter fidelity --json` writes it.
+#[pyfunction]
+pub(crate) fn fidelity<'py>(py: Python<'py>, paths: Vec<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
+    let document = py.detach(|| dumbwaiter::fidelity_document(&paths));
+    python(py, &document.map_err(|e| plain(format!("{e:#}")))?)
+}
+
+/// Runs the command with these arguments, the first of which is its name. Returns the exit code.
+#[pyfunction]
+pub(crate) fn main(py: Python<'_>, args: Vec<String>) -> u8 {
+    py.detach(|| dumbwaiter::run(args.into_iter().map(Into::into)))
+}

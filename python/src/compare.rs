@@ -1,0 +1,371 @@
+//! `compare`: the library's, waited for in a way that Ctrl-C ends.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use dumbwaiter_advise::Goal;
+use dumbwaiter_block::Nanos;
+use dumbwaiter_experiment::{
+    About, Cell, CellResult, Comparison, Concurrency, Control, Ending, Experiment, Failure, Overrides, Refusal, Step,
+    World, compare as library_compare,
+};
+use dumbwaiter_scenario::{Scenario, TraceOptions};
+use dumbwaiter_schedulers::{Entry, Factory};
+use dumbwaiter_sim::Simulator;
+use dumbwaiter_workloads::units::{self, BareTime};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors;
+use crate::policy::{self, Failed};
+use crate::result::ResultDocument;
+use crate::rows::TraceTable;
+
+/// How often Ctrl-C and progress are looked at while the library works.
+const BEAT: Duration = Duration::from_millis(20);
+
+/// Runs `work` on a thread of its own without the interpreter's lock; `beat` is called now and then with it, and its error
+/// ends the wait after `stop`.
+pub(crate) fn wait<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+    beat: impl FnMut(Python<'_>) -> PyResult<()>,
+    stop: impl Fn(),
+) -> PyResult<(T, Option<PyErr>)> {
+    wait_named(py, "dumbwaiter", work, beat, stop)
+}
+
+/// As [`wait`], on a thread of this name.
+pub(crate) fn wait_named<T: Send + 'static>(
+    py: Python<'_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+    mut beat: impl FnMut(Python<'_>) -> PyResult<()>,
+    stop: impl Fn(),
+) -> PyResult<(T, Option<PyErr>)> {
+    let (done, waiting) = std::sync::mpsc::channel();
+    let worker = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let value = work();
+        let _ = done.send(());
+        value
+    })?;
+    // Only a thread that may use it without the interpreter's lock can wait for it.
+    let waiting = std::sync::Mutex::new(waiting);
+    let mut told = None;
+    loop {
+        // An error of the channel other than a timeout: the worker panicked, and `join` says so.
+        let timed_out = py.detach(|| {
+            let waiting = waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            waiting.recv_timeout(BEAT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        });
+        if !timed_out {
+            break;
+        }
+        if told.is_none()
+            && let Err(error) = py.check_signals().and_then(|()| beat(py))
+        {
+            told = Some(error);
+            stop();
+        }
+    }
+    match py.detach(|| worker.join()) {
+        Ok(value) => Ok((value, told)),
+        Err(why) => Err(errors::of_panic(&*why)),
+    }
+}
+
+/// What the keyword arguments of `dw.compare` say.
+pub(crate) struct Settings {
+    pub(crate) overrides: Overrides,
+    pub(crate) goal: Goal,
+    own: Vec<(String, &'static Entry, Factory)>,
+}
+
+fn time(name: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<Option<Nanos>> {
+    let Some(value) = value.filter(|v| !v.is_none()) else { return Ok(None) };
+    let text = match value.extract::<f64>() {
+        Ok(seconds) => format!("{seconds}"),
+        Err(_) => value.extract::<String>()?,
+    };
+    units::time(&text, BareTime::Seconds).map(Some).map_err(|e| errors::plain(format!("{name}: {e}")))
+}
+
+fn goal(name: Option<String>) -> PyResult<Goal> {
+    Ok(match name.as_deref() {
+        None | Some("balanced") => Goal::Balanced,
+        Some("latency") => Goal::Latency,
+        Some("throughput") => Goal::Throughput,
+        Some("fairness") => Goal::Fairness,
+        Some(other) => {
+            let why = format!("goal: {other:?} is not known; expected balanced, latency, throughput or fairness");
+            return Err(errors::plain(why));
+        }
+    })
+}
+
+/// Keyword arguments, each used once.
+struct Keywords<'py>(Bound<'py, PyDict>);
+
+impl<'py> Keywords<'py> {
+    fn any(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let value = self.0.get_item(name)?;
+        if value.is_some() {
+            self.0.del_item(name)?;
+        }
+        Ok(value.filter(|v| !v.is_none()))
+    }
+
+    fn get<T>(&self, name: &str, expected: &str) -> PyResult<Option<T>>
+    where
+        T: for<'a> FromPyObject<'a, 'py>,
+    {
+        let Some(value) = self.any(name)? else { return Ok(None) };
+        value.extract().map(Some).map_err(|_| {
+            let found = value.repr().map_or_else(|_| "this".into(), |text| text.to_string());
+            errors::input(value.py(), format!("{name}: {found} was found; expected {expected}"), None, None, Some(name))
+        })
+    }
+
+    fn rest(&self) -> PyResult<()> {
+        match self.0.keys().get_item(0) {
+            Ok(key) => Err(pyo3::exceptions::PyTypeError::new_err(format!("unexpected keyword argument {key}"))),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the keyword arguments. `schedulers` are texts and classes.
+    pub(crate) fn of(keywords: &Bound<'_, PyDict>, failed: &Failed) -> PyResult<Settings> {
+        let keys = Keywords(keywords.copy()?);
+        let (schedulers, own) = schedulers(keys.any("schedulers")?, failed)?;
+        let overrides = Overrides {
+            devices: keys.get("devices", "a list of names")?.unwrap_or_default(),
+            schedulers,
+            completion: keys.get("completion", "a list of names")?.unwrap_or_default(),
+            queue_depth: keys.get("queue_depth", "a whole number")?,
+            nr_requests: keys.get("nr_requests", "a whole number")?,
+            duration: time("duration", keys.any("duration")?)?,
+            warmup: time("warmup", keys.any("warmup")?)?,
+            limit: keys.get("limit", "a whole number")?,
+            replicates: keys.get("replicates", "a whole number")?,
+            seed: keys.get("seed", "a whole number from 0")?,
+            trace: TraceOptions {
+                format: keys.get("format", "the name of a trace format")?,
+                columns: keys.get("columns", "a list of columns as text")?,
+                speed: keys.get("speed", "a number")?,
+                depth: keys.get("depth", "a whole number")?,
+                closed_per_task: keys.get("closed_per_task", "True or False")?.unwrap_or(false),
+                limit: None,
+                fit: keys.get("fit", "skip, wrap or scale")?,
+                arrival: keys.get("arrival", "Q, I, D or C")?,
+                assume_bytes: keys.get("assume_bytes", "a whole number")?,
+                parts: Vec::new(),
+            },
+            until: None,
+            own_schedulers: own.iter().map(|(name, ..)| name.clone()).collect(),
+        };
+        let goal = goal(keys.get("goal", "balanced, latency, throughput or fairness")?)?;
+        keys.rest()?;
+        Ok(Settings { overrides, goal, own })
+    }
+
+    fn simulator(&self, jobs: Option<usize>) -> PyResult<Simulator> {
+        let simulator = match jobs {
+            Some(0) => return Err(errors::plain("jobs = 0: expected at least 1")),
+            Some(jobs) => Simulator::new(jobs),
+            None => Simulator::on_all_cpus(),
+        };
+        // Hooks of two runs would only wait for each other's turn with the interpreter.
+        let simulator = if self.own.is_empty() { simulator } else { Simulator::new(1) };
+        let with = |sim: Simulator, (name, like, factory): &(String, &'static Entry, Factory)| {
+            sim.with_scheduler(name, like, Arc::clone(factory))
+        };
+        Ok(self.own.iter().fold(simulator, with))
+    }
+}
+
+/// The list as the command takes it, and the classes in it.
+type Schedulers = (Option<String>, Vec<(String, &'static Entry, Factory)>);
+
+fn schedulers(list: Option<Bound<'_, PyAny>>, failed: &Failed) -> PyResult<Schedulers> {
+    let Some(list) = list else { return Ok((None, Vec::new())) };
+    if let Ok(text) = list.extract::<String>() {
+        return Ok((Some(text), Vec::new()));
+    }
+    let (mut names, mut own) = (Vec::new(), Vec::new());
+    for item in list.try_iter()? {
+        let item = item?;
+        if let Ok(name) = item.extract::<String>() {
+            names.push(name);
+            continue;
+        }
+        let (factory, like) = policy::factory(&item, failed)?;
+        let name = policy::name_of(&item)?;
+        let plain = name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+        if !plain || name == "all" || dumbwaiter_schedulers::find(&name).is_some() {
+            let why = format!("scheduler {name}: the name is taken or not a word; give the class another `name`");
+            return Err(errors::plain(why));
+        }
+        let entry = dumbwaiter_schedulers::find(&like)
+            .ok_or_else(|| errors::plain(format!("scheduler {name}: cpu_cost_of = {like:?} is no scheduler")))?;
+        names.push(name.clone());
+        own.push((name, entry, factory));
+    }
+    if names.is_empty() {
+        return Err(errors::plain("schedulers: the list is empty; expected at least one"));
+    }
+    Ok((Some(names.join(",")), own))
+}
+
+/// The simulator, with the interpreter's lock held through each run of a scheduler written in Python: taking it for every call of
+/// a hook would cost more than the hooks. The interpreter gives the lock to others now and then while it runs a hook.
+struct Attached {
+    simulator: Simulator,
+    own: Vec<String>,
+}
+
+impl World for Attached {
+    fn about(&self) -> About {
+        self.simulator.about()
+    }
+
+    fn concurrency(&self) -> Concurrency {
+        self.simulator.concurrency()
+    }
+
+    fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
+        self.simulator.supports(cell)
+    }
+
+    fn run(&self, cell: &Cell, control: &Control) -> Result<CellResult, Failure> {
+        match self.own.contains(&cell.scheduler.to_string()) {
+            true => Python::attach(|_| self.simulator.run(cell, control)),
+            false => self.simulator.run(cell, control),
+        }
+    }
+}
+
+/// Reads what is to be compared: paths, a scenario as JSON text, or tables with their names.
+pub(crate) fn experiment(
+    py: Python<'_>,
+    paths: &[PathBuf],
+    scenario: Option<&str>,
+    tables: &[(String, Py<TraceTable>)],
+    settings: &mut Settings,
+) -> PyResult<Experiment> {
+    if let Some(text) = scenario {
+        let scenario: Scenario = serde_json::from_str(text)
+            .map_err(|e| errors::plain(format!("scenario: {}", without_position(&e.to_string()))))?;
+        let (scenario, notes) = resolved(scenario).map_err(|e| errors::of_reading(py, &e.into()))?;
+        let read = Experiment::of(scenario, &settings.overrides, settings.goal);
+        let mut experiment = read.map_err(|e| errors::of_reading(py, &e))?;
+        experiment.notes = notes;
+        return Ok(experiment);
+    }
+    let read = if tables.is_empty() {
+        Experiment::read(paths, Scenario::builtin, &settings.overrides, settings.goal)
+    } else {
+        settings.overrides.trace.columns = Some(tables[0].1.get().column_names().to_owned());
+        let rows = tables.iter().map(|(name, table)| (name.clone(), table.get().rows())).collect();
+        Experiment::of_rows(rows, &settings.overrides, settings.goal)
+    };
+    read.map_err(|e| errors::of_reading(py, &e))
+}
+
+/// A scenario with the fio jobs that it names, which are read from the current folder.
+fn resolved(mut scenario: Scenario) -> Result<(Scenario, Vec<String>), dumbwaiter_scenario::Error> {
+    let read = |name: &str| {
+        std::fs::read_to_string(name).map_err(|source| dumbwaiter_scenario::Error::Io { path: name.to_owned(), source })
+    };
+    let notes = scenario.resolve(&read, &|name| std::env::var(name).ok())?;
+    Ok((scenario, notes))
+}
+
+/// A dict has no lines.
+fn without_position(message: &str) -> &str {
+    message.rfind(" at line ").map_or(message, |at| &message[..at])
+}
+
+/// How far the runs are.
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) planned: AtomicU64,
+    pub(crate) done: AtomicU64,
+}
+
+/// Compares schedulers; see `dumbwaiter.compare`.
+#[pyfunction]
+#[pyo3(signature = (paths, scenario, tables, keywords, jobs, progress))]
+pub(crate) fn compare(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    scenario: Option<String>,
+    tables: Vec<(String, Py<TraceTable>)>,
+    keywords: Bound<'_, PyDict>,
+    jobs: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<ResultDocument> {
+    let counted = Arc::new(Counted::default());
+    let counts = Arc::clone(&counted);
+    let control = Arc::new(Control::observed(move |step| match step {
+        Step::Planned { cells, .. } => _ = counts.planned.fetch_add(*cells, Ordering::Relaxed),
+        Step::Began(_) => {}
+        Step::Finished(..) => _ = counts.done.fetch_add(1, Ordering::Relaxed),
+    }));
+    let cancelling = Arc::clone(&control);
+    let failed = Failed::new(move || cancelling.cancel.store(true, Ordering::Relaxed));
+    let mut settings = Settings::of(&keywords, &failed)?;
+    let experiment = experiment(py, &paths, scenario.as_deref(), &tables, &mut settings)?;
+    let simulator = settings.simulator(jobs)?;
+    let running = Arc::clone(&control);
+    let started = Instant::now();
+    let beat = |py: Python<'_>| report(py, progress.as_ref(), &counted, started);
+    let own = settings.overrides.own_schedulers.clone();
+    let work = move || library_compare(&experiment, &Attached { simulator, own }, &running);
+    let (compared, told) = wait(py, work, beat, || control.cancel.store(true, Ordering::Relaxed))?;
+    ended(py, compared, told, &failed, || report(py, progress.as_ref(), &counted, started))
+}
+
+fn report(py: Python<'_>, progress: Option<&Py<PyAny>>, counted: &Counted, started: Instant) -> PyResult<()> {
+    let Some(progress) = progress else { return Ok(()) };
+    let (done, planned) = (counted.done.load(Ordering::Relaxed), counted.planned.load(Ordering::Relaxed));
+    let left = planned.saturating_sub(done) as f64;
+    let eta = (done > 0).then(|| started.elapsed().as_secs_f64() / done as f64 * left);
+    progress.call1(py, (done, planned, eta)).map(drop)
+}
+
+/// The result, or the exception that ended the runs.
+fn ended(
+    py: Python<'_>,
+    compared: Result<Comparison, Failure>,
+    told: Option<PyErr>,
+    failed: &Failed,
+    last: impl FnOnce() -> PyResult<()>,
+) -> PyResult<ResultDocument> {
+    if let Some(error) = failed.take() {
+        return Err(error);
+    }
+    if let Some(error) = told {
+        if !error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
+            return Err(error);
+        }
+        let finished = compared.ok().map(|c| Py::new(py, ResultDocument::new(c.document))).transpose()?;
+        return Err(errors::interrupted(py, finished.map(Py::into_any)));
+    }
+    match compared {
+        Ok(Comparison { document, ending: Ending::Complete }) => {
+            last()?;
+            Ok(ResultDocument::new(document))
+        }
+        Ok(Comparison { document, ending: Ending::Interrupted }) => {
+            let finished = Py::new(py, ResultDocument::new(document))?;
+            Err(errors::interrupted(py, Some(finished.into_any())))
+        }
+        Ok(Comparison { ending: Ending::Failed(failure), .. }) | Err(failure) => {
+            Err(errors::of_failure(py, &failure, failed.held()))
+        }
+    }
+}

@@ -1,0 +1,683 @@
+//! Schedulers written in Python, as the block layer knows schedulers.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dumbwaiter_block::{
+    Context, Event, Flags, Io, Join, MergeIndex, Merging, Nanos, Next, Place, Request as Block, RequestId, Scheduler,
+    Setup, Side, Traits,
+};
+use dumbwaiter_schedulers::Factory;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::errors::SchedulerError;
+
+/// Where a request of a Python scheduler is.
+mod place {
+    /// The scheduler holds it.
+    pub(super) const QUEUED: u8 = 0;
+    /// On its way to the device, or in it.
+    pub(super) const SENT: u8 = 1;
+    /// The device finished it.
+    pub(super) const DONE: u8 = 2;
+    /// It became part of another request.
+    pub(super) const MERGED: u8 = 3;
+}
+
+/// A request that a scheduler holds or has sent. Compares by its id; reading one after its completion raises an error.
+#[pyclass(frozen, module = "dumbwaiter")]
+pub(crate) struct Request {
+    io: Io,
+    number: u32,
+    serial: u64,
+    arrived_ns: u64,
+    sector: AtomicU64,
+    sectors: AtomicU32,
+    place: AtomicU8,
+    /// For the policy: 0 is none.
+    deadline: AtomicU64,
+}
+
+impl Request {
+    fn new(id: RequestId, request: &Block, serial: u64, now: Nanos) -> Request {
+        Request {
+            io: request.io,
+            number: id.0,
+            serial,
+            arrived_ns: now.0,
+            sector: AtomicU64::new(request.sector),
+            sectors: AtomicU32::new(request.sectors),
+            place: AtomicU8::new(place::QUEUED),
+            deadline: AtomicU64::new(0),
+        }
+    }
+
+    fn grow(&self, request: &Block) {
+        self.sector.store(request.sector, Ordering::Relaxed);
+        self.sectors.store(request.sectors, Ordering::Relaxed);
+    }
+
+    fn put(&self, place: u8) {
+        self.place.store(place, Ordering::Relaxed);
+    }
+
+    fn live(&self) -> PyResult<()> {
+        if self.place.load(Ordering::Relaxed) == place::DONE {
+            return Err(SchedulerError::new_err(format!("{} was used after its completion", self.told())));
+        }
+        Ok(())
+    }
+
+    fn told(&self) -> String {
+        format!("request {} ({} of {} sectors at sector {})", self.serial, self.io.op, self.io.sectors, self.io.sector)
+    }
+}
+
+#[pymethods]
+impl Request {
+    /// A number of its own in this run, in order of arrival.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.serial
+    }
+
+    /// `read`, `write`, `flush`, `discard`, `secure-erase` or `write-zeroes`.
+    #[getter]
+    fn op(&self) -> PyResult<&'static str> {
+        self.live().map(|()| self.io.op.name())
+    }
+
+    /// First sector now, in units of 512 bytes.
+    #[getter]
+    fn sector(&self) -> PyResult<u64> {
+        self.live().map(|()| self.sector.load(Ordering::Relaxed))
+    }
+
+    /// Length now, in sectors of 512 bytes: it grows when others merge into it.
+    #[getter]
+    fn sectors(&self) -> PyResult<u32> {
+        self.live().map(|()| self.sectors.load(Ordering::Relaxed))
+    }
+
+    /// Number of the task that submitted it.
+    #[getter]
+    fn task(&self) -> PyResult<u32> {
+        self.live().map(|()| self.io.task.0)
+    }
+
+    /// Number of the tenant that is charged.
+    #[getter]
+    fn tenant(&self) -> PyResult<u32> {
+        self.live().map(|()| self.io.tenant.0)
+    }
+
+    /// Priority as `ionice` names it: `be/4`.
+    #[getter]
+    fn priority(&self) -> PyResult<String> {
+        self.live().map(|()| self.io.ioprio.to_string())
+    }
+
+    /// When it entered the scheduler, in ns.
+    #[getter]
+    fn arrived(&self) -> PyResult<u64> {
+        self.live().map(|()| self.arrived_ns)
+    }
+
+    /// For the policy's own use: a time in ns, None until it is set.
+    #[getter]
+    fn deadline(&self) -> PyResult<Option<u64>> {
+        self.live().map(|()| Some(self.deadline.load(Ordering::Relaxed)).filter(|ns| *ns > 0))
+    }
+
+    #[setter]
+    fn set_deadline(&self, ns: Option<u64>) -> PyResult<()> {
+        self.live().map(|()| self.deadline.store(ns.unwrap_or(0), Ordering::Relaxed))
+    }
+
+    /// Its marks: `sync`, `meta`, `prio`, `readahead`, `fua`, `idle`, `background`.
+    #[getter]
+    fn flags(&self) -> PyResult<Vec<&'static str>> {
+        let all = [
+            (Flags::SYNC, "sync"),
+            (Flags::META, "meta"),
+            (Flags::PRIO, "prio"),
+            (Flags::RAHEAD, "readahead"),
+            (Flags::FUA, "fua"),
+            (Flags::IDLE, "idle"),
+            (Flags::BACKGROUND, "background"),
+        ];
+        self.live().map(|()| all.iter().filter(|(flag, _)| self.io.flags.has(*flag)).map(|(_, name)| *name).collect())
+    }
+
+    /// Does its submitter wait for it? True for reads and synchronous writes.
+    #[getter]
+    fn sync(&self) -> PyResult<bool> {
+        self.live().map(|()| self.io.op == dumbwaiter_block::Op::Read || self.io.flags.has(Flags::SYNC))
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Request>().is_ok_and(|other| other.get().serial == self.serial)
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.serial
+    }
+
+    /// Orders by id, so that requests may be the last element of tuples in a heap.
+    fn __lt__(&self, other: &Bound<'_, Request>) -> bool {
+        self.serial < other.get().serial
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{}>", self.told())
+    }
+
+    /// A copied scheduler holds the same requests.
+    fn __deepcopy__(slf: Py<Request>, memo: &Bound<'_, PyAny>) -> Py<Request> {
+        let _ = memo;
+        slf
+    }
+}
+
+/// An answer of `next`: send nothing before this time.
+#[pyclass(frozen, module = "dumbwaiter")]
+pub(crate) struct WaitUntil {
+    /// The time in ns.
+    #[pyo3(get)]
+    ns: u64,
+}
+
+/// Answer of `Scheduler.next`: send nothing before `ns`, although requests are queued.
+#[pyfunction]
+pub(crate) fn wait_until(ns: u64) -> WaitUntil {
+    WaitUntil { ns }
+}
+
+/// The device and the limits that a scheduler is built for.
+#[pyclass(frozen, get_all, name = "Setup", module = "dumbwaiter")]
+pub(crate) struct PySetup {
+    /// CPUs; each has a software queue.
+    cpus: u16,
+    /// Hardware queues.
+    hw_queues: u16,
+    /// Requests that the scheduler may hold, including those in the device.
+    nr_requests: u32,
+    /// Requests that the device may hold.
+    device_depth: u32,
+    /// The device is a disk with a moving arm.
+    rotational: bool,
+}
+
+/// The first exception of a scheduler's hooks, and what it ends.
+#[derive(Clone)]
+pub(crate) struct Failed {
+    error: Arc<Mutex<Option<PyErr>>>,
+    happened: Arc<AtomicBool>,
+    refused: Arc<AtomicBool>,
+    /// A request that a scheduler held when its run ended.
+    held: Arc<Mutex<Option<String>>>,
+    end: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Failed {
+    /// `end` is called at the first exception.
+    pub(crate) fn new(end: impl Fn() + Send + Sync + 'static) -> Failed {
+        Failed {
+            error: Arc::default(),
+            happened: Arc::default(),
+            refused: Arc::default(),
+            held: Arc::default(),
+            end: Arc::new(end),
+        }
+    }
+
+    pub(crate) fn set(&self, error: PyErr) {
+        let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(error);
+        self.happened.store(true, Ordering::Relaxed);
+        (self.end)();
+    }
+
+    /// As if nothing had happened, for the next run; not after [`Failed::refuse`].
+    pub(crate) fn reset(&self) {
+        let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.refused.load(Ordering::Relaxed) {
+            *error = None;
+            self.happened.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// No hook is called any more.
+    pub(crate) fn refuse(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+        self.happened.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is(&self) -> bool {
+        self.happened.load(Ordering::Relaxed)
+    }
+
+    /// The oldest request that a scheduler still held when its last run ended.
+    pub(crate) fn held(&self) -> Option<String> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The exception, once.
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Hooks of a class that are not the base class's.
+#[derive(Default)]
+struct Hooks {
+    insert: Option<Py<PyAny>>,
+    next: Option<Py<PyAny>>,
+    complete: Option<Py<PyAny>>,
+    merge: Option<Py<PyAny>>,
+    event: Option<Py<PyAny>>,
+    limit: Option<Py<PyAny>>,
+    timer: Option<Py<PyAny>>,
+    former: Option<Py<PyAny>>,
+    latter: Option<Py<PyAny>>,
+    requeue: Option<Py<PyAny>>,
+    absorbed: Option<Py<PyAny>>,
+}
+
+impl Hooks {
+    fn of(object: &Bound<'_, PyAny>) -> PyResult<Hooks> {
+        let py = object.py();
+        let base = py.import("dumbwaiter._scheduler")?.getattr("Scheduler")?;
+        let class = object.get_type();
+        let hook = |name: &str| -> PyResult<Option<Py<PyAny>>> {
+            let own = class.getattr_opt(name)?;
+            let inherited = base.getattr_opt(name)?;
+            let is_own = match (&own, &inherited) {
+                (Some(own), Some(inherited)) => !own.is(inherited),
+                (own, _) => own.is_some(),
+            };
+            Ok(if is_own { Some(object.getattr(name)?.unbind()) } else { None })
+        };
+        Ok(Hooks {
+            insert: hook("insert")?,
+            next: hook("next")?,
+            complete: hook("complete")?,
+            merge: hook("merge")?,
+            event: hook("event")?,
+            limit: hook("limit")?,
+            timer: hook("timer")?,
+            former: hook("former")?,
+            latter: hook("latter")?,
+            requeue: hook("requeue")?,
+            absorbed: hook("absorbed")?,
+        })
+    }
+}
+
+/// A scheduler whose decisions are a Python object's.
+pub(crate) struct Policy {
+    object: Option<Py<PyAny>>,
+    hooks: Hooks,
+    traits: Traits,
+    /// Requests by their id in the block layer.
+    requests: Vec<Option<Py<Request>>>,
+    queued: usize,
+    serial: u64,
+    failed: Failed,
+}
+
+/// The factory of a class, and the name of the scheduler whose CPU time a simulation charges it.
+pub(crate) fn factory(class: &Bound<'_, PyAny>, failed: &Failed) -> PyResult<(Factory, String)> {
+    let py = class.py();
+    let name = name_of(class)?;
+    if !class.is_callable() {
+        return Err(crate::errors::plain(format!("scheduler {name}: expected a class, or a function of a setup")));
+    }
+    for hook in ["insert", "next"] {
+        let base = py.import("dumbwaiter._scheduler")?.getattr("Scheduler")?;
+        if class.cast::<PyType>().is_ok() {
+            let own = class.getattr_opt(hook)?;
+            if own.is_none_or(|own| base.getattr(hook).is_ok_and(|base| own.is(&base))) {
+                return Err(crate::errors::plain(format!("scheduler {name}: has no method `{hook}`, which it needs")));
+            }
+        }
+    }
+    let like = match class.getattr_opt("cpu_cost_of")? {
+        Some(like) => like.extract()?,
+        None => "noop".to_owned(),
+    };
+    let (class, failed) = (class.clone().unbind(), failed.clone());
+    let make: Factory = Arc::new(move |setup| {
+        Python::attach(|py| match Policy::new(class.bind(py), setup, &failed) {
+            Ok(policy) => Box::new(policy) as Box<dyn Scheduler>,
+            Err(error) => {
+                failed.set(error);
+                Box::new(Policy::dead(&failed))
+            }
+        })
+    });
+    Ok((make, like))
+}
+
+/// The name of a class in results.
+pub(crate) fn name_of(class: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Some(name) = class.getattr_opt("name")?.and_then(|name| name.extract::<String>().ok()) {
+        return Ok(name);
+    }
+    class.getattr("__name__")?.extract()
+}
+
+impl Policy {
+    fn new(class: &Bound<'_, PyAny>, setup: Setup, failed: &Failed) -> PyResult<Policy> {
+        let given = PySetup {
+            cpus: setup.cpus,
+            hw_queues: setup.hw_queues,
+            nr_requests: setup.nr_requests,
+            device_depth: setup.device_depth,
+            rotational: setup.rotational,
+        };
+        let object = class.call1((given,))?;
+        let hooks = Hooks::of(&object)?;
+        let flag = |name: &str, default: bool| -> PyResult<bool> {
+            object.getattr_opt(name)?.map_or(Ok(default), |value| value.extract())
+        };
+        let merging = if flag("merging", true)? { Merging::Index } else { Merging::None };
+        let traits = Traits { single_queue: flag("single_queue", false)?, merging, ..Traits::default() };
+        let object = Some(object.unbind());
+        Ok(Policy { object, hooks, traits, requests: Vec::new(), queued: 0, serial: 0, failed: failed.clone() })
+    }
+
+    /// One that holds what it gets: its class could not be made, and the run ends.
+    fn dead(failed: &Failed) -> Policy {
+        Policy {
+            object: None,
+            hooks: Hooks::default(),
+            traits: Traits::default(),
+            requests: Vec::new(),
+            queued: 0,
+            serial: 0,
+            failed: failed.clone(),
+        }
+    }
+
+    fn request(&self, id: RequestId) -> Option<&Py<Request>> {
+        self.requests.get(id.index())?.as_ref()
+    }
+
+    /// Calls a hook unless an earlier one failed.
+    fn call<T>(
+        &self,
+        hook: &Option<Py<PyAny>>,
+        body: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
+    ) -> Option<T> {
+        let hook = hook.as_ref().filter(|_| !self.failed.is())?;
+        Python::attach(|py| match body(py, hook.bind(py)) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.failed.set(error);
+                None
+            }
+        })
+    }
+
+    /// Reads the answer of `next`.
+    fn answer(&mut self, answer: &Bound<'_, PyAny>, now: Nanos) -> PyResult<Option<Next>> {
+        if answer.is_none() {
+            return Ok(Some(Next::Empty));
+        }
+        if let Ok(request) = answer.cast::<Request>() {
+            let request = request.get();
+            let known = self.request(RequestId(request.number)).is_some_and(|held| held.get().serial == request.serial);
+            match request.place.load(Ordering::Relaxed) {
+                place::QUEUED if known => {
+                    request.put(place::SENT);
+                    self.queued -= 1;
+                    return Ok(Some(Next::Dispatch(RequestId(request.number))));
+                }
+                // Its I/O goes with the request that it joined.
+                place::MERGED => return Ok(None),
+                place::DONE => {
+                    return Err(SchedulerError::new_err(format!(
+                        "next returned {}, which is complete",
+                        request.told()
+                    )));
+                }
+                place::SENT => {
+                    return Err(SchedulerError::new_err(format!(
+                        "next returned {} twice: it was sent before",
+                        request.told()
+                    )));
+                }
+                _ => {
+                    return Err(SchedulerError::new_err(format!(
+                        "next returned {}, which another scheduler holds",
+                        request.told()
+                    )));
+                }
+            }
+        }
+        if let Ok(wait) = answer.cast::<WaitUntil>() {
+            let ns = wait.get().ns;
+            if ns <= now.0 {
+                return Err(SchedulerError::new_err(format!(
+                    "next returned wait_until({ns}) at {}; expected a later time",
+                    now.0
+                )));
+            }
+            return Ok(Some(Next::WaitUntil(Nanos(ns))));
+        }
+        Err(PyTypeError::new_err(format!(
+            "next returned {}; expected a request, None or wait_until(ns)",
+            answer.repr().map_or_else(|_| answer.get_type().to_string(), |text| text.to_string())
+        )))
+    }
+
+    fn neighbour(&self, hook: &Option<Py<PyAny>>, id: RequestId) -> Option<RequestId> {
+        let request = self.request(id)?;
+        self.call(hook, |py, hook| {
+            let answer = hook.call1((request.bind(py),))?;
+            if answer.is_none() {
+                return Ok(None);
+            }
+            let other = answer.cast::<Request>()?.get();
+            Ok((other.place.load(Ordering::Relaxed) == place::QUEUED).then_some(RequestId(other.number)))
+        })?
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        let queued = self.requests.iter().flatten().map(Py::get);
+        let queued = queued.filter(|r| r.place.load(Ordering::Relaxed) == place::QUEUED);
+        let oldest = queued.min_by_key(|r| r.serial).map(Request::told);
+        *self.failed.held.lock().unwrap_or_else(PoisonError::into_inner) = oldest;
+    }
+}
+
+impl Scheduler for Policy {
+    fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
+        if self.failed.is() {
+            return;
+        }
+        Python::attach(|py| {
+            if self.requests.len() <= id.index() {
+                self.requests.resize_with(id.index() + 1, || None);
+            }
+            let again = self.requests[id.index()].as_ref();
+            let returned = again.filter(|held| held.get().place.load(Ordering::Relaxed) == place::SENT);
+            let (hook, request) = match returned {
+                Some(held) => {
+                    held.get().put(place::QUEUED);
+                    (self.hooks.requeue.as_ref().or(self.hooks.insert.as_ref()), held.clone_ref(py))
+                }
+                None => {
+                    self.serial += 1;
+                    match Py::new(py, Request::new(id, &ctx.requests[id], self.serial, ctx.now)) {
+                        Ok(request) => {
+                            let at_head = place == Place::Head && self.hooks.requeue.is_some();
+                            let hook = if at_head { &self.hooks.requeue } else { &self.hooks.insert };
+                            (hook.as_ref(), request)
+                        }
+                        Err(error) => return self.failed.set(error),
+                    }
+                }
+            };
+            self.queued += 1;
+            let called = hook.map(|hook| hook.call1(py, (&request, ctx.now.0)));
+            self.requests[id.index()] = Some(request);
+            if let Some(Err(error)) = called {
+                self.failed.set(error);
+            }
+        });
+    }
+
+    fn has_work(&self, _hw_queue: usize) -> bool {
+        self.queued > 0 && !self.failed.is()
+    }
+
+    fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next {
+        if self.failed.is() {
+            return Next::Empty;
+        }
+        Python::attach(|py| {
+            loop {
+                let Some(hook) = &self.hooks.next else { return Next::Empty };
+                let answer = hook.bind(py).call1((hw_queue, ctx.now.0));
+                match answer.and_then(|answer| self.answer(&answer, ctx.now)) {
+                    Ok(Some(next)) => return next,
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.failed.set(error);
+                        return Next::Empty;
+                    }
+                }
+            }
+        })
+    }
+
+    fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        let Some(request) = self.requests.get_mut(id.index()).and_then(Option::take) else { return false };
+        let again = self.call(&self.hooks.complete, |_, hook| {
+            let answer = hook.call1((&request, ctx.now.0))?;
+            Ok(!answer.is_none() && answer.is_truthy()?)
+        });
+        request.get().put(place::DONE);
+        Python::attach(|py| request.drop_ref(py));
+        again.unwrap_or(false)
+    }
+
+    fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
+        let shared = index.lookup(io, ctx);
+        if self.hooks.merge.is_none() {
+            return shared;
+        }
+        let queued = shared.and_then(|join| self.request(join.into));
+        let own = self.call(&self.hooks.merge, |py, hook| {
+            let arrival = Py::new(py, Request::new(RequestId::NIL, &Block::new(*io, ctx.now), 0, ctx.now))?;
+            let answer = hook.call1((arrival, queued.map(|q| q.clone_ref(py)), ctx.now.0))?;
+            if answer.is_none() || answer.is_instance_of::<pyo3::types::PyBool>() && answer.is_truthy()? {
+                return Ok(shared);
+            }
+            let Ok(into) = answer.cast::<Request>() else { return Ok(None) };
+            let into = into.get();
+            let sector = into.sector.load(Ordering::Relaxed);
+            let side = if io.sector + u64::from(io.sectors) == sector { Side::Front } else { Side::Back };
+            Ok((into.place.load(Ordering::Relaxed) == place::QUEUED)
+                .then_some(Join { into: RequestId(into.number), side }))
+        })?;
+        own.filter(|join| dumbwaiter_block::merge::compatible(&ctx.requests[join.into], io))
+    }
+
+    fn merged(&mut self, join: Join, ctx: &Context<'_>) {
+        if let Some(request) = self.request(join.into) {
+            request.get().grow(&ctx.requests[join.into]);
+        }
+    }
+
+    fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
+        if let Some(request) = self.request(survivor) {
+            request.get().grow(&ctx.requests[survivor]);
+        }
+        let Some(gone) = self.requests.get_mut(absorbed.index()).and_then(Option::take) else { return };
+        gone.get().put(place::MERGED);
+        self.queued -= 1;
+        let survivor = self.request(survivor);
+        self.call(&self.hooks.absorbed, |py, hook| {
+            hook.call1((&gone, survivor.map(|s| s.clone_ref(py)), ctx.now.0)).map(drop)
+        });
+    }
+
+    fn former(&self, id: RequestId) -> Option<RequestId> {
+        self.neighbour(&self.hooks.former, id)
+    }
+
+    fn latter(&self, id: RequestId) -> Option<RequestId> {
+        self.neighbour(&self.hooks.latter, id)
+    }
+
+    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
+        let limit = self.call(&self.hooks.limit, |_, hook| {
+            let op = io.op.name();
+            let answer =
+                hook.call1((op, io.op == dumbwaiter_block::Op::Read || io.flags.has(Flags::SYNC), nr_requests))?;
+            let limit: i64 = answer.extract()?;
+            if limit < 1 || limit > i64::from(nr_requests) {
+                return Err(SchedulerError::new_err(format!("limit returned {limit}; expected 1 to {nr_requests}")));
+            }
+            Ok(limit as u32)
+        });
+        limit.unwrap_or(nr_requests)
+    }
+
+    fn event(&mut self, event: Event, ctx: &Context<'_>) {
+        self.call(&self.hooks.event, |_, hook| {
+            let (what, number) = match event {
+                Event::Timer => ("timer", 0),
+                Event::TaskAdded(task) => ("task-added", task.0),
+                Event::TaskChanged(task) => ("task-changed", task.0),
+                Event::TaskExited(task) => ("task-exited", task.0),
+                Event::TenantAdded(tenant) => ("tenant-added", tenant.0),
+                Event::TenantChanged(tenant) => ("tenant-changed", tenant.0),
+                Event::TenantRetired(tenant) => ("tenant-retired", tenant.0),
+                Event::DepthChanged { nr_requests, .. } => ("depth-changed", nr_requests),
+                Event::RotationalChanged(rotational) => ("rotational-changed", u32::from(rotational)),
+            };
+            hook.call1((what, number, ctx.now.0)).map(drop)
+        });
+    }
+
+    fn timer(&self) -> Option<Nanos> {
+        self.call(&self.hooks.timer, |_, hook| hook.call0()?.extract::<Option<u64>>())?.map(Nanos)
+    }
+
+    fn clone_box(&self) -> Box<dyn Scheduler> {
+        Python::attach(|py| {
+            let copy = || -> PyResult<Policy> {
+                let Some(object) = &self.object else { return Ok(Policy::dead(&self.failed)) };
+                let object = py.import("copy")?.call_method1("deepcopy", (object,))?;
+                Ok(Policy {
+                    hooks: Hooks::of(&object)?,
+                    object: Some(object.unbind()),
+                    traits: self.traits,
+                    requests: self.requests.iter().map(|r| r.as_ref().map(|r| r.clone_ref(py))).collect(),
+                    queued: self.queued,
+                    serial: self.serial,
+                    failed: self.failed.clone(),
+                })
+            };
+            match copy() {
+                Ok(policy) => Box::new(policy),
+                Err(error) => {
+                    self.failed.set(error);
+                    Box::new(Policy::dead(&self.failed))
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Sweeps: the grid, the cells of a batch, and the folder.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use dumbwaiter_experiment::Control;
+use dumbwaiter_sim::Simulator;
+use dumbwaiter_sweep::{self as sweeps, Done, Error, Folder, Progress, Sweep};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors;
+
+fn failed(error: Error) -> PyErr {
+    match &error {
+        Error::File { .. } => PyOSError::new_err(error.to_string()),
+        Error::Base(read) => Python::attach(|py| errors::of_reading(py, read)),
+        Error::Folder { folder, .. } => {
+            Python::attach(|py| errors::input(py, error.to_string(), Some(folder), None, None))
+        }
+        Error::Part { path, .. } => Python::attach(|py| errors::input(py, error.to_string(), Some(path), None, None)),
+        Error::Input(_) | Error::Cell { .. } => errors::plain(error),
+    }
+}
+
+fn json(name: &str, text: &str) -> PyResult<serde_json::Value> {
+    serde_json::from_str(text).map_err(|e| errors::plain(format!("{name}: {e}")))
+}
+
+/// A sweep: a scenario and the axes of a grid.
+#[pyclass(frozen, module = "dumbwaiter._native")]
+pub(crate) struct SweepPlan {
+    sweep: Arc<Sweep>,
+    cells: u64,
+}
+
+impl SweepPlan {
+    fn of(sweep: Result<Sweep, Error>) -> PyResult<SweepPlan> {
+        let sweep = Arc::new(sweep.map_err(failed)?);
+        Ok(SweepPlan { cells: sweep.len(), sweep })
+    }
+}
+
+/// What a batch gives: the name of its part, the part, cells, failed cells, the first failure, and seconds.
+type BatchOutcome<'py> = (String, Bound<'py, PyBytes>, u64, u64, Option<String>, f64);
+
+#[pymethods]
+impl SweepPlan {
+    /// Reads a sweep's file.
+    #[staticmethod]
+    fn read(path: PathBuf) -> PyResult<SweepPlan> {
+        SweepPlan::of(Sweep::read(&path))
+    }
+
+    /// A sweep over a scenario, given as JSON with the keys of its file.
+    #[staticmethod]
+    fn new(base: &str, axes: &str, replicates: Option<u32>, leave_out: &str) -> PyResult<SweepPlan> {
+        let axes = json("axes", axes)?.as_object().cloned().ok_or_else(|| errors::plain("axes: expected a dict"))?;
+        let not = json("where", leave_out)?;
+        let not = not.as_array().into_iter().flatten().filter_map(|rule| rule.as_object().cloned()).collect();
+        SweepPlan::of(Sweep::new(json("base", base)?, axes, replicates, not))
+    }
+
+    /// Reads what `to_json` gave.
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<SweepPlan> {
+        SweepPlan::of(Sweep::from_json(text))
+    }
+
+    /// The whole sweep as text, for other processes.
+    fn to_json(&self) -> String {
+        self.sweep.to_json()
+    }
+
+    /// Number of cells.
+    #[getter]
+    fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// Names of the axes.
+    #[getter]
+    fn axes(&self) -> Vec<String> {
+        self.sweep.axes().iter().map(|axis| axis.name.clone()).collect()
+    }
+
+    /// The text of `_sweep.json` in the folder of its results.
+    fn manifest(&self) -> String {
+        sweeps::manifest(&self.sweep)
+    }
+
+    /// Raises InputError where a folder with this `_sweep.json` has the results of another sweep.
+    fn check_manifest(&self, folder: &str, text: &str) -> PyResult<()> {
+        sweeps::check_manifest(&self.sweep, folder, text).map_err(failed)
+    }
+
+    /// Numbers of up to `n` cells from `position` on that are not done, and the position after them.
+    fn next_cells(&self, py: Python<'_>, done: &SweepDone, position: u64, n: usize) -> PyResult<(Vec<u64>, u64)> {
+        py.detach(|| {
+            let mut pending = self.sweep.pending_from(&done.done, position)?;
+            let cells = pending.by_ref().take(n).collect();
+            Ok((cells, pending.position()))
+        })
+        .map_err(failed)
+    }
+
+    /// Runs cells one after the other, without the interpreter's lock.
+    fn run_batch<'py>(&self, py: Python<'py>, cells: Vec<u64>) -> PyResult<BatchOutcome<'py>> {
+        let (started, sweep) = (Instant::now(), Arc::clone(&self.sweep));
+        let batch = py
+            .detach(move || sweeps::run_cells(&sweep, &cells, &Simulator::new(1), &Control::default()))
+            .map_err(failed)?;
+        let first = batch.errors.first().map(|(cell, why)| format!("cell {cell}: {why}"));
+        let (cells, errors) = (batch.keys.len() as u64, batch.errors.len() as u64);
+        let parquet = PyBytes::new(py, &batch.parquet);
+        Ok((batch.name(), parquet, cells, errors, first, started.elapsed().as_secs_f64()))
+    }
+
+    /// Runs all cells that a folder lacks, on this machine. Returns cells, found, ran, failed.
+    fn run_local(
+        &self,
+        py: Python<'_>,
+        folder: PathBuf,
+        jobs: Option<usize>,
+        fail_fast: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(u64, u64, u64, u64)> {
+        let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let (control, counted) = (Arc::new(Control::default()), Arc::new(Progress::default()));
+        let (sweep, running, counts) = (Arc::clone(&self.sweep), Arc::clone(&control), Arc::clone(&counted));
+        let work = move || sweeps::run(&sweep, &folder, jobs, fail_fast, &Simulator::new(1), &running, &counts);
+        let started = Instant::now();
+        let beat = |py: Python<'_>| {
+            let Some(progress) = &progress else { return Ok(()) };
+            let [all, found, ran] = [&counted.cells, &counted.found, &counted.ran].map(|n| n.load(Ordering::Relaxed));
+            let left = all.saturating_sub(found + ran) as f64;
+            let eta = (ran > 0).then(|| started.elapsed().as_secs_f64() / ran as f64 * left);
+            progress.call1(py, (found + ran, all, eta)).map(drop)
+        };
+        let cancel = || control.cancel.store(true, Ordering::Relaxed);
+        let (ran, told) = crate::compare::wait(py, work, beat, cancel)?;
+        if let Some(told) = told {
+            let interrupt = told.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py);
+            return Err(if interrupt { errors::interrupted(py, None) } else { told });
+        }
+        let ran = ran.map_err(failed)?;
+        beat(py)?;
+        Ok((ran.cells, ran.found, ran.ran, ran.failed))
+    }
+
+    /// Estimates the whole from a sample: cells, seconds of one, bytes.
+    fn estimate(&self, py: Python<'_>) -> PyResult<(u64, Option<f64>, Option<u64>)> {
+        let estimate = py.detach(|| sweeps::estimate(&self.sweep, &Simulator::new(1), &Control::default()));
+        let estimate = estimate.map_err(failed)?;
+        Ok((estimate.cells, estimate.each.map(|each| each.as_secs_f64()), estimate.bytes))
+    }
+}
+
+/// Cells that have their rows.
+#[pyclass(frozen, module = "dumbwaiter._native")]
+pub(crate) struct SweepDone {
+    done: Done,
+}
+
+#[pymethods]
+impl SweepDone {
+    /// Of parts, as pairs of a name for errors and the content.
+    #[staticmethod]
+    fn of_parts(parts: &Bound<'_, PyAny>) -> PyResult<SweepDone> {
+        let mut keys = Vec::new();
+        for part in parts.try_iter()? {
+            let (name, content): (String, Vec<u8>) = part?.extract()?;
+            keys.extend(sweeps::part_keys(&name, content).map_err(failed)?);
+        }
+        Ok(SweepDone { done: Done::new(keys) })
+    }
+
+    fn __len__(&self) -> usize {
+        self.done.len()
+    }
+}
+
+/// A folder of results on this machine.
+#[pyclass(frozen, module = "dumbwaiter._native")]
+pub(crate) struct SweepFolder {
+    folder: Folder,
+}
+
+#[pymethods]
+impl SweepFolder {
+    /// Opens the folder, or makes it. Raises InputError where it has something else in it.
+    #[staticmethod]
+    fn open(path: PathBuf, plan: &SweepPlan) -> PyResult<SweepFolder> {
+        Folder::open(&path, &plan.sweep).map(|folder| SweepFolder { folder }).map_err(failed)
+    }
+
+    /// The cells that have their rows.
+    fn done(&self, py: Python<'_>) -> PyResult<SweepDone> {
+        py.detach(|| self.folder.done()).map(|done| SweepDone { done }).map_err(failed)
+    }
+
+    /// Writes a part, whole or not at all.
+    fn add(&self, py: Python<'_>, name: &str, parquet: &[u8]) -> PyResult<()> {
+        py.detach(|| self.folder.write(name, parquet)).map_err(failed)
+    }
+}
+
+/// A point of a plot: facet, line, place, mean, ends of its confidence interval, runs.
+type Point = (String, String, String, f64, Option<(f64, f64)>, usize);
+
+/// Means of a column of a sweep's results by others.
+#[pyfunction]
+#[pyo3(signature = (folder, x, y, by = None, facet = None))]
+pub(crate) fn sweep_points(
+    folder: PathBuf,
+    x: &str,
+    y: &str,
+    by: Option<&str>,
+    facet: Option<&str>,
+) -> PyResult<Vec<Point>> {
+    let points = sweeps::plotted(&folder, x, y, by, facet).map_err(failed)?;
+    let of = |p: sweeps::Plotted| (p.facet, p.by, p.x, p.mean, p.ci95.map(|[low, high]| (low, high)), p.n);
+    Ok(points.into_iter().map(of).collect())
+}

@@ -1,0 +1,112 @@
+"""`compare`: the same bytes as the command, tables in and out, errors, Ctrl-C."""
+
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+import dumbwaiter as dw
+from dumbwaiter import _native
+
+SCENARIOS = sorted(pathlib.Path(__file__).resolve().parents[2].glob("scenarios/*.toml"))
+NVME = "scenarios/nvme-random.toml"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
+def test_json_is_the_command_s_byte_for_byte(scenario, command, tmp_path):
+    settings = ["--duration", "50ms", "--warmup", "0", "--replicates", "1", "--seed", "7", "--limit", "3000"]
+    run = subprocess.run([command, "compare", scenario, *settings, "--json", tmp_path / "b.json"], capture_output=True, text=True)
+    keywords = dict(duration="50ms", warmup=0, replicates=1, seed=7, limit=3000, progress=None)
+    if run.returncode:
+        with pytest.raises(Exception) as failed:
+            dw.compare(scenario, **keywords)
+        assert str(failed.value) in run.stderr
+        return
+    dw.compare(scenario, **keywords).to_json(tmp_path / "a.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_the_module_is_the_command(command):
+    ours = subprocess.run([sys.executable, "-m", "dumbwaiter", "schedulers"], capture_output=True, text=True)
+    theirs = subprocess.run([command, "schedulers"], capture_output=True, text=True)
+    assert (ours.stdout, ours.returncode) == (theirs.stdout, 0)
+
+
+def test_a_result_pickles_and_is_saved_and_loaded(tmp_path):
+    result = dw.compare(NVME, duration="10ms", replicates=1, progress=None)
+    assert pickle.loads(pickle.dumps(result)) == result
+    result.to_json(tmp_path / "r.json")
+    assert dw.Result.load(tmp_path / "r.json") == result
+    result.to_html(tmp_path / "r.html")
+    result.to_parquet(tmp_path / "tables")
+    assert (tmp_path / "r.html").stat().st_size > 10_000 and (tmp_path / "tables/runs.parquet").exists()
+    assert set(result.compare_with(result)["ratio"]) <= {1.0, None}
+    assert "<table>" in result._repr_html_()
+    with pytest.raises(OSError, match="no/such"):
+        result.to_json(tmp_path / "no/such/r.json")
+
+
+def test_a_dict_is_checked_by_the_same_code():
+    task = {"name": "reader", "rw": "randread", "bs": "4k", "iodepth": 4}
+    scenario = dw.Scenario(devices=["null:0us"], schedulers=["noop"], duration="5ms", replicates=1, task=[task])
+    assert dw.compare(scenario, progress=None).runs["scheduler"] == ["noop"]
+    with pytest.raises(dw.InputError, match="tenan"):
+        dw.compare({**scenario, "tenan": 1})
+    with pytest.raises(dw.InputError) as error:
+        dw.compare({**scenario, "queue_depth": 0})
+    assert error.value.key == "queue_depth"
+
+
+def test_errors_have_their_place(tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text("name = 'x'\nschedulers = 3\n")
+    with pytest.raises(dw.InputError) as error:
+        dw.compare(path)
+    assert (error.value.file, error.value.line) == (str(path), 2)
+    with pytest.raises(dw.InputError, match="nome.*none"):
+        dw.compare(NVME, schedulers=["nome"])
+    with pytest.raises(TypeError, match="frob"):
+        dw.compare(NVME, frob=1)
+    with pytest.raises(dw.InputError, match="no such file|No such file"):
+        dw.compare(tmp_path / "missing.toml")
+
+
+def test_a_panic_is_an_internal_error():
+    with pytest.raises(dw.InternalError, match="report it"):
+        _native._panic()
+
+
+def test_progress_may_be_a_callable():
+    seen = []
+    dw.compare(NVME, duration="200ms", progress=lambda *told: seen.append(told))
+    assert seen[-1][0] == seen[-1][1] > 0
+
+
+def test_ctrl_c_ends_it_with_what_was_finished():
+    code = textwrap.dedent(
+        """
+        import time, dumbwaiter as dw
+        finished = []
+        def told(done, total, eta):
+            if done >= 1 and not finished:
+                finished.append(True); print("running", flush=True)
+        try:
+            dw.compare("scenarios/nvme-random.toml", duration="20s", jobs=1, schedulers=["none"], replicates=50, limit=40000, progress=told)
+        except dw.Interrupted as error:
+            assert isinstance(error, KeyboardInterrupt)
+            print(len(error.result.runs["run"]) >= 1)
+        """
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    assert child.stdout.readline() == "running\n"
+    started = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    assert child.communicate()[0] == "True\n"
+    # Generous: other programs may have the CPUs.
+    assert time.monotonic() - started < 5

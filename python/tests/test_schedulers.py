@@ -1,0 +1,153 @@
+"""Schedulers in Python: the same run as in Rust, exceptions, requests lost, doubled and used too late."""
+
+import bisect
+import json
+
+import pytest
+
+import dumbwaiter as dw
+
+NVME = "scenarios/nvme-random.toml"
+SHORT = dict(duration="20ms", replicates=1, progress=None)
+
+
+class Lifo(dw.Scheduler):
+    "newest first"
+
+    def __init__(self, setup):
+        self.queue = []
+
+    def insert(self, request, now):
+        self.queue.append(request)
+
+    def next(self, hw_queue, now):
+        return self.queue.pop() if self.queue else None
+
+
+class Noop(dw.Scheduler):
+    """`noop`, as in Rust."""
+
+    name = "noop-in-python"
+    single_queue = True
+
+    def __init__(self, setup):
+        self.queue = []
+
+    def insert(self, request, now):
+        self.queue.append(request)
+
+    def requeue(self, request, now):
+        self.queue.insert(0, request)
+
+    def next(self, hw_queue, now):
+        return self.queue.pop(0) if self.queue else None
+
+    def absorbed(self, request, into, now):
+        self.queue.remove(request)
+
+    def former(self, request):
+        at = self.queue.index(request) if request in self.queue else 0
+        return self.queue[at - 1] if at else None
+
+    def latter(self, request):
+        at = self.queue.index(request) if request in self.queue else len(self.queue)
+        return self.queue[at + 1] if at + 1 < len(self.queue) else None
+
+
+def of(result, scheduler):
+    run = next(run for run in json.loads(result.to_json())["runs"] if run["scheduler"] == scheduler)
+    for name in ["scheduler", "scheduler_counters"]:
+        run.pop(name)
+    return run
+
+
+@pytest.mark.parametrize("scenario", [NVME, "scenarios/shared-disk.toml"])
+def test_noop_in_python_is_noop(scenario):
+    settings = dict(SHORT, devices=["hdd:st1000dm003"], duration="2s", warmup=0)
+    result = dw.compare(scenario, schedulers=["noop", Noop], **settings)
+    assert of(result, "noop") == of(result, "noop-in-python")
+
+
+def test_runs_repeat_themselves():
+    first, second = (dw.compare(NVME, schedulers=["none", Lifo], seed=3, jobs=jobs, **SHORT) for jobs in (1, 2))
+    assert first.to_json() == second.to_json()
+
+
+def raising(hook):
+    def body(self, *arguments):
+        raise KeyError(f"in {hook}")
+
+    return type("Raising", (Lifo,), {hook: body})
+
+
+@pytest.mark.parametrize("hook", ["__init__", "insert", "next", "complete", "limit", "timer", "merge"])
+def test_what_a_hook_raises_ends_the_run(hook):
+    with pytest.raises(KeyError, match=f"in {hook}") as error:
+        dw.compare("scenarios/shared-disk.toml", schedulers=[raising(hook)], devices=["hdd:st1000dm003"], **dict(SHORT, duration="1s"))
+    assert any(entry.name == "body" for entry in error.traceback)
+
+
+@pytest.mark.parametrize(
+    "answer, error, said",
+    [
+        (lambda self: 17, TypeError, "17.*expected a request, None or wait_until"),
+        (lambda self: self.queue[0], dw.SchedulerError, "request 1 .*twice"),
+        (lambda self: dw.wait_until(0), dw.SchedulerError, "expected a later time"),
+        (lambda self: self.queue.pop() and None, dw.SchedulerError, "request 1 "),
+    ],
+)
+def test_nonsense_from_next_is_named(answer, error, said):
+    broken = type("Broken", (Lifo,), {"next": lambda self, hw_queue, now: answer(self) if self.queue else None})
+    with pytest.raises(error, match=said):
+        dw.compare(NVME, schedulers=[broken], devices=["null:0us"], **SHORT)
+
+
+def test_a_request_is_not_used_after_its_completion():
+    class Late(Lifo):
+        old = None
+
+        def complete(self, request, now):
+            if self.old is not None:
+                self.old.sector
+            self.old = request
+
+    with pytest.raises(dw.SchedulerError, match="after its completion"):
+        dw.compare(NVME, schedulers=[Late], **SHORT)
+
+
+def test_classes_are_refused_by_name():
+    with pytest.raises(dw.InputError, match="no method `next`"):
+        dw.compare(NVME, schedulers=[type("Half", (dw.Scheduler,), {"insert": lambda self, request, now: None})])
+    with pytest.raises(dw.InputError, match="bfq.*taken"):
+        dw.compare(NVME, schedulers=[type("bfq", (Lifo,), {})])
+
+
+def test_a_request_has_what_the_page_says():
+    seen = []
+
+    class Look(Lifo):
+        def insert(self, request, now):
+            request.deadline = now + 5
+            seen.append((request.op, request.sectors, request.priority, request.arrived == now, request.deadline == now + 5))
+            super().insert(request, now)
+
+        def next(self, hw_queue, now):
+            if now < 100_000:
+                return dw.wait_until(100_000)
+            return super().next(hw_queue, now)
+
+    result = dw.compare(NVME, schedulers=[Look], devices=["null:0us"], **SHORT)
+    assert result.runs["completed"][0] > 0 and set(seen) <= {(op, 8, "be/4", True, True) for op in ("read", "write")}
+
+
+def test_storms_pass_what_is_sound_and_name_what_is_not():
+    dw.check(Lifo, cases=30)
+
+    class Picky(Lifo):
+        def complete(self, request, now):
+            if request.op == "discard":
+                raise ValueError("no discards")
+
+    with pytest.raises(dw.SchedulerError, match="no discards(.|\n)*seed 1, shortest case") as error:
+        dw.check(Picky)
+    assert isinstance(error.value.__cause__, ValueError)

@@ -1,0 +1,200 @@
+"""Sweeps: the same rows wherever they are made, resumed after kills, folders of others refused."""
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import dumbwaiter as dw
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+SWEEP = """
+base = "{base}"
+[axes]
+device = ["null:0us", "ssd:850pro-256"]
+scheduler = ["none", "mq-deadline"]
+queue_depth = [1, 2, 8]
+duration = "{duration}"
+replicates = 2
+[where]
+not = [{{ device = "ssd:*", queue_depth = 8 }}]
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return write(tmp_path, "20ms")
+
+
+def write(folder, duration):
+    path = folder / "sweep.toml"
+    base = pathlib.Path("scenarios/nvme-random.toml").resolve()
+    path.write_text(SWEEP.format(base=base, duration=duration))
+    return path
+
+
+def rows(folder):
+    table = pandas.read_parquet(folder)
+    assert table.key.is_unique
+    return table.sort_values("key").reset_index(drop=True)
+
+
+def same(first, second):
+    pandas.testing.assert_frame_equal(rows(first), rows(second), check_exact=True)
+
+
+def test_the_command_and_the_package_give_the_same_rows(sweep, tmp_path, command):
+    subprocess.run([command, "sweep", sweep, "--out", tmp_path / "a", "--jobs", "2"], check=True, capture_output=True)
+    assert dw.sweep(sweep, tmp_path / "b", progress=None) == (str(tmp_path / "b"), 20, 0, 20, 0)
+    same(tmp_path / "a", tmp_path / "b")
+    with concurrent.futures.ProcessPoolExecutor(2) as pool:
+        dw.sweep(sweep, tmp_path / "c", on=pool, progress=None)
+    same(tmp_path / "a", tmp_path / "c")
+    assert dw.sweep(sweep, tmp_path / "a", progress=None)[2:] == (20, 0, 0)
+
+
+def test_a_folder_may_grow_but_not_change(sweep, tmp_path):
+    base = dw.Scenario.load("scenarios/nvme-random.toml")
+    axes = {"device": ["null:0us"], "scheduler": ["none"], "queue_depth": [1, 2], "duration": "5ms", "replicates": 1}
+    out = tmp_path / "out"
+    dw.sweep(dw.Sweep(base, axes), out, progress=None)
+    assert dw.sweep(dw.Sweep(base, {**axes, "queue_depth": [1, 2, 4]}), out, progress=None)[2:] == (2, 1, 0)
+    for other in [{**axes, "queue_depth": [1]}, {**axes, "nr_requests": [64]}]:
+        with pytest.raises(dw.InputError, match="another sweep"):
+            dw.sweep(dw.Sweep(base, other), out, progress=None)
+    with pytest.raises(dw.InputError, match="another sweep: the base"):
+        dw.sweep(dw.Sweep({**base, "seed": 5}, axes), out, progress=None)
+    part = next(out.glob("part-*"))
+    part.write_bytes(part.read_bytes()[:-100])
+    with pytest.raises(dw.InputError, match=f"{part.name}.*cut off"):
+        dw.sweep(dw.Sweep(base, {**axes, "queue_depth": [1, 2, 4]}), out, progress=None)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").write_text("")
+    with pytest.raises(dw.InputError, match="has files"):
+        dw.sweep(dw.Sweep(base, axes), tmp_path / "mine", progress=None)
+
+
+def test_a_cell_that_fails_is_a_row_with_its_error(tmp_path):
+    axes = {"device": ["null:0us"], "scheduler": ["none", "frob"], "duration": "5ms", "replicates": 1}
+    grid = dw.Sweep("scenarios/nvme-random.toml", axes)
+    assert dw.sweep(grid, tmp_path / "out", progress=None)[1:] == (2, 0, 2, 1)
+    table = rows(tmp_path / "out").set_index("scheduler")
+    assert "frob" in table.error["frob"] and table.iops["none"] > 0 and pandas.isna(table.iops["frob"])
+    with pytest.raises(dw.InputError, match="frob"):
+        dw.sweep(grid, tmp_path / "fast", fail_fast=True, progress=None)
+
+
+@pytest.mark.parametrize(
+    "axes, said",
+    [
+        ({"frob": [1]}, "frob"),
+        ({"task.nobody.bs": ["4k"]}, "nobody"),
+        ({"queue_depth": []}, "empty"),
+        ({"replicates": 0}, "at least 1"),
+        ({"queue_depth": [1, 1]}, "twice"),
+        ({"duration": ["1s", "1000ms"]}, "mean the same"),
+    ],
+)
+def test_bad_axes_are_refused(axes, said):
+    with pytest.raises(dw.InputError, match=said):
+        dw.Sweep("scenarios/nvme-random.toml", axes)
+
+
+def test_killed_and_started_again(tmp_path):
+    path = write(tmp_path, "400ms")
+    run = [sys.executable, "-c", f"import dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, jobs=2)"]
+    child = subprocess.Popen(run)
+    while len(list((tmp_path / "a").glob("part-*"))) < 3:
+        assert child.poll() is None, "it ended before it was killed"
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    ran = dw.sweep(path, tmp_path / "a", progress=None)
+    assert 0 < ran.found and ran.found + ran.ran == 20
+    dw.sweep(path, tmp_path / "b", progress=None)
+    same(tmp_path / "a", tmp_path / "b")
+
+
+def test_dask_with_a_worker_killed(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    path = write(tmp_path, "300ms")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as cluster, distributed.Client(cluster) as client:
+        pid = next(iter(client.run(os.getpid).values()))
+        killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        assert dw.sweep(path, tmp_path / "a", on=client, progress=None)[2:] == (0, 20, 0)
+        killer.join()
+    dw.sweep(path, tmp_path / "b", progress=None)
+    same(tmp_path / "a", tmp_path / "b")
+
+
+def test_ray_with_a_worker_killed(tmp_path):
+    ray = pytest.importorskip("ray")
+    path = write(tmp_path, "300ms")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        pid = ray.get(ray.remote(os.getpid).remote())
+        killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        assert dw.sweep(path, tmp_path / "a", on="ray", progress=None)[2:] == (0, 20, 0)
+        killer.join()
+    finally:
+        ray.shutdown()
+    dw.sweep(path, tmp_path / "b", progress=None)
+    same(tmp_path / "a", tmp_path / "b")
+
+
+def test_stores_of_fsspec(sweep, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    assert dw.sweep(sweep, "memory://bucket/sweep", jobs=2, progress=None)[2:] == (0, 20, 0)
+    assert dw.sweep(sweep, "memory://bucket/sweep", jobs=2, progress=None)[2:] == (20, 0, 0)
+    fsspec.filesystem("memory").get("/bucket/sweep", str(tmp_path / "copy"), recursive=True)
+    dw.sweep(sweep, f"file://{tmp_path}/local", progress=None)
+    same(tmp_path / "copy", tmp_path / "local")
+
+
+def test_a_store_that_refuses_writes_is_named(sweep):
+    with pytest.raises(OSError, match="/proc"):
+        dw.sweep(sweep, "/proc/sweep", progress=None)
+
+
+def test_never_more_than_two_batches_a_worker(sweep, tmp_path):
+    class Counting(concurrent.futures.ThreadPoolExecutor):
+        under_way = most = 0
+        lock = threading.Lock()
+
+        def submit(self, *arguments):
+            with self.lock:
+                self.under_way += 1
+                self.most = max(self.most, self.under_way)
+            task = super().submit(*arguments)
+            task.add_done_callback(self.ended)
+            return task
+
+        def ended(self, _):
+            with self.lock:
+                self.under_way -= 1
+
+    with Counting(2) as pool:
+        dw.sweep(sweep, tmp_path / "out", on=pool, progress=None)
+    assert pool.most <= 4
+
+
+def test_plots(sweep, tmp_path):
+    pytest.importorskip("matplotlib")
+    dw.sweep(sweep, tmp_path / "out", progress=None)
+    for kind in ["line", "heat"]:
+        figure = dw.plot(tmp_path / "out", x="queue_depth", y="iops", by="scheduler", facet="device", kind=kind)
+        figure.savefig(tmp_path / "plot.png")
+    with pytest.raises(dw.InputError, match="no column"):
+        dw.plot(tmp_path / "out", x="queue_depth", y="frob")

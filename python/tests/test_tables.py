@@ -1,0 +1,124 @@
+"""Tables in and out: pandas, polars, pyarrow, duckdb; without a copy; bad ones refused by name."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import dumbwaiter as dw
+
+numpy = pytest.importorskip("numpy")
+pandas = pytest.importorskip("pandas")
+
+N = 1000
+
+
+def frame(**columns):
+    rng = numpy.random.default_rng(1)
+    frame = pandas.DataFrame(
+        {
+            "time_us": numpy.arange(N) * 100,
+            "op": rng.choice(["read", "write"], N),
+            "offset_bytes": rng.integers(0, 1 << 20, N) * 4096,
+            "size_bytes": 4096,
+        }
+    )
+    return frame.assign(**columns)
+
+
+def kinds():
+    yield "pandas", lambda table: table
+    pyarrow = pytest.importorskip("pyarrow")
+    yield "pyarrow", pyarrow.Table.from_pandas
+    yield "dictionary", lambda table: pyarrow.Table.from_pandas(table.assign(op=table.op.astype("category")))
+    polars = pytest.importorskip("polars")
+    yield "polars", polars.from_pandas
+    yield "record batches", lambda table: pyarrow.Table.from_batches(pyarrow.Table.from_pandas(table).to_batches(100)[2:])
+
+
+@pytest.mark.parametrize("kind, convert", kinds(), ids=[name for name, _ in kinds()])
+def test_a_table_is_a_trace(kind, convert):
+    table = convert(frame())
+    result = dw.compare(table, devices=["ssd:850pro-256"], schedulers=["none"], progress=None)
+    assert result.runs["completed"] == [len(table)]
+
+
+BAD = [
+    ("time_us", {"time_us": [None] * N}, "null"),
+    ("size_bytes", {"size_bytes": -1}, "row 0: -1"),
+    ("time_us", {"time_us": numpy.arange(N)[::-1]}, "row 1: .* after .* ascending"),
+    ("op", {"op": 3}, "words"),
+    ("op", {"op": ["read"] * 7 + ["frob"] * (N - 7)}, "row 7: .*frob"),
+    ("offset_bytes", {"offset_bytes": 1.5}, "whole numbers"),
+    ("offset_bytes", {"offset_bytes": [4096] * 5 + [None] * (N - 5)}, "row 5: null|whole numbers"),
+    ("time_us", {"time_us": pandas.to_datetime(numpy.arange(N))}, "datetime|times of day"),
+    ("size_bytes", {"size_bytes": "4k"}, "text|numbers"),
+]
+
+
+@pytest.mark.parametrize("convert", [kind[1] for kind in kinds()][:2], ids=["pandas", "pyarrow"])
+@pytest.mark.parametrize("column, change, said", BAD, ids=[f"{bad[0]}-{i}" for i, bad in enumerate(BAD)])
+def test_bad_tables_are_refused_by_name(column, change, said, convert):
+    with pytest.raises(dw.InputError, match=said) as error:
+        dw.compare(convert(frame(**change)), schedulers=["none"])
+    assert error.value.key == column and column in str(error.value)
+
+
+def test_missing_columns_are_named():
+    for column in ["time_us", "op", "offset_bytes", "size_bytes"]:
+        with pytest.raises(dw.InputError, match="missing") as error:
+            dw.compare(frame().drop(columns=column))
+        assert error.value.key == column
+    with pytest.raises(dw.InputError, match="no rows"):
+        dw.compare(frame()[:0])
+    # Without times the load is a closed loop.
+    result = dw.compare(frame().drop(columns="time_us"), devices=["null:0us"], schedulers=["none"], depth=4, progress=None)
+    assert result.runs["completed"] == [N]
+
+
+def test_results_are_read_without_a_copy():
+    result = dw.compare(frame(), devices=["null:0us"], schedulers=["none", "noop"], progress=None)
+    pyarrow = pytest.importorskip("pyarrow")
+    runs = result.runs
+    first, second = pyarrow.table(runs), pyarrow.table(runs)
+    for column in ["iops", "completed"]:
+        addresses = [table[column].chunk(0).buffers()[1].address for table in (first, second)]
+        assert addresses[0] == addresses[1], "each reader sees the same memory"
+    del runs
+    assert first["scheduler"].to_pylist() == ["none", "noop"]
+    assert first.to_pydict() == result.runs.to_pydict()
+    polars = pytest.importorskip("polars")
+    assert polars.DataFrame(result.latency).height == 2 * 3 * 5
+    duckdb = pytest.importorskip("duckdb")
+    ranking = result.ranking
+    assert duckdb.sql("select count(*) from ranking").fetchone() == (2,)
+    assert list(result.tenants.to_pandas().tenant) == ["default", "default"]
+
+
+def test_traces_are_read_in_batches_and_written(tmp_path):
+    path = tmp_path / "trace.csv"
+    assert dw.trace.write(frame(), path, "columns", columns="time_us,op,offset_bytes,size_bytes") == N
+    stat = dw.trace.stat(path, columns="time_us,op,offset_bytes,size_bytes")
+    assert stat["records"] == N
+    stream = dw.trace.read(path, columns="time_us,op,offset_bytes,size_bytes")
+    tables = list(stream)
+    assert sum(map(len, tables)) == N and tables[0]["offset_bytes"] == list(frame().offset_bytes)
+
+
+def test_a_million_rows_need_little_more_than_the_table():
+    code = textwrap.dedent(
+        """
+        import numpy, pandas, resource, dumbwaiter as dw
+        n = 1_000_000
+        rng = numpy.random.default_rng(1)
+        frame = pandas.DataFrame({"time_us": numpy.arange(n), "op": pandas.Categorical.from_codes(rng.integers(0, 2, n), ["read", "write"]),
+                                  "offset_bytes": rng.integers(0, 1 << 20, n) * 4096, "size_bytes": 4096})
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = dw.compare(frame, devices=["null:0us"], schedulers=["none"], progress=None)
+        assert result.runs["completed"] == [n]
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        """
+    )
+    kilobytes = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert kilobytes < 50_000
