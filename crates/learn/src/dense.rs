@@ -1,4 +1,4 @@
-//! Fully connected networks of up to 256 units a layer: one fused pass without allocation.
+//! Fully connected networks of up to 128 units a layer: one fused pass without allocation.
 //!
 //! The weights are stored input by input, so that the inner loop runs over outputs, in lanes of 8. Products are added in
 //! one fixed order and never fused with their addition: a network gives the same bits with AVX2, without it and on any
@@ -8,7 +8,9 @@ use crate::error::ModelError;
 use crate::features::MAX_INPUTS;
 
 /// Largest number of units of a layer.
-pub(crate) const MAX_WIDTH: usize = 256;
+pub(crate) const MAX_WIDTH: usize = 128;
+/// Networks whose layers are no wider need less memory for their sums, and less time to clear it.
+const NARROW: usize = 32;
 /// Largest number of layers.
 pub(crate) const MAX_LAYERS: usize = 8;
 /// Outputs computed together.
@@ -56,6 +58,8 @@ pub struct Dense {
     slope: f32,
     /// Leading inputs that belong to the candidate; the others are shared by all candidates of one moment.
     own: usize,
+    /// No layer is wider than [`NARROW`].
+    is_narrow: bool,
     avx2: bool,
 }
 
@@ -92,7 +96,7 @@ impl Dense {
         for layer in layers {
             let outputs = layer.bias.len();
             if outputs == 0 || outputs > MAX_WIDTH || layer.weight.len() != outputs * before {
-                return Err(wrong("a layer has 1 to 256 outputs and a weight for each input and output"));
+                return Err(wrong("a layer has 1 to 128 outputs and a weight for each input and output"));
             }
             before = outputs;
         }
@@ -107,6 +111,7 @@ impl Dense {
             highest: bound(1.0),
             slope,
             own,
+            is_narrow: layers.iter().all(|layer| layer.bias.len() <= NARROW),
             avx2: has_avx2(),
         })
     }
@@ -143,7 +148,7 @@ impl Dense {
             // SAFETY: `avx2` is set only where the processor has AVX2.
             unsafe { self.add_avx2(self.own, shared, &mut sums) };
         } else {
-            self.add(self.own, shared, &mut sums);
+            self.add::<false>(self.own, shared, &mut sums.0);
         }
         sums
     }
@@ -155,23 +160,26 @@ impl Dense {
             // SAFETY: `avx2` is set only where the processor has AVX2.
             unsafe { self.finish_avx2(own, shared, outputs) };
         } else {
-            self.finish(own, shared, outputs);
+            self.finish::<false, MAX_WIDTH>(own, shared, outputs);
         }
     }
 
     #[target_feature(enable = "avx2")]
     fn add_avx2(&self, first: usize, inputs: &[f32], sums: &mut Shared) {
-        self.add(first, inputs, sums);
+        self.add::<true>(first, inputs, &mut sums.0);
     }
 
     #[target_feature(enable = "avx2")]
     fn finish_avx2(&self, own: &[f32], shared: &Shared, outputs: &mut [f32]) {
-        self.finish(own, shared, outputs);
+        match self.is_narrow {
+            true => self.finish::<true, NARROW>(own, shared, outputs),
+            false => self.finish::<true, MAX_WIDTH>(own, shared, outputs),
+        }
     }
 
     /// Adds the first layer's products of the inputs from number `first` on.
     #[inline(always)]
-    fn add(&self, first: usize, inputs: &[f32], sums: &mut Shared) {
+    fn add<const AVX2: bool>(&self, first: usize, inputs: &[f32], sums: &mut [f32]) {
         let mut clipped = [0.0; MAX_INPUTS];
         let clipped = &mut clipped[..inputs.len()];
         let bounds = self.lowest[first..].iter().zip(&self.highest[first..]);
@@ -181,26 +189,30 @@ impl Dense {
             *clipped = if raised < highest { raised } else { highest };
         }
         let layer = &self.layers[0];
-        multiply(clipped, &layer.weights[first * layer.width..], layer.width, &mut sums.0);
+        multiply::<AVX2>(clipped, &layer.weights[first * layer.width..], layer.width, sums);
     }
 
+    /// The pass after the first layer's shared sums. `W`: at least the width of each layer.
     #[inline(always)]
-    fn finish(&self, own: &[f32], shared: &Shared, outputs: &mut [f32]) {
-        let mut sums = *shared;
-        self.add(0, own, &mut sums);
+    fn finish<const AVX2: bool, const W: usize>(&self, own: &[f32], shared: &Shared, outputs: &mut [f32]) {
+        let (mut first, mut second) = ([0.0; W], [0.0; W]);
+        let (mut sums, mut next) = (&mut first, &mut second);
+        let width = self.layers[0].width;
+        sums[..width].copy_from_slice(&shared.0[..width]);
+        self.add::<AVX2>(0, own, sums.as_mut_slice());
         let mut before = self.layers[0].outputs;
         for layer in &self.layers[1..] {
-            let mut next = Shared([0.0; MAX_WIDTH]);
-            next.0[..layer.width].copy_from_slice(&layer.bias);
-            for sum in &mut sums.0[..before] {
+            next[..layer.width].copy_from_slice(&layer.bias);
+            for sum in &mut sums[..before] {
                 let damped = *sum * self.slope;
                 *sum = if *sum > damped { *sum } else { damped };
             }
-            multiply(&sums.0[..before], &layer.weights, layer.width, &mut next.0);
-            (sums, before) = (next, layer.outputs);
+            multiply::<AVX2>(&sums[..before], &layer.weights, layer.width, next.as_mut_slice());
+            std::mem::swap(&mut sums, &mut next);
+            before = layer.outputs;
         }
         let count = before.min(outputs.len());
-        outputs[..count].copy_from_slice(&sums.0[..count]);
+        outputs[..count].copy_from_slice(&sums[..count]);
     }
 }
 
@@ -238,35 +250,112 @@ fn fold_scaling(layer: &mut LayerWeights, scaling: &Scaling) {
 /// Adds `inputs x weights` to `sums`, blocks of outputs at a time. Each block keeps about 8 vectors of sums in registers:
 /// a wide one a vector per 8 outputs, a narrow one several chains, which are added in the end.
 #[inline(always)]
-fn multiply(inputs: &[f32], weights: &[f32], width: usize, sums: &mut [f32; MAX_WIDTH]) {
+fn multiply<const AVX2: bool>(inputs: &[f32], weights: &[f32], width: usize, sums: &mut [f32]) {
     let mut at = 0;
     while at < width {
         let sums = &mut sums[at..width];
         let weights = &weights[at..];
         match width - at {
             64.. => {
-                block::<8, 1>(inputs, weights, width, sums);
+                block::<AVX2, 8, 1>(inputs, weights, width, sums);
                 at += 64;
             }
             32.. => {
-                block::<4, 2>(inputs, weights, width, sums);
+                block::<AVX2, 4, 2>(inputs, weights, width, sums);
                 at += 32;
             }
             16.. => {
-                block::<2, 4>(inputs, weights, width, sums);
+                block::<AVX2, 2, 4>(inputs, weights, width, sums);
                 at += 16;
             }
             _ => {
-                block::<1, 4>(inputs, weights, width, sums);
+                block::<AVX2, 1, 4>(inputs, weights, width, sums);
                 at += 8;
             }
         }
     }
 }
 
-/// Adds the products for `VECTORS x 8` outputs, every `CHAINS`th input in a chain of its own.
+/// Adds the products for `VECTORS x 8` outputs, every `CHAINS`th input in a chain of its own. `AVX2` may be true only in
+/// functions that run where the processor has it.
 #[inline(always)]
-fn block<const VECTORS: usize, const CHAINS: usize>(inputs: &[f32], weights: &[f32], stride: usize, sums: &mut [f32]) {
+#[allow(unsafe_code)]
+fn block<const AVX2: bool, const VECTORS: usize, const CHAINS: usize>(
+    inputs: &[f32],
+    weights: &[f32],
+    stride: usize,
+    sums: &mut [f32],
+) {
+    #[cfg(target_arch = "x86_64")]
+    if AVX2 {
+        // SAFETY: only `add_avx2` and `finish_avx2` set `AVX2`, and they need it themselves.
+        unsafe { block_avx2::<VECTORS, CHAINS>(inputs, weights, stride, sums) };
+        return;
+    }
+    block_portable::<VECTORS, CHAINS>(inputs, weights, stride, sums);
+}
+
+/// As [`block_portable`], with the sums in vector registers.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+#[allow(unsafe_code)]
+fn block_avx2<const VECTORS: usize, const CHAINS: usize>(
+    inputs: &[f32],
+    weights: &[f32],
+    stride: usize,
+    sums: &mut [f32],
+) {
+    use std::arch::x86_64::{
+        _mm256_add_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps,
+    };
+    let columns = VECTORS * LANES;
+    let enough = inputs.is_empty() || weights.len() >= (inputs.len() - 1) * stride + columns;
+    assert!(enough && sums.len() >= columns, "a layer's weights fit its sizes");
+    let mut chains = [[_mm256_setzero_ps(); VECTORS]; CHAINS];
+    let add = |sums: &mut [std::arch::x86_64::__m256; VECTORS], index: usize, input: f32| {
+        let (row, input) = (index * stride, _mm256_set1_ps(input));
+        for (v, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: `row` is at most (inputs - 1) x stride, and that many weights and `columns` more were checked.
+            let weight = unsafe { _mm256_loadu_ps(weights.as_ptr().add(row + v * LANES)) };
+            *sum = _mm256_add_ps(*sum, _mm256_mul_ps(input, weight));
+        }
+    };
+    let (groups, rest) = inputs.as_chunks::<CHAINS>();
+    for (group, inputs) in groups.iter().enumerate() {
+        for k in 0..CHAINS {
+            add(&mut chains[k], group * CHAINS + k, inputs[k]);
+        }
+    }
+    // By constant numbers, so that the chains stay in registers.
+    for k in 0..CHAINS {
+        if k < rest.len() {
+            add(&mut chains[k], groups.len() * CHAINS + k, rest[k]);
+        }
+    }
+    let mut total = chains[0];
+    for chain in &chains[1..] {
+        for (total, &vector) in total.iter_mut().zip(chain) {
+            *total = _mm256_add_ps(*total, vector);
+        }
+    }
+    for (v, &vector) in total.iter().enumerate() {
+        // SAFETY: `sums` has at least `columns` numbers, which was checked.
+        unsafe {
+            let at = sums.as_mut_ptr().add(v * LANES);
+            _mm256_storeu_ps(at, _mm256_add_ps(_mm256_loadu_ps(at), vector));
+        }
+    }
+}
+
+/// The same in plain Rust, with the same additions in the same order.
+#[inline(always)]
+fn block_portable<const VECTORS: usize, const CHAINS: usize>(
+    inputs: &[f32],
+    weights: &[f32],
+    stride: usize,
+    sums: &mut [f32],
+) {
     let mut chains = [[[0.0f32; LANES]; VECTORS]; CHAINS];
     let mut rows = weights.chunks(stride);
     let mut groups = inputs.chunks_exact(CHAINS);

@@ -125,14 +125,16 @@ pub fn latency_row(
 
 /// Inputs of the history; returns their number.
 pub(crate) fn history_inputs(set: FeatureSet, history: &History, normal: (f32, f32), row: &mut [f32]) -> usize {
-    let mut at = 0;
-    for i in 0..HISTORY {
-        row[at..at + VECTOR].copy_from_slice(&history.vectors()[i]);
-        at += VECTOR;
-        if set == FeatureSet::Positioned {
-            row[at] = history.ln_latencies()[i] / 10.0;
-            at += 1;
+    let mut at = HISTORY * VECTOR;
+    if set == FeatureSet::Positioned {
+        at = 0;
+        for (vector, &ln_latency) in history.vectors().iter().zip(history.ln_latencies()) {
+            row[at..at + VECTOR].copy_from_slice(vector);
+            row[at + VECTOR] = ln_latency / 10.0;
+            at += VECTOR + 1;
         }
+    } else {
+        row[..at].copy_from_slice(history.vectors().as_flattened());
     }
     if set == FeatureSet::UnorderedWithMean {
         row[at] = normal.0 / 10.0;

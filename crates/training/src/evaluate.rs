@@ -98,6 +98,7 @@ pub fn evaluate(model: Named, baselines: &[Named], data: &DataSet, times: Times)
 }
 
 /// The measures that a model's description carries.
+#[cfg(feature = "fit")]
 pub(crate) fn metrics(model: &Model, validation: &DataSet) -> Result<serde_json::Value, Error> {
     let score = score_of(("the trained model", model), validation)?;
     Ok(serde_json::json!({

@@ -2,7 +2,8 @@
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::{
-    FeatureSet, HISTORY, History, IssueOrder, MAX_INPUTS, Place, Regions, RequestVector, Tag, latency_row, signed_log2,
+    FeatureSet, HISTORY, History, IssueOrder, MAX_INPUTS, Place, Regions, RequestVector, Rotation, Spindle, Tag,
+    latency_row, signed_log2,
 };
 use proptest::prelude::*;
 
@@ -132,4 +133,27 @@ proptest! {
             prop_assert!(row[..width].iter().all(|x| x.is_finite() && x.abs() < 10.0));
         }
     }
+}
+
+#[test]
+fn the_platters_angle_follows_distance_and_time() {
+    let rotation = Rotation { period_ns: 10e6, sectors: 1000.0 };
+    let mut spindle = Spindle::new(rotation);
+    assert_eq!(spindle.angle(0, Nanos::ZERO), [0.0, 0.0]);
+    spindle.completed(5_000, Nanos::from_ms(50), Nanos::from_ms(8));
+    // Too quick for the platter: from a buffer.
+    spindle.completed(9_999, Nanos::from_ms(51), Nanos::from_us(100));
+    let near = |sector, ms, expected: [f32; 2]| {
+        let found = spindle.angle(sector, Nanos::from_ms(ms));
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?} is not {expected:?}");
+    };
+    near(5_000, 50, [0.0, 1.0]);
+    near(5_250, 50, [1.0, 0.0]);
+    near(4_750, 50, [-1.0, 0.0]);
+    // A quarter turn ahead, of which half a turn has passed; whole turns do not count.
+    near(5_250, 55, [-1.0, 0.0]);
+    near(65_250, 1_000_055, [-1.0, 0.0]);
+    let mut still = Spindle::new(Rotation::default());
+    still.completed(8, Nanos(1), Nanos(1));
+    assert_eq!(still.angle(80, Nanos(5)), [0.0, 0.0]);
 }

@@ -103,3 +103,25 @@ fn a_saved_model_leaves_the_one_before_it() {
     let missing = store::open("shipped:nothing").unwrap_err().to_string();
     assert!(missing.contains("shipped:classifier"), "{missing}");
 }
+
+/// Random reads of 4 KiB, one after the other.
+fn random_reads() -> DataSet {
+    let mut state = 7u64;
+    let records: Vec<RequestRecord> = (0..4_000)
+        .map(|i| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            record(i, 0, 100, (state >> 40) % 1_500_000 / 8 * 8 * 3 + 1)
+        })
+        .collect();
+    DataSet { runs: vec![run("readrandom", vec![records])] }
+}
+
+#[test]
+fn the_rotation_of_a_disk_is_found_and_none_where_nothing_turns() {
+    let (served, _) = dumbwaiter_training::serve::serve(&random_reads(), "hdd:hts541010a9e662?ncq_depth=1").unwrap();
+    let rotation = dumbwaiter_training::rotation::find(&served).expect("a disk turns");
+    assert!((rotation.period_ns - 60e9 / 5400.0).abs() < 1.0, "{rotation:?}");
+    // 2,824 sectors a track, and a skew of about a tenth of a revolution to the next.
+    assert!((2_450.0..2_700.0).contains(&rotation.sectors), "{rotation:?}");
+    assert_eq!(dumbwaiter_training::rotation::find(&random_reads()), None);
+}
