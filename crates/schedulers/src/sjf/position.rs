@@ -97,8 +97,8 @@ impl PositionCosts {
         let count = &mut self.counts[kind][bin(gap)];
         *count = (*count + 1).min(1 << GAP_SHIFT);
         *mean = (before * (*count - 1) + latency.min(1 << 50)) / *count;
-        if before > 0 {
-            let ratio = (latency.saturating_mul(ONE) / before).min(16 * ONE);
+        if let Some(ratio) = latency.saturating_mul(ONE).checked_div(before) {
+            let ratio = ratio.min(16 * ONE);
             let region = self.region(request.sector);
             let factor = &mut self.regions[kind][region];
             *factor = *factor - (*factor >> REGION_SHIFT) + (ratio >> REGION_SHIFT);

@@ -34,6 +34,8 @@ const MEDIA_MIN: u64 = 500_000;
 /// After a missed revolution a seek counts for longer, after each other read for a little less: one read in 17 may miss.
 const MISS_STEP: u64 = 320_000;
 const HIT_STEP: u64 = 20_000;
+/// Searches of all frequencies and speeds before a disk is given up: each takes some 10 ms.
+const FULL_SEARCHES_MAX: u32 = 8;
 /// A region whose mean error exceeds this share of a revolution claims nothing.
 const ERROR_MAX: f64 = 0.15;
 
@@ -67,6 +69,7 @@ pub(super) struct Rotation {
     arms: GapBins,
     /// Regions with a fit.
     fitted: u32,
+    full_searches: u32,
 }
 
 fn turns(time: u64, revolution: u64) -> f64 {
@@ -141,7 +144,8 @@ impl Rotation {
 
     /// A read that the disk had for itself completed; `predicted` is what [`Rotation::cost`] had said, or 0.
     pub(super) fn learn(&mut self, request: &Request, gap: u64, latency: Nanos, predicted: u64, now: Nanos) {
-        if latency.0 < MEDIA_MIN || gap == 0 {
+        let given_up = !self.ready() && self.full_searches >= FULL_SEARCHES_MAX;
+        if latency.0 < MEDIA_MIN || gap == 0 || given_up {
             return;
         }
         self.learn_arm(request, gap, latency.0, predicted);
@@ -199,8 +203,8 @@ impl Rotation {
                 let range = [(frequency - reach).max(FREQUENCIES[0]), (frequency + reach).min(FREQUENCIES[1])];
                 Some((self.revolution, search(&samples, self.revolution, range)))
             }
-            None if self.revolution > 0 => Some((self.revolution, search(&samples, self.revolution, FREQUENCIES))),
             None => {
+                self.full_searches += 1;
                 let speeds = SPEEDS.iter().map(|rpm| {
                     let revolution = 60_000_000_000 / rpm + u64::from(2 * (60_000_000_000 % rpm) >= *rpm);
                     (revolution, search(&samples, revolution, FREQUENCIES))

@@ -1,5 +1,6 @@
 //! What must hold of every scheduler, worked examples, and the one of the documentation.
 
+mod adaptive;
 mod conformance;
 mod control;
 mod example;

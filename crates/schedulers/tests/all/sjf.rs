@@ -167,3 +167,16 @@ proptest! {
         prop_assert_eq!(seen, seen_in_order);
     }
 }
+
+/// Shipped models can be used, and what is none is refused by name.
+#[test]
+fn models_are_checked_when_they_are_chosen() {
+    use dumbwaiter_schedulers::Choice;
+    for choice in ["sjf:model=shipped:latency-flash", "sptf:model=shipped:latency-disk"] {
+        assert_eq!(Choice::parse(choice).err().map(|e| e.to_string()), None, "{choice}");
+    }
+    for choice in ["sjf:model=shipped:classifier", "sjf:model=shipped:best", "sptf:model=Cargo.toml"] {
+        let refusal = Choice::parse(choice).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(refusal.contains("shipped:latency-disk or shipped:latency-flash"), "{choice}: {refusal}");
+    }
+}

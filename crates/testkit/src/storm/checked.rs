@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dumbwaiter_block::{
-    Context, Event, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Traits, Tunable,
+    Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Place, RequestId, Scheduler, Setup, Side, Traits,
+    Tunable,
 };
 
 /// See the module documentation.
@@ -154,6 +155,16 @@ impl Scheduler for Checked {
 
     fn timer(&self) -> Option<Nanos> {
         self.inner.timer()
+    }
+
+    /// The successor is checked too: the block layer inserts what is queued again.
+    fn successor(&mut self, ctx: &Context<'_>) -> Option<(Box<dyn Scheduler>, Handover)> {
+        let (successor, how) = self.inner.successor(ctx)?;
+        Some((Box::new(Checked::new(successor, self.setup)), how))
+    }
+
+    fn completed_by_predecessor(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.inner.completed_by_predecessor(id, ctx);
     }
 
     fn tunables(&self) -> &'static [Tunable] {
