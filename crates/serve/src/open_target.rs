@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dumbwaiter_block::SECTOR_BYTES;
 use dumbwaiter_path::{Facts, Kind, OpenOptions, Target, VirtualDevice};
@@ -16,6 +17,10 @@ use crate::virtual_devices::{EmulatedDevice, NullDevice};
 const NULL_BYTES: u64 = 1 << 40;
 /// Largest request that merging may make, bytes.
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
+
+/// How long a lock is waited for, and how often it is tried.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 /// An opened target.
 pub(crate) struct OpenTarget {
@@ -46,10 +51,26 @@ pub(crate) fn open(settings: &TargetSettings, writable: bool, memory_bytes: u64)
     let target = Target::open(Path::new(text), &options)?;
     let operation =
         if writable { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
-    rustix::fs::flock(target.file(), operation)
-        .map_err(|e| Error::Io { what: format!("{text}: another program has it locked"), source: e.into() })?;
+    lock(text, target.file(), operation)?;
     let depth = target.facts().depth;
     Ok(OpenTarget { target: Arc::new(target), device: None, depth, trims: writable })
+}
+
+/// Locks a target against other servers. One that was killed keeps its lock until the kernel has taken its ring apart.
+fn lock(text: &str, file: &std::fs::File, operation: FlockOperation) -> Result<(), Error> {
+    let begun = Instant::now();
+    loop {
+        match rustix::fs::flock(file, operation) {
+            Err(rustix::io::Errno::AGAIN) if begun.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_LOOK),
+            Err(rustix::io::Errno::AGAIN) => {
+                return Err(Error::Settings(format!(
+                    "{text}: another server or program has it locked; end that first"
+                )));
+            }
+            Err(e) => return Err(Error::Io { what: format!("{text}: it cannot be locked"), source: e.into() }),
+            Ok(()) => return Ok(()),
+        }
+    }
 }
 
 fn emulate(name: &str, model: &str, memory_bytes: u64) -> Result<OpenTarget, Error> {
