@@ -3,7 +3,7 @@
 
 use std::io::Cursor;
 
-use dumbwaiter_workloads::traces::{Options, open_reader};
+use dumbwaiter_traces::{Options, open_reader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -6,6 +6,7 @@ use dumbwaiter_measure::{RunResult, latency_text, rate_text};
 use dumbwaiter_scenario::SchedulerSpec;
 use serde::Serialize;
 
+use crate::apply::{Commands, Place, commands};
 use crate::completion::Methods;
 use crate::race::{Decision, Gain, Loss, Race};
 use crate::{Document, Metric};
@@ -33,8 +34,10 @@ pub struct Advice {
     pub ties: Vec<String>,
     /// Schedulers that are out because they lose throughput.
     pub losses: Vec<Loss>,
-    /// Commands that set it now and at every start.
+    /// Commands that set it now and at every boot, for a user with sudo.
     pub commands: Vec<String>,
+    /// Commands that take that back.
+    pub undo: Vec<String>,
     /// The udev rule by itself.
     pub udev_rule: String,
     /// The completion methods.
@@ -84,13 +87,22 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
     let Survey { path, race, decision, methods, .. } = found;
     let device = found.disk;
     let current = race.current.as_str();
+    let place = Place {
+        disk: device.to_owned(),
+        udev_match: found.udev_match.to_owned(),
+        previous: current.to_owned(),
+        previous_nr_requests: None,
+    };
     let spec = found.schedulers.iter().find(|spec| spec.to_string() == decision.pick);
-    let (commands, udev_rule) = spec.map(|spec| settings(device, found.udev_match, spec)).unwrap_or_default();
+    let Commands { apply, undo, udev_rule } = match spec {
+        Some(spec) => commands(&place, spec, None),
+        None => Commands { apply: Vec::new(), undo: Vec::new(), udev_rule: String::new() },
+    };
     let sentence = sentence(&decision, current, race.schedulers.len());
     let mut notes = vec![sentence.clone()];
     notes.extend(found.notes);
     if found.interrupted {
-        notes.push("interrupted: this rests on less than was planned".into());
+        notes.push("interrupted: fewer runs than planned".into());
     }
     if !found.not_loaded.is_empty() {
         let names = found.not_loaded.join(", ");
@@ -100,12 +112,12 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
     }
     if found.load > found.cpus {
         notes.push(format!(
-            "the machine was busy with other things (load {:.1} on {:.0} CPUs): differences drown in that; try again when it is quiet",
+            "the machine was busy with other work (load {:.1} on {:.0} CPUs), which can hide real differences; measure again when it is quiet",
             found.load, found.cpus
         ));
     }
     let deciding = results.iter().filter(|r| r.variant == race.points[0]).count();
-    notes.push(format!("{} runs, {deciding} of them at the point that decides", results.len()));
+    notes.push(format!("{} runs, {deciding} of the deciding workload", results.len()));
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
     let title = format!("survey of {path}");
     let mut survey = Document::new(&title, found.scenarios, versions, results, race.goal);
@@ -115,7 +127,7 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         if told.variant == race.points[0] {
             (told.scheduler, told.sentence) = (decision.pick.clone(), sentence.clone());
         } else if race.points.contains(&told.variant.as_str()) {
-            told.sentence = format!("A guard, which decides nothing by itself. {}", told.sentence);
+            told.sentence = format!("This workload only rules schedulers out. {}", told.sentence);
         }
     }
     Advice {
@@ -129,7 +141,8 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         gain: decision.gain,
         ties: decision.ties,
         losses: decision.losses,
-        commands,
+        commands: apply,
+        undo,
         udev_rule,
         completion: methods,
         interrupted: found.interrupted,
@@ -138,25 +151,10 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
     }
 }
 
-/// The commands that set a scheduler now and at every start, and the udev rule by itself. Each disk has a file of its own for
-/// it: that of another disk stays.
-fn settings(device: &str, matching: &str, spec: &SchedulerSpec) -> (Vec<String>, String) {
-    let queue = format!("/sys/block/{device}/queue");
-    let mut commands = vec![format!("echo {} > {queue}/scheduler", spec.name)];
-    let mut rule = format!("ACTION==\"add|change\", {matching}, ATTR{{queue/scheduler}}=\"{}\"", spec.name);
-    for (name, value) in &spec.tunables {
-        commands.push(format!("echo {value} > {queue}/iosched/{name}"));
-        rule += &format!(", ATTR{{queue/iosched/{name}}}=\"{value}\"");
-    }
-    let file = format!("/etc/udev/rules.d/60-io-scheduler-{device}.rules");
-    commands.push(format!("echo '{rule}' > {file} && udevadm control --reload"));
-    (commands, rule)
-}
-
 fn named(metric: Metric, focus: &str) -> String {
     match metric {
         Metric::MbPerS => "throughput".to_owned(),
-        Metric::Pv => "deviation from the weights (PV)".to_owned(),
+        Metric::ShareError => "share error".to_owned(),
         _ => format!("p99 latency of {focus}"),
     }
 }
@@ -167,8 +165,8 @@ fn criterion(race: &Race, decision: &Decision) -> String {
     let kept = race.floor() * 100.0;
     let others = if race.points.len() > 1 { " and at every other point" } else { "" };
     format!(
-        "goal {}: {better} {} where `{}` runs, keeping {kept:.0} % of the best throughput there{others}; what is set stays unless \
-         another is better by 2 % and more than chance (p <= 0.05)",
+        "goal {}: {better} {} where `{}` runs, keeping {kept:.0} % of the best throughput there{others}; the current setting is kept unless \
+         another is significantly better, by 2 % or more (p <= 0.05)",
         race.goal.name(),
         named(ranking.metric, &ranking.focus.name()),
         race.points[0],
@@ -179,22 +177,26 @@ fn criterion(race: &Race, decision: &Decision) -> String {
 fn shown(gain: &Gain, whose: &str) -> String {
     let value = |v: f64| match gain.metric.as_str() {
         "mb_per_s" => rate_text(v),
-        "pv" => format!("{v:.3}"),
+        "share_error" => format!("{v:.3}"),
         _ => latency_text(v),
     };
     let [low, high] = gain.ci95.map(|c| c * 100.0);
     let ci = match (low.is_finite() && high.is_finite(), high) {
         (false, _) => String::new(),
         // Of few runs that differ much, the logarithm's interval says next to nothing, in many digits.
-        (_, 1000.0..) => ", by how much is open".to_owned(),
+        (_, 1000.0..) => ", too uncertain to give a size".to_owned(),
         _ => format!(", with 95 % confidence {low:+.0} to {high:+.0} %"),
     };
     let p = match gain.p {
-        p if p.is_nan() => "chance not ruled out".to_owned(),
+        p if p.is_nan() => "too few runs to rule out chance".to_owned(),
         p if p < 0.001 => "p < 0.001".to_owned(),
         p => format!("p = {p:.3}"),
     };
-    format!("{} in place of {whose}{} ({:+.0} %{ci}, {p})", value(gain.then), value(gain.now), gain.change * 100.0)
+    let change = match gain.change {
+        change if change >= 10.0 => format!("{:.0} times as much", change + 1.0),
+        change => format!("{:+.0} %", change * 100.0),
+    };
+    format!("{} in place of {whose}{} ({change}{ci}, {p})", value(gain.then), value(gain.now))
 }
 
 fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
@@ -216,39 +218,27 @@ fn sentence(decision: &Decision, current: &str, tried: usize) -> String {
     match unproven {
         Some((name, gain)) if gain.p > 0.05 || gain.p.is_nan() => {
             format!(
-                "Keep {current}: nothing is better by more than chance (nearest is {name}: {figure} {}).",
+                "Keep {current}: nothing is significantly better (nearest is {name}: {figure} {}).",
                 shown(gain, "")
             )
         }
         Some((name, gain)) => {
-            format!(
-                "Keep {current}: nothing is better by an amount that can be noticed ({name}: {figure} {}).",
-                shown(gain, "")
-            )
+            format!("Keep {current}: nothing is better by a useful amount ({name}: {figure} {}).", shown(gain, ""))
         }
         None if ties.is_empty() => format!("Keep {current}: it is the best here."),
-        None => format!("Keep {current}: nothing is better ({} cannot be told from it by {figure}).", ties.join(", ")),
+        None => format!(
+            "Keep {current}: {} not significantly different in {figure}.",
+            match ties.as_slice() {
+                [one] => format!("{one} is"),
+                all => format!("{} are", crate::sentence::list(all)),
+            }
+        ),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commands_and_rule_set_the_scheduler_and_its_settings() {
-        let spec = SchedulerSpec::parse("mq-deadline:fifo_batch=1").unwrap();
-        let (commands, rule) = settings("sda", "KERNEL==\"sda\"", &spec);
-        assert_eq!(commands[0], "echo mq-deadline > /sys/block/sda/queue/scheduler");
-        assert_eq!(commands[1], "echo 1 > /sys/block/sda/queue/iosched/fifo_batch");
-        let expected = "ACTION==\"add|change\", KERNEL==\"sda\", ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/iosched/fifo_batch}=\"1\"";
-        assert_eq!(rule, expected);
-        assert!(commands[2].contains(&rule) && commands[2].contains("/etc/udev/rules.d/"));
-        let (other, _) = settings("sdb", "KERNEL==\"sdb\"", &spec);
-        let file =
-            |commands: &[String]| commands[2].split_whitespace().find(|w| w.ends_with(".rules")).map(str::to_owned);
-        assert_ne!(file(&commands), file(&other), "one disk's rule would be written over another's");
-    }
 
     #[test]
     fn a_difference_is_told_with_its_confidence() {
@@ -264,6 +254,6 @@ mod tests {
         let told = shown(&gain, "bfq's ");
         assert_eq!(told, "3.00 ms in place of bfq's 4.00 ms (-25 %, with 95 % confidence -38 to -11 %, p = 0.003)");
         let told = shown(&Gain { ci95: [-0.99, 1063.0], p: 0.7, ..gain }, "");
-        assert_eq!(told, "3.00 ms in place of 4.00 ms (-25 %, by how much is open, p = 0.700)");
+        assert_eq!(told, "3.00 ms in place of 4.00 ms (-25 %, too uncertain to give a size, p = 0.700)");
     }
 }

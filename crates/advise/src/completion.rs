@@ -105,7 +105,7 @@ fn advice(measured: &[Method], can_poll: bool, about: &str) -> (String, Vec<Stri
         let text = if can_poll {
             "There was no time left to compare completion methods."
         } else {
-            "Interrupts are what there is."
+            "Only interrupts are available on this device."
         };
         return (text.to_owned(), how);
     }
@@ -128,13 +128,12 @@ fn advice(measured: &[Method], can_poll: bool, about: &str) -> (String, Vec<Stri
         ));
     }
     if parts.is_empty() {
-        let text =
-            "Leave completions to interrupts: no other method has a median that is lower by 5 % and more than chance.";
+        let text = "Leave completions to interrupts: no other method has a significantly lower median, by 5 % or more.";
         return (text.to_owned(), how);
     }
     let used = |name: &str| measured.iter().any(|m| m.better && m.completion == name);
     if can_poll && (used("poll") || used("hybrid")) {
-        how.push(format!("the kernel polls for whoever asks for it ({about}): in fio --ioengine=io_uring --hipri; in a program of your own IORING_SETUP_IOPOLL with O_DIRECT (RWF_HIPRI with preadv2 no longer polls)"));
+        how.push(format!("the kernel polls for programs that ask for it ({about}): in fio --ioengine=io_uring --hipri; in a program of your own IORING_SETUP_IOPOLL with O_DIRECT (RWF_HIPRI with preadv2 no longer polls)"));
     }
     if used("hybrid") {
         how.push("hybrid: with IORING_SETUP_HYBRID_IOPOLL (Linux 6.13) where the kernel can poll; else a sleep of half of the usual time in the program, then looking at the ring without waiting".into());

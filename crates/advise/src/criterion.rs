@@ -1,7 +1,10 @@
 //! Metrics to compare runs by, the focus of latency metrics, and the user's goals.
 
-use dumbwaiter_measure::{Latency, RunResult, TenantStats};
+use dumbwaiter_measure::{Latency, PlayerStats, RunResult, StartUpStats, TenantStats};
 use serde::{Deserialize, Serialize};
+
+/// Smaller relative differences are of no practical use.
+pub const USEFUL: f64 = 0.03;
 
 /// A figure of a run that schedulers are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +27,12 @@ pub enum Metric {
     WriteP99,
     /// 99th percentile of the latency of the [`Focus`], us.
     FocusP99,
+    /// Start-up time of the slowest application, s; infinite where it never started.
+    StartUp,
+    /// Dropped frames of the worst player, %.
+    DroppedFrames,
+    /// Share error: part of the data that the wrong tenants moved, 0 to 1, 0 is best.
+    ShareError,
     /// Proportionality variation: deviation of shares from weights, 0 is best (A+CFQ, 2020).
     Pv,
     /// Jain's fairness index over shares by weight, 1 is best.
@@ -40,7 +49,7 @@ pub enum Metric {
 
 impl Metric {
     /// All metrics, in order of presentation.
-    pub const ALL: [Metric; 15] = [
+    pub const ALL: [Metric; 18] = [
         Metric::MbPerS,
         Metric::Iops,
         Metric::Mean,
@@ -50,6 +59,9 @@ impl Metric {
         Metric::ReadP99,
         Metric::WriteP99,
         Metric::FocusP99,
+        Metric::StartUp,
+        Metric::DroppedFrames,
+        Metric::ShareError,
         Metric::Pv,
         Metric::Jain,
         Metric::CpuUsPerIo,
@@ -70,6 +82,9 @@ impl Metric {
             Metric::ReadP99 => "read_p99_us",
             Metric::WriteP99 => "write_p99_us",
             Metric::FocusP99 => "focus_p99_us",
+            Metric::StartUp => "start_up_s",
+            Metric::DroppedFrames => "dropped_frames_percent",
+            Metric::ShareError => "share_error",
             Metric::Pv => "pv",
             Metric::Jain => "jain",
             Metric::CpuUsPerIo => "cpu_us_per_io",
@@ -77,6 +92,29 @@ impl Metric {
             Metric::JPerMio => "j_per_mio",
             Metric::BytesPerJ => "bytes_per_j",
         }
+    }
+
+    /// Whether differences are ratios, as of times and rates. Those of percentages and shares are differences in points.
+    pub(crate) fn by_ratio(self) -> bool {
+        !matches!(self, Metric::DroppedFrames | Metric::ShareError | Metric::Pv | Metric::Jain)
+    }
+
+    /// What a difference of 1 means, in the metric's unit, where differences are not ratios.
+    fn whole(self) -> f64 {
+        if self == Metric::DroppedFrames { 100.0 } else { 1.0 }
+    }
+
+    /// How much worse `own` is than `other`, as a fraction: 0.5 for a latency half longer or a throughput lower by a half; for
+    /// percentages and shares the difference.
+    pub fn worse_by(self, own: f64, other: f64) -> f64 {
+        let signed = if self.by_ratio() { own / other - 1.0 } else { (own - other) / self.whole() };
+        if self.higher_is_better() { -signed } else { signed }
+    }
+
+    /// The smallest difference, as [`Metric::worse_by`] gives it, that is of practical use.
+    pub fn useful(self) -> f64 {
+        // One frame in 200 can be seen.
+        if self == Metric::DroppedFrames { 0.005 } else { USEFUL }
     }
 
     /// Whether a higher value is better.
@@ -96,7 +134,11 @@ impl Metric {
 
     /// The largest value that it can have.
     pub(crate) fn largest(self) -> f64 {
-        if self == Metric::Jain { 1.0 } else { f64::INFINITY }
+        match self {
+            Metric::Jain | Metric::ShareError => 1.0,
+            Metric::DroppedFrames => 100.0,
+            _ => f64::INFINITY,
+        }
     }
 
     /// Whether the metric of a run is known, and not just a lower bound because of unfinished requests.
@@ -109,6 +151,7 @@ impl Metric {
             Metric::ReadP99 => run.read.latency_us.is_known(0.99),
             Metric::WriteP99 => run.write.latency_us.is_known(0.99),
             Metric::FocusP99 => focus.latencies(run).all(|latency| latency.is_known(0.99)),
+            Metric::StartUp => start_ups(run).all(|start_up| !start_up.at_least),
             _ => true,
         }
     }
@@ -117,7 +160,7 @@ impl Metric {
     pub(crate) fn is_worst_without_service(self, run: &RunResult, focus: &Focus) -> bool {
         match self {
             Metric::FocusP99 => focus.count(run) == 0,
-            Metric::Pv => true,
+            Metric::Pv | Metric::ShareError => true,
             _ => false,
         }
     }
@@ -134,6 +177,9 @@ impl Metric {
             Metric::ReadP99 => run.read.latency_us.p99,
             Metric::WriteP99 => run.write.latency_us.p99,
             Metric::FocusP99 => focus.p99_us(run),
+            Metric::StartUp => start_ups(run).map(start_up_s).fold(f64::NAN, f64::max),
+            Metric::DroppedFrames => players(run).map(|player| player.drop_percent).fold(f64::NAN, f64::max),
+            Metric::ShareError => run.fairness.share_error,
             Metric::Pv => run.fairness.pv,
             Metric::Jain => run.fairness.jain,
             Metric::CpuUsPerIo => run.cpu.us_per_io,
@@ -142,6 +188,19 @@ impl Metric {
             Metric::BytesPerJ => run.energy.as_ref().map_or(f64::NAN, |e| e.bytes_per_j),
         }
     }
+}
+
+fn start_ups(run: &RunResult) -> impl Iterator<Item = &StartUpStats> {
+    run.applications.iter().filter_map(|application| application.start_up.as_ref())
+}
+
+fn players(run: &RunResult) -> impl Iterator<Item = &PlayerStats> {
+    run.applications.iter().filter_map(|application| application.player.as_ref())
+}
+
+/// Mean start-up time, s: infinite where no launch completed, NaN without a launch.
+fn start_up_s(of: &StartUpStats) -> f64 {
+    if of.count > 0 && of.started == 0 { f64::INFINITY } else { of.mean_s }
 }
 
 /// The requests whose latency the recommendation looks at.
@@ -248,7 +307,7 @@ pub enum Goal {
     Latency,
     /// The highest throughput.
     Throughput,
-    /// The lowest PV within 20 % of the best throughput.
+    /// The lowest share error within 20 % of the best throughput.
     Fairness,
 }
 
@@ -276,7 +335,25 @@ impl Goal {
         match self {
             Goal::Balanced | Goal::Latency => Metric::FocusP99,
             Goal::Throughput => Metric::MbPerS,
-            Goal::Fairness => Metric::Pv,
+            Goal::Fairness => Metric::ShareError,
+        }
+    }
+
+    /// What decides, most important first. A later metric decides where the earlier ones show no practical difference.
+    pub(crate) fn criteria(self, runs: &[&RunResult]) -> Vec<Metric> {
+        let weights_differ = runs.iter().any(|run| {
+            let mut due = run.tenants.iter().map(|tenant| tenant.weight);
+            due.next().is_some_and(|first| due.any(|weight| weight != first))
+        });
+        let applications = [Metric::StartUp, Metric::DroppedFrames];
+        let shares = weights_differ.then_some(Metric::ShareError);
+        match self {
+            Goal::Balanced | Goal::Latency => {
+                let latencies = applications.into_iter().chain([Metric::FocusP99]);
+                latencies.chain(shares).chain([Metric::MbPerS]).collect()
+            }
+            Goal::Throughput => vec![Metric::MbPerS, Metric::FocusP99],
+            Goal::Fairness => vec![Metric::ShareError, Metric::FocusP99, Metric::MbPerS],
         }
     }
 

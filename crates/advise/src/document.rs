@@ -1,7 +1,12 @@
 //! The results of an experiment with its scenario and versions, and their JSON form.
 
-use crate::{Goal, Ranking, Recommendation, Row, rank};
-use dumbwaiter_measure::RunResult;
+use crate::apply::{Place, commands};
+use crate::provenance::Provenance;
+use crate::ranking::rank_under;
+use crate::suite::Suite;
+use crate::{Goal, Ranking, Recommendation, Row, Verdict};
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
+use dumbwaiter_scenario::SchedulerSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,6 +19,9 @@ pub const SCHEMA: u64 = 2;
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: u64,
+    /// Where the results come from.
+    #[serde(default)]
+    pub provenance: Provenance,
     /// Title of the report.
     #[serde(default)]
     pub title: String,
@@ -25,12 +33,24 @@ pub struct Document {
     /// Versions of the program, the kernel and the device models, by name.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
+    /// What the reader must know before the answer: how much of a trace was left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Notes for the reader: skipped records, an interruption, assumptions.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Start times of the load patterns that align an external power log with the runs, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_patterns_unix_s: Vec<f64>,
+    /// How replicates were added until the decision was settled; left out where their number was fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Sequential>,
+    /// The scenarios, where there are several; each has a variant of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suite: Option<Suite>,
+    /// What to do on each device, by its name; with variants `DEVICE, VARIANT`.
+    #[serde(default)]
+    pub verdict: BTreeMap<String, Verdict>,
     /// The runs, in the order of the matrix.
     pub runs: Vec<RunResult>,
     /// Schedulers per device and variant, best first.
@@ -50,24 +70,82 @@ impl Document {
         runs: Vec<RunResult>,
         goal: Goal,
     ) -> Document {
-        let rankings = rank(&runs, goal);
-        Document {
+        let mut document = Document {
             schema: SCHEMA,
+            provenance: Provenance::default(),
             title: title.to_string(),
             scenario,
             goal,
             versions,
+            warnings: Vec::new(),
             notes: Vec::new(),
             load_patterns_unix_s: Vec::new(),
-            recommendation: rankings.iter().map(|r| r.recommendation.clone()).collect(),
-            ranking: rankings.into_iter().flat_map(|r| r.rows).collect(),
+            until: None,
+            suite: None,
+            verdict: BTreeMap::new(),
+            ranking: Vec::new(),
+            recommendation: Vec::new(),
             runs,
-        }
+        };
+        document.decide();
+        document
     }
 
-    /// The rankings, computed from the runs.
+    /// The document with its provenance, and the verdicts that follow: it says what can be set.
+    pub fn with_provenance(mut self, provenance: Provenance) -> Document {
+        self.provenance = provenance;
+        self.decide();
+        self
+    }
+
+    /// The document as that of several scenarios.
+    pub fn with_suite(mut self, suite: Suite) -> Document {
+        self.suite = Some(suite);
+        self.decide();
+        self
+    }
+
+    /// Computes ranking, recommendations and verdicts anew.
+    pub fn decide(&mut self) {
+        let rankings = self.rankings();
+        if let Some(suite) = &mut self.suite {
+            suite.judge(&rankings);
+        }
+        self.recommendation = rankings.iter().map(|r| r.recommendation.clone()).collect();
+        self.verdict = rankings.iter().map(|r| (place_of(r), r.verdict.clone())).collect();
+        self.ranking = rankings.into_iter().flat_map(|r| r.rows).collect();
+    }
+
+    /// The rankings, computed from the runs, with the commands that apply their verdicts.
     pub fn rankings(&self) -> Vec<Ranking> {
-        rank(&self.runs, self.goal)
+        let error = self.until.as_ref().map_or(SIGNIFICANCE, |until| until.error_per_look);
+        let mut rankings = rank_under(&self.runs, self.goal, &self.provenance.conditions(error));
+        for ranking in &mut rankings {
+            let spec = ranking.verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
+            if let Some(spec) = spec {
+                let commands = commands(&self.place(&ranking.device), &spec, self.nr_requests());
+                (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
+            }
+        }
+        rankings
+    }
+
+    /// The scheduler depth that the scenario sets.
+    fn nr_requests(&self) -> Option<u32> {
+        self.scenario.get("nr_requests").and_then(Value::as_u64).and_then(|n| n.try_into().ok())
+    }
+
+    /// Where the scheduler of a device is set.
+    fn place(&self, device: &str) -> Place {
+        match &self.provenance.drive {
+            Some(drive) if !drive.disk.is_empty() => Place {
+                disk: drive.disk.clone(),
+                udev_match: drive.udev_match.clone(),
+                previous: drive.scheduler.clone(),
+                previous_nr_requests: self.nr_requests().and_then(|_| drive.queue.get("nr_requests").cloned()),
+            },
+            _ => Place::simulated(device),
+        }
     }
 
     /// The document as JSON text with a final newline.
@@ -85,6 +163,27 @@ impl Document {
             _ => Ok(serde_json::from_value(value)?),
         }
     }
+}
+
+/// The key of a ranking's verdict.
+fn place_of(ranking: &Ranking) -> String {
+    match ranking.variant.as_str() {
+        "" => ranking.device.clone(),
+        variant => format!("{}, {variant}", ranking.device),
+    }
+}
+
+/// How replicates were added until the decision was settled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sequential {
+    /// Settled: no other is better than the recommended one by more than this fraction.
+    pub within: f64,
+    /// How often the results were looked at.
+    pub looks: u32,
+    /// Probability of a wrong bound at each look; over all looks planned together at most 0.05.
+    pub error_per_look: f64,
+    /// Every device was settled before the cap.
+    pub settled: bool,
 }
 
 /// Why a text could not be read as a document.

@@ -1,6 +1,6 @@
 //! The figures of one scheduler's runs: which runs count, what is known of each, and how two schedulers compare.
 
-use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, TestKind, Verdict, compare, holm};
+use dumbwaiter_measure::{Difference, RunResult, SIGNIFICANCE, Sample, TestKind, compare, holm};
 
 use crate::criterion::{Focus, Metric};
 use crate::row::Estimate;
@@ -8,11 +8,11 @@ use crate::row::Estimate;
 /// One metric in one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figure {
-    seed: u64,
+    pub(crate) seed: u64,
     /// Infinite where the run starved the requests whose latency or share counts, NaN where it is undefined.
-    value: f64,
+    pub(crate) value: f64,
     /// It is the figure, and not just a lower bound.
-    known: bool,
+    pub(crate) known: bool,
 }
 
 /// A p value by Holm's correction, and its test.
@@ -45,17 +45,37 @@ fn same_result(a: &RunResult, b: &RunResult) -> bool {
     counts(a) == counts(b) && figures(a) == figures(b)
 }
 
+/// A metric in the runs of each group by seed, for a comparison run by run; of a recorded load that is simulated again only the
+/// first. Equal results count each: they show that nothing in the load is random.
+pub(crate) fn by_seed(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus) -> Vec<Vec<(u64, f64)>> {
+    let once = |group: &Vec<&'_ RunResult>| {
+        let recorded = group.iter().all(|run| repeats_a_recording(run));
+        group[..if recorded { 1 } else { group.len() }].iter().map(|run| (run.seed, metric.of(run, focus))).collect()
+    };
+    groups.iter().map(once).collect()
+}
+
+/// A metric in every run of each group: equal results count each, since equal runs are no lack of runs.
+pub(crate) fn of_every_run(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus) -> Vec<Vec<Figure>> {
+    let defined = groups.iter().flatten().any(|run| metric.of(run, focus).is_finite());
+    let one = |run: &&RunResult| figure(metric, run, focus, defined);
+    groups.iter().map(|group| group.iter().map(one).collect()).collect()
+}
+
 /// A metric in the independent runs of each group. A run in which the focus got nothing, or in which there are no shares
 /// because of that, is the worst possible if any other run has the figure.
 pub(crate) fn figures(metric: Metric, groups: &[Vec<&RunResult>], focus: &Focus) -> Vec<Vec<Figure>> {
     let defined = groups.iter().flatten().any(|run| metric.of(run, focus).is_finite());
-    let one = |run: &&RunResult| {
-        let value = metric.of(run, focus);
-        let starved = defined && value.is_nan() && metric.is_worst_without_service(run, focus);
-        let value = if starved { f64::INFINITY } else { value };
-        Figure { seed: run.seed, value, known: value.is_finite() && metric.is_known(run, focus) }
-    };
+    let one = |run: &&RunResult| figure(metric, run, focus, defined);
     groups.iter().map(|group| independent(group).iter().map(one).collect()).collect()
+}
+
+/// `defined`: some run has the metric.
+fn figure(metric: Metric, run: &RunResult, focus: &Focus, defined: bool) -> Figure {
+    let value = metric.of(run, focus);
+    let starved = defined && value.is_nan() && metric.is_worst_without_service(run, focus);
+    let value = if starved { f64::INFINITY } else { value };
+    Figure { seed: run.seed, value, known: value.is_finite() && metric.is_known(run, focus) }
 }
 
 /// Runs in which the figure is known.
@@ -83,7 +103,7 @@ fn mean(figures: &[Figure]) -> f64 {
 
 /// The p value of each scheduler's difference from the `reference`, by Holm's correction for so many tests at once, and the
 /// test. None for the reference itself and where no test is possible.
-pub(crate) fn p_values(all: &[Vec<Figure>], reference: usize) -> Vec<Option<Test>> {
+fn p_values(all: &[Vec<Figure>], reference: usize) -> Vec<Option<Test>> {
     let pairs = |figures: &[Figure]| figures.iter().map(|f| (f.seed, f.value)).collect::<Vec<_>>();
     let reference_pairs = pairs(&all[reference]);
     let tests: Vec<_> = all
@@ -100,23 +120,23 @@ pub(crate) fn p_values(all: &[Vec<Figure>], reference: usize) -> Vec<Option<Test
 }
 
 /// How each scheduler compares with the `reference`, with the p value and its test.
-pub(crate) fn verdicts(metric: Metric, all: &[Vec<Figure>], reference: usize) -> Vec<(Verdict, Option<Test>)> {
+fn differences(metric: Metric, all: &[Vec<Figure>], reference: usize) -> Vec<(Difference, Option<Test>)> {
     let best = &all[reference];
     let tests = p_values(all, reference);
     let one = |(i, test): (usize, Option<Test>)| {
         let (own_mean, best_mean) = (mean(&all[i]), mean(best));
-        let verdict = match test {
-            _ if own_mean.is_nan() || !best_mean.is_finite() => Verdict::Undefined,
-            _ if i == reference => Verdict::Best,
-            _ if own_mean.is_infinite() => Verdict::Worse,
-            None => Verdict::Untested,
+        let difference = match test {
+            _ if own_mean.is_nan() || !best_mean.is_finite() => Difference::Undefined,
+            _ if i == reference => Difference::Best,
+            _ if own_mean.is_infinite() => Difference::Worse,
+            None => Difference::Untested,
             // Lower bounds that are no better may be much worse.
-            Some((p, _)) if p > SIGNIFICANCE && known(&all[i]) < known(best) => Verdict::Untested,
-            Some((p, _)) if p > SIGNIFICANCE => Verdict::Tie,
-            _ if metric.better(own_mean, best_mean) => Verdict::Better,
-            _ => Verdict::Worse,
+            Some((p, _)) if p > SIGNIFICANCE && known(&all[i]) < known(best) => Difference::Untested,
+            Some((p, _)) if p > SIGNIFICANCE => Difference::Tie,
+            _ if metric.better(own_mean, best_mean) => Difference::Better,
+            _ => Difference::Worse,
         };
-        (verdict, test.filter(|_| verdict != Verdict::Untested))
+        (difference, test.filter(|_| difference != Difference::Untested))
     };
     tests.into_iter().enumerate().map(one).collect()
 }
@@ -132,21 +152,26 @@ fn best(metric: Metric, all: &[Vec<Figure>]) -> Option<usize> {
 
 /// The estimates of one metric, one per scheduler.
 pub(crate) fn estimates(metric: Metric, all: &[Vec<Figure>]) -> Vec<Estimate> {
-    let verdicts = verdicts(metric, all, best(metric, all).unwrap_or(0));
-    let one = |(figures, (verdict, test)): (&Vec<Figure>, (Verdict, Option<Test>))| {
+    let differences = differences(metric, all, best(metric, all).unwrap_or(0));
+    let one = |(figures, (difference, test)): (&Vec<Figure>, (Difference, Option<Test>))| {
         let mean = mean(figures);
         let at_least = figures.iter().any(|f| f.value.is_finite() && !f.known);
-        let interval = sample(figures).interval95().filter(|_| mean.is_finite() && !at_least);
+        let sample = sample(figures);
+        // Percentages and shares have no logarithm to speak of.
+        let plain = || (sample.n > 1).then(|| [(mean - sample.ci95()).max(0.0), mean + sample.ci95()]);
+        let interval =
+            if matches!(metric, Metric::DroppedFrames | Metric::ShareError) { plain() } else { sample.interval95() };
+        let interval = interval.filter(|_| mean.is_finite() && !at_least);
         Estimate {
             mean: mean.is_finite().then_some(mean),
             at_least,
             starved: starved(figures),
             ci95: interval.map(|[low, high]| [low, high.min(metric.largest())]),
             n: known(figures),
-            verdict,
+            difference,
             p: test.map(|(p, _)| p),
             test: test.map(|(_, test)| test),
         }
     };
-    all.iter().zip(verdicts).map(one).collect()
+    all.iter().zip(differences).map(one).collect()
 }

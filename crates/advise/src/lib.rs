@@ -4,19 +4,37 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod apply;
+mod bounds;
 pub mod completion;
+mod conditions;
 mod criterion;
+mod decision;
+mod diff;
 mod document;
 mod figures;
+mod provenance;
 pub mod race;
 mod ranking;
 mod recommend;
 mod row;
+mod sentence;
+mod suite;
+mod usage;
+mod verdict;
 
 pub use advice::{Advice, Survey, advice};
-pub use criterion::{Focus, Goal, Metric};
-pub use document::{Document, ParseError, SCHEMA};
+pub use apply::{Commands, Place, commands};
+pub use bounds::Worse;
+pub use conditions::{Conditions, KERNEL_SCHEDULERS, Offered};
+pub use criterion::{Focus, Goal, Metric, USEFUL};
+pub use diff::{Change, DIFF_SCHEMA, Diff, Difference, diff};
+pub use document::{Document, ParseError, SCHEMA, Sequential};
 pub use figures::independent;
-pub use ranking::{Ranking, rank};
+pub use provenance::{Drive, Machine, Provenance};
+pub use ranking::{Ranking, rank, rank_under};
 pub use recommend::Recommendation;
 pub use row::{Axes, Estimate, Row};
+pub use suite::{Suite, SuiteCase, SuiteLine, SuiteTotal};
+pub use usage::Usage;
+pub use verdict::{Confidence, Verdict};

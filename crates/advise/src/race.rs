@@ -3,8 +3,9 @@
 //! The first point decides, by the rule of `compare` for the goal. The others are guards: a scheduler that loses throughput
 //! there is ruled out, however low its latency.
 
-use crate::ranking::{Replication, rank_by};
-use crate::{Focus, Goal, Metric, Ranking};
+use crate::decision::Replication;
+use crate::ranking::rank_by;
+use crate::{Conditions, Focus, Goal, Metric, Ranking};
 use dumbwaiter_measure::{RunResult, SIGNIFICANCE, Sample, holm, paired, welch};
 
 /// Runs of each scheduler at the deciding point before anything is said: with less, chance cannot be judged.
@@ -170,7 +171,7 @@ impl Race {
             keepers.iter().flat_map(|index| self.runs(results, 0, &self.schedulers[*index])).cloned().collect();
         // The sentence names the device; the point is named elsewhere.
         runs.iter_mut().for_each(|run| run.variant = String::new());
-        rank_by(&runs, self.goal, Replication::Adaptive).into_iter().next()
+        rank_by(&runs, self.goal, Replication::Adaptive, &Conditions::default()).into_iter().next()
     }
 
     /// The next runs; none when all is decided.
@@ -290,11 +291,6 @@ const TINY: f64 = 1e-6;
 /// How one differs from another, as a ratio: what slows one run down multiplies its figures. Runs of the same round are next
 /// to each other in time, so that whatever else the machine does is much the same for both.
 struct Contrast {
-    /// Geometric means.
-    now: f64,
-    then: f64,
-    /// `then` over `now`, less 1.
-    change: f64,
     ci95: [f64; 2],
     /// Two-sided; NaN where there are too few runs.
     p: f64,
@@ -320,7 +316,7 @@ impl Contrast {
         };
         let mean = then - now;
         let ci95 = [(mean - half).exp_m1(), (mean + half).exp_m1()];
-        Contrast { now: now.exp(), then: then.exp(), change: mean.exp_m1(), ci95, p }
+        Contrast { ci95, p }
     }
 
     /// Is the whole confidence interval within [`SAME`]?
@@ -331,7 +327,11 @@ impl Contrast {
 
 /// What changes from one to the other.
 pub fn gain(point: &str, metric: Metric, from: &[(u64, f64)], to: &[(u64, f64)]) -> Gain {
-    let Contrast { now, then, change, ci95, p } = Contrast::of(from, to);
+    let Contrast { ci95, p, .. } = Contrast::of(from, to);
+    // The means of the table, so that a reader finds them there.
+    let (now, then) = (sample(from).mean, sample(to).mean);
+    let change = then / now - 1.0;
+    let ci95 = [ci95[0].min(change), ci95[1].max(change)];
     Gain { point: point.to_owned(), metric: metric.key().to_owned(), now, then, change, ci95, p }
 }
 

@@ -1,7 +1,7 @@
 //! One scheduler's row in a ranking, and the estimates in it.
 
 use crate::criterion::Metric;
-use dumbwaiter_measure::{TestKind, Verdict};
+use dumbwaiter_measure::{Difference, TestKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ pub struct Estimate {
     /// simulation, and so are those that gave the same result.
     pub n: usize,
     /// Compared with the scheduler that is best by this metric.
-    pub verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub difference: Difference,
     /// p value of the difference from the best, by Holm's correction for the number of schedulers; `null` for the best itself
     /// and where no test was possible.
     pub p: Option<f64>,
@@ -59,10 +60,18 @@ pub struct Row {
     pub replicates: usize,
     /// Whether its throughput is at least the goal's [`throughput_floor`](crate::Goal::throughput_floor).
     pub keeps_throughput: bool,
-    /// Compared with the recommended scheduler, by the metric that decided.
-    pub verdict: Verdict,
+    /// Whether the kernel at hand, or a current one for a simulation, offers it.
+    #[serde(default = "yes")]
+    pub can_be_set: bool,
+    /// Compared with the leading scheduler, by the metric that decided.
+    #[serde(rename = "verdict")]
+    pub difference: Difference,
     /// Estimates by [`Metric::key`].
     pub metrics: BTreeMap<String, Estimate>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Row {

@@ -1,8 +1,10 @@
 //! The speed of what we built, as figures and ratios: [`schedulers`] alone, the [`simulator`], and the disk path of the
-//! [`engine`] beside fio and a bare ring, and the disk server ([`serve`]) beside others.
+//! [`engine`] beside fio and a bare ring, the disk server ([`serve`]) beside others, and inference of the models that
+//! [`learn`](mod@learn) times.
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod learn;
 pub mod schedulers;
 pub mod serve;
 pub mod simulator;

@@ -24,7 +24,7 @@ mod time;
 
 pub use context::Context;
 pub use errno::Errno;
-pub use layer::{BlockLayer, Config, Fault, Finished, Handover, Part, Submitted, Switches};
+pub use layer::{BlockLayer, Config, Fault, Finished, Part, Submitted, Switches};
 pub use ledger::Ledger;
 pub use merge::{Join, Limits, MergeIndex, Side};
 pub use op::{Dir, Flags, IoClass, Ioprio, Op};
@@ -32,7 +32,8 @@ pub use plug::Plug;
 pub use request::{Io, Request, RequestId, Requests, SECTOR_BYTES, State};
 pub use request_tags::RequestTags;
 pub use scheduler::{
-    AtAttach, Event, Merging, Next, Place, Replayable, Scheduler, Setup, Traits, Tunable, TunableError, set_tunable,
+    AtAttach, Event, Handover, Merging, Next, Place, Replayable, Scheduler, ServiceOracle, Setup, Traits, Tunable,
+    TunableError, set_tunable,
 };
 pub use sorted::Sorted;
 pub use tags::TagMap;

@@ -5,8 +5,10 @@
 //! is the time. Only [`Scheduler::insert`], [`Scheduler::next`], [`Scheduler::has_work`] and [`Scheduler::clone_box`]
 //! lack a default.
 
+use std::sync::Arc;
+
 use crate::merge::{Join, MergeIndex};
-use crate::{Context, Io, Nanos, RequestId, TaskId, TenantId, TickClock};
+use crate::{Context, Io, Nanos, Request, RequestId, TaskId, TenantId, TickClock};
 
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,18 @@ pub enum Merging {
     Own,
     /// The block layer keeps a [`MergeIndex`] of everything queued.
     Index,
+}
+
+/// How requests under way pass from one scheduler to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handover {
+    /// As Linux: I/O submitted from now on waits; the old scheduler goes on until everything that was submitted before is
+    /// finished; then the new one takes over and gets what waited.
+    #[default]
+    Freeze,
+    /// The new scheduler gets all queued requests at once, in order of their arrival, and the device stays busy. Requests
+    /// already sent finish without the new scheduler hearing of them.
+    Live,
 }
 
 /// What a scheduler requires of the block layer around it.
@@ -309,6 +323,25 @@ pub trait Scheduler: Send {
         None
     }
 
+    /// The scheduler that shall take over, and how. The block layer asks after each [`Event::Timer`], and exchanges the
+    /// schedulers by [`BlockLayer::replace`](crate::BlockLayer::replace): a policy over policies hands its own state to its
+    /// successor.
+    fn successor(&mut self, ctx: &Context<'_>) -> Option<(Box<dyn Scheduler>, Handover)> {
+        let _ = ctx;
+        None
+    }
+
+    /// The device finished a request that an earlier scheduler had sent before this one took over.
+    fn completed_by_predecessor(&mut self, id: RequestId, ctx: &Context<'_>) {
+        let _ = (id, ctx);
+    }
+
+    /// Gives it exact service times of the device, where the world knows them: a simulator does. Only a scheduler that was
+    /// set to use them does so.
+    fn attach_oracle(&mut self, oracle: &Arc<dyn ServiceOracle>) {
+        let _ = oracle;
+    }
+
     /// Its numeric settings.
     fn tunables(&self) -> &'static [Tunable] {
         &[]
@@ -341,6 +374,13 @@ pub trait Scheduler: Send {
 
     /// A copy with the whole state.
     fn clone_box(&self) -> Box<dyn Scheduler>;
+}
+
+/// Service times of a device that are known exactly: those of a simulated one.
+pub trait ServiceOracle: Send + Sync {
+    /// Time that the device would take for a request that it gets at `now` while it is idle, with its arm (if it has one)
+    /// behind the sector before `position`.
+    fn service(&self, now: Nanos, position: u64, request: &Request) -> Nanos;
 }
 
 /// A scheduler that follows decisions of another: what a replay of a kernel recording needs.

@@ -1,9 +1,9 @@
-//! `bench`: the speed of the simulator, of the schedulers and of the engine.
+//! `bench`: the speed of the simulator, of the schedulers, of the engine and of learned models.
 
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use dumbwaiter_bench::{engine, schedulers, serve, simulator};
+use dumbwaiter_bench::{engine, learn, schedulers, serve, simulator};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::SchedulerSpec;
@@ -27,6 +27,10 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     }
     match args.what {
         BenchWhat::Engine => engine(args),
+        BenchWhat::Learn => {
+            let rows = learn::run()?;
+            show(args, &rows, || learn::text(&rows, output::style()))
+        }
         BenchWhat::Serve => serve(args),
         BenchWhat::Sim => {
             let rows = simulator::run(&wanted(args)?)?;

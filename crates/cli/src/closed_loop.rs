@@ -31,6 +31,10 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
         }
         None => output::print(&text(&found, output::style()))?,
     }
+    if found.compared.is_empty() && !control.cancelled() {
+        crate::tell!("dumbwaiter: nothing to compare: no recording could be");
+        return Ok(Ended::Failed);
+    }
     Ok(if control.cancelled() { Ended::Interrupted } else { Ended::Done })
 }
 

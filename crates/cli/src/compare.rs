@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
-use dumbwaiter_experiment::{Experiment, Overrides, compare};
+use anyhow::{Result, anyhow, bail};
+use dumbwaiter_experiment::{Input, Overrides, Until, compare, compare_all};
+use dumbwaiter_report::{Format, read_json};
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_sim::Simulator;
 
@@ -14,14 +16,26 @@ use crate::{Ended, input, on, output, progress, results};
 /// Reads the experiment, runs it, prints and writes the results.
 pub(crate) fn run(args: Compare) -> Result<Ended> {
     let builtin = if args.on.is_some() { Scenario::builtin_real } else { Scenario::builtin };
-    let overrides = overrides(&args)?;
-    let experiment = Experiment::read(&args.input, builtin, &overrides, args.goal.into())?;
+    let checking = progress::end_on_signal()?;
+    // One word for both: how a trace is read, and how the result is printed; their names differ.
+    let (format, trace_format) = match args.reading.format.as_deref() {
+        Some(name) if Format::parse(name).is_some() => (results::format(name)?, None),
+        name => (Format::default(), name),
+    };
+    let overrides = overrides(&args, trace_format)?;
+    let mut read = Input::read(&args.input, builtin, &overrides, args.goal.into())?;
+    if let Some(path) = &args.resume {
+        read.resume(&read_json(path)?)?;
+    }
+    drop(checking);
     if args.print_config {
-        output::print(&experiment.scenario.to_toml())?;
-        return Ok(Ended::Done);
+        return print_config(&read);
     }
     if let Some(path) = &args.on {
-        return on::run(&args, path, &experiment);
+        let Input::One(experiment) = &read else {
+            bail!("--on {}: runs one scenario; give one of them, by its name or file", path.display());
+        };
+        return on::run(&args, path, experiment, format);
     }
     if let Some(log) = &args.power.power_log {
         bail!(
@@ -39,12 +53,35 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
     let progress = Arc::new(progress::Progress::default());
     let control = Arc::new(progress.control());
     progress::cancel_on_signal(&control)?;
-    let compared = progress::watch(&progress, &control, || compare(&experiment, &simulator, &control));
-    results::finish(compared, &args.outputs)
+    let compared = progress::watch(&progress, &control, || match &read {
+        Input::One(experiment) => compare(experiment, &simulator, &control),
+        Input::Several { name, cases } => compare_all(name, cases, &simulator, &control),
+    });
+    results::finish(compared, &args.outputs, format)
+}
+
+/// Prints the effective scenario, or each of several.
+fn print_config(read: &Input) -> Result<Ended> {
+    match read {
+        Input::One(experiment) => output::print(&experiment.scenario.to_toml())?,
+        Input::Several { cases, .. } => {
+            for case in cases {
+                output::print(&format!("# {}\n{}\n", case.variant, case.experiment.scenario.to_toml()))?;
+            }
+        }
+    }
+    Ok(Ended::Done)
+}
+
+/// Until when replicates are added.
+fn until(args: &Compare) -> Result<Option<Until>> {
+    let Some(text) = &args.until else { return Ok(None) };
+    let time_max = Duration::from_nanos(input::time("--until-time", &args.until_time)?.0);
+    Until::parse(text, time_max).map(Some).map_err(|e| anyhow!("--until: {e}"))
 }
 
 /// Flags that override the scenario.
-fn overrides(args: &Compare) -> Result<Overrides> {
+fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
     let (replay, reading) = (&args.replay, &args.reading);
     Ok(Overrides {
         devices: args.device.clone(),
@@ -57,8 +94,9 @@ fn overrides(args: &Compare) -> Result<Overrides> {
         limit: args.limit,
         replicates: args.replicates,
         seed: args.seed,
+        until: until(args)?,
         trace: TraceOptions {
-            format: reading.format.clone(),
+            format: trace_format.map(str::to_owned),
             columns: reading.columns.clone(),
             speed: replay.speed,
             depth: replay.depth,

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow, bail};
 use dumbwaiter_advise::Document;
 use dumbwaiter_meters as meters;
 use dumbwaiter_realworld::PowerLog;
-use dumbwaiter_report::read_json;
+use dumbwaiter_report::{Format, read_json};
 
 use crate::args::{self, EnergyArgs};
 use crate::{Ended, input, results};
@@ -23,12 +23,16 @@ pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
         );
     }
     let told = log.fill(&mut runs, &old.load_patterns_unix_s)?;
-    let mut document = Document::new(&old.title, old.scenario, old.versions, runs, old.goal);
+    let mut document =
+        Document::new(&old.title, old.scenario, old.versions, runs, old.goal).with_provenance(old.provenance);
+    document.until = old.until;
+    document.decide();
     // What was said of meters no longer holds.
     let of_meters = |note: &String| note.starts_with("no energy meter: ") || note.starts_with("energy meter: ");
+    document.warnings = old.warnings;
     document.notes = old.notes.into_iter().filter(|note| !of_meters(note)).chain(told).collect();
     document.load_patterns_unix_s = old.load_patterns_unix_s;
-    results::write_all(&args.outputs, &document)?;
+    results::write_all(&args.outputs, &document, Format::default())?;
     Ok(Ended::Done)
 }
 

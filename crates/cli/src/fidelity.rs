@@ -13,11 +13,23 @@ use serde_json::{Value, json};
 use crate::args::Fidelity;
 use crate::{Ended, closed_loop, output};
 
+/// A recording with its score.
 struct Scored {
     json: Value,
     scheduler: String,
     agreement: Option<f64>,
     explanation: Option<String>,
+}
+
+impl Scored {
+    fn is_unsupported(&self) -> bool {
+        self.json["unsupported"] == true
+    }
+
+    /// Whether the recording has no request to compare.
+    fn is_empty(&self) -> bool {
+        self.agreement.is_none() && !self.is_unsupported()
+    }
 }
 
 /// Replays every recording and prints or writes the scores.
@@ -51,7 +63,15 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
             crate::tell!("{}: it has fewer differences", s.json["file"].as_str().unwrap_or_default());
         }
     }
-    Ok(Ended::Done)
+    let empty: Vec<&str> = scored.iter().filter(|s| s.is_empty()).filter_map(|s| s.json["file"].as_str()).collect();
+    if empty.is_empty() {
+        return Ok(Ended::Done);
+    }
+    crate::tell!(
+        "dumbwaiter: nothing to compare: no request in {}; record a device while it is used",
+        empty.join(", ")
+    );
+    Ok(Ended::Failed)
 }
 
 fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {
@@ -69,14 +89,17 @@ fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {
     let calls = call_by_call(&recording, &make, explain);
     let free = compare(&kernel_order(&recording), &free_running(&recording, &make));
     let order = free.order;
+    // Without a request, no answer was right or wrong.
+    let compared = calls.dispatches > 0;
+    let agreement = compared.then(|| calls.agreement());
     let json = json!({
         "file": file,
         "scheduler": scheduler,
         "kernel": recording.kernel,
         "calls": calls.calls(),
-        "call_agreement": calls.agreement(),
-        "dispatch_agreement": calls.dispatch_agreement(),
-        "none_agreement": calls.none_agreement(),
+        "call_agreement": agreement,
+        "dispatch_agreement": compared.then(|| calls.dispatch_agreement()),
+        "none_agreement": compared.then(|| calls.none_agreement()),
         "differences": calls.differences.len(),
         "identical_share": order.map(|o| o.identical_share),
         "kendall_tau_distance": order.map(|o| o.kendall_tau_distance),
@@ -85,7 +108,7 @@ fn score(path: &Path, explain: Option<u64>) -> Result<Scored> {
         "extra": free.extra,
         "first_difference": calls.differences.first(),
     });
-    Ok(Scored { json, scheduler, agreement: Some(calls.agreement()), explanation: calls.explanation })
+    Ok(Scored { json, scheduler, agreement, explanation: calls.explanation })
 }
 
 /// Per scheduler: files, median and worst call agreement; `null` where it is unsupported.
@@ -103,7 +126,8 @@ fn summary(scored: &[Scored]) -> Vec<Value> {
             n => Some((shares[n / 2 - 1] + shares[n / 2]) / 2.0),
         };
         let files = scored.iter().filter(|s| s.scheduler == name).count();
-        json!({ "scheduler": name, "files": files, "median": median, "worst": shares.first(), "unsupported": n == 0 })
+        let unsupported = scored.iter().filter(|s| s.scheduler == name).all(Scored::is_unsupported);
+        json!({ "scheduler": name, "files": files, "median": median, "worst": shares.first(), "unsupported": unsupported })
     };
     names.into_iter().map(of).collect()
 }
@@ -115,7 +139,8 @@ fn text(scored: &[Scored]) -> String {
         .map(|s| {
             let j = &s.json;
             if s.agreement.is_none() {
-                return vec![plain(&j["file"]), plain(&j["kernel"]), "unsupported".to_owned()];
+                let why = if s.is_unsupported() { "unsupported" } else { "nothing to compare" };
+                return vec![plain(&j["file"]), plain(&j["kernel"]), why.to_owned()];
             }
             vec![
                 plain(&j["file"]),

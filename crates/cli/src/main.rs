@@ -13,10 +13,12 @@ mod devices;
 mod energy;
 mod fidelity;
 mod input;
+mod learn;
 mod on;
 mod output;
 mod progress;
 mod record;
+mod report;
 mod reproduce;
 mod results;
 mod schedulers;
@@ -57,11 +59,14 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Diff(args) => report::diff(&args),
         Command::Recommend(args) => on::recommend::run(&args),
         Command::Energy(args) => energy::run(&args),
         Command::Verify(args) => on::verify(&args),
         Command::Worker => on::work(),
         Command::Record(args) => record::run(&args),
+        Command::Learn(args) => learn::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Ctl(args) => ctl::run(&args),
         Command::Bench(args) => bench::run(&args),

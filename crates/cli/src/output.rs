@@ -36,9 +36,27 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes a value as JSON to a file or to stdout.
+/// Version of JSON objects that have none of their own.
+const SCHEMA: u64 = 1;
+
+/// An object with its version first.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema: u64,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// Writes a value as JSON to a file or to stdout; an object has its `schema` at the top.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(value).context("cannot be written as JSON")?;
+    let shape = serde_json::to_value(value).context("cannot be written as JSON")?;
+    let text = match shape.as_object() {
+        Some(object) if !object.contains_key("schema") => {
+            serde_json::to_string_pretty(&Versioned { schema: SCHEMA, value })
+        }
+        _ => serde_json::to_string_pretty(value),
+    };
+    let mut text = text.context("cannot be written as JSON")?;
     text.push('\n');
     write_text(path, &text)
 }
@@ -121,6 +139,13 @@ pub(crate) fn style() -> Style {
     let colour = (terminal || forced) && std::env::var_os("NO_COLOR").is_none();
     let width = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).filter(|_| terminal);
     Style { width, colour }
+}
+
+/// How the first screen looks: 80 columns, or those of the terminal; `wide`: without a limit.
+pub(crate) fn screen(wide: bool) -> Style {
+    const COLUMNS: u16 = 80;
+    let style = style();
+    Style { width: (!wide).then(|| style.width.unwrap_or(COLUMNS).max(40)), ..style }
 }
 
 /// A whole number with thousands apart: 12,345,678.

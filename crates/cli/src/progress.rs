@@ -32,6 +32,25 @@ pub(crate) fn cancel_on_signal(control: &Arc<Control>) -> Result<()> {
     Ok(())
 }
 
+/// While it exists, SIGINT and SIGTERM end the program at once: nothing was changed or begun yet.
+pub(crate) struct Checking(Arc<AtomicBool>);
+
+/// Hears Ctrl-C while input is read and checked, even where the program was started with the signal ignored.
+pub(crate) fn end_on_signal() -> Result<Checking> {
+    let checking = Arc::new(AtomicBool::new(true));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&checking))
+            .context("cannot handle Ctrl-C")?;
+    }
+    Ok(Checking(checking))
+}
+
+impl Drop for Checking {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 fn cancel_when(asked: Arc<AtomicBool>, control: &Arc<Control>) {
     let control = Arc::clone(control);
     std::thread::spawn(move || {

@@ -46,7 +46,11 @@ pub(crate) fn run(args: &Record) -> Result<Ended> {
     if let Some(path) = &args.json {
         output::write_json(path, &json_of(&summary))?;
     }
-    Ok(if stop.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Done })
+    Ok(match summary.requests {
+        0 => Ended::Failed,
+        _ if stop.load(Ordering::Relaxed) => Ended::Interrupted,
+        _ => Ended::Done,
+    })
 }
 
 /// All files that will be written can be, and are different ones.
@@ -72,9 +76,12 @@ fn check_outputs(args: &Record) -> Result<()> {
 
 fn tell(s: &Summary) {
     let what = if s.method.is_some() { "rows" } else { "I/Os" };
-    if s.records == 0 && s.requests == 0 {
+    if s.requests == 0 {
         let kept = if s.files.is_empty() { "; nothing is written" } else { "" };
-        crate::tell!("no I/O in {:.1} s{kept}", s.seconds);
+        crate::tell!(
+            "dumbwaiter: no request in {:.1} s, so there is nothing to compare{kept}; record while the device is used",
+            s.seconds
+        );
     }
     let files: Vec<String> = s.files.iter().map(|f| f.display().to_string()).collect();
     if !files.is_empty() {

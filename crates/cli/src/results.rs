@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use dumbwaiter_advise::Document;
+use dumbwaiter_advise::{Document, Provenance};
 use dumbwaiter_experiment::{Comparison, Ending, Failure, FailureKind};
-use dumbwaiter_report::{compare_text, write_html, write_parquet};
+use dumbwaiter_report::{Format, document_text, write_html, write_parquet};
 
 use crate::args::Outputs;
 use crate::{Ended, output};
@@ -20,7 +20,7 @@ pub(crate) fn check_outputs(args: &Outputs, inputs: &[&Path]) -> Result<()> {
 }
 
 /// Writes all that was asked for.
-pub(crate) fn write_all(args: &Outputs, document: &Document) -> Result<()> {
+pub(crate) fn write_all(args: &Outputs, document: &Document, format: Format) -> Result<()> {
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let json = || args.json.as_ref().map_or(Ok(()), |path| output::write_text(path, &document.to_json()));
     // Files first, each even if another fails; output on stdout is lost if its reader is gone.
@@ -38,7 +38,7 @@ pub(crate) fn write_all(args: &Outputs, document: &Document) -> Result<()> {
         document.notes.iter().for_each(|note| crate::tell!("note: {note}"));
         json()
     } else {
-        output::print(&compare_text(document, output::style()))
+        output::print(&document_text(document, format, output::screen(args.wide)))
     };
     for (written, path, what) in done {
         written?;
@@ -54,16 +54,34 @@ fn story(path: &Path, what: &str) {
 }
 
 /// Prints and writes what a comparison found, and says how it ended.
-pub(crate) fn finish(compared: Result<Comparison, Failure>, outputs: &Outputs) -> Result<Ended> {
-    let Comparison { document, ending } = match compared {
+pub(crate) fn finish(compared: Result<Comparison, Failure>, outputs: &Outputs, format: Format) -> Result<Ended> {
+    let Comparison { mut document, ending } = match compared {
         Ok(comparison) => comparison,
         Err(failure) => return ended_by(failure),
     };
-    write_all(outputs, &document)?;
+    built_from(&mut document.provenance);
+    write_all(outputs, &document, format)?;
     match ending {
         Ending::Complete => Ok(Ended::Done),
         Ending::Interrupted => Ok(Ended::Interrupted),
         Ending::Failed(failure) => ended_by(failure),
+    }
+}
+
+/// The format of this name.
+pub(crate) fn format(name: &str) -> Result<Format> {
+    match Format::parse(name) {
+        Some(format) => Ok(format),
+        None => bail!("--format: `{name}` is not a format; expected table, csv, markdown or json"),
+    }
+}
+
+/// Adds the commit of this program, and for a real drive the command as it was typed.
+fn built_from(provenance: &mut Provenance) {
+    let commit = env!("DUMBWAITER_VERSION").split_once('(').map(|(_, commit)| commit.trim_end_matches(')').to_owned());
+    provenance.commit = commit;
+    if provenance.drive.is_some() {
+        provenance.arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     }
 }
 

@@ -7,6 +7,9 @@ use toml::{Table, Value};
 
 use crate::Error;
 
+/// Most sectors of a device: 512 PiB.
+pub(crate) const CAPACITY_SECTORS_MAX: i64 = 1 << 50;
+
 /// A parameter of a kind of device.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {

@@ -37,4 +37,4 @@ pub mod validate;
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 pub use error::Error;
 pub use keys::{Expect, Key};
-pub use model::{DeviceModel, Kind, ModelInfo, Params, load, models};
+pub use model::{DeviceModel, Kind, ModelInfo, Params, filled, load, models, parse};

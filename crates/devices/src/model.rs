@@ -1,7 +1,10 @@
 //! Loads device models by name or from a file.
 
+use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
+use dumbwaiter_block::ServiceOracle;
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -115,6 +118,26 @@ impl DeviceModel {
         load(&format!("{}{separator}{overrides}", self.name))
     }
 
+    /// This model with room for `sectors`, under the same name: a hard disk gets more surfaces, the others only more
+    /// addresses, so that their timing stays what it was.
+    ///
+    /// # Errors
+    /// More sectors than a model may have (2^50).
+    pub fn grown(&self, sectors: u64) -> Result<DeviceModel, Error> {
+        if sectors > keys::CAPACITY_SECTORS_MAX as u64 {
+            let expected = format!("at most {}", keys::CAPACITY_SECTORS_MAX);
+            return Err(keys::invalid(&self.name, "capacity_sectors", sectors, expected));
+        }
+        let mut params = self.params.clone();
+        match &mut params {
+            Params::Hdd(p) => p.grow(sectors),
+            Params::Ssd(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
+            Params::Ull(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
+            Params::Null(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
+        }
+        Ok(DeviceModel { params, ..self.clone() })
+    }
+
     /// Builds a device in its initial state. Each device of a run needs a seed of its own.
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         match &self.params {
@@ -122,6 +145,18 @@ impl DeviceModel {
             Params::Ssd(p) => Box::new(ssd::Ssd::new(p, seed)),
             Params::Ull(p) => Box::new(ull::Ull::new(p, seed)),
             Params::Null(p) => Box::new(null::Null::new(p)),
+        }
+    }
+}
+
+impl DeviceModel {
+    /// Exact service times of the device that [`DeviceModel::build`] makes with this seed, where they can be known
+    /// beforehand: of a disk, and of a device with a fixed latency.
+    pub fn oracle(&self, seed: u64) -> Option<Arc<dyn ServiceOracle>> {
+        match &self.params {
+            Params::Hdd(p) => Some(Arc::new(hdd::Positioning::new(p, seed))),
+            Params::Null(p) => Some(Arc::new(p.clone())),
+            Params::Ssd(_) | Params::Ull(_) => None,
         }
     }
 }
@@ -179,30 +214,77 @@ pub fn models() -> &'static [ModelInfo] {
 /// Names the wrong name, file, key or value, and what is expected.
 pub fn load(spec: &str) -> Result<DeviceModel, Error> {
     let (name, overrides) = spec.split_once('?').unwrap_or((spec, ""));
-    let (kind, description, mut table, origin) = if name.contains('/') || name.ends_with(".toml") {
+    if name.contains('/') || name.ends_with(".toml") {
         let path = Path::new(name);
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        let (kind, description, table) = read(&text, name)?;
-        (kind, description, table, name.to_owned())
-    } else {
-        let info = resolve(name)?;
-        let (kind, _, table) = read(info.toml, info.name)?;
-        (kind, info.about.to_owned(), table, info.name.to_owned())
-    };
+        let text = read_parameters(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        return parse(&text, name, overrides);
+    }
+    let info = resolve(name)?;
+    let (kind, _, table) = read(info.toml, info.name)?;
+    overridden(kind, info.about.to_owned(), table, info.name, overrides)
+}
+
+/// The name of a device of which `percent` hold data, as [`load`] takes it. An SSD is in its steady state, and what is free is
+/// room for its garbage collection; other devices do not know their data.
+///
+/// # Errors
+/// As [`load`].
+pub fn filled(spec: &str, percent: u8) -> Result<String, Error> {
+    let model = load(spec)?;
+    let Params::Ssd(p) = model.params() else { return Ok(spec.to_owned()) };
+    let share = f64::from(percent.clamp(1, 100)) / 100.0;
+    let room = (1.0 + p.over_provisioning) / share - 1.0;
+    // As much flash as before holds less data; a part of it is simulated.
+    let mapped = p.ftl_gib.min(FILLED_GIB_MAX) * share;
+    let separator = if spec.contains('?') { '&' } else { '?' };
+    Ok(format!("{spec}{separator}state=steady&ftl_gib={mapped:.3}&over_provisioning={room:.4}"))
+}
+
+/// Mapped space of a device made by [`filled`], full, in GiB.
+const FILLED_GIB_MAX: f64 = 4.0;
+
+/// A device model from the text of a parameter file, which errors call `origin`, with overrides as in [`load`].
+///
+/// # Errors
+/// As [`load`].
+pub fn parse(text: &str, origin: &str, overrides: &str) -> Result<DeviceModel, Error> {
+    let (kind, description, table) = read(text, origin)?;
+    overridden(kind, description, table, origin, overrides)
+}
+
+fn overridden(
+    kind: Kind,
+    description: String,
+    mut table: Table,
+    origin: &str,
+    overrides: &str,
+) -> Result<DeviceModel, Error> {
     for pair in overrides.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) =
-            pair.split_once('=').ok_or_else(|| keys::invalid(&origin, pair, "nothing", "parameter=value"))?;
-        keys::set(kind.keys(), &mut table, &origin, key.trim(), value.trim())?;
+            pair.split_once('=').ok_or_else(|| keys::invalid(origin, pair, "nothing", "parameter=value"))?;
+        keys::set(kind.keys(), &mut table, origin, key.trim(), value.trim())?;
     }
-    keys::check(kind.keys(), &mut table, &origin)?;
+    keys::check(kind.keys(), &mut table, origin)?;
     let params = match kind {
-        Kind::Hdd => Params::Hdd(typed(table, &origin).and_then(|p: hdd::Params| p.checked(&origin))?),
-        Kind::Ssd => Params::Ssd(typed(table, &origin).and_then(|p: ssd::Params| p.checked(&origin))?),
-        Kind::Ull => Params::Ull(typed(table, &origin)?),
-        Kind::Null => Params::Null(typed(table, &origin)?),
+        Kind::Hdd => Params::Hdd(typed(table, origin).and_then(|p: hdd::Params| p.checked(origin))?),
+        Kind::Ssd => Params::Ssd(typed(table, origin).and_then(|p: ssd::Params| p.checked(origin))?),
+        Kind::Ull => Params::Ull(typed(table, origin)?),
+        Kind::Null => Params::Null(typed(table, origin)?),
     };
-    let name = if overrides.is_empty() { origin } else { format!("{origin}?{overrides}") };
+    let name = if overrides.is_empty() { origin.to_owned() } else { format!("{origin}?{overrides}") };
     Ok(DeviceModel { name, description, params })
+}
+
+/// Largest parameter file.
+const PARAMETER_BYTES_MAX: u64 = 1 << 20;
+
+fn read_parameters(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(PARAMETER_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > PARAMETER_BYTES_MAX {
+        true => Err(std::io::Error::other("more than 1 MiB; expected a device's parameters")),
+        false => Ok(text),
+    }
 }
 
 /// The built-in device with this name.

@@ -1,9 +1,9 @@
 //! A device of fixed latency and unlimited parallelism, to measure the cost of the host alone.
 
-use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{Expect, Key};
+use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 use crate::outbox::Outbox;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
@@ -31,7 +31,7 @@ pub const KEYS: &[Key] = &[
     Key { name: "t_err_ns", expect: Expect::Int(0, 60_000_000_000), about: "the same beyond the last sector" },
     Key { name: "depth", expect: Expect::Int(1, 1 << 20), about: "commands held at once" },
     Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
-    Key { name: "capacity_sectors", expect: Expect::Int(1, 1 << 50), about: "size" },
+    Key { name: "capacity_sectors", expect: Expect::Int(1, CAPACITY_SECTORS_MAX), about: "size" },
     Key { name: "max_sectors", expect: Expect::Int(1, 1 << 20), about: "largest command" },
 ];
 
@@ -46,6 +46,12 @@ impl Params {
             fua: true,
             max_sectors: self.max_sectors,
         }
+    }
+}
+
+impl ServiceOracle for Params {
+    fn service(&self, _now: Nanos, _position: u64, _request: &Request) -> Nanos {
+        Nanos(self.latency_ns)
     }
 }
 

@@ -6,7 +6,7 @@
 use dumbwaiter_block::{Nanos, Op};
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{Expect, Key};
+use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 use crate::outbox::Outbox;
 use crate::rng::{Stage, mix};
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
@@ -56,7 +56,7 @@ pub struct Params {
 
 /// Names and ranges of [`Params`].
 pub const KEYS: &[Key] = &[
-    Key { name: "capacity_sectors", expect: Expect::Int(8, 1 << 50), about: "size" },
+    Key { name: "capacity_sectors", expect: Expect::Int(8, CAPACITY_SECTORS_MAX), about: "size" },
     Key { name: "channels", expect: Expect::Int(1, 1024), about: "media channels" },
     Key { name: "front_us", expect: Expect::Num(0.0, 1e4), about: "from submission to the channel" },
     Key { name: "back_us", expect: Expect::Num(0.0, 1e4), about: "from the link to the completion" },

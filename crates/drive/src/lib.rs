@@ -27,4 +27,4 @@ pub use error::Error;
 pub use experiment::{Cell, run, writes};
 pub use options::{Options, Rings, Verify};
 pub use target::Target;
-pub use verify::Verified;
+pub use verify::{JournalHeader, Verified};

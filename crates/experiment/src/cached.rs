@@ -38,6 +38,10 @@ impl World for Cached<'_> {
         self.world.concurrency()
     }
 
+    fn capacity_sectors(&self, device: &str) -> Option<u64> {
+        self.world.capacity_sectors(device)
+    }
+
     fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
         self.world.supports(cell)
     }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use dumbwaiter_advise::Document;
+use dumbwaiter_advise::{Document, Provenance, Sequential};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
 
-use crate::{About, Cell, CellResult, Control, Experiment, Failure, Finished, Matrix, World};
+use crate::left_out;
+use crate::{About, Cell, CellResult, Control, Experiment, Failure, Finished, Matrix, Until, World};
 
 /// A comparison's document, and how the runs ended.
 pub struct Comparison {
@@ -33,15 +35,13 @@ pub enum Ending {
 pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) -> Result<Comparison, Failure> {
     let scenario = &experiment.scenario;
     let about = world.about();
-    let load = Arc::new(Prepared::new(scenario)?);
-    let (cells, refusals) = supported(cells(&load, &about), world)?;
-    let planned = cells.len();
+    let load = Arc::new(Prepared::unless(scenario, &|| control.cancelled())?);
+    let left_out = left_out::check(&load, world, &about, control)?;
+    let (cells, refusals) = supported(cells(&load, &about, 0..scenario.replicates), world)?;
     let mut matrix = Matrix::new(cells);
-    let ending = match matrix.run(world, control) {
-        Finished::All => Ending::Complete,
-        Finished::Cancelled => Ending::Interrupted,
-        Finished::Failed(failure) => Ending::Failed(failure),
-    };
+    let restored = experiment.restore(&mut matrix);
+    let (ending, until) = run(experiment, &load, &about, &mut matrix, world, control)?;
+    let planned = matrix.cells().len();
     let results = matrix.into_results(world.concurrency());
     let finished = results.len();
     let (used, unused): (Vec<CellResult>, Vec<CellResult>) =
@@ -52,7 +52,10 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         return Err(none_finished(&unused, ending));
     }
     let mut notes = experiment.notes.clone();
-    notes.extend(about.notes);
+    if !about.real {
+        notes.extend(experiment.drives.iter().map(|drive| simulated_note(drive, scenario)));
+    }
+    notes.extend(about.notes.iter().cloned());
     notes.extend(refusals);
     notes.extend(load.notes.iter().cloned());
     let ended_early = match ending {
@@ -60,6 +63,9 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         Ending::Interrupted => Some("interrupted"),
         Ending::Failed(_) => Some("ended early"),
     };
+    if restored > 0 {
+        notes.push(format!("{restored} runs are those of an earlier result (--resume)"));
+    }
     notes.extend(ended_early.map(|why| format!("{why}: {finished} of {planned} runs finished")));
     notes.extend(notes_of_cells(&used));
     notes.extend(unused_notes(&unused));
@@ -70,16 +76,75 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
         (Err(failure), ending) => (vec![failure.reason], ending),
     };
     notes.extend(told);
-    let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
-    let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
-    let described = serde_json::to_value(scenario).map_err(Failure::refused)?;
-    let mut document = Document::new(title, described, versions, runs, experiment.goal);
+    let mut document = described(experiment, &about, runs)?;
+    if let Some((until, note)) = until {
+        document.until = Some(until);
+        notes.extend(note);
+    }
+    if let (Some(machine), Some(after)) = (&mut document.provenance.machine, world.about().machine) {
+        machine.load_after = after.load_before;
+    }
+    document.decide();
+    document.warnings = left_out;
     document.notes = notes;
     Ok(Comparison { document, ending })
 }
 
+/// The document of an experiment's runs, with its conditions.
+fn described(experiment: &Experiment, about: &About, runs: Vec<RunResult>) -> Result<Document, Failure> {
+    let mut scenario = experiment.scenario.clone();
+    // Of a real drive the scenario's models say nothing.
+    if let Some(device) = &about.device {
+        scenario.devices = vec![device.clone()];
+    }
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let provenance = Provenance {
+        version: version.clone(),
+        command: experiment.command.clone(),
+        machine: about.machine.clone(),
+        drive: about.drive.clone(),
+        ..Provenance::default()
+    };
+    let versions = BTreeMap::from([("dumbwaiter".to_owned(), version)]);
+    let title = if scenario.name.is_empty() { "comparison" } else { &scenario.name };
+    let value = serde_json::to_value(&scenario).map_err(Failure::refused)?;
+    Ok(Document::new(title, value, versions, runs, experiment.goal).with_provenance(provenance))
+}
+
+/// Makes the runs, and more replicates until the decision is settled where that is asked for.
+fn run(
+    experiment: &Experiment,
+    load: &Arc<Prepared>,
+    about: &About,
+    matrix: &mut Matrix,
+    world: &dyn World,
+    control: &Control,
+) -> Result<(Ending, Option<(Sequential, Option<String>)>), Failure> {
+    let mut replicates = experiment.scenario.replicates;
+    let mut looks = experiment.until.map(Until::begin);
+    loop {
+        match matrix.run(world, control) {
+            Finished::All => {}
+            Finished::Cancelled => return Ok((Ending::Interrupted, None)),
+            Finished::Failed(failure) => return Ok((Ending::Failed(failure), None)),
+        }
+        let Some(looks) = &mut looks else { return Ok((Ending::Complete, None)) };
+        let runs = matrix.results().map(|result| result.run.clone()).collect();
+        let look = looks.next(&mut described(experiment, about, runs)?, replicates);
+        match look.next {
+            None => return Ok((Ending::Complete, Some((look.found, look.note)))),
+            Some(next) => {
+                let (more, _) = supported(cells(load, about, replicates..next), world)?;
+                matrix.add(more);
+                experiment.restore(matrix);
+                replicates = next;
+            }
+        }
+    }
+}
+
 /// Every run that the scenario asks for in such a world: devices, stacks, schedulers, completion methods, replicates.
-fn cells(load: &Arc<Prepared>, about: &About) -> Vec<Cell> {
+fn cells(load: &Arc<Prepared>, about: &About, replicates: Range<u32>) -> Vec<Cell> {
     let scenario = load.scenario();
     let own: Vec<String> = about.device.iter().cloned().collect();
     let devices = if own.is_empty() { &scenario.devices } else { &own };
@@ -89,7 +154,7 @@ fn cells(load: &Arc<Prepared>, about: &About) -> Vec<Cell> {
             for scheduler in &scenario.schedulers {
                 for completion in &scenario.completion {
                     let cell = Cell { completion: *completion, ..Cell::of(load, device, *stack, scheduler.clone()) };
-                    cells.extend((0..scenario.replicates).map(|replicate| Cell { replicate, ..cell.clone() }));
+                    cells.extend(replicates.clone().map(|replicate| Cell { replicate, ..cell.clone() }));
                 }
             }
         }
@@ -122,6 +187,11 @@ fn supported(cells: Vec<Cell>, world: &dyn World) -> Result<(Vec<Cell>, Vec<Stri
         return Err(Failure::refused(reasons.join("; ")));
     }
     Ok((able, reasons))
+}
+
+/// A fio job names a drive: what ran instead, and how to run it there.
+fn simulated_note(drive: &str, scenario: &dumbwaiter_scenario::Scenario) -> String {
+    format!("filename={drive}: simulated on {}; for the drive itself: --on {drive}", scenario.devices.join(", "))
 }
 
 fn none_finished(unused: &[CellResult], ending: Ending) -> Failure {

@@ -60,6 +60,9 @@ impl std::error::Error for Failure {}
 
 impl From<dumbwaiter_load::Error> for Failure {
     fn from(error: dumbwaiter_load::Error) -> Failure {
-        Failure::refused(error)
+        match error {
+            dumbwaiter_load::Error::Interrupted => Failure::interrupted(error),
+            error => Failure::refused(error),
+        }
     }
 }

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
-use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions};
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec, TraceOptions, library, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
+use dumbwaiter_workloads::nearest::nearest;
+
+use crate::until::Until;
 
 /// What is to be compared, and by which goal.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Experiment {
     /// The load, the devices and the schedulers.
     pub scenario: Scenario,
@@ -19,6 +23,14 @@ pub struct Experiment {
     pub goal: Goal,
     /// Remarks on the files it was read from.
     pub notes: Vec<String>,
+    /// Drives that a fio job names. A simulation does not touch them.
+    pub drives: Vec<String>,
+    /// Runs that were made before and are not made again; see [`crate::Input::resume`].
+    pub finished: Vec<RunResult>,
+    /// A command that makes the same comparison; empty where it was not read from files.
+    pub command: String,
+    /// Add replicates until the decision is settled; `None` for the scenario's number.
+    pub until: Option<Until>,
 }
 
 /// Why an experiment cannot be read.
@@ -51,12 +63,19 @@ pub enum InputKind {
     Trace,
 }
 
+/// The schedulers that only older kernels and papers have.
+fn historical() -> Vec<SchedulerSpec> {
+    let current = Scenario::default().schedulers;
+    let all = REGISTRY.iter().map(|entry| SchedulerSpec::named(entry.name));
+    all.filter(|spec| !current.contains(spec)).collect()
+}
+
 /// Settings that override a scenario's; `None` and empty lists leave the scenario's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// Devices, as `--device` takes them.
     pub devices: Vec<String>,
-    /// Schedulers with settings, separated by commas, or `all`.
+    /// Schedulers with settings, separated by commas; `historical` or `all`.
     pub schedulers: Option<String>,
     /// Completion methods.
     pub completion: Vec<String>,
@@ -76,15 +95,24 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// How traces are read and replayed.
     pub trace: TraceOptions,
+    /// Add replicates until the decision is settled.
+    pub until: Option<Until>,
 }
 
+/// Files of a folder that a misspelt name is compared with.
+const FILES_COMPARED: usize = 4096;
 /// Bytes of a file that decide its kind.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// What a file is, by its content. A folder, a pipe, a missing and an empty file are refused.
 pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
     let named = || path.display().to_string();
-    let failed = |source| ReadError::File { path: named(), source };
+    let failed = |source: std::io::Error| match similar_file(path).or_else(|| similar_builtin(path)) {
+        Some(similar) if source.kind() == std::io::ErrorKind::NotFound => {
+            ReadError::Input(format!("{}: no such file; did you mean {}?", named(), similar.display()))
+        }
+        _ => ReadError::File { path: named(), source },
+    };
     // Before it is opened: opening a pipe may block for ever.
     let facts = std::fs::metadata(path).map_err(failed)?;
     if facts.is_dir() {
@@ -93,7 +121,13 @@ pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
             named()
         )));
     }
-    if !facts.is_file() && !facts.file_type().is_block_device() {
+    if facts.file_type().is_block_device() {
+        return Err(ReadError::Input(format!(
+            "{0} is a drive; to measure it: dumbwaiter compare --on {0} (it only reads)",
+            named()
+        )));
+    }
+    if !facts.is_file() {
         return Err(ReadError::Input(format!("{}: is a pipe, which cannot be read twice; expected a file", named())));
     }
     let mut head = Vec::new();
@@ -102,7 +136,37 @@ pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
     if head.is_empty() {
         return Err(ReadError::Input(format!("{}: is empty; expected a scenario, a fio job file or a trace", named())));
     }
+    if is_result(&head) {
+        return Err(ReadError::Input(format!(
+            "{0} is a result, not a workload; to print it again: dumbwaiter report {0}",
+            named()
+        )));
+    }
     Ok(kind_of_content(path, &head))
+}
+
+/// The file of the same folder with the most similar name.
+fn similar_file(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).ok()?.flatten().take(FILES_COMPARED);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    let found = nearest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    Some(path.with_file_name(found))
+}
+
+/// The scenario inside the program with the most similar name.
+fn similar_builtin(path: &Path) -> Option<PathBuf> {
+    let suites = library::SUITES.iter().flat_map(|suite| suite.scenarios);
+    let names = library::SCENARIOS.iter().chain(suites).map(|scenario| scenario.name);
+    nearest(path.to_str()?, names).map(PathBuf::from)
+}
+
+/// A JSON object with the keys of our results.
+fn is_result(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    text.trim_start().starts_with('{')
+        && ["\"schema\"", "\"scenario\"", "\"runs\""].iter().any(|key| text.contains(key))
 }
 
 fn kind_of_content(path: &Path, head: &[u8]) -> InputKind {
@@ -126,9 +190,19 @@ fn kind_of_content(path: &Path, head: &[u8]) -> InputKind {
     InputKind::Trace
 }
 
+/// A scenario inside the program whose name is given instead of a file.
+fn builtin_of(path: &Path) -> Option<library::Named> {
+    path.to_str().filter(|_| !path.exists()).and_then(library::named)
+}
+
+/// What a word of the command line is: a scenario inside the program, or a file.
+pub(crate) fn kind_of(path: &Path) -> Result<InputKind, ReadError> {
+    if builtin_of(path).is_some() { Ok(InputKind::Scenario) } else { input_kind(path) }
+}
+
 /// Refuses a mixture: one scenario or job file, or one or more traces.
 fn kind_of_all(paths: &[PathBuf]) -> Result<Option<InputKind>, ReadError> {
-    let kinds = paths.iter().map(|path| input_kind(path)).collect::<Result<Vec<_>, _>>()?;
+    let kinds = paths.iter().map(|path| kind_of(path)).collect::<Result<Vec<_>, _>>()?;
     match kinds.as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(*one)),
@@ -155,27 +229,51 @@ impl Experiment {
         {
             return Err(ReadError::Input(format!("{option}: applies only to traces; give a trace, or leave it out")));
         }
+        let mut drives = Vec::new();
         let (mut scenario, notes) = match kind {
             None => (builtin(), Vec::new()),
-            Some(InputKind::Scenario) => Scenario::load(&paths[0])?,
+            Some(InputKind::Scenario) => match builtin_of(&paths[0]) {
+                Some(named) => (named.scenario()?, Vec::new()),
+                None => Scenario::load(&paths[0])?,
+            },
             Some(InputKind::FioJob) => {
                 let path = paths[0].display().to_string();
-                let text = std::fs::read_to_string(&paths[0])
-                    .map_err(|source| ReadError::File { path: path.clone(), source })?;
-                Scenario::from_fio(&text, &path, &|name| std::env::var(name).ok())?
+                let text = read_text(&paths[0])?;
+                let environment = |name: &str| std::env::var(name).ok();
+                drives = Scenario::drives_of_fio(&text, &path, &environment)?;
+                Scenario::from_fio(&text, &path, &environment)?
             }
             Some(InputKind::Trace) => (of_traces(paths, &overrides.trace)?, Vec::new()),
         };
-        overrides.apply(&mut scenario)?;
-        check(&scenario)?;
-        Ok(Experiment { scenario, goal, notes })
+        let command = overrides.command(paths, goal);
+        scenario_checked(&mut scenario, overrides)?;
+        Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until })
     }
+
+    /// The experiment of a scenario that is not in a file, with `overrides`.
+    ///
+    /// # Errors
+    /// A scenario that is not valid with them.
+    pub fn of(mut scenario: Scenario, overrides: &Overrides, goal: Goal) -> Result<Experiment, ReadError> {
+        scenario_checked(&mut scenario, overrides)?;
+        let (notes, drives, command) = (Vec::new(), Vec::new(), String::new());
+        Ok(Experiment { scenario, goal, notes, drives, finished: Vec::new(), command, until: overrides.until })
+    }
+}
+
+/// Applies overrides and checks the whole.
+fn scenario_checked(scenario: &mut Scenario, overrides: &Overrides) -> Result<(), ReadError> {
+    overrides.apply(scenario)?;
+    check(scenario)
 }
 
 /// Checks a scenario with the schedulers and devices that exist.
 fn check(scenario: &Scenario) -> Result<(), ReadError> {
     let known_scheduler = |name: &str| Choice::parse(name).map(|_| ()).map_err(|e| e.to_string());
-    let known_device = |name: &str| dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string());
+    let known_device = |name: &str| match name.starts_with("/dev/") {
+        true => Err(format!("{name} is a drive, not a model of one; to measure it: --on {name}")),
+        false => dumbwaiter_devices::load(name).map(|_| ()).map_err(|e| e.to_string()),
+    };
     scenario.validate(&known_scheduler, &known_device)?;
     Ok(())
 }
@@ -228,6 +326,7 @@ impl Overrides {
         match self.schedulers.as_deref() {
             None => {}
             Some("all") => scenario.schedulers = REGISTRY.iter().map(|e| SchedulerSpec::named(e.name)).collect(),
+            Some("historical") => scenario.schedulers = historical(),
             Some(list) => {
                 scenario.schedulers =
                     SchedulerSpec::parse_list(list).map_err(|e| ReadError::Input(format!("--schedulers: {e}")))?;

@@ -9,14 +9,19 @@
 
 mod cached;
 mod cell;
+mod command;
 mod compare;
 mod control;
 mod failure;
 mod input;
+mod left_out;
 mod matrix;
 mod plan;
+mod resume;
 mod side_by_side;
+mod suite;
 mod survey;
+mod until;
 mod world;
 
 pub use cached::Cached;
@@ -27,5 +32,7 @@ pub use failure::{Failure, FailureKind, Refusal};
 pub use input::{Experiment, InputKind, Overrides, ReadError, input_kind};
 pub use matrix::{Finished, Matrix};
 pub use side_by_side::SideBySide;
+pub use suite::{Case, DRIVES, FILLS_PERCENT, Input, compare_all};
 pub use survey::{Subject, SurveyLoad, Surveyed, recommend};
+pub use until::Until;
 pub use world::{About, Concurrency, World};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dumbwaiter_block::Nanos;
 use rayon::prelude::*;
 
-use crate::{Cell, CellResult, Concurrency, Control, Failure, FailureKind, Step, World};
+use crate::{Cell, CellResult, Concurrency, Control, Failure, FailureKind, Stack, Step, World};
 
 /// The cells of an experiment with the results that are there. Running it again makes only those that are missing.
 pub struct Matrix {
@@ -30,6 +30,17 @@ impl Matrix {
     /// A matrix without results.
     pub fn new(cells: Vec<Cell>) -> Matrix {
         Matrix { results: vec![None; cells.len()], cells, order: Vec::new() }
+    }
+
+    /// Adds cells without results.
+    pub fn add(&mut self, cells: Vec<Cell>) {
+        self.results.resize(self.results.len() + cells.len(), None);
+        self.cells.extend(cells);
+    }
+
+    /// The finished results so far, in the order of the cells.
+    pub fn results(&self) -> impl Iterator<Item = &CellResult> {
+        self.results.iter().flatten()
     }
 
     /// The cells, finished or not.
@@ -116,16 +127,24 @@ impl Matrix {
         Finished::All
     }
 
-    /// Replicate after replicate, each begun one cell further on.
+    /// Stack after stack in the order of the cells; of each, replicate after replicate, each begun one cell further on.
     fn rotated(&self, missing: &[usize]) -> Vec<usize> {
+        let mut stacks: Vec<Stack> = Vec::new();
+        for cell in missing.iter().map(|i| &self.cells[*i]) {
+            if !stacks.contains(&cell.stack) {
+                stacks.push(cell.stack);
+            }
+        }
         let replicates: BTreeSet<u32> = missing.iter().map(|i| self.cells[*i].replicate).collect();
         let mut order = Vec::with_capacity(missing.len());
-        for replicate in replicates {
-            let mut round: Vec<usize> =
-                missing.iter().copied().filter(|i| self.cells[*i].replicate == replicate).collect();
-            let first = replicate as usize % round.len();
-            round.rotate_left(first);
-            order.extend(round);
+        for stack in stacks {
+            for replicate in &replicates {
+                let here = |i: &usize| (self.cells[*i].stack, self.cells[*i].replicate) == (stack, *replicate);
+                let mut round: Vec<usize> = missing.iter().copied().filter(here).collect();
+                let first = *replicate as usize % round.len().max(1);
+                round.rotate_left(first);
+                order.extend(round);
+            }
         }
         order
     }

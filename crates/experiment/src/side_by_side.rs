@@ -33,6 +33,10 @@ impl World for SideBySide<'_> {
         Concurrency::Rotation
     }
 
+    fn capacity_sectors(&self, device: &str) -> Option<u64> {
+        self.0.iter().find_map(|world| world.capacity_sectors(device))
+    }
+
     fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
         self.of(cell)?.supports(cell)
     }

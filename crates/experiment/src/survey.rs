@@ -103,9 +103,9 @@ pub fn recommend(
     let Some((decision, methods)) = decision.zip(methods) else {
         return Err(match survey.failure {
             Some(failure) => failure,
-            None if interrupted => Failure::interrupted("interrupted before anything could be said"),
+            None if interrupted => Failure::interrupted("interrupted too early to give a recommendation"),
             None => Failure::refused(format!(
-                "--for: {budget} was over before `{}`, which is set, had run twice; expected more time",
+                "--for: {budget} ended before the current scheduler, `{}`, had run twice; expected more time",
                 subject.current
             )),
         });

@@ -1,5 +1,6 @@
 //! Where cells run.
 
+use dumbwaiter_advise::{Drive, Machine};
 use dumbwaiter_measure::RunResult;
 
 use crate::cell::{Cell, CellResult, Stack};
@@ -13,6 +14,12 @@ pub trait World: Sync {
 
     /// May its runs be made at the same time?
     fn concurrency(&self) -> Concurrency;
+
+    /// Size of a device in sectors of 512 bytes, named as a cell names it; `None` where that is not known before a run.
+    fn capacity_sectors(&self, device: &str) -> Option<u64> {
+        let _ = device;
+        None
+    }
 
     /// Can it run this cell? Cheap, and changes nothing.
     fn supports(&self, cell: &Cell) -> Result<(), Refusal>;
@@ -29,7 +36,7 @@ pub trait World: Sync {
 }
 
 /// What a world is and offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
     /// A name for people: `simulator`, or the path of a device.
     pub name: String,
@@ -43,6 +50,10 @@ pub struct About {
     pub no_energy: Option<String>,
     /// Remarks that hold for every run.
     pub notes: Vec<String>,
+    /// The machine, with its load at this moment; `None` in a simulation.
+    pub machine: Option<Machine>,
+    /// The drive as it is set at this moment; `None` in a simulation.
+    pub drive: Option<Drive>,
 }
 
 /// May runs be made at the same time?

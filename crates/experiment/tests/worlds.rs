@@ -102,7 +102,15 @@ fn experiment() -> Experiment {
     let text = "devices = [\"null:0us\"]\nschedulers = [\"none\", \"kyber\"]\nduration = \"1s\"\nreplicates = 3\n\
                 [[task]]\nname = \"t\"\nrw = \"randread\"\nbs = \"4k\"\n";
     let scenario = Scenario::from_toml(text, "test").unwrap();
-    Experiment { scenario, goal: Goal::default(), notes: vec!["read from a test".into()] }
+    Experiment {
+        scenario,
+        goal: Goal::default(),
+        notes: vec!["read from a test".into()],
+        drives: Vec::new(),
+        finished: Vec::new(),
+        command: String::new(),
+        until: None,
+    }
 }
 
 #[test]

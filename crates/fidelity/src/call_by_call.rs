@@ -126,7 +126,7 @@ impl Replay<'_> {
                 replayed.take(id, hw, &self.state.context(row.at));
             }
         }
-        if let Some(id) = chosen {
+        if let Some(id) = chosen.filter(|id| self.state.requests[*id].state == State::Queued) {
             self.state.requests[id].state = State::Dispatched;
             self.state.requests[id].dispatch = row.at;
         }
@@ -136,18 +136,19 @@ impl Replay<'_> {
     fn progress(&mut self, row: &Row) {
         let Some(id) = self.state.id(row.req) else { return };
         match row.kind {
-            RowKind::Issue => {
+            RowKind::Issue if self.state.is_free(id) => {
                 self.state.requests[id].issue = row.at;
                 self.state.requests[id].state = State::Issued;
                 self.scheduler.issued(id, &self.state.context(row.at));
             }
-            RowKind::Complete => {
+            // What the scheduler still holds was never dispatched: the recording contradicts itself.
+            RowKind::Complete if self.state.requests[id].state != State::Queued => {
                 if self.state.requests[id].state == State::Issued {
                     self.scheduler.complete(id, &self.state.context(row.at));
                 }
                 self.state.remove(row.req);
             }
-            RowKind::Requeue => {
+            RowKind::Requeue if self.state.requests[id].state == State::Issued => {
                 self.scheduler.requeued(id, &self.state.context(row.at));
                 self.state.requests[id].state = State::Dispatched;
             }

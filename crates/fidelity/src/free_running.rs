@@ -100,11 +100,11 @@ impl FreeRun {
     fn apply(&mut self, place: usize, now: Nanos, issue: bool) {
         let Some(number) = self.order.get(place).copied() else { return };
         let Some(id) = self.state.id(number) else { return };
-        if issue {
+        if issue && self.state.is_free(id) {
             self.state.requests[id].issue = now;
             self.state.requests[id].state = State::Issued;
             self.scheduler.issued(id, &self.state.context(now));
-        } else {
+        } else if !issue && self.state.requests[id].state == State::Issued {
             self.scheduler.complete(id, &self.state.context(now));
             self.state.remove(number);
         }

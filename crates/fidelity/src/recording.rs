@@ -10,6 +10,21 @@ use std::path::{Path, PathBuf};
 use dumbwaiter_block::{AtAttach, Flags, Ioprio, Nanos, Op, Setup, TickClock};
 use serde::Deserialize;
 
+/// Periods of a kernel's ticks, with some room for a measured period: 100 to 1000 Hz are possible.
+const TICK_NS: std::ops::RangeInclusive<u64> = 900_000..=11_000_000;
+/// Largest depth of a queue; the kernel's limit is 10,240.
+const DEPTH_MAX: u64 = 1 << 20;
+/// Largest description.
+const DESCRIPTION_BYTES_MAX: u64 = 64 << 20;
+/// Longest line of the rows.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Latest time of a row: 30 years after the first.
+const TIME_NS_MAX: u64 = 1 << 60;
+/// Highest sector: the end of 16 EiB.
+const SECTOR_MAX: u64 = 1 << 55;
+/// Most rows: they are kept in memory.
+const ROWS_MAX: usize = 1 << 26;
+
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -28,6 +43,14 @@ pub enum Error {
         path: PathBuf,
         /// What the parser said.
         cause: serde_json::Error,
+    },
+    /// A value of the JSON beside the rows is out of its range.
+    #[error("{path}: {what}")]
+    Setting {
+        /// The file.
+        path: PathBuf,
+        /// Key, value and what was expected.
+        what: String,
     },
     /// A row is not as expected.
     #[error("{path}, line {line}: {what}")]
@@ -107,6 +130,23 @@ struct Jiffies {
     step_at_ns: i64,
 }
 
+impl Jiffies {
+    /// The kernel's ticks; an error where no kernel has such.
+    fn clock(&self, path: &Path) -> Result<TickClock, Error> {
+        if !TICK_NS.contains(&self.period_ns) {
+            let what = format!(
+                "jiffies.period_ns: {} is no period of a kernel's ticks; expected {} to {} (100 to 1000 Hz)",
+                self.period_ns,
+                TICK_NS.start(),
+                TICK_NS.end()
+            );
+            return Err(Error::Setting { path: path.to_owned(), what });
+        }
+        let step_at = self.step_at_ns.rem_euclid(self.period_ns as i64) as u64;
+        Ok(TickClock { period: Nanos(self.period_ns), step_at: Nanos(step_at) })
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 struct Queue {
     #[serde(default)]
@@ -153,36 +193,62 @@ pub struct Recording {
 
 impl Recording {
     /// Reads the rows of `path` (`.csv` or `.csv.zst`) and the JSON beside it; or of its JSON, the rows beside that.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is too large, or is not a recording; with the line.
     pub fn open(path: &Path) -> Result<Recording, Error> {
         let Files { rows: path, description: beside } = &Files::of(path);
         let io = |path: &Path| {
             let path = path.to_owned();
             move |cause| Error::Io { path, cause }
         };
-        let mut file = std::fs::File::open(path).map_err(io(path))?;
-        let text = std::fs::read(beside).map_err(io(beside))?;
-        let about: Description =
-            serde_json::from_slice(&text).map_err(|cause| Error::Description { path: beside.clone(), cause })?;
-        let mut magic = [0u8; 4];
-        let got = file.read(&mut magic).map_err(io(path))?;
-        let whole = std::io::Cursor::new(magic[..got].to_vec()).chain(file);
-        let rows = if magic == [0x28, 0xb5, 0x2f, 0xfd] {
-            let decoder = zstd::Decoder::new(whole).map_err(io(path))?;
+        let rows = std::fs::File::open(path).map_err(io(path))?;
+        let mut text = Vec::new();
+        let file = std::fs::File::open(beside).map_err(io(beside))?;
+        file.take(DESCRIPTION_BYTES_MAX + 1).read_to_end(&mut text).map_err(io(beside))?;
+        if text.len() as u64 > DESCRIPTION_BYTES_MAX {
+            let what =
+                format!("more than {} MiB; expected the description of a recording", DESCRIPTION_BYTES_MAX >> 20);
+            return Err(Error::Setting { path: beside.clone(), what });
+        }
+        Recording::read(path, rows, beside, &text)
+    }
+
+    /// Reads a recording from its `rows`, plain or zstd, and the JSON text of its `description`. Messages call them `path`
+    /// and `beside`.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn read(path: &Path, mut rows: impl Read, beside: &Path, description: &[u8]) -> Result<Recording, Error> {
+        let io = |cause| Error::Io { path: path.to_owned(), cause };
+        let about: Description = serde_json::from_slice(description)
+            .map_err(|cause| Error::Description { path: beside.to_owned(), cause })?;
+        let clock = about.jiffies.as_ref().map_or(Ok(TickClock::HZ_250), |jiffies| jiffies.clock(beside))?;
+        let mut magic = Vec::new();
+        rows.by_ref().take(4).read_to_end(&mut magic).map_err(io)?;
+        let packed = magic == [0x28, 0xb5, 0x2f, 0xfd];
+        let whole = std::io::Cursor::new(magic).chain(rows);
+        let rows = if packed {
+            let decoder = zstd::Decoder::new(whole).map_err(io)?;
             read_rows(path, BufReader::new(decoder))?
         } else {
             read_rows(path, BufReader::new(whole))?
         };
         let number = |v: &Option<serde_json::Value>| v.as_ref().and_then(as_number);
-        let depth = about.device.pointer("/attributes/hw_queue_depth").and_then(as_number).unwrap_or(128);
+        let depth = |key: &str, value: Option<u64>, default: u32| match value {
+            None => Ok(default),
+            Some(n) if (1..=DEPTH_MAX).contains(&n) => Ok(n as u32),
+            Some(n) => {
+                Err(Error::Setting { path: beside.to_owned(), what: format!("{key}: {n}; expected 1 to {DEPTH_MAX}") })
+            }
+        };
+        let device_depth = about.device.pointer("/attributes/hw_queue_depth").and_then(as_number);
         let setup = Setup {
-            clock: about.jiffies.as_ref().map_or(TickClock::HZ_250, |j| TickClock {
-                period: Nanos(j.period_ns.max(1)),
-                step_at: Nanos(j.step_at_ns.rem_euclid(j.period_ns.max(1) as i64) as u64),
-            }),
+            clock,
             cpus: about.cpus.max(1),
             hw_queues: 1,
-            nr_requests: number(&about.queue.nr_requests).unwrap_or(256) as u32,
-            device_depth: depth as u32,
+            nr_requests: depth("queue.nr_requests", number(&about.queue.nr_requests), 256)?,
+            device_depth: depth("device.attributes.hw_queue_depth", device_depth, 128)?,
             rotational: number(&about.queue.rotational) == Some(1),
             // The recorder attaches the scheduler to flash, which it may declare rotational afterwards.
             at_attach: AtAttach { rotational: Some(false), ..AtAttach::default() },
@@ -231,18 +297,29 @@ fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
         text.clear();
         line += 1;
         let fail = |what: String| Error::Row { path: path.into(), line, what };
-        let got = input.read_line(&mut text).map_err(|e| fail(format!("cannot be read: {e}")))?;
+        let got = input.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
+        let got = got.map_err(|e| fail(format!("cannot be read: {e}")))?;
         if got == 0 {
             break;
+        }
+        if got as u64 == LINE_BYTES_MAX && !text.ends_with('\n') {
+            return Err(fail("a line of more than 1 MiB; expected a row of 10 fields".into()));
+        }
+        if rows.len() == ROWS_MAX {
+            return Err(fail(format!("more than {ROWS_MAX} rows; record for a shorter time")));
         }
         let row = text.trim_end();
         if line == 1 {
             if row != HEADER {
-                return Err(fail(format!("expected the header `{HEADER}`, found `{}`", row.escape_debug())));
+                return Err(fail(format!("expected the header `{HEADER}`, found `{}`", shown(row))));
             }
             continue;
         }
-        rows.push(parse_row(row, line).map_err(fail)?);
+        let row = parse_row(row, line).map_err(fail)?;
+        if row.at < rows.last().map_or(Nanos::ZERO, |last: &Row| last.at) {
+            return Err(fail("the time goes back; expected rows in the order of their times".into()));
+        }
+        rows.push(row);
     }
     if rows.is_empty() {
         return Err(Error::Row { path: path.into(), line: 1, what: "no rows: expected a dispatch recording".into() });
@@ -250,21 +327,27 @@ fn read_rows(path: &Path, mut input: impl BufRead) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
+/// The start of a text for a message, control characters escaped.
+fn shown(text: &str) -> String {
+    let start: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() { start + "…" } else { start }
+}
+
 fn parse_row(text: &str, line: u64) -> Result<Row, String> {
     let mut fields = [""; 10];
     let mut count = 0;
     for field in text.split(',') {
-        *fields.get_mut(count).ok_or_else(|| format!("more than 10 fields in `{text}`"))? = field;
+        *fields.get_mut(count).ok_or_else(|| format!("more than 10 fields in `{}`", shown(text)))? = field;
         count += 1;
     }
     if count != 10 {
-        return Err(format!("expected 10 fields, found {count} in `{text}`"));
+        return Err(format!("expected 10 fields, found {count} in `{}`", shown(text)));
     }
     let number = |i: usize| -> Result<u64, String> {
         if fields[i].is_empty() {
             return Ok(0);
         }
-        fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, fields[i]))
+        fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, shown(fields[i])))
     };
     let kind = match fields[1] {
         "bio_queue" => RowKind::Arrival,
@@ -276,7 +359,7 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
         "rq_merge" => {
             let other = fields[6].split(';').find_map(|f| f.trim().strip_prefix("absorbs="));
             let other = other.and_then(|n| n.parse().ok());
-            RowKind::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", fields[6]))?)
+            RowKind::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", shown(fields[6])))?)
         }
         "rq_insert" => RowKind::Insert,
         "dispatch" => RowKind::Dispatch,
@@ -302,20 +385,24 @@ fn parse_row(text: &str, line: u64) -> Result<Row, String> {
             _ => Flags::NONE,
         });
     }
+    let within = |i: usize, most: u64| match number(i)? {
+        n if n <= most => Ok(n),
+        n => Err(format!("column {}: {n}; expected at most {most}", i + 1)),
+    };
     Ok(Row {
-        at: Nanos(number(0)?),
+        at: Nanos(within(0, TIME_NS_MAX)?),
         kind,
-        req: number(2)? as u32,
-        sector: number(3)?,
-        bytes: number(4)?,
+        req: within(2, u64::from(u32::MAX))? as u32,
+        sector: within(3, SECTOR_MAX)?,
+        bytes: within(4, u64::from(u32::MAX))?,
         op,
         flags,
         pid: match fields[7] {
             "" => 0,
-            pid => pid.parse().map_err(|_| format!("column 8: expected a process number, found `{pid}`"))?,
+            pid => pid.parse().map_err(|_| format!("column 8: expected a process number, found `{}`", shown(pid)))?,
         },
-        ioprio: Ioprio(number(8)? as u16),
-        cpu: number(9)? as u16,
+        ioprio: Ioprio(within(8, u64::from(u16::MAX))? as u16),
+        cpu: within(9, u64::from(u16::MAX))? as u16,
         line,
     })
 }

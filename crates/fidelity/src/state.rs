@@ -82,6 +82,11 @@ impl ReplayState {
         self.ids.get(&number).copied()
     }
 
+    /// Whether neither a scheduler nor the driver holds a request.
+    pub(crate) fn is_free(&self, id: RequestId) -> bool {
+        !matches!(self.requests[id].state, State::Queued | State::Issued)
+    }
+
     pub(crate) fn remove(&mut self, number: u32) {
         if let Some(id) = self.ids.remove(&number) {
             self.requests.remove(id);
@@ -101,7 +106,7 @@ impl ReplayState {
     }
 
     fn insert(&mut self, scheduler: &mut dyn Scheduler, row: &Row, number: u32) {
-        if let Some(id) = self.id(number) {
+        if let Some(id) = self.id(number).filter(|id| self.is_free(*id)) {
             let request = &mut self.requests[id];
             request.insert = row.at;
             request.state = State::Queued;
@@ -148,7 +153,7 @@ impl ReplayState {
             RowKind::BackMerge | RowKind::FrontMerge => {
                 let Some(id) = self.id(row.req) else { return };
                 let request = &mut self.requests[id];
-                request.sectors += (row.bytes / 512) as u32;
+                request.sectors = request.sectors.saturating_add((row.bytes / 512) as u32);
                 let side = if row.kind == RowKind::FrontMerge {
                     request.sector = row.sector;
                     Side::Front
@@ -161,8 +166,14 @@ impl ReplayState {
             }
             RowKind::Absorb(other) => {
                 let (Some(survivor), Some(absorbed)) = (self.id(row.req), self.id(other)) else { return };
-                self.requests[survivor].sectors += self.requests[absorbed].sectors;
-                if self.requests[absorbed].state == State::Queued && self.requests[survivor].state == State::Queued {
+                let queued = |id: RequestId| self.requests[id].state == State::Queued;
+                // The scheduler still holds it: the recording contradicts itself.
+                if survivor == absorbed || queued(absorbed) && !queued(survivor) {
+                    return;
+                }
+                let sectors = self.requests[absorbed].sectors;
+                self.requests[survivor].sectors = self.requests[survivor].sectors.saturating_add(sectors);
+                if self.requests[absorbed].state == State::Queued {
                     scheduler.absorbed(survivor, absorbed, &self.context(row.at));
                 }
                 self.remove(other);

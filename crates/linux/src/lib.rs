@@ -15,6 +15,7 @@ pub mod filesystem;
 pub mod ioprio;
 mod lock;
 pub mod loops;
+pub mod machine;
 pub mod process;
 pub mod queue;
 mod roots;

@@ -39,6 +39,12 @@ pub struct Polling {
     pub about: String,
 }
 
+/// The device in `/dev` that a bare name such as `sda` means.
+fn in_dev(path: &Path) -> Option<PathBuf> {
+    let bare = path.components().count() == 1;
+    Some(Path::new("/dev").join(path)).filter(|device| bare && device.exists())
+}
+
 /// Facts about a path.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -64,6 +70,8 @@ pub struct Target {
     pub rotational: Option<bool>,
     /// The device's name for itself, where it has one.
     pub model: Option<String>,
+    /// The revision of its firmware, where it reports one.
+    pub firmware: Option<String>,
     /// Is it marked read-only? (The mark of the device or file, not its mode.)
     pub read_only: bool,
     /// What uses it, one line each.
@@ -81,7 +89,12 @@ impl Target {
     /// exclusively.
     pub fn of(path: &Path) -> Result<Target, Error> {
         let roots = Roots::default();
-        let meta = std::fs::metadata(path).map_err(|e| Error::file("open", path, e))?;
+        let meta = std::fs::metadata(path).map_err(|e| match in_dev(path) {
+            Some(device) => {
+                Error::Refused(format!("{}: no such file; did you mean {}?", path.display(), device.display()))
+            }
+            None => Error::file("open", path, e),
+        })?;
         let kind = meta.file_type();
         if kind.is_file() {
             return Ok(Target::file(path, &meta, &roots));
@@ -115,6 +128,7 @@ impl Target {
             max_sectors: None,
             rotational: None,
             model: None,
+            firmware: None,
             read_only: meta.permissions().readonly(),
             uses,
             polling: Polling {
@@ -135,6 +149,7 @@ impl Target {
         let limit = |name: &str| numeric(&disk, &format!("queue/{name}"));
         let block = |name: &str| limit(name).and_then(|b| u32::try_from(b).ok()).unwrap_or(512);
         let model = ["device/model", "device/name"].iter().find_map(|f| read_some(&disk.join(f)));
+        let firmware = ["device/firmware_rev", "device/rev"].iter().find_map(|f| read_some(&disk.join(f)));
         let schedulers = queue.schedulers().ok();
         Ok(Target {
             path: path.into(),
@@ -147,6 +162,7 @@ impl Target {
             max_sectors: limit("max_sectors_kb").map(|kb| kb.saturating_mul(2)),
             rotational: limit("rotational").map(|r| r == 1),
             model: model.map(|m| m.trim().to_owned()).filter(|m| !m.is_empty()),
+            firmware: firmware.map(|f| f.trim().to_owned()).filter(|f| !f.is_empty()),
             read_only: numeric(&own, "ro") == Some(1) || numeric(&disk, "ro") == Some(1),
             uses: uses(path, dev, &own, &disk, roots),
             polling: polling(&disk, roots),

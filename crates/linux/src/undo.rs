@@ -16,8 +16,8 @@ use dumbwaiter_output::say;
 use crate::Error;
 
 pub use action::Action;
-pub use journal::leftovers;
 pub(crate) use journal::lock;
+pub use journal::{leftovers, read_entry};
 pub(crate) use removal::OWN_PREFIX;
 
 /// A change in force.

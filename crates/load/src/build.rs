@@ -2,6 +2,7 @@
 //! write-back where tasks are buffered.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use dumbwaiter_block::{Ioprio, Nanos, Tenant, TenantId, Tenants};
 use dumbwaiter_measure::{TaskSpec, TenantSpec};
@@ -11,6 +12,9 @@ use dumbwaiter_workloads::Workload;
 use dumbwaiter_workloads::applications::{App, AppContext, Component};
 use dumbwaiter_workloads::generate::{BuildContext, BuildError, JobSpec, SubmitMode};
 use dumbwaiter_workloads::page_cache::{FLUSHER_DEPTH, PageCache};
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::SplitMix64;
 
 use crate::change::{self, Change};
 use crate::error::Error;
@@ -46,6 +50,7 @@ pub struct Load {
 /// Builds the load of one run; `surveys` are those of the scenario's traces, by [`trace::survey_key`].
 pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host) -> Result<Load, Error> {
     let mut builder = Builder::new(s, host);
+    let silence = silence_before(s);
     for (number, (tenant, task)) in s.tasks().enumerate() {
         let ioprio = tenant.ioprio_of(task);
         for instance in 0..task.count {
@@ -56,7 +61,7 @@ pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host)
             let replicate = seed.wrapping_sub(s.seed);
             let context = BuildContext { seed, capacity_sectors, job: number as u32, instance, replicate };
             match &task.work {
-                Work::Job(job) => builder.add_job(&to, name, job, context)?,
+                Work::Job(job) => builder.add_job(&to, name, &started_earlier(job, silence), context)?,
                 Work::App(app) => builder.add_application(&to, &name, app, context)?,
                 Work::Trace(spec) => {
                     let survey = surveys.get(&trace::survey_key(spec));
@@ -74,6 +79,22 @@ pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host)
     Ok(builder.finish())
 }
 
+/// Time before the first job may start. A run begins with its first job, as fio's rates do, unless something is scheduled by the clock.
+fn silence_before(s: &Scenario) -> Nanos {
+    let scheduled = !s.changes.is_empty() || s.tenants.iter().any(|tenant| !tenant.changes.is_empty());
+    let start = |task: &Task| match &task.work {
+        Work::Job(job) if task.changes.is_empty() && task.start == Nanos::ZERO => job.startdelay.0,
+        _ => Nanos::ZERO,
+    };
+    if scheduled { Nanos::ZERO } else { s.tasks().map(|(_, task)| start(task)).min().unwrap_or(Nanos::ZERO) }
+}
+
+/// A job with that much less of a delay.
+fn started_earlier(job: &JobSpec, time: Nanos) -> JobSpec {
+    let (from, to) = job.startdelay;
+    JobSpec { startdelay: (Nanos(from.0.saturating_sub(time.0)), Nanos(to.0.saturating_sub(time.0))), ..job.clone() }
+}
+
 /// One instance of a task, which gets one thread or, as an application, several.
 struct Instance<'a> {
     task: &'a Task,
@@ -88,8 +109,8 @@ impl Instance<'_> {
     }
 }
 
-/// Time between the starts of two processes of fio (0.3 to 1.5 ms in recordings of Linux 6.12 and 6.18).
-const FIO_START_GAP: Nanos = Nanos(400_000);
+/// Time between the starts of two processes of fio, ns (in most recordings of Linux 6.12 and 6.18).
+const FIO_START_GAPS: RangeInclusive<u64> = 300_000..=1_300_000;
 
 struct Builder<'a> {
     scenario: &'a Scenario,
@@ -102,8 +123,8 @@ struct Builder<'a> {
     tenant_specs: Vec<TenantSpec>,
     task_specs: Vec<TaskSpec>,
     threads: Vec<Thread>,
-    /// Threads of fio's jobs so far: fio starts its processes one after another.
-    fio_threads: u64,
+    /// Threads of fio's jobs.
+    fio_threads: Vec<usize>,
     changes: Vec<(Nanos, Change)>,
     replays: Replays,
 }
@@ -126,7 +147,7 @@ impl<'a> Builder<'a> {
             tenant_specs,
             task_specs: Vec::new(),
             threads: Vec::new(),
-            fio_threads: 0,
+            fio_threads: Vec::new(),
             changes,
             replays: Replays::default(),
         }
@@ -147,11 +168,8 @@ impl<'a> Builder<'a> {
         self.buffered |= !job.direct;
         let thread = job_thread(job, context, self.cache.as_ref()).map_err(|cause| to.refused(cause))?;
         self.add(to, name, thread);
-        if job.io_submit_mode == SubmitMode::Inline
-            && let Some(thread) = self.threads.last_mut()
-        {
-            thread.start += Nanos(FIO_START_GAP.0 * self.fio_threads);
-            self.fio_threads += 1;
+        if job.io_submit_mode == SubmitMode::Inline {
+            self.fio_threads.push(self.threads.len() - 1);
         }
         Ok(())
     }
@@ -221,7 +239,21 @@ impl<'a> Builder<'a> {
         self.tenant_specs[root.0 as usize].weight = weight;
     }
 
+    /// fio wakes its processes one after another. The first runs at once; in which order and how soon the others do varies from run to run.
+    fn stagger_starts(&mut self) {
+        let mut random = SplitMix64::seed_from_u64(self.host.seed);
+        if let Some((_, others)) = self.fio_threads.split_first_mut() {
+            others.shuffle(&mut random);
+        }
+        let mut delay = Nanos::ZERO;
+        for thread in self.fio_threads.iter().skip(1) {
+            delay += Nanos(random.random_range(FIO_START_GAPS));
+            self.threads[*thread].start += delay;
+        }
+    }
+
     fn finish(mut self) -> Load {
+        self.stagger_starts();
         self.weigh_root();
         let Builder { tenants, tenant_specs, task_specs, threads, mut changes, replays, .. } = self;
         changes.sort_by_key(|(at, _)| *at);

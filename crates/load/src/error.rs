@@ -17,6 +17,9 @@ pub enum Error {
     /// A trace cannot be read.
     #[error("{0}")]
     Trace(std::sync::Arc<traces::Error>),
+    /// The caller asked to stop.
+    #[error("interrupted while the scenario was prepared")]
+    Interrupted,
     /// An unknown value of a trace setting.
     #[error("{key}: `{value}` is not known; expected {expected}")]
     Setting {
@@ -31,6 +34,9 @@ pub enum Error {
 
 impl From<traces::Error> for Error {
     fn from(error: traces::Error) -> Error {
-        Error::Trace(error.into())
+        match error {
+            traces::Error::Interrupted => Error::Interrupted,
+            error => Error::Trace(error.into()),
+        }
     }
 }

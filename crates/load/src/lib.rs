@@ -17,7 +17,7 @@ pub use application::application;
 pub use build::Load;
 pub use change::Change;
 pub use error::Error;
-pub use prepared::Prepared;
+pub use prepared::{LeftOut, Prepared};
 pub use replays::Replays;
 pub use running::{Running, lowest_stage};
 pub use thread::{Mode, Thread, ring_workers};

@@ -38,12 +38,8 @@ pub(crate) fn survey_key(spec: &TraceSpec) -> String {
 }
 
 pub(crate) fn fit(spec: &TraceSpec) -> Result<Fit, Error> {
-    match spec.options.fit.as_deref() {
-        None | Some("skip") => Ok(Fit::Skip),
-        Some("wrap") => Ok(Fit::Wrap),
-        Some("scale") => Ok(Fit::Scale),
-        Some(other) => Err(Error::Setting { key: "fit", value: other.into(), expected: "skip, wrap or scale".into() }),
-    }
+    let Some(name) = spec.options.fit.as_deref() else { return Ok(Fit::default()) };
+    Fit::parse(name).ok_or_else(|| Error::Setting { key: "fit", value: name.into(), expected: Fit::NAMES.into() })
 }
 
 pub(crate) fn open(spec: &TraceSpec) -> Result<TraceReader, Error> {

@@ -83,12 +83,18 @@ pub(crate) fn fairness(ideal: &[f64], bytes: &[u64]) -> Fairness {
     let weights: Vec<f64> = taking_part().map(|(w, _)| *w).collect();
     let moved: Vec<f64> = taking_part().map(|(_, b)| *b as f64).collect();
     let total: f64 = moved.iter().sum();
-    let pv_share = if weights.len() < 2 || total <= 0.0 {
+    let misplaced = if weights.len() < 2 || total <= 0.0 {
         f64::NAN
     } else {
-        weights.iter().zip(&moved).map(|(w, b)| (w - b / total).abs()).sum::<f64>() / weights.len() as f64
+        weights.iter().zip(&moved).map(|(w, b)| (w - b / total).abs()).sum::<f64>()
     };
-    Fairness { pv: pv(&weights, &moved), pv_share, jain: jain(&weights, &moved), reversals_s: f64::NAN }
+    Fairness {
+        pv: pv(&weights, &moved),
+        pv_share: misplaced / weights.len() as f64,
+        share_error: misplaced / 2.0,
+        jain: jain(&weights, &moved),
+        reversals_s: f64::NAN,
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +141,17 @@ mod tests {
         assert!(pv(&[1.0, 2.0], &[0.0, 3.0]).is_nan(), "the reference moved nothing");
         assert!(jain(&[1.0, 2.0], &[0.0, 0.0]).is_nan());
         let f = fairness(&[1.0, 0.0], &[10, 0]);
-        assert!(f.pv.is_nan() && f.pv_share.is_nan() && f.jain.is_nan());
+        assert!(f.pv.is_nan() && f.pv_share.is_nan() && f.share_error.is_nan() && f.jain.is_nan());
+    }
+
+    #[test]
+    fn the_share_error_is_the_part_that_the_wrong_tenants_moved() {
+        // Due 3/4 and 1/4, moved 1/2 and 1/2: a quarter of the data is the wrong tenant's.
+        assert_eq!(fairness(&[0.75, 0.25], &[5, 5]).share_error, 0.25);
+        // A light tenant that is starved does not make it explode, as it does PV.
+        let starved = fairness(&[0.01, 0.99], &[0, 100]);
+        assert!((starved.share_error - 0.01).abs() < 1e-12 && starved.pv.is_nan());
+        assert_eq!(fairness(&[0.5, 0.5], &[0, 0]).share_error.to_bits(), f64::NAN.to_bits());
     }
 
     #[test]

@@ -29,7 +29,10 @@ pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
     NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
 };
-pub use stats::{Comparison, SIGNIFICANCE, Sample, TestKind, Verdict, compare, holm, median, paired, student_t, welch};
+pub use stats::{
+    Comparison, Difference, SIGNIFICANCE, Sample, TestKind, compare, holm, median, paired, student_quantile, student_t,
+    welch,
+};
 pub use tenants::{TaskSpec, TenantSpec};
 pub use text::{count_text, grouped, latency_text, rate_text};
 

@@ -155,6 +155,10 @@ pub struct Fairness {
     /// The same from shares of the total instead of ratios to the smallest tenant: bounded, 0 is ideal.
     #[serde(deserialize_with = "nan")]
     pub pv_share: f64,
+    /// Share error: half the sum over tenants of |share - ideal share|, the part of the data that the wrong tenants moved,
+    /// 0 to 1; 0 is ideal.
+    #[serde(default = "not_known", deserialize_with = "nan")]
+    pub share_error: f64,
     /// Jain's index of bandwidth over ideal share, 1 is ideal, 1/n the worst.
     #[serde(deserialize_with = "nan")]
     pub jain: f64,

@@ -82,7 +82,7 @@ pub enum TestKind {
 /// How a scheduler compares with a reference by one metric: the best scheduler by that metric, or the recommended one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Difference {
     /// It is the reference.
     Best,
     /// No significant difference: p > 0.05, by Holm's correction.
@@ -186,6 +186,11 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 
 fn two_sided(t: f64, freedom: f64) -> f64 {
     rounded((2.0 * student(freedom).cdf(-t.abs())).min(1.0))
+}
+
+/// Quantile `probability` (0 to 1) of Student's t distribution.
+pub fn student_quantile(probability: f64, freedom: f64) -> f64 {
+    rounded(student(freedom).inverse_cdf(probability))
 }
 
 fn student(freedom: f64) -> StudentsT {

@@ -13,6 +13,8 @@ const GAP_PERIODS_MAX: f64 = 3.0;
 /// Resolution of the loggers, W.
 const STEP_W: f64 = 1.0;
 
+/// Longest line.
+const LINE_BYTES_MAX: usize = 1 << 20;
 /// Largest file that is read: decades of samples each second.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
@@ -103,7 +105,10 @@ impl Header {
             let (Column::Power(factor) | Column::Energy(factor)) = kind;
             let (value, decimals) = number(cell(i))
                 .ok_or_else(|| format!("expected a number at \"{}\", found \"{}\"", self.titles[i], cell(i)))?;
-            Ok(Some((value * factor, decimals)))
+            // A finite number of kilowatts may be too many watts.
+            let value = Some(value * factor).filter(|v| v.is_finite());
+            let value = value.ok_or_else(|| format!("\"{}\" at \"{}\" is too large", cell(i), self.titles[i]))?;
+            Ok(Some((value, decimals)))
         };
         let (watts, joules) = (value(self.power)?, value(self.energy)?);
         if watts.is_none() && joules.is_none() {
@@ -145,6 +150,9 @@ impl Logger {
         };
         let mut decimals = 0;
         for (line, text) in lines {
+            if text.len() > LINE_BYTES_MAX {
+                return Err(MeterError(format!("{name}, line {line}: {} bytes; expected at most 1 MiB", text.len())));
+            }
             let row = cells(text, header.separator);
             match header.sample(&row).map_err(|what| MeterError(format!("{name}, line {line}: {what}")))? {
                 Some((sample, joules_decimals)) => {
@@ -407,6 +415,11 @@ mod tests {
         says("Date Time,\"Voltage, V\"\n", "no column of power");
         says(&format!("{head}3/28/2023 14:15,40\n"), "no seconds");
         says(&format!("{head}2023-03-28 14:15:00,forty\n"), "forty");
+        for watts in ["nan", "inf", "-inf", "1e999"] {
+            says(&format!("{head}2023-03-28 14:15:00,{watts}\n"), watts);
+        }
+        says("Date Time,\"Power, kW\"\n2023-03-28 14:15:00,1e306\n", "too large");
+        says(&format!("{head}{}\n", " ".repeat(2 << 20)), "at most 1 MiB");
         says(&format!("{head}2023-03-28 14:15:00,40\n"), "fewer than two");
     }
 

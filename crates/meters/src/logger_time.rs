@@ -27,8 +27,12 @@ pub(crate) fn parse(text: &str) -> Result<f64, String> {
         let what = if fields.len() == 2 { "has no seconds (a spreadsheet drops them)" } else { "has no time" };
         return Err(bad(what));
     };
-    let hour: i64 = hour.parse().map_err(|_| bad("has no hour"))?;
-    let minute: i64 = minute.parse().map_err(|_| bad("has no minute"))?;
+    let whole = |text: &str| -> Option<i64> {
+        let digits = (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| text.parse().ok())?
+    };
+    let hour = whole(hour).ok_or_else(|| bad("has no hour"))?;
+    let minute = whole(minute).ok_or_else(|| bad("has no minute"))?;
     let second: f64 = second.replace(',', ".").parse().map_err(|_| bad("has no seconds"))?;
     let hour = match half.as_deref() {
         None => hour,
@@ -36,11 +40,21 @@ pub(crate) fn parse(text: &str) -> Result<f64, String> {
         Some("PM") if (1..=12).contains(&hour) => hour % 12 + 12,
         Some(_) => return Err(bad("has an hour out of range")),
     };
-    let sane = (1..=12).contains(&month) && (1..=31).contains(&day) && (1970..=9999).contains(&year);
+    let sane =
+        (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=days_of_month(year, month)).contains(&day);
     if !sane || hour > 23 || minute > 59 || !(0.0..61.0).contains(&second) {
         return Err(bad("is out of range"));
     }
     Ok((days(year, month, day) * 86_400 + hour * 3600 + minute * 60) as f64 + second)
+}
+
+fn days_of_month(year: i64, month: i64) -> i64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
 }
 
 /// Days since 1 January 1970 in the Gregorian calendar. Years begin in March, so that the leap day is the last.
@@ -82,7 +96,22 @@ mod tests {
     #[test]
     fn text_that_is_not_a_time_is_refused() {
         assert!(parse("3/28/2023 14:15").unwrap_err().contains("no seconds"));
-        for bad in ["", "soon", "13/13/23 01:00:00", "03/28/23 14:00:00 PM", "03/28/23 25:00:00", "03/28/23 1:2:3:4"] {
+        for bad in [
+            "",
+            "soon",
+            "13/13/23 01:00:00",
+            "03/28/23 14:00:00 PM",
+            "03/28/23 25:00:00",
+            "03/28/23 1:2:3:4",
+            "2023-03-28 -20:45:00",
+            "2023-03-28 20:-45:00",
+            "2023-03-28 20:45:-1",
+            "2023-02-31 00:00:00",
+            "2023-02-29 00:00:00",
+            "1900-02-29 00:00:00",
+            "2023-04-31 00:00:00",
+            "2023-03-28 20:45:nan",
+        ] {
             parse(bad).unwrap_err();
         }
     }

@@ -56,7 +56,8 @@ pub fn compare(
     let engine = if wanted == Via::Kernel { None } else { Some(Engine::new(device)?) };
     let engine = engine.as_ref().map(|engine| engine as &dyn World);
     let kernel = kernel.as_ref().map(|kernel| kernel as &dyn World);
-    let worlds = SideBySide(engine.into_iter().chain(kernel).collect());
+    // The kernel's first: an interruption then leaves an answer about what can be set.
+    let worlds = SideBySide(kernel.into_iter().chain(engine).collect());
     let mut comparison = dumbwaiter_experiment::compare(&experiment, &worlds, control)?;
     comparison.document.load_patterns_unix_s = device.load_patterns_unix_s();
     Ok(comparison)

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use dumbwaiter_advise::{Drive, Machine};
 use dumbwaiter_drive::{Options, Target, verify};
 use dumbwaiter_experiment::{About, CellResult, Control, Failure, Refusal};
 use dumbwaiter_linux::Roots;
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::Settings;
-use dumbwaiter_linux::target;
+use dumbwaiter_linux::{target, udev};
 use dumbwaiter_measure::{Energy, RunResult};
 use dumbwaiter_meters::{self as meters, Meter};
 use dumbwaiter_scenario::{Completion, Scenario, Task, Work};
@@ -49,6 +50,13 @@ pub struct DeviceUnderTest {
     /// Runs were made since [`DeviceUnderTest::conclude`].
     in_use: AtomicBool,
     failed: AtomicBool,
+}
+
+/// This machine, with its load now.
+fn machine() -> Machine {
+    let dumbwaiter_linux::machine::Machine { kernel, cpu, cpus, memory_bytes, load } =
+        dumbwaiter_linux::machine::Machine::now();
+    Machine { kernel, cpu, cpus, memory_bytes, load_before: load, load_after: load }
 }
 
 impl DeviceUnderTest {
@@ -205,6 +213,27 @@ impl DeviceUnderTest {
             device: Some(self.path.display().to_string()),
             no_energy: self.no_energy.clone(),
             notes: self.notes.clone(),
+            machine: Some(machine()),
+            drive: Some(self.drive()),
+        }
+    }
+
+    /// The drive as it is set now.
+    fn drive(&self) -> Drive {
+        let facts = &self.facts;
+        let queue = self.queue.as_ref();
+        let set = queue.and_then(|queue| queue.schedulers().ok());
+        let (scheduler, offered) = set.unwrap_or_default();
+        Drive {
+            path: self.path.display().to_string(),
+            disk: queue.map_or(String::new(), |queue| queue.name().to_owned()),
+            model: facts.model.clone().unwrap_or_default(),
+            firmware: facts.firmware.clone().unwrap_or_default(),
+            bytes: facts.bytes,
+            udev_match: queue.map_or(String::new(), |queue| udev::matching(queue.name())),
+            offered,
+            scheduler,
+            queue: queue.map(Queue::attributes).unwrap_or_default(),
         }
     }
 

@@ -86,6 +86,10 @@ impl World for Engine<'_> {
         Concurrency::Rotation
     }
 
+    fn capacity_sectors(&self, _device: &str) -> Option<u64> {
+        Some(self.device.facts().bytes / dumbwaiter_block::SECTOR_BYTES)
+    }
+
     fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
         let Some(scenario) = cell.scenario() else {
             return Err(Refusal("a database runs under the kernel's schedulers only".into()));

@@ -1,13 +1,14 @@
 //! Results as Parquet files, for notebooks: one file per kind of row, joined by `run`.
 
 use crate::file::{Error, write_file};
-use dumbwaiter_advise::Document;
+use dumbwaiter_advise::{Document, Provenance};
 use dumbwaiter_measure::{Latency, RunResult};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
+use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -89,16 +90,17 @@ impl Columns {
     }
 }
 
-/// Writes `runs.parquet`, `tenants.parquet`, `series.parquet` and `latency_cdf.parquet` into `dir`, which is created if
+/// Writes `runs.parquet`, `tenants.parquet`, `series.parquet`, `latency_cdf.parquet` and `provenance.parquet` into `dir`, which is created if
 /// missing. `run` is the index in the document's `runs`; units are in the
 /// names of the columns.
 pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
     dumbwaiter_output::create_folder(dir).map_err(|source| Error::Write { path: dir.to_path_buf(), source })?;
     let files = [
-        ("runs.parquet", runs(&document.runs)),
-        ("tenants.parquet", tenants(&document.runs)),
-        ("series.parquet", series(&document.runs)),
-        ("latency_cdf.parquet", latency_cdf(&document.runs)),
+        ("runs.parquet", runs(document)),
+        ("tenants.parquet", tenants(document)),
+        ("series.parquet", series(document)),
+        ("latency_cdf.parquet", latency_cdf(document)),
+        ("provenance.parquet", provenance(&document.provenance)),
     ];
     for (name, columns) in &files {
         write_file(&dir.join(name), |out| columns.write(out).map_err(io::Error::other))?;
@@ -106,11 +108,37 @@ pub fn write_parquet(document: &Document, dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Names and values: `machine.kernel`, `drive.queue.nr_requests`.
+fn provenance(of: &Provenance) -> Columns {
+    fn flatten(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
+        let below = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+        match value {
+            Value::Null => {}
+            Value::Object(map) => map.iter().for_each(|(key, value)| flatten(&below(key), value, into)),
+            Value::String(text) => into.push((name.to_owned(), text.clone())),
+            other => into.push((name.to_owned(), other.to_string())),
+        }
+    }
+    let mut pairs = Vec::new();
+    flatten("", &serde_json::to_value(of).unwrap_or(Value::Null), &mut pairs);
+    let mut c = Columns::default();
+    c.text("name", pairs.iter().map(|(name, _)| name.clone()))
+        .text("value", pairs.iter().map(|(_, value)| value.clone()));
+    c
+}
+
 /// The columns that identify the run of a row; `rows` gives the number of rows of each run.
-fn keys(columns: &mut Columns, runs: &[RunResult], rows: impl Fn(&RunResult) -> usize) {
+fn keys(columns: &mut Columns, document: &Document, rows: impl Fn(&RunResult) -> usize) {
+    let runs = &document.runs;
+    let own = document.scenario.get("name").and_then(Value::as_str).unwrap_or_default();
+    let scenario = |run: &RunResult| {
+        let of_suite = document.suite.as_ref().and_then(|suite| suite.scenario_of(&run.device, &run.variant));
+        of_suite.unwrap_or(own).to_owned()
+    };
     let index: Vec<usize> = runs.iter().enumerate().flat_map(|(i, r)| std::iter::repeat_n(i, rows(r))).collect();
     columns
         .whole("run", index.iter().map(|i| *i as u64))
+        .text("scenario", index.iter().map(|i| scenario(&runs[*i])))
         .text("device", index.iter().map(|i| runs[*i].device.clone()))
         .text("variant", index.iter().map(|i| runs[*i].variant.clone()))
         .text("scheduler", index.iter().map(|i| runs[*i].scheduler.clone()))
@@ -126,9 +154,10 @@ fn latencies<'a>(columns: &mut Columns, names: [&'static str; 7], of: impl Itera
     }
 }
 
-fn runs(runs: &[RunResult]) -> Columns {
+fn runs(document: &Document) -> Columns {
+    let runs = &document.runs;
     let mut c = Columns::default();
-    keys(&mut c, runs, |_| 1);
+    keys(&mut c, document, |_| 1);
     c.text("world", runs.iter().map(|r| r.world.clone()));
     c.text("via", runs.iter().map(|r| r.via.clone()));
     c.text("completion", runs.iter().map(|r| r.completion.clone()))
@@ -148,6 +177,7 @@ fn runs(runs: &[RunResult]) -> Columns {
         .real("write_mb_per_s", runs.iter().map(|r| r.write.mb_per_s))
         .real("pv", runs.iter().map(|r| r.fairness.pv))
         .real("pv_share", runs.iter().map(|r| r.fairness.pv_share))
+        .real("share_error", runs.iter().map(|r| r.fairness.share_error))
         .real("jain", runs.iter().map(|r| r.fairness.jain))
         .real("cpu_us_per_io", runs.iter().map(|r| r.cpu.us_per_io))
         .real("ctx_per_io", runs.iter().map(|r| r.cpu.ctx_per_io))
@@ -177,9 +207,10 @@ fn runs(runs: &[RunResult]) -> Columns {
     c
 }
 
-fn tenants(runs: &[RunResult]) -> Columns {
+fn tenants(document: &Document) -> Columns {
+    let runs = &document.runs;
     let mut c = Columns::default();
-    keys(&mut c, runs, |r| r.tenants.len());
+    keys(&mut c, document, |r| r.tenants.len());
     let all = || runs.iter().flat_map(|r| &r.tenants);
     c.text("tenant", all().map(|t| t.name.clone()))
         .whole("weight", all().map(|t| u64::from(t.weight)))
@@ -197,9 +228,10 @@ fn tenants(runs: &[RunResult]) -> Columns {
 }
 
 /// One row per interval and tenant, and one with the tenant `""` for the total.
-fn series(runs: &[RunResult]) -> Columns {
+fn series(document: &Document) -> Columns {
+    let runs = &document.runs;
     let mut c = Columns::default();
-    keys(&mut c, runs, |r| r.series.times.len() * (r.series.tenants.len() + 1));
+    keys(&mut c, document, |r| r.series.times.len() * (r.series.tenants.len() + 1));
     let (mut tenant, mut time, mut rate) = (Vec::new(), Vec::new(), Vec::new());
     let mut totals: [Vec<f64>; 4] = Default::default();
     for run in runs {
@@ -222,13 +254,14 @@ fn series(runs: &[RunResult]) -> Columns {
     c
 }
 
-fn latency_cdf(runs: &[RunResult]) -> Columns {
+fn latency_cdf(document: &Document) -> Columns {
+    let runs = &document.runs;
     let mut c = Columns::default();
     let parts = |r: &RunResult| {
         let l = &r.latency_cdf;
         [("all", l.all.clone()), ("read", l.read.clone()), ("write", l.write.clone())]
     };
-    keys(&mut c, runs, |r| parts(r).iter().map(|(_, cdf)| cdf.us.len()).sum());
+    keys(&mut c, document, |r| parts(r).iter().map(|(_, cdf)| cdf.us.len()).sum());
     let all = || runs.iter().flat_map(parts);
     c.text("op", all().flat_map(|(op, cdf)| std::iter::repeat_n(op.to_string(), cdf.us.len())))
         .real("latency_us", all().flat_map(|(_, cdf)| cdf.us))

@@ -1,11 +1,14 @@
 //! Reads and writes documents of results.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use dumbwaiter_advise::{Document, ParseError};
 
 use crate::file::{Error, write_file};
+
+/// Largest result that is read.
+const RESULT_BYTES_MAX: u64 = 64 << 20;
 
 /// Writes the document's JSON to a file, completely or not at all.
 pub fn write_json(document: &Document, path: &Path) -> Result<(), Error> {
@@ -14,7 +17,13 @@ pub fn write_json(document: &Document, path: &Path) -> Result<(), Error> {
 
 /// Reads a document that [`write_json`] wrote.
 pub fn read_json(path: &Path) -> Result<Document, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_path_buf(), source })?;
+    let failed = |source| Error::Read { path: path.to_path_buf(), source };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > RESULT_BYTES_MAX {
+        return Err(failed(std::io::Error::other("more than 64 MiB; expected a result of `compare --json`")));
+    }
     Document::from_json(&text).map_err(|error| match error {
         ParseError::Json(source) => Error::Parse { path: path.to_path_buf(), source },
         ParseError::Schema { found, expected } => Error::Schema { path: path.to_path_buf(), found, expected },
@@ -31,7 +40,7 @@ mod tests {
     fn json_has_the_keys_that_users_rely_on() {
         let v: Value = serde_json::from_str(&document().to_json()).unwrap();
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-        insta::assert_snapshot!(keys(&v), @r"goal notes ranking recommendation runs scenario schema title versions");
+        insta::assert_snapshot!(keys(&v), @r"goal notes provenance ranking recommendation runs scenario schema title verdict versions");
         let run = &v["runs"][0];
         insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges oldest_unfinished_s other phases_us read replicate requests same_load scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants unfinished variant via warmup_completed world write");
         let parts = ["latency_us", "read", "fairness", "cpu", "series"];
@@ -39,13 +48,13 @@ mod tests {
         insta::assert_snapshot!(parts, @r"
         latency_us: known_to max mean p50 p95 p99 p99_9 samples stddev unfinished
         read: count iops known_to max mb_per_s mean p50 p95 p99 p99_9 samples stddev unfinished
-        fairness: jain pv pv_share reversals_s
+        fairness: jain pv pv_share reversals_s share_error
         cpu: busy_s ctx_per_io irq_s poll_s scheduler_s submit_s sys_s us_per_io usr_s utilisation
         series: depth_device depth_scheduler interval_s iops mb_per_s p99_us pv tenants times
         ");
         insta::assert_snapshot!(keys(&run["tenants"][0]), @r"bandwidth count focus ideal_share iops latency_us mb_per_s name share weight");
-        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"completion device keeps_throughput metrics rank replicates scheduler variant verdict via");
-        insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"at_least":false,"ci95":[28723.0,58472.6],"mean":40981.844333333334,"n":3,"p":null,"starved":0,"test":null,"verdict":"best"}"#);
+        insta::assert_snapshot!(keys(&v["ranking"][0]), @r"can_be_set completion device keeps_throughput metrics rank replicates scheduler variant verdict via");
+        insta::assert_snapshot!(v["ranking"][0]["metrics"]["focus_p99_us"].to_string(), @r#"{"at_least":false,"ci95":[24622.9,114632.0],"mean":53127.84966666667,"n":3,"p":0.441334,"starved":0,"test":"paired-t","verdict":"tie"}"#);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod bfq_2015;
 mod effort;
 mod fair_ssd_2020;
 mod headway;
+mod kml_2025;
 mod poll_2022;
 #[cfg(test)]
 mod real_tests;
@@ -108,8 +109,15 @@ pub enum Error {
 }
 
 /// Every paper, in the order of the list.
-pub const PAPERS: &[Paper] =
-    &[ull_2023::PAPER, poll_2022::PAPER, bfq_2015::PAPER, fair_ssd_2020::PAPER, ablation::PAPER, headway::PAPER];
+pub const PAPERS: &[Paper] = &[
+    ull_2023::PAPER,
+    poll_2022::PAPER,
+    bfq_2015::PAPER,
+    fair_ssd_2020::PAPER,
+    ablation::PAPER,
+    headway::PAPER,
+    kml_2025::PAPER,
+];
 
 /// The figures that `NAME` or `NAME:FIGURE` asks for, with their paper.
 pub fn find(what: &str) -> Result<Vec<(&'static Paper, &'static Figure)>, Error> {
@@ -150,7 +158,7 @@ mod tests {
     #[test]
     fn every_paper_says_what_it_is_and_what_was_fitted() {
         let names: Vec<&str> = PAPERS.iter().map(|p| p.name).collect();
-        assert_eq!(names, ["ull-2023", "poll-2022", "bfq-2015", "fair-ssd-2020", "ablation", "headway"]);
+        assert_eq!(names, ["ull-2023", "poll-2022", "bfq-2015", "fair-ssd-2020", "ablation", "headway", "kml-2025"]);
         for paper in PAPERS {
             assert!(
                 !paper.title.is_empty() && !paper.calibration.is_empty() && !paper.figures.is_empty(),

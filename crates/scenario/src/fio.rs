@@ -5,12 +5,14 @@
 //! aligned to a megabyte, behind the area of the first kind. Instances and jobs that name the same file share it;
 //! without a name each has its own, as in fio.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_workloads::fio::{self, FioJob};
 use dumbwaiter_workloads::generate::Extent;
 
+use crate::file::check_text;
+use crate::names::DistinctNames;
 use crate::{Error, Scenario, Task, Tenant, TraceOptions, TraceSpec, Work};
 
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -23,19 +25,21 @@ impl Scenario {
     /// # Errors
     /// The line and option that are wrong.
     pub fn from_fio(text: &str, path: &str, environment: Environment<'_>) -> Result<(Scenario, Vec<String>), Error> {
+        check_text(text, path)?;
         let file = fio::parse(text, path, environment)?;
         let jobs = &file.jobs;
-        let stages = jobs.iter().map(|job| job.stage).max().unwrap_or(0);
-        let longest = |stage| {
-            let of_stage = jobs.iter().filter(|job| job.stage == stage);
-            of_stage.map(|job| job.spec.longest()).try_fold(Nanos::ZERO, |max, time| time.map(|time| max.max(time)))
-        };
-        let total = (0..=stages).map(longest).try_fold(Nanos::ZERO, |sum, time| time.map(|time| sum + time));
+        let mut longest: BTreeMap<u32, Option<Nanos>> = BTreeMap::new();
+        for job in jobs {
+            let of_stage = longest.entry(job.stage).or_insert(Some(Nanos::ZERO));
+            *of_stage = of_stage.zip(job.spec.longest()).map(|(max, time)| max.max(time));
+        }
+        let total = longest.values().try_fold(Nanos::ZERO, |sum, time| time.map(|time| sum + time));
         let warmup = jobs.iter().filter(|job| job.stage == 0).map(|job| job.spec.ramp_time).max().unwrap_or_default();
         let mut tenants = Vec::<Tenant>::new();
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
         for (tenant, weight, task) in tasks(&file.jobs) {
-            let at = tenants.iter().position(|t| t.name == tenant).unwrap_or_else(|| {
-                tenants.push(Tenant::new(&tenant));
+            let at = *places.entry(tenant).or_insert_with_key(|name| {
+                tenants.push(Tenant::new(name));
                 tenants.len() - 1
             });
             tenants[at].weight = weight.unwrap_or(tenants[at].weight);
@@ -55,6 +59,17 @@ impl Scenario {
                 .push(format!("{path}: not every job has a runtime: a run ends when the jobs have done all their I/O"));
         }
         Ok((scenario, warnings))
+    }
+
+    /// Drives that a fio job file names (`filename=/dev/…`), each once. A scenario made of it does not touch them.
+    ///
+    /// # Errors
+    /// As [`Scenario::from_fio`].
+    pub fn drives_of_fio(text: &str, path: &str, environment: Environment<'_>) -> Result<Vec<String>, Error> {
+        let file = fio::parse(text, path, environment)?;
+        let named = file.jobs.into_iter().filter_map(|job| job.filename);
+        let drives: BTreeSet<String> = named.filter(|name| name.starts_with("/dev/")).collect();
+        Ok(drives.into_iter().collect())
     }
 
     /// Replaces each task that names a fio file by the jobs of the file, as `task/job`. `read` returns the text of a
@@ -100,10 +115,10 @@ impl Scenario {
 /// The tasks of a file's jobs, each with the name and weight of its tenant.
 fn tasks(jobs: &[FioJob]) -> Vec<(String, Option<u32>, Task)> {
     let mut out = Vec::<(String, Option<u32>, Task)>::new();
+    let mut names = DistinctNames::default();
     for (job, (offset, increment)) in jobs.iter().zip(lay_out(jobs)) {
         let mut add = |name: String, count: u32, work: Work| {
-            let clash = out.iter().filter(|(.., t)| t.name == name || t.name.starts_with(&format!("{name} ("))).count();
-            let name = if clash == 0 { name } else { format!("{name} ({})", clash + 1) };
+            let name = names.distinct(name);
             let tenant = job.cgroup.clone().unwrap_or_else(|| Tenant::DEFAULT.to_string());
             let ioprio = job.trace.as_ref().and_then(|_| job.spec.ioprio());
             let task = Task { count, ioprio, cpu: job.cpus.clone(), stage: job.stage, ..Task::new(name, work) };

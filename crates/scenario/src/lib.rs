@@ -7,7 +7,10 @@
 mod cache;
 mod change;
 mod completion;
+mod file;
 mod fio;
+pub mod library;
+mod names;
 mod read;
 mod scheduler;
 mod task;
@@ -23,6 +26,7 @@ use dumbwaiter_workloads::generate::Mix;
 pub use cache::CacheSize;
 pub use change::{SchedulerChange, TaskChange, TenantChange};
 pub use completion::Completion;
+pub use file::{TEXT_BYTES_MAX, read_text};
 pub use scheduler::SchedulerSpec;
 pub use task::{Task, TraceOptions, TraceSpec, Work};
 pub use validate::NameCheck;
@@ -210,9 +214,8 @@ impl Default for Scenario {
             name: String::new(),
             description: String::new(),
             devices: strings(&["hdd:st1000dm003", "ssd:850pro-256"]),
-            schedulers: ["none", "noop", "deadline", "mq-deadline", "kyber", "sstf", "c-look"]
-                .map(SchedulerSpec::named)
-                .to_vec(),
+            // What a current kernel offers, and ours.
+            schedulers: ["none", "mq-deadline", "kyber", "bfq", "headway"].map(SchedulerSpec::named).to_vec(),
             completion: vec![Completion::Interrupt],
             queue_depth: None,
             nr_requests: None,
@@ -253,23 +256,19 @@ impl Scenario {
     /// # Errors
     /// A file that cannot be read or parsed.
     pub fn load(path: &Path) -> Result<(Scenario, Vec<String>), Error> {
-        let read = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.display().to_string(), source })
-        };
-        let mut scenario = Scenario::from_toml(&read(path)?, &path.display().to_string())?;
+        let mut scenario = Scenario::from_toml(&read_text(path)?, &path.display().to_string())?;
         let beside = path.parent().unwrap_or(Path::new(""));
-        let warnings = scenario.resolve(&|name| read(&beside.join(name)), &|name| std::env::var(name).ok())?;
+        let warnings = scenario.resolve(&|name| read_text(&beside.join(name)), &|name| std::env::var(name).ok())?;
         Ok((scenario, warnings))
     }
 
     /// A scenario of one tenant that replays trace files, one task each.
     pub fn from_trace(paths: &[String], options: TraceOptions) -> Scenario {
         let mut tenant = Tenant::new(Tenant::DEFAULT);
+        let mut names = names::DistinctNames::default();
         for path in paths {
             let name = Path::new(path).file_name().map_or(path.clone(), |name| name.to_string_lossy().into_owned());
-            let clashes =
-                tenant.tasks.iter().filter(|t| t.name == name || t.name.starts_with(&format!("{name} ("))).count();
-            let name = if clashes == 0 { name } else { format!("{name} ({})", clashes + 1) };
+            let name = names.distinct(name);
             let work = Work::Trace(TraceSpec { path: path.clone(), options: options.clone() });
             tenant.tasks.push(Task::new(name, work));
         }

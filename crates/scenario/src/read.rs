@@ -1,8 +1,13 @@
 //! Reads scenarios from TOML, or from JSON with the same keys.
 
+use std::collections::BTreeMap;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use dumbwaiter_workloads::nearest::nearest;
+
+use crate::file::check_text;
 use crate::task::Entry;
 use crate::value::{Priority, Seed, Time, Weight};
 use crate::{Completion, Error, Host, Scenario, SchedulerChange, SchedulerSpec, Task, Tenant, TenantChange};
@@ -55,8 +60,9 @@ impl Scenario {
     /// # Errors
     /// The line, and the expected key or value.
     pub fn from_toml(text: &str, path: &str) -> Result<Scenario, Error> {
-        let file: File = toml::from_str(text)
-            .map_err(|e| Error::Toml { path: path.to_string(), message: e.to_string().trim_end().to_string() })?;
+        check_text(text, path)?;
+        let file: File =
+            toml::from_str(text).map_err(|e| Error::Toml { path: path.to_string(), message: message(&e) })?;
         file.scenario()
     }
 }
@@ -93,16 +99,23 @@ impl File {
             }
             tenants.push(tenant);
         }
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for (place, tenant) in tenants.iter().enumerate() {
+            places.entry(tenant.name.clone()).or_insert(place);
+        }
         for entry in self.task {
             let name = entry.tenant.as_deref().unwrap_or(Tenant::DEFAULT);
-            match tenants.iter_mut().find(|tenant| tenant.name == name) {
-                Some(tenant) => tenant.tasks.push(entry.task),
+            match places.get(name) {
+                Some(place) => tenants[*place].tasks.push(entry.task),
                 None if entry.tenant.as_deref().is_some_and(|name| name != Tenant::ROOT) => {
                     let known: Vec<String> = tenants.iter().map(|t| format!("{:?}", t.name)).collect();
                     let reason = format!("tenant {name:?} is not in this scenario; it has {}", list(&known));
                     return Err(Error::invalid(format!("task {:?}", entry.task.name), reason));
                 }
-                None => tenants.push(Tenant { tasks: vec![entry.task], ..Tenant::new(name) }),
+                None => {
+                    places.insert(name.to_owned(), tenants.len());
+                    tenants.push(Tenant { tasks: vec![entry.task], ..Tenant::new(name) });
+                }
             }
         }
         let moves_to_root = |task: &Task| task.changes.iter().any(|c| c.tenant.as_deref() == Some(Tenant::ROOT));
@@ -130,6 +143,16 @@ impl File {
             tenants,
         })
     }
+}
+
+/// What the parser says, with the nearest name for one that is not known.
+fn message(error: &toml::de::Error) -> String {
+    let text = error.to_string().trim_end().to_string();
+    let said = error.message();
+    let mut words = said.split('`').skip(1).step_by(2);
+    let unknown = words.next().filter(|_| said.starts_with("unknown "));
+    let hint = unknown.and_then(|unknown| nearest(unknown, words)).map(|name| format!("; did you mean `{name}`?"));
+    text + &hint.unwrap_or_default()
 }
 
 fn list(names: &[String]) -> String {

@@ -171,7 +171,7 @@ fn errors_show_the_line() {
         assert!(error.starts_with(&format!("x.toml: TOML parse error at line {line}, ")), "{error}");
         assert!(error.ends_with(message), "{error}");
     };
-    shows("name = \"a\"\nduratoin = \"10s\"\n", 2, "`nomerges`, `series`, `change`, `tenant`, `task`");
+    shows("name = \"a\"\nduratoin = \"10s\"\n", 2, "`task`; did you mean `duration`?");
     shows(
         "duration = \"10 parsecs\"",
         1,
@@ -199,7 +199,7 @@ fn errors_show_the_line() {
     shows(
         "[host]\ncpu = 3\n",
         2,
-        "expected one of `cpus`, `profile`, `hw_queues`, `hz`, `page_cache`, `readahead`, `writeback_delay`, `rotational`, `nr_requests_at_attach`",
+        "expected one of `cpus`, `profile`, `hw_queues`, `hz`, `page_cache`, `readahead`, `writeback_delay`, `rotational`, `nr_requests_at_attach`; did you mean `cpus`?",
     );
     shows("schedulers = [\"a:c=1,b\"]", 1, r#""b" in "a:c=1,b" is not a tunable such as fifo_batch=8"#);
     shows(

@@ -1,5 +1,7 @@
 //! Validation of scenarios: names, nesting, and contradictory values.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use dumbwaiter_block::Nanos;
 use dumbwaiter_workloads::nearest::nearest;
 use dumbwaiter_workloads::units::format_time;
@@ -11,6 +13,10 @@ pub type NameCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
 /// Most replicates: more are a typing error, and all of them are kept until the end.
 const REPLICATES_MAX: u32 = 10_000;
+/// Most instances of a task: Linux has no more processes by default.
+const INSTANCES_MAX: u32 = 65_535;
+/// Most pairs of a CPU and a hardware queue: state is kept for each.
+const CPU_QUEUES_MAX: u32 = 65_536;
 
 impl Scenario {
     /// Checks the scenario. `known_scheduler` checks each scheduler with its tunables as text, `known_device` each
@@ -77,6 +83,11 @@ impl Scenario {
                 return fail(key, "0 is not a number from 1");
             }
         }
+        let (cpus, queues) = (u32::from(self.host.cpus), u32::from(self.host.hw_queues.unwrap_or(1)));
+        if cpus * queues > CPU_QUEUES_MAX {
+            let reason = format!("{cpus} CPUs with {queues} queues are more than {CPU_QUEUES_MAX} pairs");
+            return fail("host.hw_queues", &reason);
+        }
         if self.replicates > REPLICATES_MAX {
             let reason = format!("{} is not a number from 1 to {REPLICATES_MAX}", self.replicates);
             return Err(Error::invalid("replicates", reason));
@@ -112,7 +123,11 @@ impl Scenario {
         if self.tenants.is_empty() {
             return Err(Error::invalid("scenario", "it has no tasks; give at least one [[task]] or [[tenant]]"));
         }
-        let names: Vec<&str> = self.tenants.iter().map(|t| t.name.as_str()).collect();
+        let names: BTreeSet<&str> = self.tenants.iter().map(|t| t.name.as_str()).collect();
+        let in_circle = self.tenants_in_circles();
+        let parents: BTreeSet<&str> = self.tenants.iter().filter_map(|t| t.parent.as_deref()).collect();
+        let moves = self.tasks().flat_map(|(_, task)| &task.changes);
+        let receivers: BTreeSet<&str> = moves.filter_map(|change| change.tenant.as_deref()).collect();
         twice("tenants", self.tenants.iter().map(|t| t.name.clone()))?;
         for tenant in &self.tenants {
             let place = format!("tenant {:?}", tenant.name);
@@ -130,19 +145,12 @@ impl Scenario {
                 return fail("its parent \"/\" is the root group, in which every tenant is; leave it out".to_string());
             }
             if let Some(parent) = &tenant.parent {
-                if !names.contains(&parent.as_str()) {
+                if !names.contains(parent.as_str()) {
                     let hint = nearest(parent, names.iter().copied())
                         .map_or_else(String::new, |n| format!("; did you mean {n:?}?"));
                     return fail(format!("its parent {parent:?} is not a tenant of this scenario{hint}"));
                 }
-                // More ancestors than tenants mean a circle.
-                let parent_of =
-                    |name: &str| self.tenants.iter().find(|t| t.name == name).and_then(|t| t.parent.as_deref());
-                let mut above = Some(parent.as_str());
-                for _ in 0..names.len() {
-                    above = above.and_then(parent_of);
-                }
-                if above.is_some() {
+                if in_circle.contains(tenant.name.as_str()) {
                     return fail(format!("it contains itself (parent {parent:?})"));
                 }
             }
@@ -152,9 +160,8 @@ impl Scenario {
                 }
                 self.within(&place, "a change", change.at)?;
             }
-            let receives = |task: &Task| task.changes.iter().any(|c| c.tenant.as_ref() == Some(&tenant.name));
-            let contains_others = self.tenants.iter().any(|t| t.parent.as_ref() == Some(&tenant.name));
-            if tenant.tasks.is_empty() && !contains_others && !self.tasks().any(|(_, task)| receives(task)) {
+            let used = |by: &BTreeSet<&str>| by.contains(tenant.name.as_str());
+            if tenant.tasks.is_empty() && !used(&parents) && !used(&receivers) {
                 return fail("it has neither tasks nor tenants in it".to_string());
             }
             twice(&format!("tasks of {place}"), tenant.tasks.iter().map(|t| t.name.clone()))?;
@@ -163,15 +170,41 @@ impl Scenario {
         Ok(())
     }
 
-    fn validate_tasks(&self, place: &str, tenant: &Tenant, names: &[&str]) -> Result<(), Error> {
+    /// The tenants whose ancestors never end.
+    fn tenants_in_circles(&self) -> BTreeSet<&str> {
+        let parent_of: BTreeMap<&str, &str> =
+            self.tenants.iter().filter_map(|t| Some((t.name.as_str(), t.parent.as_deref()?))).collect();
+        // Each tenant is walked over once: a walk ends where an earlier one has been.
+        let mut ends: BTreeMap<&str, bool> = BTreeMap::new();
+        for tenant in &self.tenants {
+            let mut walk = Vec::new();
+            let mut at = tenant.name.as_str();
+            let end = loop {
+                match ends.get(at) {
+                    // Known; or of this walk, which is a circle then.
+                    Some(ends) => break *ends,
+                    None => ends.insert(at, false),
+                };
+                walk.push(at);
+                match parent_of.get(at) {
+                    Some(parent) => at = parent,
+                    None => break true,
+                }
+            };
+            walk.into_iter().for_each(|name| _ = ends.insert(name, end));
+        }
+        ends.into_iter().filter(|(_, ends)| !ends).map(|(name, _)| name).collect()
+    }
+
+    fn validate_tasks(&self, place: &str, tenant: &Tenant, names: &BTreeSet<&str>) -> Result<(), Error> {
         for task in &tenant.tasks {
             let place = format!("task {:?} of {place}", task.name);
             let fail = |reason: String| Err(Error::invalid(place.clone(), reason));
             if task.name.trim().is_empty() {
                 return fail("a task needs a name".to_string());
             }
-            if task.count == 0 {
-                return fail("count 0 is not a number of instances from 1".to_string());
+            if !(1..=INSTANCES_MAX).contains(&task.count) {
+                return fail(format!("count {} is not a number of instances from 1 to {INSTANCES_MAX}", task.count));
             }
             if let Some(cpu) = task.cpu.iter().find(|cpu| **cpu >= self.host.cpus) {
                 return fail(format!("cpu {cpu} is not one of the host's {} (numbered from 0)", self.host.cpus));
@@ -194,7 +227,7 @@ impl Scenario {
 
 impl Scenario {
     /// Checks start, stop and changes of a task.
-    fn validate_lifetime(&self, place: &str, task: &Task, tenants: &[&str]) -> Result<(), Error> {
+    fn validate_lifetime(&self, place: &str, task: &Task, tenants: &BTreeSet<&str>) -> Result<(), Error> {
         let fail = |reason: String| Err(Error::invalid(place, reason));
         self.within(place, "start", task.start)?;
         if let Some(stop) = task.stop {
@@ -217,7 +250,7 @@ impl Scenario {
                 let life = format!("{}{until}", format_time(task.start));
                 return fail(format!("the change at {at} is outside of its life, from {life}"));
             }
-            if let Some(tenant) = change.tenant.as_deref().filter(|t| !tenants.contains(t)) {
+            if let Some(tenant) = change.tenant.as_deref().filter(|t| !tenants.contains(*t)) {
                 let hint = nearest(tenant, tenants.iter().copied())
                     .map_or_else(String::new, |n| format!("; did you mean {n:?}?"));
                 return fail(format!("the change at {at}: {tenant:?} is not a tenant of this scenario{hint}"));
@@ -245,7 +278,7 @@ impl Scenario {
 }
 
 fn twice(place: &str, names: impl Iterator<Item = String>) -> Result<(), Error> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for name in names {
         if let Some(name) = seen.replace(name) {
             return Err(Error::invalid(place, format!("{name:?} is there twice")));

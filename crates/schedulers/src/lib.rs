@@ -4,6 +4,7 @@
 //! clock or does I/O; only the registry reads a file that a setting names, when a scheduler is chosen.
 #![forbid(unsafe_code)]
 
+pub mod adaptive;
 pub mod bfq;
 pub mod c_look;
 pub mod cfq;
@@ -15,6 +16,7 @@ pub mod mq_deadline;
 pub mod none;
 pub mod noop;
 pub mod registry;
+pub mod sjf;
 pub mod sstf;
 
 pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Settings, find};

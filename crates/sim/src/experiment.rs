@@ -128,9 +128,13 @@ pub(crate) fn run(
     let profile = host_profile(&s.host.profile)?;
     let legacy_link = matches!(model.kind(), Kind::Hdd) || facts.depth <= 32;
     let cost = host::scheduler_cost(choice.entry().name);
+    let mut scheduler = choice.build(config.setup);
+    if let Some(oracle) = model.oracle(seed ^ DEVICE_SEED) {
+        scheduler.attach_oracle(&oracle);
+    }
     let run = Run::new(RunParts {
         config,
-        scheduler: choice.build(config.setup),
+        scheduler,
         tenants: load.tenants,
         device: model.build(seed ^ DEVICE_SEED),
         host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),

@@ -9,6 +9,9 @@ use dumbwaiter_schedulers::Choice;
 
 use crate::experiment::{host_profile, run};
 
+/// Most pairs of a CPU and a hardware queue: state is kept for each.
+const CPU_QUEUES_MAX: u64 = 65_536;
+
 /// Runs cells on models of devices. One seed gives one result, whatever the number of jobs.
 pub struct Simulator {
     jobs: usize,
@@ -47,13 +50,26 @@ impl World for Simulator {
         Concurrency::Independent(self.jobs)
     }
 
+    fn capacity_sectors(&self, device: &str) -> Option<u64> {
+        self.model(device).ok().map(|model| model.facts().capacity_sectors)
+    }
+
     fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
         let Some(scenario) = cell.scenario() else {
             return Err(Refusal("a database runs on real devices only".into()));
         };
         host_profile(&scenario.host.profile).map_err(|e| Refusal(e.to_string()))?;
         Choice::parse(&cell.scheduler.to_string()).map_err(|e| Refusal(e.to_string()))?;
-        self.model(&cell.device).map(drop)
+        let model = self.model(&cell.device)?;
+        let cpus = u64::from(scenario.host.cpus.max(1));
+        let queues = u64::from(scenario.host.hw_queues.unwrap_or(model.facts().queues)).clamp(1, cpus);
+        if cpus * queues > CPU_QUEUES_MAX {
+            let name = model.name();
+            return Err(Refusal(format!(
+                "{name}: {cpus} CPUs with {queues} queues are more than {CPU_QUEUES_MAX} pairs; set fewer host.hw_queues"
+            )));
+        }
+        Ok(())
     }
 
     fn run(&self, cell: &Cell, control: &Control) -> Result<CellResult, Failure> {
@@ -61,6 +77,7 @@ impl World for Simulator {
             return Err(Failure::refused("a database runs on real devices only"));
         };
         let model = self.model(&cell.device).map_err(Failure::refused)?;
+        let (model, grown) = grown(model, load.grown_sectors())?;
         let choice = Choice::parse(&cell.scheduler.to_string()).map_err(Failure::refused)?;
         let mut result =
             run(load, &model, &choice, cell.completion, cell.replicate, control).map_err(Failure::refused)?;
@@ -69,6 +86,22 @@ impl World for Simulator {
             let name = model.name();
             result.notes.push(format!("{name} holds {depth} commands: a queue depth of {wanted} is cut to that"));
         }
+        result.notes.extend(grown);
         Ok(result)
     }
+}
+
+/// The model made large enough for `sectors`, under its own name, with a remark.
+fn grown(model: Arc<DeviceModel>, sectors: Option<u64>) -> Result<(Arc<DeviceModel>, Option<String>), Failure> {
+    let capacity = model.facts().capacity_sectors;
+    let Some(sectors) = sectors.filter(|sectors| *sectors > capacity) else { return Ok((model, None)) };
+    let larger = model.grown(sectors).map_err(|e| Failure::refused(format!("fit = \"grow\": {e}")))?;
+    let gib = |sectors: u64| sectors.div_ceil(2 << 20);
+    let note = format!(
+        "{} was made larger for the trace: {} GiB instead of {} GiB (--fit grow)",
+        model.name(),
+        gib(sectors),
+        gib(capacity)
+    );
+    Ok((Arc::new(larger), Some(note)))
 }

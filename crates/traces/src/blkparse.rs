@@ -5,7 +5,6 @@
 //! pass over the file collects such lines, and they are read first.
 
 use std::io::Write;
-use std::path::Path;
 
 use dumbwaiter_block::{Flags, Nanos, Op};
 
@@ -67,6 +66,16 @@ fn wrapped(ns: u64) -> bool {
     (WRAP_SECONDS - WRAP_SPAN..=WRAP_SECONDS).contains(&(ns / 1_000_000_000)) && ns < WRAP_NS
 }
 
+/// Whether `seconds`, the time of a line of `line_bytes`, has wrapped and the line is kept for reading first. Nearly every
+/// line fails the cheap test of the first digits. The first pass and the parser must agree, or a record is lost.
+#[inline]
+fn kept_early(seconds: &[u8], line_bytes: usize) -> bool {
+    let zeros = seconds.iter().take_while(|b| **b == b'0').count();
+    line_bytes <= EARLY_LINE_BYTES_MAX
+        && seconds[zeros..].starts_with(b"126687")
+        && number::time(seconds, 1_000_000_000).is_some_and(wrapped)
+}
+
 /// Reads `input` to its end and returns the lines whose times wrapped.
 pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
     let mut found = Vec::new();
@@ -76,11 +85,7 @@ pub(crate) fn early_lines(mut input: Input) -> Result<Vec<Vec<u8>>, Error> {
         input.line(number)?
     } {
         let seconds = line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty()).nth(3);
-        // Nearly every line fails the cheap test of the first digits.
-        if seconds.is_some_and(|s| s.starts_with(b"126687") && number::time(s, 1_000_000_000).is_some_and(wrapped))
-            && line.len() <= EARLY_LINE_BYTES_MAX
-            && found.len() < EARLY_LINES_MAX
-        {
+        if seconds.is_some_and(|s| kept_early(s, line.len())) && found.len() < EARLY_LINES_MAX {
             found.push(line.to_vec());
         }
     }
@@ -198,7 +203,7 @@ impl LineParser for Blkparse {
             return Fault::field(line, seconds, "a time in seconds");
         };
         if wrapped(time) {
-            if self.early > 0 && line.len() <= EARLY_LINE_BYTES_MAX {
+            if self.early > 0 && kept_early(seconds, line.len()) {
                 self.early -= 1;
                 return Line::Ignored;
             }
@@ -310,9 +315,4 @@ pub(crate) fn write_line(out: &mut Vec<u8>, record: &Record, sequence: u64, even
         write!(out, "{} + {} ", record.sector, record.sectors).expect("a Vec takes every byte");
     }
     out.extend_from_slice(b"[0]\n");
-}
-
-/// Whether the file can be read twice, unlike a pipe.
-pub(crate) fn rereadable(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|m| m.is_file())
 }

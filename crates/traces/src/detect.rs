@@ -3,11 +3,12 @@
 use super::blkparse::{Arrival, Blkparse};
 use super::columns::{Column, Columns};
 use super::format::Format;
+use super::header::{Header, Unclear};
 use super::iolog::{HEAD2, HEAD3, Iolog};
 use super::record::Event;
 use super::table::{ASSUMED_BYTES, Table, delimiter_of, fields};
-use super::text::{Line, LineParser, header};
-use super::{blktrace, columnar, columns, hp_srt, vscsi};
+use super::text::{Line, LineParser, header as is_header};
+use super::{blktrace, columnar, header, hp_srt, vscsi};
 
 /// Lines that are tried.
 const LINES_TRIED: usize = 256;
@@ -20,10 +21,18 @@ pub(crate) struct Found {
     pub(crate) columns: Option<Columns>,
     /// Other formats that parse the first lines as well.
     pub(crate) others: Vec<Format>,
+    /// Names of columns that are not used.
+    pub(crate) unused: Vec<String>,
 }
 
-fn found(format: Format) -> Option<Found> {
-    Some(Found { format, columns: None, others: Vec::new() })
+impl Found {
+    pub(crate) fn only(format: Format) -> Found {
+        Found { format, columns: None, others: Vec::new(), unused: Vec::new() }
+    }
+}
+
+fn found(format: Format) -> Result<Option<Found>, Unclear> {
+    Ok(Some(Found::only(format)))
 }
 
 /// Lines at the start of a file, without a truncated last one unless the start is `all` of the file.
@@ -38,8 +47,9 @@ pub(crate) fn first_lines(start: &[u8], all: bool) -> Vec<&[u8]> {
     lines
 }
 
-/// Detects the format from the start of a file.
-pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
+/// Detects the format from the start of a file. An error if its first line names columns that are not understood: such a
+/// file is never guessed to be of another format.
+pub(crate) fn detect(start: &[u8], all: bool) -> Result<Option<Found>, Unclear> {
     if start.starts_with(columnar::MAGIC) {
         return found(Format::Columnar);
     }
@@ -59,16 +69,24 @@ pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
         return found(Format::Iolog3);
     }
     let lines = first_lines(start, all);
-    let first = lines.iter().find(|l| !l.starts_with(b"#"))?;
-    if header(first)
-        && let Some(columns) = by_header(first)
-    {
-        // The header of a named format decides for it.
-        let named = Format::ALL.into_iter().find(|f| f.columns().is_some_and(|c| c.list == columns.list));
-        return Some(match named {
-            Some(format) => Found { format, columns: None, others: Vec::new() },
-            None => Found { format: Format::Columns, columns: Some(columns), others: Vec::new() },
-        });
+    // The header of a named format decides for it.
+    let of_format =
+        |f: &Format| f.layout().and_then(|l| l.header).is_some_and(|h| lines.first() == Some(&h.as_bytes()));
+    if let Some(format) = Format::ALL.into_iter().find(of_format) {
+        return found(format);
+    }
+    let from = lines.iter().position(|l| !l.starts_with(b"#")).unwrap_or(0);
+    // A comment may be the header, if there is none behind it.
+    match header::read(&lines[from..]).or_else(|| header::read(&lines)) {
+        Some(Header::Unclear(unclear)) => return Err(unclear),
+        Some(Header::Understood { columns, unused }) => {
+            let named = Format::ALL.into_iter().find(|f| f.columns().is_some_and(|c| c.list == columns.list));
+            return Ok(Some(match named {
+                Some(format) => Found::only(format),
+                None => Found { columns: Some(columns), unused, ..Found::only(Format::Columns) },
+            }));
+        }
+        None => {}
     }
     let lines = &lines[..lines.len().min(LINES_TRIED)];
     let mut fit: Vec<(Format, bool)> = Vec::new();
@@ -78,18 +96,9 @@ pub(crate) fn detect(start: &[u8], all: bool) -> Option<Found> {
         }
     }
     let best = fit.iter().position(|(_, plausible)| *plausible).unwrap_or(0);
-    let format = fit.get(best)?.0;
+    let Some((format, _)) = fit.get(best).copied() else { return Ok(None) };
     let others = fit.iter().map(|(f, _)| *f).filter(|f| *f != format).collect();
-    Some(Found { format, columns: None, others })
-}
-
-/// Columns named by a header line; unknown names are skipped.
-fn by_header(line: &[u8]) -> Option<Columns> {
-    let text = std::str::from_utf8(line).ok()?.trim_start_matches('#').trim();
-    let delimiter = [',', ';', '\t', '|'].into_iter().find(|d| text.contains(*d)).unwrap_or(' ');
-    let names = text.split(delimiter).map(|n| n.trim().trim_matches('"')).filter(|n| delimiter != ' ' || !n.is_empty());
-    let known: Vec<&str> = names.map(|n| if columns::known(n) { n } else { "_" }).collect();
-    Columns::parse(&known.join(",")).ok()
+    Ok(Some(Found { others, ..Found::only(format) }))
 }
 
 /// `Some` if the format parses most of the lines; the value tells whether the records are plausible for it.
@@ -137,7 +146,7 @@ pub(crate) fn delimiter(start: &[u8], all: bool, columns: &Columns, prefer: u8) 
     let lines = first_lines(start, all);
     let mut lines = lines.iter().filter(|l| !l.starts_with(b"#"));
     let first = lines.next()?;
-    let line = lines.next().filter(|_| header(first)).unwrap_or(first);
+    let line = lines.next().filter(|_| is_header(first)).unwrap_or(first);
     let want = columns.list.len();
     // A name may contain white space, so the number of fields does not decide.
     let named = columns.has(|c| *c == Column::Name) && fields(line, b' ') >= want;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::header::Unclear;
+
 /// Why a trace could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -69,6 +71,23 @@ pub enum Error {
         /// Its first line or bytes.
         start: String,
     },
+    /// The first line names columns without saying what they are.
+    #[error(
+        "{}: the first line does not say the unit or meaning of {names}; {} --columns {proposal} {}",
+        path.display(),
+        if *complete { "type" } else { "name every column, an operation and an offset among them, as in" },
+        "(units here are guesses from the values: time_{s,ms,us,ns}, offset_ and size_{bytes,sectors,4k}; correct them)"
+    )]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// The names that are unclear.
+        names: String,
+        /// A column list with guessed units.
+        proposal: String,
+        /// Whether the list can be used as it is.
+        complete: bool,
+    },
     /// The trace contains no request.
     #[error("{}: no request in it ({format}; {skipped} records skipped{why})", path.display())]
     NoRecords {
@@ -81,6 +100,9 @@ pub enum Error {
         /// Reasons for skipping them.
         why: String,
     },
+    /// The caller asked to stop.
+    #[error("interrupted while a trace was read")]
+    Interrupted,
     /// An impossible column list, option or combination of options.
     #[error("{key}: {value:?} is not possible; expected {expected}")]
     Option {
@@ -100,6 +122,15 @@ impl Error {
 
     pub(crate) fn bad(path: &Path, place: String, value: impl Into<String>, expected: impl Into<String>) -> Error {
         Error::Bad { path: path.to_path_buf(), place, value: value.into(), expected: expected.into() }
+    }
+
+    pub(crate) fn header(path: &Path, unclear: &Unclear) -> Error {
+        Error::Header {
+            path: path.to_path_buf(),
+            names: unclear.names.join(", "),
+            proposal: unclear.proposal.clone(),
+            complete: unclear.complete,
+        }
     }
 
     pub(crate) fn option(key: &str, value: impl Into<String>, expected: impl Into<String>) -> Error {

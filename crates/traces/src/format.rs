@@ -176,6 +176,8 @@ impl Format {
     pub(crate) fn layout(self) -> Option<Layout> {
         let comma = |columns| Layout { columns, delimiter: b',', extra: false, decimals: None, header: None };
         let space = |columns, decimals| Layout { columns, delimiter: b' ', extra: false, decimals, header: None };
+        // Two formats differ only in the unit of the offset: written files say it.
+        let replay_log = |columns| Layout { decimals: Some(3), header: Some(columns), ..comma(columns) };
         Some(match self {
             Format::Msr => comma("time_100ns,host,device,op_word,offset_bytes,size_bytes,latency_100ns"),
             Format::MsrCut => space("time_ms,device,offset_bytes,size_bytes,op_read1", Some(3)),
@@ -188,12 +190,8 @@ impl Format {
             }
             Format::Alibaba => comma("device,op,offset_bytes,size_bytes,time_us"),
             Format::Tencent => comma("time_s,offset_sectors,size_sectors,op_write1,device"),
-            Format::TencentCut => {
-                Layout { decimals: Some(3), ..comma("time_ms,latency_us,op_read1,size_bytes,offset_sectors,_,_") }
-            }
-            Format::Heimdall => {
-                Layout { decimals: Some(3), ..comma("time_ms,latency_us,op_read1,size_bytes,offset_bytes,_,_") }
-            }
+            Format::TencentCut => replay_log("time_ms,latency_us,op_read1,size_bytes,offset_sectors,_,_"),
+            Format::Heimdall => replay_log("time_ms,latency_us,op_read1,size_bytes,offset_bytes,_,_"),
             Format::Mqsim => space("time_ns,device,offset_sectors,size_sectors,op_read1", None),
             Format::Disksim => space("time_ms,device,offset_sectors,size_sectors,op_hex", Some(6)),
             Format::DisksimValid => space("op,_,offset_sectors,size_sectors,latency_us,gap_us", Some(6)),

@@ -15,6 +15,8 @@ pub(crate) const LOOK_AHEAD_BYTES: usize = 256 << 10;
 /// A trace file being read.
 pub(crate) struct Input {
     path: PathBuf,
+    /// Whether `path` is a regular file that can be read a second time; otherwise it is only a name for messages.
+    rereadable: bool,
     reader: Box<dyn Read + Send>,
     buf: Vec<u8>,
     start: usize,
@@ -32,13 +34,14 @@ impl Input {
         if facts.is_dir() {
             return Err(Error::bad(path, "header".into(), "a directory", "a trace file"));
         }
-        Input::over(path, Box::new(file)).map_err(|e| match e {
+        let input = Input::over(path, Box::new(file)).map_err(|e| match e {
             Error::Empty { .. } if !facts.is_file() => {
                 let why = "nothing is in it; a pipe cannot be read twice, so give a file";
                 Error::io(path, "read", std::io::Error::other(why))
             }
             other => other,
-        })
+        })?;
+        Ok(Input { rereadable: facts.is_file(), ..input })
     }
 
     /// Reads from `reader`; messages call it `path`.
@@ -68,6 +71,7 @@ impl Input {
         };
         Ok(Input {
             path: path.to_path_buf(),
+            rereadable: false,
             reader,
             buf: vec![0; LOOK_AHEAD_BYTES],
             start: 0,
@@ -80,6 +84,11 @@ impl Input {
     /// Name of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether its file can be opened and read again, unlike a pipe or a reader.
+    pub(crate) fn rereadable(&self) -> bool {
+        self.rereadable
     }
 
     /// Offset of the next byte in the decompressed file.

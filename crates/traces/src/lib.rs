@@ -11,6 +11,7 @@ mod detect;
 mod error;
 mod footprint;
 mod format;
+mod header;
 mod histogram;
 mod hp_srt;
 mod input;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::{Nanos, Op, SECTOR_BYTES};
 
-use super::blkparse::{Arrival, Blkparse, action, early_lines, rereadable};
+use super::blkparse::{Arrival, Blkparse, action, early_lines};
 use super::blktrace::{self, Blktrace};
 use super::columnar::Columnar;
 use super::columns::Columns;
@@ -17,7 +17,7 @@ use super::hp_srt::HpSrt;
 use super::input::{Input, LOOK_AHEAD_BYTES};
 use super::iolog::Iolog;
 use super::record::{Counts, Event, Record, Skipped};
-use super::table::{ASSUMED_BYTES, Table};
+use super::table::{ASSUMED_BYTES, SECTORS_MAX, TOO_LONG, Table};
 use super::text::{Line, LineParser, MALFORMED, Source, TextSource};
 use super::vscsi::{self, Vscsi};
 use super::window::{Pairer, Sorter};
@@ -144,6 +144,9 @@ impl TraceReader {
                 let (took, or) = (found.format, names.join(" or "));
                 notes.push(format!("taken as {took}; it could also be {or} (--format {})", names[0]));
             }
+            if !found.unused.is_empty() {
+                notes.push(format!("columns that are not used: {}", found.unused.join(", ")));
+            }
             columns = columns.or(found.columns);
         }
         let format = format.expect("there is a file");
@@ -267,6 +270,10 @@ impl TraceReader {
                         self.skipped.add("zero length", 1);
                         continue;
                     }
+                    if record.sectors > SECTORS_MAX {
+                        self.skipped.add(TOO_LONG, 1);
+                        continue;
+                    }
                     if record.sector > u64::MAX / SECTOR_BYTES - u64::from(record.sectors) {
                         self.skipped.add("address over 64 bits", 1);
                         continue;
@@ -378,16 +385,25 @@ fn identify(input: &mut Input, options: &Options) -> Result<Found, Error> {
         (f, None) => f,
     };
     if let Some(format) = named {
-        return Ok(Found { format, columns: None, others: Vec::new() });
+        return Ok(Found::only(format));
     }
+    let input_path = input.path().to_path_buf();
     let start = input.peek(LOOK_AHEAD_BYTES)?;
-    let found = detect::detect(start, start.len() < LOOK_AHEAD_BYTES);
+    let all = start.len() < LOOK_AHEAD_BYTES;
+    let found = detect::detect(start, all).map_err(|unclear| Error::header(input_path.as_path(), &unclear))?;
     let line = &start[..start.iter().position(|b| *b == b'\n').unwrap_or(start.len())];
     let shown = show(line);
     if options.format == Some(Format::Columns) && found.as_ref().is_none_or(|f| f.columns.is_none()) {
         return Err(Error::option("format", "columns", "--columns as well, or a header line that names the columns"));
     }
-    found.ok_or_else(|| Error::Unknown { path: input.path().to_path_buf(), start: shown })
+    let result = start.trim_ascii_start().starts_with(b"{") && start.windows(8).any(|w| w == b"\"schema\"");
+    match found {
+        Some(found) => Ok(found),
+        None if result => {
+            Err(Error::bad(&input_path, "1".into(), "a result", "a trace; `dumbwaiter report` prints results"))
+        }
+        None => Err(Error::Unknown { path: input_path, start: shown }),
+    }
 }
 
 /// The earliest kind of event at the starts of the files.
@@ -433,7 +449,7 @@ fn source(
             known.tasks = true;
             let arrival = arrival.expect("picked for this format");
             let mut early = Vec::new();
-            if rereadable(input.path()) {
+            if input.rereadable() {
                 early = early_lines(Input::open(input.path())?)?;
             }
             let rest = text(input, Box::new(Blkparse::new(arrival, early.len())));

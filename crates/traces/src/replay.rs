@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use dumbwaiter_block::{Nanos, Op};
 
+use super::blkparse::{NO_DATA, NO_SECTOR};
 use super::error::Error;
 use super::reader::{Options, TraceReader, open};
 use super::record::{Counts, Record, Skipped};
@@ -22,6 +23,14 @@ pub const REPLAY_TASKS_MAX: u16 = 4096;
 pub const LOOK_AHEAD_RECORDS: usize = 1 << 16;
 /// Unit that scaling moves as a whole, in sectors (1 MiB), so that neighbouring blocks stay neighbours.
 const SCALE_UNIT: u64 = 2048;
+/// Regions of trace devices begin at multiples of so many sectors (4 KiB).
+const REGION_ALIGNMENT: u64 = 8;
+/// Reasons of readers for records that are no I/O of the block layer: leaving them out changes no load.
+const NO_IO: [&str; 2] = [NO_SECTOR, NO_DATA];
+/// The reason counted for records beyond the end of their region.
+const BEYOND: &str = "beyond the device";
+/// The reason counted for records that cross it.
+const CUT: &str = "cut at the end of the device";
 
 /// When a replay issues requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,13 +55,31 @@ pub enum ReplayMode {
 /// How to handle requests beyond the end of their region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fit {
-    /// Skip and count them.
+    /// Leave them out and count them; cut those that cross the end.
     #[default]
-    Skip,
+    Truncate,
     /// Wrap them: sector modulo the size of the region.
     Wrap,
     /// Scale all sectors down by one factor (in units of 1 MiB), so that the highest fits. Never scales up.
     Scale,
+    /// The device is made large enough beforehand ([`Survey::sectors`]), which only a simulated one can be.
+    Grow,
+}
+
+impl Fit {
+    /// The accepted names, for messages.
+    pub const NAMES: &str = "scale, wrap, truncate or grow";
+
+    /// The fit of this name; `skip` is an old name of `truncate`.
+    pub fn parse(name: &str) -> Option<Fit> {
+        Some(match name {
+            "truncate" | "skip" => Fit::Truncate,
+            "wrap" => Fit::Wrap,
+            "scale" => Fit::Scale,
+            "grow" => Fit::Grow,
+            _ => return None,
+        })
+    }
 }
 
 /// Options of a replay.
@@ -77,15 +104,26 @@ pub struct Survey {
     pub records: u64,
     /// Arrival of the last record.
     pub last: Nanos,
+    /// Records that the reader left out although they are I/Os, by reason: lines that do not parse, impossible lengths.
+    pub unusable: Vec<Skipped>,
 }
 
+/// Records between two looks at whether a survey should end.
+const STOP_CHECK_RECORDS: u64 = 1 << 14;
+
 impl Survey {
-    /// Surveys a trace to its end (or to `limit` records).
-    pub fn of(reader: &mut TraceReader, limit: Option<u64>) -> Result<Survey, Error> {
-        let mut survey = Survey { devices: Vec::new(), records: 0, last: Nanos(0) };
+    /// Surveys a trace to its end (or to `limit` records), unless `stopped` answers yes.
+    ///
+    /// # Errors
+    /// A trace that cannot be read, or [`Error::Interrupted`].
+    pub fn of(reader: &mut TraceReader, limit: Option<u64>, stopped: &dyn Fn() -> bool) -> Result<Survey, Error> {
+        let mut survey = Survey { devices: Vec::new(), records: 0, last: Nanos(0), unusable: Vec::new() };
         let mut index: BTreeMap<u32, usize> = BTreeMap::new();
         let mut at = (0, usize::MAX);
         while limit.is_none_or(|l| survey.records < l) {
+            if survey.records.is_multiple_of(STOP_CHECK_RECORDS) && stopped() {
+                return Err(Error::Interrupted);
+            }
             let Some(r) = reader.next_record()? else { break };
             if at.1 == usize::MAX || at.0 != r.device {
                 let next = survey.devices.len();
@@ -102,7 +140,46 @@ impl Survey {
             survey.records += 1;
             survey.last = r.time;
         }
+        survey.unusable = reader.skipped();
+        survey.unusable.retain(|s| !NO_IO.contains(&s.reason.as_str()));
         Ok(survey)
+    }
+
+    /// Sectors that a device needs to hold the whole trace.
+    pub fn sectors(&self) -> u64 {
+        let highest = self.devices.iter().map(|(_, end)| *end).max().unwrap_or(0).max(8);
+        match self.devices.len() as u64 {
+            0 | 1 => highest,
+            n => highest.div_ceil(REGION_ALIGNMENT).saturating_mul(REGION_ALIGNMENT).saturating_mul(n),
+        }
+    }
+
+    /// How many of the first `limit` records of the surveyed trace, read again from `reader`, lie beyond the end of their
+    /// region of a device of `capacity` sectors.
+    ///
+    /// # Errors
+    /// As [`Survey::of`]; a device too small for one region each.
+    pub fn beyond(
+        &self,
+        reader: &mut TraceReader,
+        limit: Option<u64>,
+        capacity: u64,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<u64, Error> {
+        if self.sectors() <= capacity {
+            return Ok(0);
+        }
+        let mut regions = Regions::new(Some(self), capacity, Fit::Truncate)?;
+        let (mut beyond, mut read) = (0, 0);
+        while limit.is_none_or(|l| read < l) {
+            if read.is_multiple_of(STOP_CHECK_RECORDS) && stopped() {
+                return Err(Error::Interrupted);
+            }
+            let Some(record) = reader.next_record()? else { break };
+            read += 1;
+            beyond += u64::from(record.op != Op::Flush && regions.place(&record).is_err());
+        }
+        Ok(beyond)
     }
 }
 
@@ -143,7 +220,7 @@ impl Regions {
     fn new(survey: Option<&Survey>, capacity: u64, fit: Fit) -> Result<Regions, Error> {
         let devices: &[(u32, u64)] = survey.map_or(&[], |s| &s.devices);
         let n = devices.len().max(1) as u64;
-        let size = if n == 1 { capacity } else { capacity / n / 8 * 8 };
+        let size = if n == 1 { capacity } else { capacity / n / REGION_ALIGNMENT * REGION_ALIGNMENT };
         if size == 0 {
             let expected = format!("a device of at least {n} × 4 KiB for {n} trace devices");
             return Err(Error::option("capacity", format!("{capacity} sectors"), expected));
@@ -153,19 +230,25 @@ impl Regions {
         Ok(Regions { of, last: (devices.first().map_or(0, |d| d.0), 0), size, fit, highest })
     }
 
-    /// The sector of a request on the device.
-    fn place(&mut self, r: &Record) -> Result<u64, &'static str> {
+    /// First sector and length of a request on the device.
+    fn place(&mut self, r: &Record) -> Result<(u64, u32), &'static str> {
         if r.device != self.last.0 {
             self.last = (r.device, self.of.get(&r.device).copied().unwrap_or(0));
         }
         let n = u64::from(r.sectors);
+        if matches!(self.fit, Fit::Truncate | Fit::Grow) {
+            let left = self.size.saturating_sub(r.sector);
+            return match left {
+                0 => Err(BEYOND),
+                left => Ok((self.last.1 + r.sector, n.min(left) as u32)),
+            };
+        }
         if n > self.size {
             return Err("larger than the device");
         }
         let room = self.size - n;
         let sector = match self.fit {
-            Fit::Skip if r.sector > room => return Err("beyond the device"),
-            Fit::Skip => r.sector,
+            Fit::Truncate | Fit::Grow => r.sector,
             Fit::Wrap => (r.sector % self.size).min(room),
             Fit::Scale if self.highest <= self.size => r.sector,
             Fit::Scale => {
@@ -174,7 +257,7 @@ impl Regions {
                 (piece * SCALE_UNIT + r.sector % SCALE_UNIT).min(room)
             }
         };
-        Ok(self.last.1 + sector)
+        Ok((self.last.1 + sector, r.sectors))
     }
 }
 
@@ -229,6 +312,7 @@ pub struct Replay {
     records: u64,
     issued: u64,
     skipped: Counts,
+    changed: Counts,
     done: bool,
     error: Option<Arc<Error>>,
     status: StatusHandle,
@@ -250,7 +334,7 @@ impl Replay {
         if survey.is_some() || !(reader.known().devices || replay.fit == Fit::Scale) {
             return Replay::new(reader, replay, survey);
         }
-        let survey = Survey::of(&mut open(paths, options)?, replay.limit)?;
+        let survey = Survey::of(&mut open(paths, options)?, replay.limit, &|| false)?;
         Replay::new(reader, replay, Some(&survey))
     }
 
@@ -293,6 +377,7 @@ impl Replay {
             records: 0,
             issued: 0,
             skipped: Counts::default(),
+            changed: Counts::default(),
             done: false,
             error: None,
             status: Arc::new(Mutex::new(status)),
@@ -319,11 +404,12 @@ impl Replay {
                 }
             };
             self.records += 1;
-            let sector = if record.op == Op::Flush { Ok(0) } else { self.regions.place(&record) };
-            match sector {
-                Ok(sector) => {
+            let place = if record.op == Op::Flush { Ok((0, record.sectors)) } else { self.regions.place(&record) };
+            match place {
+                Ok((sector, sectors)) => {
                     let task = self.tasks.number(record.task);
-                    let (op, sectors, flags) = (record.op, record.sectors, record.flags);
+                    let (op, flags) = (record.op, record.flags);
+                    self.changed.add(CUT, u64::from(sectors < record.sectors));
                     return Some((record.time, Want { op, sector, sectors, flags, ioprio: None, stream: 0, task }));
                 }
                 Err(reason) => self.skipped.add(reason, 1),
@@ -346,6 +432,7 @@ impl Replay {
         status.done = self.done;
         status.skipped = skipped;
         status.changed = self.reader.changed();
+        status.changed.extend(self.changed.report());
         status.error = self.error.clone();
     }
 

@@ -15,7 +15,9 @@ pub(crate) const ASSUMED_BYTES: u32 = 4096;
 /// Most distinct names of devices or tasks; further ones share the last number.
 const NAMES_MAX: usize = 1 << 16;
 
-pub(crate) const TOO_LONG: &str = "longer than 2 TiB";
+pub(crate) const TOO_LONG: &str = "longer than 1 GiB";
+/// Longest request that a trace may contain, in sectors: 1 GiB. Block layers split far shorter ones.
+pub(crate) const SECTORS_MAX: u32 = 1 << 21;
 pub(crate) const ROUNDED: &str = "widened to whole 512-byte sectors";
 
 /// Numbers names in order of first appearance.

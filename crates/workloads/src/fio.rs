@@ -98,6 +98,9 @@ pub struct FioTrace {
     pub time_scale: u32,
 }
 
+/// Most instances of all jobs together.
+const INSTANCES_MAX: u32 = 65_535;
+
 /// Parses a job file. Errors name `path`; `environment` gives the values of `${VAR}`.
 ///
 /// # Errors
@@ -119,6 +122,10 @@ pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String
         let mut job = reader.finish(state, section, stage)?;
         job.spec.fio_job = Some(instances.saturating_add(1));
         instances = instances.saturating_add(job.numjobs);
+        if instances > INSTANCES_MAX {
+            let reason = format!("more than {INSTANCES_MAX} jobs, counted with numjobs; fio takes 4096");
+            return Err(reader.error(section.line, reason));
+        }
         jobs.push(job);
     }
     if jobs.is_empty() {
@@ -126,8 +133,9 @@ pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String
             reader.error(text.lines().count().max(1), "there is no job: no section beside [global]".to_string())
         );
     }
-    for stage in 0..=stage {
-        start_in_rounds(jobs.iter_mut().filter(|job| job.stage == stage).map(|job| &mut job.spec.startdelay).collect());
+    // Stages follow each other in the order of the file.
+    for of_stage in jobs.chunk_by_mut(|a, b| a.stage == b.stage) {
+        start_in_rounds(of_stage.iter_mut().map(|job| &mut job.spec.startdelay).collect());
     }
     reader.warn_of_page_cache(&jobs);
     reader.warnings.sort_by_key(|w| w.line);

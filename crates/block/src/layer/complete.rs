@@ -28,7 +28,9 @@ impl BlockLayer {
             self.flush_done(now, result, out);
         } else {
             let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
-            if self.known_to_scheduler(id) && self.scheduler.complete(id, &ctx) {
+            if !self.known_to_scheduler(id) {
+                self.scheduler.completed_by_predecessor(id, &ctx);
+            } else if self.scheduler.complete(id, &ctx) {
                 self.run_all();
             }
             if self.requests[id].sequence == Sequence::NONE {

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::layer::replace::{Freeze, Handover, Switches};
+use crate::layer::replace::{Freeze, Switches};
 use crate::layer::waiting::TagWaitQueues;
 use crate::layer::{BlockLayer, NO_TAG, Submitted};
 use crate::request::State;
 use crate::request_tags::RequestTags;
-use crate::scheduler::{Place, Scheduler};
-use crate::{Io, MergeIndex, Nanos, RequestId};
+use crate::scheduler::{Handover, Place, Scheduler};
+use crate::{Context, Io, MergeIndex, Nanos, RequestId};
 
 impl BlockLayer {
     /// Exchanges the scheduler for `scheduler`, which was made with the set-up that [`BlockLayer::config`] shows now. One that
@@ -24,6 +24,17 @@ impl BlockLayer {
                 self.exchange(now, scheduler);
                 self.let_in(now, held_back);
             }
+        }
+    }
+
+    /// Exchanges the scheduler for its successor, if it names one. Not while a freeze holds another back.
+    pub(super) fn let_successor_take_over(&mut self, now: Nanos) {
+        if self.freezing() {
+            return;
+        }
+        let ctx = Context { now, requests: &self.requests, tenants: &self.tenants, busy: false };
+        if let Some((successor, how)) = self.scheduler.successor(&ctx) {
+            self.replace(now, successor, how);
         }
     }
 

@@ -23,7 +23,7 @@ mod waiting;
 
 pub use fault::{Culprit, Fault, NO_PROGRESS_LIMIT};
 pub use parts::Part;
-pub use replace::{Handover, Switches};
+pub use replace::Switches;
 
 #[cfg(test)]
 mod tests;
@@ -366,6 +366,7 @@ impl BlockLayer {
     pub fn timer(&mut self, now: Nanos) {
         if self.scheduler.timer().is_some_and(|t| t <= now) {
             self.event(now, Event::Timer);
+            self.let_successor_take_over(now);
         }
         if self.rerun_at.is_some_and(|t| t <= now) {
             self.rerun_at = None;

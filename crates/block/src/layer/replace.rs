@@ -5,18 +5,6 @@ use std::collections::VecDeque;
 use crate::scheduler::Scheduler;
 use crate::{Io, Nanos};
 
-/// How requests under way pass from one scheduler to the next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Handover {
-    /// As Linux: I/O submitted from now on waits; the old scheduler goes on until everything that was submitted before is
-    /// finished; then the new one takes over and gets what waited.
-    #[default]
-    Freeze,
-    /// The new scheduler gets all queued requests at once, in order of their arrival, and the device stays busy. Requests
-    /// already sent finish without the new scheduler hearing of them.
-    Live,
-}
-
 /// Exchanges of the scheduler so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {

@@ -96,9 +96,17 @@ impl BlockLayer {
     }
 
     /// The next request whose task was woken because a tag was freed: the driver lets the task run and calls
-    /// [`BlockLayer::retry`]. Only where [tasks sleep](crate::layer::Config::tasks_sleep).
+    /// [`BlockLayer::run_queue_of`] and [`BlockLayer::retry`]. Only where [tasks sleep](crate::layer::Config::tasks_sleep).
     pub fn next_woken(&mut self) -> Option<RequestId> {
         self.woken.pop_front()
+    }
+
+    /// A task that was woken first runs the hardware queue: the driver polls, then calls [`BlockLayer::retry`] (Linux: `blk_mq_get_tag`).
+    /// So the scheduler is asked again although nothing arrived, which ends many a wait after it had nothing to send.
+    pub fn run_queue_of(&mut self, id: RequestId) {
+        if !self.traits.single_queue {
+            self.run(self.hw_of(id));
+        }
     }
 
     /// The next I/O, by its token, that entered the path after its task slept through an exchange of the scheduler.
@@ -116,7 +124,7 @@ impl BlockLayer {
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);
             }
-            self.sleep_for_tag(id);
+            self.wait_for_tag(id);
             return Submitted::Asleep;
         }
         let Request { parent, sequence, io, .. } = self.requests[id];
@@ -185,7 +193,10 @@ impl BlockLayer {
         if let Some(plug) = plug {
             self.let_go(now, plug, false);
         }
-        self.sleep_for_tag(id);
+        if self.config.tasks_sleep {
+            self.run_queue_of(id);
+        }
+        self.wait_for_tag(id);
         Submitted::Asleep
     }
 
@@ -201,7 +212,7 @@ impl BlockLayer {
     }
 
     /// The task of a request sleeps until a tag is freed.
-    fn sleep_for_tag(&mut self, id: RequestId) {
+    fn wait_for_tag(&mut self, id: RequestId) {
         let pool = self.pool_of(id);
         self.waiting[pool].push(id);
     }

@@ -27,6 +27,8 @@ pub(crate) enum BenchWhat {
     Schedulers,
     /// I/Os per second and CPU time of the engine on a real device, beside fio and a bare ring
     Engine,
+    /// Nanoseconds per inference of the shipped models
+    Learn,
     /// I/Os per second and CPU time of the disk server, beside nbdkit, qemu-nbd and qemu-storage-daemon
     Serve,
 }

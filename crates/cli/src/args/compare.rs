@@ -13,19 +13,21 @@ Examples:
   dumbwaiter compare --on /dev/nvme0n1
   dumbwaiter compare --on /dev/nvme0n1 --duration 2m --power-log live.csv --power-offset 3s
   dumbwaiter compare scenarios/noisy-neighbour.toml --html report.html
+  dumbwaiter compare database noisy-neighbour my-load.toml
+  dumbwaiter compare suite:desktop
   dumbwaiter compare job.fio --device hdd:st1000dm003,ssd:850pro-256 --schedulers none,mq-deadline,kyber
   dumbwaiter compare trace.csv.zst --depth 32 --device ./my-drive.toml --json result.json
   dumbwaiter compare job.fio --device ull:optane-900p --completion interrupt,poll,hybrid
   dumbwaiter compare --schedulers mq-deadline,mq-deadline:fifo_batch=1,mq-deadline:kernel=5.15")]
 pub(crate) struct Compare {
-    /// A scenario (TOML), a fio job file or one or more block traces; without it, the built-in scenario
-    #[arg(value_name = "SCENARIO.toml|JOB.fio|TRACE")]
+    /// Scenarios (a TOML file or a name), fio job files, a suite or one or more block traces; without it, `shared-disk`
+    #[arg(value_name = "SCENARIO|JOB.fio|suite:NAME|TRACE")]
     pub(crate) input: Vec<PathBuf>,
     /// Devices to simulate: kind:name, a parameter file, with overrides after `?` (see `dumbwaiter devices`)
     #[arg(long, short, value_name = "NAME|FILE,…", value_delimiter = ',')]
     pub(crate) device: Vec<String>,
-    /// Schedulers, with settings after a colon, or `all` (see `dumbwaiter schedulers`)
-    #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|all")]
+    /// Schedulers, with settings after a colon; `historical`: those that current kernels lack; `all` (see `dumbwaiter schedulers`)
+    #[arg(long, short, value_name = "NAME[:SETTING=N,…],…|historical|all")]
     pub(crate) schedulers: Option<String>,
     /// Run on this file or block device instead of simulating; only reads unless --allow-writes is given
     #[arg(long, value_name = "PATH", conflicts_with = "device")]
@@ -79,6 +81,13 @@ pub(crate) struct Compare {
     /// Number of runs of each combination, each with its own seed
     #[arg(long, short, value_name = "N")]
     pub(crate) replicates: Option<u32>,
+    /// Add replicates until no other scheduler can be better than the recommended one by more than this, or the tie is as sure
+    /// (95 % confidence over all looks)
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) until: Option<String>,
+    /// With --until: begin no more replicates that would end after this time
+    #[arg(long, value_name = "TIME", default_value = "10m", requires = "until")]
+    pub(crate) until_time: String,
     /// Seed of the first replicate
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -90,6 +99,9 @@ pub(crate) struct Compare {
     pub(crate) jobs: Option<usize>,
     #[command(flatten)]
     pub(crate) outputs: Outputs,
+    /// Go on with a comparison that ended early: do not make the runs of this result of it again
+    #[arg(long, value_name = "RESULT.json")]
+    pub(crate) resume: Option<PathBuf>,
     /// Print the effective scenario and run nothing
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -124,7 +136,7 @@ pub(crate) enum Goal {
     Latency,
     /// Highest throughput
     Throughput,
-    /// Shares nearest to the weights, within 20 % of the best throughput
+    /// Smallest share error (shares nearest to the weights), within 20 % of the best throughput
     Fairness,
 }
 
@@ -139,9 +151,12 @@ impl From<Goal> for dumbwaiter_advise::Goal {
     }
 }
 
-/// Output files.
+/// Output files, and how the result is printed.
 #[derive(clap::Args)]
 pub(crate) struct Outputs {
+    /// Show all columns, without a limit on the width
+    #[arg(long)]
+    pub(crate) wide: bool,
     /// Write everything as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -166,8 +181,8 @@ pub(crate) struct Replay {
     /// Let each recorded process wait for its own I/Os
     #[arg(long)]
     pub(crate) closed_per_task: bool,
-    /// How to handle I/Os beyond the end of the device
-    #[arg(long, value_name = "skip|wrap|scale")]
+    /// How to handle I/Os beyond the end of the device; needed where more than 1 % of a trace lie there
+    #[arg(long, value_name = "scale|wrap|truncate|grow")]
     pub(crate) fit: Option<String>,
 }
 

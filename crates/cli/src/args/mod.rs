@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod learn;
 mod real;
 mod serve;
 mod trace;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
+pub(crate) use self::learn::*;
 pub(crate) use self::real::*;
 pub(crate) use self::serve::*;
 pub(crate) use self::trace::*;
@@ -49,6 +51,10 @@ pub(crate) enum Command {
     Fidelity(Fidelity),
     /// Run published experiments again and compare with the papers' figures
     Reproduce(Reproduce),
+    /// Show the result of a comparison again, in any format
+    Report(Report),
+    /// Compare two results: before and after a change, or two drives
+    Diff(Diff),
     /// Survey a drive, only reading, and recommend the scheduler to set
     Recommend(Recommend),
     /// Add the energy from a power meter's log to finished runs
@@ -57,11 +63,13 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Record the I/O of a block device: as a trace, or with its scheduler's inputs and decisions
     Record(Record),
+    /// Train, evaluate and inspect models that predict latency or name the workload
+    Learn(Learn),
     /// Serve a drive to many clients over NBD, shared by weight
     Serve(Box<Serve>),
     /// Ask and change a running server
     Ctl(Ctl),
-    /// Measure the speed of the simulator, the schedulers and the engine
+    /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server
     Bench(Bench),
     /// One thread of a load, in a process of its own
     #[command(hide = true)]
@@ -140,6 +148,44 @@ pub(crate) struct Reproduce {
     /// Write the tables and figures as one HTML file that works offline
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter compare --json result.json
+  dumbwaiter report result.json
+  dumbwaiter report result.json --format markdown
+  dumbwaiter report result.json --html report.html --goal latency")]
+pub(crate) struct Report {
+    /// The results that `compare --json` wrote
+    #[arg(value_name = "RESULT.json")]
+    pub(crate) result: PathBuf,
+    /// How the result is printed: table, csv, markdown or json
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: String,
+    /// Decide by another goal
+    #[arg(long, value_enum)]
+    pub(crate) goal: Option<Goal>,
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dumbwaiter diff before.json after.json
+  dumbwaiter diff hdd.json ssd.json --json -")]
+pub(crate) struct Diff {
+    /// The first result, such as that of the old kernel
+    #[arg(value_name = "A.json")]
+    pub(crate) a: PathBuf,
+    /// The second result
+    #[arg(value_name = "B.json")]
+    pub(crate) b: PathBuf,
+    /// Write every difference as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -8,7 +8,8 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct Reading {
-    /// The format, if it cannot be recognised from the content (see `dumbwaiter trace formats`)
+    /// The format of a trace, if it cannot be recognised from the content (see `dumbwaiter trace formats`); with `compare` also how
+    /// the result is printed: table, csv, markdown or json
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<String>,
     /// Columns of delimited text, such as time_ms,op,offset_bytes,size_bytes

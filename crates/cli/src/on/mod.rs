@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use dumbwaiter_drive::{Options, Rings, Target, Verify};
 use dumbwaiter_experiment::Experiment;
 use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker};
+use dumbwaiter_report::Format;
 
 use crate::args::{self, Compare, VerifyArgs};
 use crate::progress::{RunBar, cancel_on_signal_and_undo};
@@ -30,7 +31,7 @@ fn announce() -> dumbwaiter_realworld::Announce {
 }
 
 /// `compare --on`: the matrix on a real file or device, through our engine and through the kernel's own schedulers.
-pub(crate) fn run(args: &Compare, path: &Path, experiment: &Experiment) -> Result<Ended> {
+pub(crate) fn run(args: &Compare, path: &Path, experiment: &Experiment, format: Format) -> Result<Ended> {
     let mut inputs: Vec<&Path> = args.input.iter().map(PathBuf::as_path).collect();
     inputs.push(path);
     inputs.extend(args.verify_journal.as_deref());
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Compare, path: &Path, experiment: &Experiment) -> Resul
     });
     let compared = dumbwaiter_realworld::compare(experiment, &device, via, worker_program(), &control);
     bar.finish();
-    finish(compared, &args.outputs)
+    finish(compared, &args.outputs, format)
 }
 
 /// How the flags let the device be used.

@@ -127,7 +127,7 @@ fn a_comparison_prints_a_table_and_writes_all_files() {
         "--parquet",
         at("tables").to_str().unwrap(),
     ]);
-    assert!(printed.contains("mq-deadline:fifo_batch=4") && printed.contains("On null:0us, use"), "{printed}");
+    assert!(printed.contains("mq-deadline:fifo_batch=4") && printed.contains("null:0us: "), "{printed}");
     let html = std::fs::read_to_string(at("a.html")).unwrap();
     assert!(html.contains("small") && html.len() > 100_000);
     assert!(at("a.json").is_file() && at("tables/runs.parquet").is_file());
@@ -271,7 +271,7 @@ fn a_device_that_no_record_reaches_is_not_recommended_for() {
     let args = |devices| ["compare", &trace, "--columns", columns, "--schedulers", "none", "--device", devices];
     refused(&args("ssd:850pro-256"), &["ssd:850pro-256", "no request", "100 records: beyond the device", "--fit"]);
     let printed = ok(&args("ssd:850pro-256,null:0us"));
-    assert!(printed.contains("On null:0us, use none") && !printed.contains("On ssd:850pro-256"), "{printed}");
+    assert!(printed.contains("null:0us: inconclusive") && !printed.contains("ssd:850pro-256: "), "{printed}");
     assert!(printed.contains("note: ssd:850pro-256: no request reached it"), "{printed}");
 }
 

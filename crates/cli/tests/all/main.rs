@@ -3,6 +3,7 @@
 mod cli;
 mod common;
 mod energy;
+mod inputs;
 mod real;
 mod real_bench;
 mod real_edges;
@@ -10,3 +11,4 @@ mod real_kernel;
 mod real_recommend;
 mod real_reproduce;
 mod real_verify;
+mod verdict;

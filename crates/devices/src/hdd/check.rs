@@ -28,4 +28,12 @@ impl Params {
         }
         Ok(self)
     }
+
+    /// Adds surfaces until the disk has room for `sectors`.
+    pub(crate) fn grow(&mut self, sectors: u64) {
+        let most = Geometry::new(self).sectors().max(1);
+        let factor = u32::try_from(sectors.div_ceil(most)).unwrap_or(u32::MAX);
+        self.surfaces = self.surfaces.saturating_mul(factor);
+        self.capacity_sectors = self.capacity_sectors.max(sectors);
+    }
 }

@@ -13,6 +13,7 @@ mod check;
 mod dirty;
 mod geometry;
 mod params;
+mod positioning;
 mod seek;
 mod write_cache;
 
@@ -24,6 +25,7 @@ use self::buffer::Buffer;
 use self::dirty::Dirty;
 use self::geometry::{Geometry, Place};
 pub use self::params::{KEYS, Params};
+pub use self::positioning::Positioning;
 use self::seek::{Candidates, Seek};
 use crate::outbox::Outbox;
 use crate::rng::Stage;
@@ -142,6 +144,11 @@ pub struct Hdd {
     counters: Counters,
 }
 
+/// The angle under the heads at time 0.
+fn phase_at_start(seed: u64, geometry: &Geometry) -> u64 {
+    Stage::new(seed, 1).bits(0) % geometry.revolution
+}
+
 impl Hdd {
     /// A drive with empty caches and its arm at the outer edge.
     pub fn new(p: &Params, seed: u64) -> Hdd {
@@ -165,7 +172,7 @@ impl Hdd {
             returning: 0,
             write_back_window: p.write_back_window as usize,
             rpo_window: p.rpo_window as usize,
-            phase0: Stage::new(seed, 1).bits(0) % geometry.revolution,
+            phase0: phase_at_start(seed, &geometry),
             arm: Arm::Idle { since: Nanos::ZERO },
             here: geometry.place(0),
             next_lba: 0,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Facts;
-use crate::keys::{Expect, Key};
+use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 
 /// Parameters of a hard disk; the built-in files name the source of each value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ pub struct Params {
 /// Names and ranges of [`Params`].
 pub const KEYS: &[Key] = &[
     Key { name: "rpm", expect: Expect::Num(1000.0, 30_000.0), about: "revolutions per minute" },
-    Key { name: "capacity_sectors", expect: Expect::Int(1, 1 << 50), about: "size" },
+    Key { name: "capacity_sectors", expect: Expect::Int(1, CAPACITY_SECTORS_MAX), about: "size" },
     Key { name: "surfaces", expect: Expect::Int(1, 64), about: "recorded surfaces" },
     Key { name: "cylinders", expect: Expect::Int(2, 8_000_000), about: "cylinders" },
     Key { name: "zones", expect: Expect::Int(1, 1000), about: "zones of equal cylinders" },

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Facts;
-use crate::keys::{Expect, Key};
+use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
 
 /// Parameters of a flash SSD; the built-in files name the source of each value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub struct Params {
 
 /// Names and ranges of [`Params`].
 pub const KEYS: &[Key] = &[
-    Key { name: "capacity_sectors", expect: Expect::Int(8, 1 << 50), about: "size" },
+    Key { name: "capacity_sectors", expect: Expect::Int(8, CAPACITY_SECTORS_MAX), about: "size" },
     Key { name: "interface", expect: Expect::OneOf(&["sata", "nvme"]), about: "sata: a flush is not queued" },
     Key { name: "duplex", expect: Expect::OneOf(&["half", "full"]), about: "half: reads and writes share the link" },
     Key { name: "ncq_depth", expect: Expect::Int(1, 65_536), about: "commands held per queue; SATA: at most 32" },
@@ -120,7 +120,7 @@ pub const KEYS: &[Key] = &[
     Key { name: "prefetch_kib", expect: Expect::Int(0, 1 << 20), about: "read ahead of a sequential stream" },
     Key { name: "t_flushback_us", expect: Expect::Num(0.0, 1e9), about: "idle time before a partial program" },
     Key { name: "t_flush_ms", expect: Expect::Num(0.0, 60_000.0), about: "flush, once all is programmed" },
-    Key { name: "over_provisioning", expect: Expect::Num(0.01, 4.0), about: "physical / logical - 1" },
+    Key { name: "over_provisioning", expect: Expect::Num(0.01, 128.0), about: "physical / logical - 1" },
     Key { name: "gc_low", expect: Expect::Num(0.0, 0.9), about: "collection starts, share of spare blocks" },
     Key { name: "gc_high", expect: Expect::Num(0.0, 0.9), about: "collection stops, share of spare blocks" },
     Key { name: "gc_hard", expect: Expect::Num(0.0, 0.9), about: "writes wait, share of spare blocks" },

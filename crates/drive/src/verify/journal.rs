@@ -90,9 +90,43 @@ impl Drop for Floors {
     }
 }
 
+/// Largest logical block of a device: Linux has none over 64 KiB.
+const BLOCK_BYTES_MAX: u64 = 64 << 10;
+
 /// Length of a journal; `None` if there is no such file.
 fn journal_bytes(blocks: u64) -> Option<u64> {
     blocks.checked_mul(8)?.checked_add(HEADER_BYTES as u64)
+}
+
+/// The start of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalHeader {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Number of the run that wrote it.
+    pub stamp: u64,
+    /// Blocks of the target, each with a word in the journal.
+    pub blocks: u64,
+}
+
+impl JournalHeader {
+    /// Reads the header of a journal of `file_bytes`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(header: &[u8; 32], file_bytes: u64) -> Result<JournalHeader, String> {
+        let [block_bytes, stamp, blocks, magic] = [0, 1, 2, 3].map(|i| word_of(header, i));
+        if magic != JOURNAL_MAGIC || !block_bytes.is_power_of_two() || journal_bytes(blocks) != Some(file_bytes) {
+            return Err("is no journal of writes, or was cut off".into());
+        }
+        if !(512..=BLOCK_BYTES_MAX).contains(&block_bytes) {
+            return Err(format!("has blocks of {block_bytes} bytes; expected 512 to {BLOCK_BYTES_MAX}"));
+        }
+        if blocks == 0 {
+            return Err("is a journal of 0 blocks: there is nothing to check".into());
+        }
+        Ok(JournalHeader { block_bytes, stamp, blocks })
+    }
 }
 
 /// Opens the journal of an earlier run on `target`: its table, the bytes of a block and the stamp of the run.
@@ -102,16 +136,10 @@ pub(super) fn open(journal: &Path, target: &Target) -> Result<(Floors, u64, u64)
     let len = file.metadata().map_err(|e| journal_error(journal, &e))?.len();
     let mut header = [0; 32];
     file.read_exact_at(&mut header, 0).map_err(|_| refuse("is no journal of writes: too short".into()))?;
-    let [block, stamp, blocks, magic] = [0, 1, 2, 3].map(|i| word_of(&header, i));
-    if magic != JOURNAL_MAGIC || !block.is_power_of_two() || journal_bytes(blocks) != Some(len) {
-        return Err(refuse("is no journal of writes, or was cut off".into()));
-    }
-    if blocks == 0 {
-        return Err(refuse("is a journal of 0 blocks: there is nothing to check".into()));
-    }
+    let JournalHeader { block_bytes: block, stamp, blocks } = JournalHeader::read(&header, len).map_err(refuse)?;
     let facts = target.facts();
     let fits = blocks.checked_mul(block).is_some_and(|bytes| bytes <= facts.bytes);
-    if !fits || block < 512 || block % u64::from(facts.logical_block) != 0 {
+    if !fits || block % u64::from(facts.logical_block) != 0 {
         return Err(refuse(format!(
             "belongs to a target of {} bytes in blocks of {block}, and {} has {} in blocks of {}",
             blocks.saturating_mul(block),

@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicBool;
 use crate::{Error, Target};
 
 pub use findings::Verified;
+pub use journal::JournalHeader;
 pub(crate) use verifier::{Verifier, Watch, fresh_stamp};
 
 /// After a run, completed or killed: does every block still hold at least the last write that the journal says was acknowledged?

@@ -226,6 +226,21 @@ fn stale_entries(dir: &Path) -> Vec<(Stale, PathBuf)> {
     found.into_iter().map(|(_, stale, path)| (stale, path)).collect()
 }
 
+/// What the change of a journal entry is, in words. Nothing is put back.
+///
+/// # Errors
+/// Why the text is no entry of this version.
+pub fn read_entry(text: &[u8]) -> Result<String, String> {
+    let header: Header = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    if header.format != FORMAT {
+        return Err(format!("format {}, expected {FORMAT}", header.format));
+    }
+    let entry: JournalEntry = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    let left = entry.action.remaining();
+    serde_json::to_string(&left).map_err(|e| e.to_string())?;
+    Ok(entry.action.about())
+}
+
 /// `None` for an entry of a process that is alive, and for one that is gone by now.
 fn read_stale(path: &Path) -> Option<(u32, Stale)> {
     let text = std::fs::read(path).ok()?;

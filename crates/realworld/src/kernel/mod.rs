@@ -228,6 +228,10 @@ impl World for Kernel<'_> {
         Concurrency::Rotation
     }
 
+    fn capacity_sectors(&self, _device: &str) -> Option<u64> {
+        Some(self.device.facts().bytes / dumbwaiter_block::SECTOR_BYTES)
+    }
+
     fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
         self.has(&cell.scheduler)?;
         match &cell.work {

@@ -67,7 +67,15 @@ fn a_comparison_is_one_call() {
     let dir = folder();
     let device = DeviceUnderTest::open(&file(&dir), options()).unwrap();
     let scenario = Scenario::from_toml(READS, "test").unwrap();
-    let experiment = Experiment { scenario, goal: Goal::default(), notes: vec!["a remark".into()] };
+    let experiment = Experiment {
+        scenario,
+        goal: Goal::default(),
+        notes: vec!["a remark".into()],
+        drives: Vec::new(),
+        finished: Vec::new(),
+        command: String::new(),
+        until: None,
+    };
     let control = Control::default();
     let done = compare(&experiment, &device, None, worker(), &control).unwrap();
     assert_eq!(done.ending, Ending::Complete);

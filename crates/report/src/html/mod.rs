@@ -7,10 +7,11 @@ mod palette;
 pub use page::{Grid, Page, PageSection, Plot, PlotLine};
 
 use crate::applications::applications;
-use crate::compare::{Column, columns};
+use crate::compare::{circumstances, headline, place};
 use crate::file::{Error, write_file};
-use dumbwaiter_advise::{Document, Ranking, Row};
-use dumbwaiter_measure::{RunResult, Verdict, latency_text};
+use crate::ranking_columns::{Column, columns};
+use dumbwaiter_advise::{Document, Provenance, Ranking, Row};
+use dumbwaiter_measure::{Difference, RunResult, latency_text};
 use figures::{Figure, Group, figures};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};
@@ -60,6 +61,12 @@ struct NestedView {
 struct Section {
     id: String,
     place: String,
+    headline: String,
+    /// The number behind the confidence.
+    certainty: String,
+    circumstances: String,
+    apply: Vec<String>,
+    undo: Vec<String>,
     sentence: String,
     caveats: Vec<String>,
     runs_each: usize,
@@ -105,6 +112,7 @@ pub fn html(document: &Document) -> String {
             environment.get_template(template)?.render(context! {
                 title => if document.title.is_empty() { "Comparison of I/O schedulers" } else { &document.title },
                 conditions => Shown::from(Serde(conditions(document))),
+                warnings => Shown::from(Serde(&document.warnings)),
                 notes => Shown::from(Serde(&document.notes)),
                 sections => Shown::from(Serde(&sections)),
                 scenario => scenario_text(document),
@@ -169,8 +177,8 @@ fn conditions(document: &Document) -> Vec<(&'static str, String)> {
         ("Devices", distinct(&|r| r.device.clone())),
         ("Schedulers", distinct(&|r| r.scheduler.clone())),
         ("Varied", distinct(&|r| r.variant.clone())),
-        ("World", distinct(&|r| r.world.clone())),
-        ("Via", distinct(&|r| r.via.clone())),
+        ("Run", distinct(&|r| if r.world == "sim" { "simulated".into() } else { r.world.clone() })),
+        ("Block layer", distinct(&|r| if r.via == "sim" { String::new() } else { r.via.clone() })),
         ("Completion", distinct(&|r| r.completion.clone())),
         ("Goal", document.goal.name().to_string()),
         ("Runs", format!("{} ({requests} requests measured)", runs.len())),
@@ -179,7 +187,26 @@ fn conditions(document: &Document) -> Vec<(&'static str, String)> {
     ];
     let versions: Vec<String> = document.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     all.push(("Versions", versions.join(", ")));
+    all.extend(provenance(&document.provenance));
     all.retain(|(_, text)| !text.is_empty());
+    all
+}
+
+/// Where the results come from: name and value.
+fn provenance(of: &Provenance) -> Vec<(&'static str, String)> {
+    let mut all = vec![("Command", of.command.clone()), ("Commit", of.commit.clone().unwrap_or_default())];
+    if let Some(machine) = &of.machine {
+        let memory = machine.memory_bytes as f64 / 1e9;
+        all.push(("Kernel", machine.kernel.clone()));
+        all.push(("Machine", format!("{} · {} CPUs · {memory:.1} GB", machine.cpu, machine.cpus)));
+        all.push(("Load before and after", format!("{:.2}, {:.2}", machine.load_before, machine.load_after)));
+    }
+    if let Some(drive) = &of.drive {
+        let named = [drive.model.as_str(), &drive.firmware].map(str::trim).join(" ");
+        all.push(("Drive", format!("{} {} · {:.1} GB", drive.path, named.trim(), drive.bytes as f64 / 1e9)));
+        let queue: Vec<String> = drive.queue.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        all.push(("Queue settings", queue.join(", ")));
+    }
     all
 }
 
@@ -221,17 +248,18 @@ fn section(
         header: of.header.into_iter().map(|(title, _)| title).collect(),
         rows: of.rows,
     });
-    let place = match ranking.variant.as_str() {
-        "" => ranking.device.clone(),
-        variant => format!("{}, {variant}", ranking.device),
-    };
     // The whole document determines names better than one of its rankings.
     let told = document.recommendation.iter().find(|r| r.device == ranking.device && r.variant == ranking.variant);
     Section {
         id: format!("device-{number}"),
-        place,
+        place: place(ranking),
+        headline: headline(&ranking.verdict),
+        certainty: ranking.verdict.certainty.clone(),
+        circumstances: circumstances(ranking),
+        apply: ranking.verdict.apply.clone(),
+        undo: ranking.verdict.undo.clone(),
         sentence: told.unwrap_or(&ranking.recommendation).sentence.clone(),
-        caveats: ranking.recommendation.caveats.iter().skip(1).cloned().collect(),
+        caveats: ranking.recommendation.caveats.clone(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
         tested: ranking.is_tested(),
         columns: columns
@@ -252,14 +280,14 @@ fn row_view(document: &Document, looks: &[Look], columns: &[Column], row: &Row) 
     let value = |column: &Column| {
         let estimate = row.metrics.get(column.metric.key())?;
         let (mean, spread, _) = column.parts(estimate);
-        let (best, tie) = (estimate.verdict == Verdict::Best, estimate.verdict == Verdict::Tie);
+        let (best, tie) = (estimate.difference == Difference::Best, estimate.difference == Difference::Tie);
         Some(ValueView { mean, spread, best, tie })
     };
     Some(RowView {
         rank: row.rank,
         look: looks.iter().find(|l| l.scheduler == name).map(view)?,
         scheduler: name,
-        tie: row.verdict == Verdict::Tie,
+        tie: row.difference == Difference::Tie,
         cells: columns.iter().filter_map(value).collect(),
     })
 }

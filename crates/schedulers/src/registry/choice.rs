@@ -1,11 +1,14 @@
 //! A scheduler chosen by name and settings, as text.
 
+use std::sync::Arc;
+
 use dumbwaiter_block::{Scheduler, Setup, Tunable};
 
-use super::entry::{Entry, Factory};
+use super::entry::Entry;
 use super::error::ChoiceError;
+use super::factory::Factory;
 use super::list::{REGISTRY, find};
-use super::setting::Settings;
+use super::setting::{Kind, Settings};
 
 /// A scheduler with settings, of which any number can be built.
 #[derive(Clone)]
@@ -50,6 +53,7 @@ impl Choice {
                 numbers.push((key, value));
             }
         }
+        chosen.look_up(candidate)?;
         let factory = (entry.make)(&chosen)?;
         let mut choice = Choice { entry, settings: chosen, numbers: Vec::new(), factory, label: label.to_owned() };
         for (key, value) in numbers {
@@ -66,6 +70,7 @@ impl Choice {
     pub fn with(&mut self, key: &str, value: &str) -> Result<(), ChoiceError> {
         let mut settings = self.settings.clone();
         if settings.set(key, value)? {
+            settings.look_up(candidate)?;
             self.factory = (self.entry.make)(&settings)?;
             self.settings = settings;
             return Ok(());
@@ -108,6 +113,19 @@ impl Choice {
         let hint = nearest(key, &known);
         ChoiceError::UnknownSetting { scheduler: self.entry.name.into(), key: key.into(), hint, known }
     }
+}
+
+/// The factory of a scheduler that another one may use: not one that uses others itself.
+fn candidate(text: &str) -> Result<Factory, ChoiceError> {
+    let name = text.split(':').next().unwrap_or_default();
+    let nested = find(name).is_some_and(|e| e.parameters.iter().any(|p| matches!(p.kind, Kind::Schedulers(_))));
+    if nested {
+        let (scheduler, key, value) = (name.to_owned(), "candidates".to_owned(), text.to_owned());
+        let expected = "schedulers that do not use others".to_owned();
+        return Err(ChoiceError::Value { scheduler, key, value, expected });
+    }
+    let choice = Choice::parse(text)?;
+    Ok(Arc::new(move |setup| choice.build(setup)))
 }
 
 fn unknown_scheduler(name: &str) -> ChoiceError {

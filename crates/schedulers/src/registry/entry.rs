@@ -1,14 +1,10 @@
-//! An entry of the registry, and its factory.
+//! An entry of the registry.
 
-use std::sync::Arc;
-
-use dumbwaiter_block::{Scheduler, Setup, Tunable};
+use dumbwaiter_block::Tunable;
 
 use super::error::ChoiceError;
+use super::factory::Factory;
 use super::setting::{Kind, Parameter, Settings};
-
-/// Builds a scheduler with its default numbers. It may be called any number of times, from any thread.
-pub type Factory = Arc<dyn Fn(Setup) -> Box<dyn Scheduler> + Send + Sync>;
 
 /// One scheduler.
 pub struct Entry {
@@ -43,11 +39,4 @@ impl Entry {
     pub fn kernels(&self) -> &'static [&'static str] {
         self.version().filter(|p| matches!(p.kind, Kind::Release(_))).map_or(&[], |p| p.kind.names())
     }
-}
-
-/// A factory of one type of scheduler, as [`Entry::make`] returns it.
-pub fn factory<S: Scheduler + 'static>(
-    build: impl Fn(Setup) -> S + Send + Sync + 'static,
-) -> Result<Factory, ChoiceError> {
-    Ok(Arc::new(move |setup| Box::new(build(setup))))
 }

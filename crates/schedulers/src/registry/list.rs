@@ -1,11 +1,17 @@
 //! The list of schedulers.
 
-use super::entry::{Entry, factory};
-use super::setting::{Kind, Parameter};
+use super::entry::Entry;
+use super::error::ChoiceError;
+use super::factory::factory;
+use super::setting::{Kind, Parameter, Settings};
+use crate::adaptive::{self, Adaptive, Plan};
 use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
+use crate::sjf::{self, LearnedModel, Sjf, Source};
 use crate::{c_look, headway, kyber, none, noop, sstf};
+use dumbwaiter_learn::{Model, shipped};
+use dumbwaiter_policy::{By, Goal};
 
 /// The entry of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -18,6 +24,37 @@ const fn kernel(releases: &'static [&'static str]) -> Parameter {
 
 const fn generation(names: &'static [&'static str]) -> Parameter {
     Parameter { name: "generation", kind: Kind::Word(names), help: "the generation of BFQ to use" }
+}
+
+const PREDICTOR: Parameter = Parameter {
+    name: "predictor",
+    kind: Kind::Word(&["line", "oracle", "shuffled"]),
+    help: "line: learned while it runs; oracle: the exact times of a simulated device; shuffled: the line's prediction for \
+           the request before, a control",
+};
+
+const MODEL: Parameter = Parameter {
+    name: "model",
+    kind: Kind::File { required: false },
+    help: "a model file, or shipped:latency-disk or shipped:latency-flash; it predicts in place of the line",
+};
+
+fn source(settings: &Settings) -> Result<Source, ChoiceError> {
+    const EXPECTED: &str = "the path of a latency model, shipped:latency-disk or shipped:latency-flash";
+    let model = match settings.text("model").map(|text| text.strip_prefix("shipped:")) {
+        Some(Some(name)) => shipped::model(name).ok_or_else(|| settings.refused("model", EXPECTED))?,
+        Some(None) => Model::from_bytes(&settings.file("model")?.unwrap_or_default()),
+        None => {
+            return Ok(match settings.text("predictor") {
+                Some("oracle") => Source::Oracle,
+                Some("shuffled") => Source::Shuffled,
+                _ => Source::Line,
+            });
+        }
+    };
+    let learned = model.and_then(|model| LearnedModel::from_file(&model));
+    let learned = learned.map_err(|why| settings.refused("model", format!("{EXPECTED} ({why})")))?;
+    Ok(Source::Model(Box::new(learned)))
 }
 
 /// Schedulers in the order in which they are listed.
@@ -141,5 +178,59 @@ pub const REGISTRY: &[Entry] = &[
         parameters: &[],
         manual: include_str!("../headway.md"),
         make: |_| factory(headway::Headway::new),
+    },
+    Entry {
+        name: "sjf",
+        summary: "the shortest predicted latency first, with a bound on every wait",
+        source: "FSL-25-07 (2025), and ours",
+        tunables: sjf::TUNABLES,
+        parameters: &[PREDICTOR, MODEL],
+        manual: include_str!("../sjf.md"),
+        make: |settings| {
+            let source = source(settings)?;
+            factory(move |setup| Sjf::new(setup, source.clone()))
+        },
+    },
+    Entry {
+        name: "sptf",
+        summary: "the shortest predicted positioning time first, with a bound on every wait",
+        source: "ours, after FSL-25-07 (2025)",
+        tunables: sjf::SPTF_TUNABLES,
+        parameters: &[PREDICTOR, MODEL],
+        manual: include_str!("../sptf.md"),
+        make: |settings| {
+            let source = source(settings)?;
+            factory(move |setup| Sjf::by_position(setup, source.clone()))
+        },
+    },
+    Entry {
+        name: "adaptive",
+        summary: "exchanges the scheduler while the load runs, by trials on live traffic or by a model",
+        source: "FSL-25-07 (2025), and ours",
+        tunables: adaptive::TUNABLES,
+        parameters: &[
+            Parameter { name: "by", kind: Kind::Word(By::NAMES), help: "what decides between the candidates" },
+            Parameter { name: "goal", kind: Kind::Word(Goal::NAMES), help: "what to improve" },
+            Parameter {
+                name: "candidates",
+                kind: Kind::Schedulers("mq-deadline+headway+bfq+kyber+none"),
+                help: "schedulers to choose from",
+            },
+            Parameter {
+                name: "handover",
+                kind: Kind::Word(&["live", "freeze"]),
+                help: "live: queued requests pass to the next scheduler; freeze: the device drains first, as in Linux",
+            },
+        ],
+        manual: include_str!("../adaptive.md"),
+        make: |settings| {
+            let plan = Plan {
+                by: settings.parsed("by", By::default(), By::parse)?,
+                goal: settings.parsed("goal", Goal::default(), Goal::parse)?,
+                freeze: settings.text("handover") == Some("freeze"),
+                candidates: settings.schedulers("candidates").iter().cloned().map(Into::into).collect(),
+            };
+            factory(move |setup| Adaptive::new(setup, &plan))
+        },
     },
 ];

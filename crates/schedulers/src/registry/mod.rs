@@ -6,13 +6,15 @@
 mod choice;
 mod entry;
 mod error;
+mod factory;
 mod list;
 mod setting;
 #[cfg(test)]
 mod tests;
 
 pub use choice::Choice;
-pub use entry::{Entry, Factory, factory};
+pub use entry::Entry;
 pub use error::ChoiceError;
+pub use factory::{Factory, factory};
 pub use list::{REGISTRY, find};
 pub use setting::{Kind, Parameter, Settings};

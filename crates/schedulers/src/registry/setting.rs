@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::error::ChoiceError;
+use super::factory::Factory;
 
 /// Largest file that a setting may name, bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -29,6 +30,8 @@ pub enum Kind {
     /// Any Linux release that the scheduler has followed, such as `6.1` or `6.12.117+deb12-cloud-amd64`. Behaviour
     /// changed at these; the first is the default.
     Release(&'static [&'static str]),
+    /// Names of other schedulers of the registry, joined by `+`; each may have settings, joined by `;`. This is the default.
+    Schedulers(&'static str),
     /// The path of a file, which is read when the scheduler is chosen.
     File {
         /// There is no default.
@@ -41,7 +44,7 @@ impl Kind {
     pub fn names(&self) -> &'static [&'static str] {
         match self {
             Kind::Word(names) | Kind::Release(names) => names,
-            Kind::File { .. } => &[],
+            Kind::File { .. } | Kind::Schedulers(_) => &[],
         }
     }
 
@@ -50,23 +53,34 @@ impl Kind {
         match self {
             Kind::Word(names) => names.join(", "),
             Kind::Release(names) => format!("a Linux release; behaviour differs at {}", names.join(", ")),
+            Kind::Schedulers(default) => format!("names of other schedulers, such as {default}"),
             Kind::File { .. } => "the path of a file".to_owned(),
         }
     }
 }
 
+/// A scheduler that a setting names, with its factory.
+type Named = (String, Factory);
+
 /// The words and files that were chosen for one scheduler, handed to its factory.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     scheduler: &'static str,
     parameters: &'static [Parameter],
     /// By parameter; `None` is the default.
     values: Vec<Option<String>>,
+    /// The schedulers that a parameter names, by parameter.
+    named: Vec<Vec<Named>>,
 }
 
 impl Settings {
     pub(super) fn new(scheduler: &'static str, parameters: &'static [Parameter]) -> Settings {
-        Settings { scheduler, parameters, values: vec![None; parameters.len()] }
+        Settings {
+            scheduler,
+            parameters,
+            values: vec![None; parameters.len()],
+            named: vec![Vec::new(); parameters.len()],
+        }
     }
 
     /// Stores the value of a parameter. Returns `false` if there is no parameter of this name.
@@ -78,6 +92,23 @@ impl Settings {
         }
         self.values[i] = Some(value.to_owned());
         Ok(true)
+    }
+
+    /// Looks up the schedulers that parameters name. `find` makes a factory from a name with settings.
+    pub(super) fn look_up(&mut self, find: impl Fn(&str) -> Result<Factory, ChoiceError>) -> Result<(), ChoiceError> {
+        for (i, parameter) in self.parameters.iter().enumerate() {
+            let Kind::Schedulers(default) = parameter.kind else { continue };
+            let text = self.values[i].as_deref().unwrap_or(default);
+            let named = text.split('+').map(|name| Ok((name.trim().to_owned(), find(&name.trim().replace(';', ","))?)));
+            self.named[i] = named.collect::<Result<_, ChoiceError>>()?;
+        }
+        Ok(())
+    }
+
+    /// The schedulers that `key` names, with their factories.
+    pub fn schedulers(&self, key: &str) -> &[(String, Factory)] {
+        let i = self.parameters.iter().position(|p| p.name == key);
+        i.map_or(&[], |i| self.named[i].as_slice())
     }
 
     /// The value that was chosen for `key`; `None` if none was.

@@ -5,6 +5,7 @@ mod control;
 mod example;
 mod lifecycle;
 mod scenarios;
+mod sjf;
 mod timelines;
 
 // The documentation's scheduler names them as a file of the crate does.

@@ -48,6 +48,8 @@ impl Run<'_> {
         let Some(id) = entry.request else { return };
         let (cpu, thread) = (usize::from(entry.io.cpu), entry.thread as usize);
         let plugged = self.threads[thread].plugged && self.threads[thread].sleeps_for == Some(slot);
+        self.layer.run_queue_of(id);
+        self.serve();
         match self.layer.retry(self.now, id, plugged.then_some(&mut self.plug)) {
             Submitted::Entered => self.entered(slot),
             _ => {

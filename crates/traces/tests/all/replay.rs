@@ -24,7 +24,7 @@ fn at(us: u64, sector: u64, task: u32) -> Record {
 }
 
 fn options(mode: ReplayMode) -> ReplayOptions {
-    ReplayOptions { mode, capacity: 1 << 20, fit: Fit::Skip, limit: None }
+    ReplayOptions { mode, capacity: 1 << 20, fit: Fit::Truncate, limit: None }
 }
 
 fn replay(records: &[Record], options: &ReplayOptions) -> Replay {
@@ -139,7 +139,7 @@ proptest! {
     #[test]
     fn every_fit_stays_on_the_device(places in prop::collection::vec((0u64..1 << 40, 1u32..5000, 0u32..3), 1..100), capacity in 100u64..1 << 24, fit in 0usize..3) {
         let records: Vec<Record> = places.iter().map(|(s, n, d)| Record { device: *d, ..Record::new(Op::Write, *s, *n) }).collect();
-        let fit = [Fit::Skip, Fit::Wrap, Fit::Scale][fit];
+        let fit = [Fit::Truncate, Fit::Wrap, Fit::Scale][fit];
         let options = ReplayOptions { capacity, fit, ..options(ReplayMode::Closed { depth: u32::MAX }) };
         let mut ends = Vec::new();
         let (n, status) = run(replay(&records, &options), |_, w, _| ends.push(w.sector + u64::from(w.sectors)));
@@ -222,4 +222,15 @@ fn impossible_options_are_refused() {
     assert!(refuse(options(ReplayMode::Open { speed: 1.0 })).contains("--depth"));
     let closed = Replay::open(&[file.path()], &Options::default(), &options(ReplayMode::Closed { depth: 1 }), None);
     assert_eq!(run(closed.unwrap(), |_, _, _| ()).0, 2);
+}
+
+#[test]
+fn requests_across_the_end_are_cut_and_counted() {
+    let records = [Record::new(Op::Read, 96, 8), Record::new(Op::Read, 100, 8), Record::new(Op::Read, 104, 8)];
+    let small = ReplayOptions { capacity: 104, ..options(ReplayMode::Closed { depth: 1 }) };
+    let mut sizes = Vec::new();
+    let (n, status) = run(replay(&records, &small), |_, w, _| sizes.push(w.sectors));
+    assert_eq!((n, sizes), (2, vec![8, 4]));
+    let status = status.lock().unwrap();
+    assert_eq!((status.skipped[0].count, status.changed[0].count), (1, 1));
 }

@@ -216,7 +216,7 @@ fn unusable_records_are_counted() {
     let skipped = reader.skipped();
     assert_eq!(count(&skipped, "zero length"), 1);
     assert_eq!(count(&skipped, "does not parse"), 2, "{skipped:?}");
-    assert_eq!(count(&skipped, "2 TiB"), 1);
+    assert_eq!(count(&skipped, "1 GiB"), 1);
     assert_eq!(count(&reader.changed(), "whole 512-byte sectors"), 1);
 }
 
@@ -364,10 +364,68 @@ fn impossible_options_are_refused() {
 #[test]
 fn requests_of_huge_size_and_offset_are_counted_completely() {
     let columns = Columns::parse("time_s,op,offset_sectors,size_sectors").unwrap();
-    let text = "0,R,36028797018963900,8\n1,W,0,4294967295\n2,D,36028797018963968,8\n";
+    let text = "0,R,36028797018963900,8\n1,W,0,2097152\n2,D,36028797018963968,8\n";
     let mut reader = reader_of(text, &Options { columns: Some(columns), ..Options::default() }).unwrap();
     let stat = TraceStat::of(&mut reader, &StatOptions { footprint_block: 1 << 20, ..StatOptions::default() }).unwrap();
     assert_eq!((stat.reads, stat.writes, stat.others), (1, 1, 0));
-    assert_eq!(stat.bytes, Some(4_294_967_295 * 512 + 4096));
+    assert_eq!(stat.bytes, Some((1 << 30) + 4096));
     assert_eq!(count(&stat.skipped, "does not parse"), 1);
+}
+
+#[test]
+fn requests_of_more_than_a_gibibyte_are_skipped_and_counted() {
+    let columns = Columns::parse("time_s,op,offset_sectors,size_sectors").unwrap();
+    let text = "0,R,0,2097153\n1,W,0,4294967295\n2,W,0,99999999999\n3,R,0,2097152\n";
+    let (reader, records) = read(text, &Options { columns: Some(columns), ..Options::default() });
+    assert_eq!(records.len(), 1);
+    assert_eq!(count(&reader.skipped(), "longer than 1 GiB"), 3);
+}
+
+#[test]
+fn a_header_without_units_is_an_error_that_proposes_columns() {
+    let text = "timestamp,type,offset,size\n1000,R,4096,4096\n2000,W,8192,512\n";
+    let said = fails(text, &Options::default());
+    assert!(said.contains("timestamp, offset, size"), "{said}");
+    let list = said.split("--columns ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let (_, records) = read(text, &Options { columns: Some(Columns::parse(list).unwrap()), ..Options::default() });
+    assert_eq!((records.len(), records[0].sector, records[1].time.0), (2, 8, 1_000_000));
+    // So is a comment of names in front of the data.
+    assert!(fails(format!("# {text}"), &Options::default()).contains("--columns"));
+}
+
+#[test]
+fn a_reader_never_opens_a_file_named_like_its_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let early = "8,0 0 1 1266874889.700000000 1 Q R 8 + 8 [x]\n";
+    std::fs::write(&path, format!("8,0 0 1 0.1 1 Q R 0 + 8 [x]\n{early}")).unwrap();
+    let text = "8,0 0 1 0.000000001 1 Q R 64 + 8 [y]\n";
+    let reader = open_reader(path.to_str().unwrap(), Box::new(Cursor::new(text)), &Options::default()).unwrap();
+    let sectors: Vec<u64> = reader.map(|r| r.unwrap().sector).collect();
+    assert_eq!(sectors, [64]);
+}
+
+#[test]
+fn wrapped_times_with_leading_zeros_are_kept() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let lines = ["0.1 1 Q R 0 + 8", "1266874889.600000000 1 Q R 8 + 8", "01266874889.700000000 1 Q R 16 + 8"];
+    let text: String = lines.iter().map(|l| format!("8,0 0 1 {l} [x]\n")).collect();
+    std::fs::write(file.path(), text).unwrap();
+    let sectors: Vec<u64> = open(&[file.path()], &Options::default()).unwrap().map(|r| r.unwrap().sector).collect();
+    assert_eq!(sectors, [8, 16, 0]);
+}
+
+#[test]
+fn a_written_replay_log_is_found_in_its_own_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in [Format::TencentCut, Format::Heimdall] {
+        let path = folder.path().join(format.name());
+        let mut reader =
+            reader_of("time_ms,op,offset_sectors,size_sectors\n1,R,17,8\n1001,W,4096,8\n", &Options::default())
+                .unwrap();
+        dumbwaiter_traces::convert(&mut reader, &path, format, None, None).unwrap();
+        let reader = open(&[&path], &Options::default()).unwrap();
+        assert_eq!(reader.format(), format);
+        assert_eq!(reader.map(|r| r.unwrap().sector).collect::<Vec<_>>(), [17, 4096]);
+    }
 }

@@ -42,6 +42,9 @@ fn refuse<T>(key: &'static str, reason: impl Into<String>) -> Result<T, BuildErr
     Err(BuildError { key, reason: reason.into() })
 }
 
+/// Largest block size: what block layers take in one call is far less.
+const BLOCK_BYTES_MAX: u64 = 1 << 30;
+
 impl JobSpec {
     /// Directions that it uses, as indices into [`super::PerDir::each`].
     fn used(&self) -> &'static [usize] {
@@ -74,8 +77,8 @@ impl JobSpec {
                         format!("{n} bytes is not a multiple of 512; a block device has 512-byte sectors"),
                     );
                 }
-                if n / SECTOR_BYTES > u64::from(u32::MAX) {
-                    return refuse("bs", format!("{} is more than one I/O can hold", format_size(n)));
+                if n > BLOCK_BYTES_MAX {
+                    return refuse("bs", format!("{} is more than 1 GiB, the largest block size", format_size(n)));
                 }
             }
             match self.blockalign.each()[dir] {

@@ -1,0 +1,113 @@
+//! The commands that set a scheduler now and at every boot, and those that take it back, for a user with sudo.
+
+use dumbwaiter_scenario::SchedulerSpec;
+
+/// The drive to set it on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the disk in sysfs; of a simulated one a placeholder such as `sdX`.
+    pub disk: String,
+    /// How a udev rule matches it.
+    pub udev_match: String,
+    /// The scheduler to go back to: the one that is set, or the kernel's default.
+    pub previous: String,
+    /// The scheduler depth to go back to, where it is known.
+    pub previous_nr_requests: Option<String>,
+}
+
+impl Place {
+    /// Any drive of the kind that a device model simulates (`hdd:…`, `ssd:…`, `ull:…`).
+    pub fn simulated(device: &str) -> Place {
+        let kind = device.split(':').next().unwrap_or_default();
+        let disks = "SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\"";
+        let sata = |rotational: u8| Place {
+            disk: "sdX".to_owned(),
+            udev_match: format!("{disks}, KERNEL==\"sd*\", ATTR{{queue/rotational}}==\"{rotational}\""),
+            previous: "mq-deadline".to_owned(),
+            previous_nr_requests: None,
+        };
+        match kind {
+            "hdd" => sata(1),
+            "ssd" => sata(0),
+            _ => Place {
+                disk: "nvme0n1".to_owned(),
+                udev_match: format!("{disks}, KERNEL==\"nvme*\""),
+                previous: "none".to_owned(),
+                previous_nr_requests: None,
+            },
+        }
+    }
+}
+
+/// The commands of a scheduler on a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commands {
+    /// Set it now and at every boot.
+    pub apply: Vec<String>,
+    /// Take it back.
+    pub undo: Vec<String>,
+    /// The udev rule by itself.
+    pub udev_rule: String,
+}
+
+/// The commands that set `spec`, and a scheduler depth if one is given. Each disk has a udev file of its own: that of another
+/// stays.
+pub fn commands(place: &Place, spec: &SchedulerSpec, nr_requests: Option<u32>) -> Commands {
+    let queue = format!("/sys/block/{}/queue", place.disk);
+    let set = |value: &str, attribute: &str| format!("echo {value} | sudo tee {queue}/{attribute}");
+    // The scheduler first: setting it resets the others.
+    let mut settings = vec![("scheduler".to_owned(), spec.name.clone())];
+    // The release of a scheduler is chosen with the kernel.
+    let tunables = spec.tunables.iter().filter(|(name, _)| *name != "kernel");
+    settings.extend(tunables.map(|(name, value)| (format!("iosched/{name}"), value.to_string())));
+    settings.extend(nr_requests.map(|n| ("nr_requests".to_owned(), n.to_string())));
+    let assigned: Vec<String> =
+        settings.iter().map(|(name, value)| format!("ATTR{{queue/{name}}}=\"{value}\"")).collect();
+    let udev_rule = format!("ACTION==\"add|change\", {}, {}", place.udev_match, assigned.join(", "));
+    let file = format!("/etc/udev/rules.d/60-io-scheduler-{}.rules", place.disk);
+    let reload = "sudo udevadm control --reload".to_owned();
+    let mut apply: Vec<String> = settings.iter().map(|(name, value)| set(value, name)).collect();
+    apply.extend([format!("echo '{udev_rule}' | sudo tee {file}"), reload.clone()]);
+    let mut undo = vec![set(&place.previous, "scheduler")];
+    undo.extend(place.previous_nr_requests.iter().map(|n| set(n, "nr_requests")));
+    undo.extend([format!("sudo rm {file}"), reload]);
+    Commands { apply, undo, udev_rule }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(disk: &str) -> Place {
+        Place {
+            disk: disk.to_owned(),
+            udev_match: format!("KERNEL==\"{disk}\""),
+            previous: "none".to_owned(),
+            previous_nr_requests: Some("256".to_owned()),
+        }
+    }
+
+    #[test]
+    fn commands_and_rule_set_the_scheduler_and_its_settings_and_take_them_back() {
+        let spec = SchedulerSpec::parse("mq-deadline:fifo_batch=1").unwrap();
+        let found = commands(&place("sda"), &spec, Some(64));
+        assert_eq!(found.apply[0], "echo mq-deadline | sudo tee /sys/block/sda/queue/scheduler");
+        assert_eq!(found.apply[1], "echo 1 | sudo tee /sys/block/sda/queue/iosched/fifo_batch");
+        assert_eq!(found.apply[2], "echo 64 | sudo tee /sys/block/sda/queue/nr_requests");
+        let rule = "ACTION==\"add|change\", KERNEL==\"sda\", ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/iosched/fifo_batch}=\"1\", ATTR{queue/nr_requests}=\"64\"";
+        assert_eq!(found.udev_rule, rule);
+        assert_eq!(found.apply[3], format!("echo '{rule}' | sudo tee /etc/udev/rules.d/60-io-scheduler-sda.rules"));
+        assert_eq!(found.undo[0], "echo none | sudo tee /sys/block/sda/queue/scheduler");
+        assert_eq!(found.undo[1], "echo 256 | sudo tee /sys/block/sda/queue/nr_requests");
+        assert_eq!(found.undo[2], "sudo rm /etc/udev/rules.d/60-io-scheduler-sda.rules");
+        assert_ne!(found.apply[3], commands(&place("sdb"), &spec, None).apply[2], "one disk's rule over another's");
+    }
+
+    #[test]
+    fn a_simulated_drive_has_the_commands_of_its_kind() {
+        let of = |device: &str| commands(&Place::simulated(device), &SchedulerSpec::named("kyber"), None);
+        assert!(of("hdd:st1000dm003").udev_rule.contains("ATTR{queue/rotational}==\"1\""));
+        assert!(of("ssd:850pro-256").apply[0].ends_with("/sys/block/sdX/queue/scheduler"));
+        assert!(of("ull:optane-900p").undo[0].starts_with("echo none | sudo tee /sys/block/nvme0n1/"));
+    }
+}

@@ -1,0 +1,61 @@
+//! What a decision depends on beside the runs: which schedulers can be set, and whether the machine was quiet.
+
+use dumbwaiter_measure::SIGNIFICANCE;
+use dumbwaiter_scenario::SchedulerSpec;
+
+use crate::row::Row;
+
+/// Schedulers of current Linux kernels.
+pub const KERNEL_SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
+
+/// The schedulers that can be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// Every one: the caller has chosen them.
+    Any,
+    /// These names.
+    These(Vec<String>),
+}
+
+/// What a decision depends on beside the runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conditions {
+    /// The schedulers that can be set.
+    pub offered: Offered,
+    /// Load average of the machine before the runs and its CPUs, where other work kept it too busy for measurements.
+    pub busy: Option<(f64, f64)>,
+    /// Probability that any bound of a comparison is wrong.
+    pub error: f64,
+}
+
+impl Default for Conditions {
+    fn default() -> Conditions {
+        Conditions { offered: Offered::Any, busy: None, error: SIGNIFICANCE }
+    }
+}
+
+impl Conditions {
+    /// Those of a simulation: what a current kernel offers can be set.
+    pub fn simulated() -> Conditions {
+        let offered = Offered::These(KERNEL_SCHEDULERS.map(str::to_owned).to_vec());
+        Conditions { offered, ..Conditions::default() }
+    }
+
+    /// Can the scheduler of this row be set?
+    pub(crate) fn can_be_set(&self, row: &Row) -> bool {
+        self.offers(&row.scheduler)
+    }
+
+    /// Can this scheduler, which may have settings, be set?
+    pub fn offers(&self, scheduler: &str) -> bool {
+        match &self.offered {
+            Offered::Any => true,
+            Offered::These(names) => names.iter().any(|name| *name == name_of(scheduler)),
+        }
+    }
+}
+
+/// The name of a scheduler that may have settings.
+pub(crate) fn name_of(scheduler: &str) -> String {
+    SchedulerSpec::parse(scheduler).map_or_else(|_| scheduler.to_owned(), |spec| spec.name)
+}

@@ -1,0 +1,240 @@
+//! What differs between two comparisons: before and after a new kernel, or two drives.
+
+use dumbwaiter_measure::{RunResult, SIGNIFICANCE};
+use serde::Serialize;
+
+use crate::bounds::{Error, worse_than};
+use crate::criterion::{Focus, Metric};
+use crate::document::Document;
+use crate::figures::{by_seed, figures};
+use crate::provenance::Provenance;
+use crate::ranking::Ranking;
+use crate::row::{Axes, Row};
+use crate::sentence::{named, percent, shown};
+
+/// Version of the JSON format of a [`Diff`].
+pub const DIFF_SCHEMA: u64 = 1;
+
+/// How the second result compares with the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Better by a useful amount, and not by chance.
+    Better,
+    /// Worse by a useful amount, and not by chance.
+    Worse,
+    /// The difference is at most 3 %, and surely at most 25 %.
+    NoDifference,
+    /// The runs cannot show it.
+    Inconclusive,
+}
+
+impl Change {
+    /// The word for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Change::Better => "better",
+            Change::Worse => "worse",
+            Change::NoDifference => "no difference",
+            Change::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// One figure of one scheduler in both results.
+#[derive(Clone, Debug, Serialize)]
+pub struct Difference {
+    /// Device of the first result.
+    pub device_a: String,
+    /// Device of the second.
+    pub device_b: String,
+    /// The variant of the scenario; empty if it has none.
+    pub variant: String,
+    /// The scheduler.
+    pub scheduler: String,
+    /// Its completion method.
+    pub completion: String,
+    /// Its block layer.
+    pub via: String,
+    /// [`Metric::key`].
+    pub metric: String,
+    /// It is the figure that decided in the first result.
+    pub decides: bool,
+    /// Mean in the first result, in the metric's unit.
+    pub a: f64,
+    /// Mean in the second.
+    pub b: f64,
+    /// `b` over `a`, less 1; of percentages and shares `b` less `a`.
+    pub effect: f64,
+    /// 95 % confidence interval of `effect`, for all schedulers of a device together; `null` for single runs.
+    pub ci95: Option<[f64; 2]>,
+    /// What that means.
+    pub verdict: Change,
+}
+
+/// The differences between two results.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diff {
+    /// [`DIFF_SCHEMA`].
+    pub schema: u64,
+    /// Where the first result comes from.
+    pub a: Provenance,
+    /// Where the second comes from.
+    pub b: Provenance,
+    /// A sentence for each scheduler, by the figure that decides.
+    pub summary: Vec<String>,
+    /// Every figure of every scheduler that both have.
+    pub differences: Vec<Difference>,
+    /// What only one of them has, and other remarks.
+    pub notes: Vec<String>,
+}
+
+/// Compares two results scheduler by scheduler. Devices of the same name are compared; where each result has one device, those
+/// are, whatever their names.
+pub fn diff(a: &Document, b: &Document) -> Diff {
+    let (of_a, of_b) = (a.rankings(), b.rankings());
+    let mut found = Diff {
+        schema: DIFF_SCHEMA,
+        a: a.provenance.clone(),
+        b: b.provenance.clone(),
+        summary: Vec::new(),
+        differences: Vec::new(),
+        notes: Vec::new(),
+    };
+    let single = |rankings: &[Ranking]| rankings.iter().all(|r| r.device == rankings[0].device);
+    let any_device = single(&of_a) && single(&of_b);
+    for ranking in &of_a {
+        let same =
+            |other: &&Ranking| other.variant == ranking.variant && (any_device || other.device == ranking.device);
+        match of_b.iter().find(same) {
+            Some(other) => found.compare((a, ranking), (b, other)),
+            None => found.notes.push(format!("only in the first result: {}", ranking.device)),
+        }
+    }
+    let paired =
+        |other: &Ranking| of_a.iter().any(|r| r.variant == other.variant && (any_device || r.device == other.device));
+    let alone = of_b.iter().filter(|other| !paired(other));
+    found.notes.extend(alone.map(|other| format!("only in the second result: {}", other.device)));
+    if a.scenario != b.scenario {
+        found.notes.push("the scenarios differ, so that a difference may be that of the loads".to_owned());
+    }
+    found
+}
+
+impl Diff {
+    fn compare(&mut self, a: (&Document, &Ranking), b: (&Document, &Ranking)) {
+        let ((_, first), (_, second)) = (a, b);
+        let same = |row: &Row, other: &Row| {
+            (&row.scheduler, &row.via, &row.completion) == (&other.scheduler, &other.via, &other.completion)
+        };
+        let pairs: Vec<(&Row, &Row)> = first
+            .rows
+            .iter()
+            .filter_map(|row| Some((row, second.rows.iter().find(|other| same(row, other))?)))
+            .collect();
+        for row in &first.rows {
+            if !second.rows.iter().any(|other| same(row, other)) {
+                self.notes.push(format!("only in the first result: {}", row.scheduler));
+            }
+        }
+        for row in &second.rows {
+            if !first.rows.iter().any(|other| same(other, row)) {
+                self.notes.push(format!("only in the second result: {}", row.scheduler));
+            }
+        }
+        // All schedulers together.
+        let error = SIGNIFICANCE / 2.0 / pairs.len().max(1) as f64;
+        for (row, other) in pairs {
+            for metric in Metric::ALL {
+                let difference = one(metric, (a, row), (b, other), error);
+                let Some(difference) = difference else { continue };
+                if difference.decides {
+                    self.summary.push(sentence(metric, first, row, &difference));
+                }
+                self.differences.push(difference);
+            }
+        }
+    }
+}
+
+/// The runs of a row.
+fn runs<'a>(document: &'a Document, row: &Row) -> Vec<&'a RunResult> {
+    let here = |run: &&RunResult| {
+        (&run.device, &run.variant) == (&row.device, &row.variant)
+            && run.configuration() == (&row.scheduler, &row.via, &row.completion)
+    };
+    document.runs.iter().filter(here).collect()
+}
+
+fn one(
+    metric: Metric,
+    ((doc_a, ranking), row_a): ((&Document, &Ranking), &Row),
+    ((doc_b, _), row_b): ((&Document, &Ranking), &Row),
+    error: f64,
+) -> Option<Difference> {
+    let focus: &Focus = &ranking.focus;
+    let groups = [runs(doc_a, row_a), runs(doc_b, row_b)];
+    let mean = |group: &Vec<&RunResult>| {
+        let values: Vec<f64> = figures(metric, std::slice::from_ref(group), focus)[0].iter().map(|f| f.value).collect();
+        values.iter().sum::<f64>() / values.len() as f64
+    };
+    let (a, b) = (mean(&groups[0]), mean(&groups[1]));
+    if !a.is_finite() || !b.is_finite() {
+        return None;
+    }
+    let seeded = by_seed(metric, &groups, focus);
+    let error = Error { of_bounds: error, of_tests: 2.0 * error };
+    let worse = worse_than(metric, &[&seeded[0], &seeded[1]], 0, error)[1];
+    let scale = metric.useful() / crate::criterion::USEFUL;
+    let apart = |by: f64| by.abs() > metric.useful();
+    let verdict = match worse.bounds {
+        Some([least, _]) if least > 0.0 && apart(worse.by) => Change::Worse,
+        Some([_, most]) if most < 0.0 && apart(worse.by) => Change::Better,
+        Some([least, most]) if !apart(worse.by) && least.abs().max(most.abs()) <= 0.25 * scale => Change::NoDifference,
+        None if a == b => Change::NoDifference,
+        _ => Change::Inconclusive,
+    };
+    let signed = |by: f64| if metric.higher_is_better() { -by } else { by };
+    let ci95 = worse.bounds.map(|[least, most]| {
+        let (x, y) = (signed(least), signed(most));
+        [rounded(x.min(y)), rounded(x.max(y))]
+    });
+    Some(Difference {
+        device_a: row_a.device.clone(),
+        device_b: row_b.device.clone(),
+        variant: row_a.variant.clone(),
+        scheduler: row_a.scheduler.clone(),
+        completion: row_a.completion.clone(),
+        via: row_a.via.clone(),
+        metric: metric.key().to_owned(),
+        decides: metric == ranking.metric,
+        a,
+        b,
+        effect: rounded(signed(worse.by)),
+        ci95,
+        verdict,
+    })
+}
+
+fn sentence(metric: Metric, ranking: &Ranking, row: &Row, found: &Difference) -> String {
+    let what = format!("{}: {}", row.name(Axes::of_rows(&ranking.rows)), named(metric, &ranking.focus));
+    let place = if found.device_a == found.device_b {
+        format!("{}, ", found.device_a)
+    } else {
+        format!("{} to {}, ", found.device_a, found.device_b)
+    };
+    let figures = format!("{} to {}", shown(metric, found.a), shown(metric, found.b));
+    let interval = match found.ci95 {
+        Some([low, high]) => format!("{}, 95 % confidence {} to {}", signed(found.effect), signed(low), signed(high)),
+        None => format!("{}, single runs", signed(found.effect)),
+    };
+    format!("{place}{what} {figures} ({interval}): {}", found.verdict.name())
+}
+
+fn signed(fraction: f64) -> String {
+    format!("{}{}", if fraction >= 0.0 { "+" } else { "" }, percent(fraction))
+}
+
+fn rounded(fraction: f64) -> f64 {
+    (fraction * 1e5).round() / 1e5
+}

@@ -1,0 +1,85 @@
+//! Where results come from. Simulated ones have only what determines them, so that equal experiments give equal bytes on any
+//! machine; those of a real drive have its whole surroundings.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::conditions::{Conditions, KERNEL_SCHEDULERS, Offered};
+
+/// Where results come from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provenance {
+    /// Version of the program.
+    pub version: String,
+    /// Commit that it was built from, where that is known.
+    pub commit: Option<String>,
+    /// A command that makes the same results: without what does not change them, such as `--jobs` and `--json`.
+    pub command: String,
+    /// The command as it was typed; only of a real drive.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+    /// The machine; `null` in a simulation.
+    pub machine: Option<Machine>,
+    /// The drive; `null` in a simulation.
+    pub drive: Option<Drive>,
+}
+
+/// The machine that a real drive was measured with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Name of the CPU.
+    pub cpu: String,
+    /// Number of logical CPUs.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Load average of the last minute before the runs.
+    pub load_before: f64,
+    /// Load average of the last minute after the runs, which the runs have caused too.
+    pub load_after: f64,
+}
+
+/// A real drive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Drive {
+    /// The path that was measured.
+    pub path: String,
+    /// Name of the disk in sysfs; empty for a file.
+    pub disk: String,
+    /// Model, as the drive reports it; empty where it reports none.
+    pub model: String,
+    /// Revision of the firmware; empty where it reports none.
+    pub firmware: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// How a udev rule matches it; empty for a file.
+    pub udev_match: String,
+    /// The schedulers that the kernel offers for it; empty for a file.
+    pub offered: Vec<String>,
+    /// The scheduler that is set; empty for a file.
+    pub scheduler: String,
+    /// Attributes of its queue before the runs, by name; those of the scheduler are named `iosched/…`.
+    pub queue: BTreeMap<String, String>,
+}
+
+impl Provenance {
+    /// What a decision depends on beside the runs. `error` is the probability that a comparison is wrong.
+    pub fn conditions(&self, error: f64) -> Conditions {
+        let offered = match &self.drive {
+            Some(drive) if !drive.offered.is_empty() => drive.offered.clone(),
+            _ => KERNEL_SCHEDULERS.map(str::to_owned).to_vec(),
+        };
+        let busy = self.machine.as_ref().filter(|machine| machine.load_before > f64::from(machine.cpus));
+        Conditions {
+            offered: Offered::These(offered),
+            busy: busy.map(|machine| (machine.load_before, f64::from(machine.cpus))),
+            error,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Several scenarios in one document: a line for each, and what they say together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::criterion::Metric;
+use crate::ranking::Ranking;
+use crate::row::{Estimate, Row};
+use crate::verdict::Confidence;
+
+/// One scenario on one drive. Its runs carry the device and the variant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuiteCase {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The device of its runs.
+    pub device: String,
+    /// The variant of its runs.
+    pub variant: String,
+    /// What kind of drive it is, for people; empty outside of suites.
+    #[serde(default)]
+    pub drive_class: String,
+    /// How much of the drive holds data, in percent; `null` where the scenario decides.
+    #[serde(default)]
+    pub fill_percent: Option<u8>,
+}
+
+/// Several scenarios that were run as one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suite {
+    /// Its name; empty for scenarios that were listed.
+    pub name: String,
+    /// Its scenarios on its drives, in order.
+    pub cases: Vec<SuiteCase>,
+    /// One line for each case.
+    #[serde(default)]
+    pub lines: Vec<SuiteLine>,
+    /// One for each scheduler, drive and fill, and for each scheduler over all cases (with an empty drive).
+    #[serde(default)]
+    pub totals: Vec<SuiteTotal>,
+}
+
+/// The verdict of a case, and how far each scheduler is from its best.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuiteLine {
+    /// The case.
+    #[serde(flatten)]
+    pub case: SuiteCase,
+    /// As [`crate::Verdict::recommended`].
+    pub recommended: Option<String>,
+    /// As [`crate::Verdict::confidence`].
+    pub confidence: Confidence,
+    /// [`Metric::key`] of the figure that decided.
+    pub decided_by: String,
+    /// How much worse the worst of those that compete is than the best, as a fraction: the effect's size.
+    pub spread: Option<f64>,
+    /// By scheduler, how much worse it is than the best, as a fraction; `null` where it starved something or the figure is
+    /// undefined.
+    pub worse_by: BTreeMap<String, Option<f64>>,
+    /// Schedulers that compete: they keep the throughput, starve nothing and can be set.
+    pub pool: Vec<String>,
+}
+
+/// A scheduler over several cases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuiteTotal {
+    /// The kind of drive; empty for all.
+    pub drive_class: String,
+    /// The device; empty for all.
+    pub device: String,
+    /// How much of the drive holds data, in percent.
+    pub fill_percent: Option<u8>,
+    /// The scheduler.
+    pub scheduler: String,
+    /// Geometric mean of how many times worse than the best it is (1 is the best), over the cases in which that is known.
+    pub times_worse: Option<f64>,
+    /// Cases in which it is recommended.
+    pub wins: usize,
+    /// Cases in which it does not differ from the best, or nothing was decided.
+    pub ties: usize,
+    /// The other cases.
+    pub losses: usize,
+}
+
+impl Suite {
+    /// A suite of cases, not yet judged.
+    pub fn new(name: &str, cases: Vec<SuiteCase>) -> Suite {
+        Suite { name: name.to_owned(), cases, lines: Vec::new(), totals: Vec::new() }
+    }
+
+    /// Computes lines and totals from rankings.
+    pub(crate) fn judge(&mut self, rankings: &[Ranking]) {
+        let of = |case: &SuiteCase| rankings.iter().find(|r| r.device == case.device && r.variant == case.variant);
+        let judged: Vec<(SuiteLine, &Ranking)> =
+            self.cases.iter().filter_map(|case| of(case).map(|ranking| (line(case, ranking), ranking))).collect();
+        self.totals = totals(&judged);
+        self.lines = judged.into_iter().map(|(line, _)| line).collect();
+    }
+
+    /// The schedulers of all lines, in the order of the totals.
+    pub fn schedulers(&self) -> Vec<&str> {
+        let all = self.totals.iter().filter(|total| total.device.is_empty());
+        all.map(|total| total.scheduler.as_str()).collect()
+    }
+
+    /// The scenario of a run; `None` for a run of no case.
+    pub fn scenario_of(&self, device: &str, variant: &str) -> Option<&str> {
+        let found = self.cases.iter().find(|case| case.device == device && case.variant == variant);
+        found.map(|case| case.scenario.as_str())
+    }
+}
+
+fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
+    let verdict = &ranking.verdict;
+    let metric = Metric::ALL.into_iter().find(|metric| metric.key() == verdict.decided_by);
+    let value = |row: &Row| row.metrics.get(&verdict.decided_by).map_or(f64::NAN, Estimate::value);
+    let worse_by = |metric: Metric| {
+        let finite = ranking.rows.iter().filter(|row| verdict.pool.contains(&row.scheduler)).map(value);
+        let finite = finite.filter(|v| v.is_finite());
+        let best = finite.reduce(|a, b| if metric.better(b, a) { b } else { a }).unwrap_or(f64::NAN);
+        let one = |row: &Row| Some(metric.worse_by(value(row), best)).filter(|by| by.is_finite());
+        ranking.rows.iter().map(|row| (row.scheduler.clone(), one(row))).collect()
+    };
+    SuiteLine {
+        case: case.clone(),
+        recommended: verdict.recommended.clone(),
+        confidence: verdict.confidence,
+        decided_by: verdict.decided_by.clone(),
+        spread: verdict.spread.filter(|spread| spread.is_finite()),
+        worse_by: metric.map(worse_by).unwrap_or_default(),
+        pool: verdict.pool.clone(),
+    }
+}
+
+/// Of all cases, then of each drive at each fill.
+fn totals(judged: &[(SuiteLine, &Ranking)]) -> Vec<SuiteTotal> {
+    type Place = (String, String, Option<u8>);
+    let mut schedulers: Vec<&str> = Vec::new();
+    for name in judged.iter().flat_map(|(_, ranking)| ranking.rows.iter().map(|row| row.scheduler.as_str())) {
+        if !schedulers.contains(&name) {
+            schedulers.push(name);
+        }
+    }
+    schedulers.sort_unstable();
+    let mut places: Vec<Place> = vec![(String::new(), String::new(), None)];
+    for (line, _) in judged {
+        let place = (line.case.drive_class.clone(), line.case.device.clone(), line.case.fill_percent);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    let mut totals = Vec::new();
+    for (drive_class, device, fill_percent) in places {
+        let here = |line: &SuiteLine| {
+            device.is_empty() || line.case.device == device && line.case.fill_percent == fill_percent
+        };
+        for scheduler in &schedulers {
+            let of: Vec<_> =
+                judged.iter().filter(|(line, _)| here(line) && line.worse_by.contains_key(*scheduler)).collect();
+            let wins = of.iter().filter(|(line, _)| line.recommended.as_deref() == Some(*scheduler)).count();
+            let tied = |line: &SuiteLine, ranking: &Ranking| match line.recommended.as_deref() {
+                Some(name) => name != *scheduler && ranking.verdict.ties.iter().any(|tie| tie == scheduler),
+                None => line.pool.iter().any(|name| name == scheduler),
+            };
+            let ties = of.iter().filter(|(line, ranking)| tied(line, ranking)).count();
+            let known: Vec<f64> = of.iter().filter_map(|(line, _)| line.worse_by[*scheduler]).collect();
+            let times_worse = (!known.is_empty()).then(|| {
+                libm::exp(known.iter().map(|by| libm::log(1.0 + by.max(0.0))).sum::<f64>() / known.len() as f64)
+            });
+            totals.push(SuiteTotal {
+                drive_class: drive_class.clone(),
+                device: device.clone(),
+                fill_percent,
+                scheduler: (*scheduler).to_owned(),
+                times_worse,
+                wins,
+                ties,
+                losses: of.len() - wins - ties,
+            });
+        }
+    }
+    totals
+}

@@ -1,0 +1,168 @@
+//! What `learn` takes.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+#[derive(clap::Args)]
+pub(crate) struct Learn {
+    #[command(subcommand)]
+    pub(crate) what: LearnCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum LearnCommand {
+    /// Evaluate a model on recorded runs, beside baselines
+    #[command(after_help = "\
+Examples:
+  dumbwaiter learn eval --model shipped:classifier --data recordings
+  dumbwaiter learn eval --model mine.safetensors --data recordings --runs r5 --json -")]
+    Eval(LearnEval),
+    /// Print a model's prediction for each request of a recorded run
+    #[command(
+        after_help = "Example:\n  dumbwaiter learn predict --model shipped:latency-flash --trace r1/oltp.csv.zst"
+    )]
+    Predict(LearnPredict),
+    /// Show what a model is, how it was trained and what it reached
+    #[command(after_help = "Example:\n  dumbwaiter learn show shipped:classifier")]
+    Show(LearnShow),
+    /// Write the rows of inputs that training uses, for other frameworks
+    #[command(after_help = "\
+Examples:
+  dumbwaiter learn features --data recordings --task latency --out rows.parquet
+  dumbwaiter learn features --data recordings --task classify --out rows.npy")]
+    Features(LearnFeatures),
+    /// Make a model of one that another program trained
+    #[command(after_help = "\
+Examples:
+  dumbwaiter learn import model.txt --format lightgbm --task latency --out mine.safetensors
+  dumbwaiter learn import model.json --format xgboost --task classify --out mine.safetensors")]
+    Import(LearnImport),
+    /// Train a model on recorded runs (needs a build with `--features train`)
+    #[command(after_help = "\
+Example:
+  dumbwaiter learn train --data recordings --task classify --split train=r1,r2,r3:val=r4 --seed 0 --out mine.safetensors")]
+    Train(LearnTrain),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnEval {
+    /// The model: a file, or shipped:classifier, shipped:latency-flash, shipped:latency-disk
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// Folder of recorded runs: REPEAT/WORKLOAD.csv.zst
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Only these repeats
+    #[arg(long, value_name = "REPEAT,…", value_delimiter = ',')]
+    pub(crate) runs: Vec<String>,
+    /// More models to evaluate on the same rows
+    #[arg(long, value_name = "MODEL,…", value_delimiter = ',')]
+    pub(crate) beside: Vec<String>,
+    /// Latencies: those recorded, those of the model's device model, or whichever is like the model's
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) times: LearnTimes,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+pub(crate) enum LearnTimes {
+    /// Those recorded, if their median is within a factor of 4 of the model's; else those of its device model
+    #[default]
+    Fitting,
+    /// Those recorded
+    Recorded,
+    /// Those of the device model that the model was trained on
+    Served,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnPredict {
+    /// The model: a file, or shipped:NAME
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// A recorded run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json_lines: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnShow {
+    /// The model: a file, or shipped:NAME
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: String,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnFeatures {
+    /// Folder of recorded runs: REPEAT/WORKLOAD.csv.zst
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Only these repeats
+    #[arg(long, value_name = "REPEAT,…", value_delimiter = ',')]
+    pub(crate) runs: Vec<String>,
+    /// What models should learn from the rows: classify, latency, positioned, ordered
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: String,
+    /// The inputs, if not the task's usual ones
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+    /// Output: NAME.parquet or NAME.npy
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnImport {
+    /// The other program's file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Its format: lightgbm, xgboost, sklearn or safetensors
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: String,
+    /// What the model does: classify, latency, positioned, ordered
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: String,
+    /// Its inputs, if not the task's usual ones
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+    /// Output file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnTrain {
+    /// Folder of recorded runs: REPEAT/WORKLOAD.csv.zst
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// What the model should do: classify, latency, positioned, ordered
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: String,
+    /// What kind of model: network, ridge, ridge-of-request, tree, boosted
+    #[arg(long, value_name = "METHOD", default_value = "network")]
+    pub(crate) method: String,
+    /// The inputs, if not the task's usual ones
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+    /// Repeats to train on and to validate on; by default the last one validates
+    #[arg(long, value_name = "train=REPEAT,…:val=REPEAT,…")]
+    pub(crate) split: Option<String>,
+    /// Device model that serves the recorded requests, instead of the recorded times
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// Random seed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Output file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}

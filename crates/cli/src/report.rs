@@ -1,0 +1,29 @@
+//! `report` and `diff`: results that were written before.
+
+use anyhow::Result;
+use dumbwaiter_report::{diff_text, read_json};
+
+use crate::args::{Diff, Report};
+use crate::{Ended, output, results};
+
+/// Shows a result again, in any format.
+pub(crate) fn run(args: &Report) -> Result<Ended> {
+    let format = results::format(&args.format)?;
+    results::check_outputs(&args.outputs, &[&args.result])?;
+    let mut document = read_json(&args.result)?;
+    document.goal = args.goal.map_or(document.goal, Into::into);
+    document.decide();
+    results::write_all(&args.outputs, &document, format)?;
+    Ok(Ended::Done)
+}
+
+/// Compares two results.
+pub(crate) fn diff(args: &Diff) -> Result<Ended> {
+    output::check_files(args.json.as_deref(), None, &[&args.a, &args.b])?;
+    let found = dumbwaiter_advise::diff(&read_json(&args.a)?, &read_json(&args.b)?);
+    match &args.json {
+        Some(path) => output::write_json(path, &found)?,
+        None => output::print(&diff_text(&found, output::screen(false)))?,
+    }
+    Ok(Ended::Done)
+}

@@ -1,0 +1,137 @@
+//! The verdict from outside: its contract in JSON, the first screen, `report`, `diff`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{dumbwaiter, file, json};
+
+const LOADED: &str = r#"
+name = "loaded"
+duration = "200ms"
+warmup = "20ms"
+devices = ["ssd:850pro-256"]
+schedulers = ["none", "mq-deadline", "kyber", "headway"]
+replicates = 3
+[[tenant]]
+name = "user"
+focus = true
+[[tenant.task]]
+name = "reads"
+rw = "randread"
+[[tenant]]
+name = "backup"
+[[tenant.task]]
+name = "writes"
+rw = "randwrite"
+bs = "64k"
+iodepth = 32
+"#;
+
+fn ok(args: &[&str]) -> String {
+    let out = dumbwaiter(args);
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Runs a scenario; the path of its results.
+fn compared(dir: &Path, name: &str, more: &[&str]) -> String {
+    let scenario = file(dir, "loaded.toml", LOADED.as_bytes());
+    let path = dir.join(name).to_str().unwrap().to_owned();
+    ok(&[&["compare", &scenario, "--json", &path], more].concat());
+    path
+}
+
+#[test]
+fn the_json_has_a_verdict_for_each_device_and_says_where_it_comes_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = compared(dir.path(), "a.json", &["--jobs", "1", "--wide"]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.trim_start_matches(['{', ' ', '\n']).starts_with("\"schema\": 2"), "schema is first");
+    let result = json(Path::new(&path));
+    let verdict = &result["verdict"]["ssd:850pro-256"];
+    let confidence = verdict["confidence"].as_str().unwrap();
+    assert!(["clear", "likely", "no-difference", "inconclusive"].contains(&confidence), "{confidence}");
+    for key in ["because", "decided_by", "certainty", "pool_rule"] {
+        assert!(verdict[key].is_string(), "{key}");
+    }
+    let pool: Vec<&str> = verdict["pool"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
+    assert!(!pool.is_empty() && !pool.contains(&"headway"), "only what can be set competes: {pool:?}");
+    let apply = verdict["apply"].as_array().unwrap();
+    assert_eq!(verdict["recommended"].is_null(), apply.is_empty());
+    assert_eq!(apply.is_empty(), verdict["undo"].as_array().unwrap().is_empty());
+    if let Some(name) = verdict["recommended"].as_str() {
+        assert!(pool.contains(&name) && apply[0] == format!("echo {name} | sudo tee /sys/block/sdX/queue/scheduler"));
+    }
+    let provenance = &result["provenance"];
+    assert!(provenance["version"].is_string() && provenance["machine"].is_null() && provenance["drive"].is_null());
+    let command = provenance["command"].as_str().unwrap();
+    assert!(command.starts_with("dumbwaiter compare ") && !command.contains("--jobs"), "{command}");
+    // What is printed and how many run at once changes no byte.
+    let again = compared(dir.path(), "b.json", &["--jobs", "2", "--format", "csv"]);
+    assert_eq!(text, std::fs::read_to_string(again).unwrap());
+}
+
+#[test]
+fn the_first_screen_fits_80_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = file(dir.path(), "loaded.toml", LOADED.as_bytes());
+    let printed = ok(&["compare", &scenario]);
+    let wide: Vec<&str> = printed.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(wide.is_empty() && printed.starts_with("ssd:850pro-256: "), "{printed}");
+    assert!(printed.contains("headway †") && printed.contains("(headway is ours)"), "{printed}");
+    let all = ok(&["compare", &scenario, "--wide"]);
+    assert!(all.lines().any(|line| line.chars().count() > 80) && all.contains("PV"), "{all}");
+}
+
+#[test]
+fn a_result_is_shown_again_in_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = compared(dir.path(), "a.json", &[]);
+    let again = ok(&["report", &path, "--format", "json"]);
+    assert_eq!(again, std::fs::read_to_string(&path).unwrap());
+    let markdown = ok(&["report", &path, "--format", "markdown"]);
+    assert!(markdown.starts_with("## ssd:850pro-256: ") && markdown.contains("\n| scheduler |"), "{markdown}");
+    let csv = ok(&["report", &path, "--format", "csv"]);
+    let columns = csv.lines().next().unwrap().split(',').count();
+    assert!(csv.lines().count() == 5 && csv.lines().all(|line| line.split(',').count() == columns), "{csv}");
+    assert!(ok(&["report", &path]).starts_with("ssd:850pro-256: "));
+    let out = dumbwaiter(&["report", &path, "--format", "yaml"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("expected table, csv, markdown or json"));
+}
+
+#[test]
+fn two_results_are_compared_scheduler_by_scheduler() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = compared(dir.path(), "a.json", &[]);
+    let b = compared(dir.path(), "b.json", &["--device", "hdd:st1000dm003"]);
+    let same: Value = serde_json::from_str(&ok(&["diff", &a, &a, "--json", "-"])).unwrap();
+    assert_eq!(same["schema"], 1);
+    let all = same["differences"].as_array().unwrap();
+    assert!(!all.is_empty() && all.iter().all(|d| d["verdict"] == "no-difference" && d["effect"] == 0.0), "{all:?}");
+    let drives: Value = serde_json::from_str(&ok(&["diff", &a, &b, "--json", "-"])).unwrap();
+    let rate = drives["differences"].as_array().unwrap().iter();
+    let rate = rate.clone().find(|d| d["scheduler"] == "none" && d["metric"] == "mb_per_s").unwrap();
+    assert_eq!((&rate["verdict"], &rate["device_b"]), (&Value::from("worse"), &Value::from("hdd:st1000dm003")));
+    assert!(rate["effect"].as_f64().unwrap() < -0.5 && rate["ci95"][1].as_f64().unwrap() < 0.0, "{rate}");
+    let text = ok(&["diff", &a, &b]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80) && text.contains("worse"), "{text}");
+}
+
+#[test]
+fn replicates_are_added_until_it_is_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = compared(dir.path(), "a.json", &["--until", "30%", "--replicates", "2"]);
+    let result = json(Path::new(&path));
+    assert_eq!(
+        (&result["until"]["within"], &result["until"]["error_per_look"]),
+        (&Value::from(0.3), &Value::from(0.01))
+    );
+    let looks = result["until"]["looks"].as_u64().unwrap();
+    assert!((1..=5).contains(&looks));
+    assert_eq!(result["runs"].as_array().unwrap().len() as u64, 4 * (2 << (looks - 1)));
+    let out = dumbwaiter(&["compare", "--until", "often"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("--until: `often` is not a difference"));
+}

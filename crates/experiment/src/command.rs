@@ -1,0 +1,77 @@
+//! The command that makes a comparison again: what determines the results, and nothing else, so that equal comparisons have equal
+//! commands.
+
+use std::path::PathBuf;
+
+use dumbwaiter_advise::Goal;
+use dumbwaiter_block::Nanos;
+
+use crate::input::Overrides;
+
+impl Overrides {
+    /// The command line of `compare` with these settings.
+    pub(crate) fn command(&self, paths: &[PathBuf], goal: Goal) -> String {
+        let mut words = vec!["dumbwaiter".to_owned(), "compare".to_owned()];
+        words.extend(paths.iter().map(|path| path.display().to_string()));
+        let trace = &self.trace;
+        let list = |items: &[String]| (!items.is_empty()).then(|| items.join(","));
+        let time = |time: Nanos| match time.0 {
+            ns if ns % 1_000_000_000 == 0 => format!("{}s", ns / 1_000_000_000),
+            ns if ns % 1_000_000 == 0 => format!("{}ms", ns / 1_000_000),
+            ns => format!("{ns}ns"),
+        };
+        let options = [
+            ("--device", list(&self.devices)),
+            ("--schedulers", self.schedulers.clone()),
+            ("--completion", list(&self.completion)),
+            ("--queue-depth", self.queue_depth.map(|n| n.to_string())),
+            ("--nr-requests", self.nr_requests.map(|n| n.to_string())),
+            ("--duration", self.duration.map(time)),
+            ("--warmup", self.warmup.map(time)),
+            ("--limit", self.limit.map(|n| n.to_string())),
+            ("--replicates", self.replicates.map(|n| n.to_string())),
+            ("--seed", self.seed.map(|n| n.to_string())),
+            ("--until", self.until.map(|until| format!("{}%", until.within * 100.0))),
+            ("--goal", (goal != Goal::default()).then(|| goal.name().to_owned())),
+            ("--format", trace.format.clone()),
+            ("--columns", trace.columns.clone()),
+            ("--speed", trace.speed.map(|n| n.to_string())),
+            ("--depth", trace.depth.map(|n| n.to_string())),
+            ("--closed-per-task", trace.closed_per_task.then(String::new)),
+            ("--fit", trace.fit.clone()),
+            ("--arrival", trace.arrival.clone()),
+            ("--assume-bytes", trace.assume_bytes.map(|n| n.to_string())),
+        ];
+        for (name, value) in options {
+            let Some(value) = value else { continue };
+            words.push(name.to_owned());
+            words.extend(Some(value).filter(|value| !value.is_empty()));
+        }
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_what_determines_the_results() {
+        let paths = [PathBuf::from("my load.toml")];
+        let overrides = Overrides { replicates: Some(2), duration: Some(Nanos::from_ms(200)), ..Overrides::default() };
+        let command = overrides.command(&paths, Goal::Latency);
+        assert_eq!(command, "dumbwaiter compare 'my load.toml' --duration 200ms --replicates 2 --goal latency");
+        assert_eq!(Overrides::default().command(&[], Goal::default()), "dumbwaiter compare");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
+}

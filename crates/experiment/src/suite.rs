@@ -1,0 +1,211 @@
+//! Several scenarios compared as one: those of a suite on several drives, or scenarios that are listed.
+
+use std::path::{Path, PathBuf};
+
+use dumbwaiter_advise::{Document, Goal, Provenance, Suite, SuiteCase};
+use dumbwaiter_scenario::{Scenario, Work, library};
+use dumbwaiter_workloads::generate::Extent;
+use dumbwaiter_workloads::nearest::nearest;
+use serde_json::{Value, json};
+
+use crate::compare::{Comparison, Ending, compare};
+use crate::failure::Failure;
+use crate::input::{Experiment, InputKind, Overrides, ReadError, kind_of};
+use crate::{Control, World};
+
+/// Drives of a suite: what kind each is, and its model.
+pub const DRIVES: [(&str, &str); 3] =
+    [("hard disk", "hdd:st1000dm003"), ("SATA SSD", "ssd:850pro-256"), ("NVMe SSD", "ssd:nvme-tlc")];
+/// How much of a suite's drive holds data, in percent.
+pub const FILLS_PERCENT: [u8; 3] = [10, 50, 90];
+/// Schedulers of a suite: what a current kernel offers, and ours.
+const SCHEDULERS: &str = "none,mq-deadline,kyber,bfq,headway";
+/// Begins the name of a suite on the command line.
+const SUITE: &str = "suite:";
+
+/// What a comparison compares.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// One scenario.
+    One(Box<Experiment>),
+    /// Several.
+    Several {
+        /// The name of a suite; empty for scenarios that were listed.
+        name: String,
+        /// The scenarios.
+        cases: Vec<Case>,
+    },
+}
+
+/// One scenario of several.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Names its runs among those of the others.
+    pub variant: String,
+    /// The kind of drive and the device's name, where the suite decides them.
+    pub drive: Option<(String, String)>,
+    /// How much of the drive holds data.
+    pub fill_percent: Option<u8>,
+    /// The scenario.
+    pub experiment: Experiment,
+}
+
+impl Input {
+    /// Reads `words`: one scenario, job file or capture as [`Experiment::read`] does; several scenarios or job files; or
+    /// `suite:NAME`.
+    ///
+    /// # Errors
+    /// As [`Experiment::read`]; a suite that does not exist, or beside other input.
+    pub fn read(
+        words: &[PathBuf],
+        builtin: fn() -> Scenario,
+        overrides: &Overrides,
+        goal: Goal,
+    ) -> Result<Input, ReadError> {
+        let suite_of = |word: &PathBuf| word.to_str().and_then(|text| text.strip_prefix(SUITE)).map(str::to_owned);
+        match words {
+            [word] if suite_of(word).is_some() => return suite(&suite_of(word).unwrap_or_default(), overrides, goal),
+            _ if words.iter().any(|word| suite_of(word).is_some()) => {
+                return Err(ReadError::Input("a suite is given beside other input; expected one suite alone".into()));
+            }
+            _ => {}
+        }
+        let kinds = words.iter().map(|word| kind_of(word)).collect::<Result<Vec<_>, _>>()?;
+        if words.len() < 2 || kinds.contains(&InputKind::Trace) {
+            let one = Experiment::read(words, builtin, overrides, goal)?;
+            return Ok(Input::One(Box::new(one)));
+        }
+        let mut cases: Vec<Case> = Vec::new();
+        for word in words {
+            let experiment = Experiment::read(std::slice::from_ref(word), builtin, overrides, goal)?;
+            let variant = variant_name(&experiment.scenario, word);
+            if cases.iter().any(|case| case.variant == variant) {
+                return Err(ReadError::Input(format!("two scenarios are called {variant:?}; give one another name")));
+            }
+            cases.push(Case { variant, drive: None, fill_percent: None, experiment });
+        }
+        Ok(Input::Several { name: String::new(), cases })
+    }
+}
+
+fn variant_name(scenario: &Scenario, path: &Path) -> String {
+    let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    if scenario.name.is_empty() { stem() } else { scenario.name.clone() }
+}
+
+/// The scenarios of a suite on each of its drives, or those of `overrides`, at each fill.
+fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadError> {
+    let Some(suite) = library::suite(name) else {
+        let names: Vec<&str> = library::SUITES.iter().map(|suite| suite.name).collect();
+        let hint = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean suite:{n}?"));
+        return Err(ReadError::Input(format!("suite:{name}: expected one of {}{hint}", names.join(", "))));
+    };
+    let own: Vec<(&str, &str)> = overrides.devices.iter().map(|device| (device.as_str(), device.as_str())).collect();
+    let drives: &[(&str, &str)] = if own.is_empty() { &DRIVES } else { &own };
+    let mut cases = Vec::new();
+    for (class, device) in drives {
+        for fill_percent in FILLS_PERCENT {
+            let filled =
+                dumbwaiter_devices::filled(device, fill_percent).map_err(|e| ReadError::Input(e.to_string()))?;
+            for named in suite.scenarios {
+                let mut scenario = named.scenario()?;
+                confine(&mut scenario, fill_percent);
+                let mut overrides = overrides.clone();
+                overrides.devices = vec![filled.clone()];
+                overrides.schedulers.get_or_insert_with(|| SCHEDULERS.to_owned());
+                let mut experiment = Experiment::of(scenario, &overrides, goal)?;
+                experiment.command = format!("dumbwaiter compare {SUITE}{name}");
+                cases.push(Case {
+                    variant: format!("{}, {fill_percent} % full", named.name),
+                    drive: Some(((*class).to_owned(), (*device).to_owned())),
+                    fill_percent: Some(fill_percent),
+                    experiment,
+                });
+            }
+        }
+    }
+    Ok(Input::Several { name: name.to_owned(), cases })
+}
+
+/// Moves all I/O of jobs into the first `percent` of the device: there is no data elsewhere.
+fn confine(scenario: &mut Scenario, percent: u8) {
+    let share = f64::from(percent) / 100.0;
+    let scaled = |extent: Extent| match extent {
+        Extent::Percent(p) => Extent::Percent(p * share),
+        bytes => bytes,
+    };
+    for task in scenario.tenants.iter_mut().flat_map(|tenant| &mut tenant.tasks) {
+        if let Work::Job(job) = &mut task.work {
+            (job.offset, job.offset_increment) = (scaled(job.offset), scaled(job.offset_increment));
+            job.size = job.size.map(scaled);
+        }
+    }
+}
+
+/// Compares the schedulers under each of several scenarios, and over all of them.
+///
+/// # Errors
+/// As [`compare()`]; what was finished before is lost only where nothing was.
+pub fn compare_all(name: &str, cases: &[Case], world: &dyn World, control: &Control) -> Result<Comparison, Failure> {
+    let (mut runs, mut notes, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut found: Vec<SuiteCase> = Vec::new();
+    let mut provenance: Option<Provenance> = None;
+    let mut ending = Ending::Complete;
+    let mut versions = Default::default();
+    for case in cases {
+        let done = match compare(&case.experiment, world, control) {
+            Ok(done) => done,
+            Err(failure) if runs.is_empty() => return Err(failure.of(&case.variant)),
+            Err(failure) => {
+                ending = match control.cancelled() {
+                    true => Ending::Interrupted,
+                    false => Ending::Failed(failure.of(&case.variant)),
+                };
+                break;
+            }
+        };
+        let document = done.document;
+        versions = document.versions;
+        provenance.get_or_insert(document.provenance);
+        warnings.extend(document.warnings.into_iter().map(|warning| format!("{}: {warning}", case.variant)));
+        // A note of every case is said once.
+        let fresh = |note: &String, notes: &Vec<String>| !notes.contains(note);
+        for note in document.notes {
+            if fresh(&note, &notes) {
+                notes.push(note);
+            }
+        }
+        for mut run in document.runs {
+            let device = case.drive.as_ref().map_or(run.device.clone(), |(_, device)| device.clone());
+            run.device.clone_from(&device);
+            run.variant = match run.variant.as_str() {
+                "" => case.variant.clone(),
+                of_run => format!("{}, {of_run}", case.variant),
+            };
+            let one = SuiteCase {
+                scenario: case.experiment.scenario.name.clone(),
+                device,
+                variant: run.variant.clone(),
+                drive_class: case.drive.as_ref().map_or(String::new(), |(class, _)| class.clone()),
+                fill_percent: case.fill_percent,
+            };
+            if !found.contains(&one) {
+                found.push(one);
+            }
+            runs.push(run);
+        }
+        if done.ending != Ending::Complete {
+            ending = done.ending;
+            break;
+        }
+    }
+    let title = if name.is_empty() { "several scenarios".to_owned() } else { format!("{SUITE}{name}") };
+    let goal = cases.first().map_or(Goal::default(), |case| case.experiment.goal);
+    let scenarios: Result<Vec<Value>, _> =
+        cases.iter().map(|case| serde_json::to_value(&case.experiment.scenario)).collect();
+    let scenario = json!({ "name": title, "scenarios": scenarios.map_err(Failure::refused)? });
+    let document = Document::new(&title, scenario, versions, runs, goal)
+        .with_provenance(provenance.unwrap_or_default())
+        .with_suite(Suite::new(name, found));
+    Ok(Comparison { document: Document { warnings, notes, ..document }, ending })
+}

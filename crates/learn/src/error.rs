@@ -1,0 +1,78 @@
+//! Why a model was refused.
+
+use thiserror::Error;
+
+/// Why a model was refused. Where it should have been used, the fallback is used instead.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum ModelError {
+    /// The file is longer than any model of ours.
+    #[error("the model file is {bytes} bytes long; at most {limit} are read")]
+    TooLong {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// It is no file of the format, or a truncated one.
+    #[error("not a complete model file: {0}")]
+    Container(String),
+    /// The description is missing or wrong.
+    #[error("the model's description (metadata `model`): {0}")]
+    Description(String),
+    /// A tensor is missing, or shape and layers contradict each other.
+    #[error("the model's tensors: {0}")]
+    Shape(String),
+    /// The weights are not those that were written.
+    #[error("the checksum of the weights is {found}, the file says {expected}: it was damaged or changed")]
+    Checksum {
+        /// What the file says.
+        expected: String,
+        /// What the weights have.
+        found: String,
+    },
+    /// A weight is no number, or far too large.
+    #[error("{tensor} holds {value}; weights are numbers between -10000 and 10000")]
+    Weight {
+        /// The tensor.
+        tensor: String,
+        /// The value.
+        value: f32,
+    },
+    /// A standard deviation is not positive.
+    #[error("`in.std` holds {0}; a standard deviation is above 0")]
+    Deviation(f32),
+    /// The model was made for other features.
+    #[error("the model was made for other features ({found}; this version's `{set}` is {expected}): train it again")]
+    Features {
+        /// The feature set that it names.
+        set: String,
+        /// The checksum of this version's definition.
+        expected: String,
+        /// The file's.
+        found: String,
+    },
+    /// The stored example does not give the stored result.
+    #[error("the self-test gives {found}, the file says {expected}")]
+    SelfTest {
+        /// What the file says.
+        expected: f32,
+        /// What inference gives.
+        found: f32,
+    },
+    /// A model of another kind is needed.
+    #[error("a {found} model; a {expected} model is needed here")]
+    Kind {
+        /// What is needed.
+        expected: &'static str,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A dump of another program cannot be read.
+    #[error("{format}: {problem}")]
+    Import {
+        /// Whose dump.
+        format: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}

@@ -1,0 +1,35 @@
+//! Learned models of block I/O: features, model files, inference, metrics.
+//!
+//! Nothing here reads a clock or a file, and nothing on the path of a request allocates, locks or fails. A model comes as
+//! bytes; what it says of a request is a number that the caller bounds. Results are the same bits on every machine.
+
+mod classifier;
+mod dense;
+mod error;
+mod features;
+mod history;
+pub mod import;
+mod latency;
+mod line;
+pub mod metrics;
+mod model;
+mod network;
+mod record;
+pub mod shipped;
+mod spindle;
+mod tag;
+mod trees;
+
+pub use classifier::{Classifier, MAX_CLASSES, Posterior};
+pub use dense::{Dense, LayerWeights, Scaling, Shared};
+pub use error::ModelError;
+pub use features::{FeatureSet, HISTORY, MAX_INPUTS, Place, RequestVector, VECTOR, ln_us, ordered_row, signed_log2};
+pub use history::{History, IssueOrder, Regions};
+pub use latency::{LatencyModel, Moment, Prediction, latency_row};
+pub use line::LatencyLine;
+pub use model::{About, Device, Kind, Model, Target, Training, Weights};
+pub use network::Network;
+pub use record::RequestRecord;
+pub use spindle::{Rotation, Spindle};
+pub use tag::Tag;
+pub use trees::{LEAF, Node, Trees};

@@ -1,0 +1,4 @@
+//! How good predictions are.
+
+pub mod classes;
+pub mod latency;

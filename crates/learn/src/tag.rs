@@ -1,0 +1,78 @@
+//! I/O tags: what a request's data is to the file system.
+
+/// What a request reads or writes, as the file system sees it. The codes are part of the file formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag(u8);
+
+/// Names of the tags, by code.
+const NAMES: [&str; Tag::COUNT] = [
+    "UNKNOWN",
+    "META",
+    "SUPER",
+    "GROUP",
+    "BLK_BMP",
+    "INO_BMP",
+    "INODE",
+    "DIRECT",
+    "INDIRECT",
+    "EXTENT",
+    "XATTR",
+    "DATA_DIR",
+    "JOURNAL",
+    "FILE_4KB",
+    "FILE_16KB",
+    "FILE_64KB",
+    "FILE_256KB",
+    "FILE_1MB",
+    "FILE_4MB",
+    "FILE_16MB",
+    "FILE_64MB",
+    "FILE_256MB",
+    "FILE_1GB",
+    "FILE_BULK",
+];
+
+impl Tag {
+    /// Number of tags.
+    pub const COUNT: usize = 24;
+    /// Nothing is known.
+    pub const UNKNOWN: Tag = Tag(0);
+    /// Metadata of an unknown kind.
+    pub const META: Tag = Tag(1);
+    /// An inode table.
+    pub const INODE: Tag = Tag(6);
+    /// A block of a directory.
+    pub const DATA_DIR: Tag = Tag(11);
+    /// The journal.
+    pub const JOURNAL: Tag = Tag(12);
+    /// Data of a file of at most 4 KiB; the classes of larger files follow, each up to four times as large.
+    pub const FILE_4KB: Tag = Tag(13);
+    /// Data of a file above 1 GiB.
+    pub const FILE_BULK: Tag = Tag(23);
+
+    /// The tag of a code; `None` above 23.
+    pub fn from_code(code: u8) -> Option<Tag> {
+        (usize::from(code) < Tag::COUNT).then_some(Tag(code))
+    }
+
+    /// Its code, 0 to 23.
+    pub fn code(self) -> u8 {
+        self.0
+    }
+
+    /// Its name, in capitals.
+    pub fn name(self) -> &'static str {
+        NAMES[usize::from(self.0)]
+    }
+
+    /// The class of data of a file of `bytes`: the smallest whose limit is not below it.
+    pub fn of_file_size(bytes: u64) -> Tag {
+        let class = (0..10u8).find(|class| bytes <= 4096 << (2 * class)).unwrap_or(10);
+        Tag(Tag::FILE_4KB.0 + class)
+    }
+
+    /// What the kernel's flag string of a request tells: `M` means metadata.
+    pub fn from_rwbs(rwbs: &str) -> Tag {
+        if rwbs.contains('M') { Tag::META } else { Tag::UNKNOWN }
+    }
+}

@@ -1,0 +1,393 @@
+//! The policy: which candidate should be in force, asked at every tick.
+
+use std::collections::VecDeque;
+
+use dumbwaiter_block::Nanos;
+
+use crate::known::KnownWorkloads;
+use crate::prior::Prior;
+use crate::scores::Scores;
+use crate::settings::{By, Settings};
+use crate::signature::{Arrival, Signature, TaskTable};
+use crate::trial::{Context, Step, Trial, Work};
+
+/// Arrivals that a look at the load takes.
+const ARRIVALS_MIN: u32 = 8;
+/// Looks beyond those that confirm a known workload before a new one is believed.
+const CONFIRM_NEW: u32 = 2;
+/// A candidate whose expected score is below this share of the best one's is not tried.
+const WORTH_TRYING: f64 = 0.7;
+/// Time over which a switch that followed a table is checked, and the completions that this takes.
+const CHECK: Nanos = Nanos::from_ms(1500);
+const CHECK_IOS: u64 = 48;
+/// A loss of this share after a switch undoes it.
+const LOSS: f64 = 0.1;
+const HOUR: Nanos = Nanos::from_secs(3600);
+const DWELL_MAX: Nanos = Nanos::from_secs(600);
+
+/// What happened since the last tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tick {
+    /// The time.
+    pub now: Nanos,
+    /// What was completed.
+    pub work: Work,
+    /// All requests that an earlier scheduler had sent are complete.
+    pub clean: bool,
+    /// The candidate in force.
+    pub in_force: usize,
+}
+
+/// Why the policy decided as it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Too few requests to tell.
+    TooFewRequests,
+    /// An exchange that was asked for is not done.
+    NotInForce,
+    /// The load may have changed; it is looked at again.
+    Unsure,
+    /// The candidate in force is the best known for this workload.
+    BestKnown,
+    /// A better one is known, but the last exchange was too recent, or there were too many in this hour.
+    Dwelling,
+    /// A better one is known.
+    Better,
+    /// A trial goes on, or begins.
+    Trial,
+    /// A trial is over.
+    TrialOver,
+    /// Trials have cost as much as they may for now.
+    NoBudget,
+    /// The model does not know this workload, or is not sure enough.
+    Unknown,
+    /// The last exchange cost more than it gave.
+    Revert,
+}
+
+/// The answer to a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Exchange the scheduler for this candidate; `None` keeps the one in force.
+    pub switch_to: Option<usize>,
+    /// Why.
+    pub reason: Reason,
+    /// When to ask again.
+    pub next: Nanos,
+    /// The workload, if it was recognised.
+    pub workload: Option<usize>,
+}
+
+/// What the last looks saw.
+#[derive(Clone, Copy, Debug)]
+struct Guess {
+    workload: Option<usize>,
+    load: Signature,
+    looks: u32,
+}
+
+/// A switch that a table or an earlier trial suggested, while it is checked.
+#[derive(Clone, Copy, Debug)]
+struct Check {
+    from: usize,
+    before: f64,
+    since: Nanos,
+    work: Work,
+    measured: Nanos,
+}
+
+/// A policy over candidate schedulers, by number.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    settings: Settings,
+    candidates: usize,
+    prior: Prior,
+    tasks: TaskTable,
+    known: KnownWorkloads,
+    /// By workload.
+    scores: Vec<Scores>,
+    /// Extra dwell by workload, after a loss.
+    penalty: Vec<Nanos>,
+    workload: Option<usize>,
+    load: Signature,
+    guess: Option<Guess>,
+    trial: Option<Trial>,
+    check: Option<Check>,
+    /// The candidate that was asked for.
+    wanted: usize,
+    last_tick: Nanos,
+    last_switch: Option<Nanos>,
+    /// Times of exchanges within the last hour, trials apart.
+    switches: VecDeque<Nanos>,
+    /// Time with load.
+    busy: Nanos,
+    /// Of the workload, since it began or the scheduler was exchanged.
+    recent: (Work, Nanos),
+}
+
+impl Policy {
+    /// A policy over `candidates`, of which number `in_force` is there.
+    pub fn new(candidates: usize, in_force: usize, settings: Settings, prior: Prior) -> Policy {
+        Policy {
+            settings,
+            candidates,
+            prior,
+            tasks: TaskTable::default(),
+            known: KnownWorkloads::default(),
+            scores: Vec::new(),
+            penalty: Vec::new(),
+            workload: None,
+            load: Signature::default(),
+            guess: None,
+            trial: None,
+            check: None,
+            wanted: in_force,
+            last_tick: Nanos::ZERO,
+            last_switch: None,
+            switches: VecDeque::new(),
+            busy: Nanos::ZERO,
+            recent: (Work::default(), Nanos::ZERO),
+        }
+    }
+
+    /// An I/O arrived.
+    pub fn arrive(&mut self, now: Nanos, arrival: Arrival) {
+        self.tasks.arrive(now, arrival);
+    }
+
+    /// A task ended.
+    pub fn exit(&mut self, task: u32) {
+        self.tasks.exit(task);
+    }
+
+    /// The settings, which may change at any time.
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What trials have shown about each workload.
+    pub fn scores(&self) -> &[Scores] {
+        &self.scores
+    }
+
+    /// The device rested until `now`: the next tick measures from here.
+    pub fn resume(&mut self, now: Nanos) {
+        self.last_tick = now;
+        self.trial = None;
+        self.check = None;
+        self.recent = Default::default();
+    }
+
+    /// Decides. To be called at the times that [`Decision::next`] names, while there is load.
+    pub fn tick(&mut self, tick: &Tick) -> Decision {
+        let elapsed = tick.now.since(self.last_tick);
+        self.last_tick = tick.now;
+        if tick.in_force != self.wanted {
+            return self.keep(tick.now, Reason::NotInForce);
+        }
+        if tick.work.ios > 0 {
+            self.busy += elapsed;
+        }
+        let changed = self.look(tick.now);
+        if changed {
+            self.trial = None;
+            self.check = None;
+            self.recent = Default::default();
+        } else {
+            self.recent = (self.recent.0.plus(tick.work), self.recent.1 + elapsed);
+        }
+        let Some(workload) = self.workload else { return self.keep(tick.now, Reason::TooFewRequests) };
+        if self.guess.is_some_and(|guess| guess.workload != Some(workload)) && self.trial.is_none() {
+            return self.keep(tick.now, Reason::Unsure);
+        }
+        if let Some(trial) = self.trial.take() {
+            return self.go_on_with_trial(tick, trial, workload, elapsed);
+        }
+        if let Some(undo) = self.check_switch(tick, workload, elapsed) {
+            return undo;
+        }
+        self.act(tick, workload)
+    }
+
+    fn keep(&self, now: Nanos, reason: Reason) -> Decision {
+        let interval = self.trial.as_ref().map_or(self.settings.period, Trial::interval);
+        Decision { switch_to: None, reason, next: now + interval, workload: self.workload }
+    }
+
+    fn switch(&mut self, now: Nanos, to: usize, reason: Reason) -> Decision {
+        let switch_to = (to != self.wanted).then_some(to);
+        self.wanted = to;
+        self.recent = Default::default();
+        Decision { switch_to, ..self.keep(now, reason) }
+    }
+
+    /// Looks at the load. Returns whether the workload is another one from now on.
+    fn look(&mut self, now: Nanos) -> bool {
+        if self.tasks.arrivals() < ARRIVALS_MIN {
+            return false;
+        }
+        let Some(load) = self.tasks.signature(now) else { return false };
+        let seen = self.known.recognise(&load);
+        let again = self.guess.filter(|guess| match (guess.workload, seen) {
+            (Some(a), Some(b)) => a == b,
+            (None, None) => KnownWorkloads::alike(&guess.load, &load),
+            _ => false,
+        });
+        let looks = again.map_or(0, |guess| guess.looks) + 1;
+        self.guess = Some(Guess { workload: seen, load, looks });
+        let needed = self.settings.confirm + if seen.is_some() { 0 } else { CONFIRM_NEW };
+        if looks < needed {
+            return false;
+        }
+        let workload = match seen {
+            Some(workload) => {
+                self.known.refine(workload, &load);
+                workload
+            }
+            None => self.known.add(load),
+        };
+        self.guess = Some(Guess { workload: Some(workload), load, looks });
+        self.load = load;
+        while self.scores.len() <= workload {
+            self.scores.push(Scores::new(self.candidates, self.wanted));
+            self.penalty.push(Nanos::ZERO);
+        }
+        let changed = self.workload != Some(workload);
+        self.workload = Some(workload);
+        changed
+    }
+
+    /// Time that the trials of one workload may have cost by now, nanoseconds.
+    fn budget_ns(&self) -> f64 {
+        let share = f64::from(self.settings.regret) / 1000.0 * self.busy.0 as f64;
+        let spent: f64 = self.scores.iter().map(|scores| scores.cost_ns).sum();
+        let own = self.workload.map_or(0.0, |workload| self.scores[workload].cost_ns);
+        let others = (spent - own - self.settings.allowance.0 as f64 * (self.scores.len() as f64 - 1.0)).max(0.0);
+        self.settings.allowance.0 as f64 + (share - others).max(0.0)
+    }
+
+    /// The table's expectation of each candidate, with those that it rules out at 0; empty if it knows nothing.
+    fn expected(&self) -> Vec<f64> {
+        let Some((mut scores, _)) = self.confident() else { return Vec::new() };
+        let best = scores.iter().copied().fold(0.0, f64::max);
+        for score in &mut scores {
+            if *score < WORTH_TRYING * best {
+                *score = 0.0;
+            }
+        }
+        scores
+    }
+
+    fn confident(&self) -> Option<(Vec<f64>, f64)> {
+        let floor = f64::from(self.settings.confidence) / 1000.0;
+        let wanted = self.settings.by != By::Trial;
+        self.prior.expected(&self.load).filter(|(_, confidence)| wanted && *confidence >= floor)
+    }
+
+    fn go_on_with_trial(&mut self, tick: &Tick, mut trial: Trial, workload: usize, elapsed: Nanos) -> Decision {
+        let (budget_ns, expected) = (self.budget_ns(), self.expected());
+        let context =
+            Context { scores: &mut self.scores[workload], settings: &self.settings, expected: &expected, budget_ns };
+        match trial.tick(tick.now, (tick.work, elapsed), tick.clean, context) {
+            Step::Continue => {
+                self.trial = Some(trial);
+                self.keep(tick.now, Reason::Trial)
+            }
+            Step::Use(candidate) => {
+                self.trial = Some(trial);
+                self.switch(tick.now, candidate, Reason::Trial)
+            }
+            Step::End(candidate) => {
+                self.last_switch = Some(tick.now);
+                self.switch(tick.now, candidate, Reason::TrialOver)
+            }
+        }
+    }
+
+    /// No trial runs: uses the best known candidate, or begins a trial.
+    fn act(&mut self, tick: &Tick, workload: usize) -> Decision {
+        if self.settings.by == By::Model {
+            let Some((scores, _)) = self.confident() else { return self.keep(tick.now, Reason::Unknown) };
+            let best = (0..scores.len()).fold(self.wanted, |best, c| if scores[c] > scores[best] { c } else { best });
+            let enough = 1.0 + f64::from(self.settings.hysteresis) / 1000.0;
+            if scores[best] < enough * scores[self.wanted] {
+                return self.keep(tick.now, Reason::BestKnown);
+            }
+            if self.recent.0.ios < CHECK_IOS / 4 {
+                // Without a score of before, a loss could not be seen.
+                return self.keep(tick.now, Reason::TooFewRequests);
+            }
+            return self.switch_to_better(tick, workload, best);
+        }
+        if let Some(best) = self.scores[workload].winner() {
+            return self.switch_to_better(tick, workload, best);
+        }
+        if self.budget_ns() <= self.scores[workload].cost_ns {
+            // Trials may not cost more for now, but what they have shown counts.
+            let best = self.scores[workload].baseline();
+            let decision = self.switch_to_better(tick, workload, best);
+            let reason = if decision.switch_to.is_some() { decision.reason } else { Reason::NoBudget };
+            return Decision { reason, ..decision };
+        }
+        let best = self.scores[workload].baseline();
+        let (work, measured) = self.recent;
+        if work.ios == 0 || measured == Nanos::ZERO {
+            return self.keep(tick.now, Reason::Trial);
+        }
+        let per_second = work.ios as f64 / measured.as_secs_f64();
+        self.trial = Some(Trial::new(tick.now, per_second, &self.settings));
+        self.switch(tick.now, best, Reason::Trial)
+    }
+
+    fn switch_to_better(&mut self, tick: &Tick, workload: usize, best: usize) -> Decision {
+        if best == self.wanted {
+            return self.keep(tick.now, Reason::BestKnown);
+        }
+        while self.switches.front().is_some_and(|at| tick.now.since(*at) > HOUR) {
+            self.switches.pop_front();
+        }
+        let dwell = self.settings.dwell + self.penalty[workload];
+        let too_soon = self.last_switch.is_some_and(|at| tick.now.since(at) < dwell);
+        if too_soon || self.switches.len() >= self.settings.switches_per_hour as usize {
+            return self.keep(tick.now, Reason::Dwelling);
+        }
+        let (work, measured) = self.recent;
+        if work.ios >= CHECK_IOS / 4 {
+            let before = work.score(self.settings.goal, measured);
+            let (since, work, measured) = (tick.now, Work::default(), Nanos::ZERO);
+            self.check = Some(Check { from: self.wanted, before, since, work, measured });
+        }
+        self.last_switch = Some(tick.now);
+        self.switches.push_back(tick.now);
+        self.switch(tick.now, best, Reason::Better)
+    }
+
+    /// Undoes a switch after which the score fell.
+    fn check_switch(&mut self, tick: &Tick, workload: usize, elapsed: Nanos) -> Option<Decision> {
+        let check = self.check.as_mut()?;
+        if !tick.clean || tick.now.since(check.since) < Nanos(CHECK.0 / 3) {
+            return None;
+        }
+        check.work = check.work.plus(tick.work);
+        check.measured += elapsed;
+        if tick.now.since(check.since) < CHECK || check.work.ios < CHECK_IOS {
+            return None;
+        }
+        let check = self.check.take()?;
+        if check.work.score(self.settings.goal, check.measured) >= (1.0 - LOSS) * check.before {
+            return None;
+        }
+        let penalty = &mut self.penalty[workload];
+        *penalty = Nanos((2 * penalty.0).clamp(self.settings.dwell.0, DWELL_MAX.0));
+        if self.settings.by != By::Model {
+            self.scores[workload].settle(check.from);
+        }
+        self.last_switch = Some(tick.now);
+        Some(self.switch(tick.now, check.from, Reason::Revert))
+    }
+}

@@ -1,0 +1,176 @@
+//! How good each candidate is for one workload, as far as trials have shown.
+
+/// Samples after which a candidate that is neither better nor worse is left alone.
+const SAMPLES_MAX: u32 = 3;
+/// Standard errors by which a difference must exceed 0 to be believed.
+const SURE: f64 = 2.5;
+/// No sample is believed to be more exact than this (relative standard error): slots differ by more than their parts do.
+const NOISE_MIN: f64 = 0.02;
+
+/// A candidate's score, relative to the first baseline of its workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Mean of the samples, weighted by their exactness.
+    pub mean: f64,
+    /// Variance of that mean.
+    pub variance: f64,
+    /// Samples.
+    pub samples: u32,
+}
+
+impl Estimate {
+    fn add(&mut self, value: f64, variance: f64) {
+        if self.samples == 0 {
+            (self.mean, self.variance) = (value, variance);
+        } else {
+            let (old, new) = (1.0 / self.variance, 1.0 / variance);
+            self.mean = (self.mean * old + value * new) / (old + new);
+            self.variance = 1.0 / (old + new);
+        }
+        self.samples += 1;
+    }
+
+    fn upper(&self) -> f64 {
+        self.mean + SURE * self.variance.sqrt()
+    }
+
+    fn lower(&self) -> f64 {
+        self.mean - SURE * self.variance.sqrt()
+    }
+}
+
+/// The candidates' scores for one workload.
+#[derive(Clone, Debug, Default)]
+pub struct Scores {
+    estimates: Vec<Estimate>,
+    baseline: usize,
+    settled: bool,
+    /// Time that its trials have cost, nanoseconds.
+    pub(crate) cost_ns: f64,
+}
+
+impl Scores {
+    /// Nothing tried yet; `baseline` is in force.
+    pub fn new(candidates: usize, baseline: usize) -> Scores {
+        let mut estimates = vec![Estimate::default(); candidates];
+        if let Some(first) = estimates.get_mut(baseline) {
+            *first = Estimate { mean: 1.0, variance: 0.0, samples: 1 };
+        }
+        Scores { estimates, baseline, settled: candidates < 2, cost_ns: 0.0 }
+    }
+
+    /// The best candidate so far.
+    pub fn baseline(&self) -> usize {
+        self.baseline
+    }
+
+    /// The best one, if there is nothing left to try.
+    pub fn winner(&self) -> Option<usize> {
+        self.settled.then_some(self.baseline)
+    }
+
+    /// Takes `candidate` for the best without further trials.
+    pub fn settle(&mut self, candidate: usize) {
+        (self.baseline, self.settled) = (candidate, true);
+    }
+
+    /// All estimates, by candidate.
+    pub fn estimates(&self) -> &[Estimate] {
+        &self.estimates
+    }
+
+    /// A slot of `candidate` had `ratio` times the baseline's score, with a relative variance. Returns the verdict.
+    pub fn record(&mut self, candidate: usize, ratio: f64, variance: f64, hysteresis: f64) -> Verdict {
+        let base = self.estimates[self.baseline].mean;
+        let value = ratio * base;
+        let variance = value * value * variance.max(NOISE_MIN * NOISE_MIN);
+        self.estimates[candidate].add(value, variance.max(1e-12));
+        let verdict = self.verdict(candidate, hysteresis);
+        if verdict == Verdict::Better {
+            self.baseline = candidate;
+        }
+        verdict
+    }
+
+    fn verdict(&self, candidate: usize, hysteresis: f64) -> Verdict {
+        let estimate = &self.estimates[candidate];
+        let bar = self.estimates[self.baseline].mean * (1.0 + hysteresis);
+        if estimate.lower() > bar {
+            Verdict::Better
+        } else if estimate.upper() < bar || estimate.samples >= SAMPLES_MAX {
+            Verdict::NotBetter
+        } else {
+            Verdict::Open
+        }
+    }
+
+    /// The candidate to try next: an untried one in the order of `expected`, best first, then the one that may be best.
+    /// Without one the workload is settled.
+    pub fn next_challenger(&mut self, hysteresis: f64, expected: &[f64]) -> Option<usize> {
+        let others = (0..self.estimates.len()).filter(|c| *c != self.baseline);
+        let open = others.filter(|c| {
+            let untried = self.estimates[*c].samples == 0 && expected.get(*c).is_none_or(|e| *e > 0.0);
+            untried || (self.estimates[*c].samples > 0 && self.verdict(*c, hysteresis) == Verdict::Open)
+        });
+        let promise = |c: &usize| match self.estimates[*c].samples {
+            0 => 1e6 + expected.get(*c).copied().unwrap_or(1.0),
+            _ => self.estimates[*c].upper(),
+        };
+        // The first of equals.
+        let best = open.reduce(|best, c| if promise(&c) > promise(&best) { c } else { best });
+        self.settled = best.is_none();
+        best
+    }
+}
+
+/// What trials say about a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Better than the baseline, which it becomes.
+    Better,
+    /// Not better, or not by enough to matter.
+    NotBetter,
+    /// More trials are needed.
+    Open,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clear_winner_becomes_the_baseline_and_settles_those_that_cannot_reach_it() {
+        let mut scores = Scores::new(4, 0);
+        assert_eq!(scores.next_challenger(0.02, &[]), Some(1));
+        assert_eq!(scores.record(1, 1.0, 0.0025, 0.02), Verdict::Open);
+        assert_eq!(scores.next_challenger(0.02, &[]), Some(2));
+        assert_eq!(scores.record(2, 5.0, 0.0025, 0.02), Verdict::Better);
+        assert_eq!(scores.next_challenger(0.02, &[]), Some(3), "the untried one; 1 cannot be five times better");
+        assert_eq!(scores.record(3, 0.5, 0.0025, 0.02), Verdict::NotBetter);
+        assert_eq!((scores.next_challenger(0.02, &[]), scores.winner()), (None, Some(2)));
+    }
+
+    #[test]
+    fn candidates_that_tie_are_left_alone_after_a_few_samples() {
+        let mut scores = Scores::new(3, 0);
+        let mut tried = 0;
+        while let Some(candidate) = scores.next_challenger(0.02, &[]) {
+            scores.record(candidate, 1.01, 0.01, 0.02);
+            tried += 1;
+        }
+        assert_eq!((tried, scores.winner()), (2 * SAMPLES_MAX, Some(0)));
+    }
+
+    #[test]
+    fn a_table_orders_the_trials_and_leaves_out_what_it_rules_out() {
+        let mut scores = Scores::new(4, 0);
+        let expected = [1.0, 0.0, 0.9, 1.4];
+        let order: Vec<usize> = std::iter::from_fn(|| {
+            let next = scores.next_challenger(0.02, &expected)?;
+            scores.record(next, 0.5, 0.0004, 0.02);
+            Some(next)
+        })
+        .collect();
+        assert_eq!(order, [3, 2]);
+    }
+}

@@ -1,0 +1,99 @@
+//! Settings of a policy.
+
+use dumbwaiter_block::Nanos;
+
+/// What decides between the candidates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// A table of expected scores by workload.
+    Model,
+    /// Trials on live traffic.
+    Trial,
+    /// The table proposes which candidates to try, trials decide.
+    #[default]
+    Both,
+}
+
+impl By {
+    /// The words of the setting, the default first.
+    pub const NAMES: &'static [&'static str] = &["both", "trial", "model"];
+
+    /// Reads one of [`By::NAMES`].
+    pub fn parse(name: &str) -> Option<By> {
+        match name {
+            "both" => Some(By::Both),
+            "trial" => Some(By::Trial),
+            "model" => Some(By::Model),
+            _ => None,
+        }
+    }
+}
+
+/// What the policy makes as good as it can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Goal {
+    /// Bytes per second.
+    #[default]
+    Throughput,
+    /// Mean latency.
+    Latency,
+}
+
+impl Goal {
+    /// The words of the setting, the default first.
+    pub const NAMES: &'static [&'static str] = &["throughput", "latency"];
+
+    /// Reads one of [`Goal::NAMES`].
+    pub fn parse(name: &str) -> Option<Goal> {
+        match name {
+            "throughput" => Some(Goal::Throughput),
+            "latency" => Some(Goal::Latency),
+            _ => None,
+        }
+    }
+}
+
+/// Settings of a policy. Shares are in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What decides.
+    pub by: By,
+    /// What to improve.
+    pub goal: Goal,
+    /// Time between two looks at the load.
+    pub period: Nanos,
+    /// Looks in a row that must see the same workload before the policy acts on it. A new workload needs two more.
+    pub confirm: u32,
+    /// Least time between two exchanges of the scheduler, trials apart.
+    pub dwell: Nanos,
+    /// Least advantage for which the scheduler is exchanged.
+    pub hysteresis: u32,
+    /// Least share of the known workloads' likeness that the nearest must have; otherwise the workload is unknown.
+    pub confidence: u32,
+    /// Exchanges in an hour, trials apart.
+    pub switches_per_hour: u32,
+    /// Longest slot of a trial.
+    pub slot: Nanos,
+    /// Share of the time that trials may cost, of all time with load.
+    pub regret: u32,
+    /// Time that the trials of each workload may cost beyond that.
+    pub allowance: Nanos,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            by: By::default(),
+            goal: Goal::default(),
+            period: Nanos::from_ms(100),
+            confirm: 2,
+            dwell: Nanos::from_ms(1000),
+            hysteresis: 20,
+            confidence: 600,
+            switches_per_hour: 720,
+            slot: Nanos::from_ms(800),
+            regret: 5,
+            allowance: Nanos::from_ms(500),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A trial on live traffic: short slots of a challenger between slots of the best scheduler so far.
+//!
+//! ```text
+//! baseline │ A │ baseline │ B │ baseline │ A │ baseline …
+//! ```
+//!
+//! A challenger is compared with the baseline's slots just before and after its own, so that a load that drifts does not
+//! favour either. A slot begins to count when the requests that the scheduler before had sent are complete and a third of
+//! its length has passed. A challenger that is clearly worse after half of its slot loses the rest of it.
+
+use dumbwaiter_block::Nanos;
+
+use crate::scores::{Scores, Verdict};
+use crate::settings::{Goal, Settings};
+
+/// Parts of a slot that are measured; their spread says how exact the slot is.
+const PARTS: usize = 4;
+/// Parts that pass before.
+const SETTLING: u64 = 2;
+/// A challenger below this share of the baseline's score, where the baseline would have completed `EARLY_IOS`, is given up.
+const EARLY_SHARE: f64 = 0.7;
+const EARLY_IOS: f64 = 12.0;
+/// A slot is at least this long, and as long as this many completions take, up to the longest that the settings allow.
+const SLOT_MIN: Nanos = Nanos::from_ms(200);
+/// Completions that a part takes, unless it lasts for its share of the longest slot.
+const PART_IOS: u64 = 8;
+const SLOT_IOS: f64 = 64.0;
+
+/// What a device completed in a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Requests.
+    pub ios: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Sum of their latencies.
+    pub latency: Nanos,
+}
+
+impl Work {
+    /// How good this is, higher is better: bytes per second, or requests per second of waiting.
+    pub fn score(&self, goal: Goal, elapsed: Nanos) -> f64 {
+        match goal {
+            Goal::Throughput => self.bytes as f64 / elapsed.as_secs_f64().max(1e-9),
+            Goal::Latency => self.ios as f64 / self.latency.as_secs_f64().max(1e-9),
+        }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Work) -> Work {
+        Work { ios: self.ios + other.ios, bytes: self.bytes + other.bytes, latency: self.latency + other.latency }
+    }
+}
+
+/// A measured slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    score: f64,
+    /// Of the mean over its parts, relative.
+    variance: f64,
+    ios_per_s: f64,
+}
+
+/// A slot under way.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    began: Nanos,
+    /// It counts.
+    counts: bool,
+    parts: [f64; PARTS],
+    filled: usize,
+    ios: u64,
+    measured: Nanos,
+    /// The part that fills.
+    open: (Work, Nanos),
+}
+
+impl Running {
+    fn new(began: Nanos) -> Running {
+        Running {
+            began,
+            counts: false,
+            parts: [0.0; PARTS],
+            filled: 0,
+            ios: 0,
+            measured: Nanos::ZERO,
+            open: Default::default(),
+        }
+    }
+
+    fn slot(&self) -> Slot {
+        let n = self.filled.max(1) as f64;
+        let parts = &self.parts[..self.filled];
+        let mean = parts.iter().sum::<f64>() / n;
+        let squares: f64 = parts.iter().map(|part| (part - mean) * (part - mean)).sum();
+        let variance = squares / (n - 1.0).max(1.0) / n / (mean * mean).max(f64::MIN_POSITIVE);
+        Slot { score: mean, variance, ios_per_s: self.ios as f64 / self.measured.as_secs_f64().max(1e-9) }
+    }
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Go on.
+    Continue,
+    /// Exchange the scheduler for this candidate.
+    Use(usize),
+    /// The trial is over, or may not cost more for now: use this candidate, which may be in force.
+    End(usize),
+}
+
+/// A trial under way.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    part: Nanos,
+    running: Running,
+    /// The candidate whose slot runs, if it is not the baseline's.
+    challenger: Option<usize>,
+    /// The baseline's last slot.
+    before: Option<Slot>,
+    /// A challenger's slot that waits for the baseline's slot behind it.
+    pending: Option<(usize, Slot)>,
+}
+
+impl Trial {
+    /// Begins with a slot of the baseline, which is in force. `ios_per_s` sets the length of a slot.
+    pub(crate) fn new(now: Nanos, ios_per_s: f64, settings: &Settings) -> Trial {
+        let wanted = Nanos::from_secs_f64(SLOT_IOS / ios_per_s.max(1e-3));
+        let slot = Nanos(wanted.0.clamp(SLOT_MIN.0, settings.slot.0.max(SLOT_MIN.0)));
+        Trial {
+            part: Nanos((slot.0 / PARTS as u64).max(1)),
+            running: Running::new(now),
+            challenger: None,
+            before: None,
+            pending: None,
+        }
+    }
+
+    /// Time until the next tick.
+    pub(crate) fn interval(&self) -> Nanos {
+        self.part
+    }
+
+    /// A part of a slot is over; `clean`: all requests of the scheduler before are complete. `budget` is the time that trials
+    /// of this workload may still cost.
+    pub(crate) fn tick(&mut self, now: Nanos, part: (Work, Nanos), clean: bool, context: Context<'_>) -> Step {
+        if !self.running.counts {
+            let passed = now.since(self.running.began);
+            let settled = passed >= Nanos(self.part.0 * SETTLING);
+            self.running.counts = settled && (clean || passed >= Nanos(self.part.0 * 4 * SETTLING));
+            return Step::Continue;
+        }
+        let (work, elapsed) = (self.running.open.0.plus(part.0), self.running.open.1 + part.1);
+        if work.ios < PART_IOS && elapsed < Nanos(context.settings.slot.0 / PARTS as u64) {
+            self.running.open = (work, elapsed);
+            return Step::Continue;
+        }
+        self.running.open = Default::default();
+        self.running.parts[self.running.filled.min(PARTS - 1)] = work.score(context.settings.goal, elapsed);
+        self.running.filled = (self.running.filled + 1).min(PARTS);
+        self.running.ios += work.ios;
+        self.running.measured += elapsed;
+        if self.running.filled < PARTS && !self.hopeless() {
+            return Step::Continue;
+        }
+        let slot = self.running.slot();
+        let lasted = now.since(self.running.began);
+        match self.challenger.take() {
+            Some(challenger) => self.challenger_done(now, challenger, slot, lasted, context),
+            None => self.baseline_done(now, slot, context),
+        }
+    }
+
+    /// Is the challenger so far behind that the rest of its slot would be lost?
+    fn hopeless(&self) -> bool {
+        let (Some(_), Some(before)) = (self.challenger, self.before) else { return false };
+        let expected = before.ios_per_s * self.running.measured.as_secs_f64();
+        let slot = self.running.slot();
+        self.running.filled >= PARTS / 2 && expected >= EARLY_IOS && slot.score < EARLY_SHARE * before.score
+    }
+
+    fn challenger_done(
+        &mut self,
+        now: Nanos,
+        challenger: usize,
+        slot: Slot,
+        lasted: Nanos,
+        context: Context<'_>,
+    ) -> Step {
+        let baseline = context.scores.baseline();
+        let Some(before) = self.before else { return Step::End(baseline) };
+        let ratio = slot.score / before.score.max(f64::MIN_POSITIVE);
+        let charge = lasted.0 as f64 * (1.0 - ratio);
+        context.scores.cost_ns = (context.scores.cost_ns + charge).max(0.0);
+        let spread = 2.5 * (slot.variance + before.variance).sqrt() + 0.05;
+        let clear = ratio - spread * ratio > 1.0 + context.hysteresis() || ratio + spread * ratio < 1.0;
+        if !clear {
+            self.pending = Some((challenger, slot));
+            self.running = Running::new(now);
+            return Step::Use(baseline);
+        }
+        let verdict = context.scores.record(challenger, ratio, slot.variance + before.variance, context.hysteresis());
+        self.running = Running::new(now);
+        if verdict == Verdict::Better {
+            self.before = Some(slot);
+            return self.go_on(now, context);
+        }
+        if context.scores.next_challenger(context.hysteresis(), context.expected).is_none() {
+            return Step::End(baseline);
+        }
+        Step::Use(baseline)
+    }
+
+    fn baseline_done(&mut self, now: Nanos, slot: Slot, context: Context<'_>) -> Step {
+        let before = self.before.replace(slot);
+        if let (Some((challenger, of_challenger)), Some(before)) = (self.pending.take(), before) {
+            let mean = (before.score + slot.score) / 2.0;
+            let ratio = of_challenger.score / mean.max(f64::MIN_POSITIVE);
+            let variance = of_challenger.variance + (before.variance + slot.variance) / 4.0;
+            if context.scores.record(challenger, ratio, variance, context.hysteresis()) == Verdict::Better {
+                self.before = Some(of_challenger);
+                self.running = Running::new(now);
+                // Its own slot comes next: it is not in force.
+                return Step::Use(challenger);
+            }
+        }
+        self.go_on(now, context)
+    }
+
+    /// The baseline is in force and measured: the next challenger, if one may be tried.
+    fn go_on(&mut self, now: Nanos, context: Context<'_>) -> Step {
+        let next = context.scores.next_challenger(context.hysteresis(), context.expected);
+        let baseline = context.scores.baseline();
+        match next {
+            Some(challenger) if context.budget_ns > context.scores.cost_ns => {
+                self.challenger = Some(challenger);
+                self.running = Running::new(now);
+                Step::Use(challenger)
+            }
+            _ => Step::End(baseline),
+        }
+    }
+}
+
+/// What a trial reads and writes.
+pub(crate) struct Context<'a> {
+    pub(crate) scores: &'a mut Scores,
+    pub(crate) settings: &'a Settings,
+    /// Expected scores; none if empty.
+    pub(crate) expected: &'a [f64],
+    /// Time that trials of this workload may have cost, nanoseconds.
+    pub(crate) budget_ns: f64,
+}
+
+impl Context<'_> {
+    fn hysteresis(&self) -> f64 {
+        f64::from(self.settings.hysteresis) / 1000.0
+    }
+}

@@ -1,0 +1,202 @@
+//! The policy in a world where each candidate has a known rate for each workload.
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_policy::{Arrival, By, Goal, Policy, Prior, Reason, Settings, Signature, Tick, Work};
+use proptest::prelude::*;
+
+/// Requests per second of each candidate.
+type Rates = [f64; 4];
+
+/// A load: eight tasks that read at random, or six streams, or both kinds with writes.
+#[derive(Clone, Copy)]
+struct Load {
+    tasks: u32,
+    sequential: bool,
+    write: bool,
+    rates: Rates,
+}
+
+const RANDOM: Load = Load { tasks: 8, sequential: false, write: false, rates: [100.0, 78.0, 79.0, 77.0] };
+const STREAMS: Load = Load { tasks: 6, sequential: true, write: false, rates: [150.0, 1300.0, 151.0, 149.0] };
+
+struct World {
+    policy: Policy,
+    now: Nanos,
+    in_force: usize,
+    state: u64,
+    sent: u64,
+    owed: f64,
+    work_done: f64,
+    best_possible: f64,
+    switches: u64,
+    switches_of_trials: u64,
+    /// Times at which the candidate changed, with the new one.
+    history: Vec<(Nanos, usize)>,
+}
+
+impl World {
+    fn new(settings: Settings) -> World {
+        World {
+            policy: Policy::new(4, 0, settings, Prior::default()),
+            now: Nanos::ZERO,
+            in_force: 0,
+            state: 1,
+            sent: 0,
+            owed: 0.0,
+            work_done: 0.0,
+            best_possible: 0.0,
+            switches: 0,
+            switches_of_trials: 0,
+            history: Vec::new(),
+        }
+    }
+
+    fn draw(&mut self) -> f64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 40) as f64 / (1u64 << 24) as f64
+    }
+
+    fn run(&mut self, load: &Load, seconds: u64) {
+        let end = self.now + Nanos::from_secs(seconds);
+        let mut next = self.now + self.policy.settings().period;
+        while self.now < end {
+            let elapsed = next.since(self.now);
+            // Rates vary by a fifth from tick to tick.
+            let noise = 0.8 + 0.4 * self.draw();
+            let done = load.rates[self.in_force] * noise * elapsed.as_secs_f64();
+            self.work_done += done;
+            self.best_possible += load.rates.iter().copied().fold(0.0, f64::max) * elapsed.as_secs_f64();
+            self.owed += done;
+            let ios = self.owed as u64;
+            self.owed -= ios as f64;
+            for _ in 0..ios {
+                self.sent += 1;
+                let task = (self.sent % u64::from(load.tasks)) as u32;
+                let step = self.sent / u64::from(load.tasks);
+                let place = if load.sequential { step * 8 } else { step.wrapping_mul(7_368_787) % 100_000_000 * 8 };
+                let sector = place + u64::from(task) * 10_000_000_000;
+                self.policy.arrive(next, Arrival { task, write: load.write, sector, sectors: 8 });
+            }
+            self.now = next;
+            let work = Work { ios, bytes: ios * 4096, latency: Nanos::from_ms(10 * ios) };
+            let tick = Tick { now: self.now, work, clean: true, in_force: self.in_force };
+            let decision = self.policy.tick(&tick);
+            if let Some(candidate) = decision.switch_to {
+                self.switches += 1;
+                self.switches_of_trials += u64::from(matches!(decision.reason, Reason::Trial | Reason::TrialOver));
+                self.in_force = candidate;
+                self.history.push((self.now, candidate));
+            }
+            next = decision.next;
+        }
+    }
+}
+
+fn by_trial() -> Settings {
+    Settings { by: By::Trial, goal: Goal::Throughput, ..Settings::default() }
+}
+
+#[test]
+fn each_workload_gets_its_best_candidate_and_a_known_one_gets_it_again_at_once() {
+    let mut world = World::new(by_trial());
+    world.run(&RANDOM, 40);
+    assert_eq!(world.in_force, 0);
+    world.run(&STREAMS, 40);
+    assert_eq!(world.in_force, 1);
+    for _ in 0..3 {
+        let back = world.now;
+        world.run(&RANDOM, 20);
+        assert_eq!(world.in_force, 0);
+        let found = world.history.iter().find(|(at, candidate)| *at >= back && *candidate == 0);
+        assert!(found.is_some_and(|(at, _)| at.since(back) <= Nanos::from_ms(2500)), "{:?} after {back}", found);
+        world.run(&STREAMS, 20);
+        assert_eq!(world.in_force, 1);
+    }
+    assert!(world.policy.scores().len() <= 4, "transitions are no workloads: {}", world.policy.scores().len());
+}
+
+#[test]
+fn trials_cost_no_more_than_their_bound() {
+    for load in [RANDOM, Load { rates: [100.0, 5.0, 1.0, 2.0], ..RANDOM }, Load { rates: [100.0; 4], ..RANDOM }] {
+        let mut world = World::new(by_trial());
+        world.run(&load, 300);
+        let lost = 300.0 * (1.0 - world.work_done / world.best_possible);
+        let Settings { allowance, regret, slot, .. } = by_trial();
+        let bound = allowance.as_secs_f64() + f64::from(regret) / 1000.0 * 300.0 + 2.0 * slot.as_secs_f64();
+        assert!(lost <= bound, "{:?}: {lost} s of {bound} s", load.rates);
+    }
+}
+
+#[test]
+fn a_steady_hour_sees_no_needless_switch() {
+    let mut world = World::new(by_trial());
+    world.run(&RANDOM, 120);
+    let before = world.switches;
+    world.run(&RANDOM, 3600);
+    assert!(world.switches - before <= 1, "{}", world.switches - before);
+}
+
+#[test]
+fn workloads_that_alternate_too_fast_are_not_followed() {
+    let mut world = World::new(by_trial());
+    world.run(&RANDOM, 60);
+    world.run(&STREAMS, 60);
+    let (before, trials) = (world.switches, world.switches_of_trials);
+    let start = world.now;
+    for _ in 0..60 {
+        world.run(&RANDOM, 1);
+        world.run(&STREAMS, 1);
+    }
+    let dwell = by_trial().dwell;
+    let others = world.switches - before - (world.switches_of_trials - trials);
+    assert!(others <= world.now.since(start).0 / dwell.0 + 1, "{others}");
+}
+
+#[test]
+fn a_table_that_is_wrong_is_reverted() {
+    let settings = Settings { by: By::Model, ..Settings::default() };
+    let mut prior = Prior::default();
+    // It says that candidate 3 is best for random reads, which is the worst.
+    prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![1.0, 1.0, 1.0, 2.0]);
+    let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
+    let load = Load { rates: [100.0, 90.0, 80.0, 50.0], ..RANDOM };
+    world.run(&load, 120);
+    assert!(world.history.len() >= 2 && world.history[0].1 == 3 && world.history[1].1 == 0, "{:?}", world.history);
+    assert!(world.work_done > 0.85 * world.best_possible, "{}", world.work_done / world.best_possible);
+}
+
+#[test]
+fn an_unknown_load_keeps_what_is_there_by_model() {
+    let mut prior = Prior::default();
+    prior.add(Signature { parts: [1.0, 1.0, 0.9, 0.0] }, vec![1.0, 1.0, 1.0, 2.0]);
+    let settings = Settings { by: By::Model, ..Settings::default() };
+    let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
+    world.run(&RANDOM, 30);
+    assert_eq!(world.switches, 0);
+}
+
+#[test]
+fn a_table_proposes_and_the_trial_decides() {
+    let settings = Settings { by: By::Both, ..Settings::default() };
+    let mut prior = Prior::default();
+    // It rules out candidates 2 and 3 for streams.
+    prior.add(Signature { parts: [1.0, 0.0, 0.25, 0.215] }, vec![1.0, 1.2, 0.2, 0.2]);
+    let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
+    world.run(&STREAMS, 30);
+    assert_eq!(world.in_force, 1);
+    assert!(world.history.iter().all(|(_, candidate)| *candidate < 2), "{:?}", world.history);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// Whatever the rates: no panic, the next tick is later, and the end is close to the best of a long run.
+    #[test]
+    fn any_rates_end_near_the_best(rates in prop::array::uniform4(30.0f64..2000.0), sequential in any::<bool>()) {
+        let mut world = World::new(by_trial());
+        let load = Load { tasks: 4, sequential, write: sequential, rates };
+        world.run(&load, 300);
+        let best = rates.iter().copied().fold(0.0, f64::max);
+        prop_assert!(rates[world.in_force] >= 0.85 * best, "{:?}: {}", rates, world.in_force);
+    }
+}

@@ -1,0 +1,205 @@
+//! A comparison in other formats: Markdown for issues and wikis, CSV for spreadsheets.
+
+use dumbwaiter_advise::{Diff, Document, Metric, Ranking, Row};
+use dumbwaiter_output::escape_line;
+
+use crate::compare::{circumstances, compare_text, headline, place};
+use crate::ranking_columns::{Column, columns};
+use crate::table::{Align, Style, table};
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Text for a terminal.
+    #[default]
+    Table,
+    /// One row per scheduler, all metrics with their confidence intervals.
+    Csv,
+    /// Headings, sentences and tables of all columns.
+    Markdown,
+    /// The whole document.
+    Json,
+}
+
+impl Format {
+    /// The format of this name.
+    pub fn parse(name: &str) -> Option<Format> {
+        match name {
+            "table" => Some(Format::Table),
+            "csv" => Some(Format::Csv),
+            "markdown" => Some(Format::Markdown),
+            "json" => Some(Format::Json),
+            _ => None,
+        }
+    }
+}
+
+/// A document in a format; the style is that of a table.
+pub fn document_text(document: &Document, format: Format, style: Style) -> String {
+    match format {
+        Format::Table => compare_text(document, style),
+        Format::Csv => csv(document),
+        Format::Markdown => markdown(document),
+        Format::Json => document.to_json(),
+    }
+}
+
+/// Text that Markdown shows as it is.
+fn plain(text: &str) -> String {
+    let mut shown = String::new();
+    for c in escape_line(text).chars() {
+        if matches!(c, '|' | '*' | '_' | '`' | '<' | '>' | '[' | ']' | '\\') {
+            shown.push('\\');
+        }
+        shown.push(c);
+    }
+    shown
+}
+
+fn row_of(cells: impl Iterator<Item = String>) -> String {
+    format!("|{}\n", cells.map(|cell| format!(" {} |", cell.trim())).collect::<String>())
+}
+
+fn markdown(document: &Document) -> String {
+    let mut text = String::new();
+    for ranking in &document.rankings() {
+        let verdict = &ranking.verdict;
+        text += &format!("## {}: {}\n\n", plain(&place(ranking)), plain(&headline(verdict)));
+        text += &format!("{} ({})\n\n", plain(&verdict.sentence()), plain(&verdict.certainty));
+        verdict.caveats.iter().for_each(|caveat| text += &format!("- But {}.\n", plain(caveat)));
+        text += &format!("\n{}\n\n", plain(&circumstances(ranking)));
+        text += &markdown_table(ranking);
+        for (title, commands) in [("Apply", &verdict.apply), ("Undo", &verdict.undo)] {
+            if !commands.is_empty() {
+                text += &format!("\n{title}:\n\n```sh\n{}\n```\n", commands.join("\n"));
+            }
+        }
+        text.push('\n');
+    }
+    document.warnings.iter().for_each(|warning| text += &format!("- warning: {}\n", plain(warning)));
+    document.notes.iter().for_each(|note| text += &format!("- note: {}\n", plain(note)));
+    if !document.provenance.command.is_empty() {
+        text += &format!(
+            "\nMade with dumbwaiter {}: `{}`\n",
+            document.provenance.version,
+            document.provenance.command.replace('`', "'")
+        );
+    }
+    text
+}
+
+fn markdown_table(ranking: &Ranking) -> String {
+    let columns = columns(ranking, true);
+    let axes = ranking.axes();
+    let mut text = row_of(["scheduler".to_owned()].into_iter().chain(columns.iter().map(Column::title)));
+    text += &row_of(["---".to_owned()].into_iter().chain(columns.iter().map(|_| "---:".to_owned())));
+    for row in &ranking.rows {
+        let name = plain(&row.name(axes));
+        let name = if Some(&row.scheduler) == ranking.verdict.recommended.as_ref() && row.rank == 1 {
+            format!("**{name}**")
+        } else {
+            name
+        };
+        let name = if row.can_be_set { name } else { format!("{name} (not in this kernel)") };
+        let cell =
+            |c: &Column| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m).replace('*', "\\*"));
+        text += &row_of([name].into_iter().chain(columns.iter().map(cell)));
+    }
+    text
+}
+
+/// A field of CSV: quoted where a reader would misread it.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+fn csv(document: &Document) -> String {
+    let mut header: Vec<String> = [
+        "device",
+        "variant",
+        "rank",
+        "scheduler",
+        "via",
+        "completion",
+        "can_be_set",
+        "recommended",
+        "confidence",
+        "replicates",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for metric in Metric::ALL {
+        header.extend([metric.key().to_owned(), format!("{}_low", metric.key()), format!("{}_high", metric.key())]);
+    }
+    let mut text = header.join(",") + "\n";
+    for ranking in &document.rankings() {
+        for row in &ranking.rows {
+            text += &(csv_row(ranking, row).iter().map(|cell| field(cell)).collect::<Vec<_>>().join(",") + "\n");
+        }
+    }
+    text
+}
+
+fn csv_row(ranking: &Ranking, row: &Row) -> Vec<String> {
+    let verdict = &ranking.verdict;
+    let recommended = row.rank == 1 && verdict.recommended.is_some();
+    let mut cells = vec![
+        row.device.clone(),
+        row.variant.clone(),
+        row.rank.to_string(),
+        row.scheduler.clone(),
+        row.via.clone(),
+        row.completion.clone(),
+        row.can_be_set.to_string(),
+        recommended.to_string(),
+        verdict.confidence.name().replace(' ', "-"),
+        row.replicates.to_string(),
+    ];
+    for metric in Metric::ALL {
+        let estimate = row.metrics.get(metric.key());
+        let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+        let bound = |i: usize| number(estimate.and_then(|e| e.ci95).map(|ci| ci[i]));
+        cells.extend([number(estimate.and_then(|e| e.mean)), bound(0), bound(1)]);
+    }
+    cells
+}
+
+/// The differences between two results as text: a sentence for each scheduler, then its other figures that changed.
+pub fn diff_text(diff: &Diff, style: Style) -> String {
+    let mut text = String::new();
+    for sentence in &diff.summary {
+        text += &format!("{}\n", crate::compare::folded(sentence, style.width, "  "));
+    }
+    let shown = diff.differences.iter().filter(|d| {
+        !d.decides && matches!(d.verdict, dumbwaiter_advise::Change::Better | dumbwaiter_advise::Change::Worse)
+    });
+    let percent = |fraction: f64| format!("{:+.1} %", fraction * 100.0);
+    let rows: Vec<Vec<String>> = shown
+        .map(|d| {
+            let interval = d.ci95.map_or(String::new(), |[low, high]| format!("{} to {}", percent(low), percent(high)));
+            vec![
+                d.device_b.clone(),
+                d.scheduler.clone(),
+                d.metric.clone(),
+                percent(d.effect),
+                interval,
+                d.verdict.name().to_owned(),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        let header = [
+            ("device", Align::Left),
+            ("scheduler", Align::Left),
+            ("figure", Align::Left),
+            ("effect", Align::Right),
+            ("95 % confidence", Align::Right),
+            ("", Align::Left),
+        ];
+        text += &format!("\nOther figures that changed:\n{}", table(&header, &rows, style));
+    }
+    for note in &diff.notes {
+        text += &format!("note: {note}\n");
+    }
+    text
+}

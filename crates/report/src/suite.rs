@@ -1,0 +1,101 @@
+//! The table of several scenarios: a line for each, and the schedulers over all of them.
+
+use dumbwaiter_advise::{Document, Suite, SuiteLine, SuiteTotal};
+
+use crate::table::{Align, Style, table};
+
+/// A line for each scenario and drive, then geometric means, wins and losses; `None` for a single scenario.
+pub fn suite_text(document: &Document, style: Style) -> Option<String> {
+    let suite = document.suite.as_ref()?;
+    let (header, rows) = lines(suite);
+    let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
+    let mut text = table(&header, &rows, style);
+    text += "\n+5: 5 % worse than the best by what decides; (..): out, as it cannot be set or keeps too little throughput;\n";
+    text += "effect: how much worse the worst that competes is than the best\n\n";
+    let (header, rows) = totals(suite);
+    let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
+    text += &table(&header, &rows, style);
+    text += "\ngeometric mean of times worse than the best; wins/ties/losses\n";
+    Some(text)
+}
+
+/// The same as Markdown, for a page of documentation.
+pub fn suite_markdown(document: &Document) -> Option<String> {
+    let suite = document.suite.as_ref()?;
+    let markdown = |(header, rows): (Header, Vec<Vec<String>>)| {
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let titles: Vec<String> = header.iter().map(|(title, _)| title.clone()).collect();
+        let rule: Vec<String> = header
+            .iter()
+            .map(|(_, align)| if matches!(align, Align::Right) { "---:".to_owned() } else { "---".to_owned() })
+            .collect();
+        let body: String = rows.iter().map(|row| line(row)).collect();
+        format!("{}{}{body}", line(&titles), line(&rule))
+    };
+    Some(format!("{}\n{}", markdown(lines(suite)), markdown(totals(suite))))
+}
+
+type Header = Vec<(String, Align)>;
+
+fn lines(suite: &Suite) -> (Header, Vec<Vec<String>>) {
+    let of_suite = !suite.name.is_empty();
+    let mut header: Header = vec![("drive".into(), Align::Left)];
+    if of_suite {
+        header.push(("full".into(), Align::Right));
+    }
+    header.extend([("scenario".into(), Align::Left), ("verdict".into(), Align::Left), ("effect".into(), Align::Right)]);
+    let schedulers = suite.schedulers();
+    header.extend(schedulers.iter().map(|name| ((*name).to_owned(), Align::Right)));
+    let row = |line: &SuiteLine| {
+        let mut row = vec![drive(&line.case.drive_class, &line.case.device)];
+        if of_suite {
+            row.push(line.case.fill_percent.map_or(String::new(), |fill| format!("{fill} %")));
+        }
+        row.push(line.case.scenario.clone());
+        row.push(match &line.recommended {
+            Some(name) => format!("{name}, {}", line.confidence.name()),
+            None => line.confidence.name().to_owned(),
+        });
+        row.push(line.spread.map_or(String::new(), |spread| format!("{:.0} %", spread * 100.0)));
+        row.extend(schedulers.iter().map(|name| worse(line, name)));
+        row
+    };
+    (header, suite.lines.iter().map(row).collect())
+}
+
+/// `best`, `+12`, `starved`; in parentheses for a scheduler that does not compete.
+fn worse(line: &SuiteLine, scheduler: &str) -> String {
+    let text = match line.worse_by.get(scheduler) {
+        None => return "\u{2013}".to_owned(),
+        Some(None) => "starved".to_owned(),
+        Some(Some(by)) if by.abs() < 0.005 => "best".to_owned(),
+        Some(Some(by)) => format!("{:+.0}", by * 100.0),
+    };
+    if line.pool.iter().any(|name| name == scheduler) { text } else { format!("({text})") }
+}
+
+fn drive(class: &str, device: &str) -> String {
+    if class.is_empty() { device.to_owned() } else { class.to_owned() }
+}
+
+fn totals(suite: &Suite) -> (Header, Vec<Vec<String>>) {
+    let schedulers = suite.schedulers();
+    let mut header: Header = vec![("drive".into(), Align::Left)];
+    header.extend(schedulers.iter().map(|name| ((*name).to_owned(), Align::Right)));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for of_place in suite.totals.chunks(schedulers.len().max(1)) {
+        let Some(first) = of_place.first() else { continue };
+        let fill = first.fill_percent.map_or(String::new(), |fill| format!(", {fill} % full"));
+        let place = match first.device.as_str() {
+            "" => "all".to_owned(),
+            device => format!("{}{fill}", drive(&first.drive_class, device)),
+        };
+        rows.push(std::iter::once(place).chain(of_place.iter().map(total)).collect());
+    }
+    (header, rows)
+}
+
+fn total(of: &SuiteTotal) -> String {
+    let times = of.times_worse.map_or("\u{2013}".to_owned(), |times| format!("{times:.2}"));
+    format!("{times} {}/{}/{}", of.wins, of.ties, of.losses)
+}

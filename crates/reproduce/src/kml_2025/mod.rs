@@ -1,0 +1,100 @@
+//! *Towards Machine Learning-Based I/O Scheduling* (FSL-25-07, 2025): its arithmetic, and what it claims measured.
+
+mod measured;
+mod paper;
+
+use dumbwaiter_report::Grid;
+
+use self::paper::{Merged, SCHEDULERS, THROUGHPUT, WORKLOADS};
+use crate::{Effort, Error, Figure, FigureResult, Paper, Row};
+
+pub(super) const NAME: &str = "kml-2025";
+
+/// The paper.
+pub(crate) const PAPER: Paper = Paper {
+    name: NAME,
+    title: "Towards Machine Learning-Based I/O Scheduling (FSL-25-07, 2025)",
+    calibration: "nothing: figure-2 and figure-4 are arithmetic on the paper's own tables; the others are simulated",
+    real: false,
+    figures: &[
+        Figure { name: "figure-2", title: "confusion of workloads, raw and merged (arithmetic)", run: figure_2 },
+        Figure { name: "figure-4", title: "adaptive throughput by the paper's formula (arithmetic)", run: figure_4 },
+        Figure {
+            name: "bursts",
+            title: "bursts of 100 with NULL requests: sjf against arrival order",
+            run: measured::bursts,
+        },
+        Figure {
+            name: "open-loop",
+            title: "sjf under Poisson arrivals, with a shuffled control",
+            run: measured::open_loop,
+        },
+        Figure {
+            name: "phases",
+            title: "adaptive against every fixed scheduler, their mean and an oracle, in phases",
+            run: measured::phases,
+        },
+        Figure {
+            name: "positioning",
+            title: "sptf against its true-positioning oracle and mq-deadline",
+            run: measured::positioning,
+        },
+    ],
+};
+
+pub(super) fn row(figure: &str, metric: &str, case: impl Into<String>, ours: f64, unit: &str) -> Row {
+    Row::new(NAME, figure, metric, case, ours, unit)
+}
+
+fn figure_2(_effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let mut out = FigureResult::default();
+    for (merged, case, printed) in [
+        (Merged::None, "raw", None),
+        (Merged::A, "the four random loads are one", Some(86.0)),
+        (Merged::B, "and the two fills are one", None),
+    ] {
+        let row = row("figure-2", "accuracy from the printed matrix", case, paper::accuracy(merged), "%");
+        out.rows.push(match printed {
+            Some(printed) => row.value(printed, 0.02),
+            None => row,
+        });
+    }
+    out.tables.push(Grid {
+        title: "Figure 2 as printed: rows predicted, columns true, per cent".to_owned(),
+        header: std::iter::once("predicted").chain(WORKLOADS).map(str::to_owned).collect(),
+        rows: WORKLOADS
+            .iter()
+            .zip(&paper::CONFUSION)
+            .map(|(name, row)| std::iter::once((*name).to_owned()).chain(row.iter().map(f64::to_string)).collect())
+            .collect(),
+    });
+    out.notes.push("arithmetic on the paper's table, no measurement".to_owned());
+    Ok(out)
+}
+
+fn figure_4(_effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let mut out = FigureResult::default();
+    for (workload, (_, printed)) in THROUGHPUT.iter().enumerate() {
+        let ours = paper::adaptive(workload);
+        let name = WORKLOADS[workload];
+        out.rows.push(row("figure-4", "adaptive by the formula", name, ours, "op/s").value(*printed, 0.005));
+    }
+    let metric = "advantage over the mean of all schedulers";
+    out.rows.push(row("figure-4", metric, "adaptive", paper::over_mean(paper::adaptive), "%").value(7.5, 0.02));
+    for (scheduler, name) in SCHEDULERS.iter().enumerate() {
+        let gain = paper::over_mean(|workload| THROUGHPUT[workload].0[scheduler]);
+        out.rows.push(row("figure-4", metric, format!("always {name}"), gain, "%"));
+    }
+    out.rows.push(row("figure-4", metric, "oracle", paper::over_mean(paper::oracle), "%"));
+    let sum = |of: &dyn Fn(usize) -> f64| (0..6).map(of).sum::<f64>();
+    let adaptive = sum(&paper::adaptive);
+    let best = (0..6).map(|s| sum(&|w| THROUGHPUT[w].0[s])).fold(0.0, f64::max);
+    let over_best = 100.0 * (adaptive / best - 1.0);
+    out.rows.push(row("figure-4", "summed throughput over the best single scheduler", "adaptive", over_best, "%"));
+    out.notes.push(
+        "arithmetic on the paper's tables, no measurement: always Noop scores as much as adaptive, which leaves out the cost of \
+         switching and the time until a phase is recognised"
+            .to_owned(),
+    );
+    Ok(out)
+}

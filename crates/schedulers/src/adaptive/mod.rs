@@ -1,0 +1,331 @@
+//! `adaptive`: a policy over policies. It passes every call on to the scheduler in force, notes arrivals and completions, and
+//! asks [`dumbwaiter_policy::Policy`] at regular times which candidate should be in force. The block layer then exchanges
+//! the scheduler ([`BlockLayer::replace`](dumbwaiter_block::BlockLayer::replace)) for a successor that carries the policy's
+//! state on.
+//!
+//! Source: FSL-25-07, *Towards Machine Learning-Based I/O Scheduling* (2025), for switching by workload; the trials are ours.
+
+mod settings;
+
+use std::sync::Arc;
+
+use dumbwaiter_block::{
+    Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle, Setup,
+    State, Traits, Tunable,
+};
+use dumbwaiter_policy::{Arrival, By, Decision, Goal, Policy, Prior, Reason, Settings, Tick, Work};
+
+pub use settings::TUNABLES;
+
+/// Builds a candidate.
+type Build = Arc<dyn Fn(Setup) -> Box<dyn Scheduler> + Send + Sync>;
+
+/// A scheduler to choose from.
+#[derive(Clone)]
+pub struct Candidate {
+    /// Its name with settings.
+    pub name: String,
+    /// Builds it for a device.
+    pub build: Build,
+}
+
+impl From<(String, Build)> for Candidate {
+    fn from((name, build): (String, Build)) -> Candidate {
+        Candidate { name, build }
+    }
+}
+
+/// What to choose from, and by which goal.
+#[derive(Clone)]
+pub struct Plan {
+    /// What decides.
+    pub by: By,
+    /// What to improve.
+    pub goal: Goal,
+    /// Drain the device at an exchange.
+    pub freeze: bool,
+    /// The candidates; at least one.
+    pub candidates: Arc<[Candidate]>,
+}
+
+/// What passes from one scheduler in force to the next.
+#[derive(Clone)]
+struct Own {
+    plan: Plan,
+    setup: Setup,
+    policy: Policy,
+    /// The candidate in force.
+    in_force: usize,
+    /// The one that shall be.
+    wanted: Option<usize>,
+    work: Work,
+    /// Requests of earlier schedulers in the device.
+    inherited: u64,
+    next_tick: Option<Nanos>,
+    /// The block layer asks for merges, and so shows every arrival.
+    merges_asked: bool,
+    oracle: Option<Arc<dyn ServiceOracle>>,
+    counters: Counters,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    trial_switches: u64,
+    better: u64,
+    reverts: u64,
+    ticks: u64,
+}
+
+/// See the module documentation.
+#[derive(Clone)]
+pub struct Adaptive {
+    inner: Box<dyn Scheduler>,
+    /// `None` once a successor has it.
+    own: Option<Box<Own>>,
+}
+
+impl Adaptive {
+    /// Begins with the candidate that Linux would choose: `none` for several hardware queues, else `mq-deadline`; with the
+    /// first one where that is no candidate.
+    pub fn new(setup: Setup, plan: &Plan) -> Adaptive {
+        let usual = if setup.hw_queues > 1 { "none" } else { "mq-deadline" };
+        let first = plan.candidates.iter().position(|c| c.name == usual).unwrap_or(0);
+        let settings = Settings { by: plan.by, goal: plan.goal, ..Settings::default() };
+        let own = Own {
+            policy: Policy::new(plan.candidates.len(), first, settings, Prior::default()),
+            plan: plan.clone(),
+            setup,
+            in_force: first,
+            wanted: None,
+            work: Work::default(),
+            inherited: 0,
+            next_tick: None,
+            merges_asked: false,
+            oracle: None,
+            counters: Counters::default(),
+        };
+        Adaptive { inner: own.build(first), own: Some(Box::new(own)) }
+    }
+}
+
+impl Own {
+    fn build(&self, candidate: usize) -> Box<dyn Scheduler> {
+        let mut scheduler = (self.plan.candidates[candidate].build)(self.setup);
+        if let Some(oracle) = &self.oracle {
+            scheduler.attach_oracle(oracle);
+        }
+        scheduler
+    }
+
+    fn arrive(&mut self, now: Nanos, io: &Io) {
+        if self.next_tick.is_none() {
+            self.policy.resume(now);
+            self.next_tick = Some(now + self.policy.settings().period);
+        }
+        let arrival = Arrival { task: io.task.0, write: io.op != Op::Read, sector: io.sector, sectors: io.sectors };
+        self.policy.arrive(now, arrival);
+    }
+
+    fn finish(&mut self, id: RequestId, ctx: &Context<'_>) {
+        let request = &ctx.requests[id];
+        let work = Work { ios: 1, bytes: request.bytes(), latency: ctx.now.since(request.submit) };
+        self.work = self.work.plus(work);
+    }
+
+    fn tick(&mut self, ctx: &Context<'_>) {
+        let work = std::mem::take(&mut self.work);
+        self.counters.ticks += 1;
+        let tick = Tick { now: ctx.now, work, clean: self.inherited == 0, in_force: self.in_force };
+        let Decision { switch_to, reason, next, .. } = self.policy.tick(&tick);
+        // A device at rest needs no ticks; the next arrival starts them again.
+        self.next_tick = (!ctx.requests.is_empty() || work.ios > 0).then_some(next.max(ctx.now + Nanos(1)));
+        self.wanted = switch_to;
+        if switch_to.is_some() {
+            match reason {
+                Reason::Revert => self.counters.reverts += 1,
+                Reason::Better => self.counters.better += 1,
+                _ => self.counters.trial_switches += 1,
+            }
+        }
+    }
+}
+
+impl Scheduler for Adaptive {
+    fn traits(&self) -> Traits {
+        self.inner.traits()
+    }
+
+    fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
+        if let Some(own) = &mut self.own {
+            let request = &ctx.requests[id];
+            // What is handed over, or comes back from the device, has arrived before.
+            if !own.merges_asked && place == Place::Tail && request.insert == ctx.now {
+                own.arrive(ctx.now, &request.io);
+            }
+        }
+        self.inner.insert(id, place, ctx);
+    }
+
+    fn has_work(&self, hw_queue: usize) -> bool {
+        self.inner.has_work(hw_queue)
+    }
+
+    fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next {
+        self.inner.next(hw_queue, ctx)
+    }
+
+    fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        if let Some(own) = &mut self.own {
+            own.finish(id, ctx);
+        }
+        self.inner.complete(id, ctx)
+    }
+
+    fn completed_by_predecessor(&mut self, id: RequestId, ctx: &Context<'_>) {
+        if let Some(own) = &mut self.own {
+            own.finish(id, ctx);
+            own.inherited = own.inherited.saturating_sub(1);
+        }
+        self.inner.completed_by_predecessor(id, ctx);
+    }
+
+    fn issued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.inner.issued(id, ctx);
+    }
+
+    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.inner.requeued(id, ctx);
+    }
+
+    fn merge(&mut self, io: &Io, index: &MergeIndex, ctx: &Context<'_>) -> Option<Join> {
+        if let Some(own) = &mut self.own {
+            own.merges_asked = true;
+            own.arrive(ctx.now, io);
+        }
+        self.inner.merge(io, index, ctx)
+    }
+
+    fn allow_merge(&self, queued: RequestId, io: &Io, ctx: &Context<'_>) -> bool {
+        self.inner.allow_merge(queued, io, ctx)
+    }
+
+    fn merged(&mut self, join: Join, ctx: &Context<'_>) {
+        self.inner.merged(join, ctx);
+    }
+
+    fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
+        self.inner.absorbed(survivor, absorbed, ctx);
+    }
+
+    fn former(&self, id: RequestId) -> Option<RequestId> {
+        self.inner.former(id)
+    }
+
+    fn latter(&self, id: RequestId) -> Option<RequestId> {
+        self.inner.latter(id)
+    }
+
+    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
+        self.inner.limit(io, nr_requests)
+    }
+
+    fn smallest_limit(&self, nr_requests: u32) -> u32 {
+        self.inner.smallest_limit(nr_requests)
+    }
+
+    fn event(&mut self, event: Event, ctx: &Context<'_>) {
+        if let Some(own) = &mut self.own {
+            match event {
+                Event::DepthChanged { nr_requests, device_depth } => {
+                    (own.setup.nr_requests, own.setup.device_depth) = (nr_requests, device_depth);
+                }
+                Event::RotationalChanged(rotational) => own.setup.rotational = rotational,
+                Event::TaskExited(task) => own.policy.exit(task.0),
+                Event::Timer => {
+                    if own.next_tick.is_some_and(|at| at <= ctx.now) {
+                        own.tick(ctx);
+                    }
+                    if self.inner.timer().is_none_or(|at| at > ctx.now) {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.inner.event(event, ctx);
+    }
+
+    fn timer(&self) -> Option<Nanos> {
+        let tick = self.own.as_ref().and_then(|own| own.next_tick);
+        match (tick, self.inner.timer()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn successor(&mut self, ctx: &Context<'_>) -> Option<(Box<dyn Scheduler>, Handover)> {
+        let candidate = self.own.as_mut()?.wanted.take()?;
+        let mut own = self.own.take()?;
+        let in_device = |r: &dumbwaiter_block::Request| r.state == State::Issued && r.io.op != Op::Flush;
+        let live = !own.plan.freeze;
+        own.inherited = if live { ctx.requests.iter().filter(|(_, r)| in_device(r)).count() as u64 } else { 0 };
+        own.in_force = candidate;
+        let handover = if live { Handover::Live } else { Handover::Freeze };
+        Some((Box::new(Adaptive { inner: own.build(candidate), own: Some(own) }), handover))
+    }
+
+    fn attach_oracle(&mut self, oracle: &Arc<dyn ServiceOracle>) {
+        if let Some(own) = &mut self.own {
+            own.oracle = Some(Arc::clone(oracle));
+        }
+        self.inner.attach_oracle(oracle);
+    }
+
+    fn tunables(&self) -> &'static [Tunable] {
+        TUNABLES
+    }
+
+    fn get(&self, name: &str) -> Option<i128> {
+        settings::get(self.own.as_ref()?.policy.settings(), name)
+    }
+
+    fn set(&mut self, name: &str, value: i128) {
+        if let Some(own) = &mut self.own {
+            settings::set(own.policy.settings_mut(), name, value);
+        }
+    }
+
+    fn counters(&self, count: &mut dyn FnMut(&'static str, u64)) {
+        if let Some(own) = &self.own {
+            count("policy_ticks", own.counters.ticks);
+            count("policy_trial_switches", own.counters.trial_switches);
+            count("policy_better_switches", own.counters.better);
+            count("policy_reverts", own.counters.reverts);
+            count("policy_workloads", own.policy.scores().len() as u64);
+        }
+    }
+
+    fn describe(&self, ctx: &Context<'_>) -> String {
+        let Some(own) = &self.own else { return self.inner.describe(ctx) };
+        let name = |candidate: usize| own.plan.candidates[candidate].name.as_str();
+        let mut text = format!("{} in force\n", name(own.in_force));
+        for (number, scores) in own.policy.scores().iter().enumerate() {
+            text += &format!("workload {number}: best {}", name(scores.baseline()));
+            for (candidate, estimate) in scores.estimates().iter().enumerate() {
+                text += &format!(
+                    ", {} {:.3} ± {:.3} ({})",
+                    name(candidate),
+                    estimate.mean,
+                    estimate.variance.sqrt(),
+                    estimate.samples
+                );
+            }
+            text.push('\n');
+        }
+        text + &self.inner.describe(ctx)
+    }
+
+    fn clone_box(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}

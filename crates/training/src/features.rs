@@ -1,0 +1,53 @@
+//! Rows of inputs as files that any framework reads.
+
+use std::io::{self, Write};
+
+use dumbwaiter_learn::FeatureSet;
+
+use crate::data::DataSet;
+use crate::samples::{Geometry, Rows};
+use crate::task::{RECORDED_SECTORS, Task, task_rows};
+
+/// Rows of one run, with its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedRows {
+    /// `repeat/workload`.
+    pub run: String,
+    /// The rows.
+    pub rows: Rows,
+}
+
+/// The rows that training would use, run by run: a classifier's truth is the class, otherwise ln latency in us.
+pub fn rows_by_run(data: &DataSet, task: Task, features: FeatureSet) -> Vec<NamedRows> {
+    let device = Geometry { sectors: RECORDED_SECTORS, ..Geometry::default() };
+    let rows_of = |run: &crate::data::Run| {
+        let one = DataSet { runs: vec![run.clone()] };
+        NamedRows { run: run.name(), rows: task_rows(&one, task, features, &device) }
+    };
+    data.runs.iter().map(rows_of).filter(|named| !named.rows.is_empty()).collect()
+}
+
+/// Writes rows as one NumPy array of 32-bit floats (`.npy`, version 1.0): a line per row; its inputs, the truth, mean and
+/// deviation of the last 16 ln latencies, and the number of the run.
+pub fn write_npy(runs: &[NamedRows], out: &mut impl Write) -> io::Result<()> {
+    let rows: usize = runs.iter().map(|run| run.rows.len()).sum();
+    let columns = runs.first().map_or(0, |run| run.rows.width) + 4;
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+    // Magic, version, length and header together are a multiple of 64 bytes and end with a line feed.
+    let length = (10 + header.len() + 1).next_multiple_of(64) - 10;
+    header += &" ".repeat(length - header.len() - 1);
+    header.push('\n');
+    out.write_all(b"\x93NUMPY\x01\x00")?;
+    out.write_all(&(header.len() as u16).to_le_bytes())?;
+    out.write_all(header.as_bytes())?;
+    for (number, run) in runs.iter().enumerate() {
+        for index in 0..run.rows.len() {
+            let (mean, deviation) = run.rows.normals[index];
+            let others = [run.rows.truths[index], mean, deviation, number as f32];
+            for value in run.rows.row(index).iter().chain(&others) {
+                out.write_all(&value.to_le_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}

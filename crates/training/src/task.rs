@@ -1,0 +1,94 @@
+//! What models are trained for, and the rows that they are trained on.
+
+use dumbwaiter_learn::{FeatureSet, Kind};
+
+use crate::data::{DataSet, Run};
+use crate::samples::{Geometry, Rows, latency_rows, window_rows};
+
+/// Most windows of one run.
+const WINDOWS: usize = 4_000;
+/// Most requests of one run.
+const REQUESTS: usize = 6_000;
+/// Sectors of the device on which the project's data was recorded: 6 GiB.
+pub(crate) const RECORDED_SECTORS: u64 = 12_582_912;
+
+/// What a model should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Name the workload.
+    Classify,
+    /// Predict service latency, independent of the order of service.
+    Latency,
+    /// Predict service latency at dispatch, from where the request lies.
+    Positioned,
+    /// Predict total latency, as a diagnosis.
+    Ordered,
+}
+
+impl Task {
+    /// All of them.
+    pub const ALL: [Task; 4] = [Task::Classify, Task::Latency, Task::Positioned, Task::Ordered];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Task::Classify => "classify",
+            Task::Latency => "latency",
+            Task::Positioned => "positioned",
+            Task::Ordered => "ordered",
+        }
+    }
+
+    /// Its usual inputs.
+    pub fn features(self) -> FeatureSet {
+        match self {
+            Task::Classify => FeatureSet::Window,
+            Task::Latency => FeatureSet::Unordered,
+            Task::Positioned => FeatureSet::Positioned,
+            Task::Ordered => FeatureSet::Ordered,
+        }
+    }
+
+    /// Can its models have these inputs?
+    pub fn accepts(self, set: FeatureSet) -> bool {
+        match self {
+            Task::Classify => matches!(set, FeatureSet::Window | FeatureSet::WindowWithLatency),
+            Task::Latency => matches!(set, FeatureSet::Unordered | FeatureSet::UnorderedWithMean),
+            Task::Positioned | Task::Ordered => set == self.features(),
+        }
+    }
+
+    /// The kind of its models.
+    pub fn kind(self) -> Kind {
+        match self {
+            Task::Classify => Kind::Classifier,
+            Task::Latency | Task::Positioned => Kind::Latency,
+            Task::Ordered => Kind::Ordered,
+        }
+    }
+}
+
+/// Rows of several runs.
+fn rows_of<'a>(runs: impl Iterator<Item = &'a Run>, rows: impl Fn(&Run) -> Rows) -> Rows {
+    let mut all = Rows::default();
+    for run in runs {
+        let part = rows(run);
+        all.width = part.width;
+        all.inputs.extend(part.inputs);
+        all.truths.extend(part.truths);
+        all.normals.extend(part.normals);
+    }
+    all
+}
+
+/// Rows of a task from the runs that it uses.
+pub(crate) fn task_rows(data: &DataSet, task: Task, features: FeatureSet, device: &Geometry) -> Rows {
+    match task {
+        Task::Classify => {
+            rows_of(data.runs.iter().filter(|run| run.class().is_some()), |run| window_rows(run, features, WINDOWS))
+        }
+        _ => rows_of(data.runs.iter().filter(|run| run.is_for_latency()), |run| {
+            latency_rows(run, features, device, REQUESTS)
+        }),
+    }
+}

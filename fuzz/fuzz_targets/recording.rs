@@ -1,0 +1,32 @@
+//! A dispatch recording of any bytes: rows behind the first NUL, the description before it. What is read is replayed through
+//! our scheduler; an error or a score, never a panic.
+#![no_main]
+
+use std::path::Path;
+
+use dumbwaiter_fidelity::{Recording, call_by_call, compare, free_running, kernel_order, scheduler_of};
+use dumbwaiter_schedulers::Choice;
+use libfuzzer_sys::fuzz_target;
+
+const HEADER: &[u8] = b"ts_ns,event,req,sector,bytes,op,flags,pid,ioprio,cpu\n";
+
+fuzz_target!(|bytes: &[u8]| {
+    let at = bytes.iter().position(|b| *b == 0).unwrap_or(0);
+    let (description, rows) = bytes.split_at(at);
+    let description: &[u8] = match description {
+        [] => br#"{"scheduler":"mq-deadline","kernel":"6.12"}"#,
+        given => given,
+    };
+    // Most inputs get past the header, which never changes.
+    let mut text = HEADER.to_vec();
+    text.extend_from_slice(rows.get(1..).unwrap_or_default());
+    let Ok(recording) = Recording::read(Path::new("r.csv"), text.as_slice(), Path::new("r.json"), description) else {
+        return;
+    };
+    let Some(ours) = scheduler_of(&recording) else { return };
+    let Ok(choice) = Choice::parse(&ours.to_string()) else { return };
+    let make = |setup| choice.build(setup);
+    let calls = call_by_call(&recording, &make, Some(1));
+    assert!((0.0..=1.0).contains(&calls.agreement()));
+    let _ = compare(&kernel_order(&recording), &free_running(&recording, &make));
+});
