@@ -51,7 +51,11 @@ fn each_goal_ranks_by_its_metric() {
     let balanced = &rank(&r, Goal::Balanced)[0];
     let names: Vec<&str> = balanced.rows.iter().map(|r| r.scheduler.as_str()).collect();
     assert_eq!(names, ["mixed", "fast", "idle", "quick"]);
-    assert!(balanced.recommendation.caveats[0].contains("idle has a p99 latency of reads of 503 us instead of 5.00 ms"), "{:?}", balanced.recommendation);
+    assert!(
+        balanced.recommendation.caveats[0].contains("idle has a p99 latency of reads of 503 us instead of 5.00 ms"),
+        "{:?}",
+        balanced.recommendation
+    );
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn orders_change_a_running_server() {
     order(Order::Resize { export: "c".into(), size: 1 << 20 }).unwrap();
     assert_eq!(running.connect("c").offer.size, 1 << 20);
     let mut held = running.connect("c");
+    assert_eq!(held.call(Command::Read, 0, 512).0, 0);
     assert_eq!(order(Order::Drain { export: "c".into(), timeout_s: 0 }).unwrap()["drained"], false);
     assert_eq!(held.call(Command::Read, 0, 512).0, 0, "who is there stays");
     drop(held);
