@@ -1,6 +1,6 @@
 //! `serve`: a drive for many clients.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use dumbwaiter_serve::{
     Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, demo_settings, systemd,
 };
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::Serve;
@@ -29,9 +29,15 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
         Some(folder) => demo(args, folder),
         None => settings(args)?,
     };
-    let signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be handled")?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
     let signals = RefCell::new(signals);
-    let stop_asked = || signals.borrow_mut().pending().next().is_some();
+    let reload_asked = Cell::new(false);
+    let stop_asked = || {
+        let mut asked = signals.borrow_mut();
+        let asked: Vec<i32> = asked.pending().collect();
+        reload_asked.set(reload_asked.get() || asked.contains(&SIGHUP));
+        asked.iter().any(|signal| *signal != SIGHUP)
+    };
     let server = Server::start(settings, |line| crate::tell!("{line}"))?;
     output::print(&format!("ready {}\n", server.uris().join(" ")))?;
     systemd::notify("READY=1\nSTATUS=serving");
@@ -47,6 +53,9 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
             shown = Instant::now();
         }
         std::thread::sleep(LOOK);
+        if reload_asked.take() {
+            reload(args, &server);
+        }
         if systemd::watchdog().is_some_and(|every| fed.elapsed() >= every) {
             systemd::notify("WATCHDOG=1");
             fed = Instant::now();
@@ -57,6 +66,20 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
     let failed = server.has_failed();
     let safe = server.shut_down(stop_asked)?;
     Ok(if failed || !safe { Ended::DeviceFailed } else { Ended::Done })
+}
+
+/// Reads the configuration again; a change that cannot be is refused whole.
+fn reload(args: &Serve, server: &Server) {
+    systemd::notify("RELOADING=1");
+    let done = match &args.config {
+        Some(_) => settings(args).and_then(|settings| Ok(server.inspector().reload(&settings)?)),
+        None => Err(anyhow::anyhow!("there is no --config to read again; `dumbwaiter ctl` changes a running server")),
+    };
+    match done {
+        Ok(()) => crate::tell!("the configuration was read again"),
+        Err(error) => crate::tell!("nothing was changed: {}", crate::told_once(&error)),
+    }
+    systemd::notify("READY=1");
 }
 
 /// A folder for the demo's socket, gone with it.

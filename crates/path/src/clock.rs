@@ -34,6 +34,34 @@ impl Clock {
     }
 }
 
+/// `struct sched_attr` of `linux/sched/types.h`, its first version.
+#[repr(C)]
+#[derive(Default)]
+struct SchedulingAttributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Asks for slices of `slice` of CPU time for this thread: it runs sooner when it is woken, and for no longer in all. Linux 6.12
+/// does so; others ignore it.
+pub fn short_slices(slice: Nanos) {
+    let size = size_of::<SchedulingAttributes>() as u32;
+    let mut attributes = SchedulingAttributes { size, ..SchedulingAttributes::default() };
+    // SAFETY: both calls concern this thread only, and the structure lives over them.
+    unsafe {
+        if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) == 0 && attributes.policy == 0 {
+            attributes.runtime = slice.0;
+            libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+        }
+    }
+}
+
 /// Lets this thread's timers fire when they are due instead of up to 50 us later, or resets that.
 pub fn exact_timers(exact: bool) {
     // SAFETY: a plain call that concerns this thread only; 0 is the usual slack.

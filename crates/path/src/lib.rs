@@ -53,7 +53,7 @@ mod user_data;
 mod virtual_device;
 
 pub use buffer::{ALIGN, Buffer, Data, Iovecs, MAX_IOVECS};
-pub use clock::exact_timers;
+pub use clock::{exact_timers, short_slices};
 pub use completion::{CompletionMode, CompletionSupport, Sleep};
 pub use disk::{Disk, DiskOptions, Event, Interest, Outcome, Readiness, RequestFailure, Waker, WatchId};
 pub use error::Error;

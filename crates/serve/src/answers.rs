@@ -176,6 +176,7 @@ impl Shard {
         DiskStats {
             target: self.target_settings.target.clone(),
             bytes: disk.target().facts().bytes,
+            block_bytes: disk.target().facts().logical_block,
             scheduler: self.choice.label().to_owned(),
             switches: layer.switches().count,
             device_depth: layer.config().setup.device_depth,

@@ -28,6 +28,7 @@ mod nbd;
 mod open_target;
 mod operation;
 mod question;
+mod reload;
 mod reservation;
 mod server;
 mod settings;

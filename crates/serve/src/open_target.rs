@@ -1,10 +1,12 @@
 //! Opening what is served: a file, a device, a model in real time, or nothing.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dumbwaiter_block::SECTOR_BYTES;
-use dumbwaiter_path::{Facts, Kind, OpenOptions, Target, VirtualDevice};
+use dumbwaiter_path::{Buffer, Facts, Kind, OpenOptions, Target, VirtualDevice};
 use dumbwaiter_workloads::units::{Prefixes, size};
 use rustix::fs::FlockOperation;
 
@@ -17,6 +19,13 @@ const NULL_BYTES: u64 = 1 << 40;
 /// Largest request that merging may make, bytes.
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
 
+/// Reads that tell whether seeks are slow, and how long one takes at most where they are not.
+const PROBES: u64 = 16;
+const SEEK: Duration = Duration::from_millis(1);
+/// How long a lock is waited for, and how often it is tried.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_LOOK: Duration = Duration::from_millis(20);
+
 /// An opened target.
 pub(crate) struct OpenTarget {
     pub(crate) target: Arc<Target>,
@@ -24,6 +33,8 @@ pub(crate) struct OpenTarget {
     pub(crate) device: Option<Box<dyn VirtualDevice + Send>>,
     /// Requests that the device holds, where it says so.
     pub(crate) depth: Option<u32>,
+    /// Seeks are slow.
+    pub(crate) rotational: bool,
     /// Can it give space back, and write zeroes without data?
     pub(crate) trims: bool,
 }
@@ -46,10 +57,46 @@ pub(crate) fn open(settings: &TargetSettings, writable: bool, memory_bytes: u64)
     let target = Target::open(Path::new(text), &options)?;
     let operation =
         if writable { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
-    rustix::fs::flock(target.file(), operation)
-        .map_err(|e| Error::Io { what: format!("{text}: another program has it locked"), source: e.into() })?;
+    lock(text, target.file(), operation)?;
     let depth = target.facts().depth;
-    Ok(OpenTarget { target: Arc::new(target), device: None, depth, trims: writable })
+    let rotational = target.facts().rotational && seeks_are_slow(&target);
+    Ok(OpenTarget { target: Arc::new(target), device: None, depth, rotational, trims: writable })
+}
+
+/// Reads single blocks all over a target that calls itself rotational, as many virtual disks do whatever is below them. What
+/// answers most of them within a millisecond has no arm to move.
+fn seeks_are_slow(target: &Target) -> bool {
+    let facts = target.facts();
+    let blocks = facts.bytes / u64::from(facts.logical_block);
+    let mut buffer = Buffer::new(facts.logical_block as usize);
+    let mut slow = 0;
+    for probe in 0..PROBES {
+        // Steps of the golden section reach all parts of the target in no order.
+        let block = (probe.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks.max(1)) * u64::from(facts.logical_block);
+        let begun = Instant::now();
+        if target.file().read_at(&mut buffer, block).is_err() {
+            return true;
+        }
+        slow += u64::from(begun.elapsed() > SEEK);
+    }
+    2 * slow > PROBES
+}
+
+/// Locks a target against other servers. One that was killed keeps its lock until the kernel has taken its ring apart.
+fn lock(text: &str, file: &std::fs::File, operation: FlockOperation) -> Result<(), Error> {
+    let begun = Instant::now();
+    loop {
+        match rustix::fs::flock(file, operation) {
+            Err(rustix::io::Errno::AGAIN) if begun.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_LOOK),
+            Err(rustix::io::Errno::AGAIN) => {
+                return Err(Error::Settings(format!(
+                    "{text}: another server or program has it locked; end that first"
+                )));
+            }
+            Err(e) => return Err(Error::Io { what: format!("{text}: it cannot be locked"), source: e.into() }),
+            Ok(()) => return Ok(()),
+        }
+    }
 }
 
 fn emulate(name: &str, model: &str, memory_bytes: u64) -> Result<OpenTarget, Error> {
@@ -73,6 +120,7 @@ fn emulate(name: &str, model: &str, memory_bytes: u64) -> Result<OpenTarget, Err
         target: Arc::new(Target::virtual_device(name, facts)?),
         device: Some(Box::new(EmulatedDevice::new(device, memory_bytes))),
         depth: Some(own.depth),
+        rotational: own.rotational,
         trims: true,
     })
 }
@@ -102,6 +150,7 @@ fn null(text: &str) -> Result<OpenTarget, Error> {
         target: Arc::new(Target::virtual_device(text, facts)?),
         device: Some(Box::<NullDevice>::default()),
         depth: None,
+        rotational: false,
         trims: true,
     })
 }

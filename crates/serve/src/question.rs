@@ -66,6 +66,8 @@ pub struct DiskStats {
     pub target: String,
     /// Bytes of it.
     pub bytes: u64,
+    /// Bytes of a block: offsets and lengths are multiples of it.
+    pub block_bytes: u32,
     /// The scheduler.
     pub scheduler: String,
     /// Exchanges of the scheduler.

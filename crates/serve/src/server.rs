@@ -9,6 +9,8 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dumbwaiter_block::Nanos;
+
 use crate::Error;
 use crate::control::ControlSocket;
 use crate::http::HttpServer;
@@ -19,6 +21,9 @@ use crate::settings::ServeSettings;
 use crate::shard::{Common, Message, Shard};
 use crate::unix_socket::bind_unix;
 use crate::{open_target, systemd};
+
+/// A disk's thread works in short bursts and should begin them at once.
+const SLICE: Nanos = Nanos::from_us(100);
 
 struct ShardThread {
     handle: ShardHandle,
@@ -98,6 +103,7 @@ impl Server {
         let common = self.common.clone();
         let work = move || {
             dumbwaiter_path::exact_timers(true);
+            dumbwaiter_path::short_slices(SLICE);
             match Shard::open(number, settings, open, received, common) {
                 Ok((mut shard, waker)) => {
                     // The starter waits for it.

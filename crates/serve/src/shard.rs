@@ -80,15 +80,10 @@ fn config(open: &OpenTarget, settings: &TargetSettings) -> Config {
     let depth = settings.device_depth.unwrap_or(DEVICE_DEPTH).min(most);
     let max_sectors = (u64::from(facts.max_request_bytes) / SECTOR_BYTES) as u32;
     Config {
-        setup: Setup {
-            nr_requests: NR_REQUESTS,
-            device_depth: depth,
-            rotational: facts.rotational,
-            ..Setup::default()
-        },
+        setup: Setup { nr_requests: NR_REQUESTS, device_depth: depth, rotational: open.rotational, ..Setup::default() },
         limits: Limits { max_sectors, max_discard_sectors: 1 << 21, ..Limits::default() },
         // Merging costs more than it saves where seeks cost nothing.
-        nomerges: if facts.rotational { 0 } else { 2 },
+        nomerges: if open.rotational { 0 } else { 2 },
         volatile_cache: facts.write_back,
         fua: facts.fua,
         tasks_sleep: false,
@@ -159,7 +154,7 @@ impl Shard {
         } else {
             flags |= transmission::SEND_TRIM | transmission::SEND_WRITE_ZEROES | transmission::SEND_FAST_ZERO;
         }
-        if facts.rotational {
+        if self.volume.disk.layer().config().setup.rotational {
             flags |= transmission::ROTATIONAL;
         }
         if self.target_settings.cache == Cache::Writeback && self.status.is_some() {

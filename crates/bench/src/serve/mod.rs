@@ -245,7 +245,7 @@ fn measure(server: &RunningServer, done: &AtomicU64, time: Nanos) -> Counted {
 
 /// A file of bytes that nothing can shorten, in the page cache.
 fn fill(path: &Path) -> std::io::Result<()> {
-    dumbwaiter_output::write(path, |file| {
+    let written = dumbwaiter_output::write(path, |file| {
         use std::io::Write;
         let mut state = 1u64;
         let mut block = vec![0u8; 1 << 20];
@@ -257,7 +257,9 @@ fn fill(path: &Path) -> std::io::Result<()> {
             file.write_all(&block)?;
         }
         Ok(())
-    })
+    });
+    // Nothing of it is left to be written while servers are measured.
+    written.and_then(|()| std::fs::File::open(path)?.sync_all())
 }
 
 /// The rows as a table.

@@ -50,7 +50,7 @@ use crate::{Error, Target};
 
 pub use self::event::{Event, Outcome, RequestFailure};
 use self::in_device::InDevice;
-use self::page_cache::{PageCacheMode, WriterThread};
+use self::page_cache::{InPlaceWrites, PageCacheMode, WriterThread};
 pub use self::readiness::{Interest, Readiness, WatchId};
 use self::receives::Receives;
 use self::slots::Slots;
@@ -127,6 +127,7 @@ pub struct Disk {
     virtual_done: Vec<(u32, Result<(), Errno>)>,
     page_cache: PageCacheMode,
     writer: Option<WriterThread>,
+    in_place_writes: InPlaceWrites,
     /// How far the virtual device has come.
     virtual_now: Nanos,
     clock: Clock,
@@ -208,6 +209,7 @@ impl Disk {
             virtual_done: Vec::new(),
             page_cache,
             writer: None,
+            in_place_writes: InPlaceWrites::new(),
             virtual_now: Nanos::ZERO,
             clock: Clock::start(),
             now: Nanos::ZERO,

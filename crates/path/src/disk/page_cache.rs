@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use dumbwaiter_block::Nanos;
+
 use super::waker::Waker;
 use crate::Target;
 use crate::target::Kind;
@@ -17,7 +19,7 @@ use crate::target::Kind;
 pub(super) enum PageCacheMode {
     /// All by the ring.
     Ring,
-    /// Reads by the ring, writes by the writer thread: a buffered write may wait for the medium.
+    /// Reads by the ring. Writes in place as long as none sleeps; else by the writer thread, as the medium is behind.
     WriterThread,
     /// All in place: the data is in memory, and nothing waits.
     InPlace,
@@ -51,6 +53,59 @@ impl PageCacheMode {
             false => PageCacheMode::WriterThread,
         }
     }
+}
+
+/// How long writes go to the writer thread after one has slept, at first and at most.
+const SHORTEST_DETOUR: Nanos = Nanos::from_ms(500);
+const LONGEST_DETOUR: Nanos = Nanos::from_secs(30);
+
+/// Decides whether buffered writes are done in place. A write that sleeps holds up everything that the disk's thread serves.
+pub(super) struct InPlaceWrites {
+    /// From then on they are done in place.
+    from: Nanos,
+    detour: Nanos,
+    /// How often this thread had slept before the last write, and in which turn that was.
+    sleeps: i64,
+    turn: Nanos,
+}
+
+impl InPlaceWrites {
+    pub(super) fn new() -> InPlaceWrites {
+        InPlaceWrites { from: Nanos::ZERO, detour: SHORTEST_DETOUR, sleeps: 0, turn: Nanos::ZERO }
+    }
+
+    /// May a write be done in place?
+    pub(super) fn allowed(&mut self, now: Nanos) -> bool {
+        if now < self.from {
+            return false;
+        }
+        // Between turns it sleeps for other reasons.
+        if std::mem::replace(&mut self.turn, now) != now {
+            self.sleeps = sleeps_of_this_thread();
+        }
+        true
+    }
+
+    /// A write that was allowed is done.
+    pub(super) fn done(&mut self, now: Nanos) {
+        let before = std::mem::replace(&mut self.sleeps, sleeps_of_this_thread());
+        if self.sleeps != before {
+            // Longer each time, but forgotten after a quiet while.
+            let recent = now.since(self.from) < Nanos(4 * self.detour.0);
+            let longer = if recent { Nanos(2 * self.detour.0) } else { SHORTEST_DETOUR };
+            self.detour = longer.min(LONGEST_DETOUR);
+            self.from = now + self.detour;
+        }
+    }
+}
+
+/// Voluntary context switches.
+fn sleeps_of_this_thread() -> i64 {
+    // SAFETY: a plain structure for the kernel to fill in.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives over the call.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_nvcsw
 }
 
 /// A transfer of some pieces of memory.

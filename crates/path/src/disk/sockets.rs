@@ -14,7 +14,7 @@ use crate::buffer::Buffer;
 use crate::user_data::UserData;
 
 impl Disk {
-    /// Receives from `socket` into `buffer[range]` with the next turn, and answers with [`Event::Received`]. The disk holds buffer and
+    /// Receives from `socket` into `buffer[range]` with the next turn, and answers with [`Event::Received`](crate::Event::Received). The disk holds buffer and
     /// socket until then. `whole` waits until the range is full, or the stream ends. To end a receive, shut the socket down.
     pub fn receive(
         &mut self,

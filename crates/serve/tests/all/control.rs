@@ -38,6 +38,7 @@ fn orders_change_a_running_server() {
     order(Order::Resize { export: "c".into(), size: 1 << 20 }).unwrap();
     assert_eq!(running.connect("c").offer.size, 1 << 20);
     let mut held = running.connect("c");
+    assert_eq!(held.call(Command::Read, 0, 512).0, 0);
     assert_eq!(order(Order::Drain { export: "c".into(), timeout_s: 0 }).unwrap()["drained"], false);
     assert_eq!(held.call(Command::Read, 0, 512).0, 0, "who is there stays");
     drop(held);
@@ -93,4 +94,32 @@ fn metrics_and_health_are_served() {
     assert!(metrics.contains("export=\"odd \\\"name\\\\\""));
     assert!(metrics.ends_with("# EOF\n"));
     assert!(get("/stats.json").contains("\"share\""));
+}
+
+#[test]
+fn a_configuration_is_read_again_whole_or_not_at_all() {
+    let (running, _) = controlled(&["a:size=1G", "b:offset=1G,size=1G"]);
+    let inspector = running.server().inspector();
+    let with = |exports: &[&str]| {
+        let mut target = dumbwaiter_serve::TargetSettings::new("null");
+        target.exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap()).collect();
+        let unix = Some(running.folder.path().to_owned());
+        inspector.reload(&dumbwaiter_serve::ServeSettings { targets: vec![target], unix, ..Default::default() })
+    };
+    let names = || {
+        let stats = inspector.stats().unwrap();
+        stats[0].exports.iter().map(|export| (export.name.clone(), export.weight)).collect::<Vec<_>>()
+    };
+    let before = names();
+    for (wrong, reason) in [
+        (&["a:size=1G,weight=7", "b:offset=2G,size=1G"][..], "restart"),
+        (&["a:size=3G,weight=7", "b:offset=1G,size=1G"], "overlaps"),
+        (&["a:weight=7,readonly", "b:offset=1G"], "restart"),
+    ] {
+        let error = with(wrong).unwrap_err().to_string();
+        assert!(error.contains(reason), "{wrong:?}: {error}");
+        assert_eq!(names(), before);
+    }
+    with(&["a:size=1G,weight=7", "c:offset=4G,size=1G"]).unwrap();
+    assert_eq!(names(), [("a".to_owned(), 7), ("c".to_owned(), 100)]);
 }

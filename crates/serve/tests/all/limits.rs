@@ -89,3 +89,33 @@ fn zeroes_and_trims_read_back_as_zeroes_or_not_at_all() {
         assert_eq!(client.call(Command::Trim, 0, 4096).0, 0);
     }
 }
+
+#[test]
+fn data_through_the_page_cache_is_what_was_written() {
+    for memory in [false, true] {
+        let folder = if memory { tempfile::tempdir_in("/dev/shm") } else { tempfile::tempdir() };
+        let Ok(folder) = folder else {
+            eprintln!("skipped: no file system in memory");
+            continue;
+        };
+        let file = folder.path().join("disk.img");
+        std::fs::write(&file, vec![0x11; 4 << 20]).unwrap();
+        let running = Running::with(&file.display().to_string(), &["a"], |settings| {
+            settings.targets[0].cache = dumbwaiter_serve::Cache::Writeback;
+        });
+        let mut client = running.connect("a");
+        for place in 0..64u8 {
+            assert_eq!(client.write(u64::from(place) << 14, &vec![place; 12 << 10]), 0);
+        }
+        client.send(dumbwaiter_nbd::wire::command_flag::FUA, Command::Write, 1 << 21, 512, &[0xee; 512]);
+        assert_eq!(client.reply().0, 0);
+        assert_eq!(client.call(Command::Flush, 0, 0).0, 0);
+        for place in 0..64u8 {
+            assert_eq!(client.call(Command::Read, u64::from(place) << 14, 12 << 10), (0, vec![place; 12 << 10]));
+        }
+        let image = std::fs::read(&file).unwrap();
+        assert!(image[1 << 21..(1 << 21) + 512].iter().all(|byte| *byte == 0xee));
+        drop(client);
+        assert!(running.end());
+    }
+}

@@ -93,6 +93,7 @@ fn fio_verifies_what_it_wrote() {
         "--size=4M",
         "--iodepth=16",
         "--verify=crc32c",
+        "--verify_state_save=0",
         "--do_verify=1",
     ];
     let text = run("fio", &arguments).unwrap();
