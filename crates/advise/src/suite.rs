@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::criterion::Metric;
 use crate::ranking::Ranking;
 use crate::row::{Estimate, Row};
-use crate::verdict::Confidence;
+use crate::confidence::Confidence;
 
 /// One scenario on one drive. Its runs carry the device and the variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
