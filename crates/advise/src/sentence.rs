@@ -288,7 +288,8 @@ impl Words<'_> {
         let own = self.row(d.leader).mean(metric);
         let better = (0..self.field.rows.len()).filter(|i| {
             let mean = self.row(*i).mean(metric);
-            !d.entrants.contains(i) && mean.is_finite() && metric.worse_by(own, mean) > metric.useful()
+            let offered = d.settable.iter().any(|other| self.row(*other).scheduler == self.row(*i).scheduler);
+            !d.entrants.contains(i) && !offered && mean.is_finite() && metric.worse_by(own, mean) > metric.useful()
         });
         let better: Vec<usize> = better.collect();
         if better.is_empty() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::confidence::Confidence;
 use crate::criterion::Metric;
 use crate::ranking::Ranking;
 use crate::row::{Estimate, Row};

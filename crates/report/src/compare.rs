@@ -132,7 +132,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     if ranking.is_tested() {
         legend += &format!("   {TIE} no significant difference from the best (95 % confidence)");
     }
-    let absent: Vec<&Row> = ranking.rows.iter().filter(|row| !row.can_be_set).collect();
+    let absent: Vec<&Row> = ranking.rows.iter().filter(|row| is_absent(ranking, row)).collect();
     if !absent.is_empty() {
         legend += &format!("   {NOT_OFFERED} not in this kernel");
         if absent.iter().any(|row| row.scheduler.split(':').next() == Some("headway")) {
@@ -143,6 +143,11 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
         legend += "   --wide: all columns";
     }
     format!("{body}{}\n", style.faint(&folded(&legend, style.width, "")))
+}
+
+/// Whether the kernel lacks the scheduler; our engine's one of the same name is no lack of it.
+fn is_absent(ranking: &Ranking, row: &Row) -> bool {
+    !row.can_be_set && !ranking.rows.iter().any(|other| other.can_be_set && other.scheduler == row.scheduler)
 }
 
 fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
@@ -163,7 +168,8 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
             (_, Difference::Tie) => TIE,
             _ => "",
         };
-        let name = if row.can_be_set { row.scheduler.clone() } else { format!("{} {NOT_OFFERED}", row.scheduler) };
+        let name =
+            if is_absent(ranking, row) { format!("{} {NOT_OFFERED}", row.scheduler) } else { row.scheduler.clone() };
         let mut line = vec![mark.to_string(), name];
         if axes.via {
             line.push(row.via.clone());
