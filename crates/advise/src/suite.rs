@@ -8,7 +8,6 @@ use crate::confidence::Confidence;
 use crate::criterion::Metric;
 use crate::ranking::Ranking;
 use crate::row::{Estimate, Row};
-use crate::confidence::Confidence;
 
 /// One scenario on one drive. Its runs carry the device and the variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
