@@ -135,7 +135,8 @@ class SwitchEnv(gymnasium.Env):  # type: ignore[misc]
         return figures
 
     def _figure(self, figures: Any) -> float:
-        requests, _, moved, _, _, mean_us, p99_us, _, _, seconds, _ = figures
+        requests, moved, seconds = figures[0], figures[2], float(figures[9])
+        mean_us, p99_us = figures[5], figures[6]
         if self.goal == "throughput":
             return float(moved / seconds) if seconds > 0 else 0.0
         if requests == 0:

@@ -498,6 +498,8 @@ fn chunk_of_array(py: Python<'_>, name: &str, array: &ArrowArray, format: &str, 
             let longer = (array.n_buffers - 3).max(0) as usize;
             Chunk::Views { views: at(16), buffers: (0..longer).map(|i| buffer(2 + i)).collect() }
         }
+        // A column of nothing but nulls has a type of its own.
+        "n" => return Err(refused(py, name, "row 0: null")),
         other => {
             let found = match other.as_bytes().first() {
                 Some(b't') => "times of day or lengths of time",

@@ -37,7 +37,7 @@ def kinds():
     yield "record batches", lambda table: pyarrow.Table.from_batches(pyarrow.Table.from_pandas(table).to_batches(100)[2:])
 
 
-@pytest.mark.parametrize("kind, convert", kinds(), ids=[name for name, _ in kinds()])
+@pytest.mark.parametrize("kind, convert", list(kinds()), ids=[name for name, _ in kinds()])
 def test_a_table_is_a_trace(kind, convert):
     table = convert(frame())
     result = dw.compare(table, devices=["ssd:850pro-256"], schedulers=["none"], progress=None)
@@ -92,7 +92,7 @@ def test_results_are_read_without_a_copy():
     assert polars.DataFrame(result.latency).height == 2 * 3 * 5
     duckdb = pytest.importorskip("duckdb")
     ranking = result.ranking
-    assert duckdb.sql("select count(*) from ranking").fetchone() == (2,)
+    assert duckdb.sql("select count(*) from ranking").fetchall() == [(2,)]
     assert list(result.tenants.to_pandas().tenant) == ["default", "default"]
 
 

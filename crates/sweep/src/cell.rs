@@ -8,10 +8,10 @@ use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 use serde_json::Value;
 
+use crate::Error;
 use crate::axis::{self, AxisKind};
-use crate::file::scenario_of;
 use crate::key::{self, Key, MODEL};
-use crate::{Error, Sweep};
+use crate::sweep::{Sweep, scenario_of};
 
 /// A cell: places on the axes, and a replicate.
 #[derive(Clone, Debug, PartialEq, Eq)]

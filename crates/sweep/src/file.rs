@@ -1,25 +1,18 @@
-//! A sweep as a file describes it.
+//! Reading a sweep, and checking it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_experiment::{Experiment, InputKind, Overrides, input_kind};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::axis::{self, Axis, AxisKind};
 use crate::cell::Resolver;
 use crate::grid::Grid;
+use crate::sweep::{Sweep, scenario_of};
 use crate::{Error, key};
-
-/// A grid of experiments. Its serde form is complete: another machine needs nothing else, traces and device files apart.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sweep {
-    /// The scenario, with the keys of its file.
-    pub(crate) base: Value,
-    pub(crate) grid: Grid,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,26 +94,6 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Reads what [`Sweep::to_json`] wrote.
-    pub fn from_json(text: &str) -> Result<Sweep, Error> {
-        serde_json::from_str(text).map_err(|e| Error::input(format!("not a sweep: {e}")))
-    }
-
-    /// The whole sweep as text, for other processes.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("every key is a string and every number has a form")
-    }
-
-    /// The axes, in the order of the cells' numbers.
-    pub fn axes(&self) -> &[Axis] {
-        &self.grid.axes
-    }
-
-    /// Runs of each combination.
-    pub fn replicates(&self) -> u32 {
-        self.grid.replicates
-    }
-
     /// Each value of each axis with the first values of the others: one that no cell can have is a mistake of the sweep, as
     /// are two that mean the same.
     fn check_axes(&self) -> Result<(), Error> {
@@ -180,10 +153,6 @@ fn names_fio(scenario: &Value) -> bool {
     };
     let tenants = scenario.get("tenant").and_then(Value::as_array);
     tasks(scenario) || tenants.is_some_and(|list| list.iter().any(tasks))
-}
-
-pub(crate) fn scenario_of(base: &Value) -> Result<Scenario, Error> {
-    Scenario::deserialize(base).map_err(|e| Error::input(e.to_string()))
 }
 
 fn read_axis(name: &str, values: Value) -> Result<Axis, Error> {
