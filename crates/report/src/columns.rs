@@ -366,8 +366,11 @@ pub fn tasks(document: &Document) -> Columns {
     c
 }
 
+/// A percentile, and where a latency has it.
+type Percentile = (f64, fn(&Latency) -> f64);
+
 /// The percentiles of [`latency`].
-const PERCENTILES: [(f64, fn(&Latency) -> f64); 5] =
+const PERCENTILES: [Percentile; 5] =
     [(50.0, |l| l.p50), (95.0, |l| l.p95), (99.0, |l| l.p99), (99.9, |l| l.p99_9), (100.0, |l| l.max)];
 
 /// One row for each run, kind of operation and percentile, with the number of samples.

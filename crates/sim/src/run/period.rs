@@ -73,7 +73,7 @@ fn bucket(ns: u64) -> usize {
 /// The longest latency of a bucket.
 fn longest(bucket: usize) -> u64 {
     let (power, part) = (bucket / 8, bucket % 8);
-    if power < 3 { 8 } else { (8 + part as u64 + 1 << (power - 3)) - 1 }
+    if power < 3 { 8 } else { ((8 + part as u64 + 1) << (power - 3)) - 1 }
 }
 
 impl Period {

@@ -51,7 +51,7 @@ proptest! {
     fn a_latency_is_unknown_until_its_request_completes(records in requests(), which in any::<prop::sample::Index>(), add in 1u64..9999) {
         let changed_at = which.index(records.len());
         let mut changed = records.clone();
-        changed[changed_at].complete = changed[changed_at].complete + Nanos::from_us(add);
+        changed[changed_at].complete += Nanos::from_us(add);
         let known_from = records[changed_at].complete;
         for set in [FeatureSet::Unordered, FeatureSet::Positioned] {
             let rows = |records: &[RequestRecord]| latency_rows(&run("oltp", vec![records.to_vec()]), set, &device(), usize::MAX);
