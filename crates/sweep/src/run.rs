@@ -37,7 +37,7 @@ impl BatchSize {
             return 1;
         }
         let each = (self.took.as_nanos() / u128::from(self.cells)).max(1);
-        let fitting = (BATCH.as_nanos() / each).max(1).min(1 << 20) as u64;
+        let fitting = (BATCH.as_nanos() / each).clamp(1, 1 << 20) as u64;
         // So that all workers end at about the same time.
         fitting.min(left.div_ceil(2 * workers.max(1))).max(1)
     }
