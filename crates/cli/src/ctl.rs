@@ -24,8 +24,8 @@ pub(crate) fn run(args: &Ctl) -> Result<Ended> {
 
 fn order(typed: &CtlOrder) -> Result<Order> {
     Ok(match typed {
-        CtlOrder::List {} => Order::List {},
-        CtlOrder::Stats {} => Order::Stats {},
+        CtlOrder::List => Order::List {},
+        CtlOrder::Stats => Order::Stats {},
         CtlOrder::SetWeight { export, weight } => Order::SetWeight { export: export.clone(), weight: *weight },
         CtlOrder::SetLimit { export, iops, bytes } => {
             let bytes = bytes.as_ref().map(|text| input::bytes("--bytes", text)).transpose()?;

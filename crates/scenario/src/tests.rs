@@ -52,7 +52,7 @@ fn every_scenario_in_the_tree_is_valid_and_builds() {
 fn the_built_in_scenario_matches_its_description() {
     let scenario = Scenario::builtin();
     assert_eq!(scenario.devices, ["hdd:st1000dm003", "ssd:850pro-256"]);
-    assert_eq!(scenario.schedulers.len(), 7);
+    assert_eq!(scenario.schedulers.len(), 5);
     assert_eq!((scenario.duration, scenario.replicates, scenario.seed), (Some(Nanos::from_secs(15)), 3, 1));
     let names: Vec<&str> = scenario.tenants.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["interactive", "database", "streams", "unpack"]);

@@ -200,7 +200,7 @@ fn ios_smaller_than_blocks_are_refused_or_rounded_out() {
     assert_eq!(done.status.code(), Some(0), "{}", told(&done));
     let report = json(&out);
     let ways: Vec<_> = report["runs"].as_array().unwrap().iter().map(|run| run["via"].as_str().unwrap()).collect();
-    assert_eq!(ways, ["engine", "kernel"]);
+    assert_eq!(ways, ["kernel", "engine"]);
     assert!(report["notes"].to_string().contains("rounded out to blocks of 4096"), "{}", report["notes"]);
 }
 

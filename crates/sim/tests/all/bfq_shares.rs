@@ -66,7 +66,7 @@ fn small_budgets_make_bytes_follow_weights() {
         // With mixed sizes a slot of bfq often waits for its tenant, and others' requests that are sent meanwhile cost it its time.
         let schedulers = ["h-bfq", "bfq:max_budget=4096", "bfq:timeout_sync=8"];
         for scheduler in &schedulers[..if loads == MIXED { 1 } else { 3 }] {
-            let result = run(loads, 4, scheduler);
+            let result = run(loads, 8, scheduler);
             assert!(result.fairness.pv <= 0.10, "{scheduler}, {loads:?}: {}", result.fairness.pv);
             assert!(result.mb_per_s > 0.8 * free, "{scheduler}, {loads:?}: {} of {free}", result.mb_per_s);
         }
