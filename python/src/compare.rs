@@ -356,11 +356,13 @@ fn ended(
         return Err(errors::interrupted(py, finished.map(Py::into_any)));
     }
     match compared {
-        Ok(Comparison { document, ending: Ending::Complete }) => {
+        Ok(Comparison { mut document, ending: Ending::Complete }) => {
+            document.provenance.commit = dumbwaiter::commit();
             last()?;
             Ok(ResultDocument::new(document))
         }
-        Ok(Comparison { document, ending: Ending::Interrupted }) => {
+        Ok(Comparison { mut document, ending: Ending::Interrupted }) => {
+            document.provenance.commit = dumbwaiter::commit();
             let finished = Py::new(py, ResultDocument::new(document))?;
             Err(errors::interrupted(py, Some(finished.into_any())))
         }

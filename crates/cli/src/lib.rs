@@ -34,6 +34,7 @@ use clap::Parser;
 use args::{Args, Command};
 
 pub use fidelity::fidelity_document;
+pub use results::commit;
 
 /// How a command ended.
 pub(crate) enum Ended {
