@@ -27,7 +27,6 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
     if let Some(path) = &args.resume {
         read.resume(&read_json(path)?)?;
     }
-    drop(checking);
     if args.print_config {
         return print_config(&read);
     }
@@ -35,7 +34,7 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         let Input::One(experiment) = &read else {
             bail!("--on {}: runs one scenario; give one of them, by its name or file", path.display());
         };
-        return on::run(&args, path, experiment, format);
+        return on::run(&args, path, experiment, format, checking);
     }
     if let Some(log) = &args.power.power_log {
         bail!(
@@ -53,6 +52,7 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
     let progress = Arc::new(progress::Progress::default());
     let control = Arc::new(progress.control());
     progress::cancel_on_signal(&control)?;
+    drop(checking);
     let compared = progress::watch(&progress, &control, || match &read {
         Input::One(experiment) => compare(experiment, &simulator, &control),
         Input::Several { name, cases } => compare_all(name, cases, &simulator, &control),

@@ -33,21 +33,39 @@ pub(crate) fn cancel_on_signal(control: &Arc<Control>) -> Result<()> {
 }
 
 /// While it exists, SIGINT and SIGTERM end the program at once: nothing was changed or begun yet.
-pub(crate) struct Checking(Arc<AtomicBool>);
+pub(crate) struct Checking {
+    asked: Arc<AtomicBool>,
+    over: Arc<AtomicBool>,
+}
 
-/// Hears Ctrl-C while input is read and checked, even where the program was started with the signal ignored.
+/// Hears Ctrl-C while input is read and checked, even where the program was started with the signal ignored. To lose no signal, keep
+/// the result until whatever handles signals next is in place.
 pub(crate) fn end_on_signal() -> Result<Checking> {
-    let checking = Arc::new(AtomicBool::new(true));
+    let (asked, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&checking))
-            .context("cannot handle Ctrl-C")?;
+        signal_hook::flag::register(signal, Arc::clone(&asked)).context("cannot handle Ctrl-C")?;
     }
-    Ok(Checking(checking))
+    let checking = Checking { asked: Arc::clone(&asked), over: Arc::clone(&over) };
+    std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            end_if(&asked);
+            std::thread::sleep(BEAT / 5);
+        }
+    });
+    Ok(checking)
+}
+
+fn end_if(asked: &AtomicBool) {
+    if asked.load(Ordering::Relaxed) {
+        crate::tell!("dumbwaiter: interrupted before the first run was finished");
+        std::process::exit(130);
+    }
 }
 
 impl Drop for Checking {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.over.store(true, Ordering::Relaxed);
+        end_if(&self.asked);
     }
 }
 

@@ -13,7 +13,7 @@ use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Via, Wo
 use dumbwaiter_report::Format;
 
 use crate::args::{self, Compare, VerifyArgs};
-use crate::progress::{RunBar, cancel_on_signal_and_undo};
+use crate::progress::{Checking, RunBar, cancel_on_signal_and_undo};
 use crate::results::{ended_by, finish};
 use crate::{Ended, energy, output, results};
 
@@ -31,7 +31,13 @@ fn announce() -> dumbwaiter_realworld::Announce {
 }
 
 /// `compare --on`: the matrix on a real file or device, through our engine and through the kernel's own schedulers.
-pub(crate) fn run(args: &Compare, path: &Path, experiment: &Experiment, format: Format) -> Result<Ended> {
+pub(crate) fn run(
+    args: &Compare,
+    path: &Path,
+    experiment: &Experiment,
+    format: Format,
+    checking: Checking,
+) -> Result<Ended> {
     let mut inputs: Vec<&Path> = args.input.iter().map(PathBuf::as_path).collect();
     inputs.push(path);
     inputs.extend(args.verify_journal.as_deref());
@@ -41,6 +47,7 @@ pub(crate) fn run(args: &Compare, path: &Path, experiment: &Experiment, format: 
     let (bar, writes) = (RunBar::default(), args.allow_writes);
     let control = bar.control(path, writes);
     cancel_on_signal_and_undo(&control)?;
+    drop(checking);
     let device = match DeviceUnderTest::open(path, options) {
         Ok(device) => device,
         Err(failure) => return ended_by(failure),

@@ -80,7 +80,10 @@ impl Client {
         let wish = Wish { export: export.to_owned(), structured: true, allocation: true };
         let (mut handshake, mut bytes, mut out) = (Handshake::new(wish), [0; 4096], Vec::new());
         loop {
-            let count = stream.read(&mut bytes).unwrap();
+            let count = match stream.read(&mut bytes) {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                count => count.unwrap(),
+            };
             assert!(count > 0, "the server hung up");
             let offer = handshake.feed(&bytes[..count], &mut out).unwrap();
             stream.write_all(&out).unwrap();
