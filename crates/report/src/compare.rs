@@ -63,7 +63,7 @@ pub(crate) fn circumstances(ranking: &Ranking) -> String {
     }
     if let Some(spread) = ranking.verdict.spread.filter(|spread| *spread > 0.0 && ranking.verdict.recommended.is_some())
     {
-        text += &format!("; the worst is worse by {:.0} %", spread * 100.0);
+        text += &format!("; the worst that qualifies is worse by {:.0} %", spread * 100.0);
     }
     text
 }
@@ -246,7 +246,7 @@ pub(crate) mod tests {
           `none` 3.98 ms.
           But `none` moves 2.1 % more, with a p99 latency of desktop of 3.98 ms.
           (3 runs of each, goal balanced; the drive was 100 % busy with 28.0 requests in
-          flight; the worst is worse by 207 %)
+          flight; the worst that qualifies is worse by 207 %)
 
         Apply now and at every boot (sdX: the name of your drive):
           echo mq-deadline | sudo tee /sys/block/sdX/queue/scheduler
