@@ -1,0 +1,3 @@
+//! Surveys of models and of real targets, and their fits.
+
+mod models;
