@@ -75,6 +75,7 @@ pub struct Fitted {
     /// CPU time of the surveying host per I/O at depth 1, µs; it is not part of the model.
     pub host_us: f64,
     /// Every parameter, with its origin.
+    #[serde(serialize_with = "by_name")]
     pub parameters: Vec<Parameter>,
     /// Prediction of the points that the fit did not see.
     pub held_back: HeldBack,
@@ -82,9 +83,13 @@ pub struct Fitted {
     pub held_back_points: Vec<Compared>,
     /// The points that were fitted, with their residuals.
     pub fitted_points: Vec<Compared>,
-    /// The model.
-    #[serde(skip)]
+    /// The model, as `devices --json` shows one.
     pub model: DeviceModel,
+}
+
+/// An object with the parameters' names as keys.
+fn by_name<S: serde::Serializer>(parameters: &[Parameter], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(parameters.iter().map(|p| (p.name, p)))
 }
 
 impl Fitted {

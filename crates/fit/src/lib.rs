@@ -20,12 +20,14 @@
 
 mod addresses;
 mod device_file;
+mod document;
 mod drive;
 mod error;
 mod fitted;
 mod kinds;
 mod load;
 mod model;
+mod open;
 mod parameters;
 pub mod plan;
 mod point;
@@ -35,11 +37,13 @@ mod subject;
 mod survey;
 
 pub use device_file::device_file;
+pub use document::{Document, document};
 pub use drive::{Drive, DriveOptions};
 pub use error::Error;
 pub use fitted::{Compared, Fitted, HeldBack, ServiceTime, fit};
 pub use load::{Load, Pattern};
 pub use model::Model;
+pub use open::{Opened, open};
 pub use parameters::{Origin, Parameter};
 pub use point::Point;
 pub use subject::{Facts, Limits, Subject};

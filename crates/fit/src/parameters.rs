@@ -22,6 +22,7 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parameter {
     /// Its name in a parameter file.
+    #[serde(skip)]
     pub name: &'static str,
     /// Its value.
     pub value: Value,
