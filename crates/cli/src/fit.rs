@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
     let facts = subject.facts();
     if !virtual_time {
         let writes = if args.allow_writes { "WRITES TO IT" } else { "only reads" };
-        crate::tell!("{}: a survey of up to {time}, {writes}", facts.name);
+        crate::tell!("{}: a survey of up to {} s, {writes}", facts.name, time.as_secs_f64());
         for note in &facts.notes {
             crate::tell!("note: {note}");
         }
@@ -74,6 +74,9 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
         held.median_error * 100.0,
         held.worst_error * 100.0
     );
+    if let Some(warning) = document.fitted.warning() {
+        crate::tell!("warning: {warning}");
+    }
     Ok(Ended::Done)
 }
 

@@ -40,7 +40,10 @@ fn write_file(text: &mut String, fitted: &Fitted) -> std::fmt::Result {
         Some(depth) => writeln!(text, "# Depth: {depth} ({}).", fitted.depth_from)?,
         None => writeln!(text, "# Depth: {}.", fitted.depth_from)?,
     }
-    for note in &facts.notes {
+    if fitted.spread > 0.0 {
+        writeln!(text, "# Rounds of one point differ by {:.1} % (median): no fit is better than that.", fitted.spread * 100.0)?;
+    }
+    for note in facts.notes.iter().chain(&fitted.warning()) {
         writeln!(text, "# Note: {}", one_line(note))?;
     }
     let undetermined: Vec<&str> = fitted.undetermined().map(|p| p.name).collect();

@@ -10,7 +10,7 @@ use dumbwaiter_path::{OpenOptions, Target};
 use crate::addresses::Addresses;
 use crate::{Error, Facts, Limits, Load, Point, Subject};
 
-/// Seed of the addresses.
+/// Seed of the first load's addresses. Each further load has another: a repeated sequence would be in the drive's cache.
 const SEED: u64 = 11;
 
 /// How a drive is opened.
@@ -26,6 +26,8 @@ pub struct DriveOptions {
 pub struct Drive {
     target: Target,
     facts: Facts,
+    /// Loads so far.
+    loads: u64,
 }
 
 impl Drive {
@@ -67,7 +69,7 @@ impl Drive {
             rotational: known.rotational,
             notes,
         };
-        Ok(Drive { target, facts })
+        Ok(Drive { target, facts, loads: 0 })
     }
 }
 
@@ -86,7 +88,8 @@ impl Subject for Drive {
 
     fn measure(&mut self, load: &Load, limits: Limits, stop: &AtomicBool) -> Result<Point, Error> {
         let path = self.target.path().display();
-        let mut addresses = Addresses::new(load, SEED);
+        self.loads += 1;
+        let mut addresses = Addresses::new(load, SEED + self.loads);
         let mut timed: Vec<Timed> = Vec::new();
         let limits = closed_loop::Limits {
             depth: load.depth,

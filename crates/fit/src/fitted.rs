@@ -77,6 +77,8 @@ pub struct Fitted {
     /// Every parameter, with its origin.
     #[serde(serialize_with = "by_name")]
     pub parameters: Vec<Parameter>,
+    /// By how much the rounds of a point differ in throughput: the median over all points. No fit is better than that.
+    pub spread: f64,
     /// Prediction of the points that the fit did not see.
     pub held_back: HeldBack,
     /// Those points.
@@ -92,7 +94,24 @@ fn by_name<S: serde::Serializer>(parameters: &[Parameter], serializer: S) -> Res
     serializer.collect_map(parameters.iter().map(|p| (p.name, p)))
 }
 
+/// Median error of the held-back points beyond which a model says little of its drive.
+const POOR_ERROR: f64 = 0.15;
+
 impl Fitted {
+    /// What makes the model doubtful, and what to do about it.
+    pub fn warning(&self) -> Option<String> {
+        let (error, spread) = (self.held_back.median_error * 100.0, self.spread * 100.0);
+        match self.held_back.median_error > POOR_ERROR {
+            false => None,
+            true if self.spread > POOR_ERROR => Some(format!(
+                "the model predicts poorly (median error {error:.0} %), and the drive's own rounds differ by {spread:.0} %: something else used the drive or the CPUs; repeat the survey on an idle machine"
+            )),
+            true => Some(format!(
+                "the model predicts poorly (median error {error:.0} %): this drive does something that no model here does; try a longer survey (--for 10m), and do not rely on the model"
+            )),
+        }
+    }
+
     /// The parameters that the survey could not determine.
     pub fn undetermined(&self) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().filter(|p| matches!(p.origin, crate::Origin::Assumed(_)))
@@ -128,6 +147,7 @@ pub fn fit(survey: &Survey) -> Result<Fitted, Error> {
         service_us,
         host_us: single.host_us,
         parameters,
+        spread: median_spread(survey),
         held_back: summary(&held_back_points),
         held_back_points,
         fitted_points,
@@ -193,6 +213,12 @@ fn summary(points: &[Compared]) -> HeldBack {
         worst_error: errors.last().copied().unwrap_or(0.0),
         worst: worst.map(|p| p.load.name.clone()).unwrap_or_default(),
     }
+}
+
+fn median_spread(survey: &Survey) -> f64 {
+    let mut spreads: Vec<f64> = survey.points.iter().map(|m| m.spread).collect();
+    spreads.sort_by(f64::total_cmp);
+    spreads.get(spreads.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Commands served at once. A device of fixed latency shows them in its throughput; of others only the driver tells.

@@ -12,6 +12,8 @@ use crate::{Error, Facts, Limits, Load, Point, Subject};
 const MIN_SECTORS: u64 = 8 << 11;
 /// Shortest time in which a survey says anything.
 const MIN_TIME: Nanos = Nanos::from_secs(2);
+/// How often each load runs on a real drive that does not rotate: another program may disturb one of the rounds.
+const ROUNDS: u32 = 3;
 /// I/Os of one point at most, to bound memory.
 const POINT_IOS_MAX: u64 = 400_000;
 
@@ -39,8 +41,22 @@ pub struct Measured {
     pub load: Load,
     /// Whether the fit sees it.
     pub role: Role,
-    /// What it measured.
+    /// What it measured: of several rounds the fastest, for what disturbs only slows; of loads that write the last, for the
+    /// drive's caches are full then.
     pub point: Point,
+    /// By how much the slowest round was slower than the fastest, as a part of the latter; 0 where there was only one.
+    pub spread: f64,
+}
+
+impl Measured {
+    /// Adds a further round.
+    fn add(&mut self, point: Point) {
+        let (slow, fast) = (self.point.iops.min(point.iops), self.point.iops.max(point.iops));
+        self.spread = (1.0 - (1.0 - self.spread).min(slow / fast)).max(0.0);
+        if self.load.writes() || point.iops > self.point.iops {
+            self.point = point;
+        }
+    }
 }
 
 /// Everything that was measured of a drive.
@@ -108,13 +124,20 @@ pub fn survey(
     // The longer of the two plans: the probe's share of the time must not depend on the kind.
     let whole: f64 = probe.iter().chain(&plan::rotating(&survey.facts, options.allow_writes)).map(|p| p.weight).sum();
     let probe_time = weight(&probe) / whole;
-    run(subject, options, stop, observe, &mut survey, &probe, probe_time)?;
+    let mut session = Session { subject, options, stop, observe, begun: 0, of: probe.len() };
+    session.run(&mut survey, &probe, probe_time)?;
     survey.rotates = rotates(&survey);
-    let rest = match survey.rotates {
-        true => plan::rotating(&survey.facts, options.allow_writes),
-        false => plan::solid(&survey.facts, options.allow_writes),
+    // A disk's own times vary more than others disturb it: one long round is better.
+    let (rest, rounds) = match survey.rotates {
+        true => (plan::rotating(&survey.facts, options.allow_writes), 1),
+        false => (plan::solid(&survey.facts, options.allow_writes), if options.virtual_time { 1 } else { ROUNDS }),
     };
-    run(subject, options, stop, observe, &mut survey, &rest, 1.0 - probe_time)?;
+    session.of += rest.len() + (rounds - 1) as usize * (probe.len() + rest.len());
+    for round in 0..rounds {
+        let again = if round > 0 { &probe[..] } else { &[] };
+        let loads: Vec<Planned> = again.iter().chain(&rest).cloned().collect();
+        session.run(&mut survey, &loads, (1.0 - probe_time) / f64::from(rounds))?;
+    }
     Ok(survey)
 }
 
@@ -122,35 +145,46 @@ fn weight(plan: &[Planned]) -> f64 {
     plan.iter().map(|p| p.weight).sum()
 }
 
-/// Runs a part of the plan in its share of the time.
-fn run(
-    subject: &mut dyn Subject,
-    options: &Options,
-    stop: &AtomicBool,
-    observe: &mut dyn FnMut(Progress<'_>),
-    survey: &mut Survey,
-    plan: &[Planned],
-    share: f64,
-) -> Result<(), Error> {
-    let per_weight = options.time.as_secs_f64() * share / weight(plan);
-    let before = survey.points.len();
-    for (i, planned) in plan.iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
+/// What the parts of a survey share.
+struct Session<'a> {
+    subject: &'a mut dyn Subject,
+    options: &'a Options,
+    stop: &'a AtomicBool,
+    observe: &'a mut dyn FnMut(Progress<'_>),
+    /// Loads begun so far, and loads in all as far as that is known.
+    begun: usize,
+    of: usize,
+}
+
+impl Session<'_> {
+    /// Runs these loads in their share of the time.
+    fn run(&mut self, survey: &mut Survey, loads: &[Planned], share: f64) -> Result<(), Error> {
+        let per_weight = self.options.time.as_secs_f64() * share / weight(loads);
+        for planned in loads {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            self.begun += 1;
+            if planned.load.max_sectors() > survey.facts.max_sectors {
+                continue;
+            }
+            let limits = match self.options.virtual_time {
+                true => Limits { time: Nanos::from_secs(100_000), ios: planned.enough_ios },
+                false => Limits { time: Nanos::from_secs_f64(per_weight * planned.weight), ios: POINT_IOS_MAX },
+            };
+            let step = Progress { load: &planned.load.name, number: self.begun, of: self.of, time: limits.time };
+            (self.observe)(step);
+            let point = self.subject.measure(&planned.load, limits, self.stop)?;
+            match survey.points.iter_mut().find(|m| m.load.name == planned.load.name) {
+                Some(known) => known.add(point),
+                None => {
+                    let (load, role) = (planned.load.clone(), planned.role);
+                    survey.points.push(Measured { load, role, point, spread: 0.0 });
+                }
+            }
         }
-        if planned.load.max_sectors() > survey.facts.max_sectors {
-            continue;
-        }
-        let time = Nanos::from_secs_f64(per_weight * planned.weight);
-        let (time, ios) = match options.virtual_time {
-            true => (Nanos::from_secs(100_000), planned.enough_ios),
-            false => (time, POINT_IOS_MAX),
-        };
-        observe(Progress { load: &planned.load.name, number: before + i + 1, of: before + plan.len(), time });
-        let point = subject.measure(&planned.load, Limits { time, ios }, stop)?;
-        survey.points.push(Measured { load: planned.load.clone(), role: planned.role, point });
+        Ok(())
     }
-    Ok(())
 }
 
 /// A rotating disk takes milliseconds, takes longer for far places than for near ones, and near ones still wait for the
