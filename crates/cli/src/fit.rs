@@ -24,10 +24,8 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
     output::check_files(args.json.as_deref(), None, &[subject])?;
     let control = Arc::new(Control::default());
     cancel_on_signal(&control)?;
-    let options = DriveOptions {
-        allow_writes: args.allow_writes,
-        i_know_this_destroys: args.i_know_this_destroys.clone(),
-    };
+    let options =
+        DriveOptions { allow_writes: args.allow_writes, i_know_this_destroys: args.i_know_this_destroys.clone() };
     let Opened { mut subject, virtual_time } = match open(subject, &options) {
         Ok(opened) => opened,
         Err(error) => return ended_by(error),

@@ -25,7 +25,8 @@ pub(crate) struct Addresses<'a> {
 
 impl<'a> Addresses<'a> {
     pub(crate) fn new(load: &'a Load, seed: u64) -> Addresses<'a> {
-        let mut addresses = Addresses { load, random: Xoshiro256PlusPlus::seed_from_u64(seed), count: 0, next: vec![0] };
+        let mut addresses =
+            Addresses { load, random: Xoshiro256PlusPlus::seed_from_u64(seed), count: 0, next: vec![0] };
         if let Pattern::Sequential { streams } = load.pattern {
             let streams = u64::from(streams.max(1));
             let part = load.span / streams / ALIGNMENT * ALIGNMENT;

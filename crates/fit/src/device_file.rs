@@ -24,7 +24,12 @@ fn write_file(text: &mut String, fitted: &Fitted) -> std::fmt::Result {
     let description = format!("{what}, {gb:.1} GB, fitted to a survey");
     writeln!(text, "description = {}", toml::Value::String(description))?;
     writeln!(text, "#")?;
-    writeln!(text, "# A survey of {} that {}.", one_line(&facts.name), if wrote(fitted) { "read and wrote" } else { "only read" })?;
+    writeln!(
+        text,
+        "# A survey of {} that {}.",
+        one_line(&facts.name),
+        if wrote(fitted) { "read and wrote" } else { "only read" }
+    )?;
     let held = &fitted.held_back;
     writeln!(
         text,
@@ -35,13 +40,22 @@ fn write_file(text: &mut String, fitted: &Fitted) -> std::fmt::Result {
         held.worst
     )?;
     let service = &fitted.service_us;
-    writeln!(text, "# Single 4 KiB read: {}; the host's {:.1} us per I/O are not part of it.", us(service.read_4k), fitted.host_us)?;
+    writeln!(
+        text,
+        "# Single 4 KiB read: {}; the host's {:.1} us per I/O are not part of it.",
+        us(service.read_4k),
+        fitted.host_us
+    )?;
     match fitted.depth {
         Some(depth) => writeln!(text, "# Depth: {depth} ({}).", fitted.depth_from)?,
         None => writeln!(text, "# Depth: {}.", fitted.depth_from)?,
     }
     if fitted.spread > 0.0 {
-        writeln!(text, "# Rounds of one point differ by {:.1} % (median): no fit is better than that.", fitted.spread * 100.0)?;
+        writeln!(
+            text,
+            "# Rounds of one point differ by {:.1} % (median): no fit is better than that.",
+            fitted.spread * 100.0
+        )?;
     }
     for note in facts.notes.iter().chain(&fitted.warning()) {
         writeln!(text, "# Note: {}", one_line(note))?;

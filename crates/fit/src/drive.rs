@@ -56,7 +56,9 @@ impl Drive {
         }
         let scheduler = own.kernel_scheduler.as_str();
         if !matches!(scheduler, "" | "none") {
-            notes.push(format!("the kernel's {scheduler} was below the survey; with `none` the drive itself is measured"));
+            notes.push(format!(
+                "the kernel's {scheduler} was below the survey; with `none` the drive itself is measured"
+            ));
         }
         let model = [known.model.as_deref().unwrap_or(""), known.firmware.as_deref().unwrap_or("")].join(" ");
         let facts = Facts {

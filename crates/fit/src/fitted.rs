@@ -13,10 +13,13 @@ use crate::{Error, Facts, Load, Parameter, Point, Survey};
 const ULTRA_LOW_US: f64 = 22.0;
 /// A drive whose single read takes longer is flash, µs. Between the two the better fit decides.
 const FLASH_US: f64 = 45.0;
-/// Median error of a fixed latency that is good enough to leave all other kinds aside.
-const FIXED_ERROR: f64 = 0.06;
+/// Median error of a fixed latency, where large and small reads take the same time, that is good enough to leave all other kinds
+/// aside.
+const FIXED_ERROR: f64 = 0.12;
 /// Median error of the fit beyond which other kinds are tried.
 const DOUBTFUL_ERROR: f64 = 0.12;
+/// A fixed latency is preferred up to this times the error of another kind.
+const FIXED_PREFERENCE: f64 = 1.5;
 /// I/Os of a final prediction.
 const PREDICTED_IOS: u64 = 4_000;
 
@@ -135,7 +138,8 @@ pub fn fit(survey: &Survey) -> Result<Fitted, Error> {
     let of = |name: &str| survey.point(name).map(|point| (point.mean_us - point.host_us).max(0.0));
     let read_4k = match model.params() {
         dumbwaiter_devices::Params::Null(p) => p.latency_ns as f64 / 1e3,
-        _ => (single.mean_us - single.host_us).max(0.0),
+        dumbwaiter_devices::Params::Hdd(_) => (single.mean_us - single.host_us).max(0.0),
+        _ => (single.p50_us - single.host_us).max(0.0),
     };
     let service_us =
         ServiceTime { read_4k, read_128k: of(names::LARGE), write_4k: of(names::WRITE), flush: of(names::FLUSH) };
@@ -168,13 +172,17 @@ fn modelled(parameters: Parameters) -> Result<(Parameters, DeviceModel), Error> 
 /// The best kind for a drive that does not rotate.
 fn solid(survey: &Survey) -> Result<(Parameters, DeviceModel), Error> {
     let single = needed(survey, names::SINGLE)?;
-    let median = |fit: &(Parameters, DeviceModel)| compare(survey, Role::Fit, &fit.1).map(|all| summary(&all).median_error);
-    if let Some(found) = fixed::fit(survey).map(modelled).transpose()?
-        && median(&found)? <= FIXED_ERROR
+    let median =
+        |fit: &(Parameters, DeviceModel)| compare(survey, Role::Fit, &fit.1).map(|all| summary(&all).median_error);
+    let fixed = fixed::fit(survey).map(modelled).transpose()?;
+    let fixed = fixed.map(|found| median(&found).map(|error| (found, error))).transpose()?;
+    let fixed_error = fixed.as_ref().map_or(f64::INFINITY, |(_, error)| *error);
+    if let Some((found, error)) = &fixed
+        && *error <= FIXED_ERROR
     {
-        return Ok(found);
+        return Ok(found.clone());
     }
-    let latency = single.mean_us - single.host_us;
+    let latency = single.p50_us - single.host_us;
     let mut orders = [flash::fit as fn(&Survey) -> Result<Parameters, Error>, low_latency::fit];
     if latency < ULTRA_LOW_US {
         orders.reverse();
@@ -184,6 +192,12 @@ fn solid(survey: &Survey) -> Result<(Parameters, DeviceModel), Error> {
     let error = median(&first)?;
     if clear && error <= DOUBTFUL_ERROR {
         return Ok(first);
+    }
+    // A survey that was disturbed: size made no difference, so it takes a clearly better fit to say otherwise.
+    if let Some((found, _)) = fixed
+        && fixed_error <= error * FIXED_PREFERENCE
+    {
+        return Ok(found);
     }
     let second = orders[1](survey).and_then(modelled)?;
     // A kind that its latency speaks against must fit clearly better.

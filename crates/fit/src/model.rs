@@ -1,7 +1,7 @@
 //! One of our models as the subject of a survey, in virtual time.
 
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -46,7 +46,8 @@ impl Parameters {
         let table: Table = info.toml.parse().map_err(|_| unknown())?;
         let assumed = || Origin::Assumed(format!("as {name}"));
         let value = |key: &str| table.get(key).cloned().unwrap_or(Value::Boolean(false));
-        let all = info.kind.keys().iter().map(|key| Parameter { name: key.name, value: value(key.name), origin: assumed() });
+        let all =
+            info.kind.keys().iter().map(|key| Parameter { name: key.name, value: value(key.name), origin: assumed() });
         Ok(Parameters { kind: info.kind, all: all.collect() })
     }
 

@@ -92,7 +92,11 @@ pub fn rotating(facts: &Facts, writes: bool) -> Vec<Planned> {
         plan.push(used(stream_at(facts, percent), 0.4, 3_000));
     }
     plan.push(held(stream_at(facts, 50), 0.4, 3_000));
-    plan.push(used(Load { name: names::IN_ORDER.into(), ..random(1) }.with(Pattern::Sequential { streams: 1 }), 0.2, 4_000));
+    plan.push(used(
+        Load { name: names::IN_ORDER.into(), ..random(1) }.with(Pattern::Sequential { streams: 1 }),
+        0.2,
+        4_000,
+    ));
     // Distances in thousandths of the capacity.
     for (thousandths, role) in [
         (2, Role::Fit),
@@ -114,7 +118,11 @@ pub fn rotating(facts: &Facts, writes: bool) -> Vec<Planned> {
     plan.push(used(random(32), 2.5, 2_500));
     plan.push(held(random(4), 1.6, 1_200));
     plan.push(held(random(16), 2.0, 2_000));
-    plan.push(used(Load { name: names::TWO_STREAMS.into(), ..random(1).of_kib(128) }.with(Pattern::Sequential { streams: 2 }), 0.8, 800));
+    plan.push(used(
+        Load { name: names::TWO_STREAMS.into(), ..random(1).of_kib(128) }.with(Pattern::Sequential { streams: 2 }),
+        0.8,
+        800,
+    ));
     plan.push(held(
         Load { name: "10 streams of 128 KiB reads, depth 1".into(), ..random(1).of_kib(128) }
             .with(Pattern::Sequential { streams: 10 }),
@@ -148,7 +156,11 @@ pub fn solid(facts: &Facts, writes: bool) -> Vec<Planned> {
     plan.push(used(Load { name: names::LARGE_DEEP.into(), ..large_deep.clone() }, 1.0, 1_500));
     let stream_deep = Load { name: names::STREAM_DEEP.into(), ..large_deep };
     plan.push(used(stream_deep.with(Pattern::Sequential { streams: 1 }), 0.7, 1_500));
-    plan.push(used(Load { name: names::IN_ORDER.into(), ..random(1) }.with(Pattern::Sequential { streams: 1 }), 0.7, 2_000));
+    plan.push(used(
+        Load { name: names::IN_ORDER.into(), ..random(1) }.with(Pattern::Sequential { streams: 1 }),
+        0.7,
+        2_000,
+    ));
     plan.push(held(Load { name: "8 KiB random reads, depth 1".into(), ..random(1).of_kib(8) }, 0.7, 1_200));
     plan.push(held(Load { name: "32 KiB random reads, depth 16".into(), ..random(16).of_kib(32) }, 1.0, 2_000));
     plan.push(held(

@@ -117,7 +117,10 @@ pub fn survey(
         )));
     }
     if options.time < MIN_TIME {
-        return Err(Error::Refused(format!("{} is too short for a survey; expected at least {MIN_TIME}", options.time)));
+        return Err(Error::Refused(format!(
+            "{} is too short for a survey; expected at least {MIN_TIME}",
+            options.time
+        )));
     }
     let mut survey = Survey { rotates: false, wrote: options.allow_writes, points: Vec::new(), facts };
     let probe = plan::probe(&survey.facts);

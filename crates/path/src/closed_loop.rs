@@ -136,7 +136,12 @@ impl<N: FnMut() -> Access, E: FnMut(Timed)> Loop<N, E> {
         entry.user_data(u64::from(slot))
     }
 
-    fn run(&mut self, limits: Limits, depth: u32, stop: &AtomicBool) -> io::Result<(Option<(Access, io::Error)>, bool)> {
+    fn run(
+        &mut self,
+        limits: Limits,
+        depth: u32,
+        stop: &AtomicBool,
+    ) -> io::Result<(Option<(Access, io::Error)>, bool)> {
         let clock = Clock::start();
         let (mut submitted, mut in_flight, mut last) = (0u64, 0u32, Nanos::ZERO);
         let mut done: VecDeque<(u64, i32)> = VecDeque::with_capacity(2 * depth as usize);

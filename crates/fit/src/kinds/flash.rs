@@ -23,7 +23,7 @@ const LARGE_BYTES: f64 = 131_072.0;
 /// Fits the link to the rate of large reads, the firmware to that of small ones, and cells and channels to depths and sizes.
 pub(crate) fn fit(survey: &Survey) -> Result<Parameters, Error> {
     let single = needed(survey, names::SINGLE)?;
-    let latency = (single.mean_us - single.host_us).max(1.0);
+    let latency = (single.p50_us - single.host_us).max(1.0);
     let mut p = interface(survey)?;
     let gib = p.number("ftl_gib");
     p.change("ftl_gib", TRIAL_GIB);
@@ -76,13 +76,21 @@ fn link(survey: &Survey, p: &mut Parameters) {
     let per_io = 1e6 / rate;
     let command = p.number("link_command_us").min(per_io / 10.0);
     p.change("link_command_us", rounded(command));
-    p.measured("link_mb_per_s", rounded(LARGE_BYTES / (per_io - command)), "throughput of 128 KiB reads at depth 32, random or in order");
+    p.measured(
+        "link_mb_per_s",
+        rounded(LARGE_BYTES / (per_io - command)),
+        "throughput of 128 KiB reads at depth 32, random or in order",
+    );
 }
 
 fn prefetch(survey: &Survey, p: &mut Parameters) {
     let (Some(single), Some(in_order)) = (survey.point(names::SINGLE), survey.point(names::IN_ORDER)) else { return };
     if in_order.p50_us - in_order.host_us < PREFETCHED * (single.p50_us - single.host_us) {
-        p.measured("prefetch_kib", p.number("prefetch_kib") as i64, "sequential reads are faster; the amount is assumed");
+        p.measured(
+            "prefetch_kib",
+            p.number("prefetch_kib") as i64,
+            "sequential reads are faster; the amount is assumed",
+        );
     } else {
         p.measured("prefetch_kib", 0, "sequential reads take as long as random ones");
     }

@@ -24,7 +24,7 @@ const LARGE_BYTES: f64 = 131_072.0;
 pub(crate) fn fit(survey: &Survey) -> Result<Parameters, Error> {
     let single = needed(survey, names::SINGLE)?;
     let mut p = Parameters::like(LIKE)?;
-    let latency = (single.mean_us - single.host_us).max(0.2);
+    let latency = (single.p50_us - single.host_us).max(0.2);
     p.driver("capacity_sectors", survey.facts.capacity_sectors as i64, "its size");
     let queues = survey.facts.queues.unwrap_or(1).clamp(1, 1024);
     let per_queue = (survey.facts.depth.unwrap_or(128) / queues).clamp(1, 65_536);
@@ -43,7 +43,8 @@ pub(crate) fn fit(survey: &Survey) -> Result<Parameters, Error> {
         p.model()
     };
     let shape: Vec<_> = survey.of(Role::Fit).filter(|m| m.load.name == names::depth(m.load.depth)).collect();
-    let shape: Vec<_> = shape.into_iter().filter(|m| m.load.depth <= 16).map(|m| (m, host_us(survey, m.load.depth))).collect();
+    let shape: Vec<_> =
+        shape.into_iter().filter(|m| m.load.depth <= 16).map(|m| (m, host_us(survey, m.load.depth))).collect();
     let cost = |p: &mut Parameters, channels, media| {
         let Ok(model) = with(p, channels, media) else { return f64::MAX };
         let square = |(m, host): &(&crate::Measured, f64)| {
