@@ -205,7 +205,7 @@ impl Drop for Server {
     }
 }
 
-/// A pipe: what is written to one end wakes who polls the other.
+/// A pipe: a byte written to one end wakes the poll of the other.
 fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
     let (reader, writer) = std::io::pipe().map_err(Error::io("no pipe"))?;
     Ok((writer.into(), reader.into()))
