@@ -22,6 +22,9 @@ impl Params {
         if cache > 0 && self.smr_band_mib < 1.0 {
             return Err(invalid(origin, "smr_band_mib", self.smr_band_mib, "at least 1 on a shingled drive"));
         }
+        if cache > 0 && self.write_back_window == 0 {
+            return Err(invalid(origin, "write_back_window", 0, "at least 1 on a shingled drive"));
+        }
         if self.capacity_sectors > most {
             let expected = format!("at most {most}, what cylinders, surfaces and sectors_per_track_* hold");
             return Err(invalid(origin, "capacity_sectors", self.capacity_sectors, expected));

@@ -153,7 +153,7 @@ fn shingled() -> Vec<Expectation> {
             },
         ),
         Expectation::new("random 4K write, cache full", "IOPS", Between(1.0, 20.0), paper, |m| {
-            let job = Job { warmup: 18_000, ..Job::writes_4k(1, capacity(m), 1_000) };
+            let job = Job { warmup: 24_000, ..Job::writes_4k(1, capacity(m), 1_000) };
             measure(&with(m, SMALL_SMR_CACHE), &job).iops
         }),
     ]
