@@ -134,7 +134,7 @@ pub fn fit(survey: &Survey) -> Result<Fitted, Error> {
     let held_back_points = compare(survey, Role::HeldBack, &model)?;
     let (kind, parameters) = parameters.into_parts();
     let (depth, depth_from) = depth(survey, kind, &model);
-    let single = needed(survey, names::SINGLE)?;
+    let single = survey.needed(names::SINGLE)?;
     let of = |name: &str| survey.point(name).map(|point| (point.mean_us - point.host_us).max(0.0));
     let read_4k = match model.params() {
         dumbwaiter_devices::Params::Null(p) => p.latency_ns as f64 / 1e3,
@@ -159,11 +159,6 @@ pub fn fit(survey: &Survey) -> Result<Fitted, Error> {
     })
 }
 
-/// The point of this name, without which nothing can be fitted.
-pub(crate) fn needed<'a>(survey: &'a Survey, name: &str) -> Result<&'a Point, Error> {
-    survey.point(name).ok_or_else(|| Error::NoFit(format!("the survey has no point '{name}'")))
-}
-
 fn modelled(parameters: Parameters) -> Result<(Parameters, DeviceModel), Error> {
     let model = parameters.model()?;
     Ok((parameters, model))
@@ -171,7 +166,7 @@ fn modelled(parameters: Parameters) -> Result<(Parameters, DeviceModel), Error> 
 
 /// The best kind for a drive that does not rotate.
 fn solid(survey: &Survey) -> Result<(Parameters, DeviceModel), Error> {
-    let single = needed(survey, names::SINGLE)?;
+    let single = survey.needed(names::SINGLE)?;
     let median =
         |fit: &(Parameters, DeviceModel)| compare(survey, Role::Fit, &fit.1).map(|all| summary(&all).median_error);
     let fixed = fixed::fit(survey).map(modelled).transpose()?;

@@ -79,6 +79,11 @@ impl Survey {
         found.map(|m| &m.point)
     }
 
+    /// The same for a point without which nothing can be fitted.
+    pub(crate) fn needed(&self, name: &str) -> Result<&Point, Error> {
+        self.point(name).ok_or_else(|| Error::NoFit(format!("the survey has no point '{name}'")))
+    }
+
     /// The points of this role.
     pub(crate) fn of(&self, role: Role) -> impl Iterator<Item = &Measured> {
         self.points.iter().filter(move |m| m.role == role)

@@ -10,6 +10,7 @@
 mod ahead;
 mod buffer;
 mod check;
+mod cleaning;
 mod dirty;
 mod geometry;
 mod params;

@@ -1,6 +1,5 @@
 //! A rotating disk: revolution, track densities, seek curve, command reordering and read-ahead.
 
-use crate::fitted::needed;
 use crate::parameters::{Parameters, rounded};
 use crate::plan::{Role, names};
 use crate::predict::{host_us, predict_rate};
@@ -52,7 +51,7 @@ pub(crate) fn fit(survey: &Survey) -> Result<Parameters, Error> {
 /// The revolution, ms: a backward read just misses its place and waits for almost all of it.
 fn rotation(survey: &Survey, p: &mut Parameters) -> Result<f64, Error> {
     let backward = survey.point(names::BACKWARD).map(|point| point.p50_us / 1e3);
-    let near = needed(survey, names::NEAR)?;
+    let near = survey.needed(names::NEAR)?;
     // Latencies of near reads spread over one revolution.
     let spread = (near.p95_us - near.p5_us) / 0.9 / 1e3;
     let (ms, how) = match backward {
@@ -217,7 +216,7 @@ fn choose(
 /// Whether writes are acknowledged before they are on the medium.
 fn write_cache(survey: &Survey, p: &mut Parameters) -> Result<(), Error> {
     let Some(write) = survey.point(names::WRITE) else { return Ok(()) };
-    let read: &Point = needed(survey, names::SINGLE)?;
+    let read: &Point = survey.needed(names::SINGLE)?;
     let cached = write.p5_us < read.p5_us / 2.0;
     p.measured("cache", if cached { "on" } else { "off" }, "fastest writes beside fastest reads");
     Ok(())

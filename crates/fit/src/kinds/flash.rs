@@ -1,6 +1,5 @@
 //! A flash SSD on SATA or NVMe: dies and channels behind a serial firmware and a link.
 
-use crate::fitted::needed;
 use crate::parameters::{Parameters, rounded};
 use crate::plan::{Role, names};
 use crate::predict::{host_us, predict_rate};
@@ -22,7 +21,7 @@ const LARGE_BYTES: f64 = 131_072.0;
 
 /// Fits the link to the rate of large reads, the firmware to that of small ones, and cells and channels to depths and sizes.
 pub(crate) fn fit(survey: &Survey) -> Result<Parameters, Error> {
-    let single = needed(survey, names::SINGLE)?;
+    let single = survey.needed(names::SINGLE)?;
     let latency = (single.p50_us - single.host_us).max(1.0);
     let mut p = interface(survey)?;
     let gib = p.number("ftl_gib");

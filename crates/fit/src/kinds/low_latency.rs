@@ -2,7 +2,6 @@
 
 use dumbwaiter_devices::DeviceModel;
 
-use crate::fitted::needed;
 use crate::parameters::{Parameters, rounded};
 use crate::plan::{Role, names};
 use crate::predict::{host_us, predict_rate};
@@ -22,7 +21,7 @@ const LARGE_BYTES: f64 = 131_072.0;
 
 /// Fits the link to the saturated rates, then channels and media time to the depths in between.
 pub(crate) fn fit(survey: &Survey) -> Result<Parameters, Error> {
-    let single = needed(survey, names::SINGLE)?;
+    let single = survey.needed(names::SINGLE)?;
     let mut p = Parameters::like(LIKE)?;
     let latency = (single.p50_us - single.host_us).max(0.2);
     p.driver("capacity_sectors", survey.facts.capacity_sectors as i64, "its size");
