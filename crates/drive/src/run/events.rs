@@ -58,7 +58,7 @@ impl Run<'_> {
             match event {
                 Event::Completed { finished, .. } => self.deliver(finished),
                 Event::RequestFailed(failure) => self.failed(failure),
-                Event::Ready { .. } | Event::Received { .. } | Event::Woken => {}
+                Event::Ready { .. } | Event::Received { .. } | Event::Commanded { .. } | Event::Woken => {}
             }
         }
         events.clear();
