@@ -44,7 +44,12 @@ impl Descriptor {
     fn load(memory: &Memory, table: Place, index: u64) -> Descriptor {
         let place = table.plus(index * DESCRIPTOR_BYTES);
         let (address, rest) = (memory.load64(place), memory.load64(place.plus(8)));
-        Descriptor { address: u64::from_le(address), len: rest as u32, flags: (rest >> 32) as u16, next: (rest >> 48) as u16 }
+        Descriptor {
+            address: u64::from_le(address),
+            len: rest as u32,
+            flags: (rest >> 32) as u16,
+            next: (rest >> 48) as u16,
+        }
     }
 
     fn has(&self, flag: u16) -> bool {

@@ -310,7 +310,9 @@ impl Device {
                 let queue = self.queue(ring)?;
                 let sound = size.is_power_of_two() && size <= u32::from(MAX_QUEUE_SIZE);
                 if !sound || queue.ring.is_some() {
-                    return fail(format!("ring {ring} of {size} entries; expected a power of two up to {MAX_QUEUE_SIZE}, before its start"));
+                    return fail(format!(
+                        "ring {ring} of {size} entries; expected a power of two up to {MAX_QUEUE_SIZE}, before its start"
+                    ));
                 }
                 queue.size = size as u16;
             }
@@ -358,14 +360,16 @@ impl Device {
         match started {
             Some((ring, recovery)) => {
                 if recovery.nonsense {
-                    self.notes.push(format!("ring {number}: its in-flight records contradict themselves and are not used"));
+                    self.notes
+                        .push(format!("ring {number}: its in-flight records contradict themselves and are not used"));
                 }
                 queue.ring = Some(ring);
                 queue.again = recovery.heads;
             }
             None => {
                 queue.report_error();
-                self.notes.push(format!("ring {number} has no size, or lies unaligned or outside of memory: it stays off"));
+                self.notes
+                    .push(format!("ring {number} has no size, or lies unaligned or outside of memory: it stays off"));
             }
         }
     }

@@ -90,8 +90,15 @@ impl Inflight {
     }
 
     /// Records that the front end hands back.
-    pub fn open(file: OwnedFd, bytes: u64, offset: u64, queues: u16, queue_size: u16) -> Result<Inflight, InflightError> {
-        if !fits(queues, queue_size) || bytes < part_bytes(queue_size) * u64::from(queues) || !offset.is_multiple_of(8) {
+    pub fn open(
+        file: OwnedFd,
+        bytes: u64,
+        offset: u64,
+        queues: u16,
+        queue_size: u16,
+    ) -> Result<Inflight, InflightError> {
+        if !fits(queues, queue_size) || bytes < part_bytes(queue_size) * u64::from(queues) || !offset.is_multiple_of(8)
+        {
             return Err(InflightError::Size);
         }
         let whole = offset.checked_add(bytes).filter(|whole| *whole <= 1 << 32).ok_or(InflightError::Size)?;
@@ -278,7 +285,9 @@ mod tests {
         assert!(matches!(Inflight::open(file(), region.bytes(), 0, 2, 8), Err(InflightError::Size)));
         assert!(matches!(Inflight::open(file(), 4096, 0, 2, 8), Err(InflightError::Map(_))));
         assert!(matches!(Inflight::open(file(), u64::MAX, 8, 1, 8), Err(InflightError::Size)));
-        assert!(Inflight::create(0, 8).is_err() && Inflight::create(1, 0).is_err() && Inflight::create(1, 2048).is_err());
+        assert!(
+            Inflight::create(0, 8).is_err() && Inflight::create(1, 0).is_err() && Inflight::create(1, 2048).is_err()
+        );
         region.mapping.store16(VERSION_AT, 2);
         assert!(matches!(Inflight::open(file(), region.bytes(), 0, 1, 8), Err(InflightError::Version(2))));
     }

@@ -35,11 +35,13 @@ impl Mapping {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, &file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
-        let sealed = rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::SHRINK));
+        let sealed =
+            rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::SHRINK));
         let mut mapping = Mapping { start, len, watched: None };
         if !sealed {
             let place = truncation::watch(start.as_ptr() as usize, len);
-            mapping.watched = Some(place.ok_or_else(|| io::Error::other("too many mappings of files that can shrink"))?);
+            mapping.watched =
+                Some(place.ok_or_else(|| io::Error::other("too many mappings of files that can shrink"))?);
         }
         Ok(mapping)
     }

@@ -77,7 +77,8 @@ impl Memory {
     pub fn add(&mut self, region: Region, file: impl AsFd) -> Result<(), MemoryError> {
         let Region { guest, bytes, user, offset } = region;
         let in_file = offset.checked_add(bytes).filter(|end| *end <= crate::wire::MAX_MAPPED_BYTES);
-        let (Some(in_file), Some(guest_end), Some(_)) = (in_file, guest.checked_add(bytes), user.checked_add(bytes)) else {
+        let (Some(in_file), Some(guest_end), Some(_)) = (in_file, guest.checked_add(bytes), user.checked_add(bytes))
+        else {
             return Err(MemoryError::Range);
         };
         if bytes == 0 {
@@ -97,7 +98,9 @@ impl Memory {
 
     /// Unmaps a region. Nothing in flight may name it.
     pub fn remove(&mut self, region: Region) -> Result<(), MemoryError> {
-        let same = |one: &Mapped| (one.region.guest, one.region.user, one.region.bytes) == (region.guest, region.user, region.bytes);
+        let same = |one: &Mapped| {
+            (one.region.guest, one.region.user, one.region.bytes) == (region.guest, region.user, region.bytes)
+        };
         let at = self.regions.iter().position(same).ok_or(MemoryError::Missing)?;
         self.regions.remove(at);
         self.hint.set(0);

@@ -152,7 +152,12 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 }
 
 fn region(bytes: &[u8], at: usize) -> Region {
-    Region { guest: long(bytes, at), bytes: long(bytes, at + 8), user: long(bytes, at + 16), offset: long(bytes, at + 24) }
+    Region {
+        guest: long(bytes, at),
+        bytes: long(bytes, at + 8),
+        user: long(bytes, at + 16),
+        offset: long(bytes, at + 24),
+    }
 }
 
 /// Numbers of rings have 32 bits in some messages; those beyond 16 are no ring's.
@@ -309,7 +314,8 @@ mod tests {
 
     #[test]
     fn headers_sizes_and_descriptors_that_do_not_fit_end_the_connection() {
-        let open = |code, body: &[u8], descriptors| feed(&encode(code, 0, body), 64, descriptors).unwrap().unwrap().open();
+        let open =
+            |code, body: &[u8], descriptors| feed(&encode(code, 0, body), 64, descriptors).unwrap().unwrap().open();
         let mut other_version = encode(code::GET_FEATURES, 0, &[]);
         other_version[4] = 2;
         assert_eq!(feed(&other_version, 64, 0).unwrap_err(), ProtocolError::Header);

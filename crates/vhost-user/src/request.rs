@@ -104,7 +104,8 @@ impl Chain {
         match kind {
             request_type::READ | request_type::WRITE => {
                 let read = kind == request_type::READ;
-                let (data, other) = if read { (&self.writable, &self.readable) } else { (&self.readable, &self.writable) };
+                let (data, other) =
+                    if read { (&self.writable, &self.readable) } else { (&self.readable, &self.writable) };
                 let bytes = bytes_of(data);
                 if !other.is_empty() || bytes > MAX_TRANSFER_BYTES || (!read && rules.readonly) {
                     return Err(refuse(Status::IoError));
@@ -132,7 +133,8 @@ impl Chain {
         if bytes > RANGE_BYTES as u64 || !self.take_front(memory, &mut range) {
             return Err(Status::Unsupported);
         }
-        let sector = u64::from_le_bytes([range[0], range[1], range[2], range[3], range[4], range[5], range[6], range[7]]);
+        let sector =
+            u64::from_le_bytes([range[0], range[1], range[2], range[3], range[4], range[5], range[6], range[7]]);
         let sectors = u32::from_le_bytes([range[8], range[9], range[10], range[11]]);
         let flags = u32::from_le_bytes([range[12], range[13], range[14], range[15]]);
         let unmap = flags & UNMAP != 0;

@@ -33,7 +33,8 @@ impl RingAddresses {
     /// Finds the parts of a ring of `size` entries; `None` if they are unaligned, overlap, or lie outside of memory.
     fn locate(&self, memory: &Memory, size: u16) -> Option<Places> {
         let size = u64::from(size);
-        let parts = [(self.descriptors, 16 * size, 16), (self.available, 6 + 2 * size, 2), (self.used, 6 + 8 * size, 4)];
+        let parts =
+            [(self.descriptors, 16 * size, 16), (self.available, 6 + 2 * size, 2), (self.used, 6 + 8 * size, 4)];
         for (at, (address, bytes, align)) in parts.iter().enumerate() {
             let end = address.checked_add(*bytes)?;
             let apart = parts[..at].iter().all(|(other, bytes, _)| end <= *other || other + bytes <= *address);
@@ -226,7 +227,7 @@ impl Ring {
     }
 
     /// Asks for a kick with the next entry. Is there one already?
-    pub fn arm(&mut self, memory: &Memory) -> bool {
+    pub fn arm(&self, memory: &Memory) -> bool {
         match self.event_index {
             true => memory.store16(self.places.used.plus(4 + 8 * u64::from(self.size)), self.next_available),
             false => memory.store16(self.places.used, 0),
@@ -237,7 +238,7 @@ impl Ring {
     }
 
     /// Asks for no kicks, as far as the driver can be told.
-    pub fn disarm(&mut self, memory: &Memory) {
+    pub fn disarm(&self, memory: &Memory) {
         if !self.event_index {
             memory.store16(self.places.used, NO_NOTIFY);
         }

@@ -16,7 +16,8 @@ struct Watched {
 }
 
 static TABLE: [Watched; PLACES] =
-    [const { Watched { start: AtomicUsize::new(0), len: AtomicUsize::new(0), truncated: AtomicBool::new(false) } }; PLACES];
+    [const { Watched { start: AtomicUsize::new(0), len: AtomicUsize::new(0), truncated: AtomicBool::new(false) } };
+        PLACES];
 static CHANGES: Mutex<()> = Mutex::new(());
 static HANDLER: Once = Once::new();
 
