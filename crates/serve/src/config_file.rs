@@ -69,6 +69,7 @@ struct File {
     tcp: Option<SocketAddr>,
     #[serde(default)]
     insecure: bool,
+    vhost_user: Option<PathBuf>,
     control: Option<PathBuf>,
     http: Option<SocketAddr>,
     max_connections: Option<u32>,
@@ -92,6 +93,7 @@ impl ServeSettings {
             tcp: file.tcp,
             insecure: file.insecure,
             activated: false,
+            vhost_user: file.vhost_user,
             control: file.control,
             http: file.http,
             max_connections: file.max_connections.unwrap_or(default.max_connections),

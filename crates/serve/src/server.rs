@@ -20,7 +20,7 @@ use crate::nbd::listener::{Front, Listener};
 use crate::settings::ServeSettings;
 use crate::shard::{Common, Message, Shard};
 use crate::unix_socket::bind_unix;
-use crate::{open_target, systemd};
+use crate::{open_target, systemd, vhost_user};
 
 /// A disk's thread works in short bursts and should begin them at once.
 const SLICE: Nanos = Nanos::from_us(100);
@@ -225,6 +225,10 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         listeners.push(Listener::Unix(bind_unix(&path)?));
         sockets.push(path.clone());
         uris.extend(names.iter().map(|name| format!("nbd+unix:///{name}?socket={}", path.display())));
+    }
+    if let Some(folder) = &settings.vhost_user {
+        let exports = settings.targets.iter().flat_map(|target| &target.exports);
+        uris.extend(exports.map(|export| vhost_user::socket_path(folder, &export.name).display().to_string()));
     }
     if let Some(address) = settings.tcp {
         let listener = std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")))?;

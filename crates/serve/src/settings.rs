@@ -156,6 +156,8 @@ pub struct ServeSettings {
     pub insecure: bool,
     /// Sockets of systemd are used in place of `unix` and `tcp`.
     pub activated: bool,
+    /// Folder of the sockets for virtual machines, `NAME.vhost` for each export.
+    pub vhost_user: Option<PathBuf>,
     /// The control socket.
     pub control: Option<PathBuf>,
     /// Address of metrics and the live page.
@@ -180,6 +182,7 @@ impl Default for ServeSettings {
             tcp: None,
             insecure: false,
             activated: false,
+            vhost_user: None,
             control: None,
             http: None,
             max_connections: MAX_CONNECTIONS,
@@ -201,8 +204,8 @@ impl ServeSettings {
         if self.activated && (self.unix.is_some() || self.tcp.is_some()) {
             return refuse("systemd passed a socket (LISTEN_FDS): leave out --unix and --tcp");
         }
-        if !self.activated && self.unix.is_none() && self.tcp.is_none() {
-            return refuse("no address: give --unix DIR or --tcp ADDR");
+        if !self.activated && self.unix.is_none() && self.tcp.is_none() && self.vhost_user.is_none() {
+            return refuse("no address: give --unix DIR, --tcp ADDR or --vhost-user DIR");
         }
         if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure) {
             return Err(Error::Settings(format!(

@@ -11,9 +11,10 @@ Examples:
   dumbwaiter serve --target /dev/nvme0n1 --export db:weight=400,size=100G --export batch:offset=100G --unix /run/disks
   dumbwaiter serve --target emulate:hdd:st1000dm003 --export slow --tcp 127.0.0.1:10809
   dumbwaiter serve --config disks.toml --control /run/disks/control --http 127.0.0.1:9100
+  dumbwaiter serve --target disk.img --export vm1 --vhost-user /run/disks
   dumbwaiter serve --demo
 
-Clients find an export at nbd+unix:///NAME?socket=DIR/nbd.sock")]
+Clients find an export at nbd+unix:///NAME?socket=DIR/nbd.sock, virtual machines at DIR/NAME.vhost")]
 pub(crate) struct Serve {
     /// What to serve: a file, a block device, null[:SIZE], or emulate:MODEL
     #[arg(long, value_name = "TARGET", conflicts_with = "config")]
@@ -30,6 +31,9 @@ pub(crate) struct Serve {
     /// Serve NBD over TCP
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Option<SocketAddr>,
+    /// Serve virtual machines over vhost-user-blk, at DIR/NAME.vhost
+    #[arg(long, value_name = "DIR")]
+    pub(crate) vhost_user: Option<PathBuf>,
     /// Allow --tcp on an address that other machines reach: NBD has no authentication
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -55,7 +59,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Option<SocketAddr>,
     /// Serve an emulated SSD to four tenants with load, and show their shares
-    #[arg(long, conflicts_with_all = ["target", "emulate", "exports", "config", "unix", "tcp"])]
+    #[arg(long, conflicts_with_all = ["target", "emulate", "exports", "config", "unix", "tcp", "vhost_user"])]
     pub(crate) demo: bool,
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS")]
