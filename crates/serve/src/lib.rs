@@ -38,6 +38,7 @@ mod shares;
 pub mod systemd;
 mod tenant;
 mod token_bucket;
+mod ublk;
 mod unix_socket;
 mod vhost_load;
 mod vhost_user;
