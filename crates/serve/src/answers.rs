@@ -119,7 +119,7 @@ impl Shard {
         let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;
         let others = self.volume.tenants().filter(|(other, _)| *other != index);
         let others = others.map(|(_, other)| (&other.settings, other.offset, other.size));
-        crate::settings::check_overlap(others.chain([(&settings, offset, size)]))?;
+        crate::settings::check_overlap(&self.volume.target_name(), others.chain([(&settings, offset, size)]))?;
         let smaller = size < tenant.size;
         let refuses = self.clients.iter().flatten().any(|client| client.tenant() == index && !client.may_shrink());
         if smaller && refuses {
