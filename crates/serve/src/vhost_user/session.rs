@@ -11,9 +11,9 @@ use dumbwaiter_vhost_user::wire::ID_BYTES;
 use dumbwaiter_vhost_user::{
     Assembler, BlockFacts, BlockRequest, Chain, Device, Failure, Message, Operation, Refusal, Reply, Status, socket,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::requests::{Requests, answer};
-use super::sockets::has_hung_up;
 use crate::Error;
 use crate::client::{Client, Surroundings};
 use crate::operation::Command;
@@ -530,4 +530,11 @@ impl Client for Session {
         }
         Ok(())
     }
+}
+
+/// Has the other end of a socket gone?
+fn has_hung_up(socket: impl AsFd) -> bool {
+    let mut one = [PollFd::new(&socket, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut one, Some(&now)), Ok(1)) && one[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP)
 }
