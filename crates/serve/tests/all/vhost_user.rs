@@ -178,8 +178,7 @@ fn a_broken_ring_is_off_and_the_others_serve() {
 fn front_ends_that_break_the_protocol_are_disconnected_alone() {
     let running = serve("file", &["a", "b:shared,readonly"]);
     let mut other = connect(&running, "b");
-    let mut broken = 0;
-    for (code, body, descriptors) in [
+    let broken = [
         (6, vec![], 0),
         (code::SET_FEATURES, vec![0; 3], 0),
         (code::SET_FEATURES, vec![0xff; 8], 0),
@@ -188,13 +187,13 @@ fn front_ends_that_break_the_protocol_are_disconnected_alone() {
         (code::SET_VRING_ENABLE, vec![0; 8], 0),
         (code::SET_MEM_TABLE, vec![1, 0, 0, 0, 0, 0, 0, 0], 0),
         (code::SET_OWNER, vec![], 3),
-    ] {
+    ];
+    for (before, (code, body, descriptors)) in broken.into_iter().enumerate() {
         let mut machine = FrontEnd::prepare(&socket(&running, "a"), &Options::default()).unwrap();
         let file = machine.file.try_clone().unwrap();
         machine.send(code, &body, &vec![file.as_fd(); descriptors]).unwrap();
         assert_eq!(machine.socket.read(&mut [0; 64]).unwrap_or(0), 0, "message {code}");
-        broken += 1;
-        eventually("it is counted", || violations(&running) == broken);
+        eventually("it is counted", || violations(&running) == before as u64 + 1);
         assert_eq!(other.call(request_type::READ, 0, &mut [0; 512]).unwrap(), OK);
     }
     assert!(running.end());
