@@ -60,6 +60,21 @@ pub(crate) trait Client {
     /// Does it wait for memory?
     fn is_starved(&self) -> bool;
 
+    /// Does it have requests of which nobody told the disk? Asked only of one that [`Client::is_quiet`].
+    fn has_news(&self) -> bool {
+        false
+    }
+
+    /// Was it not asked to announce its next request? Before the disk sleeps, [`Client::arm`] must be called.
+    fn is_quiet(&self) -> bool {
+        false
+    }
+
+    /// From now on it announces its next request. `true` if there is one already.
+    fn arm(&mut self) -> bool {
+        false
+    }
+
     /// Must it be looked at again and again, as nothing announces its requests?
     fn is_polled(&self) -> bool {
         false

@@ -35,6 +35,7 @@ mod server;
 mod settings;
 mod shard;
 mod shares;
+mod spinner;
 pub mod systemd;
 mod tenant;
 mod token_bucket;

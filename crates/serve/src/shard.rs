@@ -21,6 +21,7 @@ use crate::open_target::OpenTarget;
 use crate::question::{Answer, Question};
 use crate::settings::{Cache, DEVICE_DEPTH, ServeSettings, TargetSettings};
 use crate::shares::ShareWindow;
+use crate::spinner::Spinner;
 use crate::ublk::Attachment;
 use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
 use crate::volume::{Happened, Volume};
@@ -29,6 +30,10 @@ use crate::volume::{Happened, Volume};
 const NR_REQUESTS: u32 = 1 << 16;
 /// How often time-outs are looked at and shares are counted.
 const TICK: Nanos = Nanos::from_secs(1);
+/// Looks at quiet clients between two turns of the disk.
+const MAX_LOOKS: u32 = 4;
+/// With more quiet clients than this a look at all of them takes longer than a sleep saves.
+const MAX_SPUN: usize = 8;
 /// How often clients are looked at whose requests nothing announces.
 const POLL_INTERVAL: Nanos = Nanos::from_us(100);
 /// A client that keeps the rest of a payload back for longer is dropped.
@@ -69,6 +74,11 @@ pub(crate) struct Shard {
     touched: Vec<u32>,
     is_touched: Vec<bool>,
     starved: Vec<u32>,
+    /// Clients that announce nothing until they are asked to.
+    quiet: Vec<u32>,
+    spinner: Spinner,
+    /// The sleep that comes tells how long to look the next time.
+    quiet_before_sleep: bool,
     /// Clients that are looked at in each turn.
     polled: Vec<u32>,
     /// Sockets for virtual machines, by the tenant's place.
@@ -141,6 +151,9 @@ impl Shard {
             touched: Vec::new(),
             is_touched: Vec::new(),
             starved: Vec::new(),
+            quiet: Vec::new(),
+            spinner: Spinner::default(),
+            quiet_before_sleep: false,
             polled: Vec::new(),
             sockets: Vec::new(),
             status,
@@ -205,8 +218,12 @@ impl Shard {
     pub(crate) fn run(&mut self) -> Result<bool, Error> {
         let mut happened = Vec::new();
         while !self.is_over() {
-            let deadline = self.next_look();
+            let deadline = if self.take_news()? { self.volume.disk.now() } else { self.next_look() };
+            let asleep = std::mem::take(&mut self.quiet_before_sleep).then(Instant::now);
             self.volume.turn(Some(deadline), &mut happened)?;
+            if let Some(since) = asleep {
+                self.spinner.slept(since.elapsed());
+            }
             for one in happened.drain(..) {
                 self.take(one)?;
             }
@@ -271,6 +288,40 @@ impl Shard {
             }
         }
         Ok(())
+    }
+
+    /// Takes what quiet clients have, a few times over, until they announce the rest. `true` if they still have something.
+    fn take_news(&mut self) -> Result<bool, Error> {
+        for _ in 0..MAX_LOOKS {
+            if self.quiet.is_empty() || !self.has_news()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at clients that announce nothing, as long as the disk has nothing to do, and asks them to announce their requests before this
+    /// thread sleeps. `true` if there was something.
+    fn has_news(&mut self) -> Result<bool, Error> {
+        let Shard { quiet, clients, spinner, volume, .. } = self;
+        let idle = volume.is_idle() && self.touched.is_empty();
+        let news = |index: &u32| clients[*index as usize].as_ref().is_some_and(|client| client.has_news());
+        if idle && quiet.len() <= MAX_SPUN && spinner.look(|| quiet.iter().any(news)) {
+            for at in 0..self.quiet.len() {
+                self.touch(self.quiet[at]);
+            }
+            self.serve_touched()?;
+            return Ok(true);
+        }
+        self.quiet_before_sleep = idle;
+        for index in std::mem::take(&mut self.quiet) {
+            if self.clients[index as usize].as_mut().is_some_and(|client| client.arm()) {
+                self.touch(index);
+            }
+        }
+        let any = !self.touched.is_empty();
+        self.serve_touched()?;
+        Ok(any)
     }
 
     /// When clients must be looked at, whatever happens.
@@ -390,11 +441,12 @@ impl Shard {
         if client.is_starved() {
             self.starved.push(index);
         }
-        let polled = client.is_polled();
+        let (polled, client_is_quiet) = (client.is_polled(), client.is_quiet());
         if client.is_over()
             && let Some(client) = self.clients[index as usize].take()
         {
             self.polled.retain(|other| *other != index);
+            self.quiet.retain(|other| *other != index);
             self.disconnect(client)?;
             self.free.push(index);
             return Ok(());
@@ -402,6 +454,9 @@ impl Shard {
         if polled != self.polled.contains(&index) {
             self.polled.retain(|other| *other != index);
             self.polled.extend(polled.then_some(index));
+        }
+        if client_is_quiet && !self.quiet.contains(&index) {
+            self.quiet.push(index);
         }
         if again {
             self.touch(index);

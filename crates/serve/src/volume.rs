@@ -330,6 +330,11 @@ impl Volume {
         Ok(())
     }
 
+    /// Nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.operations.len() == self.free.len()
+    }
+
     /// When a limit lets the next I/O through.
     fn next_release(&self) -> Option<Nanos> {
         self.throttled.iter().filter_map(|index| Some(self.tenant(*index)?.opens_at())).min()

@@ -1,5 +1,6 @@
 //! A vhost-user-blk device as its front end sets it up: features, memory, rings, in-flight records. It does no I/O on the disk.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,7 +49,7 @@ pub struct Queue {
     /// It was started without a descriptor for kicks.
     pub polled: bool,
     /// Heads that were taken by a server that died, oldest first; they come before anything new.
-    pub again: Vec<u16>,
+    pub again: VecDeque<u16>,
 }
 
 impl Queue {
@@ -364,7 +365,7 @@ impl Device {
                         .push(format!("ring {number}: its in-flight records contradict themselves and are not used"));
                 }
                 queue.ring = Some(ring);
-                queue.again = recovery.heads;
+                queue.again = recovery.heads.into();
             }
             None => {
                 queue.report_error();
@@ -408,7 +409,7 @@ impl Device {
     pub fn take(&mut self, ring: u16) -> Result<Option<(u16, Place, u16)>, Broken> {
         let Some(queue) = self.queues.get_mut(usize::from(ring)).filter(|queue| queue.runs()) else { return Ok(None) };
         let Some(running) = &mut queue.ring else { return Ok(None) };
-        if let Some(head) = (!queue.again.is_empty()).then(|| queue.again.remove(0)) {
+        if let Some(head) = queue.again.pop_front() {
             return Ok(Some((head, running.descriptors(), running.size())));
         }
         let inflight = self.inflight.as_ref().filter(|inflight| inflight.covers(ring, running.size()));

@@ -45,7 +45,7 @@ struct Case {
     connections: u32,
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 1, connections: 1 },
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 8, connections: 4 },
@@ -54,6 +54,7 @@ const CASES: [Case; 9] = [
     Case { protocol: "nbd+tcp", op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: VHOST_USER, op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: VHOST_USER, op: "randread 4k", block_bytes: 4096, depth: 1, connections: 1 },
+    Case { protocol: VHOST_USER, op: "randread 4k of null", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: VHOST_USER, op: "read 1M", block_bytes: 1 << 20, depth: 4, connections: 1 },
 ];
 
@@ -188,7 +189,9 @@ impl<'a> Work<'a> {
 
     /// One server under one load.
     fn one(&self, program: Program, case: &Case) -> Result<Figure> {
-        let server = RunningServer::start(program, self.plan, &self.folder, &self.file(), case.protocol)?;
+        // A disk that does nothing shows what the server itself costs.
+        let target = if case.op.ends_with("null") { PathBuf::from("null") } else { self.file() };
+        let server = RunningServer::start(program, self.plan, &self.folder, &target, case.protocol)?;
         if let Some(groups) = &self.groups {
             groups.add_server(server.pid());
         }

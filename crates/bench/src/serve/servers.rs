@@ -50,7 +50,7 @@ impl Program {
         version.is_ok_and(|status| status.success())
     }
 
-    /// Its command line for serving a file through the page cache.
+    /// Its command line for serving a file through the page cache, or `null`.
     fn command(self, plan: &Plan, folder: &Path, file: &Path, transport: Transport) -> Command {
         let (socket, file) = (folder.join("nbd.sock").display().to_string(), file.display().to_string());
         let port = if let Transport::Tcp(tcp) = transport { Some(tcp.port().to_string()) } else { None };
@@ -79,7 +79,11 @@ impl Program {
             (Program::QemuStorageDaemon, _) if machine => {
                 // Its better way: the kernel's ring, and a thread of its own.
                 command.args(["--object", "iothread,id=t"]);
-                command.args(["--blockdev", &format!("driver=file,node-name=f,filename={file},aio=io_uring")]);
+                let blockdev = match file.as_str() {
+                    "null" => "driver=null-co,node-name=f,size=1T,read-zeroes=on".to_owned(),
+                    file => format!("driver=file,node-name=f,filename={file},aio=io_uring"),
+                };
+                command.args(["--blockdev", &blockdev]);
                 let socket = vhost_socket(folder).display().to_string();
                 let export = "type=vhost-user-blk,id=e,node-name=f,writable=on,iothread=t";
                 command.args(["--export", &format!("{export},addr.type=unix,addr.path={socket}")])

@@ -1,7 +1,8 @@
 //! vhost-user-blk: sockets for virtual machines, and their devices while they are connected.
 
+mod accept;
+mod device_socket;
 mod requests;
 mod session;
-mod sockets;
 
-pub(crate) use sockets::{DeviceSocket, SOCKET_OWNER, socket_path};
+pub(crate) use device_socket::{DeviceSocket, SOCKET_OWNER, socket_path};

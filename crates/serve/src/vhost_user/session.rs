@@ -9,11 +9,12 @@ use dumbwaiter_nbd::reply::Extent;
 use dumbwaiter_path::{Buffer, Data, Interest, WatchId};
 use dumbwaiter_vhost_user::wire::ID_BYTES;
 use dumbwaiter_vhost_user::{
-    Assembler, BlockFacts, BlockRequest, Chain, Device, Failure, Message, Operation, Refusal, Reply, Status, socket,
+    Assembler, BlockFacts, BlockRequest, Chain, Device, Failure, Message, Operation, Refusal, Reply, Ring, Status,
+    socket,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::requests::{Requests, answer};
-use super::sockets::has_hung_up;
 use crate::Error;
 use crate::client::{Client, Surroundings};
 use crate::operation::Command;
@@ -69,6 +70,8 @@ pub(super) struct Session {
     control_ready: bool,
     /// A message that waits until nothing is under way: code, message, whether a result is waited for.
     waiting: Option<(u32, Message<OwnedFd>, bool)>,
+    /// Drivers do not announce their next request, as nobody has asked for that since the last look.
+    quiet: bool,
     /// A request that waits for a buffer.
     held: Option<u32>,
     phase: Phase,
@@ -105,6 +108,7 @@ impl Session {
             control: None,
             control_ready: true,
             waiting: None,
+            quiet: false,
             held: None,
             phase: Phase::Serving,
             violation: None,
@@ -253,13 +257,8 @@ impl Session {
             let (head, table, size) = match self.device.take(ring) {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
-                    // Before anybody sleeps the driver must know that its next request needs a kick.
-                    let queue = &self.device.queues[usize::from(ring)];
-                    let runs = queue.runs();
-                    match &queue.ring {
-                        Some(running) if runs && running.arm(&self.device.memory) => continue,
-                        _ => return Ok(()),
-                    }
+                    self.quiet = true;
+                    return Ok(());
                 }
                 Err(broken) => {
                     self.device.break_ring(ring, broken);
@@ -363,6 +362,16 @@ impl Session {
             }
         };
         volume.submit(self.tenant, task, command, data, token)
+    }
+
+    /// Rings from which requests may be taken now.
+    fn open_rings(&self) -> impl Iterator<Item = &Ring> {
+        let serving = self.phase == Phase::Serving && self.waiting.is_none() && self.held.is_none();
+        self.active.iter().filter(move |_| serving).filter_map(|number| {
+            let (queue, state) = (&self.device.queues[usize::from(*number)], &self.rings[usize::from(*number)]);
+            let open = queue.runs() && state.in_flight < self.bound && !state.recovering;
+            queue.ring.as_ref().filter(|_| open)
+        })
     }
 
     /// Shows drivers what is done.
@@ -480,6 +489,23 @@ impl Client for Session {
         self.held.is_some()
     }
 
+    fn has_news(&self) -> bool {
+        self.open_rings().any(|ring| ring.has_more(&self.device.memory))
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    fn arm(&mut self) -> bool {
+        self.quiet = false;
+        let mut news = false;
+        for ring in self.open_rings() {
+            news |= ring.arm(&self.device.memory);
+        }
+        news
+    }
+
     fn is_polled(&self) -> bool {
         let polled = |ring: &u16| {
             let queue = &self.device.queues[usize::from(*ring)];
@@ -530,4 +556,11 @@ impl Client for Session {
         }
         Ok(())
     }
+}
+
+/// Has the other end of a socket gone?
+fn has_hung_up(socket: impl AsFd) -> bool {
+    let mut one = [PollFd::new(&socket, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut one, Some(&now)), Ok(1)) && one[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP)
 }

@@ -1,43 +1,21 @@
-//! The sockets on which virtual machines find their disks: one for each export, for one machine at a time.
+//! Machines come: a disk's thread listens at its exports' sockets itself.
 
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use dumbwaiter_path::{Interest, WatchId};
+use dumbwaiter_path::Interest;
 use dumbwaiter_vhost_user::BlockFacts;
 use dumbwaiter_vhost_user::wire::MAX_QUEUES;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::device_socket::{DeviceSocket, SOCKET_OWNER, socket_path};
 use super::session::Session;
 use crate::Error;
 use crate::shard::Shard;
 use crate::unix_socket::bind_unix;
 
-/// The owner of a socket's watch is its tenant's place with this bit.
-pub(crate) const SOCKET_OWNER: u32 = 1 << 31;
-
-/// A listening socket; its file is removed with it.
-pub(crate) struct DeviceSocket {
-    listener: UnixListener,
-    path: PathBuf,
-    watch: WatchId,
-    /// The export's name is a disk's serial number.
-    name: String,
-}
-
-impl Drop for DeviceSocket {
-    fn drop(&mut self) {
-        // It may have been removed by hand.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// Where the socket of an export is.
-pub(crate) fn socket_path(folder: &Path, export: &str) -> PathBuf {
-    folder.join(format!("{export}.vhost"))
-}
+/// Requests that a ring may have under way at least. The bound is twice the device's depth: below that the device idles, and far
+/// above it the queue in here would hide from the scheduler who waits.
+const MIN_IN_FLIGHT: u32 = 32;
 
 impl Shard {
     /// Listens for the machine of a tenant, unless that is done already.
@@ -120,15 +98,4 @@ impl Shard {
             self.admit(Box::new(session));
         }
     }
-}
-
-/// Requests that a ring may have under way at least. The bound is twice the device's depth: below that the device idles, and far
-/// above it the queue in here would hide from the scheduler who waits.
-const MIN_IN_FLIGHT: u32 = 32;
-
-/// Has the other end of a socket gone?
-pub(super) fn has_hung_up(socket: impl AsFd) -> bool {
-    let mut one = [PollFd::new(&socket, PollFlags::RDHUP)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut one, Some(&now)), Ok(1)) && one[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP)
 }
