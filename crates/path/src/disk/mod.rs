@@ -9,6 +9,7 @@
 //! The clock is read once a turn: what a turn finds was completed then, and what is submitted before the next has that time.
 
 mod commands;
+mod drivers;
 mod event;
 mod in_device;
 mod in_virtual;

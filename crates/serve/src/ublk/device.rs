@@ -5,81 +5,20 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use dumbwaiter_block::SECTOR_BYTES;
-use dumbwaiter_ublk::{Attributes, Control, DeviceInfo, Features, Parameters, Queue, abi};
+use dumbwaiter_ublk::{Control, DeviceInfo, Features, Parameters, Queue, abi};
 
 use crate::Error;
 use crate::inspector::ShardHandle;
-use crate::shard::{Common, Message, Shard};
+use crate::shard::{Common, Message};
+use crate::ublk::attachment::{Attachment, Description, MAX_IO_BYTES, Order, device_path};
 
 /// Tags of a device.
 const TAGS: u16 = 128;
-/// Largest request, bytes.
-const MAX_IO_BYTES: u32 = 1 << 20;
-/// Largest range to be discarded or zeroed: 1 GiB.
-const MAX_DISCARD_SECTORS: u32 = 1 << 21;
-
-/// What a device is asked for while it is there.
-pub(crate) enum Order {
-    /// End it: its users get errors.
-    Stop,
-    /// End without it: it waits for the next server.
-    Leave,
-    /// Another size, bytes.
-    Resize(u64),
-}
-
-/// A device that an export is to have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Description {
-    number: u32,
-    /// The tenant's place in the volume.
-    tenant: u32,
-    parameters: Parameters,
-}
-
-impl Shard {
-    /// The block devices of the tenants that are to have one.
-    pub(crate) fn device_descriptions(&self) -> Vec<Description> {
-        let facts = self.volume.disk.target().facts();
-        let rotational = self.volume.disk.layer().config().setup.rotational;
-        let describe = |(tenant, own): (u32, &crate::tenant::Tenant)| {
-            let number = own.settings.ublk?;
-            let readonly = own.settings.readonly;
-            let attributes = Attributes { readonly, rotational, volatile_cache: true, fua: true };
-            let parameters = Parameters {
-                sectors: own.size / SECTOR_BYTES,
-                block_bytes: facts.logical_block,
-                max_sectors: MAX_IO_BYTES / SECTOR_BYTES as u32,
-                attributes,
-                max_discard_sectors: if readonly { 0 } else { MAX_DISCARD_SECTORS },
-            };
-            Some(Description { number, tenant, parameters })
-        };
-        self.volume.tenants().filter_map(describe).collect()
-    }
-}
-
-/// A device for the disk's thread to serve.
-pub(crate) struct Attachment {
-    /// Its tenant's place in the volume.
-    pub(crate) tenant: u32,
-    pub(crate) queue: Queue,
-    /// Hears that the driver was asked for a request of every tag.
-    pub(crate) fetched: Sender<()>,
-    pub(crate) orders: Sender<Order>,
-    /// Dropped behind the queue: then the device can be removed.
-    pub(crate) closed: Sender<()>,
-}
 
 /// A device with the thread that looks after it.
 pub(crate) struct Device {
     orders: Sender<Order>,
     thread: JoinHandle<()>,
-}
-
-/// The node of a device.
-pub(crate) fn device_path(number: u32) -> String {
-    format!("/dev/ublkb{number}")
 }
 
 impl Device {

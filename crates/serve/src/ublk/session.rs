@@ -6,17 +6,20 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use dumbwaiter_block::{Errno, TaskId};
+use dumbwaiter_block::{Errno, SECTOR_BYTES, TaskId};
 use dumbwaiter_nbd::reply::Extent;
 use dumbwaiter_path::{Buffer, Data, DriverCommand, Iovecs, WatchId};
-use dumbwaiter_ublk::{Command as TagCommand, Operation, Queue, Request};
+use dumbwaiter_ublk::{Attributes, Command as TagCommand, Operation, Parameters, Queue, Request};
 
-use super::device::{Attachment, Order, device_path};
+use super::attachment::{Attachment, Description, MAX_IO_BYTES, Order, device_path};
 use crate::Error;
 use crate::client::{Client, Surroundings};
 use crate::operation::Command;
 use crate::shard::Shard;
 use crate::volume::Volume;
+
+/// Largest range to be discarded or zeroed: 1 GiB.
+const MAX_DISCARD_SECTORS: u32 = 1 << 21;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -57,6 +60,26 @@ pub(super) struct Session {
 }
 
 impl Shard {
+    /// The block devices of the tenants that are to have one.
+    pub(crate) fn device_descriptions(&self) -> Vec<Description> {
+        let facts = self.volume.disk.target().facts();
+        let rotational = self.volume.disk.layer().config().setup.rotational;
+        let describe = |(tenant, own): (u32, &crate::tenant::Tenant)| {
+            let number = own.settings.ublk?;
+            let readonly = own.settings.readonly;
+            let attributes = Attributes { readonly, rotational, volatile_cache: true, fua: true };
+            let parameters = Parameters {
+                sectors: own.size / SECTOR_BYTES,
+                block_bytes: facts.logical_block,
+                max_sectors: MAX_IO_BYTES / SECTOR_BYTES as u32,
+                attributes,
+                max_discard_sectors: if readonly { 0 } else { MAX_DISCARD_SECTORS },
+            };
+            Some(Description { number, tenant, parameters })
+        };
+        self.volume.tenants().filter_map(describe).collect()
+    }
+
     /// Serves a block device of this machine.
     pub(crate) fn attach(&mut self, attachment: Attachment) -> Result<(), Error> {
         let Attachment { tenant, queue, fetched, orders, closed } = attachment;
