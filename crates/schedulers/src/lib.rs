@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adaptive;
+pub mod adios;
 pub mod bfq;
 pub mod c_look;
 pub mod cfq;

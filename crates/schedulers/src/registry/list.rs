@@ -5,6 +5,7 @@ use super::error::ChoiceError;
 use super::factory::factory;
 use super::setting::{Kind, Parameter, Settings};
 use crate::adaptive::{self, Adaptive, Plan};
+use crate::adios::{self, Adios};
 use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
@@ -106,6 +107,15 @@ pub const REGISTRY: &[Entry] = &[
         parameters: &[],
         manual: include_str!("../kyber.md"),
         make: |_| factory(kyber::Kyber::new),
+    },
+    Entry {
+        name: "adios",
+        summary: "batches by deadlines predicted from learned latencies, reads before writes within one",
+        source: "ADIOS 3.2.0 (2026), not in mainline",
+        tunables: adios::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../adios.md"),
+        make: |_| factory(Adios::new),
     },
     Entry {
         name: "cfq",
