@@ -12,13 +12,16 @@ pub mod cfq;
 pub mod deadline;
 pub mod headway;
 pub mod kyber;
+pub mod mclock;
 pub mod mechanisms;
 pub mod mq_deadline;
+pub mod mqfq;
 pub mod none;
 pub mod noop;
 pub mod registry;
 pub mod sjf;
 pub mod sstf;
+pub mod wf2q_plus;
 
 pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Settings, find};
 

@@ -10,13 +10,13 @@ use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
 use crate::sjf::{self, LearnedModel, Sjf, Source};
-use crate::{c_look, headway, kyber, none, noop, sstf};
+use crate::{c_look, headway, kyber, mclock, mqfq, none, noop, sstf, wf2q_plus};
 use dumbwaiter_learn::{Model, shipped};
 use dumbwaiter_policy::{By, Goal};
 
-/// The entry of this name.
+/// The entry of this name. A `+` at its end may be left out: in lists of candidates it separates names.
 pub fn find(name: &str) -> Option<&'static Entry> {
-    REGISTRY.iter().find(|e| e.name == name)
+    REGISTRY.iter().find(|e| e.name == name || e.name.strip_suffix('+') == Some(name))
 }
 
 const fn kernel(releases: &'static [&'static str]) -> Parameter {
@@ -25,6 +25,10 @@ const fn kernel(releases: &'static [&'static str]) -> Parameter {
 
 const fn generation(names: &'static [&'static str]) -> Parameter {
     Parameter { name: "generation", kind: Kind::Word(names), help: "the generation of BFQ to use" }
+}
+
+const fn per_tenant(name: &'static str, help: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::PerTenant { unit: "IO/s", max: 1_000_000_000 }, help }
 }
 
 const PREDICTOR: Parameter = Parameter {
@@ -179,6 +183,40 @@ pub const REGISTRY: &[Entry] = &[
         parameters: &[],
         manual: include_str!("../c_look.md"),
         make: |_| factory(|_| c_look::CLook::default()),
+    },
+    Entry {
+        name: "wf2q+",
+        summary: "shares by tenant weight, one request at a time, in the order of virtual finish times",
+        source: "Bennett, Zhang 1997",
+        tunables: &[],
+        parameters: &[],
+        manual: include_str!("../wf2q_plus.md"),
+        make: |_| factory(wf2q_plus::Wf2qPlus::new),
+    },
+    Entry {
+        name: "mclock",
+        summary: "a reservation, a limit and a weight for each tenant",
+        source: "Gulati, Merchant, Varman 2010",
+        tunables: mclock::TUNABLES,
+        parameters: &[
+            per_tenant("reservations", "reservation of each tenant, in order of their numbers; 0: none"),
+            per_tenant("limits", "limit of each tenant, in order of their numbers; 0: none"),
+        ],
+        manual: include_str!("../mclock.md"),
+        make: |settings| {
+            let (reservations, limits) = (settings.per_tenant("reservations")?, settings.per_tenant("limits")?);
+            let rates = mclock::Rates { reservations, limits };
+            factory(move |setup| mclock::MClock::new(setup, rates.clone()))
+        },
+    },
+    Entry {
+        name: "mqfq",
+        summary: "shares by tenant weight over several hardware queues, by throttling those too far ahead",
+        source: "Hedayati and others 2019",
+        tunables: mqfq::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../mqfq.md"),
+        make: |_| factory(mqfq::Mqfq::new),
     },
     Entry {
         name: "headway",

@@ -4,6 +4,7 @@ mod adaptive;
 mod conformance;
 mod control;
 mod example;
+mod fair_queueing;
 mod lifecycle;
 mod scenarios;
 mod sjf;
