@@ -6,9 +6,11 @@
 
 pub mod adaptive;
 pub mod adios;
+pub mod anticipatory;
 pub mod bfq;
 pub mod c_look;
 pub mod cfq;
+pub mod d2fq;
 pub mod deadline;
 pub mod headway;
 pub mod kyber;

@@ -6,11 +6,12 @@ use super::factory::factory;
 use super::setting::{Kind, Parameter, Settings};
 use crate::adaptive::{self, Adaptive, Plan};
 use crate::adios::{self, Adios};
+use crate::anticipatory::{self, Anticipatory};
 use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
 use crate::sjf::{self, LearnedModel, Sjf, Source};
-use crate::{c_look, headway, kyber, mclock, mqfq, none, noop, sstf, wf2q_plus};
+use crate::{c_look, d2fq, headway, kyber, mclock, mqfq, none, noop, sstf, wf2q_plus};
 use dumbwaiter_learn::{Model, shipped};
 use dumbwaiter_policy::{By, Goal};
 
@@ -167,6 +168,15 @@ pub const REGISTRY: &[Entry] = &[
         },
     },
     Entry {
+        name: "anticipatory",
+        summary: "idles a disk for the next read of the process served last, where that saves seeks",
+        source: "Iyer, Druschel 2001; Linux 2.6 (as)",
+        tunables: anticipatory::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../anticipatory.md"),
+        make: |_| factory(Anticipatory::new),
+    },
+    Entry {
         name: "sstf",
         summary: "the nearest request first; fast on a disk, but unfair",
         source: "Denning 1967",
@@ -217,6 +227,15 @@ pub const REGISTRY: &[Entry] = &[
         parameters: &[],
         manual: include_str!("../mqfq.md"),
         make: |_| factory(mqfq::Mqfq::new),
+    },
+    Entry {
+        name: "d2fq",
+        summary: "shares by tenant weight through the three weighted classes of an NVMe drive",
+        source: "Woo and others 2021",
+        tunables: d2fq::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../d2fq.md"),
+        make: |_| factory(d2fq::D2fq::new),
     },
     Entry {
         name: "headway",
