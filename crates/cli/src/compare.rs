@@ -89,6 +89,7 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
         completion: args.completion.clone(),
         queue_depth: args.queue_depth,
         nr_requests: args.nr_requests,
+        deadline: args.deadline.as_deref().map(|text| input::time("--deadline", text)).transpose()?,
         duration: args.duration.as_deref().map(|text| input::time("--duration", text)).transpose()?,
         warmup: args.warmup.as_deref().map(|text| input::time("--warmup", text)).transpose()?,
         limit: args.limit,

@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arbiter;
 pub mod closed_loop;
 mod device;
 mod error;
@@ -34,6 +35,7 @@ pub mod ssd;
 pub mod ull;
 pub mod validate;
 
+pub use arbiter::Arbiter;
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 pub use error::Error;
 pub use keys::{Expect, Key};

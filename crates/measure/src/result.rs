@@ -401,6 +401,9 @@ pub struct Ledger {
     pub completed: u64,
     /// Of those, failed I/Os.
     pub failed: u64,
+    /// Of the completed ones, those that were refused because of their deadlines.
+    #[serde(default)]
+    pub rejected: u64,
     /// I/Os not completed at the end of the run.
     pub outstanding: u64,
 }
@@ -493,6 +496,9 @@ pub struct RunResult {
     pub merges: Merges,
     /// Requests that failed.
     pub errors: u64,
+    /// Requests that were refused because of their deadlines, warm-up included; no other figure counts them.
+    #[serde(default)]
+    pub rejected: u64,
     /// Conservation of requests.
     pub ledger: Ledger,
     /// Counters of the host over the measured time, by name; empty if none are known.

@@ -1,6 +1,6 @@
 //! Between the threads and the disk: what the disk reports, and when it must come back at the latest.
 
-use dumbwaiter_block::{Nanos, SECTOR_BYTES};
+use dumbwaiter_block::{Errno, Nanos, SECTOR_BYTES};
 use dumbwaiter_measure::Completed;
 use dumbwaiter_path::{Event, Outcome, RequestFailure};
 
@@ -86,6 +86,9 @@ impl Run<'_> {
         }
         let state = &mut self.threads[slot.thread as usize];
         state.running.outstanding -= 1;
+        if finished.result == Err(Errno::EBUSY) {
+            state.running.refused(now);
+        }
         state.running.thread.workload.completed(now, slot.number, now.since(slot.submit));
         self.make_ready(slot.thread);
     }

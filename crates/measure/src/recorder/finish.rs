@@ -74,6 +74,7 @@ impl Recorder {
             },
             merges: facts.merges,
             errors: facts.ledger.failed,
+            rejected: facts.ledger.rejected,
             ledger: Ledger { outstanding: unfinished, ..facts.ledger },
             host_counters: facts.host_counters,
             switches: facts

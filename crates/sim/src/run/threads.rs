@@ -55,6 +55,11 @@ impl Run<'_> {
                 state.running.late = !state.running.thread.closed;
                 break;
             }
+            let elsewhere_until = state.running.elsewhere_until;
+            if now < elsewhere_until {
+                self.wake(thread, elsewhere_until);
+                break;
+            }
             match state.running.thread.workload.next(now) {
                 Next::Issue(want) => {
                     self.issued_late += u64::from(state.running.late);

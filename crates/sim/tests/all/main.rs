@@ -6,5 +6,6 @@ mod cfq_shares;
 mod headway;
 mod life;
 mod page_cache;
+mod rejection;
 mod sleeping;
 mod whole_runs;
