@@ -12,6 +12,7 @@ mod ctl;
 mod devices;
 mod energy;
 mod fidelity;
+mod fit;
 mod input;
 mod learn;
 mod on;

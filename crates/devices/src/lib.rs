@@ -1,4 +1,4 @@
-//! Simulated block devices: hard disk, flash SSD, ultra-low-latency SSD.
+//! Simulated block devices: hard disk, flash SSD, ultra-low-latency SSD, cloud block volume.
 //!
 //! A device is a state machine in virtual time: it has no clock, no thread and no I/O of its own. The driver
 //! hands commands and time in ([`Device`]); completions come out with a [`Breakdown`] that sums exactly to
@@ -34,6 +34,7 @@ mod rng;
 pub mod ssd;
 pub mod ull;
 pub mod validate;
+pub mod volume;
 
 pub use arbiter::Arbiter;
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};

@@ -40,6 +40,7 @@ mod arena;
 pub mod bare;
 mod buffer;
 mod clock;
+pub mod closed_loop;
 mod completion;
 mod disk;
 mod error;
