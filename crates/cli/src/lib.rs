@@ -26,6 +26,7 @@ mod serve;
 mod shell;
 mod sweep;
 mod trace;
+mod tune;
 
 use std::ffi::OsString;
 
@@ -80,6 +81,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
     match command {
         Command::Compare(args) => compare::run(*args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Schedulers(args) => schedulers::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Trace(args) => trace::run(&args),
