@@ -16,3 +16,6 @@ pub use claim::{Claim, HeldOut};
 pub use plan::{Plan, Rung};
 pub use search::{Choice, Outcome, Search, Trial};
 pub use tuned::{Applied, TUNE_SCHEMA, Tried, TunedDevice, Tuning, tuned};
+
+#[cfg(test)]
+mod tests;
