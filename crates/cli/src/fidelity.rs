@@ -54,11 +54,6 @@ fn score_all(files: &[PathBuf], explain: Option<u64>, jobs: Option<usize>) -> Re
     Ok((json!({ "files": scored, "summary": summary(&scored) }), scored))
 }
 
-/// What `fidelity --json` writes about these recordings.
-pub fn fidelity_document(files: &[PathBuf]) -> Result<Value> {
-    score_all(files, None, None).map(|(document, _)| document)
-}
-
 fn percent(share: Option<f64>) -> String {
     share.map_or("–".to_owned(), |s| format!("{:.3} %", s * 100.0))
 }

@@ -41,7 +41,7 @@ fn device_text(found: &TunedDevice, style: Style) -> String {
 fn tried_table(found: &TunedDevice, style: Style) -> String {
     let metric = Metric::ALL.into_iter().find(|metric| metric.key() == found.decided_by).unwrap_or(Metric::FocusP99);
     let header =
-        [("tried", Align::Left), (metric.key(), Align::Right), ("mb_per_s", Align::Right), ("runs", Align::Right)];
+        [("tried", Align::Left), (metric.key(), Align::Right), ("mb_per_s", Align::Right)];
     let number = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{v:.2}"));
     let defaults = found.tried.iter().position(|tried| tried.candidate == found.defaults);
     let shown = |i: &usize| *i < SHOWN_MAX || Some(*i) == defaults;
@@ -51,7 +51,7 @@ fn tried_table(found: &TunedDevice, style: Style) -> String {
             let tried = &found.tried[i];
             let name =
                 if Some(i) == defaults { format!("{} (defaults)", tried.candidate) } else { tried.candidate.clone() };
-            vec![name, number(tried.figure), number(tried.mb_per_s), tried.runs.to_string()]
+            vec![name, number(tried.figure), number(tried.mb_per_s)]
         })
         .collect();
     if rows.is_empty() { String::new() } else { table(&header, &rows, style) }
