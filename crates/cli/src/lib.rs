@@ -34,7 +34,6 @@ use clap::Parser;
 
 use args::{Args, Command};
 
-pub use fidelity::fidelity_document;
 pub use results::commit;
 
 /// How a command ended.

@@ -40,8 +40,7 @@ fn device_text(found: &TunedDevice, style: Style) -> String {
 
 fn tried_table(found: &TunedDevice, style: Style) -> String {
     let metric = Metric::ALL.into_iter().find(|metric| metric.key() == found.decided_by).unwrap_or(Metric::FocusP99);
-    let header =
-        [("tried", Align::Left), (metric.key(), Align::Right), ("mb_per_s", Align::Right)];
+    let header = [("tried", Align::Left), (metric.key(), Align::Right), ("mb_per_s", Align::Right)];
     let number = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{v:.2}"));
     let defaults = found.tried.iter().position(|tried| tried.candidate == found.defaults);
     let shown = |i: &usize| *i < SHOWN_MAX || Some(*i) == defaults;

@@ -7,4 +7,5 @@ mod headway;
 mod life;
 mod page_cache;
 mod sleeping;
+mod tune;
 mod whole_runs;
