@@ -33,6 +33,10 @@ fn device_text(found: &TunedDevice, style: Style) -> String {
         text += &format!("  {}\n", folded(line, width, "").replace('\n', "\n  "));
     }
     text += &commands_text(&found.apply, &found.undo, style);
+    if !found.check.is_empty() {
+        text += "Check the claim:\n";
+        text.extend(found.check.iter().map(|command| format!("  {command}\n")));
+    }
     text += "\n";
     text += &tried_table(found, style);
     text

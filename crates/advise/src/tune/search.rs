@@ -17,7 +17,7 @@ use crate::ranking::{Ranking, rank_under};
 use crate::{Axes, Goal};
 
 /// Replicates of the search are numbered from 0; those of the claim from here.
-pub(crate) const HELD_OUT_FROM: u32 = 1000;
+pub const HELD_OUT_FROM: u32 = 1000;
 
 /// One run to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -75,6 +75,8 @@ pub struct TunedDevice {
     pub undo: Vec<String>,
     /// The udev rule by itself; empty where nothing is to be changed.
     pub udev_rule: String,
+    /// Commands that make the runs of the claim again; empty where nothing is to be changed, and for a real drive.
+    pub check: Vec<String>,
     /// Candidates that were tried, defaults included.
     pub candidates: usize,
     /// Runs that were made.
@@ -152,6 +154,7 @@ pub fn tuned(
         apply: commands.apply,
         undo: commands.undo,
         udev_rule: commands.udev_rule,
+        check: Vec::new(),
         candidates,
         runs,
         tried: tried.collect(),

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_advise::tune::{TUNE_SCHEMA, Trial, Tuning};
+use dumbwaiter_advise::tune::{HELD_OUT_FROM, TUNE_SCHEMA, Trial, TunedDevice, Tuning};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 
 use super::TuneOptions;
 use super::device_search::DeviceSearch;
+use crate::command::with_option;
 use crate::{Cell, Control, Experiment, Failure, World, left_out};
 
 /// A run of a search: the number of its device, and the trial.
@@ -21,6 +22,8 @@ pub struct TunerTrial {
 pub struct Tuner {
     searches: Vec<DeviceSearch>,
     notes: Vec<String>,
+    /// The command that compares the schedulers; empty where there is none.
+    compare: String,
     /// The document without what was found.
     tuning: Tuning,
 }
@@ -59,7 +62,9 @@ impl Tuner {
             devices: Vec::new(),
             notes: Vec::new(),
         };
-        Ok(Tuner { searches: devices.iter().map(search).collect::<Result<_, _>>()?, notes, tuning })
+        let searches = devices.iter().map(search).collect::<Result<_, _>>()?;
+        let compare = if about.real { String::new() } else { experiment.command.clone() };
+        Ok(Tuner { searches, notes, compare, tuning })
     }
 
     /// The runs to make next, in any order and at the same time; none when the search is over.
@@ -99,7 +104,10 @@ impl Tuner {
     /// # Errors
     /// Nothing was found yet.
     pub fn finish(&self, ended_early: Option<&str>, notes: Vec<String>) -> Result<Tuning, Failure> {
-        let devices: Vec<_> = self.searches.iter().filter_map(|search| search.found(ended_early)).collect();
+        let mut devices: Vec<_> = self.searches.iter().filter_map(|search| search.found(ended_early)).collect();
+        for found in devices.iter_mut().filter(|found| !found.keep && !self.compare.is_empty()) {
+            found.check = check(&self.compare, found, self.tuning.seed);
+        }
         if devices.is_empty() {
             let why = ended_early.unwrap_or("no result");
             return Err(Failure::interrupted(format!("{why} before the defaults had run")));
@@ -108,6 +116,25 @@ impl Tuner {
         let notes = self.notes.iter().cloned().chain(notes).collect();
         Ok(Tuning { devices, ended_early, notes, ..self.tuning.clone() })
     }
+}
+
+/// Commands that make the runs of a claim again: one where only the scheduler differs, else one for each side.
+fn check(compare: &str, found: &TunedDevice, seed: u64) -> Vec<String> {
+    let replicates = found.claim.as_ref().map_or(1, |claim| claim.held_out.len());
+    let seeds = [("--seed", (seed + u64::from(HELD_OUT_FROM)).to_string()), ("--replicates", replicates.to_string())];
+    let command = |schedulers: &str| {
+        let base = with_option(compare, "--device", &found.device);
+        let base = with_option(&base, "--schedulers", schedulers);
+        seeds.iter().fold(base, |command, (name, value)| with_option(&command, name, value))
+    };
+    let limits = [("--nr-requests", found.nr_requests), ("--queue-depth", found.queue_depth)];
+    let limits: Vec<_> = limits.into_iter().filter_map(|(name, value)| Some((name, value?.to_string()))).collect();
+    if limits.is_empty() {
+        return vec![command(&format!("{},{}", found.defaults, found.recommended))];
+    }
+    let own = command(&found.recommended);
+    let own = limits.iter().fold(own, |command, (name, value)| with_option(&command, name, value));
+    vec![command(&found.defaults), own]
 }
 
 /// A command that makes the same search.
