@@ -19,7 +19,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors;
-use crate::policy::{self, Failed};
+use crate::failed::Failed;
+use crate::policy;
 use crate::result::ResultDocument;
 use crate::rows::TraceTable;
 
@@ -83,7 +84,7 @@ pub(crate) struct Settings {
     own: Vec<(String, &'static Entry, Factory)>,
 }
 
-fn time(name: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<Option<Nanos>> {
+pub(crate) fn time(name: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<Option<Nanos>> {
     let Some(value) = value.filter(|v| !v.is_none()) else { return Ok(None) };
     let text = match value.extract::<f64>() {
         Ok(seconds) => format!("{seconds}"),
@@ -328,7 +329,12 @@ pub(crate) fn compare(
     ended(py, compared, told, &failed, || report(py, progress.as_ref(), &counted, started))
 }
 
-fn report(py: Python<'_>, progress: Option<&Py<PyAny>>, counted: &Counted, started: Instant) -> PyResult<()> {
+pub(crate) fn report(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    counted: &Counted,
+    started: Instant,
+) -> PyResult<()> {
     let Some(progress) = progress else { return Ok(()) };
     let (done, planned) = (counted.done.load(Ordering::Relaxed), counted.planned.load(Ordering::Relaxed));
     let left = planned.saturating_sub(done) as f64;

@@ -100,6 +100,9 @@ fn as_json(entry: &Entry) -> Value {
         "tunables": entry.tunables.iter().map(|t| json!({
             "name": t.name, "unit": t.unit, "min": number(t.min), "max": number(t.max),
             "default": number(t.default), "help": t.help,
+            "searched": entry.searched().iter().find(|s| s.name == t.name).map_or(Vec::new(), |s| {
+                s.values.iter().map(|value| number(*value)).collect()
+            }),
         })).collect::<Vec<_>>(),
     })
 }

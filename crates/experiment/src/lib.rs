@@ -21,6 +21,7 @@ mod resume;
 mod side_by_side;
 mod suite;
 mod survey;
+mod tune;
 mod until;
 mod world;
 
@@ -34,5 +35,6 @@ pub use matrix::{Finished, Matrix};
 pub use side_by_side::SideBySide;
 pub use suite::{Case, DRIVES, FILLS_PERCENT, Input, compare_all};
 pub use survey::{Subject, SurveyLoad, Surveyed, recommend};
+pub use tune::{Budget, TuneOptions, Tuned, Tuner, TunerTrial, run_trial, tune};
 pub use until::Until;
 pub use world::{About, Concurrency, World};

@@ -64,7 +64,7 @@ pub fn compare(
 }
 
 /// The kernel's schedulers for an experiment, of which the device must have one.
-fn kernel_world<'a>(
+pub(crate) fn kernel_world<'a>(
     experiment: &Experiment,
     device: &'a DeviceUnderTest,
     worker: WorkerProgram,

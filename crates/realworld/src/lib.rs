@@ -20,6 +20,7 @@ mod lock;
 mod options;
 mod power_log;
 mod time;
+mod tune;
 pub mod worker;
 
 pub use compare::{Via, compare};
@@ -28,4 +29,5 @@ pub use engine::Engine;
 pub use kernel::{Kernel, KernelOptions};
 pub use options::{Announce, DatabaseOptions, DeviceOptions, EnergySource};
 pub use power_log::PowerLog;
+pub use tune::tune;
 pub use worker::WorkerProgram;

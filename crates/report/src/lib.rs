@@ -17,6 +17,7 @@ mod ranking_columns;
 mod suite;
 mod table;
 mod text_plot;
+mod tune;
 
 #[cfg(test)]
 #[path = "../tests/sample/mod.rs"]
@@ -33,3 +34,4 @@ pub use json::{read_json, write_json};
 pub use suite::{suite_markdown, suite_text};
 pub use table::{Align, Style, table};
 pub use text_plot::{bars, sparkline};
+pub use tune::tune_text;

@@ -25,7 +25,7 @@ pub mod sjf;
 pub mod sstf;
 pub mod wf2q_plus;
 
-pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Settings, find};
+pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Searched, Settings, find};
 
 /// The calls that schedulers with one `sorted` tree and at-head requests in `head` (with `links`) have in common:
 /// arrivals, merging by sector, neighbours. All but the choice of the next request.

@@ -7,6 +7,7 @@ mod real;
 mod serve;
 mod sweep;
 mod trace;
+mod tune;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ pub(crate) use self::real::*;
 pub(crate) use self::serve::*;
 pub(crate) use self::sweep::*;
 pub(crate) use self::trace::*;
+pub(crate) use self::tune::*;
 
 /// Choose and prove a block I/O scheduler.
 #[derive(Parser)]
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Compare(Box<Compare>),
     /// Run a grid of experiments, or plot its results
     Sweep(Sweep),
+    /// Search better settings of the schedulers for a workload, and prove what they are worth
+    Tune(Box<Tune>),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
     /// List the device models, show one, or check it against its data sheet

@@ -2,6 +2,7 @@
 
 pub(crate) mod recommend;
 pub(crate) mod reproduce;
+pub(crate) mod tune;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -8,4 +8,5 @@ mod life;
 mod page_cache;
 mod rejection;
 mod sleeping;
+mod tune;
 mod whole_runs;
