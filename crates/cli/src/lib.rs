@@ -16,6 +16,7 @@ mod input;
 mod learn;
 mod on;
 mod output;
+mod pilot;
 mod progress;
 mod record;
 mod report;
@@ -95,6 +96,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
         Command::Learn(args) => learn::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Pilot(args) => pilot::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use dumbwaiter_block::{Op, SECTOR_BYTES};
+use dumbwaiter_block::Op;
 use dumbwaiter_linux::Error;
 use dumbwaiter_linux::file::{names, read, read_some, write};
 use dumbwaiter_linux::undo::{Action, Guard};
