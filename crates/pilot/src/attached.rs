@@ -65,13 +65,15 @@ impl Attached {
             }
         };
         let by = if acts { config.policy.by } else { By::Model };
+        let distrust = table.only_advises(&surroundings.kernel, surroundings.unix_s);
+        let only_order = by != By::Model && distrust.is_some();
         let advice_only = match by {
             _ if !acts => Some("the pilot was started without --act".to_owned()),
-            By::Model => table.only_advises(&surroundings.kernel, surroundings.unix_s),
+            By::Model => distrust,
             By::Trial | By::Both => None,
         };
         let settings = Settings { by, ..config.policy };
-        let mut policy = Policy::new(all.len(), 0, settings, table.prior(&all));
+        let mut policy = Policy::new(all.len(), 0, settings, table.prior(&all, only_order));
         policy.resume(now);
         port.watch(true);
         Ok(Attached {

@@ -6,6 +6,7 @@ use dumbwaiter_recording::{LiveEvent, LiveKind};
 use serde::Serialize;
 
 use crate::Error;
+use crate::candidate::Candidate;
 use crate::attached::{Attached, Exchanges, Surroundings, measured};
 use crate::config::DeviceConfig;
 use crate::decision::{Action, Decision, Measured, told};
@@ -204,6 +205,7 @@ impl DevicePilot {
         port.watch(false);
         let Some(attached) = &mut self.attached else { return Vec::new() };
         if matches!(self.state, State::HandsOff { .. }) || !attached.ownership.has_changed() {
+            port.release();
             return Vec::new();
         }
         if !restore {
@@ -306,7 +308,7 @@ impl DevicePilot {
         if !attached.ownership.is_same_disk(&reading) {
             return self.lose(&look, port, "another disk has its name now".into());
         }
-        attached.ownership.settle(&reading);
+        attached.ownership.settle(&reading, port);
         let foreign = attached.ownership.foreign(&reading);
         let (work, elapsed) = attached.work(now, counters);
         look.measured = Measured { in_flight: counters.in_flight, ..measured(work, elapsed) };
@@ -443,11 +445,11 @@ impl DevicePilot {
                 attached.policy.not_done(attached.in_force);
                 self.decision(look, Action::Failed, ("not-permitted", &why), &from)
             }
-            Err(NotSet::Refused(why)) => self.give_up(look, &candidate.name, ("refused", &why), port),
+            Err(NotSet::Refused(why)) => self.give_up(look, &candidate, ("refused", &why), port),
             Err(NotSet::Failed(why)) => {
                 self.failures += 1;
                 if self.failures >= FAILURES_MAX {
-                    return self.give_up(look, &candidate.name, ("failed", &why), port);
+                    return self.give_up(look, &candidate, ("failed", &why), port);
                 }
                 self.tally.faults += 1;
                 attached.in_force = attached.present();
@@ -461,15 +463,20 @@ impl DevicePilot {
     fn give_up(
         &mut self,
         look: &Look,
-        candidate: &str,
+        candidate: &Candidate,
         (reason, why): (&'static str, &str),
         port: &mut dyn Port,
     ) -> Decision {
         self.tally.faults += 1;
         self.failures = 0;
         let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
-        self.refused.push(candidate.to_owned());
+        self.refused.push(candidate.name.clone());
         if let Some(attached) = &mut self.attached {
+            if attached.ownership.in_force().get("scheduler") != Some(&candidate.scheduler) {
+                // Not one of its settings, but the scheduler itself.
+                let same = attached.candidates.iter().filter(|other| other.scheduler == candidate.scheduler);
+                self.refused.extend(same.map(|other| other.name.clone()));
+            }
             match attached.ownership.restore(port) {
                 Err(NotSet::Foreign(change)) => return self.hands_off(look, port, change),
                 Err(NotSet::Gone(why)) => return self.lose(look, port, why),
@@ -492,8 +499,8 @@ impl DevicePilot {
             attached.policy.not_done(attached.in_force);
         }
         let why = match attached {
-            Ok(()) => format!("{candidate} is not used any more: {why}"),
-            Err(fault) => format!("{candidate}: {why}; {}", fault.text()),
+            Ok(()) => format!("{} is not used any more: {why}", candidate.name),
+            Err(fault) => format!("{}: {why}; {}", candidate.name, fault.text()),
         };
         self.decision(look, Action::Failed, (reason, &why), &from)
     }

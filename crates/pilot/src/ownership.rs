@@ -67,13 +67,26 @@ impl Ownership {
         self.unread.is_some() || self.in_force != self.original
     }
 
-    /// A write whose effect could not be read is ours if it is in force now.
-    pub(crate) fn settle(&mut self, reading: &Reading) {
-        if self.is_same_disk(reading)
-            && let Some((attribute, value)) = self.unread.take()
-            && reading.values.get(&attribute) == Some(&value)
-        {
+    /// A write whose effect could not be read is ours if it is in force now. The journal then has what there is to put back.
+    pub(crate) fn settle(&mut self, reading: &Reading, port: &mut dyn Port) {
+        if !self.is_same_disk(reading) {
+            return;
+        }
+        let Some((attribute, value)) = self.unread.take() else { return };
+        if reading.values.get(&attribute) == Some(&value) {
             self.in_force.clone_from(&reading.values);
+        }
+        self.renew_note(port);
+    }
+
+    /// Makes the journal say what is in force.
+    fn renew_note(&self, port: &mut dyn Port) {
+        if !self.has_changed() {
+            port.release();
+        } else if self.unread.is_none() {
+            let note = self.note(vec![self.scheduler().to_owned()], Some(self.in_force.clone()));
+            // The note of before the change is there still; it asks less of what is in force.
+            let _ = port.note(&note);
         }
     }
 
@@ -94,7 +107,7 @@ impl Ownership {
     /// Reads, and makes sure that the disk is the same and nobody else has changed it.
     fn checked(&mut self, port: &mut dyn Port) -> Result<Reading, NotSet> {
         let reading = port.read().map_err(not_set)?;
-        self.settle(&reading);
+        self.settle(&reading, port);
         if !self.is_same_disk(&reading) {
             return Err(NotSet::Gone("another disk has its name now".into()));
         }
@@ -117,14 +130,7 @@ impl Ownership {
         match &done {
             // Another user's now, or nobody's.
             Err(NotSet::Foreign(_) | NotSet::Gone(_)) => port.release(),
-            _ if !self.has_changed() => port.release(),
-            // The note of before the change stays.
-            _ if self.unread.is_some() => {}
-            _ => {
-                let note = self.note(vec![self.scheduler().to_owned()], Some(self.in_force.clone()));
-                // The note of before the change is there still; it asks less of what is in force.
-                let _ = port.note(&note);
-            }
+            _ => self.renew_note(port),
         }
         done
     }

@@ -11,6 +11,8 @@ use crate::candidate::Candidate;
 
 /// Older tables only advise.
 const DAYS_MAX: i64 = 30;
+/// The share of the best score that the worst candidate of a table that only orders has.
+const ORDER_FLOOR: f64 = 0.75;
 
 /// One measured load.
 #[derive(Clone, Debug, Deserialize)]
@@ -85,13 +87,16 @@ impl ScoreTable {
         (age > DAYS_MAX).then(|| format!("the table is {age} days old; at most {DAYS_MAX} are trusted"))
     }
 
-    /// The scores of these candidates. A candidate with a moved setting has the score of its scheduler.
-    pub(crate) fn prior(&self, candidates: &[Candidate]) -> Prior {
+    /// The scores of these candidates. A candidate with a moved setting has the score of its scheduler. With `only_order`
+    /// the scores tell which candidate to try first, and rule none out.
+    pub(crate) fn prior(&self, candidates: &[Candidate], only_order: bool) -> Prior {
         let mut prior = Prior::default();
         for row in &self.rows {
+            let best = row.scores.values().copied().fold(f64::MIN_POSITIVE, f64::max);
             let score = |candidate: &Candidate| {
                 let named = row.scores.get(&candidate.name).or_else(|| row.scores.get(&candidate.scheduler));
-                named.copied().unwrap_or(0.0)
+                let score = named.copied().unwrap_or(0.0);
+                if only_order { ORDER_FLOOR + (1.0 - ORDER_FLOOR) * score / best } else { score }
             };
             prior.add(Signature { parts: row.load }, candidates.iter().map(score).collect());
         }

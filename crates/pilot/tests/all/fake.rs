@@ -69,11 +69,13 @@ pub(crate) struct Disk {
     pub(crate) crash_in: Option<u32>,
     /// Settings that another user changed since the pilot found the disk.
     pub(crate) foreign: bool,
+    /// The kernel made another value of one that was written, since then.
+    pub(crate) rounded: bool,
     /// Nothing may be written.
     pub(crate) read_only: bool,
     pub(crate) journal: Option<Note>,
     /// Settings when the pilot found the disk.
-    found: Values,
+    pub(crate) found: Values,
     pub(crate) writes: Vec<(Nanos, String, String)>,
     /// What no pilot may do, in words.
     pub(crate) wrong: Vec<String>,
@@ -118,6 +120,7 @@ impl Disk {
             crashed: false,
             crash_in: None,
             foreign: false,
+            rounded: false,
             read_only: false,
             journal: None,
             writes: Vec::new(),
@@ -163,9 +166,11 @@ impl Disk {
     /// The disk, or another one, is plugged in.
     pub(crate) fn appear(&mut self) {
         if !self.present {
-            (self.present, self.sequence, self.foreign) = (true, self.sequence + 1, false);
+            (self.present, self.sequence) = (true, self.sequence + 1);
+            (self.foreign, self.rounded) = (false, false);
             self.values = defaults("mq-deadline");
             self.values.insert("nr_requests".into(), "100".into());
+            self.found = self.values.clone();
         }
     }
 
@@ -273,7 +278,7 @@ impl Port for FakePort {
     fn open(&mut self) -> Result<(), Fault> {
         let mut disk = self.0.borrow_mut();
         disk.call()?;
-        disk.foreign = false;
+        (disk.foreign, disk.rounded) = (false, false);
         disk.found = disk.values.clone();
         Ok(())
     }
@@ -323,6 +328,7 @@ impl Port for FakePort {
                 // The kernel makes another value of it.
                 _ if attribute != "scheduler" => {
                     disk.set(attribute, "33");
+                    disk.rounded = true;
                     return Ok(());
                 }
                 _ => {
