@@ -1,6 +1,5 @@
 //! `pilot`: the scheduler of live disks.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -10,11 +9,11 @@ use dumbwaiter_pilot::{
     DeviceConfig, PilotConfig, Question, ReplayOptions, ReplaySummary, RunOptions, RunSummary, ask, replay,
 };
 use dumbwaiter_report::{Align, table};
-use dumbwaiter_traces as traces;
+use dumbwaiter_traces::TraceReader;
 use serde_json::Value;
 
 use crate::args::{Pilot, PilotQuestion};
-use crate::{Ended, output};
+use crate::{Ended, output, trace};
 
 pub(crate) fn run(args: &Pilot) -> Result<Ended> {
     match &args.question {
@@ -35,13 +34,13 @@ pub(crate) fn run(args: &Pilot) -> Result<Ended> {
             output::print(&format!("{device} is taken up again\n"))?;
             Ok(Ended::Done)
         }
-        Some(PilotQuestion::Replay { trace, config, scheduler, rotating, json }) => {
+        Some(PilotQuestion::Replay { trace: file, config, scheduler, rotating, json, reading }) => {
             let device = match config {
                 Some(path) => PilotConfig::from_file(path)?.devices.swap_remove(0),
-                None => DeviceConfig::new(trace),
+                None => DeviceConfig::new(file),
             };
             let options = ReplayOptions { scheduler: scheduler.clone(), rotating: *rotating, device };
-            replayed(trace, &options, *json)
+            replayed(&mut trace::open(std::slice::from_ref(file), reading)?, &options, *json)
         }
     }
 }
@@ -108,10 +107,9 @@ fn status(answer: &Value) -> String {
     format!("process {} {mode}\n{}", answer["pid"], table(&header, &rows, output::style()))
 }
 
-fn replayed(trace: &Path, options: &ReplayOptions, json: bool) -> Result<Ended> {
-    let mut reader = traces::open(&[trace], &traces::Options::default())?;
+fn replayed(reader: &mut TraceReader, options: &ReplayOptions, json: bool) -> Result<Ended> {
     let mut lines = String::new();
-    let summary = replay(&mut reader, options, |decision| {
+    let summary = replay(reader, options, |decision| {
         lines += &format!("{:10.1} s  {}\n", decision.at_s, decision.line());
     })?;
     if json {

@@ -12,13 +12,15 @@ use crate::ownership::Ownership;
 use crate::port::{Counters, Port, Reading};
 use crate::table::ScoreTable;
 
-/// What decides whether a table may be trusted.
+/// Where and when a pilot began: what decides whether a table may be trusted.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// Release of the kernel.
     pub kernel: String,
     /// Seconds since 1970 when the pilot began.
     pub unix_s: u64,
+    /// The time when it began, by the clock of its turns.
+    pub began: Nanos,
 }
 
 /// Requests per second whose events are taken; of a busier disk, a part of each period is watched.

@@ -50,9 +50,9 @@ fn clock() -> Nanos {
     Nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-fn surroundings() -> Surroundings {
+fn surroundings(began: Nanos) -> Surroundings {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
-    Surroundings { kernel: Machine::now().kernel, unix_s }
+    Surroundings { kernel: Machine::now().kernel, unix_s, began }
 }
 
 /// Runs until `stop` is set, or once. `log` gets one line for each decision.
@@ -81,9 +81,9 @@ pub fn run(
         }
         None => None,
     };
-    let mut fleet =
-        Fleet::new(&config, options.act, &surroundings(), |device| KernelPort::new(&device.path, options.act))?;
     let begun = clock();
+    let port = |device: &crate::DeviceConfig| KernelPort::new(&device.path, options.act);
+    let mut fleet = Fleet::new(&config, options.act, &surroundings(begun), port)?;
     let mut watchdog = Watchdog::default();
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) {

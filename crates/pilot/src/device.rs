@@ -511,7 +511,7 @@ impl DevicePilot {
         let workload = attached.and_then(|a| a.policy.workload());
         Decision {
             device: self.config.path.display().to_string(),
-            at_s: look.now.as_secs_f64(),
+            at_s: look.now.since(self.surroundings.began).as_secs_f64(),
             action,
             reason,
             from: if from.is_empty() { to.clone() } else { from.to_owned() },

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::trace::Reading;
+
 /// Options of `pilot`.
 #[derive(clap::Args)]
 #[command(
@@ -80,6 +82,8 @@ pub(crate) enum PilotQuestion {
         /// As JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        reading: Reading,
     },
 }
 
