@@ -39,6 +39,14 @@ impl Claim {
         Ok(())
     }
 
+    /// Makes a change that was noted. A signal that puts everything back waits for it.
+    pub fn change<T>(&self, change: impl FnOnce() -> T) -> T {
+        match &self.guard {
+            Some(guard) => guard.change(change),
+            None => change(),
+        }
+    }
+
     /// Nothing that this process changed is in force any more, or it is another user's now: nothing is put back later.
     pub fn release(&mut self) {
         if let Some(guard) = self.guard.take() {

@@ -52,9 +52,7 @@ mod tests {
     fn disk(dir: &Path) -> PathBuf {
         let disk = dir.join("disk");
         std::fs::create_dir_all(disk.join("queue/iosched")).unwrap();
-        for (name, value) in
-            [("diskseq", "7"), ("queue/scheduler", "[aaaa] bbbb"), ("queue/nr_requests", "128")]
-        {
+        for (name, value) in [("diskseq", "7"), ("queue/scheduler", "[aaaa] bbbb"), ("queue/nr_requests", "128")] {
             std::fs::write(disk.join(name), format!("{value}\n")).unwrap();
         }
         disk

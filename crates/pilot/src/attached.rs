@@ -42,8 +42,8 @@ pub(crate) struct Attached {
     pub(crate) advice_only: Option<String>,
     counters: Counters,
     since: Nanos,
-    /// When the watch is to be paused.
-    pause_at: Option<Nanos>,
+    /// When the paused watch goes on, and for how long.
+    watch_at: Option<(Nanos, Nanos)>,
     watching: bool,
 }
 
@@ -86,7 +86,7 @@ impl Attached {
             advice_only,
             counters,
             since: now,
-            pause_at: None,
+            watch_at: None,
             watching: true,
         })
     }
@@ -120,30 +120,32 @@ impl Attached {
         (work, elapsed)
     }
 
-    /// Begins the next period: watches a part of it that is long enough. Returns whether requests were missed before.
+    /// Begins the next period. Of a busy disk only the end of it is watched, which is what the load is like when it is
+    /// decided. Returns whether requests are missed.
     pub(crate) fn watch(&mut self, now: Nanos, next: Nanos, iops: f64, port: &mut dyn Port) -> bool {
-        let missed = !self.watching;
-        if missed {
-            port.watch(true);
-            self.watching = true;
-        }
         let period = next.since(now);
         let window = Nanos((period.0 as f64 * (SAMPLED_PER_S / iops.max(1.0)).min(1.0)) as u64).max(WINDOW_MIN);
-        self.pause_at = (window + PAUSE_MIN < period).then_some(now + window);
+        let pauses = window + PAUSE_MIN < period;
+        self.watch_at = pauses.then(|| (Nanos(next.0 - window.0), window));
+        let missed = pauses || !self.watching;
+        if self.watching == pauses {
+            port.watch(!pauses);
+            self.watching = !pauses;
+        }
         missed
     }
 
-    /// When the watch is to be paused.
-    pub(crate) fn pause_at(&self) -> Option<Nanos> {
-        self.pause_at
+    /// When the paused watch goes on.
+    pub(crate) fn watch_at(&self) -> Option<Nanos> {
+        self.watch_at.map(|(at, _)| at)
     }
 
-    /// Pauses the watch if it is time.
-    pub(crate) fn pause(&mut self, now: Nanos, port: &mut dyn Port) {
-        if self.pause_at.is_some_and(|at| at <= now) {
-            port.watch(false);
-            (self.watching, self.pause_at) = (false, None);
-        }
+    /// Watches again, if it is time. Returns when enough is seen: later than planned where this call is late.
+    pub(crate) fn resume_watch(&mut self, now: Nanos, port: &mut dyn Port) -> Option<Nanos> {
+        let (_, window) = self.watch_at.filter(|(at, _)| *at <= now)?;
+        port.watch(true);
+        (self.watching, self.watch_at) = (true, None);
+        Some(now + window)
     }
 
     /// What trials have shown about a workload.

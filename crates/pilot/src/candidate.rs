@@ -95,8 +95,7 @@ mod tests {
     fn tunables_stay_in_bounds_and_what_is_found_is_no_variant() {
         let bounds = BTreeMap::from([("mq-deadline/fifo_batch".to_owned(), (1, 16))]);
         let all = candidates(&reading(), &[], Some(&bounds), &[]);
-        let expected =
-            ["kyber", "none", "mq-deadline", "mq-deadline:fifo_batch=4", "kyber:read_lat_nsec=1000000"];
+        let expected = ["kyber", "none", "mq-deadline", "mq-deadline:fifo_batch=4", "kyber:read_lat_nsec=1000000"];
         assert_eq!(names(&all), expected);
         assert!(all[4].settings.contains(&("nr_requests".into(), "100".into())));
     }

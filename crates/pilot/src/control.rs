@@ -58,7 +58,8 @@ impl SharedBoard {
         let Some(status) = &board.status else { return Err("the pilot has not looked at its disks yet".into()) };
         let find = |name: &str| {
             let last = name.trim_start_matches("/dev/");
-            let named = |device: &&crate::DeviceStatus| device.device == name || device.device.rsplit('/').next() == Some(last);
+            let named =
+                |device: &&crate::DeviceStatus| device.device == name || device.device.rsplit('/').next() == Some(last);
             let all: Vec<&str> = status.devices.iter().map(|device| device.device.as_str()).collect();
             status.devices.iter().find(named).ok_or_else(|| format!("no disk {name}; there are {}", all.join(", ")))
         };

@@ -69,8 +69,7 @@ pub fn run(
     }
     check_locks(&config, options)?;
     let board = SharedBoard::default();
-    let _control =
-        if options.once { None } else { Some(ControlSocket::start(&config.control, board.clone())?) };
+    let _control = if options.once { None } else { Some(ControlSocket::start(&config.control, board.clone())?) };
     let _http = match config.http.filter(|_| !options.once) {
         Some(address) => {
             let board = board.clone();

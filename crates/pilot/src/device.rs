@@ -6,8 +6,8 @@ use dumbwaiter_recording::{LiveEvent, LiveKind};
 use serde::Serialize;
 
 use crate::Error;
-use crate::candidate::Candidate;
 use crate::attached::{Attached, Exchanges, Surroundings, measured};
+use crate::candidate::Candidate;
 use crate::config::DeviceConfig;
 use crate::decision::{Action, Decision, Measured, told};
 use crate::load::{LoadClass, LoadClassifier};
@@ -162,14 +162,14 @@ impl DevicePilot {
 
     /// When [`DevicePilot::turn`] is to be called next.
     pub fn wake_at(&self) -> Nanos {
-        let pause = self.attached.as_ref().and_then(Attached::pause_at);
-        pause.map_or(self.next, |pause| pause.min(self.next))
+        let watch = self.attached.as_ref().and_then(Attached::watch_at);
+        watch.map_or(self.next, |watch| watch.min(self.next))
     }
 
     /// Looks at the disk, decides and acts, if it is time; a decision if one was made.
     pub fn turn(&mut self, now: Nanos, port: &mut dyn Port) -> Option<&Decision> {
-        if let Some(attached) = &mut self.attached {
-            attached.pause(now, port);
+        if let Some(enough) = self.attached.as_mut().and_then(|attached| attached.resume_watch(now, port)) {
+            self.next = self.next.max(enough);
         }
         if now < self.next {
             return None;
@@ -376,7 +376,12 @@ impl DevicePilot {
         }
         if !seen {
             attached.policy.resume(look.now);
-            return self.keep(&look, &from, port, ("lost-events", "too many events were lost to tell what the load is"));
+            return self.keep(
+                &look,
+                &from,
+                port,
+                ("lost-events", "too many events were lost to tell what the load is"),
+            );
         }
         if let Some(why) = self.blind.clone() {
             return self.keep(&look, &from, port, ("blind", &why));
@@ -401,7 +406,12 @@ impl DevicePilot {
         }
         if self.exchanges.count(look.now) >= self.config.exchanges_per_hour as usize {
             attached.policy.not_done(attached.in_force);
-            return self.keep(&look, &from, port, ("too-many-exchanges", "the limit of exchanges in an hour is reached"));
+            return self.keep(
+                &look,
+                &from,
+                port,
+                ("too-many-exchanges", "the limit of exchanges in an hour is reached"),
+            );
         }
         self.exchange(&look, wanted, decided.reason, port)
     }
@@ -486,10 +496,8 @@ impl DevicePilot {
         let original = self.attached.as_ref().map(|a| a.ownership.clone());
         let reading = port.read();
         let attached = reading.and_then(|reading| {
-            let wanted = original.as_ref().map_or(reading.clone(), |own| Reading {
-                values: own.original().clone(),
-                ..reading
-            });
+            let wanted =
+                original.as_ref().map_or(reading.clone(), |own| Reading { values: own.original().clone(), ..reading });
             self.attach(look.now, port, &wanted)
         });
         // What is in force is still known to the old owner of the settings.

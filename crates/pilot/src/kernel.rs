@@ -94,11 +94,8 @@ impl Port for KernelPort {
         let number = read_some(&folder.join("dev"))
             .and_then(|text| text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?))));
         let Some(number) = number else { return Err(Fault::Gone(format!("{path} has no device number"))) };
-        let claim = if self.may_act {
-            Some(Claim::new(&queue).map_err(|e| Fault::Failed(e.to_string()))?)
-        } else {
-            None
-        };
+        let claim =
+            if self.may_act { Some(Claim::new(&queue).map_err(|e| Fault::Failed(e.to_string()))?) } else { None };
         let trace = LiveEvents::new(queue.name(), number, BUFFER_KB).map_err(|e| e.to_string());
         let rotating = queue.get("rotational").is_ok_and(|text| text == "1");
         self.disk = Some(OpenDisk { queue, folder, number, rotating, claim, trace, tries: 0, last_write: None });
@@ -136,11 +133,11 @@ impl Port for KernelPort {
 
     fn write(&mut self, attribute: &str, value: &str) -> Result<(), Fault> {
         let disk = self.disk()?;
-        if disk.claim.is_none() {
+        let Some(claim) = &disk.claim else {
             return Err(Fault::NotPermitted("the pilot was started without --act".into()));
-        }
+        };
         let begun = Instant::now();
-        let done = write(&disk.queue.file(attribute), value).map_err(|e| fault(&e, &disk.folder));
+        let done = claim.change(|| write(&disk.queue.file(attribute), value)).map_err(|e| fault(&e, &disk.folder));
         disk.last_write = Some(Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)));
         done
     }
@@ -192,8 +189,7 @@ impl Port for KernelPort {
             Err(_) => {
                 disk.tries += 1;
                 if disk.tries.is_multiple_of(TRACE_RETRY) {
-                    disk.trace =
-                        LiveEvents::new(disk.queue.name(), disk.number, BUFFER_KB).map_err(|e| e.to_string());
+                    disk.trace = LiveEvents::new(disk.queue.name(), disk.number, BUFFER_KB).map_err(|e| e.to_string());
                     self.watch(true);
                 }
                 Ok(0)
@@ -232,7 +228,10 @@ mod tests {
     #[test]
     fn a_disk_that_is_not_there_and_a_file_say_so() {
         let missing = KernelPort::new(Path::new("no-such-disk"), false).open().unwrap_err();
-        assert!(matches!(&missing, Fault::Gone(text) if text.contains("/dev/no-such-disk: no such device")), "{missing:?}");
+        assert!(
+            matches!(&missing, Fault::Gone(text) if text.contains("/dev/no-such-disk: no such device")),
+            "{missing:?}"
+        );
         let file = tempfile::NamedTempFile::new().unwrap();
         let fault = KernelPort::new(file.path(), false).open().unwrap_err();
         assert!(fault.text().contains("regular file"), "{fault:?}");

@@ -53,7 +53,8 @@ pub(crate) struct LoadClassifier {
 impl LoadClassifier {
     /// The shipped classifier.
     pub(crate) fn new() -> Result<LoadClassifier, Error> {
-        let model = shipped::model("classifier").ok_or_else(|| Error::Refused("shipped:classifier is missing".into()))??;
+        let model =
+            shipped::model("classifier").ok_or_else(|| Error::Refused("shipped:classifier is missing".into()))??;
         let classifier = model.classifier()?;
         let group = |class: &String| {
             GROUPS.iter().find(|(name, _)| name == class).map_or(class.clone(), |(_, group)| (*group).to_owned())

@@ -21,9 +21,7 @@ const COUNTERS: [(&str, &str, OfTally); 7] = [
 
 const GAUGES: [(&str, &str, OfDecision); 4] = [
     ("dumbwaiter_pilot_iops", "I/Os per second in the last period.", |d| Some(d.measured.iops)),
-    ("dumbwaiter_pilot_bytes_per_second", "Bytes per second in the last period.", |d| {
-        Some(1e6 * d.measured.mb_per_s)
-    }),
+    ("dumbwaiter_pilot_bytes_per_second", "Bytes per second in the last period.", |d| Some(1e6 * d.measured.mb_per_s)),
     ("dumbwaiter_pilot_latency_seconds", "Mean time of a request in the last period.", |d| {
         d.measured.latency_ms.map(|ms| ms / 1e3)
     }),
@@ -44,8 +42,11 @@ pub fn openmetrics(status: &Status) -> String {
     for device in &status.devices {
         let scheduler = escape(device.scheduler.as_deref().unwrap_or(""));
         let advice = escape(device.advice.as_deref().unwrap_or(""));
-        let labels =
-            format!("{},state=\"{}\",scheduler=\"{scheduler}\",advice=\"{advice}\"", label(device), device.state_name());
+        let labels = format!(
+            "{},state=\"{}\",scheduler=\"{scheduler}\",advice=\"{advice}\"",
+            label(device),
+            device.state_name()
+        );
         sample(&mut out, name, &labels, 1.0);
     }
     for (name, help, value) in COUNTERS {

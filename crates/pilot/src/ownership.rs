@@ -217,7 +217,8 @@ impl Ownership {
     pub(crate) fn restore(&mut self, port: &mut dyn Port) -> Result<Vec<String>, NotSet> {
         /// A write may fail once.
         const TRIES: u32 = 3;
-        let (scheduler, settings) = (self.original.get("scheduler").cloned().unwrap_or_default(), in_order(&self.original));
+        let (scheduler, settings) =
+            (self.original.get("scheduler").cloned().unwrap_or_default(), in_order(&self.original));
         let mut last = Ok(());
         for _ in 0..TRIES {
             if !self.has_changed() {

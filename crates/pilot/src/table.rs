@@ -70,7 +70,8 @@ impl ScoreTable {
 
     /// The table that comes with the program, made in the simulator.
     pub(crate) fn shipped(rotating: bool) -> ScoreTable {
-        let text = if rotating { include_str!("../tables/rotating.toml") } else { include_str!("../tables/flash.toml") };
+        let text =
+            if rotating { include_str!("../tables/rotating.toml") } else { include_str!("../tables/flash.toml") };
         // A test reads both.
         ScoreTable::from_toml(text, Path::new("shipped table")).unwrap_or_default()
     }
@@ -78,7 +79,10 @@ impl ScoreTable {
     /// Why its scores may advise but not switch a device by themselves; `None` if they may.
     pub(crate) fn only_advises(&self, kernel: &str, unix_s: u64) -> Option<String> {
         let (Some(of_kernel), Some(date)) = (&self.kernel, &self.date) else {
-            return Some(format!("the table ({}) was not measured on a drive; by = \"both\" lets trials decide", self.source));
+            return Some(format!(
+                "the table ({}) was not measured on a drive; by = \"both\" lets trials decide",
+                self.source
+            ));
         };
         if of_kernel != kernel {
             return Some(format!("the table was measured on kernel {of_kernel}, this is {kernel}"));
@@ -108,7 +112,11 @@ impl ScoreTable {
 fn days(date: &str) -> Option<i64> {
     let mut parts = date.split('-').map(|part| part.parse::<i64>().ok());
     let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    if parts.next().is_some() || !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    if parts.next().is_some()
+        || !(1970..=9999).contains(&year)
+        || !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+    {
         return None;
     }
     // Years that begin in March end with the leap day.
@@ -147,7 +155,8 @@ mod tests {
     #[test]
     fn what_is_no_table_is_refused_with_its_place() {
         assert!(table("date = 'soon'\n").unwrap_err().to_string().contains("2026-11-23"));
-        let bad = ScoreTable::from_toml("source = 'x'\n[[row]]\nload = [0, 0, 0, -1]\nscores = {}\n", Path::new("t.toml"));
+        let bad =
+            ScoreTable::from_toml("source = 'x'\n[[row]]\nload = [0, 0, 0, -1]\nscores = {}\n", Path::new("t.toml"));
         assert!(bad.unwrap_err().to_string().contains("row 1"));
     }
 

@@ -48,16 +48,14 @@ pub struct HttpServer {
 
 impl HttpServer {
     /// Listens on `address`; `answer` gets the path of each GET.
-    pub fn start(
-        address: SocketAddr,
-        answer: impl Fn(&str) -> Response + Send + Sync + 'static,
-    ) -> Result<HttpServer> {
+    pub fn start(address: SocketAddr, answer: impl Fn(&str) -> Response + Send + Sync + 'static) -> Result<HttpServer> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let stopping = Arc::new(AtomicBool::new(false));
         let ends = stopping.clone();
         let answer: Answer = Arc::new(answer);
-        let thread = std::thread::Builder::new().name("http".into()).spawn(move || accept(&listener, &answer, &ends))?;
+        let thread =
+            std::thread::Builder::new().name("http".into()).spawn(move || accept(&listener, &answer, &ends))?;
         Ok(HttpServer { address, stopping, thread: Some(thread) })
     }
 

@@ -38,12 +38,9 @@ fn live(seed: u64, length: Nanos, trouble: Trouble, acts: bool) -> World {
                 disk.appear();
             }
             if disk.present && random.chance(trouble.administrator) {
-                let (attribute, value) = [
-                    ("scheduler", "none"),
-                    ("scheduler", "kyber"),
-                    ("nr_requests", "64"),
-                    ("iosched/fifo_batch", "3"),
-                ][(random.next() % 4) as usize];
+                let (attribute, value) =
+                    [("scheduler", "none"), ("scheduler", "kyber"), ("nr_requests", "64"), ("iosched/fifo_batch", "3")]
+                        [(random.next() % 4) as usize];
                 disk.administrator_sets(attribute, value);
             }
             if random.chance(trouble.crashes) {

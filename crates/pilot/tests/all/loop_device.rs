@@ -61,7 +61,8 @@ fn fly(config: &str, options: RunOptions, work: impl FnOnce()) -> (RunSummary, V
     let config = PilotConfig::from_toml(config, Path::new("pilot.toml")).unwrap();
     let (stop, lines) = (Arc::new(AtomicBool::new(false)), Mutex::new(Vec::new()));
     let summary = std::thread::scope(|scope| {
-        let pilot = scope.spawn(|| run(&config, options, &stop, &mut |line| lines.lock().unwrap().push(line.to_owned())));
+        let pilot =
+            scope.spawn(|| run(&config, options, &stop, &mut |line| lines.lock().unwrap().push(line.to_owned())));
         work();
         stop.store(true, Ordering::Relaxed);
         pilot.join().unwrap().unwrap()
@@ -164,7 +165,8 @@ fn a_second_pilot_of_the_same_disk_ends_with_a_reason() {
 fn cpu_time_of_watching() {
     let Some((device, queue)) = device() else { return };
     std::fs::write(device.sysfs().join("queue/scheduler"), "none").unwrap();
-    let text = format!("control = \"/dev/shm/dumbwaiter-cpu.sock\"\n[[device]]\npath = \"{}\"\n", device.path().display());
+    let text =
+        format!("control = \"/dev/shm/dumbwaiter-cpu.sock\"\n[[device]]\npath = \"{}\"\n", device.path().display());
     // The pilot's own thread: fio is another process.
     let cpu = || rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let (mut used, mut ios) = (0.0, 0.0);

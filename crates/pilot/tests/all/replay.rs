@@ -37,7 +37,10 @@ fn loads_of_a_trace_are_told_apart_and_the_table_advises() {
     assert!(summary.workloads >= 2, "{summary:#?}");
     assert_eq!(told, summary.changes.len());
     // On a rotating disk, six streams are faster under none, by the simulated table.
-    assert!(summary.changes.iter().any(|change| change.action == Action::Advise && change.to == "none"), "{summary:#?}");
+    assert!(
+        summary.changes.iter().any(|change| change.action == Action::Advise && change.to == "none"),
+        "{summary:#?}"
+    );
     let held: f64 = summary.seconds_by_candidate.values().sum();
     assert!((held - 40.0).abs() < 2.0, "{held}");
 }
