@@ -17,6 +17,7 @@ mod input;
 mod learn;
 mod on;
 mod output;
+mod pilot;
 mod progress;
 mod record;
 mod report;
@@ -97,6 +98,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
         Command::Learn(args) => learn::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Pilot(args) => pilot::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_service::HttpServer;
 
 use crate::Error;
 use crate::control::ControlSocket;
-use crate::http::HttpServer;
 use crate::inspector::{Inspector, ShardHandle};
 use crate::nbd::directory::Directory;
 use crate::nbd::listener::{Front, Listener};
@@ -21,7 +21,7 @@ use crate::question::{Answer, Question};
 use crate::settings::ServeSettings;
 use crate::shard::{Common, Message, Shard};
 use crate::unix_socket::bind_unix;
-use crate::{open_target, systemd, ublk, vhost_user};
+use crate::{http, open_target, systemd, ublk, vhost_user};
 
 /// A disk's thread works in short bursts and should begin them at once.
 const SLICE: Nanos = Nanos::from_us(100);
@@ -90,7 +90,7 @@ impl Server {
             server.control = Some(ControlSocket::start(path, inspector.clone())?);
         }
         if let Some(address) = server.common.settings.http {
-            server.http = Some(HttpServer::start(address, inspector)?);
+            server.http = Some(http::start(address, inspector)?);
         }
         Ok(server)
     }

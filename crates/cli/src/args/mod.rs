@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod learn;
+mod pilot;
 mod real;
 mod serve;
 mod sweep;
@@ -16,6 +17,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
 pub(crate) use self::learn::*;
+pub(crate) use self::pilot::*;
 pub(crate) use self::real::*;
 pub(crate) use self::serve::*;
 pub(crate) use self::sweep::*;
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Serve(Box<Serve>),
     /// Ask and change a running server
     Ctl(Ctl),
+    /// Choose the scheduler of live disks: watch, advise, and with --act change and put back
+    Pilot(Pilot),
     /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server
     Bench(Bench),
     /// One thread of a load, in a process of its own
