@@ -11,9 +11,11 @@ use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
 use crate::sjf::{self, LearnedModel, Sjf, Source};
+use std::sync::Arc;
+
 use crate::{c_look, d2fq, headway, kyber, mclock, mqfq, none, noop, sstf, wf2q_plus};
-use dumbwaiter_learn::{Model, shipped};
-use dumbwaiter_policy::{By, Goal};
+use dumbwaiter_learn::{Classifier, Model, shipped};
+use dumbwaiter_policy::{By, Goal, ScoreTable};
 
 /// The entry of this name. A `+` at its end may be left out: in lists of candidates it separates names.
 pub fn find(name: &str) -> Option<&'static Entry> {
@@ -61,6 +63,36 @@ fn source(settings: &Settings) -> Result<Source, ChoiceError> {
     let learned = model.and_then(|model| LearnedModel::from_file(&model));
     let learned = learned.map_err(|why| settings.refused("model", format!("{EXPECTED} ({why})")))?;
     Ok(Source::Model(Box::new(learned)))
+}
+
+/// The classifier of `adaptive`; `None` where nothing would use it.
+fn classifier(settings: &Settings, by: By) -> Result<Option<Arc<Classifier>>, ChoiceError> {
+    const EXPECTED: &str = "the path of a classifier, shipped:classifier or none";
+    let model = match settings.text("model") {
+        Some("none") => return Ok(None),
+        None if by == By::Trial => return Ok(None),
+        None => shipped::model("classifier").ok_or_else(|| settings.refused("model", EXPECTED))?,
+        Some(text) => match text.strip_prefix("shipped:") {
+            Some(name) => shipped::model(name).ok_or_else(|| settings.refused("model", EXPECTED))?,
+            None => Model::from_bytes(&settings.file("model")?.unwrap_or_default()),
+        },
+    };
+    let classifier = model.and_then(|model| model.classifier());
+    let classifier = classifier.map_err(|why| settings.refused("model", format!("{EXPECTED} ({why})")))?;
+    Ok(Some(Arc::new(classifier)))
+}
+
+/// The throughput table of `adaptive`.
+fn table(settings: &Settings) -> Result<Option<Arc<ScoreTable>>, ChoiceError> {
+    const EXPECTED: &str = "the path of a throughput table, shipped:simulated or none";
+    let table = match settings.text("table") {
+        Some("none") => return Ok(None),
+        None | Some("shipped:simulated") => ScoreTable::shipped(),
+        Some(text) if text.starts_with("shipped:") => return Err(settings.refused("table", EXPECTED)),
+        Some(_) => ScoreTable::from_json(&settings.file("table")?.unwrap_or_default()),
+    };
+    let table = table.map_err(|why| settings.refused("table", format!("{EXPECTED} ({why})")))?;
+    Ok(Some(Arc::new(table)))
 }
 
 /// Schedulers in the order in which they are listed.
@@ -288,14 +320,28 @@ pub const REGISTRY: &[Entry] = &[
                 kind: Kind::Word(&["live", "freeze"]),
                 help: "live: queued requests pass to the next scheduler; freeze: the device drains first, as in Linux",
             },
+            Parameter {
+                name: "model",
+                kind: Kind::File { required: false },
+                help: "a classifier's file, shipped:classifier (the default) or none; its posterior chooses between the rows of \
+                       the table",
+            },
+            Parameter {
+                name: "table",
+                kind: Kind::File { required: false },
+                help: "a throughput table's file, shipped:simulated (the default) or none",
+            },
         ],
         manual: include_str!("../adaptive.md"),
         make: |settings| {
+            let by = settings.parsed("by", By::default(), By::parse)?;
             let plan = Plan {
-                by: settings.parsed("by", By::default(), By::parse)?,
+                by,
                 goal: settings.parsed("goal", Goal::default(), Goal::parse)?,
                 freeze: settings.text("handover") == Some("freeze"),
                 candidates: settings.schedulers("candidates").iter().cloned().map(Into::into).collect(),
+                classifier: classifier(settings, by)?,
+                table: table(settings)?,
             };
             factory(move |setup| Adaptive::new(setup, &plan))
         },
