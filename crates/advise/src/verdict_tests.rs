@@ -23,6 +23,7 @@ fn template() -> RunResult {
             op: Op::Read,
             task: TaskId(0),
             tenant: TenantId(0),
+            sector: 0,
             bytes: 4096,
             submit,
             insert: submit,
