@@ -32,7 +32,7 @@ pub use failure::{Failure, FailureKind, Refusal};
 pub use input::{Experiment, InputKind, Overrides, ReadError, input_kind};
 pub use matrix::{Finished, Matrix};
 pub use side_by_side::SideBySide;
-pub use suite::{Case, DRIVES, FILLS_PERCENT, Input, compare_all};
+pub use suite::{Case, DRIVES, FILLS_PERCENT, Input, compare_all, compare_each};
 pub use survey::{Subject, SurveyLoad, Surveyed, recommend};
 pub use until::Until;
 pub use world::{About, Concurrency, World};

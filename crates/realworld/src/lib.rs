@@ -22,7 +22,7 @@ mod power_log;
 mod time;
 pub mod worker;
 
-pub use compare::{Via, compare};
+pub use compare::{Via, compare, compare_all};
 pub use device::DeviceUnderTest;
 pub use engine::Engine;
 pub use kernel::{Kernel, KernelOptions};

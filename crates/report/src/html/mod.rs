@@ -327,6 +327,26 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_several_scenarios_begins_with_their_table() {
+        use dumbwaiter_advise::{Suite, SuiteCase};
+        let d = document();
+        let mut devices: Vec<&str> = d.runs.iter().map(|run| run.device.as_str()).collect();
+        devices.dedup();
+        let case = |device: &str| SuiteCase {
+            scenario: format!("load of {device}"),
+            device: device.to_owned(),
+            variant: d.runs[0].variant.clone(),
+            drive_class: String::new(),
+            fill_percent: None,
+        };
+        let cases = devices.into_iter().map(case).collect();
+        let page = html(&d.clone().with_suite(Suite::new("", cases)));
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+        assert!(at("<section id=\"suite\">") < at("<section id=\"device-0\""));
+        assert!(at("load of ") < at("wins/ties/losses"));
+    }
+
+    #[test]
     fn names_cannot_break_out_of_the_page() {
         let mut d = document();
         d.title = "</script><script>alert(1)</script>".to_string();
