@@ -62,7 +62,7 @@ macro_rules! released_when_dropped {
         impl Drop for $type {
             fn drop(&mut self) {
                 if let Some(release) = self.release.take() {
-                    // SAFETY: the producer's own function, called once: whoever moved the content out set `release` to null.
+                    // SAFETY: the producer's own function, called once: moving the content out sets `release` to null.
                     // It expects the structure as it was.
                     self.release = Some(release);
                     unsafe { release(self) };

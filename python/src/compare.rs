@@ -278,10 +278,8 @@ pub(crate) fn experiment(
 
 /// A scenario with the fio jobs that it names, which are read from the current folder.
 fn resolved(mut scenario: Scenario) -> Result<(Scenario, Vec<String>), dumbwaiter_scenario::Error> {
-    let read = |name: &str| {
-        std::fs::read_to_string(name).map_err(|source| dumbwaiter_scenario::Error::Io { path: name.to_owned(), source })
-    };
-    let notes = scenario.resolve(&read, &|name| std::env::var(name).ok())?;
+    let notes =
+        scenario.resolve(&|name| dumbwaiter_scenario::read_text(name.as_ref()), &|name| std::env::var(name).ok())?;
     Ok((scenario, notes))
 }
 

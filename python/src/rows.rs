@@ -37,7 +37,7 @@ enum Kept {
     Buffers(#[allow(dead_code)] Vec<Owner>),
 }
 
-/// A Python object that lends its memory. It is given back by whoever drops it last.
+/// A Python object that lends its memory. The last reference that is dropped gives it back.
 struct Owner(#[allow(dead_code)] Py<PyAny>);
 
 /// A chunk of a column. Pointers are valid for `rows` values as long as [`Part::_kept`] lives.

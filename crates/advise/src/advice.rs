@@ -30,7 +30,7 @@ pub struct Advice {
     pub sentence: String,
     /// What changes, and with which confidence; `null` where nothing does.
     pub gain: Option<Gain>,
-    /// Schedulers that cannot be told from the recommended one.
+    /// Schedulers that do not differ significantly from the recommended one.
     pub ties: Vec<String>,
     /// Schedulers that are out because they lose throughput.
     pub losses: Vec<Loss>,

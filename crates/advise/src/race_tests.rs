@@ -145,7 +145,7 @@ fn what_is_set_goes_if_it_loses_throughput() {
 }
 
 #[test]
-fn what_is_set_stays_if_it_loses_to_somebody_but_not_surely_to_the_pick() {
+fn the_current_scheduler_stays_unless_the_pick_is_significantly_better() {
     let race = race(&["none", "bfq", "kyber"], "bfq");
     let mut results: Vec<RunResult> = Vec::new();
     // kyber has the lowest latency, and a little more throughput than bfq, or less.
@@ -182,7 +182,7 @@ fn a_doubtful_loss_is_looked_at_again_before_it_counts() {
 }
 
 #[test]
-fn where_everybody_loses_somewhere_whoever_loses_least_is_taken() {
+fn where_all_lose_at_a_guard_the_smallest_loss_is_recommended() {
     let race = race(&["none", "bfq"], "none");
     let natures = [("none", 900.0, 60.0, 100.0, 0.01), ("bfq", 300.0, 100.0, 80.0, 0.01)];
     let decision = race.decide(&raced(&race, &natures, 50)).unwrap();

@@ -71,11 +71,11 @@ fn row(score: &Score) -> Vec<String> {
     };
     let Figures { calls, choice_calls, differences, missing, extra, .. } = f;
     let figures = vec![
-        output::grouped(*calls),
+        dumbwaiter_measure::grouped(*calls),
         percent(f.call_agreement),
         percent(f.dispatch_agreement),
         percent(f.none_agreement),
-        if score.trivial { "trivial".to_owned() } else { output::grouped(*choice_calls) },
+        if score.trivial { "trivial".to_owned() } else { dumbwaiter_measure::grouped(*choice_calls) },
         if score.trivial { "–".to_owned() } else { percent(f.choice_agreement) },
         differences.to_string(),
         percent(f.identical_share),

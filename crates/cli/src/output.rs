@@ -147,16 +147,3 @@ pub(crate) fn screen(wide: bool) -> Style {
     let style = style();
     Style { width: (!wide).then(|| style.width.unwrap_or(COLUMNS).max(40)), ..style }
 }
-
-/// A whole number with thousands apart: 12,345,678.
-pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(c);
-    }
-    text
-}

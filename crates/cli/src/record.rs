@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use dumbwaiter_linux::target::Target;
 use dumbwaiter_linux::undo;
+use dumbwaiter_measure::grouped;
 use dumbwaiter_recording::{Method, Options, Summary, beside, record};
 use serde_json::json;
 
 use crate::args::Record;
-use crate::output::{self, grouped};
-use crate::{Ended, input, trace};
+use crate::{Ended, input, output, trace};
 
 pub(crate) fn run(args: &Record) -> Result<Ended> {
     let target = Target::of(&args.device)?;

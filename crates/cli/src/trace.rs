@@ -90,7 +90,7 @@ fn stat_text(s: &TraceStat) -> String {
         text += &format!("note: the trace has no {m}\n");
     }
     for c in s.skipped.iter().chain(&s.changed) {
-        text += &format!("note: {} records: {}\n", output::grouped(c.count), c.reason);
+        text += &format!("note: {} records: {}\n", dumbwaiter_measure::grouped(c.count), c.reason);
     }
     text
 }
@@ -104,16 +104,16 @@ fn stat_rows(s: &TraceStat) -> Vec<[String; 2]> {
     };
     let requests = format!(
         "{} ({} reads, {} writes, {} others; {} reads)",
-        output::grouped(s.records),
-        output::grouped(s.reads),
-        output::grouped(s.writes),
-        output::grouped(s.others),
+        dumbwaiter_measure::grouped(s.records),
+        dumbwaiter_measure::grouped(s.reads),
+        dumbwaiter_measure::grouped(s.writes),
+        dumbwaiter_measure::grouped(s.others),
         percent(s.read_share)
     );
     let rate = format!(
         "{} on average, {} in the busiest second",
         maybe(s.mean_iops, |r| format!("{r:.1} IOPS")),
-        maybe(s.peak_iops_1s, output::grouped)
+        maybe(s.peak_iops_1s, dumbwaiter_measure::grouped)
     );
     let sequential = format!(
         "{} (near {}, in 32 streams {})",
@@ -141,7 +141,14 @@ fn stat_rows(s: &TraceStat) -> Vec<[String; 2]> {
                 percent(s.aligned_share)
             ),
         ),
-        ("devices, tasks", format!("{}, {}", maybe(s.devices, output::grouped), maybe(s.tasks, output::grouped))),
+        (
+            "devices, tasks",
+            format!(
+                "{}, {}",
+                maybe(s.devices, dumbwaiter_measure::grouped),
+                maybe(s.tasks, dumbwaiter_measure::grouped)
+            ),
+        ),
     ];
     rows.map(|(name, value)| [name.to_owned(), value]).into()
 }
@@ -186,13 +193,13 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
     let written = traces::convert(&mut reader, &args.to_file, format, columns.as_ref(), None)?;
     crate::tell!(
         "{} records of {} written to {} as {}",
-        output::grouped(written.records),
+        dumbwaiter_measure::grouped(written.records),
         reader.format().name(),
         args.to_file.display(),
         format.name()
     );
     for skipped in reader.skipped().iter().chain(&reader.changed()).chain(&written.left_out).chain(&written.lost) {
-        crate::tell!("note: {} records: {}", output::grouped(skipped.count), skipped.reason);
+        crate::tell!("note: {} records: {}", dumbwaiter_measure::grouped(skipped.count), skipped.reason);
     }
     Ok(Ended::Done)
 }

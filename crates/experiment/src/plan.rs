@@ -24,7 +24,7 @@ const WARMUP_PERCENT: u64 = 20;
 pub(crate) struct Point {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// The figure that is told of it.
+    /// The figure that is reported.
     pub(crate) metric: Metric,
     pub(crate) scenario: Scenario,
 }

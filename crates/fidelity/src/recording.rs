@@ -227,6 +227,19 @@ pub struct Recording {
     pub rows: Vec<Row>,
 }
 
+/// The JSON beside a recording's rows.
+pub(crate) fn read_description(path: &Path) -> Result<Vec<u8>, Error> {
+    let io = |cause| Error::Io { path: path.to_owned(), cause };
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(io)?;
+    file.take(DESCRIPTION_BYTES_MAX + 1).read_to_end(&mut text).map_err(io)?;
+    if text.len() as u64 > DESCRIPTION_BYTES_MAX {
+        let what = format!("more than {} MiB; expected the description of a recording", DESCRIPTION_BYTES_MAX >> 20);
+        return Err(Error::Setting { path: path.to_owned(), what });
+    }
+    Ok(text)
+}
+
 impl Recording {
     /// Reads the rows of `path` (`.csv` or `.csv.zst`) and the JSON beside it; or of its JSON, the rows beside that.
     ///
@@ -239,15 +252,7 @@ impl Recording {
             move |cause| Error::Io { path, cause }
         };
         let rows = std::fs::File::open(path).map_err(io(path))?;
-        let mut text = Vec::new();
-        let file = std::fs::File::open(beside).map_err(io(beside))?;
-        file.take(DESCRIPTION_BYTES_MAX + 1).read_to_end(&mut text).map_err(io(beside))?;
-        if text.len() as u64 > DESCRIPTION_BYTES_MAX {
-            let what =
-                format!("more than {} MiB; expected the description of a recording", DESCRIPTION_BYTES_MAX >> 20);
-            return Err(Error::Setting { path: beside.clone(), what });
-        }
-        Recording::read(path, rows, beside, &text)
+        Recording::read(path, rows, beside, &read_description(beside)?)
     }
 
     /// Reads a recording from its `rows`, plain or zstd, and the JSON text of its `description`. Messages call them `path`

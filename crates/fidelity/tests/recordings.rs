@@ -1,4 +1,4 @@
-//! Our schedulers held against every kernel recording of the shared set.
+//! Our schedulers checked against every kernel recording of the shared set.
 
 use std::path::{Path, PathBuf};
 

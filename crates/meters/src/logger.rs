@@ -229,8 +229,8 @@ impl Logger {
             seconds * (rounding + edge * edge).sqrt()
         });
         let least = 60.0 * self.period;
-        let warning =
-            (seconds < least).then(|| format!("samples every {} s tell little of less than {least} s", self.period));
+        let warning = (seconds < least)
+            .then(|| format!("samples every {:.1} s tell little of less than {least:.0} s", self.period));
         let part = if by_energy.is_some() { "energy column" } else { "power column, integrated" };
         Ok(Energy { joules, source: Source::LoggerCsv, parts: vec![(part.into(), joules)], seconds, sigma, warning })
     }

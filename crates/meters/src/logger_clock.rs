@@ -1,5 +1,7 @@
 //! Offset and drift of a logger's clock, found from load patterns that show in the logged power.
 
+use std::ops::Range;
+
 /// A sample; `at` is the logger's time, s since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
@@ -39,6 +41,12 @@ const PATTERN_S: f64 = 3.0 * PATTERN_PART_S;
 const OFFSET_MAX_S: i32 = 120;
 /// Steps of the search per second.
 const STEPS_PER_S: i32 = 10;
+/// Offsets that are searched.
+const STEPS: usize = (2 * OFFSET_MAX_S * STEPS_PER_S + 1) as usize;
+/// Largest drift of a clock; quartz has under 100 ppm.
+const DRIFT_MAX: f64 = 1e-3;
+/// How much two offsets may differ besides, for coarse samples, s.
+const DRIFT_SLACK_S: f64 = 1.0;
 /// Correlation below which there is no pattern.
 const CORRELATION_MIN: f64 = 0.8;
 /// Residual of the fit above which it is refused, s.
@@ -52,9 +60,7 @@ pub(crate) fn align(samples: &[Sample], patterns: &[f64]) -> Result<LoggerClock,
             patterns.len()
         ));
     }
-    let found: Result<Vec<(f64, f64)>, String> =
-        patterns.iter().map(|start| Ok((*start, offset(samples, *start)?))).collect();
-    let found = found?;
+    let found = offsets(samples, patterns)?;
     // Least-squares line.
     let n = found.len() as f64;
     let reference = found.iter().map(|(at, _)| at).sum::<f64>() / n;
@@ -74,26 +80,64 @@ pub(crate) fn align(samples: &[Sample], patterns: &[f64]) -> Result<LoggerClock,
     Ok(clock)
 }
 
-/// Offset at which the pattern that began at `start` correlates best with the log, s.
-fn offset(samples: &[Sample], start: f64) -> Result<f64, String> {
+/// Each pattern's start and the offset at which it correlates best with the log, s. All patterns look the same, and short runs leave
+/// them closer together than the search reaches: so the offsets of all must agree up to the drift that a clock may have.
+fn offsets(samples: &[Sample], patterns: &[f64]) -> Result<Vec<(f64, f64)>, String> {
+    let scores: Vec<Vec<f64>> = patterns.iter().map(|start| scores(samples, *start)).collect();
+    for (start, scores) in patterns.iter().zip(&scores) {
+        let best = scores.iter().copied().fold(f64::MIN, f64::max);
+        if best < CORRELATION_MIN {
+            let best = if best == f64::MIN { "no samples".to_owned() } else { format!("correlation {best:.2}") };
+            return Err(format!("no pattern of load within {OFFSET_MAX_S} s of {start:.0} ({best})"));
+        }
+    }
+    let begin = patterns[0];
+    // The steps at which the pattern from `start` may lie if the first one lies at `step`.
+    let window = |step: usize, start: f64| {
+        let slack = ((DRIFT_MAX * (start - begin).abs() + DRIFT_SLACK_S) * f64::from(STEPS_PER_S)) as usize;
+        step.saturating_sub(slack)..(step + slack + 1).min(STEPS)
+    };
+    let best_in = |scores: &[f64], steps: Range<usize>| scores[steps].iter().copied().fold(f64::MIN, f64::max);
+    let fit = |step: usize| -> f64 {
+        let others = patterns.iter().zip(&scores).skip(1);
+        scores[0][step] + others.map(|(start, scores)| best_in(scores, window(step, *start))).sum::<f64>()
+    };
+    let fits: Vec<f64> = (0..STEPS).map(fit).collect();
+    let first = middle_of_best(&fits, 0..STEPS);
+    let found = patterns.iter().zip(&scores).enumerate().map(|(n, (start, scores))| {
+        let steps = if n == 0 { first as usize..first as usize + 1 } else { window(first as usize, *start) };
+        let best = best_in(scores, steps.clone());
+        if best < CORRELATION_MIN {
+            return Err(format!(
+                "the patterns of load from {begin:.0} and {start:.0} are not both in the log, at clocks that differ by at most {} ppm \
+                 (correlation {best:.2})",
+                DRIFT_MAX * 1e6
+            ));
+        }
+        let step = if n == 0 { first } else { middle_of_best(scores, steps) };
+        Ok((*start, step / f64::from(STEPS_PER_S) - f64::from(OFFSET_MAX_S)))
+    });
+    found.collect()
+}
+
+/// The step with the best score; a correlation is constant between samples, so the middle of the first range that has it.
+fn middle_of_best(scores: &[f64], steps: Range<usize>) -> f64 {
+    let best = scores[steps.clone()].iter().copied().fold(f64::MIN, f64::max);
+    let first = steps.start + scores[steps.clone()].iter().position(|s| *s == best).unwrap_or_default();
+    let last = first + scores[first..steps.end].iter().take_while(|s| **s == best).count() - 1;
+    (first + last) as f64 / 2.0
+}
+
+/// How well the pattern that began at `start` correlates with the log, at each step of the search.
+fn scores(samples: &[Sample], start: f64) -> Vec<f64> {
     let reach = f64::from(OFFSET_MAX_S);
     let near: Vec<(f64, f64)> = samples
         .iter()
         .filter_map(|s| Some((s.at - start, s.watts?)))
         .filter(|(t, _)| (-reach..reach + PATTERN_S).contains(t))
         .collect();
-    let scores: Vec<f64> = (-OFFSET_MAX_S * STEPS_PER_S..=OFFSET_MAX_S * STEPS_PER_S)
-        .map(|step| correlation(&near, f64::from(step) / f64::from(STEPS_PER_S)).unwrap_or(f64::MIN))
-        .collect();
-    let best = scores.iter().copied().fold(f64::MIN, f64::max);
-    if best < CORRELATION_MIN {
-        let best = if best == f64::MIN { "no samples".to_owned() } else { format!("correlation {best:.2}") };
-        return Err(format!("no pattern of load within {OFFSET_MAX_S} s of {start:.0} ({best})"));
-    }
-    // The correlation is constant between samples: take the middle of the first range with the best value.
-    let first = scores.iter().position(|s| *s == best).unwrap_or_default();
-    let last = first + scores[first..].iter().take_while(|s| **s == best).count() - 1;
-    Ok((first + last) as f64 / 2.0 / f64::from(STEPS_PER_S) - reach)
+    let offset = |step: usize| step as f64 / f64::from(STEPS_PER_S) - reach;
+    (0..STEPS).map(|step| correlation(&near, offset(step)).unwrap_or(f64::MIN)).collect()
 }
 
 /// Correlation of the logged power with the pattern shifted by `offset`, -1 to 1; `None` with too few samples.
@@ -157,5 +201,23 @@ mod tests {
         assert!(logger.align(&patterns[..1]).is_err());
         let elsewhere = logger.align(&[begin, begin + 20_000.0]).unwrap_err().to_string();
         assert!(elsewhere.contains("no pattern"), "{elsewhere}");
+    }
+
+    /// After short runs the second pattern is nearer to the first than the search reaches, and looks the same.
+    #[test]
+    fn patterns_close_together_are_not_taken_for_each_other() {
+        let begin = 1_679_961_600.0 + 200.0;
+        for apart in [62.0, 82.0, 115.0, 240.0] {
+            for offset in [7.3, -60.0, 90.0] {
+                let patterns = [begin, begin + apart];
+                let clock = log(offset, 0.0, &patterns, 900).align(&patterns).unwrap();
+                assert!(clock.drift.abs() <= 1.0 / apart, "{apart} s apart: drift {}", clock.drift);
+                let found = clock.shows(begin) - begin;
+                assert!((found - offset).abs() <= 1.0, "{apart} s apart: {found} for {offset}");
+            }
+        }
+        // Only one of the two patterns is in the log.
+        let lost = log(7.3, 0.0, &[begin], 900).align(&[begin, begin + 82.0]).unwrap_err().to_string();
+        assert!(lost.contains("not both in the log"), "{lost}");
     }
 }

@@ -125,7 +125,7 @@ fn a_trace_holds_every_io_with_its_times() {
 }
 
 /// Records a load under a scheduler until ours agrees with more than the `least` part of its calls. Four times at most: the
-/// clocks of two processors may disagree for a moment, an interrupt may overtake a call, somebody else may look at a new
+/// clocks of two processors may disagree for a moment, an interrupt may overtake a call, another process may read a new
 /// device. `false` where nothing can be recorded.
 fn agrees(scheduler: &str, least: impl Fn(&Summary) -> f64) -> bool {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());

@@ -109,7 +109,7 @@ impl Shard {
         let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;
         let others = self.volume.tenants().filter(|(other, _)| *other != index);
         let others = others.map(|(_, other)| (&other.settings, other.offset, other.size));
-        crate::settings::check_overlap(others.chain([(&settings, offset, size)]))?;
+        crate::settings::check_overlap(&self.volume.target_name(), others.chain([(&settings, offset, size)]))?;
         if let Some(tenant) = self.volume.tenant_mut(index) {
             (tenant.size, tenant.settings) = (size, settings);
         }

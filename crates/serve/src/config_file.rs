@@ -1,5 +1,6 @@
 //! The configuration file: targets and exports as TOML.
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,9 @@ use serde::Deserialize;
 
 use crate::Error;
 use crate::settings::{Cache, ExportSettings, ServeSettings, TargetSettings};
+
+/// Largest configuration file.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
 
 /// A number of bytes: `20GiB`, or a whole number.
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +105,13 @@ impl ServeSettings {
 
     /// Reads a configuration file.
     pub fn from_file(path: &Path) -> Result<ServeSettings, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| Error::Config { path: path.to_owned(), reason: e.to_string() })?;
+        let refuse = |reason: String| Error::Config { path: path.to_owned(), reason };
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(|e| refuse(e.to_string()))?;
+        file.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|e| refuse(e.to_string()))?;
+        if text.len() as u64 > TEXT_BYTES_MAX {
+            return Err(refuse(format!("has more than {} MiB, the largest configuration", TEXT_BYTES_MAX >> 20)));
+        }
         ServeSettings::from_toml(&text, path)
     }
 }

@@ -4,7 +4,7 @@ use dumbwaiter_block::Nanos;
 
 /// Buckets per doubling, as a power of two: a bucket is at most an eighth wide.
 const FINE_SHIFT: u32 = 3;
-/// The longest latency that is told apart: 2^40 ns, 18 minutes.
+/// The longest latency with a bucket of its own: 2^40 ns, 18 minutes.
 const LONGEST_SHIFT: u32 = 40;
 const BUCKETS: usize = ((LONGEST_SHIFT - FINE_SHIFT + 1) << FINE_SHIFT) as usize;
 

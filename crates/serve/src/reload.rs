@@ -74,5 +74,5 @@ fn check(target: &TargetSettings, disk: &DiskStats) -> Result<(), Error> {
         }
         placed.push((new, offset, size));
     }
-    check_overlap(placed.into_iter())
+    check_overlap(&target.target, placed.into_iter())
 }

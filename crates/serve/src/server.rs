@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
@@ -205,7 +205,7 @@ impl Drop for Server {
     }
 }
 
-/// A pipe: what is written to one end wakes who polls the other.
+/// A pipe: a byte written to one end wakes the poll of the other.
 fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
     let (reader, writer) = std::io::pipe().map_err(Error::io("no pipe"))?;
     Ok((writer.into(), reader.into()))
@@ -220,6 +220,7 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         listeners = systemd::take_sockets()?;
     }
     if let Some(folder) = &settings.unix {
+        create_folder(folder)?;
         let path = folder.join("nbd.sock");
         listeners.push(Listener::Unix(bind_unix(&path)?));
         sockets.push(path.clone());
@@ -235,6 +236,14 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         listener.set_nonblocking().map_err(Error::io("a socket that does not block"))?;
     }
     Ok((listeners, uris))
+}
+
+/// Makes the folder of the sockets, as services find theirs under /run; the folders above it must be there.
+fn create_folder(folder: &Path) -> Result<(), Error> {
+    match std::fs::create_dir(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io(format!("{}", folder.display()))(e)),
+        _ => Ok(()),
+    }
 }
 
 /// A name as a part of a URI.

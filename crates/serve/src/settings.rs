@@ -263,8 +263,19 @@ pub(crate) fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> R
     Ok((export.offset, size))
 }
 
-/// Refuses writable exports that overlap, unless both are marked as shared.
-pub(crate) fn check_overlap<'a>(placed: impl Iterator<Item = (&'a ExportSettings, u64, u64)>) -> Result<(), Error> {
+/// Is what clients write to this target kept? Exports of one that forgets it cannot spoil each other's data.
+fn keeps_data(target: &str) -> bool {
+    target != "null" && !target.starts_with("null:")
+}
+
+/// Refuses writable exports of `target` that overlap, unless both are marked as shared or the target keeps no data.
+pub(crate) fn check_overlap<'a>(
+    target: &str,
+    placed: impl Iterator<Item = (&'a ExportSettings, u64, u64)>,
+) -> Result<(), Error> {
+    if !keeps_data(target) {
+        return Ok(());
+    }
     let mut writable: Vec<_> = placed.filter(|(export, ..)| !export.readonly && !export.shared).collect();
     writable.sort_by_key(|(_, offset, _)| *offset);
     for pair in writable.windows(2) {

@@ -91,7 +91,7 @@ impl Volume {
         let facts = self.disk.target().facts();
         let (offset, size) = place(&settings, facts.bytes, facts.logical_block)?;
         let others = self.tenants().map(|(_, tenant)| (&tenant.settings, tenant.offset, tenant.size));
-        check_overlap(others.chain([(&settings, offset, size)]))?;
+        check_overlap(&self.target_name(), others.chain([(&settings, offset, size)]))?;
         let now = self.disk.now();
         let weight = settings.weight;
         let id = self.disk.layer_mut().add_tenant(now, dumbwaiter_block::Tenant { weight, parent: None });
@@ -105,6 +105,11 @@ impl Volume {
             None => self.tenants.push(Some(tenant)),
         }
         Ok(index as u32)
+    }
+
+    /// The target as its user named it.
+    pub(crate) fn target_name(&self) -> String {
+        self.disk.target().path().display().to_string()
     }
 
     /// Forgets a tenant that has no connection and nothing under way.

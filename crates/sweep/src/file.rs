@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_experiment::{Experiment, InputKind, Overrides, input_kind};
-use dumbwaiter_scenario::{Scenario, SchedulerSpec};
+use dumbwaiter_scenario::{Scenario, SchedulerSpec, read_text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -37,7 +37,7 @@ const CELLS_MAX: u64 = 1 << 40;
 impl Sweep {
     /// Reads a sweep's file. Its `base` is beside it, unless it is an absolute path.
     pub fn read(path: &Path) -> Result<Sweep, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let text = read_text(path).map_err(|e| Error::Base(e.into()))?;
         let refused = |e: &dyn std::fmt::Display| Error::input(format!("{}: {e}", path.display()));
         let file: File = toml::from_str(&text).map_err(|e| refused(&e.to_string().trim_end()))?;
         let base = path.parent().unwrap_or(Path::new("")).join(&file.base);
@@ -132,7 +132,7 @@ fn read_base(path: &Path) -> Result<Value, Error> {
     let known = |e: dumbwaiter_experiment::ReadError| Error::Base(e);
     if input_kind(path).map_err(known)? == InputKind::Scenario {
         let (scenario, _) = Scenario::load(path).map_err(|e| Error::Base(e.into()))?;
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let text = read_text(path).map_err(|e| Error::Base(e.into()))?;
         let plain: Value = toml::from_str(&text).map_err(|e| Error::input(format!("{}: {e}", path.display())))?;
         return if names_fio(&plain) { value_of(&scenario) } else { Ok(plain) };
     }

@@ -69,7 +69,7 @@ fn text(evaluation: &Evaluation) -> String {
     let mut text = table(&header, &rows, output::style());
     text += &format!(
         "\n{} rows of {}; latencies: {}\n",
-        output::grouped(evaluation.rows as u64),
+        dumbwaiter_measure::grouped(evaluation.rows as u64),
         evaluation.runs.join(", "),
         evaluation.times
     );

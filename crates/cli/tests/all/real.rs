@@ -175,7 +175,7 @@ fn an_interrupt_before_the_first_run_has_ended_is_told_as_one() {
 }
 
 #[test]
-fn results_are_in_their_files_whoever_stopped_listening() {
+fn results_are_in_their_files_even_if_stdout_is_closed() {
     let dir = folder();
     let disk = file(dir.path(), "disk", &vec![7; 8 << 20]);
     let scenario = file(dir.path(), "s.toml", READS.as_bytes());

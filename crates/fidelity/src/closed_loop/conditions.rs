@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Value;
 
-use crate::recording::{Error, as_number};
+use crate::recording::{Error, as_number, read_description};
 
 /// Device and load of a recording.
 #[derive(Debug, Deserialize)]
@@ -60,7 +60,7 @@ impl Conditions {
     /// Reads a recording's JSON.
     pub(super) fn read(path: &Path) -> Result<Conditions, Error> {
         let refused = |cause| Error::Description { path: path.to_owned(), cause };
-        let text = std::fs::read(path).map_err(|cause| Error::Io { path: path.to_owned(), cause })?;
+        let text = read_description(path)?;
         let value: Value = serde_json::from_slice(&text).map_err(&refused)?;
         // A list would be read as the fields in their order.
         if !value.is_object() {

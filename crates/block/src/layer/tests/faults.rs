@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Fault, Join, MergeIndex, Side, State};
 
-/// A scheduler that answers as it is told to, whatever it holds.
+/// A scheduler with scripted answers, whatever it holds.
 #[derive(Clone, Default)]
 struct Misbehaving {
     held: VecDeque<RequestId>,

@@ -189,7 +189,7 @@ fn a_tenants_slots_are_its_own_and_none_is_lost_when_requests_join() {
     let write =
         |sector, sync: bool| Io { op: Op::Write, flags: if sync { Flags::SYNC } else { Flags::NONE }, ..read(sector) };
     let other = |sector| Io { tenant: crate::TenantId(7), ..read(sector) };
-    // A write that somebody waits for joins one that nobody waits for: its slot is of another pool than the survivor's.
+    // A synchronous write joins an asynchronous one: its slot is of another pool than the survivor's.
     let (mut first, mut second) = (Plug::default(), Plug::default());
     layer.submit(now, write(0, false), Some(&mut first));
     layer.submit(now, write(8, true), Some(&mut second));
