@@ -380,17 +380,12 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
     let rates = field.worse(Metric::MbPerS, &decision.entrants, fastest);
     let lost = 1.0 - field.goal.throughput_floor();
     let by_chance = |i: &&usize| rates[**i].bounds.is_some_and(|[least, _]| least < lost);
-    let in_doubt = decision
-        .slow
-        .iter()
-        .find(|i| by_chance(i) && by_primary[**i].by < -CLEAR_WITHIN);
+    let in_doubt = decision.slow.iter().find(|i| by_chance(i) && by_primary[**i].by < -CLEAR_WITHIN);
     let nearest = || decision.slow.iter().reduce(|a, b| if rates[*b].by < rates[*a].by { b } else { a });
     let all_in_doubt = || {
         (decision.pool.len() == 1 && decision.starved.is_empty() && decision.slow.iter().all(|i| by_chance(&i)))
             .then(nearest)
             .flatten()
     };
-    in_doubt
-        .map(|i| Doubt::MayKeepThroughput(*i))
-        .or_else(|| all_in_doubt().map(|i| Doubt::MayAllKeepThroughput(*i)))
+    in_doubt.map(|i| Doubt::MayKeepThroughput(*i)).or_else(|| all_in_doubt().map(|i| Doubt::MayAllKeepThroughput(*i)))
 }

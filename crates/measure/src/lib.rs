@@ -27,8 +27,9 @@ pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
-    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Maps, Merges, Nested,
-    NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats, TimeMap,
+    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Maps, Merges,
+    Nested, NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
+    TimeMap,
 };
 pub use stats::{
     Comparison, Difference, SIGNIFICANCE, Sample, TestKind, compare, holm, median, paired, student_quantile, student_t,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use dumbwaiter_drive::{Options, Rings, Target, Verify};
 use dumbwaiter_experiment::Input;
-use dumbwaiter_realworld::{self as realworld, DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker};
+use dumbwaiter_realworld::{
+    self as realworld, DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker,
+};
 use dumbwaiter_report::Format;
 
 use crate::args::{self, Compare, VerifyArgs};
@@ -31,13 +33,7 @@ fn announce() -> dumbwaiter_realworld::Announce {
 }
 
 /// `compare --on`: the matrix on a real file or device, through our engine and through the kernel's own schedulers.
-pub(crate) fn run(
-    args: &Compare,
-    path: &Path,
-    read: &Input,
-    format: Format,
-    checking: Checking,
-) -> Result<Ended> {
+pub(crate) fn run(args: &Compare, path: &Path, read: &Input, format: Format, checking: Checking) -> Result<Ended> {
     let mut inputs: Vec<&Path> = args.input.iter().map(PathBuf::as_path).collect();
     inputs.push(path);
     inputs.extend(args.verify_journal.as_deref());

@@ -233,7 +233,8 @@ mod tests {
             let mut file = File::create(path).unwrap();
             for at in times {
                 let (submit, issue) = (Nanos::ZERO, Nanos::ZERO);
-                let record = Record { op: Op::Read, task: 0, sector: 0, bytes: 4096, submit, issue, complete: Nanos(*at) };
+                let record =
+                    Record { op: Op::Read, task: 0, sector: 0, bytes: 4096, submit, issue, complete: Nanos(*at) };
                 record.write(&mut file).unwrap();
             }
             // One that is cut off, as by a worker that was killed.

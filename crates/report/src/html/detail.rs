@@ -3,10 +3,10 @@
 use dumbwaiter_advise::Document;
 use serde_json::{Value, json};
 
-/// Most bytes of the plots of a page.
+/// Most bytes of a page.
+pub(super) const PAGE_BYTES_MAX: usize = 3_000_000;
+/// Most bytes of the plots of a page. The plotting library has 1.4 MB.
 const PLOTS_BYTES_MAX: usize = 900_000;
-/// Most bytes of the results in a page. With the plots, the plotting library (1.4 MB) and the tables a page has less than 3 MB.
-const RESULTS_BYTES_MAX: usize = 450_000;
 /// Digits of a plotted value: a screen shows no more.
 const DIGITS: usize = 4;
 
@@ -44,15 +44,18 @@ pub(super) fn fitting<T>(make: impl Fn(&Detail) -> (T, usize)) -> T {
     made
 }
 
-/// The results that a page holds, and what was left out of them.
-pub(super) fn results(document: &Document) -> (String, Option<&'static str>) {
-    let whole = document.to_json();
-    if whole.len() <= RESULTS_BYTES_MAX {
+/// The results as a page holds them in at most `bytes`, and what was left out of them.
+pub(super) fn results(document: &Document, bytes: usize) -> (String, Option<&'static str>) {
+    let text = |document: &Document| serde_json::to_string(document).ok().filter(|text| text.len() <= bytes);
+    if let Some(whole) = text(document) {
         return (whole, None);
     }
     let mut thin = document.clone();
+    thin.runs.iter_mut().for_each(|run| run.maps = None);
+    if let Some(thin) = text(&thin) {
+        return (thin, Some("without heat maps, which --json FILE writes"));
+    }
     for run in &mut thin.runs {
-        run.maps = None;
         run.latency_cdf = Default::default();
         for values in [
             &mut run.series.times,
@@ -69,11 +72,9 @@ pub(super) fn results(document: &Document) -> (String, Option<&'static str>) {
         run.tasks_omitted += run.tasks.len() as u64;
         run.tasks.clear();
     }
-    let thin_text = thin.to_json();
-    if thin_text.len() <= RESULTS_BYTES_MAX {
-        return (thin_text, Some("without time series, distributions and tasks, which --json FILE writes"));
+    if let Some(thin) = text(&thin) {
+        return (thin, Some("without series, distributions and tasks, which --json FILE writes"));
     }
-    thin.runs.clear();
     let short = json!({
         "schema": thin.schema, "provenance": thin.provenance, "verdict": thin.verdict, "notes": thin.notes,
         "suite": thin.suite,

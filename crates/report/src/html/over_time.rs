@@ -181,7 +181,12 @@ mod tests {
 
     #[test]
     fn a_plot_of_zeroes_is_empty() {
-        let of = |data: Value| Figure { title: String::new(), caption: String::new(), wide: false, spec: json!({"data": data}) };
+        let of = |data: Value| Figure {
+            title: String::new(),
+            caption: String::new(),
+            wide: false,
+            spec: json!({"data": data}),
+        };
         assert!(is_empty(&of(json!([]))));
         assert!(is_empty(&of(json!([{"y": [0, null, 0.0]}, {"z": [[null]]}]))));
         assert!(is_empty(&of(json!([{"x": [1], "y": [0]}]))));

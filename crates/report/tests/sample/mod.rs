@@ -102,7 +102,7 @@ fn run(
             op: if reads == 100 { Op::Read } else { Op::Write },
             task: TaskId(who as u32),
             tenant: TenantId(who as u32),
-            sector: sector(who, now, &mut draw),
+            sector: sector(who, now),
             bytes,
             submit,
             insert: submit,
@@ -131,11 +131,11 @@ fn run(
 }
 
 /// Scans and writers go on through the device, the others jump.
-fn sector(who: usize, now: Nanos, draw: &mut Draw) -> u64 {
+fn sector(who: usize, now: Nanos) -> u64 {
     let position = now.0 / 20_000;
     match who {
         0 => position,
         2 => 1_000_000 + position / 4,
-        _ => draw.below(1_600_000),
+        _ => Draw(now.0).below(1_600_000),
     }
 }
