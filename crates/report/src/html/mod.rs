@@ -355,6 +355,22 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_a_survey_begins_with_what_to_set_and_folds_the_runs() {
+        let points = [SurveyPoint {
+            name: "shared",
+            about: "a user beside a backup",
+            metric: dumbwaiter_advise::Metric::FocusP99,
+        }];
+        let page = advice_html(&crate::sample::advice(document()), &points);
+        let body = &page[page.find("<body>").unwrap()..];
+        let at = |text: &str| body.find(text).unwrap_or_else(|| panic!("no {text}"));
+        let order =
+            ["use mq-deadline instead of none", "echo mq-deadline |", "echo none |", "a user beside", "class=\"fold\""];
+        assert!(order.windows(2).all(|w| at(w[0]) < at(w[1])));
+        assert!(at("class=\"fold\"") < at("class=\"plot\""));
+    }
+
+    #[test]
     fn names_cannot_break_out_of_the_page() {
         let mut d = document();
         d.title = "</script><script>alert(1)</script>".to_string();
