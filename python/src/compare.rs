@@ -168,6 +168,7 @@ impl Settings {
             },
             until: None,
             own_schedulers: own.iter().map(|(name, ..)| name.clone()).collect(),
+            real_drive: false,
         };
         let goal = goal(keys.get("goal", "balanced, latency, throughput or fairness")?)?;
         keys.rest()?;

@@ -361,6 +361,14 @@ impl Words<'_> {
                 self.value(leader),
                 self.pool_rule()
             ),
+            Doubt::MayAllKeepThroughput(i) => format!(
+                "{} has the highest throughput ({}), but {} ({}) may not be slower than that by a tenth or more, nor any other; \
+                 add --until 5%",
+                self.name(leader),
+                self.value(leader),
+                self.name(i),
+                self.value(i),
+            ),
             Doubt::TooUncertain => self.uncertain(),
         }
     }

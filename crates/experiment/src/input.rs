@@ -101,6 +101,8 @@ pub struct Overrides {
     pub own_schedulers: Vec<String>,
     /// Add replicates until the decision is settled.
     pub until: Option<Until>,
+    /// It runs on a real drive: a suite then has that drive alone, as full as it is.
+    pub real_drive: bool,
 }
 
 /// Files of a folder that a misspelt name is compared with.

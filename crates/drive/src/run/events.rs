@@ -75,6 +75,7 @@ impl Run<'_> {
                 op: io.op,
                 task: io.task,
                 tenant: io.tenant,
+                sector: io.sector,
                 bytes: u64::from(io.sectors) * SECTOR_BYTES,
                 submit: slot.submit,
                 insert: finished.insert,

@@ -207,8 +207,8 @@ impl Run<'_> {
     }
 
     fn log(&mut self, task: u16, done: &Completed) {
-        let Completed { op, submit, issue, complete, .. } = *done;
-        self.write_record(&Record { op, task, bytes: done.bytes as u32, submit, issue, complete });
+        let Completed { op, sector, submit, issue, complete, .. } = *done;
+        self.write_record(&Record { op, task, sector, bytes: done.bytes as u32, submit, issue, complete });
     }
 
     /// Counts and logs what is unfinished when the run ends.

@@ -72,6 +72,7 @@ impl Recorder {
                 read: self.read.latencies.cdf(),
                 write: self.write.latencies.cdf(),
             },
+            maps: (facts.replicate == 0).then(|| self.maps.finish(end)),
             merges: facts.merges,
             errors: facts.ledger.failed,
             rejected: facts.ledger.rejected,

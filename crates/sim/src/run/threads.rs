@@ -252,6 +252,7 @@ impl Run<'_> {
             op: io.op,
             task: io.task,
             tenant: io.tenant,
+            sector: io.sector,
             bytes: u64::from(io.sectors) * SECTOR_BYTES,
             submit: entry.submit,
             insert: entry.insert,
@@ -260,7 +261,7 @@ impl Run<'_> {
             complete,
         };
         if let Some(period) = &mut self.period {
-            period.record(&done, io.sector, self.layer.queued(), self.layer.in_device());
+            period.record(&done, self.layer.queued(), self.layer.in_device());
         }
         self.recorder.record(&done);
     }
