@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arbiter;
 pub mod closed_loop;
 mod device;
 mod error;
@@ -35,6 +36,7 @@ pub mod ull;
 pub mod validate;
 pub mod volume;
 
+pub use arbiter::Arbiter;
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 pub use error::Error;
 pub use keys::{Expect, Key};

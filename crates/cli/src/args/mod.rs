@@ -3,10 +3,12 @@
 mod bench;
 mod compare;
 mod learn;
+mod pilot;
 mod real;
 mod serve;
 mod sweep;
 mod trace;
+mod tune;
 
 use std::path::PathBuf;
 
@@ -15,10 +17,12 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
 pub(crate) use self::learn::*;
+pub(crate) use self::pilot::*;
 pub(crate) use self::real::*;
 pub(crate) use self::serve::*;
 pub(crate) use self::sweep::*;
 pub(crate) use self::trace::*;
+pub(crate) use self::tune::*;
 
 /// Choose and prove a block I/O scheduler.
 #[derive(Parser)]
@@ -45,6 +49,8 @@ pub(crate) enum Command {
     Compare(Box<Compare>),
     /// Run a grid of experiments, or plot its results
     Sweep(Sweep),
+    /// Search better settings of the schedulers for a workload, and prove what they are worth
+    Tune(Box<Tune>),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
     /// List the device models, show one, or check it against its data sheet
@@ -73,6 +79,8 @@ pub(crate) enum Command {
     Serve(Box<Serve>),
     /// Ask and change a running server
     Ctl(Ctl),
+    /// Choose the scheduler of live disks: watch, advise, and with --act change and put back
+    Pilot(Pilot),
     /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server
     Bench(Bench),
     /// One thread of a load, in a process of its own
