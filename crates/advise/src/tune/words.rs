@@ -56,7 +56,9 @@ pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>)
             text
         }
         Outcome::DefaultsAsGood => {
-            let mut text = format!("{early}keep {defaults}: none of {tried} candidates is better without being worse in another figure");
+            let mut text = format!(
+                "{early}keep {defaults}: none of {tried} candidates is better without being worse in another figure"
+            );
             match told {
                 Some(told) => {
                     _ = write!(text, "; the nearest is {best}, which the held-out runs do not confirm: {told}.")
