@@ -148,6 +148,7 @@ impl Settings {
             completion: keys.get("completion", "a list of names")?.unwrap_or_default(),
             queue_depth: keys.get("queue_depth", "a whole number")?,
             nr_requests: keys.get("nr_requests", "a whole number")?,
+            deadline: time("deadline", keys.any("deadline")?)?,
             duration: time("duration", keys.any("duration")?)?,
             warmup: time("warmup", keys.any("warmup")?)?,
             limit: keys.get("limit", "a whole number")?,
@@ -167,6 +168,7 @@ impl Settings {
             },
             until: None,
             own_schedulers: own.iter().map(|(name, ..)| name.clone()).collect(),
+            real_drive: false,
         };
         let goal = goal(keys.get("goal", "balanced, latency, throughput or fairness")?)?;
         keys.rest()?;

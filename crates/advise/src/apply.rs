@@ -45,7 +45,7 @@ impl Place {
             "hdd" => sata(", ATTR{queue/rotational}==\"1\""),
             "ssd" => sata(", ATTR{queue/rotational}==\"0\""),
             // A parameter file may be of any kind.
-            other if other != "ull" => sata(""),
+            other if !matches!(other, "ull" | "volume") => sata(""),
             _ => Place {
                 disk: "nvme0n1".to_owned(),
                 udev_match: format!("{disks}, KERNEL==\"nvme*\""),

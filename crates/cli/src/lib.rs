@@ -12,10 +12,12 @@ mod ctl;
 mod devices;
 mod energy;
 mod fidelity;
+mod fit;
 mod input;
 mod learn;
 mod on;
 mod output;
+mod pilot;
 mod progress;
 mod record;
 mod report;
@@ -96,6 +98,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
         Command::Learn(args) => learn::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Pilot(args) => pilot::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

@@ -26,6 +26,7 @@ impl Overrides {
             ("--completion", list(&self.completion)),
             ("--queue-depth", self.queue_depth.map(|n| n.to_string())),
             ("--nr-requests", self.nr_requests.map(|n| n.to_string())),
+            ("--deadline", self.deadline.map(time)),
             ("--duration", self.duration.map(time)),
             ("--warmup", self.warmup.map(time)),
             ("--limit", self.limit.map(|n| n.to_string())),

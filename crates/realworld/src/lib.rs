@@ -23,7 +23,7 @@ mod time;
 mod tune;
 pub mod worker;
 
-pub use compare::{Via, compare};
+pub use compare::{Via, compare, compare_all};
 pub use device::DeviceUnderTest;
 pub use engine::Engine;
 pub use kernel::{Kernel, KernelOptions};
