@@ -44,7 +44,8 @@ pub(super) struct Receives {
     all: Vec<Option<Receive>>,
     free: Vec<u32>,
     done: Vec<(u32, i32)>,
-    /// Answers that may be used again.
+    /// Answers that may be used again; boxed, as they are when the kernel has them.
+    #[allow(clippy::vec_box)]
     answers: Vec<Box<Answer>>,
 }
 
