@@ -78,10 +78,10 @@ impl Disk {
         let fd = types::Fd(socket.as_raw_fd());
         let send = opcode::SendMsg::new(fd, message).flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32).build();
         let linked = Flags::IO_LINK | Flags::SKIP_SUCCESS;
-        let send = send.flags(linked).user_data(UserData::None.encode());
+        let send = send.flags(linked).user_data(UserData::Send(index).encode());
         let receive = opcode::Recv::new(fd, start, len).build().user_data(UserData::Receive(index).encode());
         // SAFETY: all memory lives on the heap in `self.receives`, untouched, until the receive is reaped, which begins when the send has
-        // ended; dropping the disk waits for it.
+        // ended, or until the send is reaped, which failed; dropping the disk waits for it.
         let pushed = unsafe { self.rings.push_both_beside(&[send, receive]) };
         if pushed.is_err() {
             self.receives.take(index);
@@ -99,7 +99,7 @@ impl Disk {
             self.rings.sleeper().enter(1, None, 0)?;
             let receives = &mut self.receives;
             self.rings.reap(|answered, _, _| {
-                if let UserData::Receive(index) = answered {
+                if let UserData::Receive(index) | UserData::Send(index) = answered {
                     receives.take(index);
                 }
             });

@@ -382,3 +382,53 @@ fn tenants_come_and_go_while_others_have_io_under_way() {
     }
     assert_eq!(disk.layer().ledger().imbalance(), None);
 }
+
+/// What the next receive brought.
+fn received(disk: &mut Disk) -> (Result<Vec<u8>, Errno>, Option<Buffer>) {
+    let mut events = Vec::new();
+    loop {
+        disk.turn(None, &mut events).unwrap();
+        for event in events.drain(..) {
+            if let Event::Received { buffer, result, sent, .. } = event {
+                return (result.map(|count| buffer[..count].to_vec()), sent);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_sent_before_the_next_message_is_received() {
+    let (mut disk, _writer) = stream_disk();
+    if !disk.sends() {
+        eprintln!("skipped: this kernel may end a send before all is sent (Linux 6.1)");
+        return;
+    }
+    let (mut client, ours) = std::os::unix::net::UnixStream::pair().unwrap();
+    let ours = Arc::new(std::os::fd::OwnedFd::from(ours));
+    for round in 0..3u8 {
+        let mut data = Buffer::new(4096);
+        data.fill(round);
+        disk.send_and_receive(&ours, b"head", Some(data), Buffer::new(64), 0..64, 1).unwrap();
+        let answered = std::thread::scope(|scope| {
+            let answered = scope.spawn(|| {
+                let mut bytes = vec![0; 4 + 4096];
+                std::io::Read::read_exact(&mut client, &mut bytes).unwrap();
+                client.write_all(&[round; 5]).unwrap();
+                bytes
+            });
+            let (next, sent) = received(&mut disk);
+            assert_eq!(next, Ok(vec![round; 5]));
+            assert_eq!(sent.unwrap().len(), 4096);
+            answered.join().unwrap()
+        });
+        assert_eq!(answered[..4], *b"head");
+        assert!(answered[4..].iter().all(|byte| *byte == round));
+    }
+    drop(client);
+    disk.send_and_receive(&ours, b"nobody", None, Buffer::new(64), 0..64, 1).unwrap();
+    let (next, sent) = received(&mut disk);
+    assert_eq!(next, Err(Errno(libc::ECANCELED)), "nothing is received after a send that failed");
+    assert!(sent.is_none());
+    let too_long = [0; MAX_HEAD + 1];
+    assert!(disk.send_and_receive(&ours, &too_long, None, Buffer::new(64), 0..64, 1).is_err());
+}
