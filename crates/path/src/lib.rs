@@ -55,7 +55,7 @@ mod virtual_device;
 pub use buffer::{ALIGN, Buffer, Data, Iovecs, MAX_IOVECS};
 pub use clock::{exact_timers, short_slices};
 pub use completion::{CompletionMode, CompletionSupport, Sleep};
-pub use disk::{Disk, DiskOptions, Event, Interest, MAX_HEAD, Outcome, Readiness, RequestFailure, Waker, WatchId};
+pub use disk::{Disk, DiskOptions, Event, Interest, Outcome, Readiness, RequestFailure, Waker, WatchId};
 pub use error::Error;
 pub use observer::{Observer, Transfer};
 pub use options::{Batching, OpenOptions};

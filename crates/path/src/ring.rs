@@ -73,8 +73,6 @@ pub(crate) struct Ring {
     pending: u32,
     min_timeout: bool,
     ext_arg: bool,
-    /// Completions run when we ask (Linux 6.1).
-    deferred: bool,
     #[cfg(test)]
     pub(crate) refuse_next_push: bool,
 }
@@ -131,7 +129,6 @@ impl Ring {
             pending: 0,
             min_timeout: ring.params().is_feature_min_timeout(),
             ext_arg: ring.params().is_feature_ext_arg(),
-            deferred: ring.params().is_setup_single_issuer(),
             #[cfg(test)]
             refuse_next_push: false,
             ring,
@@ -178,26 +175,6 @@ impl Ring {
             }
             self.enter(0, None, 0)?;
         }
-    }
-
-    /// As [`Ring::push`], two entries of which the second waits for the first; both or none.
-    ///
-    /// # Safety
-    /// As [`Ring::push`].
-    pub(crate) unsafe fn push_both(&mut self, entries: &[squeue::Entry; 2]) -> io::Result<()> {
-        loop {
-            // SAFETY: by the caller's promise.
-            if unsafe { self.ring.submission().push_multiple(entries) }.is_ok() {
-                self.pending += 2;
-                return Ok(());
-            }
-            self.enter(0, None, 0)?;
-        }
-    }
-
-    /// Is it a ring of Linux 6.1 or later?
-    pub(crate) fn deferred(&self) -> bool {
-        self.deferred
     }
 
     /// Entries queued and not yet handed over.

@@ -67,20 +67,6 @@ impl Rings {
         unsafe { self.side.as_mut().unwrap_or(&mut self.main).push(entry) }
     }
 
-    /// Does the ring for watches send whole messages?
-    pub(crate) fn sends_all(&self) -> bool {
-        self.side.as_ref().unwrap_or(&self.main).deferred()
-    }
-
-    /// Queues two linked entries, both or none.
-    ///
-    /// # Safety
-    /// As [`Ring::push`].
-    pub(crate) unsafe fn push_both_beside(&mut self, entries: &[squeue::Entry; 2]) -> io::Result<()> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.side.as_mut().unwrap_or(&mut self.main).push_both(entries) }
-    }
-
     /// The ring that takes watches, for a wait with nothing in the main ring.
     pub(crate) fn sleeper(&mut self) -> &mut Ring {
         self.side.as_mut().unwrap_or(&mut self.main)

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! bits 63-62  kind: 0 request, 1 watched descriptor, 2 none, 3 receive
-//! bit  61     of kind 2: a send that failed, so that the receive behind it never begins
 //! bits 61-32  generation of a watch, so that a late entry of an earlier one is recognised
 //! bits 31-0   request id, or number of the watch or the receive
 //! ```
@@ -10,7 +9,6 @@
 use dumbwaiter_block::RequestId;
 
 const KIND_SHIFT: u32 = 62;
-const SEND: u64 = 1 << 61;
 const GENERATION_SHIFT: u32 = 32;
 const GENERATION_MASK: u64 = (1 << (KIND_SHIFT - GENERATION_SHIFT)) - 1;
 
@@ -28,8 +26,6 @@ pub(crate) enum UserData {
     },
     /// A receive from a socket, by its number.
     Receive(u32),
-    /// The send before a receive, by the receive's number. Answered only if it failed, and the receive is not answered then.
-    Send(u32),
     /// Needs no answer: the removal of a watch.
     None,
 }
@@ -41,7 +37,6 @@ impl UserData {
             UserData::Watch { index, generation } => {
                 1 << KIND_SHIFT | (u64::from(generation) & GENERATION_MASK) << GENERATION_SHIFT | u64::from(index)
             }
-            UserData::Send(index) => 2 << KIND_SHIFT | SEND | u64::from(index),
             UserData::None => 2 << KIND_SHIFT,
             UserData::Receive(index) => 3 << KIND_SHIFT | u64::from(index),
         }
@@ -56,7 +51,6 @@ impl UserData {
                 generation: (user_data >> GENERATION_SHIFT & GENERATION_MASK) as u32,
             },
             3 => UserData::Receive(user_data as u32),
-            2 if user_data & SEND != 0 => UserData::Send(user_data as u32),
             _ => UserData::None,
         }
     }
@@ -76,8 +70,6 @@ mod tests {
             UserData::Watch { index: u32::MAX, generation: last_generation },
             UserData::None,
             UserData::Receive(u32::MAX),
-            UserData::Send(u32::MAX),
-            UserData::Send(0),
         ] {
             assert_eq!(UserData::decode(code.encode()), code);
         }

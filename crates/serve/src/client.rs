@@ -34,8 +34,8 @@ pub(crate) trait Client {
     /// A descriptor that it watches is ready.
     fn ready(&mut self, watch: WatchId, volume: &mut Volume) -> Result<(), Error>;
 
-    /// A receive is done, and what was sent before it.
-    fn received(&mut self, buffer: Buffer, result: Result<usize, Errno>, sent: Option<Buffer>, volume: &mut Volume);
+    /// A receive is done.
+    fn received(&mut self, buffer: Buffer, result: Result<usize, Errno>, volume: &mut Volume);
 
     /// The file system has answered a question about extents.
     fn extents_found(&mut self, token: u64, extents: &[Extent], volume: &mut Volume);

@@ -249,10 +249,10 @@ impl Shard {
                 }
                 self.touch(index);
             }
-            Happened::Received { tag, buffer, result, sent } => {
+            Happened::Received { tag, buffer, result } => {
                 let index = tag as u32;
                 if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
-                    client.received(buffer, result, sent, &mut self.volume);
+                    client.received(buffer, result, &mut self.volume);
                 }
                 self.touch(index);
             }

@@ -32,8 +32,6 @@ pub(crate) enum Happened {
         tag: u64,
         buffer: Buffer,
         result: Result<usize, Errno>,
-        /// The data that was sent before it.
-        sent: Option<Buffer>,
     },
     /// A descriptor of an owner's is ready.
     Ready {
@@ -363,9 +361,7 @@ impl Volume {
                         failure.outcome
                     ));
                 }
-                Event::Received { tag, buffer, result, sent } => {
-                    happened.push(Happened::Received { tag, buffer, result, sent });
-                }
+                Event::Received { tag, buffer, result } => happened.push(Happened::Received { tag, buffer, result }),
                 Event::Ready { watch, .. } => {
                     let owner = self.watchers.get(watch.index()).copied().unwrap_or(u32::MAX);
                     happened.push(Happened::Ready { watch, owner });

@@ -30,10 +30,8 @@ pub enum Event {
         tag: u64,
         /// What was handed over with it.
         buffer: Buffer,
-        /// Bytes received; 0 at the end of the stream. `ECANCELED` if what was to be sent before was not sent.
+        /// Bytes received; 0 at the end of the stream.
         result: Result<usize, Errno>,
-        /// The data that was sent before ([`Disk::send_and_receive`](crate::Disk::send_and_receive)).
-        sent: Option<Buffer>,
     },
     /// A [`Waker`](crate::Waker) was called, once or several times.
     Woken,

@@ -52,7 +52,6 @@ pub use self::event::{Event, Outcome, RequestFailure};
 use self::in_device::InDevice;
 use self::page_cache::{InPlaceWrites, PageCacheMode, WriterThread};
 pub use self::readiness::{Interest, Readiness, WatchId};
-pub use self::receives::MAX_HEAD;
 use self::receives::Receives;
 use self::slots::Slots;
 use self::to_sleep::ToSleep;

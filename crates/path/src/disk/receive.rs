@@ -19,8 +19,6 @@ impl Disk {
             UserData::Request(id) => done.push((id.0, result)),
             UserData::Watch { index, generation } => watches.fired(index, generation, result, more),
             UserData::Receive(index) => receives.completed(index, result),
-            // Perhaps a part was sent; the receive behind it is cancelled without an answer.
-            UserData::Send(index) => receives.completed(index, -libc::ECANCELED),
             UserData::None => {}
         });
         if let Some(writer) = &mut self.writer {

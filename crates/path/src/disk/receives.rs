@@ -1,5 +1,4 @@
-//! The table of receives from sockets, and of what is sent before them.
-#![allow(unsafe_code)]
+//! The table of receives from sockets.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,28 +13,6 @@ pub(super) struct Receive {
     pub(super) socket: Arc<OwnedFd>,
     pub(super) buffer: Buffer,
     pub(super) tag: u64,
-    /// What is sent before.
-    pub(super) answer: Option<Box<Answer>>,
-}
-
-/// A message to be sent, with all that the kernel reads of it. It does not move while the kernel has it.
-pub(super) struct Answer {
-    pub(super) head: [u8; MAX_HEAD],
-    pub(super) data: Option<Buffer>,
-    pub(super) pieces: [libc::iovec; 2],
-    pub(super) message: libc::msghdr,
-}
-
-/// Most bytes before the data of an answer.
-pub const MAX_HEAD: usize = 64;
-
-impl Default for Answer {
-    fn default() -> Answer {
-        let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: a plain structure of the kernel's, for which zeroes mean nothing at all.
-        let message = unsafe { std::mem::zeroed() };
-        Answer { head: [0; MAX_HEAD], data: None, pieces: [none; 2], message }
-    }
 }
 
 /// Receives under way, by the number that the kernel knows them by.
@@ -44,9 +21,6 @@ pub(super) struct Receives {
     all: Vec<Option<Receive>>,
     free: Vec<u32>,
     done: Vec<(u32, i32)>,
-    /// Answers that may be used again; boxed, as they are when the kernel has them.
-    #[allow(clippy::vec_box)]
-    answers: Vec<Box<Answer>>,
 }
 
 impl Receives {
@@ -85,25 +59,12 @@ impl Receives {
     pub(super) fn report(&mut self, events: &mut Vec<Event>) {
         let mut done = std::mem::take(&mut self.done);
         for (index, result) in done.drain(..) {
-            if let Some(Receive { buffer, tag, answer, .. }) = self.take(index) {
+            if let Some(Receive { buffer, tag, .. }) = self.take(index) {
                 let result = usize::try_from(result).map_err(|_| Errno(-result));
-                let sent = answer.and_then(|answer| self.keep(answer));
-                events.push(Event::Received { tag, buffer, result, sent });
+                events.push(Event::Received { tag, buffer, result });
             }
         }
         self.done = done;
-    }
-
-    /// Memory for an answer.
-    pub(super) fn answer(&mut self) -> Box<Answer> {
-        self.answers.pop().unwrap_or_default()
-    }
-
-    /// The kernel is done with an answer: its data.
-    fn keep(&mut self, mut answer: Box<Answer>) -> Option<Buffer> {
-        let data = answer.data.take();
-        self.answers.push(answer);
-        data
     }
 
     /// Those under way.

@@ -12,7 +12,7 @@ use dumbwaiter_block::{Errno, TaskId};
 use dumbwaiter_nbd::reply::{self, Extent, Header};
 use dumbwaiter_nbd::wire::{BASE_ALLOCATION_ID, command_flag};
 use dumbwaiter_nbd::{Command as NbdCommand, NbdError, Receiver, Request, Rules, Step};
-use dumbwaiter_path::{Buffer, Data, Interest, MAX_HEAD, WatchId};
+use dumbwaiter_path::{Buffer, Data, Interest, WatchId};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 
 use super::status::StatusQuestion;
@@ -27,8 +27,6 @@ const INPUT_BYTES: usize = 64 << 10;
 const DIRECT_BYTES: u32 = 16 << 10;
 /// A payload over this is no honest request.
 const MAX_PAYLOAD: u32 = 64 << 20;
-/// Most data of a reply that is held until the client's next request.
-const MAX_HELD: usize = 4096;
 /// Replies of one call; two pieces each.
 const MAX_REPLIES: usize = 64;
 
@@ -47,8 +45,6 @@ enum Phase {
 enum Receiving {
     Nothing,
     Input,
-    /// As `Input`, after the only reply was sent.
-    AfterReply,
     Payload,
 }
 
@@ -361,27 +357,6 @@ impl Connection {
         Ok(any)
     }
 
-    /// Sends the only reply and waits for the next request in one, as for a client that asks for one thing after another. `false` if
-    /// that is not so.
-    fn reply_and_receive(&mut self, index: u32, volume: &mut Volume) -> Result<bool, Error> {
-        let alone = self.outbox.len() == 1 && self.in_flight == 1 && self.sent == 0 && self.begin == self.end;
-        let ready = self.phase == Phase::Serving && self.receiving == Receiving::Nothing && self.watch.is_none();
-        let short = self.outbox.front().is_some_and(|reply| {
-            let data = reply.data.as_ref().map_or(0, |data| data.len());
-            reply.whole.is_empty() && reply.header.as_bytes().len() <= MAX_HEAD && data <= MAX_HELD
-        });
-        let room = self.input.is_some() && self.held.is_none() && self.write.is_none();
-        if !(alone && ready && short && room && volume.disk.sends()) {
-            return Ok(false);
-        }
-        let (Some(input), Some(reply)) = (self.input.take(), self.outbox.pop_front()) else { return Ok(false) };
-        let range = 0..input.len();
-        self.receiving = Receiving::AfterReply;
-        let (head, tag) = (reply.header, u64::from(index));
-        volume.disk.send_and_receive(&self.socket, head.as_bytes(), reply.data, input, range, tag)?;
-        Ok(true)
-    }
-
     /// Forgets replies that are sent.
     fn drop_sent(&mut self, volume: &mut Volume) {
         while let Some(len) = self.outbox.front().map(Outgoing::len).filter(|len| *len <= self.sent) {
@@ -467,21 +442,9 @@ impl Client for Connection {
         self.unwatch(volume)
     }
 
-    fn received(
-        &mut self,
-        mut buffer: Buffer,
-        result: Result<usize, Errno>,
-        sent: Option<Buffer>,
-        volume: &mut Volume,
-    ) {
+    fn received(&mut self, mut buffer: Buffer, result: Result<usize, Errno>, volume: &mut Volume) {
         let what = std::mem::replace(&mut self.receiving, Receiving::Nothing);
         let count = result.unwrap_or(0);
-        if what == Receiving::AfterReply {
-            self.in_flight -= 1;
-            if let Some(data) = sent {
-                volume.give_buffer(self.tenant, data);
-            }
-        }
         match (what, &mut self.write) {
             (Receiving::Payload, Some(write)) => {
                 write.filled += count;
@@ -514,9 +477,6 @@ impl Client for Connection {
 
     fn serve(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<bool, Error> {
         self.pump(index, with)?;
-        if self.reply_and_receive(index, with.volume)? {
-            return Ok(false);
-        }
         if self.send(index, with.volume)? {
             // Room for more of the client's requests.
             self.pump(index, with)?;

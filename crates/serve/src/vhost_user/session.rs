@@ -435,7 +435,7 @@ impl Client for Session {
         Ok(())
     }
 
-    fn received(&mut self, buffer: Buffer, _result: Result<usize, Errno>, _sent: Option<Buffer>, volume: &mut Volume) {
+    fn received(&mut self, buffer: Buffer, _result: Result<usize, Errno>, volume: &mut Volume) {
         // It asks for none.
         volume.give_buffer(self.tenant, buffer);
     }
