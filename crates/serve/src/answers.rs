@@ -23,6 +23,7 @@ impl Shard {
     pub(crate) fn answer(&mut self, question: Question) -> Result<Answer, Error> {
         let done = match question {
             Question::Stats => return Ok(Answer::Stats(Box::new(self.stats()))),
+            Question::Devices => return Ok(Answer::Devices(self.device_descriptions())),
             Question::Histogram { export } => match self.find(&export) {
                 Ok(index) => return Ok(Answer::Histogram(self.histogram(index))),
                 Err(error) => Err(error),
@@ -99,6 +100,10 @@ impl Shard {
     }
 
     fn add(&mut self, export: ExportSettings) -> Result<(), Error> {
+        if export.ublk.is_some() {
+            let what = "block devices of this machine (ublk) are made when the server starts".into();
+            return Err(Error::Export { export: export.name, what });
+        }
         let index = self.volume.add_tenant(export)?;
         self.publish(index).inspect_err(|_| {
             if let Some(tenant) = self.volume.tenant(index) {
@@ -157,6 +162,7 @@ impl Shard {
                 offset: tenant.offset,
                 size: tenant.size,
                 readonly: settings.readonly,
+                ublk: settings.ublk,
                 weight: settings.weight,
                 effective_weight: tenant.effective_weight,
                 limit_iops: settings.limit_iops,

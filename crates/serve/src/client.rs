@@ -37,6 +37,11 @@ pub(crate) trait Client {
     /// A receive is done.
     fn received(&mut self, buffer: Buffer, result: Result<usize, Errno>, volume: &mut Volume);
 
+    /// A driver has answered a command on one of its tags.
+    fn commanded(&mut self, _index: u32, _tag: u32, _result: i32, _volume: &mut Volume) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The file system has answered a question about extents.
     fn extents_found(&mut self, token: u64, extents: &[Extent], volume: &mut Volume);
 

@@ -39,6 +39,7 @@ mod spinner;
 pub mod systemd;
 mod tenant;
 mod token_bucket;
+mod ublk;
 mod unix_socket;
 mod vhost_load;
 mod vhost_user;

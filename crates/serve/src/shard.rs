@@ -22,6 +22,7 @@ use crate::question::{Answer, Question};
 use crate::settings::{Cache, DEVICE_DEPTH, ServeSettings, TargetSettings};
 use crate::shares::ShareWindow;
 use crate::spinner::Spinner;
+use crate::ublk::Attachment;
 use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
 use crate::volume::{Happened, Volume};
 
@@ -44,6 +45,8 @@ pub(crate) enum Message {
     Connection { socket: OwnedFd, peer: String, tenant: u32, agreement: Box<Agreement> },
     /// A question of the control socket or the metrics.
     Ask(Question, Sender<Answer>),
+    /// A block device of this machine to be served.
+    Attach(Box<Attachment>),
     /// Finish what is under way and end.
     ShutDown { grace: Duration },
     /// End without waiting for clients.
@@ -256,6 +259,13 @@ impl Shard {
                 }
                 self.touch(index);
             }
+            Happened::Commanded { tag, result } => {
+                let index = (tag >> 32) as u32;
+                if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
+                    client.commanded(index, tag as u32, result, &mut self.volume)?;
+                    self.touch(index);
+                }
+            }
             Happened::Ready { owner, .. } if owner & SOCKET_OWNER != 0 => self.accept(owner & !SOCKET_OWNER)?,
             Happened::Ready { watch, owner } => {
                 if let Some(client) = self.clients.get_mut(owner as usize).and_then(Option::as_mut) {
@@ -344,6 +354,7 @@ impl Shard {
                 let _ = answer.send(reply);
                 Ok(())
             }
+            Message::Attach(attachment) => self.attach(*attachment),
             Message::ShutDown { grace } => {
                 self.shut_down_by = Some(Instant::now() + grace);
                 self.close_sockets()?;

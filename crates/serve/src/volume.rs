@@ -33,6 +33,11 @@ pub(crate) enum Happened {
         buffer: Buffer,
         result: Result<usize, Errno>,
     },
+    /// A driver has answered a command, by its tag.
+    Commanded {
+        tag: u64,
+        result: i32,
+    },
     /// A descriptor of an owner's is ready.
     Ready {
         watch: WatchId,
@@ -362,6 +367,7 @@ impl Volume {
                     ));
                 }
                 Event::Received { tag, buffer, result } => happened.push(Happened::Received { tag, buffer, result }),
+                Event::Commanded { tag, result } => happened.push(Happened::Commanded { tag, result }),
                 Event::Ready { watch, .. } => {
                     let owner = self.watchers.get(watch.index()).copied().unwrap_or(u32::MAX);
                     happened.push(Happened::Ready { watch, owner });
