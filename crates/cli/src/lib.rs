@@ -12,6 +12,7 @@ mod ctl;
 mod devices;
 mod energy;
 mod fidelity;
+mod fit;
 mod input;
 mod learn;
 mod on;
@@ -27,6 +28,7 @@ mod serve;
 mod shell;
 mod sweep;
 mod trace;
+mod tune;
 
 use std::ffi::OsString;
 
@@ -34,7 +36,6 @@ use clap::Parser;
 
 use args::{Args, Command};
 
-pub use fidelity::fidelity_document;
 pub use results::commit;
 
 /// How a command ended.
@@ -81,6 +82,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
     match command {
         Command::Compare(args) => compare::run(*args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Schedulers(args) => schedulers::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -11,6 +11,8 @@ use crate::features::MAX_INPUTS;
 pub(crate) const MAX_WIDTH: usize = 128;
 /// Networks whose layers are no wider need less memory for their sums, and less time to clear it.
 const NARROW: usize = 32;
+/// Most candidates have no more inputs of their own than this.
+const FEW: usize = 16;
 /// Largest number of layers.
 pub(crate) const MAX_LAYERS: usize = 8;
 /// Outputs computed together.
@@ -148,7 +150,7 @@ impl Dense {
             // SAFETY: `avx2` is set only where the processor has AVX2.
             unsafe { self.add_avx2(self.own, shared, &mut sums) };
         } else {
-            self.add::<false>(self.own, shared, &mut sums.0);
+            self.add::<false, MAX_INPUTS>(self.own, shared, &mut sums.0);
         }
         sums
     }
@@ -166,7 +168,7 @@ impl Dense {
 
     #[target_feature(enable = "avx2")]
     fn add_avx2(&self, first: usize, inputs: &[f32], sums: &mut Shared) {
-        self.add::<true>(first, inputs, &mut sums.0);
+        self.add::<true, MAX_INPUTS>(first, inputs, &mut sums.0);
     }
 
     #[target_feature(enable = "avx2")]
@@ -177,10 +179,10 @@ impl Dense {
         }
     }
 
-    /// Adds the first layer's products of the inputs from number `first` on.
+    /// Adds the first layer's products of the inputs from number `first` on. `N`: at least their number.
     #[inline(always)]
-    fn add<const AVX2: bool>(&self, first: usize, inputs: &[f32], sums: &mut [f32]) {
-        let mut clipped = [0.0; MAX_INPUTS];
+    fn add<const AVX2: bool, const N: usize>(&self, first: usize, inputs: &[f32], sums: &mut [f32]) {
+        let mut clipped = [0.0; N];
         let clipped = &mut clipped[..inputs.len()];
         let bounds = self.lowest[first..].iter().zip(&self.highest[first..]);
         for ((clipped, &input), (&lowest, &highest)) in clipped.iter_mut().zip(inputs).zip(bounds) {
@@ -199,7 +201,11 @@ impl Dense {
         let (mut sums, mut next) = (&mut first, &mut second);
         let width = self.layers[0].width;
         sums[..width].copy_from_slice(&shared.0[..width]);
-        self.add::<AVX2>(0, own, sums.as_mut_slice());
+        match own.len() {
+            // Clearing room for 128 inputs takes as long as the products of a few.
+            ..=FEW => self.add::<AVX2, FEW>(0, own, sums.as_mut_slice()),
+            _ => self.add::<AVX2, MAX_INPUTS>(0, own, sums.as_mut_slice()),
+        }
         let mut before = self.layers[0].outputs;
         for layer in &self.layers[1..] {
             next[..layer.width].copy_from_slice(&layer.bias);

@@ -74,6 +74,10 @@ impl LatencyModel {
     pub fn moment(&self, history: &History) -> Moment {
         match history.normal() {
             None => Moment { shared: self.net.share(&self.cold_history), normal: self.cold_normal, cold: true },
+            // Its inputs are the history as it lies in memory.
+            Some(normal) if self.features == FeatureSet::Unordered => {
+                Moment { shared: self.net.share(history.vectors().as_flattened()), normal, cold: false }
+            }
             Some(normal) => {
                 let mut row = [0.0; MAX_INPUTS];
                 let count = history_inputs(self.features, history, normal, &mut row);

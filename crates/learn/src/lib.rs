@@ -5,6 +5,7 @@
 
 mod classifier;
 mod dense;
+pub mod drift;
 mod error;
 mod features;
 mod history;

@@ -4,7 +4,7 @@
 //! arrivals ──► TaskTable ──► Signature ──► KnownWorkloads ──► which workload is it?
 //!                                                                     │
 //! completions ──► Work per tick ──► Trial (paired slots) ──► Scores ──┴──► Policy::tick ──► use this candidate
-//!                                     Prior (a table) ──────►
+//!             └─► classifier ──► posterior ──► Prior (a table) ──────►
 //! ```
 //!
 //! The same decisions serve a simulated device, our engine and a live kernel: a driver calls [`Policy::tick`] at the times that
@@ -12,17 +12,23 @@
 #![forbid(unsafe_code)]
 
 mod known;
+mod observed;
 mod policy;
 mod prior;
 mod scores;
 mod settings;
 mod signature;
+mod table;
 mod trial;
+mod windows;
 
 pub use known::KnownWorkloads;
+pub use observed::Observed;
 pub use policy::{Decision, Policy, Reason, Tick};
-pub use prior::Prior;
+pub use prior::{Expectation, Prior, Row};
 pub use scores::{Estimate, Scores};
 pub use settings::{By, Goal, Settings};
 pub use signature::{Arrival, Signature, TaskTable};
+pub use table::{Cell, Kind, MeasuredLoad, ScoreTable, TableError};
 pub use trial::{Slot, Trial, Work};
+pub use windows::Completion;

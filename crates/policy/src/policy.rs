@@ -1,22 +1,26 @@
 //! The policy: which candidate should be in force, asked at every tick.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_learn::{Classifier, Posterior};
 
 use crate::known::KnownWorkloads;
-use crate::prior::Prior;
+use crate::observed::Observed;
+use crate::prior::{Expectation, Prior};
 use crate::scores::Scores;
 use crate::settings::{By, Settings};
 use crate::signature::{Arrival, Signature, TaskTable};
 use crate::trial::{Context, Step, Trial, Work};
+use crate::windows::{Completion, Windows};
 
 /// Arrivals that a look at the load takes.
 const ARRIVALS_MIN: u32 = 8;
 /// Looks beyond those that confirm a known workload before a new one is believed.
 const CONFIRM_NEW: u32 = 2;
 /// A candidate whose expected score is below this share of the best one's is not tried.
-const WORTH_TRYING: f64 = 0.7;
+const WORTH_TRYING: f64 = 0.85;
 /// Time over which a switch that followed a table is checked, and the completions that this takes.
 const CHECK: Nanos = Nanos::from_ms(1500);
 const CHECK_IOS: u64 = 48;
@@ -57,6 +61,8 @@ pub enum Reason {
     Trial,
     /// A trial is over.
     TrialOver,
+    /// What the last exchange gave is being measured.
+    Checking,
     /// Trials have cost as much as they may for now.
     NoBudget,
     /// The model does not know this workload, or is not sure enough.
@@ -102,12 +108,18 @@ pub struct Policy {
     settings: Settings,
     candidates: usize,
     prior: Prior,
+    windows: Option<Windows>,
+    /// What the classifier said last, of the candidate in force.
+    classes: Option<Posterior>,
+    observed: Observed,
     tasks: TaskTable,
     known: KnownWorkloads,
     /// By workload.
     scores: Vec<Scores>,
     /// Extra dwell by workload, after a loss.
     penalty: Vec<Nanos>,
+    /// By workload: the table's proposal was taken back, so that trials decide alone.
+    refuted: Vec<bool>,
     workload: Option<usize>,
     load: Signature,
     guess: Option<Guess>,
@@ -132,10 +144,14 @@ impl Policy {
             settings,
             candidates,
             prior,
+            windows: None,
+            classes: None,
+            observed: Observed::default(),
             tasks: TaskTable::default(),
             known: KnownWorkloads::default(),
             scores: Vec::new(),
             penalty: Vec::new(),
+            refuted: Vec::new(),
             workload: None,
             load: Signature::default(),
             guess: None,
@@ -148,6 +164,35 @@ impl Policy {
             busy: Nanos::ZERO,
             recent: (Work::default(), Nanos::ZERO),
         }
+    }
+
+    /// With a classifier, whose posteriors choose between the rows of the table.
+    pub fn with_classifier(mut self, classifier: Arc<Classifier>) -> Policy {
+        self.windows = Some(Windows::new(classifier));
+        self
+    }
+
+    /// A request completed that was sent by the candidate in force. Only a classifier looks at it.
+    pub fn complete(&mut self, completion: Completion) {
+        if let Some(windows) = &mut self.windows {
+            windows.push(completion);
+        }
+    }
+
+    /// Is there a classifier that needs [`Policy::complete`]?
+    pub fn classifies(&self) -> bool {
+        self.windows.is_some()
+    }
+
+    /// What the load looked like, over all looks.
+    pub fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
+    /// What the table expects of each candidate for the load now; `None` without a load that it knows.
+    pub fn expectation(&self) -> Option<Expectation> {
+        let classes = self.classes.as_ref().map(|posterior| (self.wanted, posterior.probabilities()));
+        self.prior.expect(&self.load, classes).filter(|_| self.workload.is_some())
     }
 
     /// An I/O arrived.
@@ -206,6 +251,10 @@ impl Policy {
         if tick.work.ios > 0 {
             self.busy += elapsed;
         }
+        if let Some(posterior) = self.windows.as_mut().and_then(Windows::read) {
+            self.classes = Some(posterior);
+            self.observed.add_classes(&posterior);
+        }
         let changed = self.look(tick.now);
         if changed {
             self.trial = None;
@@ -234,6 +283,11 @@ impl Policy {
 
     fn switch(&mut self, now: Nanos, to: usize, reason: Reason) -> Decision {
         let switch_to = (to != self.wanted).then_some(to);
+        if switch_to.is_some() {
+            // Another scheduler completes requests in another order.
+            self.classes = None;
+            self.windows.iter_mut().for_each(Windows::clear);
+        }
         self.wanted = to;
         self.recent = Default::default();
         Decision { switch_to, ..self.keep(now, reason) }
@@ -245,6 +299,7 @@ impl Policy {
             return false;
         }
         let Some(load) = self.tasks.signature(now) else { return false };
+        self.observed.add_load(&load);
         let seen = self.known.recognise(&load);
         let again = self.guess.filter(|guess| match (guess.workload, seen) {
             (Some(a), Some(b)) => a == b,
@@ -253,7 +308,8 @@ impl Policy {
         });
         let looks = again.map_or(0, |guess| guess.looks) + 1;
         self.guess = Some(Guess { workload: seen, load, looks });
-        let needed = self.settings.confirm + if seen.is_some() { 0 } else { CONFIRM_NEW };
+        let is_known = seen.is_some() || (self.settings.by != By::Trial && self.prior.expect(&load, None).is_some());
+        let needed = self.settings.confirm + if is_known { 0 } else { CONFIRM_NEW };
         if looks < needed {
             return false;
         }
@@ -269,6 +325,7 @@ impl Policy {
         while self.scores.len() <= workload {
             self.scores.push(Scores::new(self.candidates, self.wanted));
             self.penalty.push(Nanos::ZERO);
+            self.refuted.push(false);
         }
         let changed = self.workload != Some(workload);
         self.workload = Some(workload);
@@ -284,26 +341,22 @@ impl Policy {
         self.settings.allowance.0 as f64 + (share - others).max(0.0)
     }
 
-    /// The table's expectation of each candidate, with those that it rules out at 0; empty if it knows nothing.
-    fn expected(&self) -> Vec<f64> {
-        let Some((mut scores, _)) = self.confident() else { return Vec::new() };
-        let best = scores.iter().copied().fold(0.0, f64::max);
-        for score in &mut scores {
-            if *score < WORTH_TRYING * best {
-                *score = 0.0;
-            }
-        }
-        scores
+    /// The table's expectation, if it is confident and may be followed.
+    fn proposal(&self, workload: usize) -> Option<Expectation> {
+        let floor = f64::from(self.settings.confidence) / 1000.0;
+        let asked = self.settings.by != By::Trial && !self.refuted[workload];
+        self.expectation().filter(|expected| asked && expected.confidence >= floor)
     }
 
-    fn confident(&self) -> Option<(Vec<f64>, f64)> {
-        let floor = f64::from(self.settings.confidence) / 1000.0;
-        let wanted = self.settings.by != By::Trial;
-        self.prior.expected(&self.load).filter(|(_, confidence)| wanted && *confidence >= floor)
+    /// By candidate: the table's expectation of those that are worth a trial, 0 of the others; empty if it proposes nothing.
+    fn worth_trying(&self, workload: usize) -> Vec<f64> {
+        let Some(expected) = self.proposal(workload) else { return Vec::new() };
+        let worth = |c: usize| if expected.is_near_best(c, WORTH_TRYING) { expected.scores[c].max(1e-3) } else { 0.0 };
+        (0..expected.scores.len()).map(worth).collect()
     }
 
     fn go_on_with_trial(&mut self, tick: &Tick, mut trial: Trial, workload: usize, elapsed: Nanos) -> Decision {
-        let (budget_ns, expected) = (self.budget_ns(), self.expected());
+        let (budget_ns, expected) = (self.budget_ns(), self.worth_trying(workload));
         let context =
             Context { scores: &mut self.scores[workload], settings: &self.settings, expected: &expected, budget_ns };
         match trial.tick(tick.now, (tick.work, elapsed), tick.clean, context) {
@@ -324,18 +377,22 @@ impl Policy {
 
     /// No trial runs: uses the best known candidate, or begins a trial.
     fn act(&mut self, tick: &Tick, workload: usize) -> Decision {
+        let proposal = self.proposal(workload);
         if self.settings.by == By::Model {
-            let Some((scores, _)) = self.confident() else { return self.keep(tick.now, Reason::Unknown) };
-            let best = (0..scores.len()).fold(self.wanted, |best, c| if scores[c] > scores[best] { c } else { best });
-            let enough = 1.0 + f64::from(self.settings.hysteresis) / 1000.0;
-            if scores[best] < enough * scores[self.wanted] {
-                return self.keep(tick.now, Reason::BestKnown);
+            let Some(expected) = proposal else { return self.keep(tick.now, Reason::Unknown) };
+            return self.follow(tick, workload, &expected);
+        }
+        // A new workload whose scheduler the table rules out: the table's is taken at once, and a loss undoes that.
+        let untried = self.scores[workload].is_untried() && self.check.is_none();
+        if let Some(expected) = proposal.filter(|e| untried && !e.is_near_best(self.wanted, WORTH_TRYING)) {
+            let decision = self.follow(tick, workload, &expected);
+            if decision.switch_to.is_some() {
+                self.scores[workload].rebase(self.wanted);
             }
-            if self.recent.0.ios < CHECK_IOS / 4 {
-                // Without a score of before, a loss could not be seen.
-                return self.keep(tick.now, Reason::TooFewRequests);
-            }
-            return self.switch_to_better(tick, workload, best);
+            return decision;
+        }
+        if self.check.is_some() {
+            return self.keep(tick.now, Reason::Checking);
         }
         if let Some(best) = self.scores[workload].winner() {
             return self.switch_to_better(tick, workload, best);
@@ -348,6 +405,11 @@ impl Policy {
             return Decision { reason, ..decision };
         }
         let best = self.scores[workload].baseline();
+        let hysteresis = f64::from(self.settings.hysteresis) / 1000.0;
+        let expected = self.worth_trying(workload);
+        if self.scores[workload].next_challenger(hysteresis, &expected).is_none() {
+            return self.switch_to_better(tick, workload, best);
+        }
         let (work, measured) = self.recent;
         if work.ios == 0 || measured == Nanos::ZERO {
             return self.keep(tick.now, Reason::Trial);
@@ -355,6 +417,21 @@ impl Policy {
         let per_second = work.ios as f64 / measured.as_secs_f64();
         self.trial = Some(Trial::new(tick.now, per_second, &self.settings));
         self.switch(tick.now, best, Reason::Trial)
+    }
+
+    /// Uses the candidate that the table expects most of, if that is enough more than of the one in force.
+    fn follow(&mut self, tick: &Tick, workload: usize, expected: &Expectation) -> Decision {
+        let best = expected.best();
+        // The table's own interval counts where it is wider than the hysteresis.
+        let hysteresis = (f64::from(self.settings.hysteresis) / 1000.0).max(expected.spreads[best]);
+        if best == self.wanted || expected.scores[best] < (1.0 + hysteresis) * expected.scores[self.wanted] {
+            return self.keep(tick.now, Reason::BestKnown);
+        }
+        if self.recent.0.ios < CHECK_IOS / 4 {
+            // Without a score of before, a loss could not be seen.
+            return self.keep(tick.now, Reason::TooFewRequests);
+        }
+        self.switch_to_better(tick, workload, best)
     }
 
     fn switch_to_better(&mut self, tick: &Tick, workload: usize, best: usize) -> Decision {
@@ -397,8 +474,14 @@ impl Policy {
         }
         let penalty = &mut self.penalty[workload];
         *penalty = Nanos((2 * penalty.0).clamp(self.settings.dwell.0, DWELL_MAX.0));
-        if self.settings.by != By::Model {
-            self.scores[workload].settle(check.from);
+        match self.settings.by {
+            By::Model => {}
+            // What the table proposed was worse: trials decide alone.
+            By::Both if self.scores[workload].is_untried() => {
+                self.refuted[workload] = true;
+                self.scores[workload].rebase(check.from);
+            }
+            By::Both | By::Trial => self.scores[workload].settle(check.from),
         }
         self.last_switch = Some(tick.now);
         Some(self.switch(tick.now, check.from, Reason::Revert))

@@ -2,11 +2,17 @@
 
 use crate::signature::Signature;
 
-/// One row: a load, and each candidate's score relative to the others.
-#[derive(Clone, Debug)]
-struct Row {
-    load: Signature,
-    scores: Vec<f64>,
+/// A load that was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// What it looks like by its arrivals.
+    pub load: Signature,
+    /// By candidate: its score, higher is better; 0 is for a candidate without a measurement.
+    pub scores: Vec<f64>,
+    /// By candidate: half of the score's 95 % interval, as a share of the score. May be empty: 0 then.
+    pub spreads: Vec<f64>,
+    /// By the candidate in force: the classifier's mean posterior. Empty where it is not known.
+    pub classes: Vec<Vec<f64>>,
 }
 
 /// Expected scores of the candidates for loads that were measured before.
@@ -15,45 +21,113 @@ pub struct Prior {
     rows: Vec<Row>,
 }
 
-/// A load farther than this from every row is unknown.
-const REACH: f64 = 0.35;
-/// Distance at which a row counts half as much as at 0.
-const WIDTH: f64 = 0.1;
+/// What a table expects, over all that the load may be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expectation {
+    /// By candidate, relative to their mean; 0 is for a candidate without a measurement.
+    pub scores: Vec<f64>,
+    /// By candidate, half of the 95 % interval as a share of the score.
+    pub spreads: Vec<f64>,
+    /// Probability of the rows in which the best candidate is as good as any, or nearly.
+    pub confidence: f64,
+}
 
-impl Prior {
-    /// Adds a measured load. `scores` are by candidate, higher is better; 0 is for a candidate without a measurement.
-    pub fn add(&mut self, load: Signature, scores: Vec<f64>) {
-        let measured = scores.iter().filter(|s| **s > 0.0).count().max(1) as f64;
-        let mean = scores.iter().sum::<f64>() / measured;
-        let scores = scores.iter().map(|s| s / mean.max(f64::MIN_POSITIVE)).collect();
-        self.rows.push(Row { load, scores });
+impl Expectation {
+    /// The candidate with the highest score, the first of equals.
+    pub fn best(&self) -> usize {
+        (0..self.scores.len()).fold(0, |best, c| if self.scores[c] > self.scores[best] { c } else { best })
     }
 
-    /// The expected score of each candidate, over what the load may be, and the confidence: the share of the likeliest row.
-    /// `None` if it is like none of them.
-    pub fn expected(&self, load: &Signature) -> Option<(Vec<f64>, f64)> {
-        let distances: Vec<f64> = self.rows.iter().map(|row| row.load.distance(load)).collect();
-        let nearest = distances.iter().copied().fold(f64::INFINITY, f64::min);
+    /// Could `candidate` be within `share` of the best one's score? One without a measurement could.
+    pub fn is_near_best(&self, candidate: usize, share: f64) -> bool {
+        let score = self.scores[candidate] * (1.0 + self.spreads[candidate]);
+        score == 0.0 || score >= share * self.scores[self.best()]
+    }
+}
+
+/// A load farther than this from every row is unknown.
+const REACH: f64 = 0.35;
+/// Distance at which a row counts a quarter as much as at 0.
+const WIDTH: f64 = 0.1;
+/// A candidate this near the best of a row is as good as it.
+const AS_GOOD: f64 = 0.95;
+/// Least agreement with a classifier that counts, so that a wrong class cannot rule out a row.
+const AGREEMENT_MIN: f64 = 0.05;
+
+impl Prior {
+    /// Adds a measured load without intervals or classes.
+    pub fn add(&mut self, load: Signature, scores: Vec<f64>) {
+        self.add_row(Row { load, scores, ..Row::default() });
+    }
+
+    /// Adds a measured load. Its scores may be of any unit.
+    pub fn add_row(&mut self, mut row: Row) {
+        let measured = row.scores.iter().filter(|s| **s > 0.0).count().max(1) as f64;
+        let mean = row.scores.iter().sum::<f64>() / measured;
+        row.scores.iter_mut().for_each(|score| *score /= mean.max(f64::MIN_POSITIVE));
+        row.spreads.resize(row.scores.len(), 0.0);
+        self.rows.push(row);
+    }
+
+    /// What to expect of each candidate for a load. `classes` is the classifier's posterior and the candidate that was in force
+    /// meanwhile. `None` if the load is like none of the rows.
+    pub fn expect(&self, load: &Signature, classes: Option<(usize, &[f32])>) -> Option<Expectation> {
+        let nearest = self.rows.iter().map(|row| row.load.distance(load)).fold(f64::INFINITY, f64::min);
         if nearest > REACH {
             return None;
         }
-        let likeness = |distance: f64| {
-            let near = 1.0 / (1.0 + distance * distance / (WIDTH * WIDTH));
-            near * near
-        };
-        let total: f64 = distances.iter().map(|d| likeness(*d)).sum();
-        let mut scores = vec![0.0; self.rows.first()?.scores.len()];
-        for (row, distance) in self.rows.iter().zip(&distances) {
-            for (score, of_row) in scores.iter_mut().zip(&row.scores) {
-                *score += likeness(*distance) / total * of_row;
+        let likeness: Vec<f64> = self.rows.iter().map(|row| row.likeness(load, classes)).collect();
+        let total: f64 = likeness.iter().sum();
+        let candidates = self.rows.first()?.scores.len();
+        let mut expected =
+            Expectation { scores: vec![0.0; candidates], spreads: vec![0.0; candidates], confidence: 0.0 };
+        for candidate in 0..candidates {
+            // A row that did not measure a candidate says nothing about it.
+            let mut weight = 0.0;
+            for (row, likeness) in self.rows.iter().zip(&likeness).filter(|(row, _)| row.scores[candidate] > 0.0) {
+                weight += likeness;
+                expected.scores[candidate] += likeness * row.scores[candidate];
+                expected.spreads[candidate] += likeness * row.spreads[candidate];
+            }
+            if weight > 0.0 {
+                expected.scores[candidate] /= weight;
+                expected.spreads[candidate] /= weight;
             }
         }
-        Some((scores, likeness(nearest) / total))
+        let best = expected.best();
+        let agrees = |row: &Row| row.scores[best] >= AS_GOOD * row.scores.iter().copied().fold(0.0, f64::max);
+        let agreeing = self.rows.iter().zip(&likeness).filter(|(row, _)| agrees(row));
+        expected.confidence = agreeing.map(|(_, likeness)| likeness / total).sum();
+        Some(expected)
+    }
+
+    /// The expected score of each candidate by the load alone, and the confidence.
+    pub fn expected(&self, load: &Signature) -> Option<(Vec<f64>, f64)> {
+        self.expect(load, None).map(|expected| (expected.scores, expected.confidence))
     }
 
     /// Has it no rows?
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+impl Row {
+    /// How likely this row's load shows such a signature and such classes; no probability, it has no unit.
+    fn likeness(&self, load: &Signature, classes: Option<(usize, &[f32])>) -> f64 {
+        let distance = self.load.distance(load) / WIDTH;
+        let near = 1.0 / (1.0 + distance * distance);
+        let agreement = classes.and_then(|(in_force, seen)| {
+            let own = self.classes.get(in_force).filter(|own| own.len() == seen.len())?;
+            // The overlap of the two distributions (Bhattacharyya's coefficient).
+            Some(own.iter().zip(seen).map(|(a, b)| (a * f64::from(*b)).max(0.0).sqrt()).sum::<f64>())
+        });
+        near * near * agreement.unwrap_or(1.0).clamp(AGREEMENT_MIN, 1.0)
     }
 }
 
@@ -61,17 +135,53 @@ impl Prior {
 mod tests {
     use super::*;
 
+    fn load(part: f64) -> Signature {
+        Signature { parts: [part, 0.0, 0.0, 0.0] }
+    }
+
     #[test]
-    fn confusion_between_loads_with_the_same_best_costs_nothing() {
-        let load = |part| Signature { parts: [part, 0.0, 0.0, 0.0] };
+    fn confusion_between_loads_with_the_same_best_costs_no_confidence() {
         let mut prior = Prior::default();
         prior.add(load(0.0), vec![1.0, 2.0]);
         prior.add(load(0.1), vec![1.0, 3.0]);
         prior.add(load(1.0), vec![4.0, 1.0]);
-        let (scores, confidence) = prior.expected(&load(0.05)).unwrap();
-        assert!(scores[1] > 1.3 * scores[0] && confidence < 0.6, "{scores:?} {confidence}");
+        let between = prior.expect(&load(0.05), None).unwrap();
+        assert!(between.scores[1] > 1.3 * between.scores[0] && between.confidence > 0.9, "{between:?}");
         let (scores, confidence) = prior.expected(&load(1.0)).unwrap();
         assert!(scores[0] > 2.0 * scores[1] && confidence > 0.9);
-        assert_eq!(prior.expected(&load(2.0)), None);
+        assert_eq!(prior.expect(&load(2.0), None), None);
+    }
+
+    #[test]
+    fn between_loads_that_want_different_candidates_it_is_not_confident() {
+        let mut prior = Prior::default();
+        prior.add(load(0.0), vec![1.0, 2.0]);
+        prior.add(load(0.1), vec![2.0, 1.0]);
+        assert!(prior.expect(&load(0.05), None).unwrap().confidence < 0.6);
+    }
+
+    #[test]
+    fn the_classifier_decides_between_loads_that_look_alike() {
+        let mut prior = Prior::default();
+        let row = |scores: [f64; 2], classes: [f64; 2]| Row {
+            load: load(0.5),
+            scores: scores.to_vec(),
+            classes: vec![classes.to_vec(); 2],
+            ..Row::default()
+        };
+        prior.add_row(row([1.0, 2.0], [0.9, 0.1]));
+        prior.add_row(row([2.0, 1.0], [0.1, 0.9]));
+        let best = |seen: [f32; 2]| prior.expect(&load(0.5), Some((0, &seen))).unwrap().best();
+        assert_eq!((best([0.9, 0.1]), best([0.1, 0.9])), (1, 0));
+        let other = prior.expect(&load(0.5), Some((0, &[1.0]))).unwrap();
+        assert_eq!(other.scores[0], other.scores[1], "a classifier with other classes says nothing");
+    }
+
+    #[test]
+    fn a_candidate_without_a_measurement_is_not_ruled_out() {
+        let mut prior = Prior::default();
+        prior.add(load(0.0), vec![1.0, 0.0, 0.2]);
+        let expected = prior.expect(&load(0.0), None).unwrap();
+        assert_eq!([0, 1, 2].map(|c| expected.is_near_best(c, 0.85)), [true, true, false]);
     }
 }

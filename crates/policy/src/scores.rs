@@ -74,6 +74,16 @@ impl Scores {
         (self.baseline, self.settled) = (candidate, true);
     }
 
+    /// No trial has shown anything yet.
+    pub fn is_untried(&self) -> bool {
+        !self.settled && self.estimates.iter().map(|estimate| estimate.samples).sum::<u32>() <= 1
+    }
+
+    /// Trials begin from `candidate`, which is in force now. Only before the first one.
+    pub(crate) fn rebase(&mut self, candidate: usize) {
+        *self = Scores { cost_ns: self.cost_ns, ..Scores::new(self.estimates.len(), candidate) };
+    }
+
     /// All estimates, by candidate.
     pub fn estimates(&self) -> &[Estimate] {
         &self.estimates

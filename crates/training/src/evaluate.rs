@@ -255,7 +255,7 @@ fn simple_baselines(model: &Model, data: &DataSet) -> Vec<Baseline> {
 }
 
 fn line_us(line: &LatencyLine, record: &RequestRecord) -> f64 {
-    line.predict(record.op, record.bytes).map_or(1.0, |latency| latency.0 as f64 / 1e3)
+    line.predict(record.op, u64::from(record.bytes) / 512).map_or(1.0, |latency| latency.0 as f64 / 1e3)
 }
 
 /// The class of most windows, always.

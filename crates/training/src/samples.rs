@@ -110,7 +110,7 @@ pub fn walk(segment: &Segment, device: &Geometry, moment: Moment, mut visit: imp
             history.push_record(record, steps[done].0);
             regions.push(record.op, record.sector, record.latency());
             spindle.completed(record.end(), record.complete, record.latency());
-            line.push(record.op, record.bytes, record.latency());
+            line.learn(record.op, u64::from(record.bytes) / 512, record.latency());
             last_latency = record.latency();
         }
         let (delta, gap) = steps[index];

@@ -38,6 +38,12 @@ Examples:
   dumbwaiter learn import model.txt --format lightgbm --task latency --out mine.safetensors
   dumbwaiter learn import model.json --format xgboost --task classify --out mine.safetensors")]
     Import(LearnImport),
+    /// Measure the throughput table that `adaptive` chooses by: loads under each scheduler, on device models
+    #[command(after_help = "\
+Examples:
+  dumbwaiter learn table --device hdd:hts541010a9e662@4 --out mine.json
+  dumbwaiter compare load.toml --schedulers adaptive:by=model,table=mine.json")]
+    Table(LearnTable),
     /// Train a model on recorded runs (needs a build with `--features train`)
     #[command(after_help = "\
 Example:
@@ -135,6 +141,25 @@ pub(crate) struct LearnImport {
     #[arg(long, value_name = "SET")]
     pub(crate) features: Option<String>,
     /// Output file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnTable {
+    /// A device model, and the requests that it may hold at once; may be given several times
+    #[arg(long, value_name = "DEVICE[@DEPTH]", required = true)]
+    pub(crate) device: Vec<String>,
+    /// The schedulers, with settings as `candidates` of `adaptive` takes them
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "mq-deadline,headway,bfq,kyber,none")]
+    pub(crate) schedulers: Vec<String>,
+    /// Runs of each load under each scheduler; cells of fewer than 5 are not used
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) replicates: u32,
+    /// Runs at a time; as many as CPUs by default
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Output file; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
 }

@@ -2,6 +2,7 @@
 
 mod eval;
 mod show;
+mod table;
 #[cfg(feature = "train")]
 mod train;
 
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &Learn) -> Result<Ended> {
         LearnCommand::Show(args) => show::show(args),
         LearnCommand::Features(args) => features(args),
         LearnCommand::Import(args) => import(args),
+        LearnCommand::Table(args) => table::table(args),
         #[cfg(feature = "train")]
         LearnCommand::Train(args) => train::train(args),
         #[cfg(not(feature = "train"))]

@@ -1,7 +1,9 @@
 //! The policy in a world where each candidate has a known rate for each workload.
 
+mod table;
+
 use dumbwaiter_block::Nanos;
-use dumbwaiter_policy::{Arrival, By, Goal, Policy, Prior, Reason, Settings, Signature, Tick, Work};
+use dumbwaiter_policy::{Arrival, By, Goal, Policy, Prior, Reason, Row, Settings, Signature, Tick, Work};
 use proptest::prelude::*;
 
 /// Requests per second of each candidate.
@@ -185,6 +187,51 @@ fn a_table_proposes_and_the_trial_decides() {
     world.run(&STREAMS, 30);
     assert_eq!(world.in_force, 1);
     assert!(world.history.iter().all(|(_, candidate)| *candidate < 2), "{:?}", world.history);
+}
+
+#[test]
+fn a_proposal_that_loses_is_undone_and_trials_decide_then() {
+    let settings = Settings { by: By::Both, ..Settings::default() };
+    let mut prior = Prior::default();
+    // It rules out all but candidate 3, which is the worst; candidate 1 is the best.
+    prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![0.1, 0.1, 0.1, 2.0]);
+    let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
+    world.run(&Load { rates: [100.0, 140.0, 80.0, 50.0], ..RANDOM }, 120);
+    let first: Vec<usize> = world.history.iter().map(|(_, candidate)| *candidate).take(2).collect();
+    assert_eq!((first, world.in_force), (vec![3, 0], 1), "{:?}", world.history);
+}
+
+#[test]
+fn a_load_of_the_table_gets_its_scheduler_within_half_a_second() {
+    for by in [By::Model, By::Both] {
+        let settings = Settings { by, ..Settings::default() };
+        let mut prior = Prior::default();
+        prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![1.0, 0.4, 0.4, 0.4]);
+        prior.add(Signature { parts: [1.0, 0.0, 0.25, 0.215] }, vec![0.1, 1.0, 0.1, 0.1]);
+        let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
+        world.run(&RANDOM, 20);
+        let changed = world.now;
+        world.run(&STREAMS, 20);
+        let found = world.history.iter().find(|(at, candidate)| *at > changed && *candidate == 1);
+        // Each of the tasks has submitted about six I/Os by then.
+        let limit = changed + Nanos::from_ms(500);
+        assert!(found.is_some_and(|(at, _)| *at <= limit), "{by:?}: {:?}", world.history);
+        assert_eq!(world.switches, 1, "{by:?}: {:?}", world.history);
+    }
+}
+
+#[test]
+fn a_tables_own_interval_counts_where_it_is_wider_than_the_hysteresis() {
+    let settings = Settings { by: By::Model, ..Settings::default() };
+    for (spread, switches) in [(0.0, 1), (0.1, 0)] {
+        let mut prior = Prior::default();
+        let load = Signature { parts: [0.0, 0.0, 0.25, 0.25] };
+        let scores = vec![1.0, 1.05, 1.0, 1.0];
+        prior.add_row(Row { load, scores, spreads: vec![spread; 4], ..Row::default() });
+        let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
+        world.run(&Load { rates: [100.0; 4], ..RANDOM }, 20);
+        assert_eq!(world.switches, switches, "{spread}: {:?}", world.history);
+    }
 }
 
 proptest! {

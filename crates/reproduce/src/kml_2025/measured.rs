@@ -1,15 +1,13 @@
 //! What the paper claims, measured in the simulator.
 
-use dumbwaiter_measure::{RunResult, Sample};
+use dumbwaiter_measure::RunResult;
 
 use super::paper::burst_change;
 use super::row;
 use crate::replicates::{Runs, case, replicated};
 use crate::{Case, Effort, Error, FigureResult};
 
-/// The class of disk that the paper used: 5400 rpm, 2.5 inch, 1 TB.
-const DISK: &str = "hdd:hts541010a9e662";
-/// The same without command queueing.
+/// The class of disk that the paper used, 5400 rpm, 2.5 inch, 1 TB, without command queueing.
 const WITHOUT_NCQ: &str = "hdd:hts541010a9e662?ncq_depth=1";
 
 fn mean_ms(runs: &Runs) -> f64 {
@@ -60,7 +58,17 @@ pub(super) fn open_loop(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         format!("nr_requests = 256\nqueue_depth = 1\nwarmup = \"20s\"\nduration = \"{}s\"\n", effort.pick(200, 60));
     let closed = format!("{head}[[task]]\nname = \"closed\"\n{sizes}iodepth = 32\n");
     let capacity = replicated(&[case(&closed, WITHOUT_NCQ, "none")?], 2, effort)?[0].median(|run| run.iops);
-    let arms = ["none", "mq-deadline", "sjf", "sjf:predictor=oracle", "sptf", "sjf:predictor=shuffled,fallback=0"];
+    let arms = [
+        "none",
+        "mq-deadline",
+        "sjf",
+        "sjf:model=shipped:latency-flash",
+        "sjf:predictor=oracle",
+        "sptf",
+        "sptf:model=shipped:latency-disk",
+        "sptf:predictor=oracle",
+        "sjf:predictor=shuffled,fallback=0",
+    ];
     let shares = [0.5, 0.8, 0.95, 1.2];
     let mut cases: Vec<Case> = Vec::new();
     for share in shares {
@@ -84,6 +92,7 @@ pub(super) fn open_loop(effort: &Effort<'_>) -> Result<FigureResult, Error> {
                 "sjf" | "sjf:predictor=oracle" => mean.ordering(mean_ms(runs) <= 1.02 * in_turn),
                 _ => mean,
             });
+            out.rows.push(row("open-loop", "throughput", &case, runs.median(|run| run.iops), "IOPS").detail());
             for (metric, of) in QUANTILES {
                 out.rows.push(row("open-loop", metric, &case, runs.median(|run| of(run) / 1e3), "ms").detail());
             }
@@ -96,92 +105,13 @@ pub(super) fn open_loop(effort: &Effort<'_>) -> Result<FigureResult, Error> {
 /// A figure of a run.
 type Of = fn(&RunResult) -> f64;
 
-const QUANTILES: [(&str, Of); 4] = [
+const QUANTILES: [(&str, Of); 5] = [
     ("p50 latency", |run| run.latency_us.p50),
+    ("p95 latency", |run| run.latency_us.p95),
     ("p99 latency", |run| run.latency_us.p99),
     ("p99.9 latency", |run| run.latency_us.p99_9),
     ("longest latency", |run| run.latency_us.max),
 ];
-
-/// A phase: eight tasks that read at random, or six streams.
-fn phase(kind: char, stage: usize, share: u32) -> String {
-    match kind {
-        'R' => format!(
-            "[[task]]\nname = \"random-{stage}\"\nstage = {stage}\ncount = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n\
-             number_ios = {}\n",
-            500 / share
-        ),
-        _ => format!(
-            "[[task]]\nname = \"streams-{stage}\"\nstage = {stage}\ncount = 6\nrw = \"read\"\nbs = \"64k\"\noffset = \"5%\"\n\
-             offset_increment = \"15%\"\nsize = \"10%\"\nio_size = \"{}m\"\n",
-            560 / share
-        ),
-    }
-}
-
-/// Phases in this order; each replicate has other random numbers.
-const ORDER: &str = "RSSRRSRS";
-const FIXED: [&str; 5] = ["none", "mq-deadline", "bfq", "kyber", "headway"];
-const ADAPTIVE: [&str; 3] = ["adaptive:by=model", "adaptive:by=trial", "adaptive"];
-
-/// Phases of fixed work: the figure is the throughput of the whole.
-pub(super) fn phases(effort: &Effort<'_>) -> Result<FigureResult, Error> {
-    let share = effort.pick(1, 4);
-    let head = "queue_depth = 4\n".to_owned();
-    let whole = ORDER.chars().enumerate().fold(head.clone(), |text, (stage, kind)| text + &phase(kind, stage, share));
-    let mut cases: Vec<Case> = Vec::new();
-    for scheduler in FIXED.iter().chain(&ADAPTIVE) {
-        cases.push(case(&whole, DISK, scheduler)?);
-    }
-    for kind in ['R', 'S'] {
-        for scheduler in FIXED {
-            cases.push(case(&(head.clone() + &phase(kind, 0, share)), DISK, scheduler)?);
-        }
-    }
-    let replicates = effort.pick(10, 3);
-    let runs = replicated(&cases, replicates, effort)?;
-    let (whole, single) = runs.split_at(FIXED.len() + ADAPTIVE.len());
-    let throughput: Vec<f64> = whole.iter().map(Runs::mb_per_s).collect();
-    let best = (1..FIXED.len()).fold(0, |best, i| if throughput[i] > throughput[best] { i } else { best });
-    // The oracle is told the phase: the best time of each kind alone, and no cost of switching.
-    let seconds =
-        |runs: &[Runs]| runs.iter().map(|runs| runs.median(|run| run.duration_s)).fold(f64::INFINITY, f64::min);
-    let (random, streams) = single.split_at(FIXED.len());
-    let megabytes = whole[best].median(|run| run.mb_per_s * run.duration_s);
-    let count = |kind| ORDER.chars().filter(|k| *k == kind).count() as f64;
-    let oracle = megabytes / (count('R') * seconds(random) + count('S') * seconds(streams));
-
-    let mut out = FigureResult::default();
-    let metric = "throughput of eight phases";
-    for (name, ours) in FIXED.iter().chain(&ADAPTIVE).zip(&throughput) {
-        out.rows.push(row("phases", metric, *name, *ours, "MB/s"));
-    }
-    let mean = throughput[..FIXED.len()].iter().sum::<f64>() / FIXED.len() as f64;
-    out.rows.push(row("phases", metric, "mean of the fixed ones", mean, "MB/s"));
-    out.rows.push(row("phases", metric, "oracle (each phase alone under its best)", oracle, "MB/s"));
-    for (arm, name) in ADAPTIVE.iter().enumerate() {
-        let (gain, half) = paired(&whole[FIXED.len() + arm], &whole[best]);
-        let case = format!("{name} over {}, the best fixed one (± {half:.2})", FIXED[best]);
-        let holds = gain - half > 0.0;
-        let row_of_gain = row("phases", "paired difference", case, gain, "%");
-        out.rows.push(if *name == "adaptive:by=model" { row_of_gain } else { row_of_gain.ordering(holds) });
-        let share = 100.0 * (throughput[FIXED.len() + arm] - throughput[best]) / (oracle - throughput[best]);
-        out.rows.push(row("phases", "share of the oracle's gain", *name, share, "%"));
-    }
-    out.notes.push(
-        "simulated; a phase begins when the one before is done. by=model has no table for this disk and keeps its first scheduler"
-            .to_owned(),
-    );
-    Ok(out)
-}
-
-/// Mean of the paired differences of throughput, per cent, and half of its 95 % interval.
-fn paired(a: &Runs, b: &Runs) -> (f64, f64) {
-    let of = |run: &RunResult| run.mb_per_s;
-    let ratios: Vec<f64> = a.each(of).iter().zip(b.each(of)).map(|(a, b)| 100.0 * (a / b - 1.0)).collect();
-    let sample = Sample::of(&ratios);
-    (sample.mean, sample.ci95())
-}
 
 /// Random reads, 32 outstanding, on the disk without command queueing.
 pub(super) fn positioning(effort: &Effort<'_>) -> Result<FigureResult, Error> {

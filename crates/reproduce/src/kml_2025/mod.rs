@@ -2,6 +2,8 @@
 
 mod measured;
 mod paper;
+mod phases;
+mod recorded;
 
 use dumbwaiter_report::Grid;
 
@@ -14,7 +16,7 @@ pub(super) const NAME: &str = "kml-2025";
 pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "Towards Machine Learning-Based I/O Scheduling (FSL-25-07, 2025)",
-    calibration: "nothing: figure-2 and figure-4 are arithmetic on the paper's own tables; the others are simulated",
+    calibration: "nothing: figure-2 and figure-4 are arithmetic on the paper's own tables, classification and prediction are of recorded runs; the others are simulated",
     real: false,
     figures: &[
         Figure { name: "figure-2", title: "confusion of workloads, raw and merged (arithmetic)", run: figure_2 },
@@ -32,7 +34,22 @@ pub(crate) const PAPER: Paper = Paper {
         Figure {
             name: "phases",
             title: "adaptive against every fixed scheduler, their mean and an oracle, in phases",
-            run: measured::phases,
+            run: phases::phases,
+        },
+        Figure {
+            name: "phases-held-out",
+            title: "the same with other loads, orders and devices than those that settings were chosen on",
+            run: phases::held_out,
+        },
+        Figure {
+            name: "classification",
+            title: "accuracy of the shipped classifier, with baselines (recorded runs)",
+            run: recorded::classification,
+        },
+        Figure {
+            name: "prediction",
+            title: "the shipped latency models, with baselines (recorded runs)",
+            run: recorded::prediction,
         },
         Figure {
             name: "positioning",

@@ -10,10 +10,13 @@ mod settings;
 use std::sync::Arc;
 
 use dumbwaiter_block::{
-    Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle, Setup,
-    State, Traits, Tunable,
+    Context, Event, Flags, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle,
+    Setup, State, Traits, Tunable,
 };
-use dumbwaiter_policy::{Arrival, By, Decision, Goal, Policy, Prior, Reason, Settings, Tick, Work};
+use dumbwaiter_learn::{Classifier, IssueOrder, Tag};
+use dumbwaiter_policy::{
+    Arrival, By, Completion, Decision, Goal, Kind, Policy, Prior, Reason, ScoreTable, Settings, Tick, Work,
+};
 
 pub use settings::TUNABLES;
 
@@ -46,6 +49,19 @@ pub struct Plan {
     pub freeze: bool,
     /// The candidates; at least one.
     pub candidates: Arc<[Candidate]>,
+    /// Names the load from what completes; used with `table`.
+    pub classifier: Option<Arc<Classifier>>,
+    /// How good the candidates were for known loads.
+    pub table: Option<Arc<ScoreTable>>,
+}
+
+impl Plan {
+    fn prior(&self, setup: &Setup) -> Prior {
+        let Some(table) = &self.table else { return Prior::default() };
+        let names: Vec<&str> = self.candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+        let kind = Kind { rotational: setup.rotational, depth: setup.device_depth };
+        table.prior(kind, &names, self.goal, self.classifier.as_ref().map(|classifier| classifier.classes()))
+    }
 }
 
 /// What passes from one scheduler in force to the next.
@@ -61,12 +77,40 @@ struct Own {
     work: Work,
     /// Requests of earlier schedulers in the device.
     inherited: u64,
+    /// Of requests sent for a classifier, in order.
+    order: IssueOrder,
+    /// By request in the device: its distance from the one sent before.
+    deltas: Vec<i64>,
     next_tick: Option<Nanos>,
     /// The block layer asks for merges, and so shows every arrival.
     merges_asked: bool,
     oracle: Option<Arc<dyn ServiceOracle>>,
     counters: Counters,
 }
+
+/// Counters of the parts of the mean signature, in millionths: the columns of a throughput table's rows.
+pub const OBSERVED_LOAD: [&str; 4] =
+    ["load_sequential_ppm", "load_writers_ppm", "load_log_size_ppm", "load_log_tasks_ppm"];
+
+/// Counters of the classifier's mean posterior, in millionths, by number of the class.
+pub const OBSERVED_CLASSES: [&str; dumbwaiter_learn::MAX_CLASSES] = [
+    "class_0_ppm",
+    "class_1_ppm",
+    "class_2_ppm",
+    "class_3_ppm",
+    "class_4_ppm",
+    "class_5_ppm",
+    "class_6_ppm",
+    "class_7_ppm",
+    "class_8_ppm",
+    "class_9_ppm",
+    "class_10_ppm",
+    "class_11_ppm",
+    "class_12_ppm",
+    "class_13_ppm",
+    "class_14_ppm",
+    "class_15_ppm",
+];
 
 #[derive(Clone, Copy, Default)]
 struct Counters {
@@ -91,14 +135,20 @@ impl Adaptive {
         let usual = if setup.hw_queues > 1 { "none" } else { "mq-deadline" };
         let first = plan.candidates.iter().position(|c| c.name == usual).unwrap_or(0);
         let settings = Settings { by: plan.by, goal: plan.goal, ..Settings::default() };
+        let mut policy = Policy::new(plan.candidates.len(), first, settings, plan.prior(&setup));
+        if let Some(classifier) = &plan.classifier {
+            policy = policy.with_classifier(Arc::clone(classifier));
+        }
         let own = Own {
-            policy: Policy::new(plan.candidates.len(), first, settings, Prior::default()),
+            policy,
             plan: plan.clone(),
             setup,
             in_force: first,
             wanted: None,
             work: Work::default(),
             inherited: 0,
+            order: IssueOrder::default(),
+            deltas: Vec::new(),
             next_tick: None,
             merges_asked: false,
             oracle: None,
@@ -126,8 +176,29 @@ impl Own {
         self.policy.arrive(now, arrival);
     }
 
-    fn finish(&mut self, id: RequestId, ctx: &Context<'_>) {
+    fn send(&mut self, id: RequestId, ctx: &Context<'_>) {
         let request = &ctx.requests[id];
+        if !self.policy.classifies() || !matches!(request.io.op, Op::Read | Op::Write) {
+            return;
+        }
+        if id.index() >= self.deltas.len() {
+            self.deltas.resize(id.index() + 1, 0);
+        }
+        self.deltas[id.index()] = self.order.delta(request.sector);
+        self.order.issued(request.sector, request.end());
+    }
+
+    fn finish(&mut self, id: RequestId, ctx: &Context<'_>, by_own: bool) {
+        let request = &ctx.requests[id];
+        if by_own && self.policy.classifies() {
+            self.policy.complete(Completion {
+                op: request.io.op,
+                bytes: request.bytes().min(u64::from(u32::MAX)) as u32,
+                delta: self.deltas.get(id.index()).copied().unwrap_or(0),
+                latency: ctx.now.since(request.issue),
+                tag: if request.io.flags.has(Flags::META) { Tag::META } else { Tag::UNKNOWN },
+            });
+        }
         let work = Work { ios: 1, bytes: request.bytes(), latency: ctx.now.since(request.submit) };
         self.work = self.work.plus(work);
     }
@@ -171,19 +242,23 @@ impl Scheduler for Adaptive {
     }
 
     fn next(&mut self, hw_queue: usize, ctx: &Context<'_>) -> Next {
-        self.inner.next(hw_queue, ctx)
+        let next = self.inner.next(hw_queue, ctx);
+        if let (Next::Dispatch(id), Some(own)) = (next, &mut self.own) {
+            own.send(id, ctx);
+        }
+        next
     }
 
     fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
         if let Some(own) = &mut self.own {
-            own.finish(id, ctx);
+            own.finish(id, ctx, true);
         }
         self.inner.complete(id, ctx)
     }
 
     fn completed_by_predecessor(&mut self, id: RequestId, ctx: &Context<'_>) {
         if let Some(own) = &mut self.own {
-            own.finish(id, ctx);
+            own.finish(id, ctx, false);
             own.inherited = own.inherited.saturating_sub(1);
         }
         self.inner.completed_by_predecessor(id, ctx);
@@ -302,6 +377,17 @@ impl Scheduler for Adaptive {
             count("policy_better_switches", own.counters.better);
             count("policy_reverts", own.counters.reverts);
             count("policy_workloads", own.policy.scores().len() as u64);
+            let millionth = |part: f64| (part * 1e6).round() as u64;
+            if let Some(load) = own.policy.observed().load() {
+                for (name, part) in OBSERVED_LOAD.iter().zip(load.parts) {
+                    count(name, millionth(part));
+                }
+            }
+            if let (Some(classes), Some(classifier)) = (own.policy.observed().classes(), &own.plan.classifier) {
+                for (name, p) in OBSERVED_CLASSES.iter().zip(classes).take(classifier.classes().len()) {
+                    count(name, millionth(p));
+                }
+            }
         }
     }
 
@@ -309,6 +395,13 @@ impl Scheduler for Adaptive {
         let Some(own) = &self.own else { return self.inner.describe(ctx) };
         let name = |candidate: usize| own.plan.candidates[candidate].name.as_str();
         let mut text = format!("{} in force\n", name(own.in_force));
+        if let Some(expected) = own.policy.expectation() {
+            text += &format!("table: confidence {:.2}", expected.confidence);
+            for (candidate, score) in expected.scores.iter().enumerate() {
+                text += &format!(", {} {score:.3}", name(candidate));
+            }
+            text.push('\n');
+        }
         for (number, scores) in own.policy.scores().iter().enumerate() {
             text += &format!("workload {number}: best {}", name(scores.baseline()));
             for (candidate, estimate) in scores.estimates().iter().enumerate() {

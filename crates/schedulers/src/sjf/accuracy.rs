@@ -34,7 +34,7 @@ impl PairOrder {
     pub(super) fn record(&mut self, predicted: u64, latency: u64) {
         for (other_predicted, other) in self.recent {
             let difference = latency.abs_diff(other);
-            if other == 0 || difference <= latency.max(other) / APART {
+            if other == 0 || difference.saturating_mul(APART) <= latency.max(other) {
                 continue;
             }
             self.pairs += 1;

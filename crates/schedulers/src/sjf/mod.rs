@@ -12,7 +12,6 @@
 //! of overlapping requests, the way back to arrival order and `sptf` are ours.
 
 mod accuracy;
-mod line;
 mod network;
 mod overlaps;
 mod position;
@@ -27,7 +26,6 @@ use dumbwaiter_block::{
     ServiceOracle, Setup, Side, Tunable,
 };
 
-pub use line::LatencyLine;
 pub use network::LearnedModel;
 pub use predictor::{Dispatch, Model, Source};
 pub use settings::{SPTF_TUNABLES, TUNABLES};
@@ -63,7 +61,6 @@ enum Where {
 struct Entry {
     place: Where,
     class: u8,
-    write: bool,
     /// Counts arrivals.
     number: u64,
     arrived: Nanos,
@@ -203,7 +200,7 @@ impl Sjf {
 
     /// Takes a request out of every structure.
     fn leave(&mut self, id: RequestId) {
-        let Entry { place, class, write, .. } = self.entries[id.index()];
+        let Entry { place, class, .. } = self.entries[id.index()];
         self.entries[id.index()].place = Where::Out;
         self.queued -= 1;
         let class = &mut self.classes[usize::from(class)];
@@ -215,14 +212,14 @@ impl Sjf {
                 if place == Where::Free {
                     self.heap.remove(&mut class.heap, id.0);
                 }
-                self.overlaps.remove(id, write, place == Where::Waiting);
+                self.overlaps.remove(id, place == Where::Waiting);
             }
         }
     }
 
     /// Requests that waited for one that has left may go.
-    fn release(&mut self, ctx: &Context<'_>) {
-        while let Some(id) = self.overlaps.release(|id| range_of(&ctx.requests[id])) {
+    fn release(&mut self) {
+        while let Some(id) = self.overlaps.release() {
             self.entries[id.index()].place = Where::Free;
             self.enter_heap(id);
         }
@@ -278,9 +275,12 @@ impl Sjf {
         if entry.predicted > 0 {
             self.accuracy.record(entry.predicted, latency.0);
         }
-        let alone_on_a_disk = self.positions && self.rotational && self.device_depth == 1;
+        let alone_on_a_disk = self.rotational && self.device_depth == 1;
         let sent = Sent { position: entry.position, predicted: entry.predicted, alone_on_a_disk };
-        self.predictor.completed(request, sent, latency, ctx.now);
+        self.predictor.completed(request, latency, ctx.now);
+        if self.positions {
+            self.predictor.learn_position(request, sent, latency, ctx.now);
+        }
     }
 
     fn entry(&mut self, id: RequestId) -> &mut Entry {
@@ -312,7 +312,6 @@ impl Scheduler for Sjf {
         let entry = Entry {
             place: if waits { Where::Waiting } else { Where::Free },
             class,
-            write: request.io.op != Op::Read,
             number,
             arrived: ctx.now,
             key: predicted.saturating_add(number.saturating_mul(self.delta)),
@@ -349,7 +348,7 @@ impl Scheduler for Sjf {
         self.entries[id.index()].position = self.position;
         self.position = request.end();
         if self.overlaps.any_waits() {
-            self.release(ctx);
+            self.release();
         }
         Next::Dispatch(id)
     }
@@ -388,7 +387,7 @@ impl Scheduler for Sjf {
         if matches!(place, Where::Free | Where::Waiting) {
             self.overlaps.grow(survivor, range_of(&ctx.requests[survivor]), place == Where::Waiting);
         }
-        self.release(ctx);
+        self.release();
     }
 
     fn event(&mut self, event: Event, _ctx: &Context<'_>) {

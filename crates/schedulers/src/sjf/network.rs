@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dumbwaiter_block::{Flags, Nanos, Op, Request};
 use dumbwaiter_learn::{History, IssueOrder, LatencyModel, Model as File, ModelError, Moment, Place, Regions};
-use dumbwaiter_learn::{RequestVector, Spindle, Tag};
+use dumbwaiter_learn::{RequestVector, Rotation, Spindle, Tag};
 
 use super::predictor::{Dispatch, Model};
 
@@ -27,16 +27,21 @@ impl LearnedModel {
     ///
     /// As [`File::from_bytes`], and for a model that predicts no latency.
     pub fn from_file(file: &File) -> Result<LearnedModel, ModelError> {
-        let model = Arc::new(file.latency()?);
+        let device = &file.about.device;
+        Ok(LearnedModel::new(file.latency()?, device.sectors, device.rotation))
+    }
+
+    /// A predictor for a device of this many sectors that turns so.
+    pub fn new(model: LatencyModel, sectors: u64, rotation: Rotation) -> LearnedModel {
         let history = History::new();
-        Ok(LearnedModel {
+        LearnedModel {
             moment: model.moment(&history),
-            model,
+            model: Arc::new(model),
             history,
             order: IssueOrder::default(),
-            regions: Regions::new(file.about.device.sectors),
-            spindle: Spindle::new(file.about.device.rotation),
-        })
+            regions: Regions::new(sectors),
+            spindle: Spindle::new(rotation),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
+use dumbwaiter_learn::LatencyLine;
 
-use super::line::LatencyLine;
 use super::position::PositionCosts;
 use super::rotation::Rotation;
 
@@ -88,11 +88,14 @@ impl Predictor {
 
     /// Latency of a request that arrives, whatever is sent before it, ns.
     pub(super) fn of_arrival(&mut self, request: &Request, at: Dispatch) -> u64 {
-        match (&mut self.source, &self.oracle) {
+        match (&self.source, &self.oracle) {
             (Source::Model(model), _) => model.predict(request, at),
             (Source::Oracle, Some(oracle)) => oracle.service(at.now, request.sector, request).0,
-            (Source::Shuffled, _) => std::mem::replace(&mut self.last, self.line.predict(request)),
-            _ => self.line.predict(request),
+            (Source::Shuffled, _) => {
+                let own = self.by_line(request);
+                std::mem::replace(&mut self.last, own)
+            }
+            _ => self.by_line(request),
         }
     }
 
@@ -111,22 +114,34 @@ impl Predictor {
         if self.rotation.ready() && request.io.op == Op::Read {
             return self.rotation.cost(request, gap, now);
         }
-        let size = self.line.slope(request).saturating_mul(u64::from(request.sectors)) >> 16;
-        self.positions.predict(request, gap).map_or_else(|| self.line.predict(request), |ns| ns.saturating_add(size))
+        let by_position = self.positions.predict(request, gap);
+        by_position.map_or_else(|| self.by_line(request), |ns| ns.saturating_add(self.size_cost(request)))
     }
 
-    /// A request was sent and completed.
-    pub(super) fn completed(&mut self, request: &Request, sent: Sent, latency: Nanos, now: Nanos) {
-        self.line.learn(request, latency.0);
-        let gap = request.sector.abs_diff(sent.position);
-        let size = self.line.slope(request).saturating_mul(u64::from(request.sectors)) >> 16;
-        self.positions.learn(request, gap, latency.0.saturating_sub(size));
-        if sent.alone_on_a_disk && request.io.op == Op::Read {
-            self.rotation.learn(request, gap, latency, sent.predicted, now);
-        }
+    /// A request completed.
+    pub(super) fn completed(&mut self, request: &Request, latency: Nanos, now: Nanos) {
+        self.line.learn(request.io.op, u64::from(request.sectors), latency);
         if let Source::Model(model) = &mut self.source {
             model.completed(request, latency, now);
         }
+    }
+
+    /// A request that was sent for its position completed.
+    pub(super) fn learn_position(&mut self, request: &Request, sent: Sent, latency: Nanos, now: Nanos) {
+        let gap = request.sector.abs_diff(sent.position);
+        self.positions.learn(request, gap, latency.0.saturating_sub(self.size_cost(request)));
+        if sent.alone_on_a_disk && request.io.op == Op::Read {
+            self.rotation.learn(request, gap, latency, sent.predicted, now);
+        }
+    }
+
+    /// What the size of a request costs by the line, ns.
+    fn size_cost(&self, request: &Request) -> u64 {
+        self.line.slope(request.io.op).saturating_mul(u64::from(request.sectors)) >> LatencyLine::SLOPE_SHIFT
+    }
+
+    fn by_line(&self, request: &Request) -> u64 {
+        self.line.predict(request.io.op, u64::from(request.sectors)).map_or(0, |latency| latency.0)
     }
 }
 
@@ -137,6 +152,6 @@ pub(super) struct Sent {
     pub(super) position: u64,
     /// The latency that was predicted, ns.
     pub(super) predicted: u64,
-    /// To a disk that holds one request at a time, by a scheduler that judges positions.
+    /// To a disk that holds one request at a time.
     pub(super) alone_on_a_disk: bool,
 }

@@ -180,3 +180,125 @@ fn models_are_checked_when_they_are_chosen() {
         assert!(refusal.contains("shipped:latency-disk or shipped:latency-flash"), "{choice}: {refusal}");
     }
 }
+
+/// A decision tree of scikit-learn: writes take 5 ms, reads 0.2 ms or 0.9 ms by their size.
+const SKLEARN: &str = r#"{"combine": "mean", "rate": 1.0, "base": [], "trees": [{"children_left": [1, 3, -1, -1, -1],
+    "children_right": [2, 4, -1, -1, -1], "feature": [0, 1, -2, -2, -2], "threshold": [0.5, 0.7, -2.0, -2.0, -2.0],
+    "value": [[[0.0]], [[0.0]], [[8.517]], [[5.298]], [[6.802]]]}]}"#;
+
+fn sklearn_model() -> Vec<u8> {
+    use dumbwaiter_learn::import::{Format, Purpose, import};
+    use dumbwaiter_learn::{FeatureSet, Kind, Target};
+    let purpose =
+        Purpose { kind: Kind::Latency, features: FeatureSet::Unordered, target: Target::Ln, classes: Vec::new() };
+    import(SKLEARN.as_bytes(), Format::Sklearn, &purpose).unwrap().to_bytes().unwrap()
+}
+
+fn model_file(name: &str, bytes: &[u8]) -> std::path::PathBuf {
+    let path = std::env::temp_dir().join(format!("dumbwaiter-{}-{name}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A model of scikit-learn orders a queue: short reads first, writes last.
+#[test]
+fn a_model_file_of_another_program_orders_the_queue() {
+    use dumbwaiter_schedulers::Choice;
+    let path = model_file("sklearn", &sklearn_model());
+    let choice = Choice::parse(&format!("sjf:fallback=0,delta_fraction=1000000,model={}", path.display())).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let setup = Setup { device_depth: 1, ..Setup::default() };
+    let mut harness = Harness::new(Config { setup, ..Config::default() }, |setup| choice.build(setup));
+    harness.service(Nanos::from_ms(1));
+    let mut ask = |op, sector, sectors| {
+        harness.submit_io(Io { op, sector, sectors, task: TaskId(0), ..Io::default() });
+    };
+    for i in 0..4u64 {
+        ask(Op::Write, i * 1_000_000, 8);
+        ask(Op::Read, (10 + i) * 1_000_000, 512);
+        ask(Op::Read, (20 + i) * 1_000_000, 8);
+    }
+    harness.issue_all();
+    harness.release();
+    while harness.next_event().is_some() {
+        harness.step();
+        harness.issue_all();
+    }
+    let order: Vec<(Op, u32)> =
+        harness.all_done().iter().flat_map(|done| done.ios.iter().map(|f| (f.io.op, f.io.sectors))).collect();
+    // The first one left before the others came.
+    let rank = |(op, sectors): &(Op, u32)| (*op == Op::Write, *sectors > 8);
+    assert_eq!(order.len(), 12);
+    assert!(order[1..].windows(2).all(|pair| rank(&pair[0]) <= rank(&pair[1])), "{order:?}");
+}
+
+/// A model file that is cut off, or of which any byte is another one, is refused or used; nothing panics.
+#[test]
+fn damaged_model_files_are_refused_when_they_are_chosen() {
+    use dumbwaiter_schedulers::Choice;
+    let sound = sklearn_model();
+    let path = model_file("damaged", &[]);
+    let choice = format!("sjf:model={}", path.display());
+    for length in (0..sound.len()).step_by(97) {
+        std::fs::write(&path, &sound[..length]).unwrap();
+        let refusal = Choice::parse(&choice).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(refusal.contains("the path of a latency model"), "{length}: {refusal}");
+    }
+    for at in (0..sound.len()).step_by(61) {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 0x55;
+        std::fs::write(&path, &damaged).unwrap();
+        if let Ok(choice) = Choice::parse(&choice) {
+            choice.build(Setup::default());
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+proptest! {
+    #![proptest_config(super::conformance::cases(40))]
+
+    /// Whatever numbers a model has, every request is served, and the age limit holds.
+    #[test]
+    fn any_weights_serve_every_request(weights in prop::collection::vec(prop_oneof![-1e4f32..1e4, Just(0.0)], 102),
+                                       bias in -1e4f32..1e4, positions in any::<bool>()) {
+        use dumbwaiter_learn::{Dense, FeatureSet, LatencyModel, LayerWeights, Network, Scaling, Target};
+        use dumbwaiter_schedulers::sjf::LearnedModel;
+        let set = FeatureSet::Unordered;
+        let scaling = Scaling { mean: vec![0.0; set.inputs()], std: vec![1.0; set.inputs()] };
+        let own = LatencyModel::own_inputs(set);
+        let net = Dense::new(&[LayerWeights { weight: weights, bias: vec![bias] }], &scaling, 0.01, own).unwrap();
+        let cold = vec![0.0; set.inputs() - own];
+        let model = LatencyModel::new(Network::Dense(net), set, Target::Normalised, cold, (5.0, 1.0)).unwrap();
+        let source = Source::Model(Box::new(LearnedModel::new(model, 1 << 30, Default::default())));
+        let setup = Setup { device_depth: 4, ..Setup::default() };
+        let mut harness = Harness::new(Config { setup, ..Config::default() }, |setup| {
+            let mut sjf = if positions { Sjf::by_position(setup, source) } else { Sjf::new(setup, source) };
+            sjf.set("age_ms", 100);
+            Box::new(sjf)
+        });
+        harness.service(Nanos::from_ms(1));
+        for i in 0..200u64 {
+            let op = if i % 3 == 0 { Op::Write } else { Op::Read };
+            let sectors = 8 << (i % 5);
+            harness.submit_io(Io { op, sector: i * 7_368_787 % 1_000_000 * 64, sectors, task: TaskId(0), ..Io::default() });
+            if i % 20 == 19 {
+                harness.issue_all();
+                for _ in 0..5 {
+                    if harness.next_event().is_some() {
+                        harness.step();
+                    }
+                }
+            }
+        }
+        harness.issue_all();
+        harness.release();
+        while harness.next_event().is_some() {
+            harness.step();
+            harness.issue_all();
+        }
+        prop_assert_eq!((harness.layer().queued(), harness.layer().ledger().imbalance()), (0, None));
+        let ios: usize = harness.all_done().iter().map(|done| done.ios.len()).sum();
+        prop_assert_eq!(ios, 200);
+    }
+}

@@ -6,5 +6,7 @@ mod cfq_shares;
 mod headway;
 mod life;
 mod page_cache;
+mod rejection;
 mod sleeping;
+mod tune;
 mod whole_runs;

@@ -1,0 +1,149 @@
+//! The throughput table of `adaptive`: steady loads under each scheduler, measured in a world.
+
+use std::sync::Arc;
+
+use dumbwaiter_learn::shipped;
+use dumbwaiter_load::Prepared;
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_policy::{Cell as TableCell, MeasuredLoad, ScoreTable};
+use dumbwaiter_scenario::{Scenario, SchedulerSpec};
+use dumbwaiter_schedulers::adaptive::{OBSERVED_CLASSES, OBSERVED_LOAD};
+
+use crate::{Cell, Control, Failure, Finished, Matrix, Stack, World};
+
+/// The classifier whose posteriors a table holds.
+const CLASSIFIER: &str = "classifier";
+
+/// A device of a table.
+#[derive(Clone, Debug)]
+pub struct TableDevice {
+    /// The device, as `--device` takes it.
+    pub name: String,
+    /// It is a disk with a moving arm.
+    pub rotational: bool,
+    /// Requests that it may hold.
+    pub depth: u32,
+}
+
+/// What a table measures.
+#[derive(Clone, Debug)]
+pub struct TablePlan {
+    /// The devices.
+    pub devices: Vec<TableDevice>,
+    /// The schedulers, as `candidates` of `adaptive` takes them.
+    pub schedulers: Vec<String>,
+    /// Runs of each cell; a policy uses cells of at least five.
+    pub replicates: u32,
+    /// The command that makes it, for [`ScoreTable::made_by`].
+    pub made_by: String,
+}
+
+/// Steady loads: a name, and the task's keys.
+const LOADS: [(&str, &str); 14] = [
+    ("random-1x32", "rw = \"randread\"\nbs = \"4k\"\niodepth = 32\n"),
+    ("random-4", "count = 4\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
+    ("random-8", "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
+    ("random-32", "count = 32\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
+    ("random-64k-8", "count = 8\nrw = \"randread\"\nbs = \"64k\"\niodepth = 2\n"),
+    ("random-mixed-8", "count = 8\nrw = \"randrw\"\nrwmixread = 70\nbs = \"4k\"\niodepth = 4\n"),
+    ("random-write-8", "count = 8\nrw = \"randwrite\"\nbs = \"4k\"\niodepth = 4\n"),
+    ("streams-2", "count = 2\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n"),
+    ("streams-4", "count = 4\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
+    ("streams-8", "count = 8\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
+    ("streams-16", "count = 16\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"6%\"\nsize = \"5%\"\n"),
+    ("streams-256k-4", "count = 4\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
+    ("stream-writes-4", "count = 4\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
+    ("streams-and-random", ""),
+];
+const STREAMS_AND_RANDOM: &str = "[[task]]\nname = \"streams\"\ncount = 3\nrw = \"read\"\nbs = \"64k\"\n\
+     offset_increment = \"30%\"\nsize = \"10%\"\n[[task]]\nname = \"random\"\ncount = 3\nrw = \"randread\"\nbs = \"4k\"\n\
+     iodepth = 4\n";
+
+fn scenario(device: &TableDevice, keys: &str) -> Result<Scenario, Failure> {
+    // A disk serves some hundred requests a second, flash some ten thousand.
+    let (warmup, duration) = if device.rotational { ("3s", "10s") } else { ("200ms", "1s") };
+    let tasks =
+        if keys.is_empty() { STREAMS_AND_RANDOM.to_owned() } else { format!("[[task]]\nname = \"load\"\n{keys}") };
+    let text = format!("queue_depth = {}\nwarmup = \"{warmup}\"\nduration = \"{duration}\"\n{tasks}", device.depth);
+    Scenario::from_toml(&text, "table").map_err(|error| Failure::refused(error.to_string()))
+}
+
+/// Measures a throughput table. Each cell runs under `adaptive` with one candidate, which notes what the load looks like.
+pub fn score_table(plan: &TablePlan, world: &dyn World, control: &Control) -> Result<ScoreTable, Failure> {
+    let refused = |error: String| Failure::refused(format!("shipped:{CLASSIFIER}: {error}"));
+    let model = shipped::model(CLASSIFIER).ok_or_else(|| refused("it is missing".to_owned()))?;
+    let classes = model.map_err(|error| refused(error.to_string()))?.about.classes;
+    let stack = world.about().stacks.last().copied().unwrap_or(Stack::Simulated);
+    let mut cells = Vec::new();
+    for device in &plan.devices {
+        for (_, keys) in LOADS {
+            let load = Arc::new(Prepared::new(&scenario(device, keys)?)?);
+            for scheduler in &plan.schedulers {
+                let text =
+                    format!("adaptive:by=trial,candidates={},model=shipped:{CLASSIFIER}", scheduler.replace(',', ";"));
+                let spec = SchedulerSpec::parse(&text).map_err(Failure::refused)?;
+                let cell = Cell::of(&load, &device.name, stack, spec);
+                cells.extend((0..plan.replicates).map(|replicate| Cell { replicate, ..cell.clone() }));
+            }
+        }
+    }
+    let mut matrix = Matrix::new(cells);
+    match matrix.run(world, control) {
+        Finished::All => {}
+        Finished::Cancelled => return Err(Failure::refused("interrupted; no table was made".to_owned())),
+        Finished::Failed(failure) => return Err(failure),
+    }
+    let mut table = ScoreTable::new(plan.made_by.clone(), format!("shipped:{CLASSIFIER}"), classes);
+    let runs: Vec<&RunResult> = matrix.results().map(|result| &result.run).collect();
+    let mut of_cell = runs.chunks(plan.replicates.max(1) as usize);
+    for device in &plan.devices {
+        for (name, _) in LOADS {
+            let of_load: Vec<&[&RunResult]> = of_cell.by_ref().take(plan.schedulers.len()).collect();
+            let cells = plan.schedulers.iter().zip(&of_load);
+            table.loads.push(MeasuredLoad {
+                name: name.to_owned(),
+                device: device.name.clone(),
+                rotational: device.rotational,
+                depth: device.depth,
+                signature: OBSERVED_LOAD.map(|part| mean(of_load.concat().iter().map(|run| counter(run, part)))),
+                cells: cells.map(|(scheduler, runs)| table_cell(scheduler, runs, table.classes.len())).collect(),
+            });
+        }
+    }
+    Ok(table)
+}
+
+fn table_cell(scheduler: &str, runs: &[&RunResult], classes: usize) -> TableCell {
+    let of = |figure: fn(&RunResult) -> f64| {
+        let values: Vec<f64> = runs.iter().map(|run| figure(run)).collect();
+        let mean = mean(values.iter().copied());
+        let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+        [mean, (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt()].map(rounded)
+    };
+    let classified: Vec<&&RunResult> =
+        runs.iter().filter(|run| run.scheduler_counters.contains_key(OBSERVED_CLASSES[0])).collect();
+    let share = |class: usize| mean(classified.iter().map(|run| counter(run, OBSERVED_CLASSES[class])));
+    TableCell {
+        scheduler: scheduler.to_owned(),
+        runs: runs.len() as u32,
+        mb_per_s: of(|run| run.mb_per_s),
+        latency_ms: of(|run| run.latency_us.mean / 1e3),
+        classes: if classified.is_empty() { Vec::new() } else { (0..classes).map(share).collect() },
+    }
+}
+
+/// A counter in millionths.
+fn counter(run: &RunResult, name: &str) -> f64 {
+    run.scheduler_counters.get(name).copied().unwrap_or(0.0) / 1e6
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = values.fold((0u32, 0.0), |(count, sum), value| (count + 1, sum + value));
+    rounded(sum / f64::from(count.max(1)))
+}
+
+/// Six digits: more than a table needs.
+fn rounded(value: f64) -> f64 {
+    let scale = 10f64.powi(6 - value.abs().max(1e-6).log10().ceil() as i32);
+    (value * scale).round() / scale
+}

@@ -1,0 +1,36 @@
+//! What a load looked like over a whole run: what a table's rows are made from.
+
+use dumbwaiter_learn::{MAX_CLASSES, Posterior};
+
+use crate::signature::Signature;
+
+/// Means over all looks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    looks: u64,
+    load: [f64; 4],
+    readings: u64,
+    classes: [f64; MAX_CLASSES],
+}
+
+impl Observed {
+    pub(crate) fn add_load(&mut self, load: &Signature) {
+        self.looks += 1;
+        self.load.iter_mut().zip(&load.parts).for_each(|(sum, part)| *sum += part);
+    }
+
+    pub(crate) fn add_classes(&mut self, posterior: &Posterior) {
+        self.readings += 1;
+        self.classes.iter_mut().zip(posterior.probabilities()).for_each(|(sum, p)| *sum += f64::from(*p));
+    }
+
+    /// The mean signature; `None` before the first look.
+    pub fn load(&self) -> Option<Signature> {
+        (self.looks > 0).then(|| Signature { parts: self.load.map(|sum| sum / self.looks as f64) })
+    }
+
+    /// The classifier's mean posterior over 16 classes, zeros for those that it lacks; `None` before the first reading.
+    pub fn classes(&self) -> Option<[f64; MAX_CLASSES]> {
+        (self.readings > 0).then(|| self.classes.map(|sum| sum / self.readings as f64))
+    }
+}

@@ -1,0 +1,192 @@
+//! Phases that want different schedulers: every fixed scheduler, `adaptive`, and an oracle that is told the phase.
+
+use dumbwaiter_measure::{RunResult, Sample};
+
+use super::row;
+use crate::replicates::{Runs, case, replicated};
+use crate::{Case, Effort, Error, FigureResult};
+
+const FIXED: [&str; 5] = ["none", "mq-deadline", "bfq", "kyber", "headway"];
+/// What Linux chooses for a device with one hardware queue.
+const DEFAULT: usize = 1;
+const ADAPTIVE: [&str; 3] = ["adaptive:by=model", "adaptive:by=trial", "adaptive"];
+
+/// A schedule of phases of fixed work; its figure is the throughput of the whole.
+struct Schedule {
+    name: &'static str,
+    device: &'static str,
+    /// Keys of the whole scenario.
+    head: &'static str,
+    /// Kinds of phases in their order, by letter.
+    order: &'static str,
+    /// Each kind: its letter, and its task without a length of work.
+    kinds: &'static [(char, &'static str)],
+    /// The length of work of each kind: the key, and its value, which is divided in a quick look.
+    work: &'static [(char, &'static str, u32, &'static str)],
+}
+
+/// That of `scenarios/phases-disk.toml`, on which settings were chosen.
+const TUNED: Schedule = Schedule {
+    name: "phases-disk",
+    device: "hdd:hts541010a9e662",
+    head: "queue_depth = 4\n",
+    order: "RSSRRSRS",
+    kinds: &[
+        ('R', "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
+        ('S', "count = 6\nrw = \"read\"\nbs = \"64k\"\noffset = \"5%\"\noffset_increment = \"15%\"\nsize = \"10%\"\n"),
+    ],
+    work: &[('R', "number_ios", 500, ""), ('S', "io_size", 560, "m")],
+};
+
+/// Other loads, orders, seeds and devices. Nothing was chosen by them.
+const HELD_OUT: [Schedule; 3] = [
+    Schedule {
+        name: "another disk, other streams",
+        device: "hdd:st1000dm003",
+        head: "queue_depth = 4\nseed = 7001\n",
+        order: "SRRSSRSR",
+        kinds: &[
+            ('R', "count = 12\nrw = \"randread\"\nbs = \"8k\"\niodepth = 2\n"),
+            ('S', "count = 4\nrw = \"read\"\nbs = \"128k\"\noffset_increment = \"22%\"\nsize = \"12%\"\n"),
+        ],
+        work: &[('R', "number_ios", 600, ""), ('S', "io_size", 1200, "m")],
+    },
+    Schedule {
+        name: "three kinds, with writes",
+        device: "hdd:hts541010a9e662",
+        head: "queue_depth = 4\nseed = 9001\n",
+        order: "RSWSRWSR",
+        kinds: &[
+            ('R', "count = 16\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
+            ('S', "count = 5\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"18%\"\nsize = \"10%\"\n"),
+            ('W', "count = 6\nrw = \"randrw\"\nrwmixread = 60\nbs = \"4k\"\niodepth = 4\n"),
+        ],
+        work: &[('R', "number_ios", 250, ""), ('S', "io_size", 700, "m"), ('W', "number_ios", 600, "")],
+    },
+    Schedule {
+        name: "flash, where phases want the same",
+        device: "ssd:850pro-256",
+        head: "queue_depth = 4\nseed = 11001\n",
+        order: "RSSR",
+        kinds: &[
+            ('R', "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
+            ('S', "count = 4\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"20%\"\nsize = \"15%\"\n"),
+        ],
+        work: &[('R', "number_ios", 60_000, ""), ('S', "io_size", 1400, "m")],
+    },
+];
+
+impl Schedule {
+    fn phase(&self, kind: char, stage: usize, share: u32) -> String {
+        let task = self.kinds.iter().find(|(letter, _)| *letter == kind).map_or("", |(_, task)| task);
+        let work = self.work.iter().filter(|(letter, ..)| *letter == kind);
+        let work: String = work.map(|(_, key, value, unit)| length(key, value / share, unit)).collect();
+        format!("[[task]]\nname = \"phase-{stage}-{kind}\"\nstage = {stage}\n{task}{work}")
+    }
+
+    fn whole(&self, share: u32) -> String {
+        let phases = self.order.chars().enumerate().map(|(stage, kind)| self.phase(kind, stage, share));
+        self.head.to_owned() + &phases.collect::<String>()
+    }
+}
+
+fn length(key: &str, value: u32, unit: &str) -> String {
+    if unit.is_empty() { format!("{key} = {value}\n") } else { format!("{key} = \"{value}{unit}\"\n") }
+}
+
+/// The schedule on which settings were chosen.
+pub(super) fn phases(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let mut out = FigureResult::default();
+    add(&mut out, "phases", &TUNED, effort)?;
+    out.notes.push("simulated; a phase begins when the one before is done".to_owned());
+    Ok(out)
+}
+
+/// Other schedules.
+pub(super) fn held_out(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    let mut out = FigureResult::default();
+    for schedule in &HELD_OUT {
+        add(&mut out, "phases-held-out", schedule, effort)?;
+    }
+    out.notes.push(
+        "simulated; no setting was chosen by these schedules, and the table of adaptive has none of their loads"
+            .to_owned(),
+    );
+    Ok(out)
+}
+
+fn add(out: &mut FigureResult, figure: &str, schedule: &Schedule, effort: &Effort<'_>) -> Result<(), Error> {
+    let share = effort.pick(1, 4);
+    let whole = schedule.whole(share);
+    let mut cases: Vec<Case> = Vec::new();
+    for scheduler in FIXED.iter().chain(&ADAPTIVE) {
+        cases.push(case(&whole, schedule.device, scheduler)?);
+    }
+    for (kind, _) in schedule.kinds {
+        for scheduler in FIXED {
+            cases.push(case(
+                &(schedule.head.to_owned() + &schedule.phase(*kind, 0, share)),
+                schedule.device,
+                scheduler,
+            )?);
+        }
+    }
+    let runs = replicated(&cases, effort.pick(10, 3), effort)?;
+    let (whole, single) = runs.split_at(FIXED.len() + ADAPTIVE.len());
+    let throughput: Vec<f64> = whole.iter().map(Runs::mb_per_s).collect();
+    let best = (1..FIXED.len()).fold(0, |best, i| if throughput[i] > throughput[best] { i } else { best });
+    // The oracle is told the phase: the best time of each kind alone, and no cost of switching.
+    let oracle_seconds: f64 = schedule
+        .kinds
+        .iter()
+        .zip(single.chunks(FIXED.len()))
+        .map(|((kind, _), runs)| {
+            let least = runs.iter().map(|runs| runs.median(|run| run.duration_s)).fold(f64::INFINITY, f64::min);
+            schedule.order.chars().filter(|k| k == kind).count() as f64 * least
+        })
+        .sum();
+    let oracle = whole[best].median(|run| run.mb_per_s * run.duration_s) / oracle_seconds;
+
+    let name = schedule.name;
+    let metric = "throughput of all phases";
+    for (scheduler, ours) in FIXED.iter().chain(&ADAPTIVE).zip(&throughput) {
+        out.rows.push(row(figure, metric, format!("{name}, {scheduler}"), *ours, "MB/s"));
+    }
+    let mean = throughput[..FIXED.len()].iter().sum::<f64>() / FIXED.len() as f64;
+    out.rows.push(row(figure, metric, format!("{name}, mean of the fixed ones"), mean, "MB/s"));
+    let case = format!("{name}, oracle (each phase alone under its best)");
+    out.rows.push(row(figure, metric, case, oracle, "MB/s"));
+    let possible = oracle / throughput[best] - 1.0;
+    for (arm, scheduler) in ADAPTIVE.iter().enumerate() {
+        let ours = FIXED.len() + arm;
+        let (gain, half) = paired(&whole[ours], &whole[best]);
+        let case = format!("{name}, {scheduler} over {}, the best fixed one (± {half:.2})", FIXED[best]);
+        // Where phases want different schedulers there is something to gain; elsewhere nothing may be lost.
+        let holds = if possible >= 0.06 { gain - half > 0.0 && gain >= 5.0 } else { gain + half >= -1.0 };
+        out.rows.push(row(figure, "paired difference", case, gain, "%").ordering(holds));
+        let over = |other: f64| 100.0 * (throughput[ours] / other - 1.0);
+        let case = |what: &str| format!("{name}, {scheduler} over {what}");
+        out.rows
+            .push(row(figure, "difference", case("the default, mq-deadline"), over(throughput[DEFAULT]), "%").detail());
+        out.rows.push(row(figure, "difference", case("the mean of the fixed ones"), over(mean), "%").detail());
+        if possible >= 0.06 {
+            let share = 100.0 * (throughput[ours] - throughput[best]) / (oracle - throughput[best]);
+            let case = format!("{name}, {scheduler}: at least 90");
+            out.rows.push(row(figure, "share of the oracle's gain", case, share, "%").ordering(share >= 90.0));
+        }
+        let exchanges = whole[ours].median(|run| {
+            let of = |name: &str| run.scheduler_counters.get(name).copied().unwrap_or(0.0);
+            of("policy_trial_switches") + of("policy_better_switches") + of("policy_reverts")
+        });
+        out.rows.push(row(figure, "exchanges", format!("{name}, {scheduler}"), exchanges, "").detail());
+    }
+    Ok(())
+}
+
+/// Mean of the paired differences of throughput, per cent, and half of its 95 % interval.
+fn paired(a: &Runs, b: &Runs) -> (f64, f64) {
+    let of = |run: &RunResult| run.mb_per_s;
+    let ratios: Vec<f64> = a.each(of).iter().zip(b.each(of)).map(|(a, b)| 100.0 * (a / b - 1.0)).collect();
+    let sample = Sample::of(&ratios);
+    (sample.mean, sample.ci95())
+}
