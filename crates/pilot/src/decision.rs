@@ -164,6 +164,7 @@ pub(crate) fn told(reason: Reason) -> (&'static str, &'static str) {
         Reason::TrialOver => ("trial-over", "a trial is over and its best candidate stays"),
         Reason::NoBudget => ("no-budget", "trials have cost as much as they may for now"),
         Reason::Unknown => ("unknown", "no table knows this load well enough, and nothing may be tried"),
+        Reason::Checking => ("checking", "the last exchange is compared with what was before"),
         Reason::Revert => ("revert", "the last exchange cost more than it gave"),
     }
 }
