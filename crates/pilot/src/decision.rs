@@ -165,7 +165,6 @@ pub(crate) fn told(reason: Reason) -> (&'static str, &'static str) {
         Reason::Checking => ("checking", "what the last exchange gave is being measured"),
         Reason::NoBudget => ("no-budget", "trials have cost as much as they may for now"),
         Reason::Unknown => ("unknown", "no table knows this load well enough, and nothing may be tried"),
-        Reason::Checking => ("checking", "the last exchange is compared with what was before"),
         Reason::Revert => ("revert", "the last exchange cost more than it gave"),
     }
 }
