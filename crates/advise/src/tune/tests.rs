@@ -19,6 +19,7 @@ fn template() -> RunResult {
             op: Op::Read,
             task: TaskId(0),
             tenant: TenantId(0),
+            sector: 8 * i,
             bytes: 4096,
             submit,
             insert: submit,
