@@ -10,7 +10,7 @@ use dumbwaiter_block::Nanos;
 use crate::{Command, Completion, Counters, Device, Facts, Submitted};
 
 /// Classes: high, medium, low.
-pub const CLASSES: usize = 3;
+const CLASSES: usize = 3;
 /// Commands that the drive works on at once.
 const FETCHED_MAX: u32 = 32;
 
@@ -156,7 +156,10 @@ mod tests {
         assert!(order.iter().all(|done| done.at == done.breakdown.sum()), "the parts of a latency are the whole");
         // Behind the commands that were fetched at once: of 105 with all classes waiting, four sevenths and so on.
         let counts = [0, 1, 2].map(|class| order[32..32 + 70].iter().filter(|done| done.tag % 3 == class).count());
-        assert!(counts[0].abs_diff(40) <= 4 && counts[1].abs_diff(20) <= 4 && counts[2].abs_diff(10) <= 4, "{counts:?}");
+        assert!(
+            counts[0].abs_diff(40) <= 4 && counts[1].abs_diff(20) <= 4 && counts[2].abs_diff(10) <= 4,
+            "{counts:?}"
+        );
     }
 
     #[test]

@@ -68,7 +68,8 @@ pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
         (m, _) => m,
     };
     let decided = same(ranking.metric);
-    let mut metrics = vec![decided, Metric::MbPerS, Metric::Rejected, Metric::StartUp, Metric::DroppedFrames, Metric::FocusP99];
+    let mut metrics =
+        vec![decided, Metric::MbPerS, Metric::Rejected, Metric::StartUp, Metric::DroppedFrames, Metric::FocusP99];
     metrics.extend(if both { vec![Metric::ReadP99, Metric::WriteP99] } else { vec![Metric::P99] });
     metrics.push(Metric::ShareError);
     if full {

@@ -15,15 +15,43 @@ use crate::mechanisms::flows::{self, Shares};
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::{Forest, Tree, later};
 
-const fn number(name: &'static str, unit: &'static str, min: i128, max: i128, default: i128, help: &'static str) -> Tunable {
+const fn number(
+    name: &'static str,
+    unit: &'static str,
+    min: i128,
+    max: i128,
+    default: i128,
+    help: &'static str,
+) -> Tunable {
     Tunable { name, unit, min, max, default, help }
 }
 
 /// Settings.
 pub const TUNABLES: &[Tunable] = &[
-    number("medium_kib", "KiB", 0, 1 << 20, 256, "service of the whole device by which a tenant is ahead in the medium class"),
-    number("low_kib", "KiB", 0, 1 << 20, 1024, "service of the whole device by which a tenant is ahead in the low class"),
-    number("high_weight", "", 1, 256, 64, "weight of the high class, with 1 for the low one; chosen when it is attached"),
+    number(
+        "medium_kib",
+        "KiB",
+        0,
+        1 << 20,
+        256,
+        "service of the whole device by which a tenant is ahead in the medium class",
+    ),
+    number(
+        "low_kib",
+        "KiB",
+        0,
+        1 << 20,
+        1024,
+        "service of the whole device by which a tenant is ahead in the low class",
+    ),
+    number(
+        "high_weight",
+        "",
+        1,
+        256,
+        64,
+        "weight of the high class, with 1 for the low one; chosen when it is attached",
+    ),
     number("medium_weight", "", 1, 256, 8, "weight of the medium class; chosen when it is attached"),
 ];
 

@@ -8,7 +8,13 @@ const fn ns(name: &'static str, default: i128, help: &'static str) -> Tunable {
     Tunable { name, unit: "ns", min: 0, max: u64::MAX as i128, default, help }
 }
 
-const fn number(name: &'static str, unit: &'static str, range: (i128, i128), default: i128, help: &'static str) -> Tunable {
+const fn number(
+    name: &'static str,
+    unit: &'static str,
+    range: (i128, i128),
+    default: i128,
+    help: &'static str,
+) -> Tunable {
     Tunable { name, unit, min: range.0, max: range.1, default, help }
 }
 
@@ -21,27 +27,65 @@ const MODEL_MAX: i128 = 1_000_000_000_000;
 
 /// Settings. The last five correct what the kernel's version does against its author's intentions.
 pub const TUNABLES: &[Tunable] = &[
-    ns("global_latency_window", 16_000_000, "predicted time of the requests in a batch and in the device; 22 ms on a disk"),
+    ns(
+        "global_latency_window",
+        16_000_000,
+        "predicted time of the requests in a batch and in the device; 22 ms on a disk",
+    ),
     number("bq_refill_below_ratio", "%", (0, 100), 20, "part of the window below which the next batch is filled early"),
     ns("lat_target_read", 2_000_000, "time until the deadline of reads; a change resets their model"),
-    ns("lat_target_write", 2_000_000_000, "time until the deadline of writes that are not synchronous; a change resets their model"),
+    ns(
+        "lat_target_write",
+        2_000_000_000,
+        "time until the deadline of writes that are not synchronous; a change resets their model",
+    ),
     ns("lat_target_discard", 8_000_000_000, "time until the deadline of discards; a change resets their model"),
     number("batch_limit_read", "requests", (1, u32::MAX as i128), 36, "reads in a batch"),
     number("batch_limit_write", "requests", (1, u32::MAX as i128), 72, "writes in a batch"),
     number("batch_limit_discard", "requests", (1, u32::MAX as i128), 1, "discards in a batch"),
     number("read_priority", "nice level", (-20, 19), 8, "weight of reads against the rest: higher makes them cheaper"),
-    number("lat_model_latency_limit", "ns", (0, 2_000_000_000), 500_000_000, "longest latency that is learned from, and longest prediction"),
+    number(
+        "lat_model_latency_limit",
+        "ns",
+        (0, 2_000_000_000),
+        500_000_000,
+        "longest latency that is learned from, and longest prediction",
+    ),
     number("batch_order", "", (0, 1), 0, "order within a batch on a disk: 0 by type, 1 by sector"),
     number("compliance_flags", "bits", (0, 1), 0, "1: deadlines without the prediction"),
     number("shrink_at_kreqs", "1000 requests", (1, 100_000), 5_000, "samples after which a part is forgotten"),
     number("shrink_at_gbytes", "GiB", (1, 1_000), 50, "size of the samples after which a part is forgotten"),
     number("shrink_resist", "", (1, 3), 2, "the part forgotten: 1 a half, 2 a quarter, 3 an eighth"),
     number("lat_model_read_base", "ns", (0, MODEL_MAX), 0, "learned latency of a read of 4 KiB; a change loads it"),
-    number("lat_model_read_slope", "ns/KiB", (0, MODEL_MAX), 0, "learned latency of each further KiB; a change loads it"),
+    number(
+        "lat_model_read_slope",
+        "ns/KiB",
+        (0, MODEL_MAX),
+        0,
+        "learned latency of each further KiB; a change loads it",
+    ),
     number("lat_model_write_base", "ns", (0, MODEL_MAX), 0, "learned latency of a write of 4 KiB; a change loads it"),
-    number("lat_model_write_slope", "ns/KiB", (0, MODEL_MAX), 0, "learned latency of each further KiB; a change loads it"),
-    number("lat_model_discard_base", "ns", (0, MODEL_MAX), 0, "learned latency of a discard of 4 KiB; a change loads it"),
-    number("lat_model_discard_slope", "ns/KiB", (0, MODEL_MAX), 0, "learned latency of each further KiB; a change loads it"),
+    number(
+        "lat_model_write_slope",
+        "ns/KiB",
+        (0, MODEL_MAX),
+        0,
+        "learned latency of each further KiB; a change loads it",
+    ),
+    number(
+        "lat_model_discard_base",
+        "ns",
+        (0, MODEL_MAX),
+        0,
+        "learned latency of a discard of 4 KiB; a change loads it",
+    ),
+    number(
+        "lat_model_discard_slope",
+        "ns/KiB",
+        (0, MODEL_MAX),
+        0,
+        "learned latency of each further KiB; a change loads it",
+    ),
     switch("head_first", "1: at-head requests precede those that arrived while the models were unknown"),
     switch("separate_models", "1: a type learns only from its own requests"),
     switch("base_per_sample", "1: the slope is free of the base"),

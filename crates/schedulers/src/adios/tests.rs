@@ -53,7 +53,8 @@ impl Bare {
                 "O" => (Op::WriteZeroes, Flags::NONE),
                 _ => (Op::Flush, Flags::NONE),
             };
-            let io = Io { op, flags, sector: sector.parse().unwrap(), sectors: sectors.parse().unwrap(), ..Io::default() };
+            let io =
+                Io { op, flags, sector: sector.parse().unwrap(), sectors: sectors.parse().unwrap(), ..Io::default() };
             let mut request = Request::new(io, self.now);
             request.state = State::Queued;
             let id = self.requests.insert(request);
@@ -315,7 +316,10 @@ fn many_samples_do_not_wait_and_old_ones_are_forgotten() {
 #[test]
 fn buckets_jump_back_at_five_times_the_expected() {
     let of = |tenths: u64| models::bucket_of(tenths * 10, 100);
-    assert_eq!([0, 10, 19, 20, 42, 43, 49, 50, 60, 70, 80, 1000].map(of), [0, 20, 38, 40, 62, 63, 63, 55, 58, 61, 63, 63]);
+    assert_eq!(
+        [0, 10, 19, 20, 42, 43, 49, 50, 60, 70, 80, 1000].map(of),
+        [0, 20, 38, 40, 62, 63, 63, 55, 58, 61, 63, 63]
+    );
     assert_eq!((models::bucket_of(1, 0), models::bucket_of(u64::MAX, 1)), (20, 63));
 }
 

@@ -14,8 +14,8 @@
 mod process;
 
 use dumbwaiter_block::{
-    Context, Dir, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, Request, RequestId, Scheduler, Setup, Side, TaskId,
-    Tunable, merge,
+    Context, Dir, Event, Io, Join, MergeIndex, Nanos, Next, Op, Place, Request, RequestId, Scheduler, Setup, Side,
+    TaskId, Tunable, merge,
 };
 
 use crate::mechanisms::flows;
@@ -340,7 +340,12 @@ impl Scheduler for Anticipatory {
     fn describe(&self, _ctx: &Context<'_>) -> String {
         format!(
             "batch of {:?}, {} queued, {} in device, waits for {:?}, {} of {} waits rewarded\n",
-            self.batch, self.queued, self.in_device, self.last.filter(|_| self.waiting), self.rewarded, self.waits
+            self.batch,
+            self.queued,
+            self.in_device,
+            self.last.filter(|_| self.waiting),
+            self.rewarded,
+            self.waits
         )
     }
 

@@ -62,7 +62,9 @@ impl Kind {
             Kind::Release(names) => format!("a Linux release; behaviour differs at {}", names.join(", ")),
             Kind::Schedulers(default) => format!("names of other schedulers, such as {default}"),
             Kind::PerTenant { unit, max } => {
-                format!("whole numbers from 0 to {max} ({unit}) joined by +, one for each tenant in order, such as 500+0+100")
+                format!(
+                    "whole numbers from 0 to {max} ({unit}) joined by +, one for each tenant in order, such as 500+0+100"
+                )
             }
             Kind::File { .. } => "the path of a file".to_owned(),
         }

@@ -24,7 +24,14 @@ fn served(choice: &str, think: &[Nanos], reads: usize) -> (Vec<u32>, Nanos) {
                 let sector = task as u64 * DISTANCE + *n * 8;
                 (*at, *n) = (Nanos::MAX, *n + 1);
                 let task = TaskId(task as u32);
-                harness.submit_io(Io { op: Op::Read, sector, sectors: 8, task, ioprio: Ioprio::DEFAULT, ..Io::default() });
+                harness.submit_io(Io {
+                    op: Op::Read,
+                    sector,
+                    sectors: 8,
+                    task,
+                    ioprio: Ioprio::DEFAULT,
+                    ..Io::default()
+                });
             }
         } else {
             harness.step();

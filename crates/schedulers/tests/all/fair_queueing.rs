@@ -40,7 +40,8 @@ impl Lab {
 
     fn insert(&mut self, tenant: usize, sectors: u32, cpu: u16) {
         self.sector += 10_000;
-        let io = Io { op: Op::Read, sector: self.sector, sectors, cpu, tenant: TenantId(tenant as u32), ..Io::default() };
+        let io =
+            Io { op: Op::Read, sector: self.sector, sectors, cpu, tenant: TenantId(tenant as u32), ..Io::default() };
         let mut request = Request::new(io, self.now);
         request.state = State::Queued;
         let id = self.requests.insert(request);
