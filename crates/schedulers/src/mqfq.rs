@@ -50,7 +50,7 @@ struct Queue {
 }
 
 impl Queue {
-    fn to_ring(&mut self, flow: usize) {
+    fn join_ring(&mut self, flow: usize) {
         self.turns[flow] = Turn::Waiting;
         self.ring.push_back(&mut self.ring_links, RequestId(flow as u32));
     }
@@ -135,7 +135,7 @@ impl Mqfq {
     fn let_go(&mut self, flow: usize) {
         self.released = true;
         for queue in self.queues.iter_mut().filter(|queue| queue.turns.get(flow) == Some(&Turn::Throttled)) {
-            queue.to_ring(flow);
+            queue.join_ring(flow);
         }
     }
 
@@ -211,7 +211,7 @@ impl Scheduler for Mqfq {
             if self.throttled_forest.contains(flow as u32) {
                 queue.turns[flow] = Turn::Throttled;
             } else {
-                queue.to_ring(flow);
+                queue.join_ring(flow);
             }
         }
     }
@@ -234,7 +234,7 @@ impl Scheduler for Mqfq {
         if queue.lists[flow].is_empty() {
             queue.turns[flow] = Turn::Absent;
         } else {
-            queue.to_ring(flow);
+            queue.join_ring(flow);
         }
         let span = flows::span(flows::sectors_of(&ctx.requests[id]), self.shares.of(flow));
         let start = self.flows[flow].start.wrapping_add(span);
