@@ -165,7 +165,7 @@ impl DeviceModel {
         let nvme = match &self.params {
             Params::Ssd(p) => p.interface == "nvme",
             Params::Ull(_) => true,
-            Params::Hdd(_) | Params::Volume(_) | Params::Null(_) => false,
+            Params::Hdd(_) | Params::Null(_) | Params::Volume(_) => false,
         };
         let device = self.build(seed);
         if nvme { Box::new(Arbiter::new(device, weights)) } else { device }

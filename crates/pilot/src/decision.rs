@@ -162,6 +162,7 @@ pub(crate) fn told(reason: Reason) -> (&'static str, &'static str) {
         Reason::Better => ("better", "these settings are better for this load, as far as is known"),
         Reason::Trial => ("trial", "a trial compares candidates in short turns"),
         Reason::TrialOver => ("trial-over", "a trial is over and its best candidate stays"),
+        Reason::Checking => ("checking", "what the last exchange gave is being measured"),
         Reason::NoBudget => ("no-budget", "trials have cost as much as they may for now"),
         Reason::Unknown => ("unknown", "no table knows this load well enough, and nothing may be tried"),
         Reason::Revert => ("revert", "the last exchange cost more than it gave"),
