@@ -10,7 +10,7 @@ use crate::config::DeviceConfig;
 use crate::decision::{Measured, TrialScore};
 use crate::ownership::Ownership;
 use crate::port::{Counters, Port, Reading};
-use crate::table::ScoreTable;
+use crate::table::DeviceTable;
 
 /// Where and when a pilot began: what decides whether a table may be trusted.
 #[derive(Clone, Debug, Default)]
@@ -62,20 +62,19 @@ impl Attached {
         let table = match &config.table {
             Some(table) => table,
             None => {
-                shipped = ScoreTable::shipped(port.is_rotating());
+                shipped = DeviceTable::shipped();
                 &shipped
             }
         };
         let by = if acts { config.policy.by } else { By::Model };
         let distrust = table.only_advises(&surroundings.kernel, surroundings.unix_s);
-        let only_order = by != By::Model && distrust.is_some();
         let advice_only = match by {
             _ if !acts => Some("the pilot was started without --act".to_owned()),
             By::Model => distrust,
             By::Trial | By::Both => None,
         };
         let settings = Settings { by, ..config.policy };
-        let mut policy = Policy::new(all.len(), 0, settings, table.prior(&all, only_order));
+        let mut policy = Policy::new(all.len(), 0, settings, table.prior(port.kind(), &all, settings.goal));
         policy.resume(now);
         port.watch(true);
         Ok(Attached {

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_policy::{By, Goal, Settings};
+use dumbwaiter_policy::{By, Goal, ScoreTable, Settings};
 use dumbwaiter_workloads::units::{BareTime, time};
 use serde::Deserialize;
 
 use crate::Error;
-use crate::table::ScoreTable;
+use crate::table::DeviceTable;
 use crate::tunables::MOVABLE_TUNABLES;
 
 /// Where `status` and `explain` find a pilot whose configuration names no other place.
@@ -55,8 +55,8 @@ pub struct DeviceConfig {
     pub policy: Settings,
     /// Exchanges of settings in an hour, trials included.
     pub exchanges_per_hour: u32,
-    /// Measured scores; `None` for those that come with the program.
-    pub table: Option<ScoreTable>,
+    /// Scores by load; `None` for those that come with the program.
+    pub table: Option<DeviceTable>,
 }
 
 impl DeviceConfig {
@@ -109,6 +109,8 @@ struct Device {
     slot: Option<String>,
     regret: Option<f64>,
     table: Option<PathBuf>,
+    table_kernel: Option<String>,
+    table_date: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -209,7 +211,13 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
     };
     let policy = Settings { slot_min: Nanos(policy.slot_min.0.min(policy.slot.0)), ..policy };
     let table = match file.table {
-        Some(path) => Some(ScoreTable::from_file(&folder.join(path)).map_err(|e| e.to_string())?),
+        Some(path) => {
+            let path = folder.join(path);
+            let place = |problem: String| format!("table {}: {problem}", path.display());
+            let bytes = std::fs::read(&path).map_err(|e| place(e.to_string()))?;
+            let scores = ScoreTable::from_json(&bytes).map_err(|e| place(e.to_string()))?;
+            Some(DeviceTable::new(scores, file.table_kernel, file.table_date)?)
+        }
         None => None,
     };
     Ok(DeviceConfig {
@@ -277,7 +285,7 @@ mod tests {
             ("[[device]]\npath = 'a'\ncandidates = ['../x']\n", "no name of a scheduler"),
             ("[[device]]\npath = 'a'\nbounds = { 'bfq/slice_idle' = [0, 8] }\n", "bfq/low_latency"),
             ("[[device]]\npath = 'a'\nbounds = { 'mq-deadline/fifo_batch' = [0, 9999] }\n", "within [1, 128]"),
-            ("[[device]]\npath = 'a'\ntable = 'missing.toml'\n", "missing.toml"),
+            ("[[device]]\npath = 'a'\ntable = 'missing.json'\n", "missing.json"),
             ("[[device]]\npath = 'a'\nwieght = 1\n", "wieght"),
         ] {
             let error = read(text).unwrap_err().to_string();

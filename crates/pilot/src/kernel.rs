@@ -11,7 +11,7 @@ use dumbwaiter_linux::disk::disk_of;
 use dumbwaiter_linux::file::{names, read, read_some, write};
 use dumbwaiter_linux::queue::{Queue, chosen};
 use dumbwaiter_linux::{Error, Roots};
-use dumbwaiter_policy::Work;
+use dumbwaiter_policy::{Kind, Work};
 use dumbwaiter_recording::{LiveEvent, LiveEvents};
 
 use crate::port::{Counters, Fault, Note, Port, Reading};
@@ -20,6 +20,8 @@ use crate::port::{Counters, Fault, Note, Port, Reading};
 const BUFFER_KB: u64 = 2048;
 /// Attributes outside `iosched` that an exchange of the scheduler resets.
 const RESET_BY_EXCHANGE: [&str; 3] = ["nr_requests", "async_depth", "wbt_lat_usec"];
+/// Requests that a device may hold, where it does not say.
+const DEPTH_UNKNOWN: u32 = 32;
 /// Calls after which a missing tracefs is looked for again.
 const TRACE_RETRY: u32 = 10;
 
@@ -35,7 +37,7 @@ struct OpenDisk {
     /// `/sys/block/NAME`.
     folder: PathBuf,
     number: (u32, u32),
-    rotating: bool,
+    kind: Kind,
     /// Only where settings may be changed.
     claim: Option<Claim>,
     trace: Result<LiveEvents, String>,
@@ -97,13 +99,17 @@ impl Port for KernelPort {
         let claim =
             if self.may_act { Some(Claim::new(&queue).map_err(|e| Fault::Failed(e.to_string()))?) } else { None };
         let trace = LiveEvents::new(queue.name(), number, BUFFER_KB).map_err(|e| e.to_string());
-        let rotating = queue.get("rotational").is_ok_and(|text| text == "1");
-        self.disk = Some(OpenDisk { queue, folder, number, rotating, claim, trace, tries: 0, last_write: None });
+        let rotational = queue.get("rotational").is_ok_and(|text| text == "1");
+        // Of SCSI and SATA, and the driver's tags.
+        let depths = ["device/queue_depth", "mq/0/nr_tags"].iter().filter_map(|name| read_some(&folder.join(name)));
+        let depth = depths.filter_map(|text| text.parse().ok()).min().unwrap_or(DEPTH_UNKNOWN);
+        let kind = Kind { rotational, depth };
+        self.disk = Some(OpenDisk { queue, folder, number, kind, claim, trace, tries: 0, last_write: None });
         Ok(())
     }
 
-    fn is_rotating(&self) -> bool {
-        self.disk.as_ref().is_some_and(|disk| disk.rotating)
+    fn kind(&self) -> Kind {
+        self.disk.as_ref().map_or(Kind { rotational: false, depth: DEPTH_UNKNOWN }, |disk| disk.kind)
     }
 
     fn blind(&self) -> Option<String> {

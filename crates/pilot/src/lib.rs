@@ -34,5 +34,5 @@ pub use metrics::openmetrics;
 pub use ownership::ForeignChange;
 pub use replay::{ReplayOptions, ReplaySummary, replay};
 pub use status::{DeviceStatus, Status};
-pub use table::ScoreTable;
+pub use table::DeviceTable;
 pub use tunables::{MOVABLE_TUNABLES, MovableTunable};

@@ -1,7 +1,7 @@
 //! What a pilot sees of a disk and does to it. The kernel is one implementation; tests and replays have others.
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_policy::Work;
+use dumbwaiter_policy::{Kind, Work};
 use dumbwaiter_recording::LiveEvent;
 
 pub use dumbwaiter_linux::claim::Values;
@@ -71,8 +71,8 @@ pub trait Port {
     /// Finds the disk and begins to watch it, paused. Called again after it was gone.
     fn open(&mut self) -> Result<(), Fault>;
 
-    /// Is it a rotating disk?
-    fn is_rotating(&self) -> bool;
+    /// What kind of device it is.
+    fn kind(&self) -> Kind;
 
     /// Why its requests cannot be watched; `None` where they can.
     fn blind(&self) -> Option<String>;

@@ -4,7 +4,7 @@
 //! settings, so that no trial is possible: the pilot advises by its table, as without `--act`.
 
 use dumbwaiter_block::{Nanos, Op};
-use dumbwaiter_policy::Work;
+use dumbwaiter_policy::{Kind, Work};
 use dumbwaiter_recording::{LiveEvent, LiveKind};
 use dumbwaiter_traces::{Record, TraceReader};
 use serde::Serialize;
@@ -14,6 +14,9 @@ use crate::decision::{Action, Decision};
 use crate::device::DevicePilot;
 use crate::port::{Counters, Fault, Note, Port, Reading, Values};
 use crate::{Error, Surroundings};
+
+/// Requests that the device is taken to hold: traces do not tell.
+const DEPTH: u32 = 32;
 
 /// The disk that the trace is taken to be of.
 #[derive(Clone, Debug)]
@@ -87,8 +90,8 @@ impl Port for ReplayPort {
         Ok(())
     }
 
-    fn is_rotating(&self) -> bool {
-        self.rotating
+    fn kind(&self) -> Kind {
+        Kind { rotational: self.rotating, depth: DEPTH }
     }
 
     fn blind(&self) -> Option<String> {

@@ -43,7 +43,7 @@ fn advice_writes_nothing_and_names_the_scheduler_that_the_table_expects() {
 fn loads_that_alternate_faster_than_they_are_confirmed_cause_no_exchange() {
     let mut world = World::new(3, &["a"], 1, true, By::Both);
     let phase = |world: &mut World| {
-        let load = if world.now.0 / 1_500_000_000 % 2 == 0 { Load::Random } else { Load::Streams };
+        let load = if (world.now.0 / 1_500_000_000).is_multiple_of(2) { Load::Random } else { Load::Streams };
         world.disk("a").load = load;
     };
     world.run(Nanos(10 * MINUTE.0), phase);
@@ -69,7 +69,7 @@ fn exchanges_in_an_hour_have_a_limit_whatever_the_load() {
     world.config.devices[0].exchanges_per_hour = 12;
     world.restart();
     world.run(Nanos(60 * MINUTE.0), |world| {
-        let load = if world.now.0 / 60_000_000_000 % 2 == 0 { Load::Random } else { Load::Streams };
+        let load = if (world.now.0 / 60_000_000_000).is_multiple_of(2) { Load::Random } else { Load::Streams };
         world.disk("a").load = load;
     });
     let exchanges = world.decisions.iter().filter(|(_, action, _)| *action == Action::Switch).count();

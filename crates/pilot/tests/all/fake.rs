@@ -7,7 +7,7 @@ use std::rc::Rc;
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_pilot::port::{Counters, Fault, Note, Port, Reading, Values};
 use dumbwaiter_pilot::{DeviceConfig, Fleet, LogLevel, MOVABLE_TUNABLES, PilotConfig, Surroundings};
-use dumbwaiter_policy::{By, Work};
+use dumbwaiter_policy::{By, Kind, Work};
 use dumbwaiter_recording::{LiveEvent, LiveKind};
 
 /// Numbers that follow each other without a pattern (splitmix64).
@@ -283,8 +283,8 @@ impl Port for FakePort {
         Ok(())
     }
 
-    fn is_rotating(&self) -> bool {
-        true
+    fn kind(&self) -> Kind {
+        Kind { rotational: false, depth: 32 }
     }
 
     fn blind(&self) -> Option<String> {
