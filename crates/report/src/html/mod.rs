@@ -2,6 +2,7 @@
 
 mod conditions;
 mod detail;
+mod figure;
 mod figures;
 mod front;
 mod heat_maps;
@@ -21,7 +22,8 @@ use conditions::conditions;
 use detail::Detail;
 use dumbwaiter_advise::{Advice, Document, Ranking, Row};
 use dumbwaiter_measure::{Difference, RunResult, latency_text};
-use figures::{Figure, Group, figures};
+use figure::{Figure, Group};
+use figures::figures;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};
 use palette::{Look, label, looks};
