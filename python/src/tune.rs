@@ -44,6 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl TunePlan {
     /// Reads the experiment. `schedulers`: those to search, as text; `budget` and `limit`: times.
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "the keywords of `dumbwaiter.tune`")]
     fn new(
         py: Python<'_>,
         paths: Vec<PathBuf>,
