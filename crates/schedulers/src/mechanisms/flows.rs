@@ -239,7 +239,9 @@ mod tests {
         let requests = Requests::default();
         let mut shares = Shares::default();
         shares.learn(&Context { now: Nanos::ZERO, requests: &requests, tenants: &tenants, busy: false });
-        assert_eq!([0, 1, 2, 3, 9].map(|t| shares.of(t)), [WHOLE / 4, WHOLE / 4 * 3, WHOLE / 4, WHOLE / 2, 1]);
+        for (tenant, share) in [(0, WHOLE / 4), (1, WHOLE / 4 * 3), (2, WHOLE / 4), (3, WHOLE / 2), (9, 1)] {
+            assert!(shares.of(tenant).abs_diff(share) <= 1, "tenant {tenant}: {}", shares.of(tenant));
+        }
         assert_eq!(span(8, WHOLE), whole_span(8));
         assert_eq!(span(8, WHOLE / 4), whole_span(32));
     }
