@@ -44,7 +44,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl TunePlan {
     /// Reads the experiment. `schedulers`: those to search, as text; `times`: the budget and the limit.
     #[new]
-    #[allow(clippy::too_many_arguments, reason = "the keywords of `dumbwaiter.tune`")]
     fn new(
         py: Python<'_>,
         paths: Vec<PathBuf>,

@@ -52,7 +52,7 @@ const BFQ: &[Searched] = &[
     of("slice_idle", &[0, 1, 2, 4, 12, 16]),
     of("low_latency", &[0]),
     of("timeout_sync", &[16, 40, 80, 250]),
-    of("max_budget", &[256, 1024, 4096, 16_384]),
+    of("max_budget", &[256, 1024, 4096, 32_768]),
     of("fifo_expire_sync", &[20, 60, 250, 500]),
     of("fifo_expire_async", &[60, 500, 1000]),
     of("back_seek_max", &[0, 131_072]),
