@@ -86,7 +86,7 @@ def tune(
     --------
     >>> import dumbwaiter as dw
     >>> found = dw.tune("scenarios/nvme-random.toml", schedulers="mq-deadline", devices=["ull:optane-p4801x"], duration="20ms",
-    ...                 budget="2s", progress=None)
+    ...                 warmup="10ms", budget="2s", progress=None)
     >>> found.devices[0]["scheduler"]
     'mq-deadline'
     """

@@ -76,7 +76,7 @@ impl TunePlan {
     /// The runs to make next, as text for `tune_trial`, in any order and at the same time; none when the search is over.
     fn next(&self) -> PyResult<Vec<String>> {
         let mut tuner = lock(&self.tuner);
-        let trials = tuner.next();
+        let trials = tuner.next_trials();
         let texts = trials.iter().map(|trial| tuner.remote(trial).map_err(|e| failure(&e))).collect();
         *lock(&self.named) = trials;
         texts

@@ -14,7 +14,7 @@ import pytest
 import dumbwaiter as dw
 
 NVME = "scenarios/nvme-random.toml"
-SMALL = dict(schedulers="kyber", devices=["ull:optane-p4801x"], duration="20ms", budget="2500ms", progress=None)
+SMALL = dict(schedulers="kyber", devices=["ull:optane-p4801x"], duration="20ms", warmup="10ms", budget="2500ms", progress=None)
 
 
 def test_an_executor_gives_the_result_of_this_machine():
@@ -35,7 +35,7 @@ def test_dask_gives_the_result_of_this_machine():
 
 
 def test_the_command_gives_the_same(command, tmp_path):
-    words = ["--scheduler", "kyber", "--device", "ull:optane-p4801x", "--duration", "20ms", "--budget", "2500ms"]
+    words = ["--scheduler", "kyber", "--device", "ull:optane-p4801x", "--duration", "20ms", "--warmup", "10ms", "--budget", "2500ms"]
     run = subprocess.run([command, "tune", NVME, *words, "--json", "-"], capture_output=True, text=True, check=True)
     assert json.loads(run.stdout) == dw.tune(NVME, **SMALL).document
 

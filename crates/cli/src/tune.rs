@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Budget, Experiment, Failure, Overrides, TuneOptions, Tuned, tune};
 use dumbwaiter_report::tune_text;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
@@ -71,8 +72,8 @@ fn options(args: &Tune) -> Result<TuneOptions> {
     let clock = args.length.as_deref().map(|text| input::time("--for", text)).transpose()?;
     let runs = args.budget.as_deref().map(|text| input::time("--budget", text)).transpose()?;
     let budget = Budget {
-        // Runs on a drive take as long as they cover.
-        runs: runs.or(clock.filter(|_| args.on.is_some())),
+        // Runs on a drive take as long as they cover, and some time between them: what is left makes sure of the claim.
+        runs: runs.or(clock.filter(|_| args.on.is_some()).map(|clock| Nanos(clock.0 / 10 * 7))),
         clock: clock.map(|time| Duration::from_nanos(time.0)),
     };
     Ok(TuneOptions { schedulers: lists.concat(), budget })

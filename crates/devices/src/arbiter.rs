@@ -10,7 +10,7 @@ use dumbwaiter_block::Nanos;
 use crate::{Command, Completion, Counters, Device, Facts, Submitted};
 
 /// Classes: high, medium, low.
-pub const CLASSES: usize = 3;
+const CLASSES: usize = 3;
 /// Commands that the drive works on at once.
 const FETCHED_MAX: u32 = 32;
 

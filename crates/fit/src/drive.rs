@@ -13,6 +13,9 @@ use crate::{Error, Facts, Limits, Load, Point, Subject};
 /// Seed of the first load's addresses. Each further load has another: a repeated sequence would be in the drive's cache.
 const SEED: u64 = 11;
 
+/// I/Os without which a point says nothing.
+const LEAST_IOS: u64 = 32;
+
 /// How a drive is opened.
 #[derive(Clone, Debug, Default)]
 pub struct DriveOptions {
@@ -98,6 +101,7 @@ impl Subject for Drive {
             max_sectors: load.max_sectors(),
             time: limits.time,
             ios: limits.ios,
+            least_ios: LEAST_IOS.max(2 * u64::from(load.depth)),
         };
         let ended = closed_loop::closed_loop(&self.target, limits, stop, || addresses.next(), |io| timed.push(io))
             .map_err(|e| Error::Device(format!("{path}: {}: {e}", load.name)))?;

@@ -19,7 +19,7 @@ const FIXED_ERROR: f64 = 0.12;
 /// Median error of the fit beyond which other kinds are tried.
 const DOUBTFUL_ERROR: f64 = 0.12;
 /// A fixed latency is preferred up to this times the error of another kind.
-const FIXED_PREFERENCE: f64 = 1.5;
+const FIXED_PREFERENCE: f64 = 4.0;
 /// I/Os of a final prediction.
 const PREDICTED_IOS: u64 = 4_000;
 

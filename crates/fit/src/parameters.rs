@@ -1,6 +1,6 @@
 //! The parameters of a fitted model, each with where it comes from.
 
-use dumbwaiter_devices::{DeviceModel, Kind, models, parse};
+use dumbwaiter_devices::{DeviceModel, Kind, load, models, parse};
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -43,7 +43,7 @@ impl Parameters {
     pub(crate) fn like(name: &str) -> Result<Parameters, Error> {
         let unknown = || Error::NoFit(format!("no built-in device {name}"));
         let info = models().iter().find(|info| info.name == name).ok_or_else(unknown)?;
-        let table: Table = info.toml.parse().map_err(|_| unknown())?;
+        let table = Table::try_from(load(name).map_err(|_| unknown())?).map_err(|_| unknown())?;
         let assumed = || Origin::Assumed(format!("as {name}"));
         let value = |key: &str| table.get(key).cloned().unwrap_or(Value::Boolean(false));
         let all =

@@ -32,7 +32,7 @@ pub struct Access {
     pub sectors: u32,
 }
 
-/// When the loop ends: at whichever limit it reaches first.
+/// When the loop ends: at the time or the number of I/Os, whichever comes first, and not before `least_ios`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// I/Os in flight.
@@ -43,6 +43,8 @@ pub struct Limits {
     pub time: Nanos,
     /// I/Os after which nothing more is submitted.
     pub ios: u64,
+    /// I/Os that are submitted whatever time they take.
+    pub least_ios: u64,
 }
 
 /// A completed I/O; times count from the start of the loop.
@@ -156,7 +158,7 @@ impl<N: FnMut() -> Access, E: FnMut(Timed)> Loop<N, E> {
                 && stopped.is_none()
                 && in_flight < depth
                 && submitted < limits.ios
-                && (submitted == 0 || now < limits.time)
+                && (submitted < limits.least_ios.max(1) || now < limits.time)
             {
                 self.submit(&clock)?;
                 submitted += 1;

@@ -200,6 +200,11 @@ impl Policy {
         self.tasks.arrive(now, arrival);
     }
 
+    /// An I/O of a task is complete, whichever candidate sent it.
+    pub fn finish(&mut self, task: u32) {
+        self.tasks.complete(task);
+    }
+
     /// A task ended.
     pub fn exit(&mut self, task: u32) {
         self.tasks.exit(task);

@@ -22,6 +22,8 @@ pub struct Arrival {
 const TASKS: usize = 256;
 /// A task is active for this long after its last arrival.
 const ACTIVE: Nanos = Nanos::from_ms(1000);
+/// A task with an I/O that is not complete is active for this long: schedulers that serve task after task let one wait.
+const ACTIVE_WAITING: Nanos = Nanos::from_ms(5000);
 /// An arrival is sequential if it starts within this many sectors behind the last one of its task.
 const NEAR: u64 = 256;
 /// Fixed point of the shares in an entry.
@@ -32,6 +34,8 @@ struct Entry {
     end: u64,
     last: Nanos,
     used: bool,
+    /// I/Os that are not complete; too many where several completed as one.
+    waiting: u32,
     /// Whether its arrivals are sequential is known from the second on.
     placed: bool,
     /// Share of sequential arrivals and of writes, and log2 of the length in sectors (times `ONE`): averages over the last
@@ -46,11 +50,13 @@ struct Entry {
 pub struct TaskTable {
     entries: Vec<Entry>,
     arrivals: u32,
+    /// Completions are told.
+    counts: bool,
 }
 
 impl Default for TaskTable {
     fn default() -> Self {
-        TaskTable { entries: vec![Entry::default(); TASKS], arrivals: 0 }
+        TaskTable { entries: vec![Entry::default(); TASKS], arrivals: 0, counts: false }
     }
 }
 
@@ -59,6 +65,14 @@ fn log2(sectors: u32) -> u32 {
     let n = sectors.max(1);
     let whole = n.ilog2();
     whole * ONE + (((u64::from(n) << 10) >> whole) as u32 - ONE)
+}
+
+impl Entry {
+    /// `counts`: completions are told.
+    fn is_active(&self, now: Nanos, counts: bool) -> bool {
+        let limit = if counts && self.waiting > 0 { ACTIVE_WAITING } else { ACTIVE };
+        self.used && now.since(self.last) < limit
+    }
 }
 
 fn average(old: u32, new: u32) -> u32 {
@@ -75,7 +89,8 @@ impl TaskTable {
             return;
         }
         self.arrivals = self.arrivals.saturating_add(1);
-        let known = entry.used && now.since(entry.last) < ACTIVE;
+        let known = entry.is_active(now, self.counts);
+        entry.waiting = if known { entry.waiting.saturating_add(1) } else { 1 };
         let ahead = arrival.sector.wrapping_sub(entry.end);
         let sequential = if known && ahead <= NEAR { ONE } else { 0 };
         let write = if arrival.write { ONE } else { 0 };
@@ -87,6 +102,13 @@ impl TaskTable {
         entry.used = true;
         entry.last = now;
         entry.end = end;
+    }
+
+    /// An I/O of a task is complete. Without any such call, tasks are active for 1 s after an arrival, whatever waits.
+    pub fn complete(&mut self, task: u32) {
+        self.counts = true;
+        let entry = &mut self.entries[task as usize % TASKS];
+        entry.waiting = entry.waiting.saturating_sub(1);
     }
 
     /// A task ended: it is active no more.
@@ -104,7 +126,7 @@ impl TaskTable {
         self.arrivals = 0;
         let mut sums = [0u64; 3];
         let mut tasks = 0u32;
-        for entry in self.entries.iter().filter(|e| e.used && e.placed && now.since(e.last) < ACTIVE) {
+        for entry in self.entries.iter().filter(|e| e.placed && e.is_active(now, self.counts)) {
             tasks += 1;
             sums[0] += u64::from(entry.sequential);
             sums[1] += u64::from(entry.write);
@@ -176,9 +198,26 @@ mod tests {
     }
 
     #[test]
+    fn a_task_that_waits_for_its_turn_still_counts() {
+        let mut table = TaskTable::default();
+        fill(&mut table, 4, 20, true, 0);
+        let four = table.signature(Nanos::from_ms(20)).unwrap();
+        // One is served for two seconds; the others wait for one I/O each.
+        (1..4).for_each(|task| (0..19).for_each(|_| table.complete(task)));
+        for i in 20..2_000u64 {
+            table.complete(0);
+            table.arrive(Nanos::from_ms(i), Arrival { task: 0, write: false, sector: i * 8, sectors: 8 });
+        }
+        assert!(table.signature(Nanos::from_ms(2_000)).unwrap().distance(&four) < 0.01);
+        (1..4).for_each(|task| table.complete(task));
+        assert!(table.signature(Nanos::from_ms(2_000)).unwrap().distance(&four) > 0.15, "they rest");
+    }
+
+    #[test]
     fn tasks_that_ended_or_rest_do_not_count() {
         let mut table = TaskTable::default();
         fill(&mut table, 4, 20, true, 0);
+        (0..4).for_each(|task| (0..20).for_each(|_| table.complete(task)));
         let four = table.signature(Nanos::from_ms(20)).unwrap();
         table.exit(1);
         table.exit(2);

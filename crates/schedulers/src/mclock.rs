@@ -8,9 +8,9 @@
 //! Source: Gulati, Merchant, Varman, *mClock: Handling Throughput Variability for Hypervisor IO Scheduling* (OSDI 2010). A tenant that becomes busy
 //! gets the smallest weight tag of the busy ones, where the paper shifts the tags of all others.
 
-use dumbwaiter_block::{Context, Event, Nanos, Next, Place, Request, RequestId, Scheduler, Setup, Tunable};
+use dumbwaiter_block::{Context, Event, Io, Nanos, Next, Place, Request, RequestId, Scheduler, Setup, Tunable};
 
-use crate::mechanisms::flows::{self, Flows, Shares, WHOLE};
+use crate::mechanisms::flows::{self, Flows, Shares, Slots, WHOLE};
 use crate::mechanisms::ordered::{Forest, Tree, later};
 
 /// Cost of a request without data, in parts of a request.
@@ -71,6 +71,7 @@ pub struct MClock {
     default_iops: [u64; 2],
     flows: Flows,
     shares: Shares,
+    slots: Slots,
     tags: Vec<Tags>,
     /// Busy flows with a reservation, by its tag.
     reserved: Tree,
@@ -105,6 +106,7 @@ impl MClock {
             default_iops: [0; 2],
             flows: Flows::default(),
             shares: Shares::default(),
+            slots: Slots::default(),
             tags: Vec::new(),
             reserved: Tree::default(),
             by_reservation: Forest::default(),
@@ -197,6 +199,7 @@ impl MClock {
 impl Scheduler for MClock {
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         self.shares.learn_once(ctx);
+        self.slots.took(flows::flow_of(&ctx.requests[id]), &self.shares);
         let Some(flow) = self.flows.insert(id, place, ctx) else { return };
         let least = self.allowed.first().map_or(self.served_weight, |first| self.by_weight.key(first));
         let tags = flows::entry(&mut self.tags, flow);
@@ -227,20 +230,38 @@ impl Scheduler for MClock {
         Next::WaitUntil(Nanos(at))
     }
 
+    fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        self.slots.gave_back(flows::flow_of(&ctx.requests[id]), &self.shares);
+        false
+    }
+
+    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.slots.gave_back(flows::flow_of(&ctx.requests[id]), &self.shares);
+    }
+
     fn absorbed(&mut self, _survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
+        self.slots.gave_back(flows::flow_of(&ctx.requests[absorbed]), &self.shares);
         let Some(flow) = self.flows.absorbed(absorbed, ctx) else { return };
         if self.flows.front(flow).is_none() {
             self.unlink(flow as u32);
         }
     }
 
+    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
+        self.slots.limit(io, nr_requests, &self.shares)
+    }
+
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         match event {
-            Event::TenantAdded(_) | Event::TenantChanged(_) => self.shares.learn(ctx),
+            Event::TenantAdded(_) | Event::TenantChanged(_) => {
+                self.shares.learn(ctx);
+                self.slots.reweigh(&self.shares);
+            }
             Event::TenantRetired(tenant) => {
                 let weight = self.served_weight;
                 *flows::entry(&mut self.tags, tenant.0 as usize) = Tags { weight, ..Tags::default() };
                 self.shares.learn(ctx);
+                self.slots.reweigh(&self.shares);
             }
             _ => {}
         }

@@ -1,15 +1,15 @@
 //! `mqfq`: start-time fair queueing over several hardware queues, which only hold a tenant back that is too far ahead.
 //!
 //! Each tenant has a virtual start that advances by what it is served, divided by its share. The virtual time is the smallest start of
-//! the tenants with queued requests. Each hardware queue serves its tenants in turn, whatever their order; a tenant more than
+//! the tenants with requests, queued or in the device. Each hardware queue serves its tenants in turn, whatever their order; a tenant more than
 //! a threshold ahead of the virtual time is throttled in all of them until the others have caught up.
 //!
 //! Source: Hedayati, Shen, Scott, Marty, *Multi-Queue Fair Queueing* (USENIX ATC 2019). Tenants are flows; nested ones are flattened to
 //! their share of the whole.
 
-use dumbwaiter_block::{Context, Event, Next, Place, RequestId, Scheduler, Setup, Traits, Tunable};
+use dumbwaiter_block::{Context, Event, Io, Nanos, Next, Place, RequestId, Scheduler, Setup, Traits, Tunable};
 
-use crate::mechanisms::flows::{self, Shares};
+use crate::mechanisms::flows::{self, Shares, Slots};
 use crate::mechanisms::list::{Links, List};
 use crate::mechanisms::ordered::{Forest, Tree, later};
 
@@ -22,6 +22,9 @@ pub const TUNABLES: &[Tunable] = &[Tunable {
     default: 1024,
     help: "service of the whole device by which a tenant may be ahead of the others; of it each tenant gets its share",
 }];
+
+/// When a hardware queue whose tenants are all throttled asks again, if no completion lets them go before.
+const THROTTLED_RECHECK: Nanos = Nanos::from_ms(3);
 
 /// Where the requests that a tenant has in a hardware queue wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +50,7 @@ struct Queue {
 }
 
 impl Queue {
-    fn to_ring(&mut self, flow: usize) {
+    fn join_ring(&mut self, flow: usize) {
         self.turns[flow] = Turn::Waiting;
         self.ring.push_back(&mut self.ring_links, RequestId(flow as u32));
     }
@@ -59,6 +62,8 @@ struct Flow {
     start: u64,
     /// Its requests in all hardware queues.
     queued: usize,
+    /// Those and the ones in the device.
+    outstanding: usize,
 }
 
 /// See the module documentation.
@@ -71,8 +76,9 @@ pub struct Mqfq {
     /// By request: it is in the `head` of its hardware queue.
     at_head: Vec<bool>,
     shares: Shares,
+    slots: Slots,
     flows: Vec<Flow>,
-    /// Flows with requests, by start.
+    /// Flows with requests, queued or in the device, by start.
     busy: Tree,
     busy_forest: Forest,
     /// Those held back, by start.
@@ -95,6 +101,7 @@ impl Mqfq {
             links: Links::default(),
             at_head: Vec::new(),
             shares: Shares::default(),
+            slots: Slots::default(),
             flows: Vec::new(),
             busy: Tree::default(),
             busy_forest: Forest::default(),
@@ -128,7 +135,7 @@ impl Mqfq {
     fn let_go(&mut self, flow: usize) {
         self.released = true;
         for queue in self.queues.iter_mut().filter(|queue| queue.turns.get(flow) == Some(&Turn::Throttled)) {
-            queue.to_ring(flow);
+            queue.join_ring(flow);
         }
     }
 
@@ -150,14 +157,33 @@ impl Mqfq {
         }
     }
 
+    /// A request of a flow was inserted.
+    fn begins(&mut self, flow: usize) {
+        let now = self.now;
+        let state = flows::entry(&mut self.flows, flow);
+        state.outstanding += 1;
+        if state.outstanding == 1 {
+            state.start = if later(state.start, now) { state.start } else { now };
+            self.busy_forest.insert(&mut self.busy, flow as u32, state.start);
+        }
+        self.slots.took(flow, &self.shares);
+    }
+
+    /// A request of a flow is complete, returned by the driver, or part of another.
+    fn ends(&mut self, flow: usize) {
+        self.slots.gave_back(flow, &self.shares);
+        let Some(state) = self.flows.get_mut(flow).filter(|state| state.outstanding > 0) else { return };
+        state.outstanding -= 1;
+        if state.outstanding == 0 {
+            self.busy_forest.remove(&mut self.busy, flow as u32);
+        }
+    }
+
     /// One request of a flow fewer is queued.
     fn leave(&mut self, flow: usize) {
         self.flows[flow].queued -= 1;
-        if self.flows[flow].queued == 0 {
-            self.busy_forest.remove(&mut self.busy, flow as u32);
-            if self.throttled_forest.contains(flow as u32) {
-                self.throttled_forest.remove(&mut self.throttled, flow as u32);
-            }
+        if self.flows[flow].queued == 0 && self.throttled_forest.contains(flow as u32) {
+            self.throttled_forest.remove(&mut self.throttled, flow as u32);
         }
     }
 }
@@ -170,6 +196,7 @@ impl Scheduler for Mqfq {
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         self.shares.learn_once(ctx);
         let request = &ctx.requests[id];
+        self.begins(flows::flow_of(request));
         let queue = &mut self.queues[self.setup.hw_queue_of(request.io.cpu)];
         queue.len += 1;
         *flows::entry(&mut self.at_head, id.index()) = place == Place::Head;
@@ -178,19 +205,13 @@ impl Scheduler for Mqfq {
         }
         let flow = flows::flow_of(request);
         flows::entry(&mut queue.lists, flow).push_back(&mut self.links, id);
-        let now = self.now;
-        let state = flows::entry(&mut self.flows, flow);
-        state.queued += 1;
-        if state.queued == 1 {
-            state.start = if later(state.start, now) { state.start } else { now };
-            self.busy_forest.insert(&mut self.busy, flow as u32, state.start);
-        }
+        self.flows[flow].queued += 1;
         if *flows::entry(&mut queue.turns, flow) == Turn::Absent {
             // One that is held back is so in all queues.
             if self.throttled_forest.contains(flow as u32) {
                 queue.turns[flow] = Turn::Throttled;
             } else {
-                queue.to_ring(flow);
+                queue.join_ring(flow);
             }
         }
     }
@@ -206,14 +227,14 @@ impl Scheduler for Mqfq {
             return Next::Dispatch(id);
         }
         self.advance();
-        let Some(flow) = self.next_flow(hw_queue) else { return Next::Empty };
+        let Some(flow) = self.next_flow(hw_queue) else { return Next::WaitUntil(ctx.now + THROTTLED_RECHECK) };
         let queue = &mut self.queues[hw_queue];
         let Some(id) = queue.lists[flow].pop_front(&mut self.links) else { return Next::Empty };
         queue.len -= 1;
         if queue.lists[flow].is_empty() {
             queue.turns[flow] = Turn::Absent;
         } else {
-            queue.to_ring(flow);
+            queue.join_ring(flow);
         }
         let span = flows::span(flows::sectors_of(&ctx.requests[id]), self.shares.of(flow));
         let start = self.flows[flow].start.wrapping_add(span);
@@ -224,13 +245,20 @@ impl Scheduler for Mqfq {
         Next::Dispatch(id)
     }
 
-    fn complete(&mut self, _id: RequestId, _ctx: &Context<'_>) -> bool {
+    fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        self.ends(flows::flow_of(&ctx.requests[id]));
+        self.advance();
         std::mem::take(&mut self.released)
+    }
+
+    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.ends(flows::flow_of(&ctx.requests[id]));
     }
 
     fn absorbed(&mut self, _survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
         let request = &ctx.requests[absorbed];
         let flow = flows::flow_of(request);
+        self.ends(flow);
         let queue = &mut self.queues[self.setup.hw_queue_of(request.io.cpu)];
         queue.len -= 1;
         if self.at_head[absorbed.index()] {
@@ -246,12 +274,20 @@ impl Scheduler for Mqfq {
         self.leave(flow);
     }
 
+    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
+        self.slots.limit(io, nr_requests, &self.shares)
+    }
+
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         match event {
-            Event::TenantAdded(_) | Event::TenantChanged(_) => self.shares.learn(ctx),
+            Event::TenantAdded(_) | Event::TenantChanged(_) => {
+                self.shares.learn(ctx);
+                self.slots.reweigh(&self.shares);
+            }
             Event::TenantRetired(tenant) => {
                 flows::entry(&mut self.flows, tenant.0 as usize).start = self.now;
                 self.shares.learn(ctx);
+                self.slots.reweigh(&self.shares);
             }
             _ => {}
         }

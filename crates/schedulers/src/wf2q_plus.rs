@@ -7,9 +7,9 @@
 //! Source: Bennett, Zhang, *Hierarchical packet fair queueing algorithms* (1997), section 3: the ancestor of BFQ's B-WF2Q+, which has
 //! budgets in place of packets. Tenants are flows; nested ones are flattened to their share of the whole.
 
-use dumbwaiter_block::{Context, Event, Join, Next, Place, RequestId, Scheduler, Setup};
+use dumbwaiter_block::{Context, Event, Io, Join, Next, Place, RequestId, Scheduler, Setup};
 
-use crate::mechanisms::flows::{self, Flows, Shares};
+use crate::mechanisms::flows::{self, Flows, Shares, Slots};
 use crate::mechanisms::ordered::{Forest, Tree, later};
 
 /// Virtual start and finish of the first request of a flow.
@@ -24,6 +24,7 @@ struct Tags {
 pub struct Wf2qPlus {
     flows: Flows,
     shares: Shares,
+    slots: Slots,
     tags: Vec<Tags>,
     /// Flows with requests, by finish; the second key is the start.
     busy: Tree,
@@ -62,6 +63,7 @@ impl Wf2qPlus {
 impl Scheduler for Wf2qPlus {
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
         self.shares.learn_once(ctx);
+        self.slots.took(flows::flow_of(&ctx.requests[id]), &self.shares);
         let Some(flow) = self.flows.insert(id, place, ctx) else { return };
         let now = self.now;
         let tags = flows::entry(&mut self.tags, flow);
@@ -86,6 +88,15 @@ impl Scheduler for Wf2qPlus {
         Next::Dispatch(id)
     }
 
+    fn complete(&mut self, id: RequestId, ctx: &Context<'_>) -> bool {
+        self.slots.gave_back(flows::flow_of(&ctx.requests[id]), &self.shares);
+        false
+    }
+
+    fn requeued(&mut self, id: RequestId, ctx: &Context<'_>) {
+        self.slots.gave_back(flows::flow_of(&ctx.requests[id]), &self.shares);
+    }
+
     fn merged(&mut self, join: Join, ctx: &Context<'_>) {
         if let Some(flow) = self.flows.fronted_by(join.into, ctx) {
             self.restamp(flow, ctx);
@@ -93,18 +104,27 @@ impl Scheduler for Wf2qPlus {
     }
 
     fn absorbed(&mut self, survivor: RequestId, absorbed: RequestId, ctx: &Context<'_>) {
+        self.slots.gave_back(flows::flow_of(&ctx.requests[absorbed]), &self.shares);
         let gone = self.flows.absorbed(absorbed, ctx);
         if let Some(flow) = gone.or_else(|| self.flows.fronted_by(survivor, ctx)) {
             self.restamp(flow, ctx);
         }
     }
 
+    fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
+        self.slots.limit(io, nr_requests, &self.shares)
+    }
+
     fn event(&mut self, event: Event, ctx: &Context<'_>) {
         match event {
-            Event::TenantAdded(_) | Event::TenantChanged(_) => self.shares.learn(ctx),
+            Event::TenantAdded(_) | Event::TenantChanged(_) => {
+                self.shares.learn(ctx);
+                self.slots.reweigh(&self.shares);
+            }
             Event::TenantRetired(tenant) => {
                 *flows::entry(&mut self.tags, tenant.0 as usize) = Tags { start: self.now, finish: self.now };
                 self.shares.learn(ctx);
+                self.slots.reweigh(&self.shares);
             }
             _ => {}
         }

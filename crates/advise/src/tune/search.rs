@@ -121,7 +121,7 @@ impl Search {
     }
 
     /// The runs to make next, in any order and at the same time; none when the search is over.
-    pub fn next(&mut self) -> Vec<Trial> {
+    pub fn next_trials(&mut self) -> Vec<Trial> {
         while !self.over {
             let missing = self.missing();
             if !missing.is_empty() {

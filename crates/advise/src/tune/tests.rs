@@ -87,7 +87,7 @@ fn searched(nature: Nature, seed: u64, trials_max: usize, reverse: bool) -> (Sea
     let mut search = Search::new(&spaces(), Plan::of(24, false), Goal::Balanced, seed);
     let mut ran = Vec::new();
     loop {
-        let mut trials = search.next();
+        let mut trials = search.next_trials();
         if trials.is_empty() {
             return (search, ran);
         }
@@ -196,7 +196,7 @@ fn a_candidate_that_gains_throughput_at_the_cost_of_the_latency_is_not_chosen() 
     let template = template();
     let mut search = Search::new(&spaces()[..1], Plan::of(12, false), Goal::Balanced, 1);
     loop {
-        let trials = search.next();
+        let trials = search.next_trials();
         if trials.is_empty() {
             break;
         }

@@ -8,9 +8,7 @@
 //! After Hao and others, *MittOS: Supporting Millisecond Tail Tolerance with Fast Rejecting SLO-Aware OS Interface* (SOSP 2017), which predicts by a
 //! profile of the device.
 
-use crate::layer::{BlockLayer, Finished};
-use crate::request::State;
-use crate::{Errno, Io, Nanos, Op, TaskId, TenantId};
+use crate::{Io, Nanos, Op, TaskId, TenantId};
 
 /// The mean time between completions follows the last 16 or so.
 const MEAN_SHIFT: u32 = 4;
@@ -69,7 +67,8 @@ impl Admission {
         Nanos(if own.mean_ns == 0 { in_turn } else { in_turn.min(by_share) })
     }
 
-    fn refuses(&mut self, now: Nanos, io: &Io) -> bool {
+    /// Would this I/O wait for longer than it may?
+    pub(super) fn refuses(&mut self, now: Nanos, io: &Io) -> bool {
         let deadline = self.deadlines.get(io.task.0 as usize).copied().unwrap_or(Nanos::MAX);
         if deadline == Nanos::MAX || !matches!(io.op, Op::Read | Op::Write) || self.predicted(io.tenant) <= deadline {
             return false;
@@ -82,7 +81,8 @@ impl Admission {
         true
     }
 
-    fn begins(&mut self, now: Nanos, tenant: TenantId) {
+    /// An I/O was admitted.
+    pub(super) fn begins(&mut self, now: Nanos, tenant: TenantId) {
         self.device.begins(now);
         self.tenant(tenant).begins(now);
     }
@@ -91,6 +91,15 @@ impl Admission {
     pub(super) fn ends(&mut self, now: Nanos, tenant: TenantId) {
         self.device.ends(now);
         self.tenant(tenant).ends(now);
+    }
+
+    /// Sets the deadline of a task, or takes it away.
+    pub(super) fn set_deadline(&mut self, task: TaskId, deadline: Option<Nanos>) {
+        let index = task.0 as usize;
+        if index >= self.deadlines.len() {
+            self.deadlines.resize(index + 1, Nanos::MAX);
+        }
+        self.deadlines[index] = deadline.unwrap_or(Nanos::MAX);
     }
 
     /// A task exited, and its number may be used again.
@@ -103,57 +112,5 @@ impl Admission {
     /// A tenant was retired, and its number may be used again.
     pub(super) fn forget_tenant(&mut self, tenant: TenantId) {
         *self.tenant(tenant) = Progress::default();
-    }
-}
-
-impl BlockLayer {
-    /// Sets the deadline of a task's reads and writes, or takes it away: one whose predicted wait is longer is refused, which means that it is
-    /// complete at once with `EBUSY`, without reaching the scheduler. Predictions begin with the first deadline.
-    pub fn set_deadline(&mut self, task: TaskId, deadline: Option<Nanos>) {
-        if deadline.is_none() && self.admission.is_none() {
-            return;
-        }
-        let deadlines = &mut self.admission.get_or_insert_default().deadlines;
-        let index = task.0 as usize;
-        if index >= deadlines.len() {
-            deadlines.resize(index + 1, Nanos::MAX);
-        }
-        deadlines[index] = deadline.unwrap_or(Nanos::MAX);
-    }
-
-    /// Would this I/O wait for longer than it may?
-    #[inline]
-    pub(super) fn refuses(&mut self, now: Nanos, io: &Io) -> bool {
-        self.admission.as_mut().is_some_and(|admission| admission.refuses(now, io))
-    }
-
-    /// An I/O was admitted.
-    #[inline]
-    pub(super) fn admitted(&mut self, now: Nanos, io: &Io) {
-        if let Some(admission) = &mut self.admission {
-            admission.begins(now, io.tenant);
-        }
-    }
-
-    /// Keeps a refused I/O until the driver asks for what is finished.
-    pub(super) fn keep_refused(&mut self, now: Nanos, io: Io) {
-        let mut request = crate::Request::new(io, now);
-        request.state = State::Held;
-        let id = self.enter(request);
-        self.refused.push(id);
-    }
-
-    /// Reports the refused I/Os.
-    pub(super) fn finish_refused(&mut self, out: &mut Vec<Finished>) {
-        while let Some(id) = self.refused.pop() {
-            let request = self.requests.remove(id);
-            self.ledger.completed += 1;
-            self.ledger.rejected += 1;
-            self.ledger.sectors_completed += u64::from(request.io.sectors);
-            let (io, submit) = (request.io, request.submit);
-            let result = Err(Errno::EBUSY);
-            out.push(Finished { io, submit, insert: submit, issue: submit, merged: false, result });
-            self.population.ends(io.task, io.tenant);
-        }
     }
 }

@@ -17,6 +17,7 @@ mod fault;
 mod members;
 mod parts;
 mod population;
+mod rejection;
 mod replace;
 mod service;
 mod submit;

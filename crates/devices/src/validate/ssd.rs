@@ -67,7 +67,7 @@ pub(super) fn expectations(name: &str) -> Vec<Expectation> {
         "ssd:d5-p5430" => {
             let press = ("data sheet, as the press quotes it", "D");
             expectations.push(random("", true, 256, Near(971.0, 0.03), press));
-            expectations.push(steady(256, Near(120.0, 0.15), press));
+            expectations.push(steady(256, Near(120.0, 0.25), press));
             expectations.push(sequential(true, Near(7_000.0, 0.03), press));
             expectations.push(sequential(false, Near(3_000.0, 0.05), press));
         }

@@ -12,6 +12,7 @@ use dumbwaiter_scenario::{Scenario, Work};
 use super::TuneOptions;
 use super::space::{schedulers, space};
 use super::trial::RemoteTrial;
+use crate::plan::OVERHEAD;
 use crate::{About, Cell, Failure, Stack};
 
 /// The search on one device.
@@ -70,6 +71,7 @@ impl DeviceSearch {
                 let each = load.expected().ok_or_else(|| {
                     Failure::refused("--budget: the length of a run is not known beforehand; expected --duration too")
                 })?;
+                let each = if about.real { each + OVERHEAD } else { each };
                 Plan::within(budget.0, each.0, spaces.len(), whole_runs).map_err(|needed| {
                     Failure::refused(format!("--budget {budget}: the smallest search covers {}", Nanos(needed)))
                 })?

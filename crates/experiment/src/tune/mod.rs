@@ -98,7 +98,7 @@ fn end_after(limit: Duration, control: &Control, timed_out: &AtomicBool, ended: 
 /// Runs a search to its end, or until it is cancelled or a run fails.
 fn run(tuner: &mut Tuner, world: &dyn World, control: &Control) -> Result<Option<Failure>, Failure> {
     loop {
-        let trials = tuner.next();
+        let trials = tuner.next_trials();
         if trials.is_empty() {
             return Ok(None);
         }

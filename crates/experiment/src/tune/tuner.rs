@@ -68,9 +68,9 @@ impl Tuner {
     }
 
     /// The runs to make next, in any order and at the same time; none when the search is over.
-    pub fn next(&mut self) -> Vec<TunerTrial> {
+    pub fn next_trials(&mut self) -> Vec<TunerTrial> {
         let of = |(device, search): (usize, &mut DeviceSearch)| {
-            search.search.next().into_iter().map(move |trial| TunerTrial { device, trial })
+            search.search.next_trials().into_iter().map(move |trial| TunerTrial { device, trial })
         };
         self.searches.iter_mut().enumerate().flat_map(of).collect()
     }

@@ -39,10 +39,18 @@ fn plateau(survey: &Survey) -> Option<f64> {
     (rates.len() > 1 && *last < first * PLATEAU_RATIO).then_some(most)
 }
 
+/// The time of a single command: of the fast ones, less the least CPU time that an I/O took. Both grow when something else uses the
+/// CPUs, and the device's own time does not vary.
+fn alone_us(survey: &Survey) -> Option<f64> {
+    let single = survey.point(names::SINGLE)?;
+    let alone = survey.of(Role::Fit).filter(|m| m.load.depth == 1 && !m.load.writes());
+    let host = alone.map(|m| m.point.host_us).fold(f64::INFINITY, f64::min);
+    Some((single.p5_us - host).max(0.001))
+}
+
 /// Commands served at once, from the throughput and the time of a single one.
 pub(crate) fn parallel(survey: &Survey) -> Option<Parallel> {
-    let single = survey.point(names::SINGLE)?;
-    let measured = plateau(survey)? * (single.p50_us - single.host_us) / 1e6;
+    let measured = plateau(survey)? * alone_us(survey)? / 1e6;
     let rounded = measured.round().max(1.0);
     // The tags of some of the driver's queues: of a polled queue none are used here.
     let queues = survey.facts.queues.unwrap_or(1).max(1);
@@ -63,7 +71,8 @@ pub(crate) fn fit(survey: &Survey) -> Option<Parameters> {
     let single = survey.point(names::SINGLE)?;
     // Where the driver takes no 128 KiB, half of it.
     let large = survey.point(names::LARGE).or_else(|| survey.point("64 KiB random reads, depth 1"))?;
-    if large.p50_us > single.p50_us * (1.0 + SIZE_TOLERANCE) {
+    // The fast ones: what disturbs a survey changes the others.
+    if large.p5_us > single.p5_us * (1.0 + SIZE_TOLERANCE) {
         return None;
     }
     let deep = [names::LARGE_DEEP, &names::depth(32)].map(|name| survey.point(name).map(|point| point.iops));
@@ -73,7 +82,7 @@ pub(crate) fn fit(survey: &Survey) -> Option<Parameters> {
         return None;
     }
     let mut parameters = Parameters::like("null:0us").ok()?;
-    let alone = single.p50_us - single.host_us;
+    let alone = alone_us(survey)?;
     let (latency_us, how) = match (parallel(survey), plateau(survey)) {
         // With a command waiting in the driver the host's time is hidden behind the device's.
         (Some(found), Some(rate)) => {

@@ -77,6 +77,7 @@ impl World {
                 let step = self.sent / u64::from(load.tasks);
                 let place = if load.sequential { step * 8 } else { step.wrapping_mul(7_368_787) % 100_000_000 * 8 };
                 let sector = place + u64::from(task) * 10_000_000_000;
+                self.policy.finish(task);
                 self.policy.arrive(next, Arrival { task, write: load.write, sector, sectors: 8 });
             }
             self.now = next;

@@ -72,7 +72,7 @@ const HELD_OUT: [Schedule; 3] = [
             ('R', "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
             ('S', "count = 4\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"20%\"\nsize = \"15%\"\n"),
         ],
-        work: &[('R', "number_ios", 60_000, ""), ('S', "io_size", 1400, "m")],
+        work: &[('R', "number_ios", 15_000, ""), ('S', "io_size", 350, "m")],
     },
 ];
 

@@ -59,7 +59,7 @@ fn add(out: &mut FigureResult, figure: &str, name: &str, metrics: &[Metric]) -> 
         for (metric, place, factor, unit, paper) in metrics {
             let Some(value) = about.metrics.pointer(place).and_then(Value::as_f64) else { continue };
             let case = format!("{name}{which}");
-            let own = row(figure, *metric, case, value * factor, unit);
+            let own = row(figure, metric, case, value * factor, unit);
             out.rows.push(match paper {
                 Some(paper) if which.is_empty() => own.judged(*paper, value * factor >= *paper).not_judged(),
                 _ => own,

@@ -190,6 +190,7 @@ impl Own {
 
     fn finish(&mut self, id: RequestId, ctx: &Context<'_>, by_own: bool) {
         let request = &ctx.requests[id];
+        self.policy.finish(request.io.task.0);
         if by_own && self.policy.classifies() {
             self.policy.complete(Completion {
                 op: request.io.op,

@@ -1,6 +1,6 @@
 //! Flows: the requests of each tenant in order of arrival, and the tenants' shares.
 
-use dumbwaiter_block::{Context, Op, Place, Request, RequestId, TenantId};
+use dumbwaiter_block::{Context, Io, Op, Place, Request, RequestId, TenantId};
 
 use super::list::{Links, List};
 use super::nesting;
@@ -78,6 +78,56 @@ impl Shares {
     /// The share of a flow.
     pub fn of(&self, flow: usize) -> u64 {
         self.shares.get(flow).copied().unwrap_or(1)
+    }
+}
+
+/// Who holds the scheduler's slots: where they are scarce, a tenant with more of them than its share gets no more, because the
+/// others could not use their shares without slots.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    /// Requests queued and in the device, by flow.
+    outstanding: Vec<u32>,
+    total: u32,
+    /// Shares of the flows with requests.
+    busy_share: u64,
+}
+
+impl Slots {
+    /// A request was inserted.
+    pub fn took(&mut self, flow: usize, shares: &Shares) {
+        let own = entry(&mut self.outstanding, flow);
+        *own += 1;
+        if *own == 1 {
+            self.busy_share += shares.of(flow);
+        }
+        self.total += 1;
+    }
+
+    /// A request is complete, returned by the driver, or part of another.
+    pub fn gave_back(&mut self, flow: usize, shares: &Shares) {
+        let Some(own) = self.outstanding.get_mut(flow).filter(|own| **own > 0) else { return };
+        *own -= 1;
+        if *own == 0 {
+            self.busy_share = self.busy_share.saturating_sub(shares.of(flow));
+        }
+        self.total -= 1;
+    }
+
+    /// Shares changed.
+    pub fn reweigh(&mut self, shares: &Shares) {
+        let busy = self.outstanding.iter().enumerate().filter(|(_, own)| **own > 0);
+        self.busy_share = busy.map(|(flow, _)| shares.of(flow)).sum();
+    }
+
+    /// The slots that the tenant of an I/O may use.
+    pub fn limit(&self, io: &Io, nr_requests: u32, shares: &Shares) -> u32 {
+        let flow = io.tenant.0 as usize;
+        let share = shares.of(flow);
+        let own = self.outstanding.get(flow).copied().unwrap_or(0);
+        let whole = self.busy_share + if own == 0 { share } else { 0 };
+        let scarce = u64::from(self.total) * 4 > u64::from(nr_requests) * 3;
+        let more = u64::from(own) * whole > u64::from(nr_requests) * share;
+        if scarce && more { 1 } else { nr_requests }
     }
 }
 

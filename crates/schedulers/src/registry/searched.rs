@@ -71,6 +71,21 @@ const HEADWAY: &[Searched] = &[
 const SJF: &[Searched] =
     &[of("delta_fraction", &[16, 64, 1024, 4096]), of("clamp", &[4, 8, 32, 64]), of("age_ms", &[20, 100, 500, 2000])];
 
+const ADIOS: &[Searched] = &[
+    of("global_latency_window", &[1_000_000, 4_000_000, 8_000_000, 32_000_000, 64_000_000]),
+    of("bq_refill_below_ratio", &[0, 10, 40, 80]),
+    of("lat_target_read", &[200_000, 1_000_000, 10_000_000, 50_000_000]),
+    of("lat_target_write", &[10_000_000, 100_000_000, 500_000_000]),
+    of("batch_limit_read", &[8, 16, 72, 128]),
+    of("batch_limit_write", &[8, 24, 128]),
+    of("read_priority", &[0, 4, 12, 16]),
+    of("batch_order", &[1]),
+];
+
+const ANTICIPATORY: &[Searched] = &[of("antic_expire", &[0, 2, 4, 12, 20]), of("depth", &[2, 4, 8, 16])];
+
+const MQFQ: &[Searched] = &[of("threshold_kib", &[64, 256, 512, 2048, 8192])];
+
 /// The searched settings by scheduler. One that is not listed has none.
 const SEARCHED: &[(&str, &[Searched])] = &[
     ("mq-deadline", MQ_DEADLINE),
@@ -79,6 +94,9 @@ const SEARCHED: &[(&str, &[Searched])] = &[
     ("cfq", CFQ),
     ("a-cfq", CFQ),
     ("bfq", BFQ),
+    ("adios", ADIOS),
+    ("anticipatory", ANTICIPATORY),
+    ("mqfq", MQFQ),
     ("h-bfq", BFQ.split_at(7).0),
     ("headway", HEADWAY),
     ("sjf", SJF),

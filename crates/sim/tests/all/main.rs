@@ -3,6 +3,7 @@
 mod allocations;
 mod bfq_shares;
 mod cfq_shares;
+mod fair_queueing;
 mod headway;
 mod life;
 mod page_cache;

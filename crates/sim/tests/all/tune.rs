@@ -84,7 +84,7 @@ fn trials_that_ran_elsewhere_give_the_same_result() {
     let here = tune(&experiment(), &options(), &world, &Control::default()).unwrap().tuning;
     let mut tuner = Tuner::new(&experiment(), &options(), &world, &Control::default()).unwrap();
     loop {
-        let trials = tuner.next();
+        let trials = tuner.next_trials();
         if trials.is_empty() {
             break;
         }

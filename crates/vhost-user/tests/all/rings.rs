@@ -95,7 +95,8 @@ proptest! {
                     ring = next;
                     let mut lost: Vec<u16> = held.iter().chain(&unseen).copied().collect();
                     let mut same = again.clone();
-                    (lost.sort_unstable(), same.sort_unstable());
+                    lost.sort_unstable();
+                    same.sort_unstable();
                     prop_assert_eq!(lost, same);
                     held = again;
                     unseen.clear();
