@@ -176,8 +176,7 @@ class TunePlan:
         tables: Sequence[Tuple[str, TraceTable]],
         keywords: Dict[str, object],
         schedulers: List[str],
-        budget: Union[str, float, None],
-        limit: Union[str, float, None],
+        times: Tuple[Union[str, float, None], Union[str, float, None]],
     ) -> None: ...
     @property
     def limit_s(self) -> Optional[float]: ...

@@ -103,7 +103,7 @@ def tune(
         "goal": goal,
         **settings,
     }
-    plan = TunePlan(paths, scenario, tables, keywords, names, budget, limit)
+    plan = TunePlan(paths, scenario, tables, keywords, names, (budget, limit))
     shown = progress_of(progress)
     if on is None:
         text, interrupted = plan.run_local(jobs, shown)

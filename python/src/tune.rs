@@ -42,8 +42,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[pymethods]
 impl TunePlan {
-    /// Reads the experiment. `schedulers`: those to search, as text; `budget` and `limit`: times.
+    /// Reads the experiment. `schedulers`: those to search, as text; `times`: the budget and the limit.
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "the keywords of `dumbwaiter.tune`")]
     fn new(
         py: Python<'_>,
         paths: Vec<PathBuf>,
@@ -51,9 +52,9 @@ impl TunePlan {
         tables: Vec<(String, Py<TraceTable>)>,
         keywords: Bound<'_, PyDict>,
         schedulers: Vec<String>,
-        budget: Option<Bound<'_, PyAny>>,
-        limit: Option<Bound<'_, PyAny>>,
+        times: (Option<Bound<'_, PyAny>>, Option<Bound<'_, PyAny>>),
     ) -> PyResult<TunePlan> {
+        let (budget, limit) = times;
         // No scheduler of Python's is searched.
         let mut settings = Settings::of(&keywords, &Failed::new(|| {}))?;
         let experiment = experiment(py, &paths, scenario.as_deref(), &tables, &mut settings)?;

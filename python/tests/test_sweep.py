@@ -143,7 +143,7 @@ def test_ray_with_a_worker_killed(tmp_path):
     path = write(tmp_path, "300ms")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        pid = ray.get(ray.remote(os.getpid).remote())
+        pid = ray.get(ray.remote(lambda: os.getpid()).remote())
         killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
         killer.start()
         assert dw.sweep(path, tmp_path / "a", on="ray", progress=None)[2:] == (0, 20, 0)

@@ -2,7 +2,7 @@
 
 use dumbwaiter_advise::{Document, Suite, SuiteLine, SuiteTotal};
 
-use crate::html::Grid;
+use crate::grid::Grid;
 use crate::table::{Align, Style, table};
 
 /// A line for each scenario and drive, then geometric means, wins and losses; `None` for a single scenario.

@@ -80,7 +80,7 @@ impl Program {
                 // Its better way: the kernel's ring, and a thread of its own.
                 command.args(["--object", "iothread,id=t"]);
                 let blockdev = match file.as_str() {
-                    "null" => "driver=null-co,node-name=f,size=1T,read-zeroes=on".to_owned(),
+                    "null" => format!("driver=null-co,node-name=f,size={},read-zeroes=on", 1u64 << 40),
                     file => format!("driver=file,node-name=f,filename={file},aio=io_uring"),
                 };
                 command.args(["--blockdev", &blockdev]);

@@ -1,7 +1,5 @@
 //! Input that could mislead: what is refused, with which words, and what is said first.
 
-use std::process::Output;
-
 use crate::common::{dumbwaiter, ok, refused, text};
 
 fn file(dir: &tempfile::TempDir, name: &str, content: &[u8]) -> String {

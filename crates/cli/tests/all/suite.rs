@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{dumbwaiter, ok, refused, text};
+use crate::common::{ok, refused};
 
 /// Short runs on a fast device.
 const QUICK: [&str; 10] =

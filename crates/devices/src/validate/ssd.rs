@@ -116,7 +116,7 @@ fn steady(depth: u32, expected: Expected, source: (&'static str, &'static str)) 
         // Small blocks and a small map reach their steady state quickly; amplification depends on the spare part alone.
         let erase = p.t_erase_us * f64::from(STEADY_PAGES) / f64::from(p.pages_per_block);
         let scaled = format!("state=steady&ftl_gib=1&pages_per_block={STEADY_PAGES}&t_erase_us={erase}");
-        let job = Job { warmup: 300_000, ..random_job(false, depth, capacity(m)) };
+        let job = Job { warmup: 300_000, commands: 600_000, ..random_job(false, depth, capacity(m)) };
         measure(&with(m, &scaled), &job).iops / 1e3
     })
 }

@@ -1,48 +1,13 @@
 //! The plots of one device as Plotly JSON. The page sets the colours of axes and text for its light or dark theme.
 
 use super::detail::{Detail, round};
+use super::figure::{Figure, Group, Mean, figure, log_axis};
 use super::heat_maps::heat_maps;
 use super::over_time::{is_empty, over_time};
 use super::palette::Look;
-use dumbwaiter_advise::{Ranking, Row, independent};
-use dumbwaiter_measure::{Cdf, RunResult, Sample};
-use serde::Serialize;
+use dumbwaiter_advise::{Ranking, Row};
+use dumbwaiter_measure::{Cdf, RunResult};
 use serde_json::{Value, json};
-
-/// A plot with its caption.
-#[derive(Debug, Serialize)]
-pub(super) struct Figure {
-    pub(super) title: String,
-    pub(super) caption: String,
-    /// Whether it takes the whole width.
-    pub(super) wide: bool,
-    /// `{data, layout}` for Plotly.
-    pub(super) spec: Value,
-}
-
-/// The runs of one scheduler on the device, and its line style.
-pub(super) struct Group<'a> {
-    pub(super) look: &'a Look,
-    pub(super) runs: Vec<&'a RunResult>,
-}
-
-impl Group<'_> {
-    /// Mean with the lengths of its error bar.
-    fn mean(&self, figure: impl Fn(&RunResult) -> f64) -> Mean {
-        let values: Vec<f64> = independent(&self.runs).iter().map(|r| figure(r)).collect();
-        let sample = Sample::of(&values);
-        let [low, high] = sample.interval95().unwrap_or([f64::NAN; 2]);
-        Mean { value: sample.mean, below: sample.mean - low, above: high - sample.mean }
-    }
-}
-
-/// A mean with the lengths of its error bar, which is the 95 % confidence interval; NaN is null in JSON.
-#[derive(Clone, Copy)]
-struct Mean {
-    value: f64,
-    below: f64,
-    above: f64,
-}
 
 /// Error bars of a trace.
 fn error_bars(means: &[Mean], width: u32) -> Value {
@@ -151,37 +116,11 @@ fn by_rank<'a, 'b>(groups: &'b [Group<'a>], ranking: &Ranking) -> Vec<&'b Group<
     sorted
 }
 
-pub(super) fn figure(title: &str, caption: String, wide: bool, data: Vec<Value>, layout: Value) -> Figure {
-    Figure { title: title.to_owned(), caption, wide, spec: json!({"data": data, "layout": layout}) }
-}
-
 /// A line of one scheduler.
 fn line(look: &Look, x: Value, y: Value, hover: String) -> Value {
     json!({
         "type": "scatter", "mode": "lines", "name": look.scheduler, "x": x, "y": y,
         "line": {"color": look.colour, "dash": look.dash, "width": 2}, "hovertemplate": hover,
-    })
-}
-
-/// A logarithmic axis for the values that `data` has on `axis`: labels at powers of ten, and at 2 and 5
-/// between them where there would be too few.
-pub(super) fn log_axis(title: String, data: &[Value], axis: &str) -> Value {
-    let values =
-        || data.iter().filter_map(|t| t[axis].as_array()).flatten().filter_map(Value::as_f64).filter(|v| *v > 0.0);
-    let (least, most) = values().fold((f64::INFINITY, 0.0f64), |(a, b), v| (a.min(v), b.max(v)));
-    let steps: &[f64] = if most > least * 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    let mut ticks = Vec::new();
-    let mut decade = 1e-9;
-    while decade <= most * 10.0 {
-        ticks.extend(steps.iter().map(|s| s * decade).filter(|t| *t >= least / 10.0));
-        decade *= 10.0;
-    }
-    let plain =
-        |t: &f64| if *t >= 1.0 { format!("{t:.0}") } else { format!("{t:.9}").trim_end_matches('0').to_string() };
-    let text: Vec<String> = ticks.iter().map(plain).collect();
-    json!({
-        "type": "log", "title": {"text": title}, "tickmode": "array", "tickvals": ticks, "ticktext": text,
-        "minor": {"dtick": "D1"},
     })
 }
 

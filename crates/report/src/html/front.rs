@@ -1,7 +1,7 @@
 //! The first screen of a survey's page: what to set, how, and what it was decided by.
 
-use super::page::Grid;
 use crate::advice::{Cells, SurveyPoint, completion_cells, survey_table};
+use crate::grid::Grid;
 use dumbwaiter_advise::Advice;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! Heat maps of the first run of each scheduler: latencies over time, and positions on the device over time.
 
 use super::detail::Detail;
-use super::figures::{Figure, Group, figure, log_axis};
+use super::figure::{Figure, Group, figure, log_axis};
 use dumbwaiter_measure::TimeMap;
 use serde_json::{Value, json};
 

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod detail;
+mod figure;
 mod figures;
 mod front;
 mod heat_maps;
@@ -9,7 +10,7 @@ mod over_time;
 mod page;
 mod palette;
 
-pub use page::{Grid, Page, PageSection, Plot, PlotLine};
+pub use page::{Page, PageSection, Plot, PlotLine};
 
 use crate::advice::SurveyPoint;
 use crate::applications::applications;
@@ -21,7 +22,8 @@ use conditions::conditions;
 use detail::Detail;
 use dumbwaiter_advise::{Advice, Document, Ranking, Row};
 use dumbwaiter_measure::{Difference, RunResult, latency_text};
-use figures::{Figure, Group, figures};
+use figure::{Figure, Group};
+use figures::figures;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};
 use palette::{Look, label, looks};

@@ -1,7 +1,7 @@
 //! Plots over time: for each scheduler the mean of its replicates, with their range as a band.
 
 use super::detail::Detail;
-use super::figures::{Figure, Group, figure, log_axis};
+use super::figure::{Figure, Group, figure, log_axis};
 use dumbwaiter_measure::{RunResult, Series};
 use serde_json::{Value, json};
 

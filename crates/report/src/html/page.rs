@@ -3,6 +3,7 @@
 use super::palette::look;
 use super::{in_script, render};
 use crate::file::{Error, write_file};
+use crate::grid::Grid;
 use minijinja::value::Serde;
 use minijinja::{Value as Shown, context};
 use serde::Serialize;
@@ -30,17 +31,6 @@ pub struct PageSection {
     pub tables: Vec<Grid>,
     /// Plots; lines of the same name have the same style within a section.
     pub plots: Vec<Plot>,
-}
-
-/// A table of text.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Grid {
-    /// Its title.
-    pub title: String,
-    /// One cell per column.
-    pub header: Vec<String>,
-    /// Cells; the first of a row is its name.
-    pub rows: Vec<Vec<String>>,
 }
 
 /// Lines over a common axis. Values that are not finite are left out.
