@@ -4,6 +4,9 @@
 use crate::candidate::in_order;
 use crate::port::{Fault, Note, Port, Reading, Values};
 
+/// Further tries to read back what was written.
+const READ_BACK_TRIES: u32 = 5;
+
 /// A setting that another user changed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ForeignChange {
@@ -181,7 +184,15 @@ impl Ownership {
     /// Writes one attribute and reads it back.
     fn write_one(&mut self, port: &mut dyn Port, attribute: &str, value: &str) -> Result<(), NotSet> {
         let written = port.write(attribute, value);
-        let reading = match port.read() {
+        // At once: what another user changes before it is read would be taken for the kernel's doing.
+        let mut read = port.read();
+        for _ in 0..READ_BACK_TRIES {
+            if !matches!(read, Err(Fault::Failed(_))) {
+                break;
+            }
+            read = port.read();
+        }
+        let reading = match read {
             Ok(reading) => reading,
             Err(fault) => {
                 self.unread = Some((attribute.to_owned(), value.to_owned()));
