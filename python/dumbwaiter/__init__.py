@@ -6,7 +6,7 @@
 ['ssd:850pro-256', 'ull:optane-p4801x']
 
 :func:`compare` runs a workload under several schedulers; :class:`Scheduler` is the base of schedulers written in Python;
-:func:`sweep` runs a grid of experiments here, on Dask or on Ray; ``dumbwaiter.gym`` has an environment for learning.
+:func:`sweep` runs a grid of experiments and :func:`tune` searches better settings, here, on Dask or on Ray; ``dumbwaiter.gym`` has an environment for learning.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ._native import (
 )
 from ._scheduler import Scheduler, check
 from ._sweep import Sweep, SweepResult, plot, sweep
+from ._tune import Tuning, tune
 
 __all__ = [
     "Device",
@@ -51,6 +52,7 @@ __all__ = [
     "Sweep",
     "SweepResult",
     "Table",
+    "Tuning",
     "WaitUntil",
     "__version__",
     "check",
@@ -61,5 +63,6 @@ __all__ = [
     "schedulers",
     "sweep",
     "trace",
+    "tune",
     "wait_until",
 ]

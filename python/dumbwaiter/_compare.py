@@ -77,7 +77,7 @@ def compare(
     progress
         ``"auto"``, ``None``, or a callable ``(done, total, eta_s)``.
     **settings
-        The command's other options with ``_`` for ``-``: ``queue_depth``, ``nr_requests``, ``warmup``, ``limit``, and for traces
+        The command's other options with ``_`` for ``-``: ``queue_depth``, ``nr_requests``, ``deadline``, ``warmup``, ``limit``, and for traces
         ``depth``, ``speed``, ``closed_per_task``, ``fit``, ``format``, ``columns``, ``arrival``, ``assume_bytes``.
 
     Returns

@@ -10,10 +10,10 @@ import functools
 import json
 import os
 import time
-from concurrent import futures
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from ._compare import scenario_json
+from ._engine import Engine, engine_of, task_id
 from ._native import InputError, Interrupted, SweepDone, SweepFolder, SweepPlan, sweep_points
 from ._progress import Progress, progress_of
 from ._store import Store, open_store
@@ -119,7 +119,7 @@ def sweep(
             raise InputError(f"jobs = {jobs}: expected at least 1")
         return SweepResult(text, *plan.run_local(out, jobs, fail_fast, shown))
     store = open_store(text, plan)
-    with _engine(on, jobs) as engine:
+    with engine_of(on, jobs) as engine:
         return _drive(plan, store, engine, fail_fast, shown, text)
 
 
@@ -131,128 +131,6 @@ def _plan(text: str) -> SweepPlan:
 def run_batch(text: str, cells: List[int]) -> _Outcome:
     """What a worker does: runs cells and returns their part."""
     return _plan(text).run_batch(cells)
-
-
-class _Engine:
-    """Somewhere batches run. A task is whatever the engine gives for one."""
-
-    def __enter__(self) -> "_Engine":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def workers(self) -> int:
-        raise NotImplementedError
-
-    def submit(self, text: str, cells: List[int], name: str) -> Any:
-        raise NotImplementedError
-
-    def wait(self, tasks: List[Any]) -> List[Any]:
-        """Those that are finished; waits for one."""
-        raise NotImplementedError
-
-    def outcome(self, task: Any) -> _Outcome:
-        raise NotImplementedError
-
-    def cancel(self, tasks: List[Any]) -> None:
-        for task in tasks:
-            task.cancel()
-
-
-class _Executor(_Engine):
-    def __init__(self, executor: futures.Executor, own: bool) -> None:
-        self.executor, self.own = executor, own
-
-    def __exit__(self, *_: object) -> None:
-        if self.own:
-            self.executor.shutdown(wait=False, cancel_futures=True)
-
-    def workers(self) -> int:
-        return int(getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1)
-
-    def submit(self, text: str, cells: List[int], name: str) -> Any:
-        return self.executor.submit(run_batch, text, cells)
-
-    def wait(self, tasks: List[Any]) -> List[Any]:
-        # A limit, so that Ctrl-C is seen in time.
-        while True:
-            done = futures.wait(tasks, timeout=0.1, return_when=futures.FIRST_COMPLETED).done
-            if done:
-                return list(done)
-
-    def outcome(self, task: Any) -> _Outcome:
-        outcome: _Outcome = task.result()
-        return outcome
-
-
-class _Dask(_Engine):
-    def __init__(self, client: Any) -> None:
-        self.client = client
-        self.counted = (0.0, 1)
-
-    def workers(self) -> int:
-        # Workers come and go; asking costs a round trip.
-        at, count = self.counted
-        if time.monotonic() - at > 2.0:
-            count = sum(self.client.nthreads().values()) or 1
-            self.counted = (time.monotonic(), count)
-        return count
-
-    def submit(self, text: str, cells: List[int], name: str) -> Any:
-        return self.client.submit(run_batch, text, cells, key=name, pure=False, retries=3)
-
-    def wait(self, tasks: List[Any]) -> List[Any]:
-        import distributed
-
-        while True:
-            try:
-                return list(distributed.wait(tasks, timeout=1.0, return_when="FIRST_COMPLETED").done)
-            except (TimeoutError, futures.TimeoutError):
-                continue
-
-    def outcome(self, task: Any) -> _Outcome:
-        outcome: _Outcome = task.result()
-        return outcome
-
-
-class _Ray(_Engine):
-    def __init__(self) -> None:
-        import ray
-
-        self.ray = ray
-        if not ray.is_initialized():
-            ray.init(log_to_driver=False)
-        self.run: Any = ray.remote(max_retries=-1, num_cpus=1)(run_batch)
-
-    def workers(self) -> int:
-        return int(self.ray.cluster_resources().get("CPU", 1)) or 1
-
-    def submit(self, text: str, cells: List[int], name: str) -> Any:
-        return self.run.options(name=name).remote(text, cells)
-
-    def wait(self, tasks: List[Any]) -> List[Any]:
-        return list(self.ray.wait(tasks, num_returns=1)[0])
-
-    def outcome(self, task: Any) -> _Outcome:
-        outcome: _Outcome = self.ray.get(task)
-        return outcome
-
-    def cancel(self, tasks: List[Any]) -> None:
-        for task in tasks:
-            self.ray.cancel(task)
-
-
-def _engine(on: Any, jobs: Optional[int]) -> _Engine:
-    if on is None:
-        return _Executor(futures.ThreadPoolExecutor(jobs or os.cpu_count() or 1), own=True)
-    if isinstance(on, futures.Executor):
-        return _Executor(on, own=False)
-    if on == "ray":
-        return _Ray()
-    if type(on).__module__.partition(".")[0] == "distributed":
-        return _Dask(on)
-    raise InputError(f"on: {on!r} was found; expected a dask.distributed.Client, a concurrent.futures.Executor or 'ray'")
 
 
 #: A batch should take about so long.
@@ -267,7 +145,7 @@ def _size(cells: int, took_s: float, left: int, workers: int) -> int:
 
 
 def _drive(
-    plan: SweepPlan, store: Store, engine: _Engine, fail_fast: bool, progress: Optional[Progress], out: str
+    plan: SweepPlan, store: Store, engine: Engine, fail_fast: bool, progress: Optional[Progress], out: str
 ) -> SweepResult:
     done = store.done()
     found, total, text = len(done), plan.cells, plan.to_json()
@@ -283,14 +161,15 @@ def _drive(
                 if not cells:
                     exhausted = True
                     break
-                task = engine.submit(text, cells, f"dumbwaiter-sweep-{run_id}-{cells[0]}")
-                tasks[_id(task)] = (task, len(cells))
+                task = engine.submit(run_batch, text, cells, name=f"dumbwaiter-sweep-{run_id}-{cells[0]}")
+                tasks[task_id(task)] = (task, len(cells))
                 submitted += len(cells)
             if not tasks:
                 break
             for task in engine.wait([task for task, _ in tasks.values()]):
-                del tasks[_id(task)]
-                name, parquet, cells_ran, cells_failed, first, seconds = engine.outcome(task)
+                del tasks[task_id(task)]
+                outcome: _Outcome = engine.outcome(task)
+                name, parquet, cells_ran, cells_failed, first, seconds = outcome
                 store.add(name, parquet)
                 ran, failed, took_s = ran + cells_ran, failed + cells_failed, took_s + seconds
                 if first is not None and fail_fast:
@@ -304,11 +183,6 @@ def _drive(
         if tasks:
             engine.cancel([task for task, _ in tasks.values()])
     return SweepResult(out, total, found, ran, failed)
-
-
-def _id(task: Any) -> Any:
-    # Futures of Dask are equal by key; those of others by identity.
-    return getattr(task, "key", task)
 
 
 def plot(

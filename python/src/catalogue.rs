@@ -190,8 +190,8 @@ pub(crate) fn trace_write(
 /// Agreement of our schedulers with recordings of the kernel's, as `dumbwaiter fidelity --json` writes it.
 #[pyfunction]
 pub(crate) fn fidelity<'py>(py: Python<'py>, paths: Vec<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
-    let document = py.detach(|| dumbwaiter::fidelity_document(&paths));
-    python(py, &document.map_err(|e| plain(format!("{e:#}")))?)
+    let scores = py.detach(|| dumbwaiter_fidelity::scores(&paths, None, None)).map_err(plain)?;
+    python(py, &serde_json::to_value(&scores).map_err(plain)?)
 }
 
 /// Runs the command with these arguments, the first of which is its name. Returns the exit code.

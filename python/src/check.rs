@@ -7,7 +7,8 @@ use dumbwaiter_testkit::storm;
 use pyo3::prelude::*;
 
 use crate::errors::SchedulerError;
-use crate::policy::{self, Failed};
+use crate::failed::Failed;
+use crate::policy;
 
 /// Name of the threads whose panics are findings, not defects.
 const THREAD: &str = "dumbwaiter-check";

@@ -19,7 +19,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors;
-use crate::policy::{self, Failed};
+use crate::failed::Failed;
+use crate::policy;
 use crate::result::ResultDocument;
 use crate::rows::TraceTable;
 
@@ -83,7 +84,7 @@ pub(crate) struct Settings {
     own: Vec<(String, &'static Entry, Factory)>,
 }
 
-fn time(name: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<Option<Nanos>> {
+pub(crate) fn time(name: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<Option<Nanos>> {
     let Some(value) = value.filter(|v| !v.is_none()) else { return Ok(None) };
     let text = match value.extract::<f64>() {
         Ok(seconds) => format!("{seconds}"),
@@ -147,6 +148,7 @@ impl Settings {
             completion: keys.get("completion", "a list of names")?.unwrap_or_default(),
             queue_depth: keys.get("queue_depth", "a whole number")?,
             nr_requests: keys.get("nr_requests", "a whole number")?,
+            deadline: time("deadline", keys.any("deadline")?)?,
             duration: time("duration", keys.any("duration")?)?,
             warmup: time("warmup", keys.any("warmup")?)?,
             limit: keys.get("limit", "a whole number")?,
@@ -166,6 +168,7 @@ impl Settings {
             },
             until: None,
             own_schedulers: own.iter().map(|(name, ..)| name.clone()).collect(),
+            real_drive: false,
         };
         let goal = goal(keys.get("goal", "balanced, latency, throughput or fairness")?)?;
         keys.rest()?;
@@ -327,7 +330,12 @@ pub(crate) fn compare(
     ended(py, compared, told, &failed, || report(py, progress.as_ref(), &counted, started))
 }
 
-fn report(py: Python<'_>, progress: Option<&Py<PyAny>>, counted: &Counted, started: Instant) -> PyResult<()> {
+pub(crate) fn report(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    counted: &Counted,
+    started: Instant,
+) -> PyResult<()> {
     let Some(progress) = progress else { return Ok(()) };
     let (done, planned) = (counted.done.load(Ordering::Relaxed), counted.planned.load(Ordering::Relaxed));
     let left = planned.saturating_sub(done) as f64;

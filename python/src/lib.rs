@@ -9,12 +9,15 @@ mod catalogue;
 mod check;
 mod compare;
 mod errors;
+mod failed;
 mod policy;
+mod request;
 mod result;
 mod rows;
 mod sweep;
 mod switch;
 mod table;
+mod tune;
 
 use pyo3::prelude::*;
 
@@ -32,7 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<table::Stream>()?;
     module.add_class::<rows::TraceTable>()?;
-    module.add_class::<policy::Request>()?;
+    module.add_class::<request::Request>()?;
     module.add_class::<policy::WaitUntil>()?;
     module.add_class::<policy::PySetup>()?;
     module.add_class::<catalogue::Device>()?;
@@ -41,6 +44,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sweep::SweepPlan>()?;
     module.add_class::<sweep::SweepDone>()?;
     module.add_class::<sweep::SweepFolder>()?;
+    module.add_class::<tune::TunePlan>()?;
+    module.add_function(wrap_pyfunction!(tune::tune_trial, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_points, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(check::check, module)?)?;

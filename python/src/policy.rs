@@ -1,7 +1,7 @@
 //! Schedulers written in Python, as the block layer knows schedulers.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{
     Context, Event, Flags, Io, Join, MergeIndex, Merging, Nanos, Next, Place, Request as Block, RequestId, Scheduler,
@@ -13,173 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::errors::SchedulerError;
-
-/// Where a request of a Python scheduler is.
-mod place {
-    /// The scheduler holds it.
-    pub(super) const QUEUED: u8 = 0;
-    /// On its way to the device, or in it.
-    pub(super) const SENT: u8 = 1;
-    /// The device finished it.
-    pub(super) const DONE: u8 = 2;
-    /// It became part of another request.
-    pub(super) const MERGED: u8 = 3;
-}
-
-/// A request that a scheduler holds or has sent. Compares by its id; reading one after its completion raises an error.
-#[pyclass(frozen, module = "dumbwaiter")]
-pub(crate) struct Request {
-    io: Io,
-    number: u32,
-    serial: u64,
-    arrived_ns: u64,
-    sector: AtomicU64,
-    sectors: AtomicU32,
-    place: AtomicU8,
-    /// For the policy: 0 is none.
-    deadline: AtomicU64,
-}
-
-impl Request {
-    fn new(id: RequestId, request: &Block, serial: u64, now: Nanos) -> Request {
-        Request {
-            io: request.io,
-            number: id.0,
-            serial,
-            arrived_ns: now.0,
-            sector: AtomicU64::new(request.sector),
-            sectors: AtomicU32::new(request.sectors),
-            place: AtomicU8::new(place::QUEUED),
-            deadline: AtomicU64::new(0),
-        }
-    }
-
-    fn grow(&self, request: &Block) {
-        self.sector.store(request.sector, Ordering::Relaxed);
-        self.sectors.store(request.sectors, Ordering::Relaxed);
-    }
-
-    fn put(&self, place: u8) {
-        self.place.store(place, Ordering::Relaxed);
-    }
-
-    fn live(&self) -> PyResult<()> {
-        if self.place.load(Ordering::Relaxed) == place::DONE {
-            return Err(SchedulerError::new_err(format!("{} was used after its completion", self.told())));
-        }
-        Ok(())
-    }
-
-    fn told(&self) -> String {
-        format!("request {} ({} of {} sectors at sector {})", self.serial, self.io.op, self.io.sectors, self.io.sector)
-    }
-}
-
-#[pymethods]
-impl Request {
-    /// A number of its own in this run, in order of arrival.
-    #[getter]
-    fn id(&self) -> u64 {
-        self.serial
-    }
-
-    /// `read`, `write`, `flush`, `discard`, `secure-erase` or `write-zeroes`.
-    #[getter]
-    fn op(&self) -> PyResult<&'static str> {
-        self.live().map(|()| self.io.op.name())
-    }
-
-    /// First sector now, in units of 512 bytes.
-    #[getter]
-    fn sector(&self) -> PyResult<u64> {
-        self.live().map(|()| self.sector.load(Ordering::Relaxed))
-    }
-
-    /// Length now, in sectors of 512 bytes: it grows when others merge into it.
-    #[getter]
-    fn sectors(&self) -> PyResult<u32> {
-        self.live().map(|()| self.sectors.load(Ordering::Relaxed))
-    }
-
-    /// Number of the task that submitted it.
-    #[getter]
-    fn task(&self) -> PyResult<u32> {
-        self.live().map(|()| self.io.task.0)
-    }
-
-    /// Number of the tenant that is charged.
-    #[getter]
-    fn tenant(&self) -> PyResult<u32> {
-        self.live().map(|()| self.io.tenant.0)
-    }
-
-    /// Priority as `ionice` names it: `be/4`.
-    #[getter]
-    fn priority(&self) -> PyResult<String> {
-        self.live().map(|()| self.io.ioprio.to_string())
-    }
-
-    /// When it entered the scheduler, in ns.
-    #[getter]
-    fn arrived(&self) -> PyResult<u64> {
-        self.live().map(|()| self.arrived_ns)
-    }
-
-    /// For the policy's own use: a time in ns, None until it is set.
-    #[getter]
-    fn deadline(&self) -> PyResult<Option<u64>> {
-        self.live().map(|()| Some(self.deadline.load(Ordering::Relaxed)).filter(|ns| *ns > 0))
-    }
-
-    #[setter]
-    fn set_deadline(&self, ns: Option<u64>) -> PyResult<()> {
-        self.live().map(|()| self.deadline.store(ns.unwrap_or(0), Ordering::Relaxed))
-    }
-
-    /// Its marks: `sync`, `meta`, `prio`, `readahead`, `fua`, `idle`, `background`.
-    #[getter]
-    fn flags(&self) -> PyResult<Vec<&'static str>> {
-        let all = [
-            (Flags::SYNC, "sync"),
-            (Flags::META, "meta"),
-            (Flags::PRIO, "prio"),
-            (Flags::RAHEAD, "readahead"),
-            (Flags::FUA, "fua"),
-            (Flags::IDLE, "idle"),
-            (Flags::BACKGROUND, "background"),
-        ];
-        self.live().map(|()| all.iter().filter(|(flag, _)| self.io.flags.has(*flag)).map(|(_, name)| *name).collect())
-    }
-
-    /// Does its submitter wait for it? True for reads and synchronous writes.
-    #[getter]
-    fn sync(&self) -> PyResult<bool> {
-        self.live().map(|()| self.io.op == dumbwaiter_block::Op::Read || self.io.flags.has(Flags::SYNC))
-    }
-
-    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Request>().is_ok_and(|other| other.get().serial == self.serial)
-    }
-
-    fn __hash__(&self) -> u64 {
-        self.serial
-    }
-
-    /// Orders by id, so that requests may be the last element of tuples in a heap.
-    fn __lt__(&self, other: &Bound<'_, Request>) -> bool {
-        self.serial < other.get().serial
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<{}>", self.told())
-    }
-
-    /// A copied scheduler holds the same requests.
-    fn __deepcopy__(slf: Py<Request>, memo: &Bound<'_, PyAny>) -> Py<Request> {
-        let _ = memo;
-        slf
-    }
-}
+use crate::failed::Failed;
+use crate::request::{Request, place};
 
 /// An answer of `next`: send nothing before this time.
 #[pyclass(frozen, module = "dumbwaiter")]
@@ -208,66 +43,6 @@ pub(crate) struct PySetup {
     device_depth: u32,
     /// The device is a disk with a moving arm.
     rotational: bool,
-}
-
-/// The first exception of a scheduler's hooks, and what it ends.
-#[derive(Clone)]
-pub(crate) struct Failed {
-    error: Arc<Mutex<Option<PyErr>>>,
-    happened: Arc<AtomicBool>,
-    refused: Arc<AtomicBool>,
-    /// A request that a scheduler held when its run ended.
-    held: Arc<Mutex<Option<String>>>,
-    end: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl Failed {
-    /// `end` is called at the first exception.
-    pub(crate) fn new(end: impl Fn() + Send + Sync + 'static) -> Failed {
-        Failed {
-            error: Arc::default(),
-            happened: Arc::default(),
-            refused: Arc::default(),
-            held: Arc::default(),
-            end: Arc::new(end),
-        }
-    }
-
-    pub(crate) fn set(&self, error: PyErr) {
-        let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        first.get_or_insert(error);
-        self.happened.store(true, Ordering::Relaxed);
-        (self.end)();
-    }
-
-    /// As if nothing had happened, for the next run; not after [`Failed::refuse`].
-    pub(crate) fn reset(&self) {
-        let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.refused.load(Ordering::Relaxed) {
-            *error = None;
-            self.happened.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// No hook is called any more.
-    pub(crate) fn refuse(&self) {
-        self.refused.store(true, Ordering::Relaxed);
-        self.happened.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is(&self) -> bool {
-        self.happened.load(Ordering::Relaxed)
-    }
-
-    /// The oldest request that a scheduler still held when its last run ended.
-    pub(crate) fn held(&self) -> Option<String> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The exception, once.
-    pub(crate) fn take(&self) -> Option<PyErr> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
 }
 
 /// Hooks of a class that are not the base class's.
@@ -430,7 +205,7 @@ impl Policy {
         if let Ok(request) = answer.cast::<Request>() {
             let request = request.get();
             let known = self.request(RequestId(request.number)).is_some_and(|held| held.get().serial == request.serial);
-            match request.place.load(Ordering::Relaxed) {
+            match request.place() {
                 place::QUEUED if known => {
                     request.put(place::SENT);
                     self.queued -= 1;
@@ -482,7 +257,7 @@ impl Policy {
                 return Ok(None);
             }
             let other = answer.cast::<Request>()?.get();
-            Ok((other.place.load(Ordering::Relaxed) == place::QUEUED).then_some(RequestId(other.number)))
+            Ok((other.place() == place::QUEUED).then_some(RequestId(other.number)))
         })?
     }
 }
@@ -490,9 +265,9 @@ impl Policy {
 impl Drop for Policy {
     fn drop(&mut self) {
         let queued = self.requests.iter().flatten().map(Py::get);
-        let queued = queued.filter(|r| r.place.load(Ordering::Relaxed) == place::QUEUED);
+        let queued = queued.filter(|r| r.place() == place::QUEUED);
         let oldest = queued.min_by_key(|r| r.serial).map(Request::told);
-        *self.failed.held.lock().unwrap_or_else(PoisonError::into_inner) = oldest;
+        self.failed.set_held(oldest);
     }
 }
 
@@ -510,7 +285,7 @@ impl Scheduler for Policy {
                 self.requests.resize_with(id.index() + 1, || None);
             }
             let again = self.requests[id.index()].as_ref();
-            let returned = again.filter(|held| held.get().place.load(Ordering::Relaxed) == place::SENT);
+            let returned = again.filter(|held| held.get().place() == place::SENT);
             let (hook, request) = match returned {
                 Some(held) => {
                     held.get().put(place::QUEUED);
@@ -588,8 +363,7 @@ impl Scheduler for Policy {
             let into = into.get();
             let sector = into.sector.load(Ordering::Relaxed);
             let side = if io.sector + u64::from(io.sectors) == sector { Side::Front } else { Side::Back };
-            Ok((into.place.load(Ordering::Relaxed) == place::QUEUED)
-                .then_some(Join { into: RequestId(into.number), side }))
+            Ok((into.place() == place::QUEUED).then_some(Join { into: RequestId(into.number), side }))
         })?;
         own.filter(|join| dumbwaiter_block::merge::compatible(&ctx.requests[join.into], io))
     }

@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 
 use crate::compare::{Settings, experiment};
 use crate::errors::{SchedulerError, plain};
-use crate::policy::Failed;
+use crate::failed::Failed;
 use crate::rows::TraceTable;
 
 /// Episodes are not cancelled: a step is short.

@@ -143,7 +143,7 @@ def test_ray_with_a_worker_killed(tmp_path):
     path = write(tmp_path, "300ms")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        pid = ray.get(ray.remote(os.getpid).remote())
+        pid = ray.get(ray.remote(lambda: os.getpid()).remote())
         killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
         killer.start()
         assert dw.sweep(path, tmp_path / "a", on="ray", progress=None)[2:] == (0, 20, 0)
@@ -198,3 +198,25 @@ def test_plots(sweep, tmp_path):
         figure.savefig(tmp_path / "plot.png")
     with pytest.raises(dw.InputError, match="no column"):
         dw.plot(tmp_path / "out", x="queue_depth", y="frob")
+
+
+def test_an_s3_store(sweep, tmp_path, monkeypatch):
+    server = pytest.importorskip("moto.server")
+    s3fs = pytest.importorskip("s3fs")
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]:
+        monkeypatch.setenv(name, "test")
+    moto = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    moto.start()
+    try:
+        host, port = moto.get_host_and_port()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        s3fs.S3FileSystem.clear_instance_cache()
+        store = s3fs.S3FileSystem()
+        store.mkdir("results")
+        assert dw.sweep(sweep, "s3://results/depths", jobs=2, progress=None)[2:] == (0, 20, 0)
+        assert dw.sweep(sweep, "s3://results/depths", jobs=2, progress=None)[2:] == (20, 0, 0)
+        store.get("results/depths", str(tmp_path / "copy"), recursive=True)
+    finally:
+        moto.stop()
+    dw.sweep(sweep, tmp_path / "local", progress=None)
+    same(tmp_path / "copy", tmp_path / "local")

@@ -2,6 +2,8 @@
 
 use dumbwaiter_scenario::SchedulerSpec;
 
+use crate::provenance::Drive;
+
 /// The drive to set it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -16,6 +18,19 @@ pub struct Place {
 }
 
 impl Place {
+    /// The place of a device: that of the drive that was measured, where there is one.
+    pub fn of(drive: Option<&Drive>, device: &str) -> Place {
+        match drive {
+            Some(drive) if !drive.disk.is_empty() => Place {
+                disk: drive.disk.clone(),
+                udev_match: drive.udev_match.clone(),
+                previous: drive.scheduler.clone(),
+                previous_nr_requests: drive.queue.get("nr_requests").cloned(),
+            },
+            _ => Place::simulated(device),
+        }
+    }
+
     /// Any drive of the kind that a device model simulates (`hdd:…`, `ssd:…`, `ull:…`).
     pub fn simulated(device: &str) -> Place {
         let kind = device.split(':').next().unwrap_or_default();
@@ -30,7 +45,7 @@ impl Place {
             "hdd" => sata(", ATTR{queue/rotational}==\"1\""),
             "ssd" => sata(", ATTR{queue/rotational}==\"0\""),
             // A parameter file may be of any kind.
-            other if other != "ull" => sata(""),
+            other if !matches!(other, "ull" | "volume") => sata(""),
             _ => Place {
                 disk: "nvme0n1".to_owned(),
                 udev_match: format!("{disks}, KERNEL==\"nvme*\""),
@@ -52,26 +67,43 @@ pub struct Commands {
     pub udev_rule: String,
 }
 
+/// An attribute of the drive in sysfs that is set beside the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Its path below the disk, such as `queue/nr_requests`.
+    pub path: &'static str,
+    /// The value to set.
+    pub value: u32,
+    /// The value to go back to, where it is known and setting the scheduler does not restore it.
+    pub previous: Option<String>,
+}
+
 /// The commands that set `spec`, and a scheduler depth if one is given. Each disk has a udev file of its own: that of another
 /// stays.
 pub fn commands(place: &Place, spec: &SchedulerSpec, nr_requests: Option<u32>) -> Commands {
-    let queue = format!("/sys/block/{}/queue", place.disk);
-    let set = |value: &str, attribute: &str| format!("echo {value} | sudo tee {queue}/{attribute}");
+    let previous = place.previous_nr_requests.clone();
+    let attribute = nr_requests.map(|value| Attribute { path: "queue/nr_requests", value, previous });
+    commands_with(place, spec, attribute.as_slice())
+}
+
+/// The commands that set `spec` and some attributes of the drive.
+pub fn commands_with(place: &Place, spec: &SchedulerSpec, attributes: &[Attribute]) -> Commands {
+    let disk = format!("/sys/block/{}", place.disk);
+    let set = |value: &str, path: &str| format!("echo {value} | sudo tee {disk}/{path}");
     // The scheduler first: setting it resets the others.
-    let mut settings = vec![("scheduler".to_owned(), spec.name.clone())];
+    let mut settings = vec![("queue/scheduler".to_owned(), spec.name.clone())];
     // The release of a scheduler is chosen with the kernel.
     let tunables = spec.tunables.iter().filter(|(name, _)| *name != "kernel");
-    settings.extend(tunables.map(|(name, value)| (format!("iosched/{name}"), value.to_string())));
-    settings.extend(nr_requests.map(|n| ("nr_requests".to_owned(), n.to_string())));
-    let assigned: Vec<String> =
-        settings.iter().map(|(name, value)| format!("ATTR{{queue/{name}}}=\"{value}\"")).collect();
+    settings.extend(tunables.map(|(name, value)| (format!("queue/iosched/{name}"), value.to_string())));
+    settings.extend(attributes.iter().map(|a| (a.path.to_owned(), a.value.to_string())));
+    let assigned: Vec<String> = settings.iter().map(|(path, value)| format!("ATTR{{{path}}}=\"{value}\"")).collect();
     let udev_rule = format!("ACTION==\"add|change\", {}, {}", place.udev_match, assigned.join(", "));
     let file = format!("/etc/udev/rules.d/60-io-scheduler-{}.rules", place.disk);
     let reload = "sudo udevadm control --reload".to_owned();
-    let mut apply: Vec<String> = settings.iter().map(|(name, value)| set(value, name)).collect();
+    let mut apply: Vec<String> = settings.iter().map(|(path, value)| set(value, path)).collect();
     apply.extend([format!("echo '{udev_rule}' | sudo tee {file}"), reload.clone()]);
-    let mut undo = vec![set(&place.previous, "scheduler")];
-    undo.extend(place.previous_nr_requests.iter().map(|n| set(n, "nr_requests")));
+    let mut undo = vec![set(&place.previous, "queue/scheduler")];
+    undo.extend(attributes.iter().filter_map(|a| Some(set(a.previous.as_deref()?, a.path))));
     undo.extend([format!("sudo rm {file}"), reload]);
     Commands { apply, undo, udev_rule }
 }

@@ -31,6 +31,8 @@ pub enum Metric {
     StartUp,
     /// Dropped frames of the worst player, %.
     DroppedFrames,
+    /// Requests refused because of their deadlines, % of all; undefined where none was.
+    Rejected,
     /// Share error: part of the data that the wrong tenants moved, 0 to 1, 0 is best.
     ShareError,
     /// Proportionality variation: deviation of shares from weights, 0 is best (A+CFQ, 2020).
@@ -49,7 +51,7 @@ pub enum Metric {
 
 impl Metric {
     /// All metrics, in order of presentation.
-    pub const ALL: [Metric; 18] = [
+    pub const ALL: [Metric; 19] = [
         Metric::MbPerS,
         Metric::Iops,
         Metric::Mean,
@@ -61,6 +63,7 @@ impl Metric {
         Metric::FocusP99,
         Metric::StartUp,
         Metric::DroppedFrames,
+        Metric::Rejected,
         Metric::ShareError,
         Metric::Pv,
         Metric::Jain,
@@ -84,6 +87,7 @@ impl Metric {
             Metric::FocusP99 => "focus_p99_us",
             Metric::StartUp => "start_up_s",
             Metric::DroppedFrames => "dropped_frames_percent",
+            Metric::Rejected => "rejected_percent",
             Metric::ShareError => "share_error",
             Metric::Pv => "pv",
             Metric::Jain => "jain",
@@ -96,12 +100,12 @@ impl Metric {
 
     /// Whether differences are ratios, as of times and rates. Those of percentages and shares are differences in points.
     pub(crate) fn by_ratio(self) -> bool {
-        !matches!(self, Metric::DroppedFrames | Metric::ShareError | Metric::Pv | Metric::Jain)
+        !matches!(self, Metric::DroppedFrames | Metric::Rejected | Metric::ShareError | Metric::Pv | Metric::Jain)
     }
 
     /// What a difference of 1 means, in the metric's unit, where differences are not ratios.
     fn whole(self) -> f64 {
-        if self == Metric::DroppedFrames { 100.0 } else { 1.0 }
+        if matches!(self, Metric::DroppedFrames | Metric::Rejected) { 100.0 } else { 1.0 }
     }
 
     /// How much worse `own` is than `other`, as a fraction: 0.5 for a latency half longer or a throughput lower by a half; for
@@ -136,7 +140,7 @@ impl Metric {
     pub(crate) fn largest(self) -> f64 {
         match self {
             Metric::Jain | Metric::ShareError => 1.0,
-            Metric::DroppedFrames => 100.0,
+            Metric::DroppedFrames | Metric::Rejected => 100.0,
             _ => f64::INFINITY,
         }
     }
@@ -179,6 +183,8 @@ impl Metric {
             Metric::FocusP99 => focus.p99_us(run),
             Metric::StartUp => start_ups(run).map(start_up_s).fold(f64::NAN, f64::max),
             Metric::DroppedFrames => players(run).map(|player| player.drop_percent).fold(f64::NAN, f64::max),
+            Metric::Rejected if run.rejected == 0 => f64::NAN,
+            Metric::Rejected => 100.0 * run.rejected as f64 / (run.rejected + run.requests) as f64,
             Metric::ShareError => run.fairness.share_error,
             Metric::Pv => run.fairness.pv,
             Metric::Jain => run.fairness.jain,

@@ -53,6 +53,8 @@ pub(crate) enum Doubt {
     TooUncertain,
     /// One that misses the throughput floor by chance, perhaps, would win.
     MayKeepThroughput(usize),
+    /// All but the leader miss the throughput floor, and all of them by chance, perhaps.
+    MayAllKeepThroughput(usize),
 }
 
 /// The steps of a decision. Schedulers are numbers of rows.
@@ -300,7 +302,7 @@ impl Decision {
         let known = self.pool.iter().all(|i| self.worse[*i].bounds.is_some() || *i == self.leader);
         match self.doubt {
             Some(Doubt::TooUncertain) => known,
-            Some(Doubt::MayKeepThroughput(_)) => true,
+            Some(Doubt::MayKeepThroughput(_) | Doubt::MayAllKeepThroughput(_)) => true,
             Some(_) => false,
             None => known && !(self.usage.is_idle() && self.confidence == Confidence::NoDifference),
         }
@@ -377,9 +379,13 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
     let fastest = field.best(Metric::MbPerS, &decision.pool)?;
     let rates = field.worse(Metric::MbPerS, &decision.entrants, fastest);
     let lost = 1.0 - field.goal.throughput_floor();
-    let in_doubt = decision
-        .slow
-        .iter()
-        .find(|i| rates[**i].bounds.is_some_and(|[least, _]| least < lost) && by_primary[**i].by < -CLEAR_WITHIN);
-    in_doubt.map(|i| Doubt::MayKeepThroughput(*i))
+    let by_chance = |i: &&usize| rates[**i].bounds.is_some_and(|[least, _]| least < lost);
+    let in_doubt = decision.slow.iter().find(|i| by_chance(i) && by_primary[**i].by < -CLEAR_WITHIN);
+    let nearest = || decision.slow.iter().reduce(|a, b| if rates[*b].by < rates[*a].by { b } else { a });
+    let all_in_doubt = || {
+        (decision.pool.len() == 1 && decision.starved.is_empty() && decision.slow.iter().all(|i| by_chance(&i)))
+            .then(nearest)
+            .flatten()
+    };
+    in_doubt.map(|i| Doubt::MayKeepThroughput(*i)).or_else(|| all_in_doubt().map(|i| Doubt::MayAllKeepThroughput(*i)))
 }

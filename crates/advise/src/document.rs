@@ -123,7 +123,8 @@ impl Document {
         for ranking in &mut rankings {
             let spec = ranking.verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
             if let Some(spec) = spec {
-                let commands = commands(&self.place(&ranking.device), &spec, self.nr_requests());
+                let commands =
+                    commands(&Place::of(self.provenance.drive.as_ref(), &ranking.device), &spec, self.nr_requests());
                 (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
             }
         }
@@ -133,19 +134,6 @@ impl Document {
     /// The scheduler depth that the scenario sets.
     fn nr_requests(&self) -> Option<u32> {
         self.scenario.get("nr_requests").and_then(Value::as_u64).and_then(|n| n.try_into().ok())
-    }
-
-    /// Where the scheduler of a device is set.
-    fn place(&self, device: &str) -> Place {
-        match &self.provenance.drive {
-            Some(drive) if !drive.disk.is_empty() => Place {
-                disk: drive.disk.clone(),
-                udev_match: drive.udev_match.clone(),
-                previous: drive.scheduler.clone(),
-                previous_nr_requests: self.nr_requests().and_then(|_| drive.queue.get("nr_requests").cloned()),
-            },
-            _ => Place::simulated(device),
-        }
     }
 
     /// The document as JSON text with a final newline.

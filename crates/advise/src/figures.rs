@@ -159,8 +159,8 @@ pub(crate) fn estimates(metric: Metric, all: &[Vec<Figure>]) -> Vec<Estimate> {
         let sample = sample(figures);
         // Percentages and shares have no logarithm to speak of.
         let plain = || (sample.n > 1).then(|| [(mean - sample.ci95()).max(0.0), mean + sample.ci95()]);
-        let interval =
-            if matches!(metric, Metric::DroppedFrames | Metric::ShareError) { plain() } else { sample.interval95() };
+        let in_points = matches!(metric, Metric::DroppedFrames | Metric::Rejected | Metric::ShareError);
+        let interval = if in_points { plain() } else { sample.interval95() };
         let interval = interval.filter(|_| mean.is_finite() && !at_least);
         Estimate {
             mean: mean.is_finite().then_some(mean),

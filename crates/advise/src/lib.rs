@@ -21,11 +21,12 @@ mod recommend;
 mod row;
 mod sentence;
 mod suite;
+pub mod tune;
 mod usage;
 mod verdict;
 
 pub use advice::{Advice, Survey, advice};
-pub use apply::{Commands, Place, commands};
+pub use apply::{Attribute, Commands, Place, commands, commands_with};
 pub use bounds::Worse;
 pub use conditions::{Conditions, KERNEL_SCHEDULERS, Offered};
 pub use confidence::Confidence;

@@ -55,6 +55,15 @@ pub struct Loss {
     pub p: f64,
 }
 
+impl Loss {
+    /// The loss in a sentence; `recommended` is the scheduler that is recommended.
+    pub fn sentence(&self, recommended: &str) -> String {
+        let effect = if self.scheduler == recommended { "loses throughput" } else { "is ruled out" };
+        let Loss { scheduler, point, share, p } = self;
+        format!("{scheduler} {effect}: {:.0} % of the best throughput at {point} (p = {p:.3}).", share * 100.0)
+    }
+}
+
 /// A scheduler below the throughput floor at a point.
 struct Below {
     point: usize,

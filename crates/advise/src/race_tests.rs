@@ -17,6 +17,7 @@ fn run(point: &str, scheduler: &str, seed: u64, p99_us: f64, mb: f64) -> RunResu
                 op: Op::Read,
                 task: TaskId(0),
                 tenant: TenantId(tenant),
+                sector: 0,
                 bytes,
                 submit,
                 insert: submit,

@@ -16,6 +16,7 @@ fn run(scheduler: &str, seed: u64, latency_us: u64, run_s: u64, cpu_us: u64) -> 
             op: Op::Read,
             task: TaskId(0),
             tenant: TenantId(0),
+            sector: 0,
             bytes: 1_000_000,
             submit,
             insert: submit,
@@ -136,7 +137,7 @@ fn shared(scheduler: &str, seed: u64, requests: &[Request]) -> RunResult {
             r.unfinished(Unfinished { op, task, tenant, submit, end });
         } else {
             let (insert, issue, device_done) = (submit, submit, complete);
-            r.record(&Completed { op, task, tenant, bytes, submit, insert, issue, device_done, complete });
+            r.record(&Completed { op, task, tenant, sector: 0, bytes, submit, insert, issue, device_done, complete });
         }
     }
     let facts = RunFacts { device: "d".into(), scheduler: scheduler.into(), seed, ..RunFacts::default() };

@@ -25,7 +25,7 @@ pub(crate) fn shown(metric: Metric, value: f64) -> String {
         Metric::MbPerS => rate_text(value),
         Metric::Iops => format!("{} IOPS", dumbwaiter_measure::count_text(value)),
         Metric::StartUp => latency_text(value * 1e6),
-        Metric::DroppedFrames => format!("{value:.1} %"),
+        Metric::DroppedFrames | Metric::Rejected => format!("{value:.1} %"),
         Metric::Pv | Metric::Jain | Metric::ShareError => format!("{value:.3}"),
         _ => latency_text(value),
     }
@@ -37,6 +37,7 @@ pub(crate) fn named(metric: Metric, focus: &Focus) -> String {
         Metric::MbPerS => "throughput".to_owned(),
         Metric::StartUp => "start-up time".to_owned(),
         Metric::DroppedFrames => "part of dropped frames".to_owned(),
+        Metric::Rejected => "part of refused I/Os".to_owned(),
         Metric::ShareError => "share error (deviation from the weights)".to_owned(),
         Metric::Pv => "PV (deviation from the weights)".to_owned(),
         _ => format!("p99 latency of {}", focus.name()),
@@ -359,6 +360,14 @@ impl Words<'_> {
                 self.name(leader),
                 self.value(leader),
                 self.pool_rule()
+            ),
+            Doubt::MayAllKeepThroughput(i) => format!(
+                "{} has the highest throughput ({}), but {} ({}) may not be slower than that by a tenth or more, nor any other; \
+                 add --until 5%",
+                self.name(leader),
+                self.value(leader),
+                self.name(i),
+                self.value(i),
             ),
             Doubt::TooUncertain => self.uncertain(),
         }

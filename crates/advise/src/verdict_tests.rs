@@ -23,6 +23,7 @@ fn template() -> RunResult {
             op: Op::Read,
             task: TaskId(0),
             tenant: TenantId(0),
+            sector: 0,
             bytes: 4096,
             submit,
             insert: submit,
@@ -267,6 +268,20 @@ fn an_idle_drive_has_no_winner() {
         ),
         "{text}"
     );
+}
+
+#[test]
+fn a_throughput_that_varies_rules_nothing_out() {
+    // Alpha's mean is the higher by one of its two runs; the p99 of all are equal.
+    let mut runs = runs_of(&vec![vec![(100.0, 40.0), (100.0, 100.0)], vec![(100.0, 42.0), (100.0, 43.0)]]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None));
+    assert!(verdict.sentence().contains("alpha has the highest throughput"), "{}", verdict.sentence());
+    assert!(verdict.more_runs_help);
+    // One that is surely slow is out.
+    runs = runs_of(&vec![vec![(100.0, 99.0), (100.0, 100.0)], vec![(100.0, 42.0), (100.0, 43.0)]]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!(verdict.recommended.as_deref(), Some("alpha"), "{}", verdict.sentence());
 }
 
 #[test]

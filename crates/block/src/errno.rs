@@ -41,6 +41,8 @@ const NAMES: [(i32, &str); 28] = [
 impl Errno {
     /// A device could not read or write the data.
     pub const EIO: Errno = Errno(5);
+    /// An I/O was refused because it would have missed its deadline.
+    pub const EBUSY: Errno = Errno(16);
     /// The device or file system does not offer the operation.
     pub const EOPNOTSUPP: Errno = Errno(95);
 

@@ -9,6 +9,8 @@ pub struct Ledger {
     pub completed: u64,
     /// I/Os that failed.
     pub failed: u64,
+    /// I/Os that were refused because of their deadlines: completed, and not failed.
+    pub rejected: u64,
     /// I/Os that joined a request at its end.
     pub merged_back: u64,
     /// I/Os that joined a request at its start.
@@ -44,6 +46,7 @@ impl Ledger {
             submitted,
             completed,
             failed,
+            rejected,
             merged_back,
             merged_front,
             merged_ranges,
@@ -61,6 +64,7 @@ impl Ledger {
         self.submitted += submitted;
         self.completed += completed;
         self.failed += failed;
+        self.rejected += rejected;
         self.merged_back += merged_back;
         self.merged_front += merged_front;
         self.merged_ranges += merged_ranges;

@@ -363,6 +363,17 @@ pub trait Scheduler: Send {
         None
     }
 
+    /// The class in which a request that [`Scheduler::next`] returned goes to a drive with classes: 0 high, 1 medium, 2 low.
+    fn device_class(&self, id: RequestId) -> u8 {
+        let _ = id;
+        1
+    }
+
+    /// The weights of the drive's classes, high, medium and low, that the scheduler needs; `None` if it uses none.
+    fn class_weights(&self) -> Option<[u32; 3]> {
+        None
+    }
+
     /// Reports its counters by name, for results. A counter starts at 0 when the scheduler is built.
     fn counters(&self, _count: &mut dyn FnMut(&'static str, u64)) {}
 

@@ -31,10 +31,7 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         return print_config(&read);
     }
     if let Some(path) = &args.on {
-        let Input::One(experiment) = &read else {
-            bail!("--on {}: runs one scenario; give one of them, by its name or file", path.display());
-        };
-        return on::run(&args, path, experiment, format, checking);
+        return on::run(&args, path, &read, format, checking);
     }
     if let Some(log) = &args.power.power_log {
         bail!(
@@ -89,6 +86,7 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
         completion: args.completion.clone(),
         queue_depth: args.queue_depth,
         nr_requests: args.nr_requests,
+        deadline: args.deadline.as_deref().map(|text| input::time("--deadline", text)).transpose()?,
         duration: args.duration.as_deref().map(|text| input::time("--duration", text)).transpose()?,
         warmup: args.warmup.as_deref().map(|text| input::time("--warmup", text)).transpose()?,
         limit: args.limit,
@@ -108,5 +106,6 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
             parts: Vec::new(),
         },
         own_schedulers: Vec::new(),
+        real_drive: args.on.is_some(),
     })
 }

@@ -10,8 +10,11 @@ use dumbwaiter_sim::validate::host_expectations;
 use crate::args::Devices;
 use crate::{Ended, output};
 
-/// Prints the list, a parameter file, or a validation.
+/// Prints the list, a parameter file, a validation or a fit.
 pub(crate) fn run(args: &Devices) -> Result<Ended> {
+    if let Some(subject) = &args.fit {
+        return crate::fit::run(args, subject);
+    }
     if let Some(name) = &args.show {
         let model = load(name)?;
         let Some(built_in) = models().iter().find(|m| m.name == model.name()) else {

@@ -1,12 +1,8 @@
 //! `fidelity`: our schedulers against recordings of the kernel's.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
-use dumbwaiter_fidelity::{Figures, Score, score, summary};
+use dumbwaiter_fidelity::{Figures, Score, scores, summary};
 use dumbwaiter_report::{Align, table};
-use rayon::prelude::*;
-use serde_json::{Value, json};
 
 use crate::args::Fidelity;
 use crate::{Ended, closed_loop, output};
@@ -19,12 +15,13 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     if args.closed_loop {
         return closed_loop::run(args);
     }
-    let (document, scored) = score_all(&args.files, args.explain, args.jobs)?;
+    let document = scores(&args.files, args.explain, args.jobs)?;
+    let scored = &document.files;
     match &args.json {
         Some(path) => output::write_json(path, &document)?,
-        None => output::print(&text(&scored))?,
+        None => output::print(&text(scored))?,
     }
-    for s in &scored {
+    for s in scored {
         if let Some(explanation) = &s.explanation {
             crate::tell!("{explanation}");
         } else if args.explain.is_some() {
@@ -40,23 +37,6 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
         empty.join(", ")
     );
     Ok(Ended::Failed)
-}
-
-/// Scores of all files, and the document that `--json` writes about them.
-fn score_all(files: &[PathBuf], explain: Option<u64>, jobs: Option<usize>) -> Result<(Value, Vec<Score>)> {
-    let mut pool = rayon::ThreadPoolBuilder::new();
-    if let Some(jobs) = jobs {
-        pool = pool.num_threads(jobs);
-    }
-    let pool = pool.build()?;
-    let found: Vec<_> = pool.install(|| files.par_iter().with_max_len(1).map(|path| score(path, explain)).collect());
-    let scored: Vec<Score> = found.into_iter().collect::<Result<_, _>>()?;
-    Ok((json!({ "files": scored, "summary": summary(&scored) }), scored))
-}
-
-/// What `fidelity --json` writes about these recordings.
-pub fn fidelity_document(files: &[PathBuf]) -> Result<Value> {
-    score_all(files, None, None).map(|(document, _)| document)
 }
 
 fn percent(share: Option<f64>) -> String {

@@ -12,10 +12,12 @@ mod ctl;
 mod devices;
 mod energy;
 mod fidelity;
+mod fit;
 mod input;
 mod learn;
 mod on;
 mod output;
+mod pilot;
 mod progress;
 mod record;
 mod report;
@@ -26,6 +28,7 @@ mod serve;
 mod shell;
 mod sweep;
 mod trace;
+mod tune;
 
 use std::ffi::OsString;
 
@@ -33,7 +36,6 @@ use clap::Parser;
 
 use args::{Args, Command};
 
-pub use fidelity::fidelity_document;
 pub use results::commit;
 
 /// How a command ended.
@@ -80,6 +82,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
     match command {
         Command::Compare(args) => compare::run(*args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Schedulers(args) => schedulers::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Trace(args) => trace::run(&args),
@@ -95,6 +98,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
         Command::Learn(args) => learn::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Pilot(args) => pilot::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),

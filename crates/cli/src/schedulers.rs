@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use dumbwaiter_report::{Align, table};
-use dumbwaiter_schedulers::{Choice, Entry, REGISTRY};
+use dumbwaiter_schedulers::{Choice, Entry, Kind, REGISTRY};
 use serde_json::{Value, json};
 
 use crate::args::Schedulers;
@@ -77,7 +77,12 @@ fn settings(entry: &Entry) -> String {
         );
     }
     for parameter in entry.parameters.iter().filter(|p| p.kind.names().is_empty()) {
-        text += &format!("\n{}=FILE: {}.\n", parameter.name, parameter.help);
+        let value = match parameter.kind {
+            Kind::Schedulers(_) => "NAME+NAME",
+            Kind::PerTenant { .. } => "N+N",
+            _ => "FILE",
+        };
+        text += &format!("\n{}={value}: {}.\n", parameter.name, parameter.help);
     }
     text
 }
@@ -95,6 +100,9 @@ fn as_json(entry: &Entry) -> Value {
         "tunables": entry.tunables.iter().map(|t| json!({
             "name": t.name, "unit": t.unit, "min": number(t.min), "max": number(t.max),
             "default": number(t.default), "help": t.help,
+            "searched": entry.searched().iter().find(|s| s.name == t.name).map_or(Vec::new(), |s| {
+                s.values.iter().map(|value| number(*value)).collect()
+            }),
         })).collect::<Vec<_>>(),
     })
 }

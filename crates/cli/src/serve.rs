@@ -118,6 +118,8 @@ fn settings(args: &Serve) -> Result<ServeSettings> {
     settings.activated = systemd::passed_sockets() > 0;
     settings.unix = args.unix.clone().or(settings.unix);
     settings.tcp = args.tcp.or(settings.tcp);
+    settings.vhost_user = args.vhost_user.clone().or(settings.vhost_user);
+    settings.keep_devices |= args.keep_devices;
     settings.insecure |= args.insecure;
     settings.control = args.control.clone().or(settings.control);
     settings.http = args.http.or(settings.http);

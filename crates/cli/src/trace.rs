@@ -29,7 +29,8 @@ fn options(reading: &Reading) -> Result<Options> {
     })
 }
 
-fn open(files: &[PathBuf], reading: &Reading) -> Result<TraceReader> {
+/// Opens a trace and says what was understood of it.
+pub(crate) fn open(files: &[PathBuf], reading: &Reading) -> Result<TraceReader> {
     let reader = traces::open(files, &options(reading)?)?;
     for note in reader.notes() {
         crate::tell!("note: {note}");

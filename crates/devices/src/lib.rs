@@ -1,4 +1,4 @@
-//! Simulated block devices: hard disk, flash SSD, ultra-low-latency SSD.
+//! Simulated block devices: hard disk, flash SSD, ultra-low-latency SSD, cloud block volume.
 //!
 //! A device is a state machine in virtual time: it has no clock, no thread and no I/O of its own. The driver
 //! hands commands and time in ([`Device`]); completions come out with a [`Breakdown`] that sums exactly to
@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arbiter;
 pub mod closed_loop;
 mod device;
 mod error;
@@ -33,7 +34,9 @@ mod rng;
 pub mod ssd;
 pub mod ull;
 pub mod validate;
+pub mod volume;
 
+pub use arbiter::Arbiter;
 pub use device::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 pub use error::Error;
 pub use keys::{Expect, Key};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::keys::{self, Key, hint};
-use crate::{Device, Error, Facts, hdd, null, ssd, ull};
+use crate::{Arbiter, Device, Error, Facts, hdd, null, ssd, ull, volume};
 
 /// The kinds of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -21,13 +21,15 @@ pub enum Kind {
     Ssd,
     /// Ultra-low-latency SSD.
     Ull,
+    /// Cloud block volume.
+    Volume,
     /// Fixed latency.
     Null,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 4] = [Kind::Hdd, Kind::Ssd, Kind::Ull, Kind::Null];
+    pub const ALL: [Kind; 5] = [Kind::Hdd, Kind::Ssd, Kind::Ull, Kind::Volume, Kind::Null];
 
     /// The name before the colon of a device name.
     pub fn name(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Kind {
             Kind::Hdd => "hdd",
             Kind::Ssd => "ssd",
             Kind::Ull => "ull",
+            Kind::Volume => "volume",
             Kind::Null => "null",
         }
     }
@@ -45,6 +48,7 @@ impl Kind {
             Kind::Hdd => hdd::KEYS,
             Kind::Ssd => ssd::KEYS,
             Kind::Ull => ull::KEYS,
+            Kind::Volume => volume::KEYS,
             Kind::Null => null::KEYS,
         }
     }
@@ -60,6 +64,8 @@ pub enum Params {
     Ssd(ssd::Params),
     /// Ultra-low-latency SSD.
     Ull(ull::Params),
+    /// Cloud block volume.
+    Volume(volume::Params),
     /// Fixed latency.
     Null(null::Params),
 }
@@ -90,6 +96,7 @@ impl DeviceModel {
             Params::Hdd(_) => Kind::Hdd,
             Params::Ssd(_) => Kind::Ssd,
             Params::Ull(_) => Kind::Ull,
+            Params::Volume(_) => Kind::Volume,
             Params::Null(_) => Kind::Null,
         }
     }
@@ -105,6 +112,7 @@ impl DeviceModel {
             Params::Hdd(p) => p.facts(),
             Params::Ssd(p) => p.facts(),
             Params::Ull(p) => p.facts(),
+            Params::Volume(p) => p.facts(),
             Params::Null(p) => p.facts(),
         }
     }
@@ -133,6 +141,7 @@ impl DeviceModel {
             Params::Hdd(p) => p.grow(sectors),
             Params::Ssd(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
             Params::Ull(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
+            Params::Volume(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
             Params::Null(p) => p.capacity_sectors = p.capacity_sectors.max(sectors),
         }
         Ok(DeviceModel { params, ..self.clone() })
@@ -144,19 +153,31 @@ impl DeviceModel {
             Params::Hdd(p) => Box::new(hdd::Hdd::new(p, seed)),
             Params::Ssd(p) => Box::new(ssd::Ssd::new(p, seed)),
             Params::Ull(p) => Box::new(ull::Ull::new(p, seed)),
+            Params::Volume(p) => Box::new(volume::Volume::new(p, seed)),
             Params::Null(p) => Box::new(null::Null::new(p)),
         }
     }
 }
 
 impl DeviceModel {
+    /// Builds a device that serves commands by class with these weights, if it is an NVMe drive; else as [`DeviceModel::build`].
+    pub fn build_with_classes(&self, seed: u64, weights: [u32; 3]) -> Box<dyn Device> {
+        let nvme = match &self.params {
+            Params::Ssd(p) => p.interface == "nvme",
+            Params::Ull(_) => true,
+            Params::Hdd(_) | Params::Null(_) | Params::Volume(_) => false,
+        };
+        let device = self.build(seed);
+        if nvme { Box::new(Arbiter::new(device, weights)) } else { device }
+    }
+
     /// Exact service times of the device that [`DeviceModel::build`] makes with this seed, where they can be known
     /// beforehand: of a disk, and of a device with a fixed latency.
     pub fn oracle(&self, seed: u64) -> Option<Arc<dyn ServiceOracle>> {
         match &self.params {
             Params::Hdd(p) => Some(Arc::new(hdd::Positioning::new(p, seed))),
             Params::Null(p) => Some(Arc::new(p.clone())),
-            Params::Ssd(_) | Params::Ull(_) => None,
+            Params::Ssd(_) | Params::Ull(_) | Params::Volume(_) => None,
         }
     }
 }
@@ -191,14 +212,21 @@ pub fn models() -> &'static [ModelInfo] {
         built_in!(Hdd, "hdd", "st1000dm003", "Seagate Barracuda 1 TB, 7200 rpm, as its data sheet promises"),
         built_in!(Hdd, "hdd", "st1000dm003-slow", "the same, with the seeks and cache measured on a sibling drive"),
         built_in!(Hdd, "hdd", "hts541010a9e662", "HGST Travelstar 1 TB, 5400 rpm, 2.5 inch"),
+        built_in!(Hdd, "hdd", "exos-x16", "Seagate Exos X16, 16 TB, 7200 rpm, conventional recording (CMR)"),
+        built_in!(Hdd, "hdd", "smr-16tb", "a drive-managed shingled disk (SMR) of 16 TB; no product, see the file"),
         built_in!(Ssd, "ssd", "px256m5s", "Plextor M5S 256 GB, SATA, 2012"),
         built_in!(Ssd, "ssd", "850pro-256", "Samsung 850 Pro 256 GB, SATA, 2014"),
         built_in!(Ssd, "ssd", "sata-mlc", "a commodity MLC SATA SSD"),
         built_in!(Ssd, "ssd", "nvme-tlc", "a mid-range NVMe TLC SSD; every constant estimated"),
+        built_in!(Ssd, "ssd", "pm893-960", "Samsung PM893 960 GB, enterprise SATA, 2021"),
+        built_in!(Ssd, "ssd", "990evo-plus-2tb", "Samsung 990 EVO Plus 2 TB, NVMe TLC, 2024"),
+        built_in!(Ssd, "ssd", "d5-p5430", "Solidigm D5-P5430 7.68 TB, NVMe QLC, 2023"),
         built_in!(Ull, "ull", "optane-900p", "Intel Optane 900P"),
         built_in!(Ull, "ull", "optane-p4801x", "Intel Optane P4801X 100 GB"),
         built_in!(Ull, "ull", "zssd-sz985", "Samsung Z-SSD SZ985, reads and short write bursts"),
         built_in!(Ull, "ull", "zssd-sz985-steady", "Samsung Z-SSD SZ985, steady writes"),
+        built_in!(Volume, "volume", "ebs-gp3", "Amazon EBS gp3 at its baseline, 3000 I/O/s"),
+        built_in!(Volume, "volume", "ebs-gp2-100", "Amazon EBS gp2 of 100 GiB, 300 I/O/s with bursts of 3000"),
         built_in!(Null, "null", "0us", "completes at once, so only the host costs time"),
     ];
     MODELS
@@ -264,11 +292,17 @@ fn overridden(
             pair.split_once('=').ok_or_else(|| keys::invalid(origin, pair, "nothing", "parameter=value"))?;
         keys::set(kind.keys(), &mut table, origin, key.trim(), value.trim())?;
     }
+    if kind == Kind::Hdd {
+        for (name, value) in hdd::OPTIONAL {
+            table.entry(name).or_insert(Value::Float(value));
+        }
+    }
     keys::check(kind.keys(), &mut table, origin)?;
     let params = match kind {
         Kind::Hdd => Params::Hdd(typed(table, origin).and_then(|p: hdd::Params| p.checked(origin))?),
         Kind::Ssd => Params::Ssd(typed(table, origin).and_then(|p: ssd::Params| p.checked(origin))?),
         Kind::Ull => Params::Ull(typed(table, origin)?),
+        Kind::Volume => Params::Volume(typed(table, origin).and_then(|p: volume::Params| p.checked(origin))?),
         Kind::Null => Params::Null(typed(table, origin)?),
     };
     let name = if overrides.is_empty() { origin.to_owned() } else { format!("{origin}?{overrides}") };
@@ -319,7 +353,7 @@ fn read(text: &str, origin: &str) -> Result<(Kind, String, Table), Error> {
     let mut table: Table = text
         .parse()
         .map_err(|e: toml::de::Error| Error::Syntax { origin: origin.to_owned(), message: e.to_string() })?;
-    let kinds = || keys::Expect::OneOf(&["hdd", "ssd", "ull", "null"]);
+    let kinds = || keys::Expect::OneOf(&["hdd", "ssd", "ull", "volume", "null"]);
     let description = match table.remove("description") {
         None => String::new(),
         Some(Value::String(text)) => text,
@@ -410,7 +444,7 @@ mod tests {
         let base = read_all("base = \"null:0us\"\nlatency_ns = 7").unwrap();
         assert_eq!(base["latency_ns"].as_integer(), Some(7));
         let text = |bad: &str| read_all(bad).unwrap_err().to_string();
-        assert!(text("kind = \"tape\"").contains("kind = \"tape\": expected one of hdd, ssd, ull, null"));
+        assert!(text("kind = \"tape\"").contains("kind = \"tape\": expected one of hdd, ssd, ull, volume, null"));
         assert!(text("latency_ns = 7").contains("'kind' is missing"));
         assert!(text("kind = \"null\"\nlatency_ns = 7").contains("is missing"));
         assert!(text("base = \"null:0us\"\nlatency = 7").contains("unknown parameter 'latency': expected latency_ns"));

@@ -253,6 +253,7 @@ fn result(
             submitted: ledger.submitted,
             completed: ledger.completed,
             failed: ledger.failed,
+            rejected: ledger.rejected,
             ..Ledger::default()
         },
         cpu: CpuFacts {

@@ -11,6 +11,8 @@ pub struct Record {
     pub op: Op,
     /// Number of the task among those of its thread.
     pub task: u16,
+    /// First sector, in units of 512 bytes; 0 for one that was unfinished at the end.
+    pub sector: u64,
     /// Length in bytes.
     pub bytes: u32,
     /// When the task submitted it.
@@ -25,11 +27,11 @@ const OPS: [Op; 6] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureEra
 
 impl Record {
     /// Size of a record in the log.
-    pub const BYTES: usize = 32;
+    pub const BYTES: usize = 40;
 
     /// An I/O that is unfinished at the end.
     pub fn unfinished(op: Op, task: u16, submit: Nanos) -> Record {
-        Record { op, task, bytes: 0, submit, issue: submit, complete: Nanos::MAX }
+        Record { op, task, sector: 0, bytes: 0, submit, issue: submit, complete: Nanos::MAX }
     }
 
     /// Whether it completed.
@@ -46,6 +48,7 @@ impl Record {
         bytes[8..16].copy_from_slice(&self.submit.0.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.issue.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.complete.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.sector.to_le_bytes());
         to.write_all(&bytes)
     }
 
@@ -68,6 +71,7 @@ impl Record {
             submit: word(8),
             issue: word(16),
             complete: word(24),
+            sector: word(32).0,
         }))
     }
 }
@@ -81,6 +85,7 @@ mod tests {
         let one = |i: u64| Record {
             op: OPS[i as usize % OPS.len()],
             task: i as u16 * 7,
+            sector: i << 33,
             bytes: 4096 << i,
             submit: Nanos(i * 1_000),
             issue: Nanos(i * 1_000 + 1),

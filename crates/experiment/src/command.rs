@@ -26,6 +26,7 @@ impl Overrides {
             ("--completion", list(&self.completion)),
             ("--queue-depth", self.queue_depth.map(|n| n.to_string())),
             ("--nr-requests", self.nr_requests.map(|n| n.to_string())),
+            ("--deadline", self.deadline.map(time)),
             ("--duration", self.duration.map(time)),
             ("--warmup", self.warmup.map(time)),
             ("--limit", self.limit.map(|n| n.to_string())),
@@ -51,6 +52,18 @@ impl Overrides {
     }
 }
 
+/// A command with another value of an option, which is added where it is not there.
+pub(crate) fn with_option(command: &str, name: &str, value: &str) -> String {
+    let (option, value) = (format!(" {name} "), quoted(value));
+    match command.split_once(&option) {
+        Some((before, after)) => {
+            let rest = after.find(" --").map_or("", |end| &after[end..]);
+            format!("{before}{option}{value}{rest}")
+        }
+        None => format!("{command}{option}{value}"),
+    }
+}
+
 /// A word as a shell reads it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%+@".contains(c);
@@ -72,6 +85,8 @@ mod tests {
         let command = overrides.command(&paths, Goal::Latency);
         assert_eq!(command, "dumbwaiter compare 'my load.toml' --duration 200ms --replicates 2 --goal latency");
         assert_eq!(Overrides::default().command(&[], Goal::default()), "dumbwaiter compare");
+        assert_eq!(with_option(&command, "--replicates", "5"), command.replace("replicates 2", "replicates 5"));
+        assert_eq!(with_option("dumbwaiter compare a", "--schedulers", "b,c"), "dumbwaiter compare a --schedulers b,c");
         assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 }

@@ -83,6 +83,8 @@ pub struct Overrides {
     pub queue_depth: Option<u32>,
     /// Requests that the scheduler may hold.
     pub nr_requests: Option<u32>,
+    /// The deadline of tasks whose scenario gives none.
+    pub deadline: Option<Nanos>,
     /// Measured time.
     pub duration: Option<Nanos>,
     /// Time before it.
@@ -99,6 +101,8 @@ pub struct Overrides {
     pub own_schedulers: Vec<String>,
     /// Add replicates until the decision is settled.
     pub until: Option<Until>,
+    /// It runs on a real drive: a suite then has that drive alone, as full as it is.
+    pub real_drive: bool,
 }
 
 /// Files of a folder that a misspelt name is compared with.
@@ -353,6 +357,9 @@ impl Overrides {
         }
         scenario.queue_depth = self.queue_depth.or(scenario.queue_depth);
         scenario.nr_requests = self.nr_requests.or(scenario.nr_requests);
+        for tenant in &mut scenario.tenants {
+            tenant.deadline = tenant.deadline.or(self.deadline);
+        }
         scenario.duration = self.duration.or(scenario.duration);
         scenario.warmup = self.warmup.unwrap_or(scenario.warmup);
         scenario.limit = self.limit.or(scenario.limit);

@@ -22,6 +22,7 @@ mod score_table;
 mod side_by_side;
 mod suite;
 mod survey;
+mod tune;
 mod until;
 mod world;
 
@@ -34,7 +35,8 @@ pub use input::{Experiment, InputKind, Overrides, ReadError, input_kind};
 pub use matrix::{Finished, Matrix};
 pub use score_table::{TableDevice, TablePlan, score_table};
 pub use side_by_side::SideBySide;
-pub use suite::{Case, DRIVES, FILLS_PERCENT, Input, compare_all};
+pub use suite::{Case, DRIVES, FILLS_PERCENT, Input, compare_all, compare_each};
 pub use survey::{Subject, SurveyLoad, Surveyed, recommend};
+pub use tune::{Budget, TuneOptions, Tuned, Tuner, TunerTrial, run_trial, tune};
 pub use until::Until;
 pub use world::{About, Concurrency, World};

@@ -77,7 +77,8 @@ impl Input {
         }
         let mut cases: Vec<Case> = Vec::new();
         for word in words {
-            let experiment = Experiment::read(std::slice::from_ref(word), builtin, overrides, goal)?;
+            let mut experiment = Experiment::read(std::slice::from_ref(word), builtin, overrides, goal)?;
+            experiment.command = overrides.command(words, goal);
             let variant = variant_name(&experiment.scenario, word);
             if cases.iter().any(|case| case.variant == variant) {
                 return Err(ReadError::Input(format!("two scenarios are called {variant:?}; give one another name")));
@@ -93,15 +94,19 @@ fn variant_name(scenario: &Scenario, path: &Path) -> String {
     if scenario.name.is_empty() { stem() } else { scenario.name.clone() }
 }
 
-/// The scenarios of a suite on each of its drives, or those of `overrides`, at each fill.
+/// The scenarios of a suite on each of its drives, or those of `overrides`, at each fill; on a real drive as it is.
 fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadError> {
     let Some(suite) = library::suite(name) else {
         let names: Vec<&str> = library::SUITES.iter().map(|suite| suite.name).collect();
         let hint = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean suite:{n}?"));
         return Err(ReadError::Input(format!("suite:{name}: expected one of {}{hint}", names.join(", "))));
     };
+    if overrides.real_drive {
+        return on_a_real_drive(suite, overrides, goal);
+    }
     let own: Vec<(&str, &str)> = overrides.devices.iter().map(|device| (device.as_str(), device.as_str())).collect();
     let drives: &[(&str, &str)] = if own.is_empty() { &DRIVES } else { &own };
+    let command = command(name, overrides, goal);
     let mut cases = Vec::new();
     for (class, device) in drives {
         for fill_percent in FILLS_PERCENT {
@@ -114,7 +119,7 @@ fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadErr
                 overrides.devices = vec![filled.clone()];
                 overrides.schedulers.get_or_insert_with(|| SCHEDULERS.to_owned());
                 let mut experiment = Experiment::of(scenario, &overrides, goal)?;
-                experiment.command = format!("dumbwaiter compare {SUITE}{name}");
+                experiment.command.clone_from(&command);
                 cases.push(Case {
                     variant: format!("{}, {fill_percent} % full", named.name),
                     drive: Some(((*class).to_owned(), (*device).to_owned())),
@@ -125,6 +130,24 @@ fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadErr
         }
     }
     Ok(Input::Several { name: name.to_owned(), cases })
+}
+
+fn command(suite: &str, overrides: &Overrides, goal: Goal) -> String {
+    overrides.command(&[PathBuf::from(format!("{SUITE}{suite}"))], goal)
+}
+
+/// How full a real drive is, and what kind, are its own.
+fn on_a_real_drive(suite: &library::SuiteOf, overrides: &Overrides, goal: Goal) -> Result<Input, ReadError> {
+    let command = command(suite.name, overrides, goal);
+    let mut cases = Vec::new();
+    for named in suite.scenarios {
+        let mut overrides = overrides.clone();
+        overrides.schedulers.get_or_insert_with(|| SCHEDULERS.to_owned());
+        let mut experiment = Experiment::of(named.scenario()?, &overrides, goal)?;
+        experiment.command.clone_from(&command);
+        cases.push(Case { variant: named.name.to_owned(), drive: None, fill_percent: None, experiment });
+    }
+    Ok(Input::Several { name: suite.name.to_owned(), cases })
 }
 
 /// Moves all I/O of jobs into the first `percent` of the device: there is no data elsewhere.
@@ -147,13 +170,27 @@ fn confine(scenario: &mut Scenario, percent: u8) {
 /// # Errors
 /// As [`compare()`]; what was finished before is lost only where nothing was.
 pub fn compare_all(name: &str, cases: &[Case], world: &dyn World, control: &Control) -> Result<Comparison, Failure> {
+    compare_each(name, cases, &mut |experiment| compare(experiment, world, control), control)
+}
+
+/// As [`compare_all`], where `one` compares the schedulers under one scenario.
+///
+/// # Errors
+/// As [`compare_all`].
+pub fn compare_each(
+    name: &str,
+    cases: &[Case],
+    one: &mut dyn FnMut(&Experiment) -> Result<Comparison, Failure>,
+    control: &Control,
+) -> Result<Comparison, Failure> {
+    let mut load_patterns_unix_s = Vec::new();
     let (mut runs, mut notes, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let mut found: Vec<SuiteCase> = Vec::new();
     let mut provenance: Option<Provenance> = None;
     let mut ending = Ending::Complete;
     let mut versions = Default::default();
     for case in cases {
-        let done = match compare(&case.experiment, world, control) {
+        let done = match one(&case.experiment) {
             Ok(done) => done,
             Err(failure) if runs.is_empty() => return Err(failure.of(&case.variant)),
             Err(failure) => {
@@ -167,6 +204,7 @@ pub fn compare_all(name: &str, cases: &[Case], world: &dyn World, control: &Cont
         let document = done.document;
         versions = document.versions;
         provenance.get_or_insert(document.provenance);
+        load_patterns_unix_s.extend(document.load_patterns_unix_s);
         warnings.extend(document.warnings.into_iter().map(|warning| format!("{}: {warning}", case.variant)));
         // A note of every case is said once.
         let fresh = |note: &String, notes: &Vec<String>| !notes.contains(note);
@@ -207,5 +245,5 @@ pub fn compare_all(name: &str, cases: &[Case], world: &dyn World, control: &Cont
     let document = Document::new(&title, scenario, versions, runs, goal)
         .with_provenance(provenance.unwrap_or_default())
         .with_suite(Suite::new(name, found));
-    Ok(Comparison { document: Document { warnings, notes, ..document }, ending })
+    Ok(Comparison { document: Document { warnings, notes, load_patterns_unix_s, ..document }, ending })
 }

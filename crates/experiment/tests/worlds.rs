@@ -51,6 +51,7 @@ fn figures(cell: &Cell, via: &str) -> RunResult {
             op: Op::Read,
             task: TaskId(0),
             tenant: TenantId(0),
+            sector: 0,
             bytes: 4096,
             submit,
             insert: submit,

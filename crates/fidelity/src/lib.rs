@@ -13,6 +13,7 @@ mod order;
 pub mod recording;
 mod row_order;
 mod score;
+mod scores;
 mod settings;
 mod state;
 
@@ -22,4 +23,5 @@ pub use free_running::{free_running, kernel_order};
 pub use order::{Comparison, Order, compare};
 pub use recording::Recording;
 pub use score::{Figures, Score, ScoreError, Summary, score, summary};
+pub use scores::{Scores, scores};
 pub use settings::scheduler_of;

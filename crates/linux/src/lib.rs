@@ -7,6 +7,7 @@
 
 mod backing;
 pub mod cgroup;
+pub mod claim;
 pub mod disk;
 pub mod diskstats;
 mod error;
@@ -16,6 +17,7 @@ pub mod ioprio;
 mod lock;
 pub mod loops;
 pub mod machine;
+mod owned;
 pub mod process;
 pub mod queue;
 mod roots;

@@ -36,11 +36,12 @@ impl Queue {
     }
 
     /// A number that the kernel gives to one disk only, even where another has the same name later.
-    pub(crate) fn sequence(&self) -> Option<String> {
+    pub fn sequence(&self) -> Option<String> {
         read_some(&self.disk.join("diskseq"))
     }
 
-    pub(crate) fn file(&self, attribute: &str) -> PathBuf {
+    /// The file of an attribute.
+    pub fn file(&self, attribute: &str) -> PathBuf {
         self.disk.join("queue").join(attribute)
     }
 
@@ -138,27 +139,40 @@ impl Queue {
         remarks
     }
 
+    /// These values as what to restore; `scheduler` is the name in force.
+    pub(crate) fn snapshot_of(&self, values: &BTreeMap<String, String>) -> Snapshot {
+        let scheduler = values.get("scheduler").cloned();
+        let others = values.iter().filter(|(name, _)| *name != "scheduler");
+        let mut snapshot = Snapshot {
+            disk: self.disk.clone(),
+            sequence: self.sequence(),
+            scheduler,
+            values: others.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        };
+        snapshot.sort();
+        snapshot
+    }
+
     /// The writable attributes and their values now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let writable = |name: &str| {
             let mode = std::fs::metadata(self.file(name)).map(|m| m.permissions().mode());
             mode.is_ok_and(|m| m & 0o222 != 0)
         };
-        let mut values: Vec<(String, String)> =
-            self.attributes().into_iter().filter(|(name, _)| name != "scheduler" && writable(name)).collect();
-        // nr_requests resets async_depth; the scheduler's own come last.
-        values.sort_by_key(|(name, _)| (name.starts_with("iosched/"), name != "nr_requests"));
-        Snapshot {
+        let values = self.attributes().into_iter().filter(|(name, _)| name != "scheduler" && writable(name)).collect();
+        let mut snapshot = Snapshot {
             disk: self.disk.clone(),
             sequence: self.sequence(),
             scheduler: self.schedulers().map(|(current, _)| current).ok(),
             values,
-        }
+        };
+        snapshot.sort();
+        snapshot
     }
 }
 
 /// The word in brackets, such as the scheduler in force; all of the text where there is none.
-pub(crate) fn chosen(text: &str) -> String {
+pub fn chosen(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).to_owned()
 }
@@ -173,6 +187,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// The order of writing: nr_requests resets async_depth; the scheduler's own come last.
+    fn sort(&mut self) {
+        self.values.sort_by_key(|(name, _)| (name.starts_with("iosched/"), name != "nr_requests"));
+    }
+
     pub(crate) fn queue(&self) -> Queue {
         Queue::at(&self.disk)
     }

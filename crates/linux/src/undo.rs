@@ -72,6 +72,25 @@ impl Guard {
         change()
     }
 
+    /// Another action puts the changes back from now on; the journal has it when this returns.
+    pub(crate) fn replace(&self, action: Action) {
+        let mut changes = changes();
+        if let Some(change) = changes.iter_mut().find(|e| e.id == self.id) {
+            change.journal = journal::add(change.id, &action);
+            change.action = action;
+        }
+    }
+
+    /// Leaves the changes as they are.
+    pub(crate) fn forget(self) {
+        let mut changes = changes();
+        let Some(at) = changes.iter().position(|e| e.id == self.id) else { return };
+        let change = changes.remove(at);
+        if let Some(path) = &change.journal {
+            journal::close(path, &change.action, &[]);
+        }
+    }
+
     /// Puts the change back now; what could not be, one line each. The guard stays.
     pub fn restore(&self) -> Vec<String> {
         let changes = changes();

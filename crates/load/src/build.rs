@@ -55,7 +55,8 @@ pub(crate) fn load(s: &Scenario, surveys: &BTreeMap<String, Survey>, host: Host)
         let ioprio = tenant.ioprio_of(task);
         for instance in 0..task.count {
             let name = if task.count > 1 { format!("{}.{instance}", task.name) } else { task.name.clone() };
-            let to = Instance { task, tenant: builder.ids[tenant.name.as_str()], ioprio, instance };
+            let deadline = task.deadline.or(tenant.deadline);
+            let to = Instance { task, tenant: builder.ids[tenant.name.as_str()], ioprio, deadline, instance };
             let Host { seed, capacity_sectors, .. } = host;
             // Replicates have consecutive seeds.
             let replicate = seed.wrapping_sub(s.seed);
@@ -100,6 +101,7 @@ struct Instance<'a> {
     task: &'a Task,
     tenant: TenantId,
     ioprio: Ioprio,
+    deadline: Option<Nanos>,
     instance: u32,
 }
 
@@ -161,7 +163,7 @@ impl<'a> Builder<'a> {
         self.task_specs.push(TaskSpec { name, tenant: to.tenant });
         change::of_task(&mut self.changes, to.task, self.threads.len() as u32, |name| self.ids[name]);
         let (tenant, ioprio, stage, start) = (to.tenant, to.ioprio, to.task.stage, to.task.start);
-        self.threads.push(Thread { tenant, task, ioprio, cpu, stage, start, ..thread });
+        self.threads.push(Thread { tenant, task, ioprio, cpu, stage, start, deadline: to.deadline, ..thread });
     }
 
     fn add_job(&mut self, to: &Instance<'_>, name: String, job: &JobSpec, context: BuildContext) -> Result<(), Error> {

@@ -75,6 +75,11 @@ impl Prepared {
         Ok(prepared)
     }
 
+    /// The load of `scenario`, which has the same traces, without surveying them again.
+    pub fn varied(&self, scenario: Scenario) -> Prepared {
+        Prepared { scenario, surveys: self.surveys.clone(), notes: self.notes.clone() }
+    }
+
     /// Records of traces that a run on a device of `capacity_sectors` leaves out, by trace. Traces of which nothing is left
     /// out are not in it.
     ///

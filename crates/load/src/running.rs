@@ -15,6 +15,8 @@ pub struct Running {
     pub done: bool,
     /// An open loop is late: its depth was exhausted when an I/O was due.
     pub late: bool,
+    /// It submits nothing before this time: an I/O was refused, and it has gone elsewhere.
+    pub elsewhere_until: Nanos,
     /// Its tasks have exited.
     exited: bool,
     /// Its tasks by their number in the workload; the first is the thread's own.
@@ -24,7 +26,15 @@ pub struct Running {
 impl Running {
     /// A thread before its first I/O.
     pub fn new(thread: Thread) -> Running {
-        Running { tasks: vec![thread.task], thread, outstanding: 0, done: false, late: false, exited: false }
+        let (tasks, elsewhere_until) = (vec![thread.task], Nanos::ZERO);
+        Running { tasks, thread, outstanding: 0, done: false, late: false, elsewhere_until, exited: false }
+    }
+
+    /// An I/O was refused at `now`: a closed loop gets its data elsewhere, for which it takes the time of its deadline.
+    pub fn refused(&mut self, now: Nanos) {
+        if self.thread.closed {
+            self.elsewhere_until = now + self.thread.deadline.unwrap_or(Nanos::ZERO);
+        }
     }
 
     /// Builds the block-layer I/O of what the workload wants, and counts it as outstanding.
@@ -51,7 +61,9 @@ impl Running {
         while self.tasks.len() <= usize::from(number) {
             let task = Task { tenant: self.thread.tenant, ioprio: self.thread.ioprio };
             // A load's tenants are never retired, so this one exists.
-            self.tasks.push(layer.add_task(now, task).unwrap_or(self.thread.task));
+            let id = layer.add_task(now, task).unwrap_or(self.thread.task);
+            layer.set_deadline(id, self.thread.deadline);
+            self.tasks.push(id);
         }
         self.tasks[usize::from(number)]
     }

@@ -58,6 +58,8 @@ pub struct Thread {
     pub task: TaskId,
     /// I/O priority of I/Os that carry none of their own.
     pub ioprio: Ioprio,
+    /// An I/O whose predicted wait is longer is refused.
+    pub deadline: Option<Nanos>,
     /// Queue depth: most I/Os outstanding.
     pub depth: u32,
     /// How it submits.
@@ -82,6 +84,7 @@ impl Thread {
             tenant: TenantId(0),
             task: TaskId(0),
             ioprio: Ioprio::DEFAULT,
+            deadline: None,
             depth: 1,
             mode: Mode::Each,
             cpu: 0,

@@ -44,6 +44,7 @@ fn cost(tenants: u32, tasks: u32, with_depth: bool) -> f64 {
             op: if state >> 63 == 0 { Op::Read } else { Op::Write },
             task: TaskId(task),
             tenant: TenantId(task % tenants),
+            sector: state >> 32,
             bytes: 4096,
             submit,
             insert: submit,

@@ -9,6 +9,7 @@ mod application;
 mod energy;
 mod fairness;
 mod histogram;
+mod maps;
 mod nan;
 mod recorder;
 mod result;
@@ -26,8 +27,9 @@ pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
 pub use fairness::{ideal_shares, jain, pv};
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
-    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Merges, Nested,
-    NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
+    Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Maps, Merges,
+    Nested, NestedRow, OpStats, Phases, RunResult, SchedulerSwitches, Series, TaskStats, TenantSeries, TenantStats,
+    TimeMap,
 };
 pub use stats::{
     Comparison, Difference, SIGNIFICANCE, Sample, TestKind, compare, holm, median, paired, student_quantile, student_t,
@@ -45,6 +47,8 @@ pub struct Completed {
     pub task: TaskId,
     /// The tenant that is charged.
     pub tenant: TenantId,
+    /// First sector, in units of 512 bytes.
+    pub sector: u64,
     /// Length in bytes.
     pub bytes: u64,
     /// The task submitted it.

@@ -8,6 +8,7 @@ mod tests;
 
 pub use self::facts::{CpuFacts, RunFacts};
 use crate::histogram::{Coarse, Fine};
+use crate::maps::MapRecorder;
 use crate::series::Timeline;
 use crate::tally::{CoarseTally, FineTally, Latencies, Moments};
 use crate::tenants::{TaskSpec, TenantSpec};
@@ -50,6 +51,7 @@ pub struct Recorder {
     queue: Latencies<{ Coarse::BITS }>,
     device: Latencies<{ Coarse::BITS }>,
     timeline: Timeline,
+    maps: MapRecorder,
     last: Nanos,
     /// Requests that are unfinished at the end.
     unfinished: Vec<Unfinished>,
@@ -90,6 +92,7 @@ impl Recorder {
             queue: Latencies::new(),
             device: Latencies::new(),
             timeline: Timeline::new(config.warmup, config.interval, tenant_specs.len()),
+            maps: MapRecorder::new(config.warmup),
             last: Nanos::ZERO,
             unfinished: Vec::new(),
             weights: Vec::new(),
@@ -111,6 +114,7 @@ impl Recorder {
             return;
         }
         let bytes = if done.op.carries_data() { done.bytes } else { 0 };
+        let sector = (bytes > 0).then_some(done.sector);
         let of_op = match done.op {
             Op::Read => &mut self.read,
             Op::Write => &mut self.write,
@@ -126,6 +130,7 @@ impl Recorder {
         }
         if done.submit < self.warmup {
             self.timeline.record(done.submit, done.complete, done.tenant, bytes, None);
+            self.maps.record(done.complete, None, sector);
             return;
         }
         let ns = done.complete.since(done.submit).0;
@@ -142,6 +147,7 @@ impl Recorder {
         self.queue.add(queued, Coarse::bucket(queued));
         self.device.add(served, Coarse::bucket(served));
         self.timeline.record(done.submit, done.complete, done.tenant, bytes, Some(coarse));
+        self.maps.record(done.complete, Some(ns), sector);
     }
 
     /// Counts a request that is not finished when the run ends. Call it for each of them, once.

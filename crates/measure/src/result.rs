@@ -368,6 +368,28 @@ pub struct Nested {
     pub rows: Vec<NestedRow>,
 }
 
+/// Counts of completed I/Os over time, by rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeMap {
+    /// Start of the first column, s since the start of the run.
+    pub start_s: f64,
+    /// Length of a column, s.
+    pub interval_s: f64,
+    /// Lower end of each row, and the upper end of the last.
+    pub bounds: Vec<f64>,
+    /// I/Os by column and row; empty if there were none.
+    pub counts: Vec<Vec<u32>>,
+}
+
+/// When and where I/Os completed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Maps {
+    /// By latency, us.
+    pub latency_us: TimeMap,
+    /// By position on the device, MB; of I/Os that carry data.
+    pub position_mb: TimeMap,
+}
+
 /// Merge counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merges {
@@ -401,6 +423,9 @@ pub struct Ledger {
     pub completed: u64,
     /// Of those, failed I/Os.
     pub failed: u64,
+    /// Of the completed ones, those that were refused because of their deadlines.
+    #[serde(default)]
+    pub rejected: u64,
     /// I/Os not completed at the end of the run.
     pub outstanding: u64,
 }
@@ -489,10 +514,16 @@ pub struct RunResult {
     pub latency_nested_us: Nested,
     /// Latency distributions.
     pub latency_cdf: Cdfs,
+    /// Latencies and positions over time; of the first replicate only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maps: Option<Maps>,
     /// Merge counts.
     pub merges: Merges,
     /// Requests that failed.
     pub errors: u64,
+    /// Requests that were refused because of their deadlines, warm-up included; no other figure counts them.
+    #[serde(default)]
+    pub rejected: u64,
     /// Conservation of requests.
     pub ledger: Ledger,
     /// Counters of the host over the measured time, by name; empty if none are known.

@@ -1,15 +1,17 @@
 //! What a completion entry answers: the layout of `user_data` in the ring.
 //!
 //! ```text
-//! bits 63-62  kind: 0 request, 1 watched descriptor, 2 none, 3 receive
+//! bits 63-62  kind: 0 request, 1 watched descriptor, 2 none (or, with bit 61, command), 3 receive
 //! bits 61-32  generation of a watch, so that a late entry of an earlier one is recognised
-//! bits 31-0   request id, or number of the watch or the receive
+//! bits 31-0   request id, or number of the watch, the receive or the command
 //! ```
 
 use dumbwaiter_block::RequestId;
 
 const KIND_SHIFT: u32 = 62;
 const GENERATION_SHIFT: u32 = 32;
+/// Tells a command from an entry that needs no answer.
+const COMMAND: u64 = 1 << (KIND_SHIFT - 1);
 const GENERATION_MASK: u64 = (1 << (KIND_SHIFT - GENERATION_SHIFT)) - 1;
 
 /// Identifies a submission entry and the completion entries that answer it.
@@ -26,6 +28,8 @@ pub(crate) enum UserData {
     },
     /// A receive from a socket, by its number.
     Receive(u32),
+    /// A command to a driver, by its number.
+    Command(u32),
     /// Needs no answer: the removal of a watch.
     None,
 }
@@ -38,6 +42,7 @@ impl UserData {
                 1 << KIND_SHIFT | (u64::from(generation) & GENERATION_MASK) << GENERATION_SHIFT | u64::from(index)
             }
             UserData::None => 2 << KIND_SHIFT,
+            UserData::Command(index) => 2 << KIND_SHIFT | COMMAND | u64::from(index),
             UserData::Receive(index) => 3 << KIND_SHIFT | u64::from(index),
         }
     }
@@ -50,6 +55,7 @@ impl UserData {
                 index: user_data as u32,
                 generation: (user_data >> GENERATION_SHIFT & GENERATION_MASK) as u32,
             },
+            2 if user_data & COMMAND != 0 => UserData::Command(user_data as u32),
             3 => UserData::Receive(user_data as u32),
             _ => UserData::None,
         }
@@ -70,6 +76,8 @@ mod tests {
             UserData::Watch { index: u32::MAX, generation: last_generation },
             UserData::None,
             UserData::Receive(u32::MAX),
+            UserData::Command(0),
+            UserData::Command(u32::MAX),
         ] {
             assert_eq!(UserData::decode(code.encode()), code);
         }

@@ -220,6 +220,11 @@ impl Policy {
         &self.settings
     }
 
+    /// The workload, if one was recognised.
+    pub fn workload(&self) -> Option<usize> {
+        self.workload
+    }
+
     /// What trials have shown about each workload.
     pub fn scores(&self) -> &[Scores] {
         &self.scores
@@ -228,6 +233,14 @@ impl Policy {
     /// The device rested until `now`: the next tick measures from here.
     pub fn resume(&mut self, now: Nanos) {
         self.last_tick = now;
+        self.trial = None;
+        self.check = None;
+        self.recent = Default::default();
+    }
+
+    /// An exchange that was asked for was not done, and will not be: `in_force` is there. A trial ends.
+    pub fn not_done(&mut self, in_force: usize) {
+        self.wanted = in_force;
         self.trial = None;
         self.check = None;
         self.recent = Default::default();

@@ -74,6 +74,8 @@ pub struct Settings {
     pub switches_per_hour: u32,
     /// Longest slot of a trial.
     pub slot: Nanos,
+    /// Shortest slot of a trial, up to the longest: long where an exchange takes long.
+    pub slot_min: Nanos,
     /// Share of the time that trials may cost, of all time with load.
     pub regret: u32,
     /// Time that the trials of each workload may cost beyond that.
@@ -92,6 +94,7 @@ impl Default for Settings {
             confidence: 600,
             switches_per_hour: 720,
             slot: Nanos::from_ms(800),
+            slot_min: Nanos::from_ms(200),
             regret: 5,
             allowance: Nanos::from_ms(500),
         }

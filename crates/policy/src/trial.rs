@@ -20,10 +20,9 @@ const SETTLING: u64 = 2;
 /// A challenger below this share of the baseline's score, where the baseline would have completed `EARLY_IOS`, is given up.
 const EARLY_SHARE: f64 = 0.7;
 const EARLY_IOS: f64 = 12.0;
-/// A slot is at least this long, and as long as this many completions take, up to the longest that the settings allow.
-const SLOT_MIN: Nanos = Nanos::from_ms(200);
 /// Completions that a part takes, unless it lasts for its share of the longest slot.
 const PART_IOS: u64 = 8;
+/// A slot is as long as this many completions take, within the limits of the settings.
 const SLOT_IOS: f64 = 64.0;
 
 /// What a device completed in a span of time.
@@ -126,7 +125,7 @@ impl Trial {
     /// Begins with a slot of the baseline, which is in force. `ios_per_s` sets the length of a slot.
     pub(crate) fn new(now: Nanos, ios_per_s: f64, settings: &Settings) -> Trial {
         let wanted = Nanos::from_secs_f64(SLOT_IOS / ios_per_s.max(1e-3));
-        let slot = Nanos(wanted.0.clamp(SLOT_MIN.0, settings.slot.0.max(SLOT_MIN.0)));
+        let slot = Nanos(wanted.0.clamp(settings.slot_min.0, settings.slot.0.max(settings.slot_min.0)));
         Trial {
             part: Nanos((slot.0 / PARTS as u64).max(1)),
             running: Running::new(now),

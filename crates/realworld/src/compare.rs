@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_experiment::{Comparison, Control, Experiment, Failure, SideBySide, World};
+use dumbwaiter_experiment::{Case, Comparison, Control, Experiment, Failure, SideBySide, World, compare_each};
 use dumbwaiter_load::Prepared;
 
 use crate::{DeviceUnderTest, Engine, Kernel, KernelOptions, WorkerProgram};
@@ -63,8 +63,26 @@ pub fn compare(
     Ok(comparison)
 }
 
+/// Compares the schedulers under each of several scenarios on a device, and over all of them; `name` is that of a suite.
+///
+/// # Errors
+/// As [`compare()`]. Every scenario is checked before the first is run.
+pub fn compare_all(
+    name: &str,
+    cases: &[Case],
+    device: &DeviceUnderTest,
+    via: Option<Via>,
+    worker: &WorkerProgram,
+    control: &Control,
+) -> Result<Comparison, Failure> {
+    for case in cases {
+        device.check_scenario(&case.experiment.scenario).map_err(|failure| failure.of(&case.variant))?;
+    }
+    compare_each(name, cases, &mut |experiment| compare(experiment, device, via, worker.clone(), control), control)
+}
+
 /// The kernel's schedulers for an experiment, of which the device must have one.
-fn kernel_world<'a>(
+pub(crate) fn kernel_world<'a>(
     experiment: &Experiment,
     device: &'a DeviceUnderTest,
     worker: WorkerProgram,

@@ -20,12 +20,14 @@ mod lock;
 mod options;
 mod power_log;
 mod time;
+mod tune;
 pub mod worker;
 
-pub use compare::{Via, compare};
+pub use compare::{Via, compare, compare_all};
 pub use device::DeviceUnderTest;
 pub use engine::Engine;
 pub use kernel::{Kernel, KernelOptions};
 pub use options::{Announce, DatabaseOptions, DeviceOptions, EnergySource};
 pub use power_log::PowerLog;
+pub use tune::tune;
 pub use worker::WorkerProgram;

@@ -128,6 +128,11 @@ impl Format {
         Some(Format { kind, id, fields })
     }
 
+    /// Offset and size of a field in the records.
+    pub(crate) fn place(&self, name: &str) -> Option<(usize, usize)> {
+        self.fields.get(name).map(|field| (field.offset, field.size))
+    }
+
     /// Takes an event from the bytes of its record.
     pub(crate) fn event(&self, at: u64, cpu: u16, data: &[u8]) -> Event {
         let sized = |name: &str| {

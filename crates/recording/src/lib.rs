@@ -11,6 +11,7 @@ mod dispatch_file;
 mod event;
 mod groups;
 mod infer;
+mod live;
 mod options;
 mod pages;
 mod rows;
@@ -19,4 +20,5 @@ mod tracefs;
 
 pub use capture::record;
 pub use dispatch_file::beside;
+pub use live::{LiveEvent, LiveEvents, LiveKind};
 pub use options::{Method, Options, Summary};

@@ -75,7 +75,7 @@ impl Pages {
 }
 
 /// Calls `each` with time and bytes of each record of a page; `None` where the page is malformed.
-fn records(page: &[u8], each: &mut dyn FnMut(u64, &[u8])) -> Option<()> {
+pub(crate) fn records(page: &[u8], each: &mut dyn FnMut(u64, &[u8])) -> Option<()> {
     let word = |at: usize| Some(u32::from_le_bytes(page.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_le_bytes(page.get(at..at + 8)?.try_into().ok()?));
     let mut now = long(0)?;

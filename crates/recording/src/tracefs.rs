@@ -39,7 +39,7 @@ const PROBES: [Definition; 7] = [
 ];
 
 /// Where tracefs is mounted.
-fn root() -> Result<PathBuf, Error> {
+pub(crate) fn root() -> Result<PathBuf, Error> {
     let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     if let Some(found) = places.iter().map(Path::new).find(|p| p.join("instances").is_dir()) {
         return Ok(found.into());
@@ -110,6 +110,31 @@ fn symbol<'a>(symbols: &'a str, function: &str) -> Option<&'a str> {
     })
 }
 
+/// Bytes of a page of the buffer, as its header describes it.
+pub(crate) fn page_bytes(header: &str) -> usize {
+    let page = header.lines().find(|l| l.contains(" data;")).and_then(|l| {
+        let number = |label: &str| l.split_once(label)?.1.split(';').next()?.parse::<usize>().ok();
+        Some(number("offset:")? + number("size:")?)
+    });
+    page.unwrap_or(4096)
+}
+
+/// Events for which the buffers of an instance had no room since it was made.
+pub(crate) fn lost(instance: &Path) -> Result<u64, Error> {
+    let mut lost = 0;
+    for cpu in names(&instance.join("per_cpu"))? {
+        let stats = read(&instance.join("per_cpu").join(cpu).join("stats"))?;
+        for line in stats.lines() {
+            if let Some((name, count)) = line.split_once(": ")
+                && matches!(name, "overrun" | "commit overrun" | "dropped events")
+            {
+                lost += count.trim().parse::<u64>().unwrap_or(0);
+            }
+        }
+    }
+    Ok(lost)
+}
+
 /// An instance: buffers and switches that are ours alone.
 pub(crate) struct Instance {
     dir: PathBuf,
@@ -140,12 +165,8 @@ impl Instance {
         if let Some(probes) = probes {
             write(&dir.join("events").join(&probes.group).join("enable"), "1")?;
         }
-        let header = read_some(&file("events/header_page")).unwrap_or_default();
-        let page = header.lines().find(|l| l.contains(" data;")).and_then(|l| {
-            let number = |label: &str| l.split_once(label)?.1.split(';').next()?.parse::<usize>().ok();
-            Some(number("offset:")? + number("size:")?)
-        });
-        Ok(Instance { dir, page: page.unwrap_or(4096), _guard: guard })
+        let page = page_bytes(&read_some(&file("events/header_page")).unwrap_or_default());
+        Ok(Instance { dir, page, _guard: guard })
     }
 
     pub(crate) fn start(&self) -> Result<(), Error> {
@@ -187,18 +208,7 @@ impl Instance {
 
     /// Events for which the buffers had no room.
     pub(crate) fn lost(&self) -> Result<u64, Error> {
-        let mut lost = 0;
-        for cpu in self.cpus()? {
-            let stats = read(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?;
-            for line in stats.lines() {
-                if let Some((name, count)) = line.split_once(": ")
-                    && matches!(name, "overrun" | "commit overrun" | "dropped events")
-                {
-                    lost += count.trim().parse::<u64>().unwrap_or(0);
-                }
-            }
-        }
-        Ok(lost)
+        lost(&self.dir)
     }
 
     /// The layouts of all events that are recorded.

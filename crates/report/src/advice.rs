@@ -17,32 +17,8 @@ pub struct SurveyPoint<'a> {
 
 /// The advice as text for a terminal; the first of `points` is the load that decides.
 pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) -> String {
-    let rankings = rank(&advice.survey.runs, advice.survey.goal);
-    let mut columns = vec![
-        ("shared", Metric::FocusP99, "interactive p99 us".to_owned()),
-        ("shared", Metric::MbPerS, "shared MB/s".to_owned()),
-    ];
-    for point in &points[1..] {
-        let unit = if point.metric == Metric::Iops { "IOPS" } else { "MB/s" };
-        columns.push((point.name, point.metric, format!("{} {unit}", point.name)));
-    }
-    let mut header = vec![("", Align::Left), ("scheduler", Align::Left)];
-    header.extend(columns.iter().map(|(.., title)| (title.as_str(), Align::Right)));
-    let Some(shared) = rankings.iter().find(|r| r.variant == "shared") else { return String::new() };
-    let mut lines = Vec::new();
-    for scheduler in shared.rows.iter().map(|row| &row.scheduler) {
-        let mark = if *scheduler == advice.recommended { "▸" } else { "" };
-        let mut line = vec![mark.to_owned(), scheduler.clone()];
-        for (point, metric, _) in &columns {
-            let row = rankings.iter().find(|r| r.variant == *point);
-            let row = row.and_then(|r| r.rows.iter().find(|row| row.scheduler == *scheduler));
-            line.push(row.map_or(String::new(), |r| match r.mean(*metric) {
-                starved if starved.is_infinite() => "starved".to_owned(),
-                mean => format!("{mean:.0}"),
-            }));
-        }
-        lines.push(line);
-    }
+    let Some((header, lines)) = survey_table(advice, points) else { return String::new() };
+    let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
     let mut text =
         format!("{} · current: {} · surveyed for {:.0} s\n\n", advice.device, advice.current, advice.seconds);
     text += &table(&header, &lines, style);
@@ -51,14 +27,7 @@ pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) ->
     }
     text += &format!("\n\n{}\n", advice.sentence);
     for loss in &advice.losses {
-        text += &format!(
-            "{} {}: {:.0} % of the best throughput at {} (p = {:.3}).\n",
-            loss.scheduler,
-            if loss.scheduler == advice.recommended { "loses throughput" } else { "is ruled out" },
-            loss.share * 100.0,
-            loss.point,
-            loss.p
-        );
+        text += &format!("{}\n", loss.sentence(&advice.recommended));
     }
     text += &format!("Criterion: {}.\n", advice.criterion);
     if !advice.keep {
@@ -82,7 +51,48 @@ pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) ->
     text
 }
 
+/// Titles and their alignment, and rows.
+pub(crate) type Cells = (Vec<(String, Align)>, Vec<Vec<String>>);
+
+/// The schedulers with their figures at each load; `None` where the load that decides did not run.
+pub(crate) fn survey_table(advice: &Advice, points: &[SurveyPoint<'_>]) -> Option<Cells> {
+    let rankings = rank(&advice.survey.runs, advice.survey.goal);
+    let mut columns = vec![
+        ("shared", Metric::FocusP99, "interactive p99 us".to_owned()),
+        ("shared", Metric::MbPerS, "shared MB/s".to_owned()),
+    ];
+    for point in &points[1..] {
+        let unit = if point.metric == Metric::Iops { "IOPS" } else { "MB/s" };
+        columns.push((point.name, point.metric, format!("{} {unit}", point.name)));
+    }
+    let mut header = vec![(String::new(), Align::Left), ("scheduler".to_owned(), Align::Left)];
+    header.extend(columns.iter().map(|(.., title)| (title.clone(), Align::Right)));
+    let shared = rankings.iter().find(|r| r.variant == "shared")?;
+    let mut lines = Vec::new();
+    for scheduler in shared.rows.iter().map(|row| &row.scheduler) {
+        let mark = if *scheduler == advice.recommended { "▸" } else { "" };
+        let mut line = vec![mark.to_owned(), scheduler.clone()];
+        for (point, metric, _) in &columns {
+            let row = rankings.iter().find(|r| r.variant == *point);
+            let row = row.and_then(|r| r.rows.iter().find(|row| row.scheduler == *scheduler));
+            line.push(row.map_or(String::new(), |r| match r.mean(*metric) {
+                starved if starved.is_infinite() => "starved".to_owned(),
+                mean => format!("{mean:.0}"),
+            }));
+        }
+        lines.push(line);
+    }
+    Some((header, lines))
+}
+
 fn completion_table(methods: &Methods, style: Style) -> String {
+    let (header, lines) = completion_cells(methods);
+    let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
+    table(&header, &lines, style)
+}
+
+/// The completion methods by depth.
+pub(crate) fn completion_cells(methods: &Methods) -> Cells {
     let header = [
         ("depth", Align::Right),
         ("completion", Align::Left),
@@ -109,5 +119,5 @@ fn completion_table(methods: &Methods, style: Style) -> String {
             ]
         })
         .collect();
-    table(&header, &lines, style)
+    (header.map(|(title, align)| (title.to_owned(), align)).to_vec(), lines)
 }

@@ -248,6 +248,7 @@ pub fn figures(c: &mut Columns, runs: &[RunResult]) {
         .whole("unfinished", runs.iter().map(|r| r.unfinished))
         .real("oldest_unfinished_s", runs.iter().map(|r| r.oldest_unfinished_s))
         .whole("errors", runs.iter().map(|r| r.errors))
+        .whole("rejected", runs.iter().map(|r| r.rejected))
         .real("duration_s", runs.iter().map(|r| r.duration_s))
         .real("iops", runs.iter().map(|r| r.iops))
         .real("mb_per_s", runs.iter().map(|r| r.mb_per_s))

@@ -80,17 +80,21 @@ fn verdict_text(ranking: &Ranking, style: Style) -> String {
         verdict.caveats.iter().take(2).for_each(|caveat| say(&format!("But {caveat}.")));
     }
     say(&format!("({})", circumstances(ranking)));
-    if !verdict.apply.is_empty() {
-        text += "\n";
-        let stands_for = if verdict.apply[0].contains("/sdX/") { " (sdX: the name of your drive)" } else { "" };
-        for (title, commands) in
-            [(format!("Apply now and at every boot{stands_for}:"), &verdict.apply), ("Undo:".to_owned(), &verdict.undo)]
-        {
-            text += &format!("{title}\n");
-            text.extend(commands.iter().map(|command| format!("  {}\n", folded_command(command, style.width))));
-        }
-    }
+    text += &commands_text(&verdict.apply, &verdict.undo, style);
     text + "\n"
+}
+
+/// The commands that apply a result and take it back, after an empty line; nothing without commands.
+pub(crate) fn commands_text(apply: &[String], undo: &[String], style: Style) -> String {
+    let Some(first) = apply.first() else { return String::new() };
+    let mut text = "\n".to_owned();
+    let stands_for = if first.contains("/sdX/") { " (sdX: the name of your drive)" } else { "" };
+    for (title, commands) in [(format!("Apply now and at every boot{stands_for}:"), apply), ("Undo:".to_owned(), undo)]
+    {
+        text += &format!("{title}\n");
+        text.extend(commands.iter().map(|command| format!("  {}\n", folded_command(command, style.width))));
+    }
+    text
 }
 
 /// A command in several lines that a shell reads as one: after a pipe, and in a udev rule after a comma.

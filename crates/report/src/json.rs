@@ -42,7 +42,7 @@ mod tests {
         let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
         insta::assert_snapshot!(keys(&v), @r"goal notes provenance ranking recommendation runs scenario schema title verdict versions");
         let run = &v["runs"][0];
-        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger mb_per_s merges oldest_unfinished_s other phases_us read replicate requests same_load scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants unfinished variant via warmup_completed world write");
+        insta::assert_snapshot!(keys(run), @r"applications bandwidth completed completion cpu depth device device_counters duration_s ended_unix_ns energy errors fairness host_counters iops latency_cdf latency_nested_us latency_us ledger maps mb_per_s merges oldest_unfinished_s other phases_us read rejected replicate requests same_load scheduler scheduler_counters seed series started_unix_ns tasks tasks_omitted tenants unfinished variant via warmup_completed world write");
         let parts = ["latency_us", "read", "fairness", "cpu", "series"];
         let parts = parts.map(|part| format!("{part}: {}", keys(&run[part]))).join("\n");
         insta::assert_snapshot!(parts, @r"

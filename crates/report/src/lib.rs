@@ -11,12 +11,14 @@ mod compare;
 mod file;
 mod float_table;
 mod formats;
+mod grid;
 mod html;
 mod json;
 mod ranking_columns;
 mod suite;
 mod table;
 mod text_plot;
+mod tune;
 
 #[cfg(test)]
 #[path = "../tests/sample/mod.rs"]
@@ -28,8 +30,10 @@ pub use compare::compare_text;
 pub use file::Error;
 pub use float_table::write_float_table;
 pub use formats::{Format, diff_text, document_text};
-pub use html::{Grid, Page, PageSection, Plot, PlotLine, html, write_html};
+pub use grid::Grid;
+pub use html::{Page, PageSection, Plot, PlotLine, advice_html, html, write_advice_html, write_html};
 pub use json::{read_json, write_json};
 pub use suite::{suite_markdown, suite_text};
 pub use table::{Align, Style, table};
 pub use text_plot::{bars, sparkline};
+pub use tune::tune_text;

@@ -68,7 +68,8 @@ pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
         (m, _) => m,
     };
     let decided = same(ranking.metric);
-    let mut metrics = vec![decided, Metric::MbPerS, Metric::StartUp, Metric::DroppedFrames, Metric::FocusP99];
+    let mut metrics =
+        vec![decided, Metric::MbPerS, Metric::Rejected, Metric::StartUp, Metric::DroppedFrames, Metric::FocusP99];
     metrics.extend(if both { vec![Metric::ReadP99, Metric::WriteP99] } else { vec![Metric::P99] });
     metrics.push(Metric::ShareError);
     if full {
@@ -96,7 +97,7 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::Iops => ("IOPS", 1.0),
         Metric::Pv | Metric::Jain | Metric::ShareError | Metric::CtxPerIo => ("", 1.0),
         Metric::StartUp => ("s", 1.0),
-        Metric::DroppedFrames => ("%", 1.0),
+        Metric::DroppedFrames | Metric::Rejected => ("%", 1.0),
         Metric::JPerMio => ("J per million I/Os", 1.0),
         Metric::BytesPerJ if least >= 1e6 => ("MB per joule", 1e6),
         Metric::BytesPerJ => ("kB per joule", 1e3),
@@ -108,7 +109,7 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
     let decimals = match least / unit {
         _ if matches!(metric, Metric::Pv | Metric::Jain | Metric::ShareError) => 3,
         _ if matches!(metric, Metric::CtxPerIo | Metric::StartUp) => 2,
-        _ if metric == Metric::DroppedFrames => 1,
+        _ if matches!(metric, Metric::DroppedFrames | Metric::Rejected) => 1,
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
         _ => 2,
@@ -124,6 +125,7 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::P99 => "p99".to_string(),
         Metric::StartUp => "start-up".to_string(),
         Metric::DroppedFrames => "dropped".to_string(),
+        Metric::Rejected => "refused".to_string(),
         Metric::ShareError => "share error".to_string(),
         Metric::Pv => "PV".to_string(),
         Metric::Jain => "Jain".to_string(),

@@ -2,6 +2,7 @@
 
 use dumbwaiter_advise::{Document, Suite, SuiteLine, SuiteTotal};
 
+use crate::grid::Grid;
 use crate::table::{Align, Style, table};
 
 /// A line for each scenario and drive, then geometric means, wins and losses; `None` for a single scenario.
@@ -33,6 +34,19 @@ pub fn suite_markdown(document: &Document) -> Option<String> {
         format!("{}{}{body}", line(&titles), line(&rule))
     };
     Some(format!("{}\n{}", markdown(lines(suite)), markdown(totals(suite))))
+}
+
+/// The same as tables of a page.
+pub(crate) fn suite_grids(suite: &Suite) -> Vec<Grid> {
+    let grid = |title: &str, (header, rows): (Header, Vec<Vec<String>>)| Grid {
+        title: title.to_owned(),
+        header: header.into_iter().map(|(title, _)| title).collect(),
+        rows,
+    };
+    vec![
+        grid("Scenarios", lines(suite)),
+        grid("Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses", totals(suite)),
+    ]
 }
 
 type Header = Vec<(String, Align)>;

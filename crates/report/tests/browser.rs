@@ -41,8 +41,8 @@ fn the_report_opens_without_a_console_error() {
     };
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("report.html");
-    // Five schedulers, one alone, nothing at all; eleven plots on each of two devices.
-    for (document, plots) in [(document(5, 3), 22), (document(1, 1), 22), (document(0, 0), 0)] {
+    // Five schedulers, one alone, nothing at all; 13 plots on each of two devices, and two maps of each scheduler.
+    for (document, plots) in [(document(5, 3), 46), (document(1, 1), 30), (document(0, 0), 0)] {
         write_html(&document, &page).unwrap();
         let (dom, log) = open(browser, &page, &["--dump-dom"]);
         let console: Vec<&str> = log.lines().filter(|l| l.contains("CONSOLE")).collect();

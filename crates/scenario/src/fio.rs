@@ -101,6 +101,7 @@ impl Scenario {
                         stage: job.stage.saturating_add(task.stage),
                         start: task.start,
                         stop: task.stop,
+                        deadline: task.deadline,
                         changes: task.changes.clone(),
                         work: job.work,
                     });

@@ -173,6 +173,8 @@ pub struct Tenant {
     pub parent: Option<String>,
     /// I/O priority of tasks that set none.
     pub ioprio: Option<Ioprio>,
+    /// An I/O of its tasks whose predicted wait is longer is refused.
+    pub deadline: Option<Nanos>,
     /// Whether it is the focus of latency metrics, such as an interactive user; recommendations look at its latency.
     pub focus: bool,
     /// Its tasks.
@@ -192,6 +194,7 @@ impl Tenant {
             weight: Tenant::DEFAULT_WEIGHT,
             parent: None,
             ioprio: None,
+            deadline: None,
             focus: false,
             tasks: Vec::new(),
             changes: Vec::new(),
@@ -295,6 +298,11 @@ impl Scenario {
     /// Every task with its tenant, in order.
     pub fn tasks(&self) -> impl Iterator<Item = (&Tenant, &Task)> {
         self.tenants.iter().flat_map(|tenant| tenant.tasks.iter().map(move |task| (tenant, task)))
+    }
+
+    /// Has any task a deadline?
+    pub fn has_deadlines(&self) -> bool {
+        self.tasks().any(|(tenant, task)| task.deadline.or(tenant.deadline).is_some())
     }
 
     /// The first task that writes, if the scenario shows it; traces are unknown until they are read.

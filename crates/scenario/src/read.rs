@@ -46,6 +46,7 @@ struct FileTenant {
     weight: Option<Weight>,
     parent: Option<String>,
     ioprio: Option<Priority>,
+    deadline: Option<Time>,
     #[serde(default)]
     focus: bool,
     #[serde(default)]
@@ -86,6 +87,7 @@ impl File {
                 weight: file.weight.map_or(Tenant::DEFAULT_WEIGHT, |w| w.0),
                 parent: file.parent,
                 ioprio: file.ioprio.map(|p| p.0),
+                deadline: file.deadline.map(|t| t.0),
                 focus: file.focus,
                 changes: file.change,
                 ..Tenant::new(file.name)

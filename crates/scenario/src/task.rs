@@ -31,6 +31,8 @@ pub struct Task {
     pub start: Nanos,
     /// Time at which it submits nothing more and exits after its outstanding I/O; `None` to run to the end of its work.
     pub stop: Option<Nanos>,
+    /// An I/O whose predicted wait is longer is refused; `None` for the tenant's deadline.
+    pub deadline: Option<Nanos>,
     /// Scheduled changes of priority and tenant.
     pub changes: Vec<TaskChange>,
     /// Its work.
@@ -109,6 +111,7 @@ impl Task {
             stage: 0,
             start: Nanos::ZERO,
             stop: None,
+            deadline: None,
             changes: Vec::new(),
             work,
         }
@@ -130,7 +133,7 @@ impl Task {
     }
 }
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "name",
     "count",
     "ioprio",
@@ -138,6 +141,7 @@ const KEYS: [&str; 22] = [
     "stage",
     "start",
     "stop",
+    "deadline",
     "change",
     "app",
     "tenant",
@@ -184,6 +188,9 @@ impl Serialize for Task {
         }
         if let Some(stop) = self.stop {
             map.serialize_entry("stop", &units::format_time(stop))?;
+        }
+        if let Some(deadline) = self.deadline {
+            map.serialize_entry("deadline", &units::format_time(deadline))?;
         }
         match &self.work {
             Work::Job(job) => {
@@ -465,7 +472,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     let mut keys = WorkKeys::default();
     let (mut name, mut tenant): (Option<String>, Option<String>) = (None, None);
     let (mut count, mut ioprio, mut cpu, mut stage) = (1, None, Vec::new(), 0);
-    let (mut start, mut stop, mut changes) = (Nanos::ZERO, None, Vec::new());
+    let (mut start, mut stop, mut deadline, mut changes) = (Nanos::ZERO, None, None, Vec::new());
     while let Some(key) = map.next_key_seed(Key)? {
         match key.as_str() {
             "name" => name = Some(map.next_value_seed(Text(same))?),
@@ -476,6 +483,7 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
             "stage" => stage = map.next_value()?,
             "start" => start = map.next_value_seed(Text(time))?,
             "stop" => stop = Some(map.next_value_seed(Text(time))?),
+            "deadline" => deadline = Some(map.next_value_seed(Text(time))?),
             "change" => changes = map.next_value()?,
             "app" => keys.app = Some(map.next_value_seed(Text(|t: String| App::new(&t)))?),
             "trace" => keys.trace = Some(map.next_value_seed(Text(same))?),
@@ -487,5 +495,5 @@ fn read_entry<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Entry, A::Error> {
     let of = name.as_deref().map_or_else(String::new, |name| format!(" of task {name:?}"));
     let work = keys.work(&of).map_err(A::Error::custom)?;
     let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
-    Ok(Entry { task: Task { name, count, ioprio, cpu, stage, start, stop, changes, work }, tenant })
+    Ok(Entry { task: Task { name, count, ioprio, cpu, stage, start, stop, deadline, changes, work }, tenant })
 }

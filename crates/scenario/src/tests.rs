@@ -395,7 +395,7 @@ fn a_scenario_may_take_fio_files() {
     write("jobs.fio", "[a]\ndirect=1\nthread\nsize=1m\n[b]\ndirect=1\nsize=1m\n");
     let path = folder.path().join("s.toml");
     let (scenario, warnings) = Scenario::load(&path).unwrap();
-    assert_eq!(warnings, ["jobs.fio:3: thread does not change the I/O here and is ignored"]);
+    assert_eq!(warnings, ["jobs.fio:3: ignored fio options, which do not change the I/O here: thread"]);
     let names: Vec<(&str, u32)> = scenario.tasks().map(|(_, t)| (t.name.as_str(), t.count)).collect();
     assert_eq!(names, [("old/a", 2), ("old/b", 2)]);
     scenario.validate(&anything, &anything).unwrap();

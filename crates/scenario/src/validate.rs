@@ -138,6 +138,9 @@ impl Scenario {
             if !(1..=10_000).contains(&tenant.weight) {
                 return fail(format!("weight {} is not from 1 to 10000", tenant.weight));
             }
+            if tenant.deadline == Some(Nanos::ZERO) {
+                return fail("a deadline of 0 refuses every I/O that waits; give a time such as \"10ms\"".to_string());
+            }
             if tenant.is_root() && (tenant.parent.is_some() || !tenant.changes.is_empty()) {
                 return fail("the root group has neither a parent nor a weight to change; leave these out".to_string());
             }
@@ -229,6 +232,9 @@ impl Scenario {
     /// Checks start, stop and changes of a task.
     fn validate_lifetime(&self, place: &str, task: &Task, tenants: &BTreeSet<&str>) -> Result<(), Error> {
         let fail = |reason: String| Err(Error::invalid(place, reason));
+        if task.deadline == Some(Nanos::ZERO) {
+            return fail("a deadline of 0 refuses every I/O that waits; give a time such as \"10ms\"".to_string());
+        }
         self.within(place, "start", task.start)?;
         if let Some(stop) = task.stop {
             if stop <= task.start {

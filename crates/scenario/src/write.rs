@@ -51,7 +51,7 @@ impl Serialize for Scenario {
 
 impl Serialize for Tenant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tenant = serializer.serialize_struct("tenant", 7)?;
+        let mut tenant = serializer.serialize_struct("tenant", 8)?;
         tenant.serialize_field("name", &self.name)?;
         if self.is_root() {
             tenant.skip_field("weight")?;
@@ -65,6 +65,10 @@ impl Serialize for Tenant {
         match self.ioprio {
             Some(ioprio) => tenant.serialize_field("ioprio", &ioprio.to_string())?,
             None => tenant.skip_field("ioprio")?,
+        }
+        match self.deadline {
+            Some(deadline) => tenant.serialize_field("deadline", &format_time(deadline))?,
+            None => tenant.skip_field("deadline")?,
         }
         if self.focus {
             tenant.serialize_field("focus", &true)?;

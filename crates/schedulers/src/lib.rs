@@ -5,21 +5,27 @@
 #![forbid(unsafe_code)]
 
 pub mod adaptive;
+pub mod adios;
+pub mod anticipatory;
 pub mod bfq;
 pub mod c_look;
 pub mod cfq;
+pub mod d2fq;
 pub mod deadline;
 pub mod headway;
 pub mod kyber;
+pub mod mclock;
 pub mod mechanisms;
 pub mod mq_deadline;
+pub mod mqfq;
 pub mod none;
 pub mod noop;
 pub mod registry;
 pub mod sjf;
 pub mod sstf;
+pub mod wf2q_plus;
 
-pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Settings, find};
+pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Searched, Settings, find};
 
 /// The calls that schedulers with one `sorted` tree and at-head requests in `head` (with `links`) have in common:
 /// arrivals, merging by sector, neighbours. All but the choice of the next request.

@@ -23,6 +23,7 @@ impl Shard {
     pub(crate) fn answer(&mut self, question: Question) -> Result<Answer, Error> {
         let done = match question {
             Question::Stats => return Ok(Answer::Stats(Box::new(self.stats()))),
+            Question::Devices => return Ok(Answer::Devices(self.device_descriptions())),
             Question::Histogram { export } => match self.find(&export) {
                 Ok(index) => return Ok(Answer::Histogram(self.histogram(index))),
                 Err(error) => Err(error),
@@ -40,7 +41,7 @@ impl Shard {
                 set.map_err(|e| Error::Scheduler(e.to_string()))
             }
             Question::DeviceDepth { depth } => self.set_depth(depth),
-            Question::Add { export } => self.volume.add_tenant(*export).map(|index| self.publish(index)),
+            Question::Add { export } => self.add(*export),
             Question::Remove { export, hard } => self.remove(&export, hard),
             Question::Resize { export, size } => self.resize(&export, size),
         };
@@ -87,7 +88,7 @@ impl Shard {
 
     fn remove(&mut self, export: &str, hard: bool) -> Result<(), Error> {
         let index = self.find(export)?;
-        self.withdraw(export);
+        self.withdraw(index)?;
         let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
         tenant.leaving = true;
         if tenant.connections == 0 {
@@ -98,8 +99,22 @@ impl Shard {
         Ok(())
     }
 
-    /// A tenant's size changes for clients that come from now on; those that are there may use no more than before, and no more
-    /// than there is.
+    fn add(&mut self, export: ExportSettings) -> Result<(), Error> {
+        if export.ublk.is_some() {
+            let what = "block devices of this machine (ublk) are made when the server starts".into();
+            return Err(Error::Export { export: export.name, what });
+        }
+        let index = self.volume.add_tenant(export)?;
+        self.publish(index).inspect_err(|_| {
+            if let Some(tenant) = self.volume.tenant(index) {
+                self.common.directory.remove(&tenant.settings.name);
+            }
+            self.volume.remove_tenant(index);
+        })
+    }
+
+    /// A tenant's size changes for NBD clients that come from now on; those that are there may use no more than before, and no more
+    /// than there is. A virtual machine is told, and its disk grows.
     fn resize(&mut self, export: &str, size: u64) -> Result<(), Error> {
         let index = self.find(export)?;
         let facts = self.volume.disk.target().facts().clone();
@@ -110,14 +125,19 @@ impl Shard {
         let others = self.volume.tenants().filter(|(other, _)| *other != index);
         let others = others.map(|(_, other)| (&other.settings, other.offset, other.size));
         crate::settings::check_overlap(&self.volume.target_name(), others.chain([(&settings, offset, size)]))?;
+        let smaller = size < tenant.size;
+        let refuses = self.clients.iter().flatten().any(|client| client.tenant() == index && !client.may_shrink());
+        if smaller && refuses {
+            let what = "a virtual machine uses it, and its disk cannot shrink: stop the machine first".into();
+            return Err(Error::Export { export: export.to_owned(), what });
+        }
         if let Some(tenant) = self.volume.tenant_mut(index) {
             (tenant.size, tenant.settings) = (size, settings);
         }
-        for connection in self.connections_mut().filter(|connection| connection.tenant == index) {
-            connection.rules.size = connection.rules.size.min(size);
+        for client in self.clients.iter_mut().flatten().filter(|client| client.tenant() == index) {
+            client.resized(size);
         }
-        self.publish(index);
-        Ok(())
+        self.publish(index)
     }
 
     fn histogram(&self, index: u32) -> HistogramStats {
@@ -142,6 +162,7 @@ impl Shard {
                 offset: tenant.offset,
                 size: tenant.size,
                 readonly: settings.readonly,
+                ublk: settings.ublk,
                 weight: settings.weight,
                 effective_weight: tenant.effective_weight,
                 limit_iops: settings.limit_iops,

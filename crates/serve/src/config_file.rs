@@ -46,6 +46,7 @@ struct Export {
     limit_iops: Option<u64>,
     limit_bytes: Option<Bytes>,
     reservation_iops: Option<u64>,
+    ublk: Option<u32>,
     #[serde(default)]
     shared: bool,
 }
@@ -69,6 +70,9 @@ struct File {
     tcp: Option<SocketAddr>,
     #[serde(default)]
     insecure: bool,
+    vhost_user: Option<PathBuf>,
+    #[serde(default)]
+    keep_devices: bool,
     control: Option<PathBuf>,
     http: Option<SocketAddr>,
     max_connections: Option<u32>,
@@ -92,6 +96,8 @@ impl ServeSettings {
             tcp: file.tcp,
             insecure: file.insecure,
             activated: false,
+            vhost_user: file.vhost_user,
+            keep_devices: file.keep_devices,
             control: file.control,
             http: file.http,
             max_connections: file.max_connections.unwrap_or(default.max_connections),
@@ -138,6 +144,7 @@ fn export(file: Export) -> ExportSettings {
         limit_iops: file.limit_iops,
         limit_bytes: file.limit_bytes.map(|bytes| bytes.0),
         reservation_iops: file.reservation_iops,
+        ublk: file.ublk,
         shared: file.shared,
         name: file.name,
     }

@@ -214,7 +214,7 @@ impl Inspector {
 
 fn value(answer: Answer) -> Result<Value, Error> {
     match answer {
-        Answer::Done => Ok(json!({})),
+        Answer::Done | Answer::Devices(_) => Ok(json!({})),
         Answer::Stats(stats) => Ok(json!(stats)),
         Answer::Histogram(histogram) => Ok(json!(histogram)),
         Answer::Refused(error) => Err(error),

@@ -31,6 +31,9 @@ pub enum Error {
     /// A target cannot be opened, or the disk on it not go on.
     #[error(transparent)]
     Disk(#[from] dumbwaiter_path::Error),
+    /// A block device of this machine cannot be served.
+    #[error(transparent)]
+    Ublk(#[from] dumbwaiter_ublk::Error),
     /// A device model cannot be used.
     #[error("{0}")]
     Model(String),

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::settings::ExportSettings;
 
 /// Keys that are understood, for people.
-const KEYS: &str = "weight, offset, size, readonly, limit_iops, limit_bytes, reservation, shared, description";
+const KEYS: &str = "weight, offset, size, readonly, limit_iops, limit_bytes, reservation, ublk, shared, description";
 
 impl ExportSettings {
     /// Reads `NAME`, `NAME:weight=400,offset=0,size=20G`, or `name=NAME,weight=400`.
@@ -45,6 +45,7 @@ fn set(export: &mut ExportSettings, key: &str, value: &str) -> Result<(), String
         "limit_iops" | "iops" => export.limit_iops = Some(number()?),
         "limit_bytes" | "bps" => export.limit_bytes = Some(bytes()?),
         "reservation" | "reservation_iops" => export.reservation_iops = Some(number()?),
+        "ublk" => export.ublk = Some(u32::try_from(number()?).unwrap_or(u32::MAX)),
         "shared" => export.shared = flag()?,
         "description" => value.clone_into(&mut export.description),
         other => return Err(format!("`{other}` is no setting of an export; there are {KEYS}")),
@@ -74,6 +75,8 @@ mod tests {
             ("a:wieght=5", "no setting of an export"),
             ("a:readonly=maybe", "yes or no"),
             ("a:size=0", "at least one block"),
+            ("a:ublk=5000000", "device number"),
+            ("a:ublk=sda", "whole number"),
             ("a/b", "without `/`"),
             ("a:limit_iops=10,reservation=20", "above its limit"),
         ] {

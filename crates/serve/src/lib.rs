@@ -1,8 +1,8 @@
 //! Served disks: a file, a device or an emulated drive for many clients, shared by weight.
 //!
-//! [`Server::start`] opens the targets of [`ServeSettings`] and serves their exports over NBD. Each disk has one thread with one
+//! [`Server::start`] opens the targets of [`ServeSettings`] and serves their exports over NBD and vhost-user-blk. Each disk has one thread with one
 //! ring for its device and its clients' sockets; a thread before them accepts clients and negotiates. An export is a tenant
-//! of its disk's scheduler, a connection is a task of it.
+//! of its disk's scheduler; an NBD connection is a task of it, and so is each ring of a virtual machine's disk.
 //!
 //! ```text
 //! listener: accept, negotiate ──► disk's thread: connection ──► volume: limits, counts ──► path::Disk: scheduler, device
@@ -13,6 +13,7 @@
 
 mod answers;
 mod buffers;
+mod client;
 mod config_file;
 mod control;
 mod demo;
@@ -34,10 +35,14 @@ mod server;
 mod settings;
 mod shard;
 mod shares;
+mod spinner;
 pub mod systemd;
 mod tenant;
 mod token_bucket;
+mod ublk;
 mod unix_socket;
+mod vhost_load;
+mod vhost_user;
 mod virtual_devices;
 mod volume;
 
@@ -51,3 +56,4 @@ pub use metrics::openmetrics;
 pub use question::{DiskStats, ExportStats, HistogramStats};
 pub use server::Server;
 pub use settings::{Cache, ExportSettings, ServeSettings, TargetSettings};
+pub use vhost_load::VhostLoad;

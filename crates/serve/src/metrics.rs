@@ -1,15 +1,8 @@
 //! Counts as OpenMetrics text.
 
-use std::fmt::Write;
+use dumbwaiter_service::openmetrics::{Family, escape, head, sample};
 
 use crate::question::{DiskStats, ExportStats};
-
-/// A family of metrics: its name without suffix, type, unit and help.
-struct Family {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-}
 
 type OfExport = fn(&ExportStats) -> f64;
 type OfDisk = fn(&DiskStats) -> f64;
@@ -131,25 +124,4 @@ fn exports(disks: &[DiskStats]) -> impl Iterator<Item = (&DiskStats, &ExportStat
 
 fn labels(disk: &DiskStats, export: &ExportStats) -> String {
     format!("target=\"{}\",export=\"{}\"", escape(&disk.target), escape(&export.name))
-}
-
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-fn head(out: &mut String, family: &Family) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "# TYPE {} {}", family.name, family.kind);
-    if family.name.ends_with("_seconds") || family.name.ends_with("_bytes") {
-        let unit = family.name.rsplit('_').next().unwrap_or_default();
-        let _ = writeln!(out, "# UNIT {} {unit}", family.name);
-    }
-    let _ = writeln!(out, "# HELP {} {}", family.name, family.help);
-}
-
-fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
-    let _ = match value {
-        value if value.is_nan() => writeln!(out, "{name}{{{labels}}} NaN"),
-        value => writeln!(out, "{name}{{{labels}}} {value}"),
-    };
 }

@@ -4,11 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::settings::ExportSettings;
+use crate::ublk::Description;
 
 /// A question or an order to the disk that serves an export.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     Stats,
+    /// Which block devices of this machine its exports have.
+    Devices,
     Weight {
         export: String,
         weight: u32,
@@ -56,6 +59,7 @@ pub(crate) enum Answer {
     Done,
     Stats(Box<DiskStats>),
     Histogram(HistogramStats),
+    Devices(Vec<Description>),
     Refused(Error),
 }
 
@@ -107,6 +111,9 @@ pub struct ExportStats {
     pub size: u64,
     /// Refuses writes.
     pub readonly: bool,
+    /// Its block device on this machine, `/dev/ublkbN`.
+    #[serde(default)]
+    pub ublk: Option<u32>,
     /// Its weight.
     pub weight: u32,
     /// The weight that the scheduler has: more than its own where a reservation needs that.

@@ -72,6 +72,10 @@ fn check(target: &TargetSettings, disk: &DiskStats) -> Result<(), Error> {
             let what = "its offset or its rights differ from those that are served: restart for that".into();
             return Err(Error::Export { export: new.name.clone(), what });
         }
+        if old.and_then(|old| old.ublk) != new.ublk {
+            let what = "its block device differs from the one that is served: restart for that".into();
+            return Err(Error::Export { export: new.name.clone(), what });
+        }
         placed.push((new, offset, size));
     }
     check_overlap(&target.target, placed.into_iter())

@@ -10,17 +10,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_service::HttpServer;
 
 use crate::Error;
 use crate::control::ControlSocket;
-use crate::http::HttpServer;
 use crate::inspector::{Inspector, ShardHandle};
 use crate::nbd::directory::Directory;
 use crate::nbd::listener::{Front, Listener};
+use crate::question::{Answer, Question};
 use crate::settings::ServeSettings;
 use crate::shard::{Common, Message, Shard};
 use crate::unix_socket::bind_unix;
-use crate::{open_target, systemd};
+use crate::{http, open_target, systemd, ublk, vhost_user};
 
 /// A disk's thread works in short bursts and should begin them at once.
 const SLICE: Nanos = Nanos::from_us(100);
@@ -42,6 +43,7 @@ pub struct Server {
     /// Socket files to be removed.
     sockets: Vec<PathBuf>,
     uris: Vec<String>,
+    devices: Vec<ublk::Device>,
 }
 
 impl Server {
@@ -67,10 +69,12 @@ impl Server {
             http: None,
             sockets,
             uris,
+            devices: Vec::new(),
         };
         for number in 0..server.common.settings.targets.len() {
             let shard = server.start_shard(number)?;
             server.shards.push(shard);
+            server.start_devices(number)?;
         }
         let front = Front {
             listeners,
@@ -86,7 +90,7 @@ impl Server {
             server.control = Some(ControlSocket::start(path, inspector.clone())?);
         }
         if let Some(address) = server.common.settings.http {
-            server.http = Some(HttpServer::start(address, inspector)?);
+            server.http = Some(http::start(address, inspector)?);
         }
         Ok(server)
     }
@@ -126,6 +130,28 @@ impl Server {
         Ok(ShardThread { handle: ShardHandle { messages, waker }, thread })
     }
 
+    /// Makes the block devices of a target's exports.
+    fn start_devices(&mut self, number: usize) -> Result<(), Error> {
+        let target = &self.common.settings.targets[number];
+        if target.exports.iter().all(|export| export.ublk.is_none()) {
+            return Ok(());
+        }
+        let shard = self.shards[number].handle.clone();
+        let Answer::Devices(described) = shard.ask(Question::Devices)? else { return Err(Error::Gone) };
+        for description in described {
+            let device = ublk::Device::start(description, shard.clone(), self.common.clone())?;
+            self.devices.push(device);
+        }
+        Ok(())
+    }
+
+    /// Ends the block devices while their disks can still answer, or leaves them for the next server.
+    fn end_devices(&mut self) {
+        for device in self.devices.drain(..) {
+            device.end(self.common.settings.keep_devices);
+        }
+    }
+
     /// Where clients find the exports, one URI for each export and address.
     pub fn uris(&self) -> &[String] {
         &self.uris
@@ -154,6 +180,7 @@ impl Server {
     pub fn shut_down(mut self, hurry: impl Fn() -> bool) -> Result<bool, Error> {
         self.control = None;
         self.stop_front()?;
+        self.end_devices();
         let grace = Duration::from_secs(self.common.settings.grace_s);
         for shard in &self.shards {
             // One that has ended by itself needs no order.
@@ -198,6 +225,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Nobody is there to hear of an error.
         let _ = self.stop_front();
+        self.end_devices();
         self.abandon();
         for shard in self.shards.drain(..) {
             let _ = shard.thread.join();
@@ -225,6 +253,12 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         listeners.push(Listener::Unix(bind_unix(&path)?));
         sockets.push(path.clone());
         uris.extend(names.iter().map(|name| format!("nbd+unix:///{name}?socket={}", path.display())));
+    }
+    let devices = settings.targets.iter().flat_map(|target| &target.exports).filter_map(|export| export.ublk);
+    uris.extend(devices.map(ublk::device_path));
+    if let Some(folder) = &settings.vhost_user {
+        let exports = settings.targets.iter().flat_map(|target| &target.exports);
+        uris.extend(exports.map(|export| vhost_user::socket_path(folder, &export.name).display().to_string()));
     }
     if let Some(address) = settings.tcp {
         let listener = std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")))?;

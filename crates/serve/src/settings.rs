@@ -17,6 +17,8 @@ pub(crate) const MAX_CONNECTIONS: u32 = 4096;
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
 /// Longest name of an export, bytes.
 const MAX_NAME: usize = 256;
+/// Highest number of a block device: what the kernel has minors for.
+const UBLK_MAX: u32 = (1 << 20) - 1;
 
 /// Whether a file is read and written past the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +61,9 @@ pub struct ExportSettings {
     /// I/Os per second that it gets whatever others do.
     #[serde(default)]
     pub reservation_iops: Option<u64>,
+    /// Its block device on this machine, `/dev/ublkbN`; none if `None`.
+    #[serde(default)]
+    pub ublk: Option<u32>,
     /// May overlap other writable exports.
     #[serde(default)]
     pub shared: bool,
@@ -81,6 +86,7 @@ impl ExportSettings {
             limit_iops: None,
             limit_bytes: None,
             reservation_iops: None,
+            ublk: None,
             shared: false,
         }
     }
@@ -93,6 +99,9 @@ impl ExportSettings {
         }
         if !(1..=dumbwaiter_block::Tenant::MAX_WEIGHT).contains(&self.weight) {
             return refuse(format!("weight {}; expected 1 to 10000", self.weight));
+        }
+        if let Some(number) = self.ublk.filter(|number| *number > UBLK_MAX) {
+            return refuse(format!("ublk {number}; expected a device number of at most {UBLK_MAX}"));
         }
         if self.size == Some(0) {
             return refuse("size 0; expected at least one block".into());
@@ -156,6 +165,10 @@ pub struct ServeSettings {
     pub insecure: bool,
     /// Sockets of systemd are used in place of `unix` and `tcp`.
     pub activated: bool,
+    /// Block devices (`ublk`) outlive the server: requests wait until the next one takes them over.
+    pub keep_devices: bool,
+    /// Folder of the sockets for virtual machines, `NAME.vhost` for each export.
+    pub vhost_user: Option<PathBuf>,
     /// The control socket.
     pub control: Option<PathBuf>,
     /// Address of metrics and the live page.
@@ -180,6 +193,8 @@ impl Default for ServeSettings {
             tcp: None,
             insecure: false,
             activated: false,
+            keep_devices: false,
+            vhost_user: None,
             control: None,
             http: None,
             max_connections: MAX_CONNECTIONS,
@@ -192,6 +207,11 @@ impl Default for ServeSettings {
 }
 
 impl ServeSettings {
+    /// Has any export a block device on this machine?
+    pub(crate) fn has_devices(&self) -> bool {
+        self.targets.iter().flat_map(|target| &target.exports).any(|export| export.ublk.is_some())
+    }
+
     /// Checks what can be checked without opening anything.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |what: &str| Err(Error::Settings(what.to_owned()));
@@ -201,8 +221,13 @@ impl ServeSettings {
         if self.activated && (self.unix.is_some() || self.tcp.is_some()) {
             return refuse("systemd passed a socket (LISTEN_FDS): leave out --unix and --tcp");
         }
-        if !self.activated && self.unix.is_none() && self.tcp.is_none() {
-            return refuse("no address: give --unix DIR or --tcp ADDR");
+        if !self.activated
+            && self.unix.is_none()
+            && self.tcp.is_none()
+            && self.vhost_user.is_none()
+            && !self.has_devices()
+        {
+            return refuse("no address: give --unix DIR, --tcp ADDR, --vhost-user DIR or an export with ublk=N");
         }
         if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure) {
             return Err(Error::Settings(format!(

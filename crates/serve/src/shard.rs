@@ -13,19 +13,29 @@ use rustix::fd::OwnedFd;
 
 use crate::Error;
 use crate::buffers::LARGEST;
-use crate::nbd::connection::{Connection, Surroundings};
+use crate::client::{Client, Surroundings};
+use crate::nbd::connection::Connection;
 use crate::nbd::directory::{Directory, Entry};
 use crate::nbd::status::{StatusAnswer, StatusThread};
 use crate::open_target::OpenTarget;
 use crate::question::{Answer, Question};
 use crate::settings::{Cache, DEVICE_DEPTH, ServeSettings, TargetSettings};
 use crate::shares::ShareWindow;
+use crate::spinner::Spinner;
+use crate::ublk::Attachment;
+use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
 use crate::volume::{Happened, Volume};
 
 /// Requests that a scheduler may hold: more than clients may have under way.
 const NR_REQUESTS: u32 = 1 << 16;
 /// How often time-outs are looked at and shares are counted.
 const TICK: Nanos = Nanos::from_secs(1);
+/// Looks at quiet clients between two turns of the disk.
+const MAX_LOOKS: u32 = 4;
+/// With more quiet clients than this a look at all of them takes longer than a sleep saves.
+const MAX_SPUN: usize = 8;
+/// How often clients are looked at whose requests nothing announces.
+const POLL_INTERVAL: Nanos = Nanos::from_us(100);
 /// A client that keeps the rest of a payload back for longer is dropped.
 const STALL: Duration = Duration::from_secs(30);
 
@@ -35,6 +45,8 @@ pub(crate) enum Message {
     Connection { socket: OwnedFd, peer: String, tenant: u32, agreement: Box<Agreement> },
     /// A question of the control socket or the metrics.
     Ask(Question, Sender<Answer>),
+    /// A block device of this machine to be served.
+    Attach(Box<Attachment>),
     /// Finish what is under way and end.
     ShutDown { grace: Duration },
     /// End without waiting for clients.
@@ -56,20 +68,29 @@ pub(crate) struct Shard {
     number: usize,
     pub(crate) target_settings: TargetSettings,
     pub(crate) volume: Volume,
-    connections: Vec<Option<Connection>>,
+    pub(crate) clients: Vec<Option<Box<dyn Client>>>,
     free: Vec<u32>,
     /// Connections to be looked at in this turn.
     touched: Vec<u32>,
     is_touched: Vec<bool>,
     starved: Vec<u32>,
+    /// Clients that announce nothing until they are asked to.
+    quiet: Vec<u32>,
+    spinner: Spinner,
+    /// The sleep that comes tells how long to look the next time.
+    quiet_before_sleep: bool,
+    /// Clients that are looked at in each turn.
+    polled: Vec<u32>,
+    /// Sockets for virtual machines, by the tenant's place.
+    pub(crate) sockets: Vec<Option<DeviceSocket>>,
     status: Option<StatusThread>,
     messages: Receiver<Message>,
-    common: Arc<Common>,
+    pub(crate) common: Arc<Common>,
     pub(crate) shares: ShareWindow,
     pub(crate) choice: Choice,
     next_tick: Nanos,
     /// When clients must be gone.
-    shut_down_by: Option<Instant>,
+    pub(crate) shut_down_by: Option<Instant>,
     pub(crate) started: Instant,
 }
 
@@ -104,6 +125,8 @@ impl Shard {
         let config = config(&open, &target_settings);
         let scheduler = choice.build(config.setup);
         let is_file = open.device.is_none() && open.target.facts().kind == Kind::File;
+        let direct = open.device.is_none() && open.target.facts().direct;
+        let memory_align = if direct { open.target.facts().logical_block as usize } else { 1 };
         let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);
         let options = DiskOptions { scratch: true, bypass_workers: true, device, ..DiskOptions::default() };
         let mut disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options)?;
@@ -115,19 +138,24 @@ impl Shard {
             }
             false => None,
         };
-        let mut volume = Volume::new(disk, common.settings.memory, open.trims);
+        let mut volume = Volume::new(disk, common.settings.memory, open.trims, memory_align);
         for export in &target_settings.exports {
             volume.add_tenant(export.clone())?;
         }
-        let shard = Shard {
+        let mut shard = Shard {
             number,
             target_settings,
             volume,
-            connections: Vec::new(),
+            clients: Vec::new(),
             free: Vec::new(),
             touched: Vec::new(),
             is_touched: Vec::new(),
             starved: Vec::new(),
+            quiet: Vec::new(),
+            spinner: Spinner::default(),
+            quiet_before_sleep: false,
+            polled: Vec::new(),
+            sockets: Vec::new(),
             status,
             messages,
             common,
@@ -138,13 +166,15 @@ impl Shard {
             started: Instant::now(),
         };
         let places: Vec<u32> = shard.volume.tenants().map(|(place, _)| place).collect();
-        places.into_iter().for_each(|place| shard.publish(place));
+        for place in places {
+            shard.publish(place)?;
+        }
         Ok((shard, waker))
     }
 
     /// Offers a tenant to clients, as it is now.
-    pub(crate) fn publish(&self, place: u32) {
-        let Some(tenant) = self.volume.tenant(place) else { return };
+    pub(crate) fn publish(&mut self, place: u32) -> Result<(), Error> {
+        let Some(tenant) = self.volume.tenant(place) else { return Ok(()) };
         let facts = self.volume.disk.target().facts();
         let settings = &tenant.settings;
         let mut flags =
@@ -169,26 +199,31 @@ impl Shard {
             block_sizes: BlockSizes { minimum, preferred: minimum.max(4096), maximum: LARGEST },
         };
         self.common.directory.put(&settings.name, Entry { description, shard: self.number, tenant: place });
+        self.open_socket(place)
     }
 
     /// Withdraws an export from clients that have yet to come.
-    pub(crate) fn withdraw(&self, name: &str) {
-        self.common.directory.remove(name);
+    pub(crate) fn withdraw(&mut self, place: u32) -> Result<(), Error> {
+        if let Some(tenant) = self.volume.tenant(place) {
+            self.common.directory.remove(&tenant.settings.name);
+        }
+        self.close_socket(place)
     }
 
     pub(crate) fn log(&self, line: &str) {
         (self.common.log)(line);
     }
 
-    pub(crate) fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
-        self.connections.iter_mut().flatten()
-    }
-
     /// Serves until it is shut down. `true` if all that was acknowledged is safe.
     pub(crate) fn run(&mut self) -> Result<bool, Error> {
         let mut happened = Vec::new();
         while !self.is_over() {
-            self.volume.turn(Some(self.next_tick), &mut happened)?;
+            let deadline = if self.take_news()? { self.volume.disk.now() } else { self.next_look() };
+            let asleep = std::mem::take(&mut self.quiet_before_sleep).then(Instant::now);
+            self.volume.turn(Some(deadline), &mut happened)?;
+            if let Some(since) = asleep {
+                self.spinner.slept(since.elapsed());
+            }
             for one in happened.drain(..) {
                 self.take(one)?;
             }
@@ -205,30 +240,37 @@ impl Shard {
     }
 
     fn is_over(&self) -> bool {
-        self.shut_down_by.is_some() && self.connections.iter().all(Option::is_none)
+        self.shut_down_by.is_some() && self.clients.iter().all(Option::is_none)
     }
 
     fn take(&mut self, one: Happened) -> Result<(), Error> {
         match one {
             Happened::Done(done) => {
                 let index = (done.token >> 32) as u32;
-                if let Some(connection) = self.connections.get_mut(index as usize).and_then(Option::as_mut) {
-                    connection.completed(done.token, done.result, done.data, &mut self.volume);
+                if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
+                    client.completed(done.token, done.result, done.data, &mut self.volume);
                 }
                 self.touch(index);
             }
             Happened::Received { tag, buffer, result } => {
                 let index = tag as u32;
-                if let Some(connection) = self.connections.get_mut(index as usize).and_then(Option::as_mut) {
-                    connection.received(buffer, result, &mut self.volume);
+                if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
+                    client.received(buffer, result, &mut self.volume);
                 }
                 self.touch(index);
             }
-            Happened::Ready { watch } => {
-                let found = self.connections.iter_mut().enumerate().filter_map(|(index, c)| Some((index, c.as_mut()?)));
-                if let Some((index, connection)) = found.into_iter().find(|(_, c)| c.watch == Some(watch)) {
-                    connection.writable(&mut self.volume)?;
-                    self.touch(index as u32);
+            Happened::Commanded { tag, result } => {
+                let index = (tag >> 32) as u32;
+                if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
+                    client.commanded(index, tag as u32, result, &mut self.volume)?;
+                    self.touch(index);
+                }
+            }
+            Happened::Ready { owner, .. } if owner & SOCKET_OWNER != 0 => self.accept(owner & !SOCKET_OWNER)?,
+            Happened::Ready { watch, owner } => {
+                if let Some(client) = self.clients.get_mut(owner as usize).and_then(Option::as_mut) {
+                    client.ready(watch, &mut self.volume)?;
+                    self.touch(owner);
                 }
             }
             Happened::Woken => {
@@ -238,8 +280,8 @@ impl Shard {
                 while let Some(answer) = self.status.as_ref().and_then(|status| status.answers.try_recv().ok()) {
                     let StatusAnswer { token, extents } = answer;
                     let index = (token >> 32) as u32;
-                    if let Some(connection) = self.connections.get_mut(index as usize).and_then(Option::as_mut) {
-                        connection.status_found(token, &extents, &mut self.volume);
+                    if let Some(client) = self.clients.get_mut(index as usize).and_then(Option::as_mut) {
+                        client.extents_found(token, &extents, &mut self.volume);
                     }
                     self.touch(index);
                 }
@@ -248,8 +290,57 @@ impl Shard {
         Ok(())
     }
 
-    fn touch(&mut self, index: u32) {
-        if !std::mem::replace(&mut self.is_touched[index as usize], true) {
+    /// Takes what quiet clients have, a few times over, until they announce the rest. `true` if they still have something.
+    fn take_news(&mut self) -> Result<bool, Error> {
+        for _ in 0..MAX_LOOKS {
+            if self.quiet.is_empty() || !self.has_news()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at clients that announce nothing, as long as the disk has nothing to do, and asks them to announce their requests before this
+    /// thread sleeps. `true` if there was something.
+    fn has_news(&mut self) -> Result<bool, Error> {
+        let Shard { quiet, clients, spinner, volume, .. } = self;
+        let idle = volume.is_idle() && self.touched.is_empty();
+        let news = |index: &u32| clients[*index as usize].as_ref().is_some_and(|client| client.has_news());
+        if idle && quiet.len() <= MAX_SPUN && spinner.look(|| quiet.iter().any(news)) {
+            for at in 0..self.quiet.len() {
+                self.touch(self.quiet[at]);
+            }
+            self.serve_touched()?;
+            return Ok(true);
+        }
+        self.quiet_before_sleep = idle;
+        for index in std::mem::take(&mut self.quiet) {
+            if self.clients[index as usize].as_mut().is_some_and(|client| client.arm()) {
+                self.touch(index);
+            }
+        }
+        let any = !self.touched.is_empty();
+        self.serve_touched()?;
+        Ok(any)
+    }
+
+    /// When clients must be looked at, whatever happens.
+    fn next_look(&mut self) -> Nanos {
+        for index in std::mem::take(&mut self.polled) {
+            self.touch(index);
+            self.polled.push(index);
+        }
+        match (self.touched.is_empty(), self.polled.is_empty()) {
+            (true, true) => self.next_tick,
+            (false, true) => self.volume.disk.now(),
+            (_, false) => self.next_tick.min(self.volume.disk.now() + POLL_INTERVAL),
+        }
+    }
+
+    pub(crate) fn touch(&mut self, index: u32) {
+        if let Some(touched) = self.is_touched.get_mut(index as usize)
+            && !std::mem::replace(touched, true)
+        {
             self.touched.push(index);
         }
     }
@@ -263,12 +354,13 @@ impl Shard {
                 let _ = answer.send(reply);
                 Ok(())
             }
+            Message::Attach(attachment) => self.attach(*attachment),
             Message::ShutDown { grace } => {
                 self.shut_down_by = Some(Instant::now() + grace);
-                let open: Vec<u32> = (0..self.connections.len() as u32).collect();
-                for index in open {
-                    if let Some(connection) = &mut self.connections[index as usize] {
-                        connection.finish(&mut self.volume);
+                self.close_sockets()?;
+                for index in 0..self.clients.len() as u32 {
+                    if let Some(client) = &mut self.clients[index as usize] {
+                        client.finish(&mut self.volume);
                         self.touch(index);
                     }
                 }
@@ -276,6 +368,7 @@ impl Shard {
             }
             Message::Abandon => {
                 self.shut_down_by = Some(Instant::now());
+                self.close_sockets()?;
                 self.drop_all()
             }
         }
@@ -296,19 +389,25 @@ impl Shard {
             structured: agreement.structured,
             allocation: agreement.allocation,
         };
-        if let Some(own) = self.volume.tenant_mut(tenant) {
+        let connection = Connection::new(socket, peer, tenant, task, rules, &agreement.rest);
+        self.admit(Box::new(connection));
+        Ok(())
+    }
+
+    /// A client comes; answers with its number.
+    pub(crate) fn admit(&mut self, client: Box<dyn Client>) -> u32 {
+        if let Some(own) = self.volume.tenant_mut(client.tenant()) {
             own.connections += 1;
             own.counts.connects += 1;
         }
-        let connection = Connection::new(socket, peer, tenant, task, rules, &agreement.rest);
         let index = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
+            self.clients.push(None);
             self.is_touched.push(false);
-            self.connections.len() as u32 - 1
+            self.clients.len() as u32 - 1
         });
-        self.connections[index as usize] = Some(connection);
+        self.clients[index as usize] = Some(client);
         self.touch(index);
-        Ok(())
+        index
     }
 
     /// Looks after connections for which something happened: requests in, replies out, the next receive.
@@ -331,69 +430,85 @@ impl Shard {
     }
 
     fn serve(&mut self, index: u32) -> Result<(), Error> {
-        let Some(connection) = self.connections[index as usize].as_mut() else { return Ok(()) };
+        let Some(client) = self.clients[index as usize].as_mut() else { return Ok(()) };
         let mut with = Surroundings {
             volume: &mut self.volume,
             status: &self.status,
             most: self.common.settings.connection_requests,
             draining: self.shut_down_by.is_some(),
         };
-        connection.pump(index, &mut with)?;
-        if connection.send(with.volume)? {
-            // Room for more of the client's requests.
-            connection.pump(index, &mut with)?;
-            connection.send(with.volume)?;
-        }
-        connection.receive(index, &mut with)?;
-        if connection.is_starved() {
+        let again = client.serve(index, &mut with)?;
+        if client.is_starved() {
             self.starved.push(index);
         }
-        if connection.is_over()
-            && let Some(connection) = self.connections[index as usize].take()
+        let (polled, client_is_quiet) = (client.is_polled(), client.is_quiet());
+        if client.is_over()
+            && let Some(client) = self.clients[index as usize].take()
         {
-            self.disconnect(connection)?;
+            self.polled.retain(|other| *other != index);
+            self.quiet.retain(|other| *other != index);
+            self.disconnect(client)?;
             self.free.push(index);
+            return Ok(());
+        }
+        if polled != self.polled.contains(&index) {
+            self.polled.retain(|other| *other != index);
+            self.polled.extend(polled.then_some(index));
+        }
+        if client_is_quiet && !self.quiet.contains(&index) {
+            self.quiet.push(index);
+        }
+        if again {
+            self.touch(index);
         }
         Ok(())
     }
 
-    fn disconnect(&mut self, connection: Connection) -> Result<(), Error> {
-        let place = connection.tenant;
-        if let Some(why) = connection.violation {
+    fn disconnect(&mut self, mut client: Box<dyn Client>) -> Result<(), Error> {
+        let place = client.tenant();
+        self.log_notes(&mut *client);
+        if let Some(why) = client.violation() {
             let name = self.volume.tenant(place).map(|own| own.settings.name.clone()).unwrap_or_default();
-            self.log(&format!("export `{name}`: {} broke the protocol ({why}) and was disconnected", connection.peer));
+            self.log(&format!("export `{name}`: {} broke the protocol ({why}) and was disconnected", client.peer()));
         }
-        let violated = connection.violation.is_some();
-        connection.close(&mut self.volume)?;
+        let violated = client.violation().is_some();
+        client.close(&mut self.volume)?;
         self.common.connections.fetch_sub(1, Ordering::Relaxed);
         let Some(own) = self.volume.tenant_mut(place) else { return Ok(()) };
         own.connections -= 1;
         own.counts.violations += u64::from(violated);
         if own.leaving && own.connections == 0 {
             self.volume.remove_tenant(place);
+            return Ok(());
         }
-        Ok(())
+        self.accept(place)
+    }
+
+    fn log_notes(&self, client: &mut dyn Client) {
+        for note in client.take_notes() {
+            let name = self.volume.tenant(client.tenant()).map(|own| own.settings.name.as_str()).unwrap_or_default();
+            self.log(&format!("export `{name}`: {}: {note}", client.peer()));
+        }
     }
 
     /// Drops the clients of a tenant.
     pub(crate) fn disconnect_tenant(&mut self, place: u32) {
-        for index in 0..self.connections.len() as u32 {
-            if let Some(connection) = &mut self.connections[index as usize]
-                && connection.tenant == place
+        self.drop_where(|client| client.tenant() == place);
+    }
+
+    fn drop_where(&mut self, which: impl Fn(&dyn Client) -> bool) {
+        for index in 0..self.clients.len() as u32 {
+            if let Some(client) = &mut self.clients[index as usize]
+                && which(&**client)
             {
-                connection.drop_client(&mut self.volume);
+                client.drop_client(None, &mut self.volume);
                 self.touch(index);
             }
         }
     }
 
     fn drop_all(&mut self) -> Result<(), Error> {
-        for index in 0..self.connections.len() as u32 {
-            if let Some(connection) = &mut self.connections[index as usize] {
-                connection.drop_client(&mut self.volume);
-                self.touch(index);
-            }
-        }
+        self.drop_where(|_| true);
         self.serve_touched()
     }
 
@@ -404,18 +519,14 @@ impl Shard {
         if let Some(failure) = self.volume.last_failure.take() {
             self.log(&format!("{}: {failure}", self.target_settings.target));
         }
-        let stalled: Vec<u32> = (0..self.connections.len() as u32)
-            .filter(|index| {
-                let stalled = self.connections[*index as usize].as_ref().and_then(Connection::stalled_since);
-                stalled.is_some_and(|since| since.elapsed() > STALL)
-            })
-            .collect();
-        for index in stalled {
-            if let Some(connection) = &mut self.connections[index as usize] {
-                connection.violation = Some("the rest of a payload did not come within 30 s");
-                connection.drop_client(&mut self.volume);
+        for index in 0..self.clients.len() as u32 {
+            let Some(mut client) = self.clients[index as usize].take() else { continue };
+            self.log_notes(&mut *client);
+            if let Some(complaint) = client.complaint(STALL) {
+                client.drop_client(Some(complaint), &mut self.volume);
+                self.touch(index);
             }
-            self.touch(index);
+            self.clients[index as usize] = Some(client);
         }
         match self.shut_down_by {
             Some(by) if Instant::now() >= by => self.drop_all(),

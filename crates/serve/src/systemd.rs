@@ -2,10 +2,12 @@
 
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::UnixListener;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::AddressFamily;
+
+pub use dumbwaiter_service::systemd::{notify, watchdog};
 
 use crate::Error;
 use crate::nbd::listener::Listener;
@@ -39,26 +41,4 @@ pub(crate) fn take_sockets() -> Result<Vec<Listener>, Error> {
         })
     };
     (FIRST..FIRST + count).map(take).collect()
-}
-
-/// Tells systemd, if it wants to know: `READY=1`, `STOPPING=1`, `WATCHDOG=1`, `STATUS=...`. Failing to do so hurts nobody.
-pub fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let Ok(socket) = UnixDatagram::unbound() else { return };
-    let text = path.to_string_lossy();
-    let _ = match text.strip_prefix('@') {
-        Some(name) => {
-            use std::os::linux::net::SocketAddrExt;
-            std::os::unix::net::SocketAddr::from_abstract_name(name)
-                .and_then(|address| socket.send_to_addr(state.as_bytes(), &address))
-        }
-        None => socket.send_to(state.as_bytes(), &path),
-    };
-}
-
-/// How often systemd wants to hear from a healthy service: half of `WATCHDOG_USEC`.
-pub fn watchdog() -> Option<std::time::Duration> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
-    number("WATCHDOG_USEC").filter(|us| ours && *us > 0).map(|us| std::time::Duration::from_micros(us / 2))
 }

@@ -1,7 +1,9 @@
 //! A disk with its tenants: commands of any protocol in, results out. Limits, counts and the data's safety are kept here.
 
+use std::os::fd::BorrowedFd;
+
 use dumbwaiter_block::{Errno, Flags, Io, Nanos, Op, SECTOR_BYTES, Task, TaskId};
-use dumbwaiter_path::{Buffer, Data, Disk, Event, WatchId};
+use dumbwaiter_path::{Buffer, Data, Disk, Event, Interest, WatchId};
 
 use crate::Error;
 use crate::buffers::Buffers;
@@ -18,8 +20,8 @@ const RESERVATION_PERIOD: Nanos = Nanos::from_ms(50);
 pub(crate) struct Done {
     pub(crate) token: u64,
     pub(crate) result: Result<(), Errno>,
-    /// The buffer of a read or write.
-    pub(crate) data: Option<Buffer>,
+    /// What came with the command.
+    pub(crate) data: Data,
 }
 
 /// What a turn of a volume answers with.
@@ -31,8 +33,15 @@ pub(crate) enum Happened {
         buffer: Buffer,
         result: Result<usize, Errno>,
     },
+    /// A driver has answered a command, by its tag.
+    Commanded {
+        tag: u64,
+        result: i32,
+    },
+    /// A descriptor of an owner's is ready.
     Ready {
         watch: WatchId,
+        owner: u32,
     },
     Woken,
 }
@@ -47,6 +56,10 @@ pub(crate) struct Volume {
     /// Done without the disk.
     early: Vec<Done>,
     events: Vec<Event>,
+    /// Owners of watched descriptors, by the watch's index.
+    watchers: Vec<u32>,
+    /// Direct I/O takes memory that is aligned to so many bytes.
+    pub(crate) memory_align: usize,
     /// Tenants with I/Os that a limit holds back.
     throttled: Vec<u32>,
     /// A flush failed: what was written before may be lost, and no later flush can say otherwise.
@@ -62,7 +75,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    pub(crate) fn new(disk: Disk, memory: u64, trims: bool) -> Volume {
+    pub(crate) fn new(disk: Disk, memory: u64, trims: bool, memory_align: usize) -> Volume {
         Volume {
             disk,
             buffers: Buffers::new(memory),
@@ -71,6 +84,8 @@ impl Volume {
             free: Vec::new(),
             early: Vec::new(),
             events: Vec::new(),
+            watchers: Vec::new(),
+            memory_align,
             throttled: Vec::new(),
             flush_failed: false,
             zeroes: true,
@@ -198,13 +213,23 @@ impl Volume {
         self.buffers.put(buffer);
     }
 
+    /// Watches a descriptor for an owner.
+    pub(crate) fn watch(&mut self, fd: BorrowedFd<'_>, interest: Interest, owner: u32) -> Result<WatchId, Error> {
+        let watch = self.disk.watch(fd, interest)?;
+        if watch.index() >= self.watchers.len() {
+            self.watchers.resize(watch.index() + 1, u32::MAX);
+        }
+        self.watchers[watch.index()] = owner;
+        Ok(watch)
+    }
+
     /// Begins a command of a task of a tenant. `data` is as long as the command for a read or a write.
     pub(crate) fn submit(
         &mut self,
         tenant: u32,
         task: TaskId,
         command: Command,
-        data: Option<Buffer>,
+        data: Data,
         token: u64,
     ) -> Result<(), Error> {
         let (_, length) = command.range();
@@ -247,14 +272,7 @@ impl Volume {
     }
 
     /// Sends one I/O of an operation on its way, past the limits of its tenant.
-    fn start(
-        &mut self,
-        number: u32,
-        op: Op,
-        (offset, length): (u64, u32),
-        fua: bool,
-        data: Option<Buffer>,
-    ) -> Result<(), Error> {
+    fn start(&mut self, number: u32, op: Op, (offset, length): (u64, u32), fua: bool, data: Data) -> Result<(), Error> {
         let operation = &self.operations[number as usize];
         let (index, task) = (operation.tenant, operation.task);
         let now = self.disk.now();
@@ -276,7 +294,6 @@ impl Volume {
             token: u64::from(number),
             ..Io::default()
         };
-        let data = data.map_or(Data::Scratch, Data::Buffer);
         if tenant.is_limited() && !flush {
             if !tenant.throttled.is_empty() || tenant.opens_at() > now {
                 tenant.throttled.push_back(Throttled { io, data, since: now });
@@ -313,6 +330,11 @@ impl Volume {
         Ok(())
     }
 
+    /// Nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.operations.len() == self.free.len()
+    }
+
     /// When a limit lets the next I/O through.
     fn next_release(&self) -> Option<Nanos> {
         self.throttled.iter().filter_map(|index| Some(self.tenant(*index)?.opens_at())).min()
@@ -333,7 +355,6 @@ impl Volume {
         for event in events.drain(..) {
             match event {
                 Event::Completed { finished, data } => {
-                    let data = if let Data::Buffer(buffer) = data { Some(buffer) } else { None };
                     self.completed(finished.io.token as u32, finished.result, data)?;
                 }
                 Event::RequestFailed(failure) => {
@@ -346,7 +367,11 @@ impl Volume {
                     ));
                 }
                 Event::Received { tag, buffer, result } => happened.push(Happened::Received { tag, buffer, result }),
-                Event::Ready { watch, .. } => happened.push(Happened::Ready { watch }),
+                Event::Commanded { tag, result } => happened.push(Happened::Commanded { tag, result }),
+                Event::Ready { watch, .. } => {
+                    let owner = self.watchers.get(watch.index()).copied().unwrap_or(u32::MAX);
+                    happened.push(Happened::Ready { watch, owner });
+                }
                 Event::Woken => happened.push(Happened::Woken),
             }
         }
@@ -356,7 +381,7 @@ impl Volume {
     }
 
     /// An I/O of an operation is done: the next stage, or the end.
-    fn completed(&mut self, number: u32, result: Result<(), Errno>, data: Option<Buffer>) -> Result<(), Error> {
+    fn completed(&mut self, number: u32, result: Result<(), Errno>, data: Data) -> Result<(), Error> {
         let Operation { command, stage, tenant, .. } = self.operations[number as usize];
         let unsupported = result == Err(Errno::EOPNOTSUPP);
         match (command, stage) {
@@ -370,14 +395,14 @@ impl Volume {
                 return if fast { self.finish(number, result, data) } else { self.write_zeroes(number, 0) };
             }
             (Command::Zero { .. }, Stage::WritingZeroes { done, length }) => {
-                if let Some(buffer) = data {
+                if let Data::Buffer(buffer) = data {
                     self.give_buffer(tenant, buffer);
                 }
                 let (done, (_, all)) = (done + length, command.range());
                 return match result {
                     Ok(()) if done < all => self.write_zeroes(number, done),
                     Ok(()) => self.flush_after(number),
-                    Err(_) => self.finish(number, result, None),
+                    Err(_) => self.finish(number, result, Data::Scratch),
                 };
             }
             (Command::Trim { .. } | Command::Zero { .. }, Stage::Only) if result.is_ok() => {
@@ -392,10 +417,10 @@ impl Volume {
     /// A trim or zeroes that must be permanent need a flush.
     fn flush_after(&mut self, number: u32) -> Result<(), Error> {
         if !self.operations[number as usize].command.fua() {
-            return self.finish(number, Ok(()), None);
+            return self.finish(number, Ok(()), Data::Scratch);
         }
         self.operations[number as usize].stage = Stage::Flushing;
-        self.start(number, Op::Flush, (0, 0), false, None)
+        self.start(number, Op::Flush, (0, 0), false, Data::Scratch)
     }
 
     /// Writes the next zeroes of a command by hand, from `done` bytes on.
@@ -404,18 +429,18 @@ impl Volume {
         let (offset, all) = command.range();
         let length = (all - done).min(ZERO_BYTES);
         let Some(mut buffer) = self.buffers.take(length as usize, 0) else {
-            return self.finish(number, Err(Errno::EIO), None);
+            return self.finish(number, Err(Errno::EIO), Data::Scratch);
         };
         if let Some(own) = self.tenant_mut(tenant) {
             own.memory += buffer.capacity() as u64;
         }
         buffer.fill(0);
         self.operations[number as usize].stage = Stage::WritingZeroes { done, length };
-        self.start(number, Op::Write, (offset + u64::from(done), length), false, Some(buffer))
+        self.start(number, Op::Write, (offset + u64::from(done), length), false, Data::Buffer(buffer))
     }
 
     /// An operation is over.
-    fn finish(&mut self, number: u32, result: Result<(), Errno>, data: Option<Buffer>) -> Result<(), Error> {
+    fn finish(&mut self, number: u32, result: Result<(), Errno>, data: Data) -> Result<(), Error> {
         let operation = &mut self.operations[number as usize];
         operation.used = false;
         let Operation { command, tenant, token, since, .. } = *operation;

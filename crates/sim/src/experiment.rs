@@ -178,11 +178,16 @@ pub(crate) fn start<'a>(
     if let Some(oracle) = model.oracle(seed ^ DEVICE_SEED) {
         scheduler.attach_oracle(&oracle);
     }
+    let device_seed = seed ^ DEVICE_SEED;
+    let device = match scheduler.class_weights() {
+        Some(weights) => model.build_with_classes(device_seed, weights),
+        None => model.build(device_seed),
+    };
     let run = Run::new(RunParts {
         config,
         scheduler,
         tenants: load.tenants,
-        device: model.build(seed ^ DEVICE_SEED),
+        device,
         host: Host::new(profile, cost, cpus, cpus >= 4, legacy_link).with_completion(completion),
         recorder,
         threads: load.threads,
@@ -302,6 +307,7 @@ fn result(
             submitted: ledger.submitted,
             completed: ledger.completed,
             failed: ledger.failed,
+            rejected: ledger.rejected,
             ..Ledger::default()
         },
         cpu: CpuFacts {

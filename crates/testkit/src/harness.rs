@@ -281,6 +281,12 @@ impl Harness {
         self
     }
 
+    /// Sets the deadline of a task's I/Os.
+    pub fn deadline(&mut self, task: TaskId, deadline: Option<Nanos>) -> &mut Harness {
+        self.layer.set_deadline(task, deadline);
+        self
+    }
+
     /// Sets the submitting CPU.
     pub fn cpu(&mut self, cpu: u16) -> &mut Harness {
         self.like.cpu = cpu;

@@ -106,7 +106,7 @@ const INSTANCES_MAX: u32 = 65_535;
 /// # Errors
 /// The line, the option and the expected value.
 pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<FioFile, FioError> {
-    let mut reader = Reader { path, warnings: Vec::new() };
+    let mut reader = Reader { path, warnings: Vec::new(), ignored: Vec::new() };
     let sections = text::sections(text, environment).map_err(|(line, reason)| reader.error(line, reason))?;
     let (mut global, mut jobs, mut stage, mut instances) = (State::default(), Vec::<FioJob>::new(), 0, 0u32);
     for section in &sections {
@@ -138,6 +138,7 @@ pub fn parse(text: &str, path: &str, environment: &dyn Fn(&str) -> Option<String
         start_in_rounds(of_stage.iter_mut().map(|job| &mut job.spec.startdelay).collect());
     }
     reader.warn_of_page_cache(&jobs);
+    reader.warn_of_ignored();
     reader.warnings.sort_by_key(|w| w.line);
     Ok(FioFile { jobs, warnings: reader.warnings })
 }
@@ -207,6 +208,8 @@ impl Default for State {
 struct Reader<'a> {
     path: &'a str,
     warnings: Vec<FioWarning>,
+    /// Options that do not change the I/O, each with its first line.
+    ignored: Vec<(usize, String)>,
 }
 
 impl Reader<'_> {
@@ -255,7 +258,9 @@ impl Reader<'_> {
             }
             Class::File => self.set_own(state, *line, key, &value),
             Class::Harmless => {
-                self.warn(*line, format!("{key} does not change the I/O here and is ignored"));
+                if !self.ignored.iter().any(|(_, other)| other == key) {
+                    self.ignored.push((*line, key.clone()));
+                }
                 Ok(())
             }
             Class::Refused { off, advice } => match off.contains(&value.as_str()) {
@@ -363,6 +368,13 @@ impl Reader<'_> {
             time_scale: state.time_scale,
         });
         Ok(FioJob { name, line, spec, numjobs, stage, cpus, filename, placed, cgroup, cgroup_weight, trace })
+    }
+
+    /// One line for all of them.
+    fn warn_of_ignored(&mut self) {
+        let Some((first, _)) = self.ignored.first() else { return };
+        let (first, names) = (*first, self.ignored.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(", "));
+        self.warn(first, format!("ignored fio options, which do not change the I/O here: {names}"));
     }
 
     fn warn_of_page_cache(&mut self, jobs: &[FioJob]) {

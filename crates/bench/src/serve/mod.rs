@@ -10,6 +10,7 @@ mod servers;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
@@ -17,7 +18,7 @@ use dumbwaiter_experiment::{Control, Failure};
 use dumbwaiter_measure::median;
 use dumbwaiter_meters::SystemCalls;
 use dumbwaiter_report::{Align, Style, table};
-use dumbwaiter_serve::NbdLoad;
+use dumbwaiter_serve::{LoadReport, NbdLoad, VhostLoad};
 use serde::Serialize;
 
 use self::cpu_groups::CpuGroups;
@@ -31,6 +32,9 @@ const FILE_BYTES: u64 = 256 << 20;
 /// A run before the measured part, so that connections are made and caches are warm.
 const WARM_UP: Duration = Duration::from_millis(200);
 
+/// The protocol of virtual machines; of the peers only qemu-storage-daemon speaks it.
+const VHOST_USER: &str = "vhost-user-blk";
+
 /// One kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
@@ -41,13 +45,17 @@ struct Case {
     connections: u32,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 10] = [
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 1, connections: 1 },
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 8, connections: 4 },
     Case { protocol: "nbd+unix", op: "randwrite 4k", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: "nbd+unix", op: "read 1M", block_bytes: 1 << 20, depth: 8, connections: 1 },
     Case { protocol: "nbd+tcp", op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
+    Case { protocol: VHOST_USER, op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
+    Case { protocol: VHOST_USER, op: "randread 4k", block_bytes: 4096, depth: 1, connections: 1 },
+    Case { protocol: VHOST_USER, op: "randread 4k of null", block_bytes: 4096, depth: 32, connections: 1 },
+    Case { protocol: VHOST_USER, op: "read 1M", block_bytes: 1 << 20, depth: 4, connections: 1 },
 ];
 
 /// Our server beside a peer under one load. Ratios are medians of the ratios of each round, ours over the peer's.
@@ -55,7 +63,7 @@ const CASES: [Case; 6] = [
 pub struct Row {
     /// nbdkit, qemu-nbd or qemu-storage-daemon.
     pub peer: &'static str,
-    /// nbd+unix or nbd+tcp.
+    /// nbd+unix, nbd+tcp or vhost-user-blk.
     pub protocol: &'static str,
     /// Pattern and size.
     pub op: &'static str,
@@ -101,7 +109,9 @@ pub fn run(plan: &Plan, control: &Control, progress: &dyn Fn(&str)) -> Result<Ve
     let work = Work::new(plan, progress)?;
     let mut rows = Vec::new();
     for case in CASES.iter().filter(|case| plan.depths.is_empty() || plan.depths.contains(&case.depth)) {
-        let programs: Vec<Program> = std::iter::once(Program::Ours).chain(peers.iter().copied()).collect();
+        let programs: Vec<Program> = std::iter::once(Program::Ours)
+            .chain(peers.iter().copied().filter(|peer| peer.speaks(case.protocol)))
+            .collect();
         let mut figures: Vec<Vec<Figure>> = vec![Vec::new(); programs.len()];
         for round in 0..plan.rounds {
             progress(&format!(
@@ -179,13 +189,18 @@ impl<'a> Work<'a> {
 
     /// One server under one load.
     fn one(&self, program: Program, case: &Case) -> Result<Figure> {
-        let server = RunningServer::start(program, self.plan, &self.folder, &self.file(), case.protocol == "nbd+tcp")?;
+        // A disk that does nothing shows what the server itself costs.
+        let target = if case.op.ends_with("null") { PathBuf::from("null") } else { self.file() };
+        let server = RunningServer::start(program, self.plan, &self.folder, &target, case.protocol)?;
         if let Some(groups) = &self.groups {
             groups.add_server(server.pid());
         }
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let clients: Vec<_> = (0..case.connections)
             .map(|number| {
+                if case.protocol == VHOST_USER {
+                    return machine(&server, case, &stop, &done);
+                }
                 let load = NbdLoad {
                     address: server.address().clone(),
                     export: server.export().to_owned(),
@@ -223,6 +238,26 @@ impl Drop for Work<'_> {
         // It lies in a folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A virtual machine's driver as the client.
+fn machine(
+    server: &RunningServer,
+    case: &Case,
+    stop: &Arc<AtomicBool>,
+    done: &Arc<AtomicU64>,
+) -> JoinHandle<std::result::Result<LoadReport, dumbwaiter_serve::Error>> {
+    let load = VhostLoad {
+        socket: server.socket().to_owned(),
+        writes: case.op.contains("write"),
+        sequential: !case.op.starts_with("rand"),
+        block_bytes: case.block_bytes,
+        depth: case.depth as u16,
+        seed: 0,
+        span: None,
+    };
+    let (stop, done) = (stop.clone(), done.clone());
+    std::thread::spawn(move || load.run(&stop, &done))
 }
 
 /// What the server used in the measured part of a run.

@@ -40,15 +40,21 @@ impl Program {
         }
     }
 
+    /// Does it serve this protocol?
+    pub(super) fn speaks(self, protocol: &str) -> bool {
+        protocol != "vhost-user-blk" || matches!(self, Program::Ours | Program::QemuStorageDaemon)
+    }
+
     pub(super) fn is_installed(self) -> bool {
         let version = Command::new(self.name()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         version.is_ok_and(|status| status.success())
     }
 
-    /// Its command line for serving a file through the page cache.
-    fn command(self, plan: &Plan, folder: &Path, file: &Path, tcp: Option<SocketAddr>) -> Command {
+    /// Its command line for serving a file through the page cache, or `null`.
+    fn command(self, plan: &Plan, folder: &Path, file: &Path, transport: Transport) -> Command {
         let (socket, file) = (folder.join("nbd.sock").display().to_string(), file.display().to_string());
-        let port = tcp.map(|tcp| tcp.port().to_string());
+        let port = if let Transport::Tcp(tcp) = transport { Some(tcp.port().to_string()) } else { None };
+        let machine = transport == Transport::VhostUser;
         let mut command =
             Command::new(if self == Program::Ours { plan.program.as_os_str() } else { self.name().as_ref() });
         match (self, port) {
@@ -56,6 +62,7 @@ impl Program {
                 command.args(["serve", "--target", &file, "--export", "x", "--cache", "writeback"]);
                 command.args(["--scheduler", &plan.scheduler]);
                 match port {
+                    _ if machine => command.arg("--vhost-user").arg(folder),
                     Some(port) => command.args(["--tcp", &format!("127.0.0.1:{port}")]),
                     None => command.arg("--unix").arg(folder),
                 }
@@ -69,6 +76,18 @@ impl Program {
                     None => command.args(["-k", &socket, &file]),
                 }
             }
+            (Program::QemuStorageDaemon, _) if machine => {
+                // Its better way: the kernel's ring, and a thread of its own.
+                command.args(["--object", "iothread,id=t"]);
+                let blockdev = match file.as_str() {
+                    "null" => format!("driver=null-co,node-name=f,size={},read-zeroes=on", 1u64 << 40),
+                    file => format!("driver=file,node-name=f,filename={file},aio=io_uring"),
+                };
+                command.args(["--blockdev", &blockdev]);
+                let socket = vhost_socket(folder).display().to_string();
+                let export = "type=vhost-user-blk,id=e,node-name=f,writable=on,iothread=t";
+                command.args(["--export", &format!("{export},addr.type=unix,addr.path={socket}")])
+            }
             (Program::QemuStorageDaemon, port) => {
                 let address = match port {
                     Some(port) => format!("addr.type=inet,addr.host=127.0.0.1,addr.port={port}"),
@@ -81,6 +100,19 @@ impl Program {
         };
         command
     }
+}
+
+/// How clients reach a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Unix,
+    Tcp(SocketAddr),
+    VhostUser,
+}
+
+/// Where a virtual machine finds its disk.
+fn vhost_socket(folder: &Path) -> PathBuf {
+    folder.join("x.vhost")
 }
 
 /// A server that runs; it is ended when dropped.
@@ -97,16 +129,21 @@ impl RunningServer {
         plan: &Plan,
         folder: &Path,
         file: &Path,
-        over_tcp: bool,
+        protocol: &str,
     ) -> Result<RunningServer> {
-        let socket = folder.join("nbd.sock");
-        let tcp = over_tcp.then(free_port).transpose().map_err(|e| Failure::device(format!("no TCP port: {e}")))?;
-        let mut command = program.command(plan, folder, file, tcp);
+        let transport = match protocol {
+            "nbd+tcp" => Transport::Tcp(free_port().map_err(|e| Failure::device(format!("no TCP port: {e}")))?),
+            "vhost-user-blk" => Transport::VhostUser,
+            _ => Transport::Unix,
+        };
+        let socket = if transport == Transport::VhostUser { vhost_socket(folder) } else { folder.join("nbd.sock") };
+        let mut command = program.command(plan, folder, file, transport);
         command.stdin(Stdio::null()).stderr(Stdio::null());
         command.stdout(if program == Program::Ours { Stdio::piped() } else { Stdio::null() });
         let failed = |e: std::io::Error| Failure::device(format!("{}: {e}", program.name()));
         let child = command.spawn().map_err(failed)?;
-        let address = tcp.map_or_else(|| Address::Unix(socket.clone()), Address::Tcp);
+        let address =
+            if let Transport::Tcp(tcp) = transport { Address::Tcp(tcp) } else { Address::Unix(socket.clone()) };
         let mut server = RunningServer { program, child, address, socket };
         server.await_ready()?;
         Ok(server)
@@ -121,6 +158,8 @@ impl RunningServer {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             let listens = match &self.address {
+                // A server of one machine must not see two.
+                Address::Unix(path) if path.extension().is_some_and(|end| end == "vhost") => path.exists(),
                 Address::Unix(path) => UnixStream::connect(path).is_ok(),
                 Address::Tcp(address) => TcpStream::connect(address).is_ok(),
             };
@@ -138,6 +177,10 @@ impl RunningServer {
 
     pub(super) fn address(&self) -> &Address {
         &self.address
+    }
+
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     pub(super) fn export(&self) -> &'static str {

@@ -16,6 +16,7 @@ impl BlockLayer {
             return;
         }
         self.failed_attempts = FailedAttempts::default();
+        self.completion = now;
         let hw = self.hw_of(id);
         self.ledger.finished += 1;
         let flushed = self.flush.request == Some(id);
@@ -52,8 +53,10 @@ impl BlockLayer {
         }
     }
 
-    /// Appends I/Os that need nothing from the device (a flush where nothing is volatile).
+    /// Appends I/Os that need nothing from the device: a flush where nothing is volatile, and refused ones.
     pub fn finish_idle(&mut self, now: Nanos, out: &mut Vec<Finished>) {
+        self.completion = now;
+        self.finish_refused(out);
         while let Some(id) = self.done_at_once.pop() {
             self.finish(id, Ok(()), out);
         }
@@ -112,6 +115,9 @@ impl BlockLayer {
         self.ledger.sectors_completed += u64::from(request.io.sectors);
         out.push(Finished { io: request.io, submit: request.submit, insert, issue, merged, result });
         self.population.ends(request.io.task, request.io.tenant);
+        if let Some(admission) = &mut self.admission {
+            admission.ends(self.completion, request.io.tenant);
+        }
     }
 
     /// A piece of `parent` is done, and with the last one the parent.

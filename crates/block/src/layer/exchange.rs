@@ -62,8 +62,8 @@ impl BlockLayer {
 
     /// If a freeze has drained everything, the new scheduler takes over.
     pub(super) fn end_freeze(&mut self, now: Nanos) {
-        // A flush that needs nothing from the device waits only to be reported.
-        if self.requests.len() > self.done_at_once.len() {
+        // A flush that needs nothing from the device, or a refused I/O, waits only to be reported.
+        if self.requests.len() > self.done_at_once.len() + self.refused.len() {
             return;
         }
         if let Some(Freeze { scheduler, held_back }) = self.freeze.take() {

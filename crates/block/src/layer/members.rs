@@ -110,6 +110,9 @@ impl BlockLayer {
                     if self.population.tasks[id.0 as usize].over() {
                         self.event(now, Event::TaskExited(id));
                         self.tenants.remove_task(id);
+                        if let Some(admission) = &mut self.admission {
+                            admission.forget_task(id);
+                        }
                         self.population.leaves(Some(task.tenant));
                     }
                 }
@@ -117,6 +120,9 @@ impl BlockLayer {
                     let Some(tenant) = self.tenants.tenant(id).copied() else { continue };
                     if self.population.tenants[id.0 as usize].over() {
                         self.event(now, Event::TenantRetired(id));
+                        if let Some(admission) = &mut self.admission {
+                            admission.forget_tenant(id);
+                        }
                         self.tenants.remove_tenant(id);
                         self.population.leaves(tenant.parent);
                     }

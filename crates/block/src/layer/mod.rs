@@ -9,6 +9,7 @@
 //!                        └──◄── tag freed ◄── complete ◄────────────────────────────────┘
 //! ```
 
+mod admission;
 mod check;
 mod complete;
 mod exchange;
@@ -16,6 +17,7 @@ mod fault;
 mod members;
 mod parts;
 mod population;
+mod rejection;
 mod replace;
 mod service;
 mod submit;
@@ -37,6 +39,7 @@ use crate::merge::{Limits, MergeIndex};
 use crate::request_tags::RequestTags;
 use crate::scheduler::{Event, Merging, Scheduler, Setup, Traits, TunableError, set_tunable};
 use crate::{Errno, Io, Nanos, RequestId, Requests, Tenants};
+use admission::Admission;
 use fault::FailedAttempts;
 use population::Population;
 use replace::Freeze;
@@ -211,6 +214,12 @@ pub struct BlockLayer {
     ledger: Ledger,
     /// Flushes with nothing to flush: they complete with the next call of `complete_idle`.
     done_at_once: Vec<RequestId>,
+    /// Refused I/Os, which complete with the same call.
+    refused: Vec<RequestId>,
+    /// Deadlines of tasks; nothing is refused without any.
+    admission: Option<Box<Admission>>,
+    /// The time of the completion that is being reported.
+    completion: Nanos,
     rerun_at: Option<Nanos>,
     /// I/Os of the slab that wait nowhere themselves: they are part of another request, or travel in pieces.
     carried: u64,
@@ -265,6 +274,9 @@ impl BlockLayer {
             flush: FlushMachine::default(),
             ledger: Ledger::default(),
             done_at_once: Vec::new(),
+            refused: Vec::new(),
+            admission: None,
+            completion: Nanos::ZERO,
             rerun_at: None,
             carried: 0,
             failed_attempts: FailedAttempts::default(),

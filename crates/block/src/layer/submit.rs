@@ -14,7 +14,8 @@ use crate::{Flags, Io, Nanos, Op, RequestId};
 
 impl BlockLayer {
     /// A task submits `io` at `now`, within its plug if it has one. If the task [sleeps](Submitted::Asleep), it submits nothing
-    /// else before the I/O has its request. An I/O that [may not sleep](Flags::NOWAIT) leaves no trace if it would have to.
+    /// else before the I/O has its request. An I/O that would miss its [deadline](BlockLayer::set_deadline) is refused: it is finished, with `EBUSY`,
+    /// by the next [`BlockLayer::finish_idle`]. An I/O that [may not sleep](Flags::NOWAIT) leaves no trace if it would have to.
     pub fn submit(&mut self, now: Nanos, io: Io, plug: Option<&mut Plug>) -> Submitted {
         let may_sleep = !io.flags.any(Flags::NOWAIT);
         let nothing_to_flush = io.op == Op::Flush && !self.config.volatile_cache;
@@ -23,15 +24,22 @@ impl BlockLayer {
                 return Submitted::WouldBlock;
             }
             self.count_submission(&io);
+            self.admitted(now, &io);
             self.hold_back(now, io);
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);
             }
             return Submitted::Asleep;
         }
+        if self.refuses(now, &io) {
+            self.count_submission(&io);
+            self.keep_refused(now, io);
+            return Submitted::Entered;
+        }
         let outcome = self.enter_path(now, now, io, plug);
         if outcome != Submitted::WouldBlock {
             self.count_submission(&io);
+            self.admitted(now, &io);
         }
         outcome
     }

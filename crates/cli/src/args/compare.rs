@@ -69,6 +69,9 @@ pub(crate) struct Compare {
     /// Requests that the scheduler may hold
     #[arg(long, value_name = "N")]
     pub(crate) nr_requests: Option<u32>,
+    /// Refuse an I/O whose predicted wait is longer than this, in tasks for which the scenario gives no deadline
+    #[arg(long, value_name = "TIME")]
+    pub(crate) deadline: Option<String>,
     /// Simulated time that is measured, such as 10s
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<String>,

@@ -3,10 +3,12 @@
 mod bench;
 mod compare;
 mod learn;
+mod pilot;
 mod real;
 mod serve;
 mod sweep;
 mod trace;
+mod tune;
 
 use std::path::PathBuf;
 
@@ -15,10 +17,12 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
 pub(crate) use self::learn::*;
+pub(crate) use self::pilot::*;
 pub(crate) use self::real::*;
 pub(crate) use self::serve::*;
 pub(crate) use self::sweep::*;
 pub(crate) use self::trace::*;
+pub(crate) use self::tune::*;
 
 /// Choose and prove a block I/O scheduler.
 #[derive(Parser)]
@@ -45,6 +49,8 @@ pub(crate) enum Command {
     Compare(Box<Compare>),
     /// Run a grid of experiments, or plot its results
     Sweep(Sweep),
+    /// Search better settings of the schedulers for a workload, and prove what they are worth
+    Tune(Box<Tune>),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
     /// List the device models, show one, or check it against its data sheet
@@ -73,6 +79,8 @@ pub(crate) enum Command {
     Serve(Box<Serve>),
     /// Ask and change a running server
     Ctl(Ctl),
+    /// Choose the scheduler of live disks: watch, advise, and with --act change and put back
+    Pilot(Pilot),
     /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server
     Bench(Bench),
     /// One thread of a load, in a process of its own
@@ -102,7 +110,9 @@ pub(crate) struct Schedulers {
 Examples:
   dumbwaiter devices
   dumbwaiter devices --show hdd:st1000dm003 > my-drive.toml
-  dumbwaiter devices --validate ssd:850pro-256")]
+  dumbwaiter devices --validate ssd:850pro-256
+  sudo dumbwaiter devices --fit /dev/nvme0n1 > my-drive.toml     a survey that only reads, up to 2 minutes
+  dumbwaiter compare -d my-drive.toml")]
 pub(crate) struct Devices {
     /// Print a model's parameter file, to copy and change
     #[arg(long, value_name = "NAME")]
@@ -110,6 +120,19 @@ pub(crate) struct Devices {
     /// Measure a model and check it against its targets; `all` for every model
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) validate: Option<String>,
+    /// Survey a block device or file, fit a model of its kind to it, and print that as a parameter file; only reads unless
+    /// --allow-writes is given. The name of a model surveys that model, in virtual time
+    #[arg(long, value_name = "PATH|NAME", conflicts_with_all = ["show", "validate"])]
+    pub(crate) fit: Option<PathBuf>,
+    /// With --fit: time of the survey at most
+    #[arg(long = "for", value_name = "TIME", default_value = "2m", requires = "fit")]
+    pub(crate) length: String,
+    /// With --fit: also measure writes. This destroys the data on the device
+    #[arg(long, requires = "fit")]
+    pub(crate) allow_writes: bool,
+    /// With --allow-writes: write although the device is in use; PATH must be that of --fit
+    #[arg(long, value_name = "PATH", requires = "allow_writes")]
+    pub(crate) i_know_this_destroys: Option<PathBuf>,
     /// Write as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

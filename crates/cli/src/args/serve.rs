@@ -11,9 +11,12 @@ Examples:
   dumbwaiter serve --target /dev/nvme0n1 --export db:weight=400,size=100G --export batch:offset=100G --unix /run/disks
   dumbwaiter serve --target emulate:hdd:st1000dm003 --export slow --tcp 127.0.0.1:10809
   dumbwaiter serve --config disks.toml --control /run/disks/control --http 127.0.0.1:9100
+  dumbwaiter serve --target disk.img --export vm1 --vhost-user /run/disks
+  dumbwaiter serve --target emulate:hdd:st1000dm003 --export slow:ublk=0
   dumbwaiter serve --demo
 
-Clients find an export at nbd+unix:///NAME?socket=DIR/nbd.sock")]
+Clients find an export at nbd+unix:///NAME?socket=DIR/nbd.sock, virtual machines at DIR/NAME.vhost,
+programs of this machine at /dev/ublkbN")]
 pub(crate) struct Serve {
     /// What to serve: a file, a block device, null[:SIZE], or emulate:MODEL
     #[arg(long, value_name = "TARGET", conflicts_with = "config")]
@@ -21,7 +24,7 @@ pub(crate) struct Serve {
     /// Serve a device model in real time; the same as --target emulate:MODEL
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["target", "config"])]
     pub(crate) emulate: Option<String>,
-    /// An export: NAME[:weight=N,offset=SIZE,size=SIZE,readonly,limit_iops=N,limit_bytes=SIZE,reservation=N,shared]
+    /// An export: NAME[:weight=N,offset=SIZE,size=SIZE,readonly,limit_iops=N,limit_bytes=SIZE,reservation=N,ublk=N,shared]
     #[arg(long = "export", value_name = "NAME[:KEY=VALUE,…]", conflicts_with = "config")]
     pub(crate) exports: Vec<String>,
     /// Serve NBD at DIR/nbd.sock
@@ -30,6 +33,12 @@ pub(crate) struct Serve {
     /// Serve NBD over TCP
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Option<SocketAddr>,
+    /// Serve virtual machines over vhost-user-blk, at DIR/NAME.vhost
+    #[arg(long, value_name = "DIR")]
+    pub(crate) vhost_user: Option<PathBuf>,
+    /// Leave block devices (ublk=N) to the next server when this one ends: their requests wait for it
+    #[arg(long)]
+    pub(crate) keep_devices: bool,
     /// Allow --tcp on an address that other machines reach: NBD has no authentication
     #[arg(long)]
     pub(crate) insecure: bool,
@@ -55,7 +64,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Option<SocketAddr>,
     /// Serve an emulated SSD to four tenants with load, and show their shares
-    #[arg(long, conflicts_with_all = ["target", "emulate", "exports", "config", "unix", "tcp"])]
+    #[arg(long, conflicts_with_all = ["target", "emulate", "exports", "config", "unix", "tcp", "vhost_user"])]
     pub(crate) demo: bool,
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS")]

@@ -2,14 +2,17 @@
 
 pub(crate) mod recommend;
 pub(crate) mod reproduce;
+pub(crate) mod tune;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use dumbwaiter_drive::{Options, Rings, Target, Verify};
-use dumbwaiter_experiment::Experiment;
-use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker};
+use dumbwaiter_experiment::Input;
+use dumbwaiter_realworld::{
+    self as realworld, DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker,
+};
 use dumbwaiter_report::Format;
 
 use crate::args::{self, Compare, VerifyArgs};
@@ -31,13 +34,7 @@ fn announce() -> dumbwaiter_realworld::Announce {
 }
 
 /// `compare --on`: the matrix on a real file or device, through our engine and through the kernel's own schedulers.
-pub(crate) fn run(
-    args: &Compare,
-    path: &Path,
-    experiment: &Experiment,
-    format: Format,
-    checking: Checking,
-) -> Result<Ended> {
+pub(crate) fn run(args: &Compare, path: &Path, read: &Input, format: Format, checking: Checking) -> Result<Ended> {
     let mut inputs: Vec<&Path> = args.input.iter().map(PathBuf::as_path).collect();
     inputs.push(path);
     inputs.extend(args.verify_journal.as_deref());
@@ -57,7 +54,12 @@ pub(crate) fn run(
         args::Via::Kernel => Via::Kernel,
         args::Via::Both => Via::Both,
     });
-    let compared = dumbwaiter_realworld::compare(experiment, &device, via, worker_program(), &control);
+    let compared = match read {
+        Input::One(experiment) => realworld::compare(experiment, &device, via, worker_program(), &control),
+        Input::Several { name, cases } => {
+            realworld::compare_all(name, cases, &device, via, &worker_program(), &control)
+        }
+    };
     bar.finish();
     finish(compared, &args.outputs, format)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_experiment::{Control, Step, Subject, recommend};
 use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Kernel, KernelOptions};
-use dumbwaiter_report::{SurveyPoint, advice_text, write_html};
+use dumbwaiter_report::{SurveyPoint, advice_text, write_advice_html};
 use dumbwaiter_scenario::SchedulerSpec;
 
 use super::{announce, worker_program};
@@ -73,13 +73,13 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     // Each even if another fails; output on stdout is lost if its reader is gone.
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let json = args.json.as_deref().map_or(Ok(()), |file| output::write_json(file, advice));
+    let points: Vec<SurveyPoint<'_>> =
+        found.loads.iter().map(|l| SurveyPoint { name: l.name, about: l.about, metric: l.metric }).collect();
     let html = args.html.as_deref().map_or(Ok(()), |file| {
-        write_html(&advice.survey, file)?;
+        write_advice_html(advice, &points, file)?;
         crate::tell!("report written to {}", file.display());
         Ok(())
     });
-    let points: Vec<SurveyPoint<'_>> =
-        found.loads.iter().map(|l| SurveyPoint { name: l.name, about: l.about, metric: l.metric }).collect();
     let text = if to_stdout { Ok(()) } else { output::print(&advice_text(advice, &points, output::style())) };
     html.and(json).and(text)?;
     Ok(match found.failure {

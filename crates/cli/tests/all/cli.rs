@@ -6,30 +6,7 @@ use std::process::Command;
 use dumbwaiter_testkit::program;
 use serde_json::Value;
 
-use crate::common::dumbwaiter;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Runs and expects success; answers stdout.
-fn ok(args: &[&str]) -> String {
-    let out = dumbwaiter(args);
-    assert!(out.status.success(), "{args:?}: {:?}\n{}", out.status, text(&out.stderr));
-    text(&out.stdout)
-}
-
-/// Runs and expects exit code 2 and one message that holds all of `parts`.
-fn refused(args: &[&str], parts: &[&str]) {
-    let out = dumbwaiter(args);
-    let message = text(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-    assert!(!message.contains("panicked"), "{message}");
-    for part in parts {
-        assert!(message.contains(part), "{args:?}: expected `{part}` in: {message}");
-    }
-    assert!(text(&out.stdout).is_empty(), "{args:?}: results on stdout beside an error");
-}
+use crate::common::{dumbwaiter, ok, refused, text};
 
 fn file(dir: &tempfile::TempDir, name: &str, content: &[u8]) -> String {
     let path = dir.path().join(name);

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::common::dumbwaiter;
+use crate::common::{dumbwaiter, refused};
 
 /// Two schedulers, once each, on a simulated device.
 const SMALL: &str = r#"
@@ -92,15 +92,6 @@ fn joined(dir: &Path, results: &str, log: &str, more: &[&str]) -> (Value, String
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{said}");
     (json(&out), String::from_utf8_lossy(&done.stdout).into_owned())
-}
-
-fn refused(args: &[&str], parts: &[&str]) {
-    let done = dumbwaiter(args);
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert_eq!(done.status.code(), Some(2), "{args:?}: {said}");
-    for part in parts {
-        assert!(said.contains(part) && !said.contains("panicked"), "{args:?}: expected `{part}` in {said}");
-    }
 }
 
 #[test]

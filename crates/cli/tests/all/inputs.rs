@@ -1,30 +1,6 @@
 //! Input that could mislead: what is refused, with which words, and what is said first.
 
-use std::process::Output;
-
-use crate::common::dumbwaiter;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Expects exit code 2, no result and a message with all of `parts`; answers the message.
-fn refused(args: &[&str], parts: &[&str]) -> String {
-    let out: Output = dumbwaiter(args);
-    let message = text(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-    assert!(out.stdout.is_empty(), "{args:?}: results beside an error");
-    for part in parts {
-        assert!(message.contains(part), "{args:?}: expected `{part}` in: {message}");
-    }
-    message
-}
-
-fn ok(args: &[&str]) -> String {
-    let out = dumbwaiter(args);
-    assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
-    text(&out.stdout)
-}
+use crate::common::{dumbwaiter, ok, refused, text};
 
 fn file(dir: &tempfile::TempDir, name: &str, content: &[u8]) -> String {
     let path = dir.path().join(name);

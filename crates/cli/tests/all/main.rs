@@ -4,6 +4,7 @@ mod cli;
 mod common;
 mod energy;
 mod inputs;
+mod pilot;
 mod real;
 mod real_bench;
 mod real_edges;

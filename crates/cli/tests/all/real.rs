@@ -32,6 +32,26 @@ fn a_file_is_measured_through_the_engine_and_the_json_says_so() {
 }
 
 #[test]
+fn several_scenarios_run_on_a_drive_and_a_suite_that_writes_needs_permission() {
+    let dir = folder();
+    let disk = file(dir.path(), "disk", &vec![7; 8 << 20]);
+    let scenarios = ["one.toml", "two.toml"].map(|name| file(dir.path(), name, ONCE.as_bytes()));
+    let out = dir.path().join("out.json");
+    let json_file = out.to_str().unwrap();
+    let done = dumbwaiter(&["compare", &scenarios[0], &scenarios[1], "--on", &disk, "--json", json_file]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let found = json(&out);
+    assert_eq!(found["suite"]["lines"].as_array().unwrap().len(), 2, "{}", found["suite"]);
+    assert!(found["runs"].as_array().unwrap().iter().all(|run| run["world"] == "real"));
+    let command = found["provenance"]["command"].as_str().unwrap();
+    assert!(command.contains("one.toml") && command.contains("two.toml"), "{command}");
+    let suite = dumbwaiter(&["compare", "suite:database", "--on", &disk]);
+    let why = String::from_utf8_lossy(&suite.stderr).into_owned();
+    assert_eq!(suite.status.code(), Some(2), "{why}");
+    assert!(why.contains("writes") && why.contains("--allow-writes"), "{why}");
+}
+
+#[test]
 fn rings_that_only_one_scheduler_can_use_are_remarked_on() {
     let dir = folder();
     let disk = file(dir.path(), "disk", &vec![7; 8 << 20]);

@@ -2,26 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::dumbwaiter;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn ok(args: &[&str]) -> String {
-    let out = dumbwaiter(args);
-    assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
-    text(&out.stdout)
-}
-
-fn refused(args: &[&str], parts: &[&str]) {
-    let out = dumbwaiter(args);
-    let message = text(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
-    for part in parts {
-        assert!(message.contains(part), "{args:?}: expected `{part}` in: {message}");
-    }
-}
+use crate::common::{ok, refused};
 
 /// Short runs on a fast device.
 const QUICK: [&str; 10] =

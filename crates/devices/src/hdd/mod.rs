@@ -10,11 +10,13 @@
 mod ahead;
 mod buffer;
 mod check;
+mod cleaning;
 mod dirty;
 mod geometry;
 mod params;
 mod positioning;
 mod seek;
+mod shingled;
 mod write_cache;
 
 use std::collections::VecDeque;
@@ -24,9 +26,11 @@ use dumbwaiter_block::{Nanos, Op};
 use self::buffer::Buffer;
 use self::dirty::Dirty;
 use self::geometry::{Geometry, Place};
+pub(crate) use self::params::OPTIONAL;
 pub use self::params::{KEYS, Params};
 pub use self::positioning::Positioning;
 use self::seek::{Candidates, Seek};
+use self::shingled::Shingled;
 use crate::outbox::Outbox;
 use crate::rng::Stage;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
@@ -136,6 +140,7 @@ pub struct Hdd {
     /// Writes that wait for cache space.
     waiting: VecDeque<Held>,
     barrier: Option<Barrier>,
+    shingled: Option<Shingled>,
     /// Commands that arrived after the flush.
     behind: VecDeque<Held>,
     link_free: Nanos,
@@ -184,6 +189,7 @@ impl Hdd {
             queue: Vec::with_capacity(p.ncq_depth as usize),
             waiting: VecDeque::new(),
             barrier: None,
+            shingled: Shingled::new(p),
             behind: VecDeque::new(),
             link_free: Nanos::ZERO,
             seq: 0,
@@ -198,7 +204,9 @@ impl Hdd {
 
     fn arm_event(&self) -> Option<Nanos> {
         match self.arm {
-            Arm::Idle { .. } if self.dirty.is_empty() => None,
+            Arm::Idle { since } if self.dirty.is_empty() => {
+                self.shingled.as_ref().filter(|s| s.has_cached()).map(|s| since + s.t_idle)
+            }
             Arm::Idle { since } => Some(since + self.t_idle),
             Arm::Overhead { until }
             | Arm::Read { until, .. }
@@ -217,6 +225,7 @@ impl Hdd {
 
     fn step(&mut self, now: Nanos) {
         match self.arm {
+            Arm::Idle { .. } if self.dirty.is_empty() => self.clean_now(now),
             Arm::Idle { .. } => self.write_back(now),
             Arm::Overhead { .. } => self.serve(now),
             Arm::Read { lba, from, end, .. } => {
@@ -432,17 +441,30 @@ impl Hdd {
 
     /// Moves the arm for a queued command. One that `continues` the last transfer needs no overhead.
     fn position(&mut self, now: Nanos, index: usize, continues: bool) {
-        let Queued { held, place, write, from } = self.queue.remove(index);
+        let Queued { held, mut place, write, from } = self.queue.remove(index);
         self.candidates.remove(index);
         let end = held.command.sector + u64::from(held.command.sectors);
-        let waited = now.since(held.arrival);
+        // On a shingled drive a write may have to wait until a band was cleaned, and may go elsewhere.
+        let (began, mut target) = (now, from);
+        let mut now = now;
+        if write {
+            while self.shingled.as_ref().is_some_and(|s| s.full_for(from, end - from)) {
+                now = self.clean(now).unwrap_or(now);
+            }
+            if let Some(shingled) = &mut self.shingled {
+                target = shingled.place(from, end - from);
+                place = self.geometry.place(target);
+            }
+        }
+        let waited = began.since(held.arrival);
+        let continues = continues && target == from && now == began;
         let (firmware, seek, rotation) = if continues {
             (Nanos::ZERO, self.geometry.step(from), 0)
         } else {
             let seek = self.seek.time(self.here, place, write);
             (self.t_cmd.min(waited), seek, self.rotation(now, seek, place))
         };
-        let mut media = self.geometry.media(from, end - from);
+        let mut media = self.geometry.media(target, end - from);
         if write && (from % PHYSICAL_SECTORS != 0 || end % PHYSICAL_SECTORS != 0) {
             media += self.geometry.revolution;
         }
@@ -453,10 +475,11 @@ impl Hdd {
             rotation: Nanos(rotation),
             media: Nanos(media),
             firmware,
+            gc_stall: now.since(began),
             ..Breakdown::default()
         };
         self.finish(held, until, breakdown);
-        self.moved(now, until, end);
+        self.moved(now, until, target + (end - from));
         self.wrote_back_last = false;
         if write {
             self.dirty.remove(from, end, &self.geometry);

@@ -74,7 +74,19 @@ pub struct Params {
     pub t_age_ms: f64,
     /// Largest command in sectors.
     pub max_sectors: u32,
+    /// Persistent cache of a drive-managed shingled drive, GiB; 0 for conventional recording.
+    #[serde(default)]
+    pub smr_cache_gib: f64,
+    /// Band of a shingled drive, MiB.
+    #[serde(default)]
+    pub smr_band_mib: f64,
+    /// Idle time of a shingled drive before it cleans a band, ms.
+    #[serde(default)]
+    pub smr_idle_ms: f64,
 }
+
+/// Parameters that a file may leave out, with their values: those of a conventional drive.
+pub(crate) const OPTIONAL: [(&str, f64); 3] = [("smr_cache_gib", 0.0), ("smr_band_mib", 0.0), ("smr_idle_ms", 0.0)];
 
 /// For files that do not say it: fitted to the flushes of a 1 TB drive.
 fn max_dirty_extents() -> u32 {
@@ -127,6 +139,13 @@ pub const KEYS: &[Key] = &[
     Key { name: "rpo_window", expect: Expect::Int(1, 32), about: "oldest commands that compete by positioning" },
     Key { name: "t_age_ms", expect: Expect::Num(0.0, 3_600_000.0), about: "an older command goes next" },
     Key { name: "max_sectors", expect: Expect::Int(1, 65_536), about: "largest command" },
+    Key {
+        name: "smr_cache_gib",
+        expect: Expect::Num(0.0, 1024.0),
+        about: "persistent cache of a shingled drive; 0 or left out: not shingled",
+    },
+    Key { name: "smr_band_mib", expect: Expect::Num(0.0, 4096.0), about: "band of a shingled drive" },
+    Key { name: "smr_idle_ms", expect: Expect::Num(0.0, 3_600_000.0), about: "idle time before a band is cleaned" },
 ];
 
 impl Params {
@@ -140,6 +159,11 @@ impl Params {
             fua: true,
             max_sectors: self.max_sectors,
         }
+    }
+
+    /// Persistent cache of a shingled drive, sectors; 0 for another.
+    pub(crate) fn smr_cache_sectors(&self) -> u64 {
+        (self.smr_cache_gib * 2_097_152.0) as u64
     }
 
     pub(crate) fn write_cache_sectors(&self) -> u64 {

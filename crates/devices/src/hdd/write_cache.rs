@@ -75,6 +75,12 @@ impl Hdd {
         };
         let lba = self.dirty.extent(slot).lba;
         let end = self.dirty.extent(slot).end.min(self.geometry.track_end(lba));
+        if let Some(shingled) = &mut self.shingled {
+            if !shingled.in_order(lba) {
+                return self.append_with_oldest(slot, now);
+            }
+            shingled.place(lba, end - lba);
+        }
         let until = now + Nanos(positioning + self.geometry.media(lba, end - lba));
         self.dirty.remove(lba, end, &self.geometry);
         self.returning += end - lba;

@@ -21,6 +21,8 @@ pub(super) fn expectations(name: &str) -> Vec<Expectation> {
         "hdd:st1000dm003" => barracuda(),
         "hdd:st1000dm003-slow" => slow_barracuda(),
         "hdd:hts541010a9e662" => travelstar(),
+        "hdd:exos-x16" => exos(),
+        "hdd:smr-16tb" => shingled(),
         _ => Vec::new(),
     }
 }
@@ -103,6 +105,58 @@ fn travelstar() -> Vec<Expectation> {
     expectations.push(window_12(98.1));
     expectations.push(gain());
     expectations
+}
+
+fn exos() -> Vec<Expectation> {
+    let manual = ("product manual", "R");
+    vec![
+        rate("outer", 0.0, Near(261.0, 0.03), manual),
+        ratio(),
+        random_at_16("read", 1.0, Near(170.0, 0.05), manual),
+        random_at_16("write", 0.0, Near(440.0, 0.30), manual),
+        gain(),
+    ]
+}
+
+fn random_at_16(
+    what: &str,
+    reads: f64,
+    expected: super::Expected,
+    source: (&'static str, &'static str),
+) -> Expectation {
+    Expectation::new(format!("random 4K {what}, depth 16"), "IOPS", expected, source, move |m| {
+        measure(m, &Job { reads, warmup: 4_000, ..Job::reads_4k(16, capacity(m), COMMANDS) }).iops
+    })
+}
+
+/// A persistent cache that the measurements can fill, MiB.
+const SMALL_SMR_CACHE: &str = "smr_cache_gib=0.0625";
+
+fn shingled() -> Vec<Expectation> {
+    let alike = ("reads and streams as of hdd:exos-x16", "theory");
+    let estimate = ("appends are cheaper than writes in place", "E");
+    let paper = ("Skylight, FAST 2015: writes drop to a few per second once the cache is full", "R");
+    vec![
+        rate("outer", 0.0, Near(261.0, 0.03), alike),
+        random_at_16("read", 1.0, Near(170.0, 0.05), alike),
+        Expectation::new("sequential write of whole bands, outer", "MB/s", Near(261.0, 0.06), alike, |m| {
+            measure(m, &Job { warmup: 4_000, ..Job::sequential(1, READ_128K, false, capacity(m), 8_000) }).mb_per_s
+        }),
+        Expectation::new(
+            "random 4K write into the persistent cache / CMR",
+            "ratio",
+            Between(1.0, 20.0),
+            estimate,
+            |m| {
+                let job = Job { warmup: 4_000, ..Job::writes_4k(1, capacity(m), 8_000) };
+                measure(m, &job).iops / measure(&with(m, "smr_cache_gib=0"), &job).iops
+            },
+        ),
+        Expectation::new("random 4K write, cache full", "IOPS", Between(1.0, 20.0), paper, |m| {
+            let job = Job { warmup: 24_000, ..Job::writes_4k(1, capacity(m), 1_000) };
+            measure(&with(m, SMALL_SMR_CACHE), &job).iops
+        }),
+    ]
 }
 
 /// MB/s of 128 KiB reads from sector `start` on.

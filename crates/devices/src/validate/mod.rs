@@ -6,6 +6,7 @@
 mod hdd;
 mod ssd;
 mod ull;
+mod volume;
 
 use crate::closed_loop::{Job, Measurement, run as run_closed_loop};
 use crate::{DeviceModel, Kind, load};
@@ -125,6 +126,7 @@ fn expectations_of(model: &DeviceModel, name: &str) -> Vec<Expectation> {
         Kind::Hdd => hdd::expectations(name),
         Kind::Ssd => ssd::expectations(name),
         Kind::Ull => ull::expectations(name),
+        Kind::Volume => volume::expectations(name),
         Kind::Null => Vec::new(),
     };
     let theory = ("conservation of time", "theory");

@@ -14,6 +14,7 @@ const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const REFERENCE: (&str, &str) = ("reference implementation", "ref");
 const FIG_8: (&str, &str) = ("SSD proportionality paper, Fig. 8: orderings", "P");
 const RATED: (&str, &str) = ("data sheet", "D");
+const RECALLED: (&str, &str) = ("data sheet", "R");
 
 pub(super) fn expectations(name: &str) -> Vec<Expectation> {
     let mut expectations = Vec::new();
@@ -49,6 +50,27 @@ pub(super) fn expectations(name: &str) -> Vec<Expectation> {
             expectations.extend(curve(true, &[10.3, 20.5, 39.9, 71.4, 98.1, 100.0]));
             expectations.extend(curve(false, &[36.0, 72.0, 91.0, 91.0, 91.0, 91.0]));
         }
+        "ssd:pm893-960" => {
+            expectations.push(random("", true, 32, Near(98.0, 0.03), RECALLED));
+            expectations.push(steady(32, Near(30.0, 0.15), RECALLED));
+            expectations.push(sequential(true, Near(550.0, 0.03), RECALLED));
+            expectations.push(sequential(false, Near(520.0, 0.05), RECALLED));
+        }
+        "ssd:990evo-plus-2tb" => {
+            let shop = ("data sheet, as a shop quotes it", "D");
+            expectations.push(random("", true, 512, Near(1_000.0, 0.05), shop));
+            expectations.push(random("in the SLC cache, ", false, 512, Near(1_350.0, 0.05), shop));
+            expectations.push(sequential(true, Near(7_250.0, 0.03), shop));
+            expectations.push(sequential(false, Near(6_300.0, 0.08), shop));
+            expectations.push(random("", true, 1, Between(15.0, 22.0), ("class value", "E")));
+        }
+        "ssd:d5-p5430" => {
+            let press = ("data sheet, as the press quotes it", "D");
+            expectations.push(random("", true, 256, Near(971.0, 0.03), press));
+            expectations.push(steady(256, Near(120.0, 0.25), press));
+            expectations.push(sequential(true, Near(7_000.0, 0.03), press));
+            expectations.push(sequential(false, Near(3_000.0, 0.05), press));
+        }
         "ssd:sata-mlc" => {
             expectations.extend(curve(true, &[8.0, 15.9, 31.1, 55.9, 81.9, 87.0]));
             expectations.extend(switches());
@@ -81,6 +103,21 @@ fn random(note: &str, read: bool, depth: u32, expected: Expected, source: (&'sta
     let what = format!("{note}4K random {}, depth {depth}", direction(read));
     Expectation::new(what, "K IOPS", expected, source, move |m| {
         measure(m, &random_job(read, depth, capacity(m))).iops / 1e3
+    })
+}
+
+/// Pages of the blocks with which the steady state is measured.
+const STEADY_PAGES: u32 = 8;
+
+/// Random writes to a drive that has been overwritten until garbage collection is stable.
+fn steady(depth: u32, expected: Expected, source: (&'static str, &'static str)) -> Expectation {
+    Expectation::new(format!("steady 4K random write, depth {depth}"), "K IOPS", expected, source, move |m| {
+        let Params::Ssd(p) = m.params() else { return 0.0 };
+        // Small blocks and a small map reach their steady state quickly; amplification depends on the spare part alone.
+        let erase = p.t_erase_us * f64::from(STEADY_PAGES) / f64::from(p.pages_per_block);
+        let scaled = format!("state=steady&ftl_gib=1&pages_per_block={STEADY_PAGES}&t_erase_us={erase}");
+        let job = Job { warmup: 300_000, commands: 600_000, ..random_job(false, depth, capacity(m)) };
+        measure(&with(m, &scaled), &job).iops / 1e3
     })
 }
 

@@ -1,6 +1,6 @@
 //! Between the threads and the disk: what the disk reports, and when it must come back at the latest.
 
-use dumbwaiter_block::{Nanos, SECTOR_BYTES};
+use dumbwaiter_block::{Errno, Nanos, SECTOR_BYTES};
 use dumbwaiter_measure::Completed;
 use dumbwaiter_path::{Event, Outcome, RequestFailure};
 
@@ -58,7 +58,7 @@ impl Run<'_> {
             match event {
                 Event::Completed { finished, .. } => self.deliver(finished),
                 Event::RequestFailed(failure) => self.failed(failure),
-                Event::Ready { .. } | Event::Received { .. } | Event::Woken => {}
+                Event::Ready { .. } | Event::Received { .. } | Event::Commanded { .. } | Event::Woken => {}
             }
         }
         events.clear();
@@ -75,6 +75,7 @@ impl Run<'_> {
                 op: io.op,
                 task: io.task,
                 tenant: io.tenant,
+                sector: io.sector,
                 bytes: u64::from(io.sectors) * SECTOR_BYTES,
                 submit: slot.submit,
                 insert: finished.insert,
@@ -86,6 +87,9 @@ impl Run<'_> {
         }
         let state = &mut self.threads[slot.thread as usize];
         state.running.outstanding -= 1;
+        if finished.result == Err(Errno::EBUSY) {
+            state.running.refused(now);
+        }
         state.running.thread.workload.completed(now, slot.number, now.since(slot.submit));
         self.make_ready(slot.thread);
     }

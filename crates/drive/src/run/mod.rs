@@ -158,8 +158,11 @@ impl<'a> Run<'a> {
             bypass_workers: false,
             device: None,
         };
-        let disk =
+        let mut disk =
             Disk::new(Arc::clone(parts.target.disk()), parts.config, parts.scheduler, parts.tenants, disk_options)?;
+        for thread in &parts.threads {
+            disk.layer_mut().set_deadline(thread.task, thread.deadline);
+        }
         let outstanding = parts.threads.iter().map(|t| t.depth.min(1024) as usize).sum::<usize>();
         Ok(Run {
             notes: disk.notes().to_vec(),

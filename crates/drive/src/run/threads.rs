@@ -101,6 +101,14 @@ impl Run<'_> {
                 state.running.late = !state.running.thread.closed;
                 break;
             }
+            let elsewhere_until = state.running.elsewhere_until;
+            if now < elsewhere_until {
+                if elsewhere_until < state.wake_at {
+                    state.wake_at = elsewhere_until;
+                    self.wakes.push(Reverse((elsewhere_until, thread)));
+                }
+                break;
+            }
             // An open loop is polled as of the time that it named: its I/O was due then, and the latency counts from
             // there, however late the poll is.
             let at = if state.running.thread.closed || state.running.late { now } else { state.polled.min(now) };
@@ -199,8 +207,8 @@ impl Run<'_> {
     }
 
     fn log(&mut self, task: u16, done: &Completed) {
-        let Completed { op, submit, issue, complete, .. } = *done;
-        self.write_record(&Record { op, task, bytes: done.bytes as u32, submit, issue, complete });
+        let Completed { op, sector, submit, issue, complete, .. } = *done;
+        self.write_record(&Record { op, task, sector, bytes: done.bytes as u32, submit, issue, complete });
     }
 
     /// Counts and logs what is unfinished when the run ends.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::removal;
 use crate::file::write;
+use crate::owned::Owned;
 use crate::process;
 use crate::queue::{Queue, Snapshot};
 
@@ -17,6 +18,8 @@ pub struct Action(Kind);
 enum Kind {
     /// Write the attributes of a queue that differ, if the disk is the same still.
     Attributes(Snapshot),
+    /// Write the attributes of a queue that a pilot changed, if they are as it left them.
+    Owned(Owned),
     /// Move the members of a cgroup to `home` and remove the cgroup.
     Cgroup { dir: PathBuf, home: PathBuf },
     /// Write a text to a file that is there.
@@ -48,6 +51,10 @@ impl Action {
         Action(Kind::Attributes(snapshot))
     }
 
+    pub(crate) fn restore_owned(owned: Owned) -> Action {
+        Action(Kind::Owned(owned))
+    }
+
     pub(crate) fn remove_cgroup(dir: &Path, home: &Path) -> Action {
         Action(Kind::Cgroup { dir: dir.into(), home: home.into() })
     }
@@ -72,6 +79,7 @@ impl Action {
     pub(crate) fn run(&self) -> Vec<String> {
         let done = match &self.0 {
             Kind::Attributes(snapshot) => return snapshot.restore(),
+            Kind::Owned(owned) => return owned.restore(),
             Kind::Cgroup { dir, home } => removal::remove_cgroup(dir, home),
             Kind::Text { file, text } if file.exists() => write(file, text),
             Kind::Text { .. } => Ok(()),
@@ -93,6 +101,7 @@ impl Action {
     pub(crate) fn about(&self) -> String {
         match &self.0 {
             Kind::Attributes(snapshot) => format!("the settings of {}", snapshot.queue().name()),
+            Kind::Owned(owned) => format!("the settings of {}", owned.queue().name()),
             Kind::Cgroup { dir, .. } => format!("cgroup {}", dir.display()),
             Kind::Text { file, .. } => file.display().to_string(),
             Kind::Instance { dir } => format!("trace instance {}", dir.display()),
@@ -107,6 +116,7 @@ impl Action {
     pub(crate) fn queue(&self) -> Option<Queue> {
         match &self.0 {
             Kind::Attributes(snapshot) => Some(snapshot.queue()),
+            Kind::Owned(owned) => Some(owned.queue()),
             _ => None,
         }
     }

@@ -23,8 +23,8 @@ use crate::queue::Queue;
 /// Where entries and locks are. Like the settings, they do not outlive the system.
 pub(crate) const DIR: &str = "/run/dumbwaiter";
 
-/// Raised when entries change. Format 1 had no number.
-const FORMAT: u32 = 2;
+/// Raised when entries change. Format 1 had no number, format 2 no settings that are put back only where they are ours.
+const FORMAT: u32 = 3;
 
 /// Tries for the lock of a disk: few where its holder measures, many where it only puts back what another left.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -402,7 +402,7 @@ mod tests {
             "{{\"pid\":{own},\"started\":\"1\",\"action\":{{\"Write\":{{\"file\":{target:?},\"text\":\"changed\"}}}}}}"
         );
         let same = serde_json::to_string(&entry(own, "1", Action::write_text(&target, "changed"))).unwrap();
-        let new = same.replace("\"format\":2", "\"format\":3");
+        let new = same.replace("\"format\":3", "\"format\":4");
         assert_ne!(same, new);
         for (name, text) in [("1-0.json", old.as_str()), ("2-0.json", &new)] {
             std::fs::write(pages.join(name), text).unwrap();

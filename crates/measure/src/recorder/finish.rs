@@ -72,8 +72,10 @@ impl Recorder {
                 read: self.read.latencies.cdf(),
                 write: self.write.latencies.cdf(),
             },
+            maps: (facts.replicate == 0).then(|| self.maps.finish(end)),
             merges: facts.merges,
             errors: facts.ledger.failed,
+            rejected: facts.ledger.rejected,
             ledger: Ledger { outstanding: unfinished, ..facts.ledger },
             host_counters: facts.host_counters,
             switches: facts

@@ -30,6 +30,7 @@ impl Recorder {
         self.queue.join(&other.queue);
         self.device.join(&other.device);
         self.timeline.join(other.timeline, self.last);
+        self.maps.join(other.maps, self.last);
         self.unfinished.extend(other.unfinished);
         // Both may have the same change: applying it twice does no harm.
         self.weights.extend(other.weights);
@@ -87,7 +88,8 @@ mod tests {
                 let submit = Nanos(now.0.saturating_sub(latency));
                 let (insert, issue) = (submit, submit + Nanos(now.since(submit).0 / 3));
                 let (task, tenant) = (TaskId(tenant), TenantId(tenant));
-                let done = Completed { op: ops[op], task, tenant, bytes, submit, insert, issue, device_done: now, complete: now };
+                let sector = bytes << 20;
+                let done = Completed { op: ops[op], task, tenant, sector, bytes, submit, insert, issue, device_done: now, complete: now };
                 queued[part] = bytes % 50;
                 for one in [&mut whole, &mut parts[part]] {
                     one.record(&done);

@@ -21,6 +21,7 @@ fn done(op: Op, tenant: u32, bytes: u64, at: Nanos) -> Completed {
         op,
         task: TaskId(tenant),
         tenant: TenantId(tenant),
+        sector: 2048 * u64::from(tenant),
         bytes,
         submit: at,
         insert: at,

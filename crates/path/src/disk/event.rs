@@ -33,6 +33,13 @@ pub enum Event {
         /// Bytes received; 0 at the end of the stream.
         result: Result<usize, Errno>,
     },
+    /// A driver answered a command ([`Disk::command`](crate::Disk::command)).
+    Commanded {
+        /// The submitter's own number.
+        tag: u64,
+        /// What it answered: a negative number is an error of the system.
+        result: i32,
+    },
     /// A [`Waker`](crate::Waker) was called, once or several times.
     Woken,
 }

@@ -8,6 +8,8 @@
 //!
 //! The clock is read once a turn: what a turn finds was completed then, and what is submitted before the next has that time.
 
+mod commands;
+mod drivers;
 mod event;
 mod in_device;
 mod in_virtual;
@@ -48,6 +50,8 @@ use crate::rings::Rings;
 use crate::virtual_device::VirtualDevice;
 use crate::{Error, Target};
 
+use self::commands::Commands;
+pub use self::commands::DriverCommand;
 pub use self::event::{Event, Outcome, RequestFailure};
 use self::in_device::InDevice;
 use self::page_cache::{InPlaceWrites, PageCacheMode, WriterThread};
@@ -123,6 +127,7 @@ pub struct Disk {
     iovecs: Vec<Vec<libc::iovec>>,
     watches: Watches,
     receives: Receives,
+    commands: Commands,
     device: Option<Box<dyn VirtualDevice>>,
     virtual_done: Vec<(u32, Result<(), Errno>)>,
     page_cache: PageCacheMode,
@@ -205,6 +210,7 @@ impl Disk {
             iovecs: Vec::new(),
             watches: Watches::default(),
             receives: Receives::default(),
+            commands: Commands::default(),
             device: options.device,
             virtual_done: Vec::new(),
             page_cache,
@@ -420,6 +426,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.writer = None;
+        self.commands.leak();
         let received = self.end_receives();
         if received.is_err() {
             self.receives.leak();

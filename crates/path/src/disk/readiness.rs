@@ -38,3 +38,10 @@ pub struct WatchId {
     pub(super) index: u32,
     pub(super) generation: u32,
 }
+
+impl WatchId {
+    /// A small number that no other watch has at the same time, for tables.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}

@@ -14,11 +14,13 @@ const SMOOTHING: u64 = 64;
 impl Disk {
     /// Takes what is completed.
     pub(super) fn reap(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
-        let (done, watches, receives) = (&mut self.done, &mut self.watches, &mut self.receives);
+        let (done, watches) = (&mut self.done, &mut self.watches);
+        let (receives, commands) = (&mut self.receives, &mut self.commands);
         self.rings.reap(|answered, result, more| match answered {
             UserData::Request(id) => done.push((id.0, result)),
             UserData::Watch { index, generation } => watches.fired(index, generation, result, more),
             UserData::Receive(index) => receives.completed(index, result),
+            UserData::Command(index) => commands.completed(index, result),
             UserData::None => {}
         });
         if let Some(writer) = &mut self.writer {
@@ -33,6 +35,7 @@ impl Disk {
         self.deliver(events);
         self.watches.report(events);
         self.receives.report(events);
+        self.commands.report(events);
         self.check_fault()
     }
 

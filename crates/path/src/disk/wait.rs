@@ -76,7 +76,7 @@ impl Disk {
 
     /// Can something other than the device end a wait?
     fn listening(&self) -> bool {
-        self.watches.any() || self.receives.any()
+        self.watches.any() || self.receives.any() || self.commands.any()
     }
 
     /// How many completions to wait for, and after how many microseconds one is enough.

@@ -91,6 +91,7 @@ impl Joined<'_> {
                 op,
                 task,
                 tenant,
+                sector: record.sector,
                 bytes: u64::from(record.bytes),
                 submit,
                 insert: submit,
@@ -232,7 +233,8 @@ mod tests {
             let mut file = File::create(path).unwrap();
             for at in times {
                 let (submit, issue) = (Nanos::ZERO, Nanos::ZERO);
-                let record = Record { op: Op::Read, task: 0, bytes: 4096, submit, issue, complete: Nanos(*at) };
+                let record =
+                    Record { op: Op::Read, task: 0, sector: 0, bytes: 4096, submit, issue, complete: Nanos(*at) };
                 record.write(&mut file).unwrap();
             }
             // One that is cut off, as by a worker that was killed.
@@ -271,7 +273,7 @@ mod tests {
             let mut file = File::create(path).unwrap();
             for (submit, complete) in times {
                 let (submit, complete) = (Nanos::from_ms(*submit), Nanos::from_ms(*complete));
-                let record = Record { op: Op::Read, task: 0, bytes: 4096, submit, issue: submit, complete };
+                let record = Record { op: Op::Read, task: 0, sector: 0, bytes: 4096, submit, issue: submit, complete };
                 record.write(&mut file).unwrap();
             }
             for submit in waits {

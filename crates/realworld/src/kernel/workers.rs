@@ -117,6 +117,11 @@ pub(super) fn can_run(load: &Prepared, sectors: u64) -> Result<(), String> {
             "change at {at} s: the kernel's scheduler is not exchanged during a run; expected no [[change]]"
         ));
     }
+    if scenario.has_deadlines() {
+        return Err(
+            "deadline: the kernel refuses no I/Os; expected our engine (--via engine), or no deadlines".to_owned()
+        );
+    }
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     if scenario.host.nr_requests_at_attach.is_some() && !keeps_limits(&release) {
         return Err(format!(

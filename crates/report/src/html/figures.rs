@@ -1,45 +1,13 @@
 //! The plots of one device as Plotly JSON. The page sets the colours of axes and text for its light or dark theme.
 
+use super::detail::{Detail, round};
+use super::figure::{Figure, Group, Mean, figure, log_axis};
+use super::heat_maps::heat_maps;
+use super::over_time::{is_empty, over_time};
 use super::palette::Look;
-use dumbwaiter_advise::{Ranking, independent};
-use dumbwaiter_measure::{Cdf, RunResult, Sample};
-use serde::Serialize;
+use dumbwaiter_advise::{Ranking, Row};
+use dumbwaiter_measure::{Cdf, RunResult};
 use serde_json::{Value, json};
-
-/// A plot with its caption.
-#[derive(Debug, Serialize)]
-pub(super) struct Figure {
-    pub(super) title: &'static str,
-    pub(super) caption: String,
-    /// Whether it takes the whole width.
-    pub(super) wide: bool,
-    /// `{data, layout}` for Plotly.
-    pub(super) spec: Value,
-}
-
-/// The runs of one scheduler on the device, and its line style.
-pub(super) struct Group<'a> {
-    pub(super) look: &'a Look,
-    pub(super) runs: Vec<&'a RunResult>,
-}
-
-impl Group<'_> {
-    /// Mean with the lengths of its error bar.
-    fn mean(&self, figure: impl Fn(&RunResult) -> f64) -> Mean {
-        let values: Vec<f64> = independent(&self.runs).iter().map(|r| figure(r)).collect();
-        let sample = Sample::of(&values);
-        let [low, high] = sample.interval95().unwrap_or([f64::NAN; 2]);
-        Mean { value: sample.mean, below: sample.mean - low, above: high - sample.mean }
-    }
-}
-
-/// A mean with the lengths of its error bar, which is the 95 % confidence interval; NaN is null in JSON.
-#[derive(Clone, Copy)]
-struct Mean {
-    value: f64,
-    below: f64,
-    above: f64,
-}
 
 /// Error bars of a trace.
 fn error_bars(means: &[Mean], width: u32) -> Value {
@@ -94,8 +62,11 @@ fn unit(groups: &[Group], figure: impl Fn(&RunResult) -> f64) -> (&'static str, 
     if least >= 500.0 { ("ms", 1e3) } else { ("µs", 1.0) }
 }
 
-/// All plots of a device, in the order of the page. Plots without information are left out.
-pub(super) fn figures(groups: &[Group], ranking: &Ranking) -> Vec<Figure> {
+/// The plots of a device, in the order of the page. Empty ones are left out.
+pub(super) fn figures(groups: &[Group], ranking: &Ranking, detail: &Detail) -> Vec<Figure> {
+    if !detail.plots || groups.is_empty() {
+        return Vec::new();
+    }
     let runs = || groups.iter().flat_map(|g| &g.runs);
     let of = match groups.iter().map(|g| g.runs.len()).max().unwrap_or(0) {
         1 => "One run of each scheduler.".to_string(),
@@ -112,9 +83,12 @@ pub(super) fn figures(groups: &[Group], ranking: &Ranking) -> Vec<Figure> {
     for kind in &kinds {
         all.push(percentiles(groups, *kind, kinds.len() == 1, &of));
     }
-    all.push(distribution(groups, kinds[0], &of));
-    all.push(tail(groups, kinds[0], &of));
-    all.push(bandwidth(groups));
+    if detail.lines {
+        all.push(distribution(groups, kinds[0], &of));
+        all.push(tail(groups, kinds[0], &of));
+        all.extend(over_time(groups, detail));
+        all.extend(heat_maps(&by_rank(groups, ranking), detail));
+    }
     let tenants = runs().next().map_or(0, |r| r.tenants.iter().filter(|t| t.ideal_share > 0.0).count());
     if tenants > 1 {
         all.push(shares(groups, &of));
@@ -124,13 +98,22 @@ pub(super) fn figures(groups: &[Group], ranking: &Ranking) -> Vec<Figure> {
     if runs().any(|r| r.cpu.busy_s > 0.0) {
         all.push(cpu(groups, &of));
     }
-    all.push(depth(groups, "Requests in the scheduler", |r| &r.series.depth_scheduler));
-    all.push(depth(groups, "Requests in the device", |r| &r.series.depth_device));
+    all.retain(|figure| !is_empty(figure));
+    all.iter_mut().for_each(|figure| round(&mut figure.spec["data"]));
     all
 }
 
-fn figure(title: &'static str, caption: String, wide: bool, data: Vec<Value>, layout: Value) -> Figure {
-    Figure { title, caption, wide, spec: json!({"data": data, "layout": layout}) }
+/// Groups in the order of the ranking.
+fn by_rank<'a, 'b>(groups: &'b [Group<'a>], ranking: &Ranking) -> Vec<&'b Group<'a>> {
+    let configuration = |row: &Row| (row.scheduler.clone(), row.via.clone(), row.completion.clone());
+    let rank = |group: &Group| {
+        let (scheduler, via, completion) = group.runs[0].configuration();
+        let own = (scheduler.to_owned(), via.to_owned(), completion.to_owned());
+        ranking.rows.iter().position(|row| configuration(row) == own).unwrap_or(usize::MAX)
+    };
+    let mut sorted: Vec<&Group> = groups.iter().collect();
+    sorted.sort_by_key(|group| rank(group));
+    sorted
 }
 
 /// A line of one scheduler.
@@ -138,28 +121,6 @@ fn line(look: &Look, x: Value, y: Value, hover: String) -> Value {
     json!({
         "type": "scatter", "mode": "lines", "name": look.scheduler, "x": x, "y": y,
         "line": {"color": look.colour, "dash": look.dash, "width": 2}, "hovertemplate": hover,
-    })
-}
-
-/// A logarithmic axis for the values that `data` has on `axis`: labels at powers of ten, and at 2 and 5
-/// between them where there would be too few.
-fn log_axis(title: String, data: &[Value], axis: &str) -> Value {
-    let values =
-        || data.iter().filter_map(|t| t[axis].as_array()).flatten().filter_map(Value::as_f64).filter(|v| *v > 0.0);
-    let (least, most) = values().fold((f64::INFINITY, 0.0f64), |(a, b), v| (a.min(v), b.max(v)));
-    let steps: &[f64] = if most > least * 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    let mut ticks = Vec::new();
-    let mut decade = 1e-9;
-    while decade <= most * 10.0 {
-        ticks.extend(steps.iter().map(|s| s * decade).filter(|t| *t >= least / 10.0));
-        decade *= 10.0;
-    }
-    let plain =
-        |t: &f64| if *t >= 1.0 { format!("{t:.0}") } else { format!("{t:.9}").trim_end_matches('0').to_string() };
-    let text: Vec<String> = ticks.iter().map(plain).collect();
-    json!({
-        "type": "log", "title": {"text": title}, "tickmode": "array", "tickvals": ticks, "ticktext": text,
-        "minor": {"dtick": "D1"},
     })
 }
 
@@ -257,20 +218,6 @@ fn tail(groups: &[Group], kind: Kind, of: &str) -> Figure {
     });
     let caption = format!("Complementary distribution: lower is better. {}", without_bars(of));
     figure("Latency tail", caption, false, data, layout)
-}
-
-fn bandwidth(groups: &[Group]) -> Figure {
-    let data = groups.iter().map(|g| {
-        let s = &g.runs[0].series;
-        line(g.look, json!(s.times), json!(s.mb_per_s), "%{x:.2f} s: %{y:.4g} MB/s".to_string())
-    });
-    let interval = groups[0].runs[0].series.interval_s;
-    let layout = json!({
-        "xaxis": {"title": {"text": "time, s"}},
-        "yaxis": {"title": {"text": "bandwidth, MB/s"}, "rangemode": "tozero"},
-    });
-    let caption = format!("Reads and writes together, in intervals of {interval} s. First run of each scheduler.");
-    figure("Bandwidth over time", caption, true, data.collect(), layout)
 }
 
 fn shares(groups: &[Group], of: &str) -> Figure {
@@ -386,19 +333,6 @@ fn cpu(groups: &[Group], of: &str) -> Figure {
         "yaxis": names(groups),
     });
     figure("CPU time", format!("Submission, scheduler and completion. {of}"), false, data.collect(), layout)
-}
-
-fn depth(groups: &[Group], title: &'static str, of: impl Fn(&RunResult) -> &Vec<f64>) -> Figure {
-    let data = groups.iter().map(|g| {
-        let run = g.runs[0];
-        line(g.look, json!(run.series.times), json!(of(run)), "%{x:.2f} s: %{y:.3g}".to_string())
-    });
-    let layout = json!({
-        "xaxis": {"title": {"text": "time, s"}},
-        "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"},
-    });
-    let caption = "Mean over each interval. First run of each scheduler.".to_string();
-    figure(title, caption, false, data.collect(), layout)
 }
 
 #[cfg(test)]

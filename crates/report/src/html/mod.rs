@@ -1,24 +1,38 @@
 //! The report: one self-contained HTML file.
 
+mod conditions;
+mod detail;
+mod figure;
 mod figures;
+mod front;
+mod heat_maps;
+mod over_time;
 mod page;
 mod palette;
 
-pub use page::{Grid, Page, PageSection, Plot, PlotLine};
+pub use page::{Page, PageSection, Plot, PlotLine};
 
+use crate::advice::SurveyPoint;
 use crate::applications::applications;
 use crate::compare::{circumstances, headline, place};
 use crate::file::{Error, write_file};
 use crate::ranking_columns::{Column, columns};
-use dumbwaiter_advise::{Document, Provenance, Ranking, Row};
+use crate::suite::suite_grids;
+use conditions::conditions;
+use detail::Detail;
+use dumbwaiter_advise::{Advice, Document, Ranking, Row};
 use dumbwaiter_measure::{Difference, RunResult, latency_text};
-use figures::{Figure, Group, figures};
+use figure::{Figure, Group};
+use figures::figures;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value as Shown, context};
 use palette::{Look, label, looks};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
+
+/// Pages of more devices show each of them behind a fold.
+const SECTIONS_OPEN_MAX: usize = 4;
 
 /// A value in the table of a ranking.
 #[derive(Serialize)]
@@ -27,6 +41,8 @@ struct ValueView {
     spread: String,
     best: bool,
     tie: bool,
+    /// The mean as a number, to sort by; empty if undefined.
+    order: String,
 }
 
 /// A row of a ranking.
@@ -92,37 +108,77 @@ struct ApplicationsView {
 #[derive(Serialize)]
 struct FigureView {
     id: String,
-    title: &'static str,
+    title: String,
     caption: String,
     wide: bool,
 }
 
-/// The report as text.
+/// The page of a comparison.
 pub fn html(document: &Document) -> String {
+    page_of(document, None)
+}
+
+/// The page of a survey: what to set first, the runs behind a fold.
+pub fn advice_html(advice: &Advice, points: &[SurveyPoint<'_>]) -> String {
+    page_of(&advice.survey, Some(front::advice(advice, points)))
+}
+
+fn page_of(document: &Document, advice: Option<front::AdviceView>) -> String {
     let looks = looks(document);
-    let mut specs = serde_json::Map::new();
-    let sections: Vec<Section> =
-        document.rankings().iter().enumerate().map(|(i, r)| section(document, r, i, &looks, &mut specs)).collect();
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    let template = "report.html";
-    environment
-        .add_template(template, include_str!("../../templates/report.html"))
-        .and_then(|()| {
-            environment.get_template(template)?.render(context! {
-                title => if document.title.is_empty() { "Comparison of I/O schedulers" } else { &document.title },
+    let rankings = document.rankings();
+    let (sections, specs) = detail::fitting(|detail| {
+        let mut specs = serde_json::Map::new();
+        let sections: Vec<Section> =
+            rankings.iter().enumerate().map(|(i, r)| section(document, r, i, &looks, detail, &mut specs)).collect();
+        let specs = in_script(&serde_json::Value::Object(specs).to_string());
+        let bytes = specs.len();
+        ((sections, specs), bytes)
+    });
+    let title = if document.title.is_empty() { "Comparison of I/O schedulers" } else { &document.title };
+    let with = |results: &str, left_out: Option<&str>| {
+        render(
+            "report.html",
+            include_str!("../../templates/report.html"),
+            context! {
+                title => advice.as_ref().map_or(title, |advice| &advice.title),
+                advice => Shown::from(Serde(&advice)),
+                suite => Shown::from(Serde(&document.suite.as_ref().map(suite_grids))),
+                folded => advice.is_some() || sections.len() > SECTIONS_OPEN_MAX,
                 conditions => Shown::from(Serde(conditions(document))),
                 warnings => Shown::from(Serde(&document.warnings)),
                 notes => Shown::from(Serde(&document.notes)),
                 sections => Shown::from(Serde(&sections)),
                 scenario => scenario_text(document),
-                style => Shown::from_safe_string(include_str!("../../templates/report.css").to_string()),
-                script => Shown::from_safe_string(include_str!("../../templates/report.js").to_string()),
-                plotly => Shown::from_safe_string(plotly_script()),
-                specs => Shown::from_safe_string(in_script(&serde_json::Value::Object(specs).to_string())),
-                results => Shown::from_safe_string(in_script(&document.to_json())),
-            })
-        })
+                left_out => left_out,
+                specs => Shown::from_safe_string(specs.clone()),
+                results => Shown::from_safe_string(results.to_owned()),
+            },
+        )
+    };
+    // What the rest of the page leaves. `<` takes more bytes in a script than in the results.
+    let room = detail::PAGE_BYTES_MAX.saturating_sub(with("", None).len() + 1000);
+    let (mut results, mut left_out) = detail::results(document, room);
+    if in_script(&results).len() > room {
+        (results, left_out) = detail::results(document, room / 6);
+    }
+    with(&in_script(&results), left_out)
+}
+
+/// A template with the styles and scripts that all pages have.
+fn render(name: &str, template: &str, own: Shown) -> String {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    let all = context! {
+        style => Shown::from_safe_string(include_str!("../../templates/report.css").to_string()),
+        script => Shown::from_safe_string(include_str!("../../templates/report.js").to_string()),
+        plotly => Shown::from_safe_string(plotly_script()),
+        ..own
+    };
+    let tables = include_str!("../../templates/tables.html");
+    environment
+        .add_template("tables.html", tables)
+        .and_then(|()| environment.add_template(name, template))
+        .and_then(|()| environment.get_template(name)?.render(all))
         .expect("the template is part of the program and its context is complete")
 }
 
@@ -131,12 +187,14 @@ pub fn write_html(document: &Document, path: &Path) -> Result<(), Error> {
     write_file(path, |out| out.write_all(html(document).as_bytes()))
 }
 
-/// Plotly as a script element, without the MathJax that the crate's text also contains.
+/// Writes the page of a survey to a file, completely or not at all.
+pub fn write_advice_html(advice: &Advice, points: &[SurveyPoint<'_>], path: &Path) -> Result<(), Error> {
+    write_file(path, |out| out.write_all(advice_html(advice, points).as_bytes()))
+}
+
+/// The plotting library as a script element: the build of plotly.js that has lines, bars and heat maps only.
 fn plotly_script() -> String {
-    let all = plotly::Plot::offline_js_sources();
-    let end = "</script>";
-    let first = all.find(end).map_or(all.len(), |at| at + end.len());
-    all[..first].to_string()
+    format!("<script>{}</script>", include_str!("../../vendor/plotly-cartesian.min.js"))
 }
 
 /// JSON that cannot end its script element.
@@ -152,64 +210,6 @@ fn scenario_text(document: &Document) -> String {
     }
 }
 
-/// Conditions of the runs: name and value.
-fn conditions(document: &Document) -> Vec<(&'static str, String)> {
-    let runs = &document.runs;
-    let distinct = |of: &dyn Fn(&RunResult) -> String| {
-        let mut seen: Vec<String> = Vec::new();
-        for text in runs.iter().map(of) {
-            if !text.is_empty() && !seen.contains(&text) {
-                seen.push(text);
-            }
-        }
-        seen.join(", ")
-    };
-    let measured = {
-        let (least, most) =
-            runs.iter().fold((f64::INFINITY, 0.0f64), |(a, b), r| (a.min(r.duration_s), b.max(r.duration_s)));
-        match (latency_text(least * 1e6), latency_text(most * 1e6)) {
-            (a, b) if a == b => a,
-            (a, b) => format!("{a} to {b}"),
-        }
-    };
-    let requests: u64 = runs.iter().map(|r| r.completed).sum();
-    let mut all = vec![
-        ("Devices", distinct(&|r| r.device.clone())),
-        ("Schedulers", distinct(&|r| r.scheduler.clone())),
-        ("Varied", distinct(&|r| r.variant.clone())),
-        ("Run", distinct(&|r| if r.world == "sim" { "simulated".into() } else { r.world.clone() })),
-        ("Block layer", distinct(&|r| if r.via == "sim" { String::new() } else { r.via.clone() })),
-        ("Completion", distinct(&|r| r.completion.clone())),
-        ("Goal", document.goal.name().to_string()),
-        ("Runs", format!("{} ({requests} requests measured)", runs.len())),
-        ("Measured time of a run", if runs.is_empty() { String::new() } else { measured }),
-        ("Seeds", distinct(&|r| r.seed.to_string())),
-    ];
-    let versions: Vec<String> = document.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
-    all.push(("Versions", versions.join(", ")));
-    all.extend(provenance(&document.provenance));
-    all.retain(|(_, text)| !text.is_empty());
-    all
-}
-
-/// Where the results come from: name and value.
-fn provenance(of: &Provenance) -> Vec<(&'static str, String)> {
-    let mut all = vec![("Command", of.command.clone()), ("Commit", of.commit.clone().unwrap_or_default())];
-    if let Some(machine) = &of.machine {
-        let memory = machine.memory_bytes as f64 / 1e9;
-        all.push(("Kernel", machine.kernel.clone()));
-        all.push(("Machine", format!("{} · {} CPUs · {memory:.1} GB", machine.cpu, machine.cpus)));
-        all.push(("Load before and after", format!("{:.2}, {:.2}", machine.load_before, machine.load_after)));
-    }
-    if let Some(drive) = &of.drive {
-        let named = [drive.model.as_str(), &drive.firmware].map(str::trim).join(" ");
-        all.push(("Drive", format!("{} {} · {:.1} GB", drive.path, named.trim(), drive.bytes as f64 / 1e9)));
-        let queue: Vec<String> = drive.queue.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        all.push(("Queue settings", queue.join(", ")));
-    }
-    all
-}
-
 fn view(look: &Look) -> LookView {
     LookView { scheduler: look.scheduler.clone(), colour: look.colour, dash: look.dash_svg }
 }
@@ -219,6 +219,7 @@ fn section(
     ranking: &Ranking,
     number: usize,
     looks: &[Look],
+    detail: &Detail,
     specs: &mut serde_json::Map<String, serde_json::Value>,
 ) -> Section {
     let here = |r: &&RunResult| r.device == ranking.device && r.variant == ranking.variant;
@@ -237,7 +238,7 @@ fn section(
         .collect();
     let columns = columns(ranking, true);
     let rows = ranking.rows.iter().filter_map(|row| row_view(document, looks, &columns, row));
-    let figures = figures(&groups, ranking).into_iter().enumerate().map(|(i, figure)| {
+    let figures = figures(&groups, ranking, detail).into_iter().enumerate().map(|(i, figure)| {
         let Figure { title, caption, wide, spec } = figure;
         let id = format!("plot-{number}-{i}");
         specs.insert(id.clone(), spec);
@@ -280,8 +281,9 @@ fn row_view(document: &Document, looks: &[Look], columns: &[Column], row: &Row) 
     let value = |column: &Column| {
         let estimate = row.metrics.get(column.metric.key())?;
         let (mean, spread, _) = column.parts(estimate);
+        let order = estimate.mean.map_or(String::new(), |mean| mean.to_string());
         let (best, tie) = (estimate.difference == Difference::Best, estimate.difference == Difference::Tie);
-        Some(ValueView { mean, spread, best, tie })
+        Some(ValueView { mean, spread, best, tie, order })
     };
     Some(RowView {
         rank: row.rank,
@@ -318,9 +320,56 @@ mod tests {
         let own = page.replace(&plotly_script(), "");
         assert!(!own.contains("http://") && !own.contains("https://"), "a link in our part");
         assert!(!own.contains("src="), "something is loaded");
-        assert_eq!(page.matches("plotly.js v").count(), 1, "one copy of the script");
-        assert!(!page.contains("tex-svg.js"), "MathJax is left out");
-        assert!(page.len() < 7_000_000, "{} bytes", page.len());
+        assert_eq!(page.matches("* plotly.js").count(), 1, "one copy of the script");
+    }
+
+    /// Whatever the number of runs.
+    #[test]
+    fn a_page_has_at_most_3_mb() {
+        let size = |document: &Document| html(document).len();
+        let mut d = document();
+        assert!(size(&d) <= 3_000_000, "{} bytes", size(&d));
+        let runs = d.runs.clone();
+        for device in 0..10 {
+            d.runs.extend(runs.iter().cloned().map(|run| RunResult { device: format!("d{device}"), ..run }));
+        }
+        assert!(size(&d) <= 3_000_000, "{} bytes", size(&d));
+    }
+
+    #[test]
+    fn the_page_of_several_scenarios_begins_with_their_table() {
+        use dumbwaiter_advise::{Suite, SuiteCase};
+        let d = document();
+        let mut devices: Vec<&str> = d.runs.iter().map(|run| run.device.as_str()).collect();
+        devices.dedup();
+        let case = |device: &str| SuiteCase {
+            scenario: format!("load of {device}"),
+            device: device.to_owned(),
+            variant: d.runs[0].variant.clone(),
+            drive_class: String::new(),
+            fill_percent: None,
+        };
+        let cases = devices.into_iter().map(case).collect();
+        let page = html(&d.clone().with_suite(Suite::new("", cases)));
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+        assert!(at("<section id=\"suite\">") < at("<section id=\"device-0\""));
+        assert!(at("load of ") < at("Over all scenarios"));
+    }
+
+    #[test]
+    fn the_page_of_a_survey_begins_with_what_to_set_and_folds_the_runs() {
+        let points = [SurveyPoint {
+            name: "shared",
+            about: "a user beside a backup",
+            metric: dumbwaiter_advise::Metric::FocusP99,
+        }];
+        let page = advice_html(&crate::sample::advice(document()), &points);
+        let body = &page[page.find("<body>").unwrap()..];
+        let at = |text: &str| body.find(text).unwrap_or_else(|| panic!("no {text}"));
+        let order =
+            ["use mq-deadline instead of none", "echo mq-deadline |", "echo none |", "a user beside", "class=\"fold\""];
+        assert!(order.windows(2).all(|w| at(w[0]) < at(w[1])));
+        assert!(at("class=\"fold\"") < at("class=\"plot\""));
     }
 
     #[test]

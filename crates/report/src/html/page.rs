@@ -1,10 +1,11 @@
 //! Pages of tables and plots beyond a single comparison.
 
 use super::palette::look;
-use super::{in_script, plotly_script};
+use super::{in_script, render};
 use crate::file::{Error, write_file};
+use crate::grid::Grid;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value as Shown, context};
+use minijinja::{Value as Shown, context};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -30,17 +31,6 @@ pub struct PageSection {
     pub tables: Vec<Grid>,
     /// Plots; lines of the same name have the same style within a section.
     pub plots: Vec<Plot>,
-}
-
-/// A table of text.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Grid {
-    /// Its title.
-    pub title: String,
-    /// One cell per column.
-    pub header: Vec<String>,
-    /// Cells; the first of a row is its name.
-    pub rows: Vec<Vec<String>>,
 }
 
 /// Lines over a common axis. Values that are not finite are left out.
@@ -95,22 +85,16 @@ impl Page {
         let mut specs = serde_json::Map::new();
         let sections: Vec<SectionView> =
             self.sections.iter().enumerate().map(|(i, s)| section(s, i, &mut specs)).collect();
-        let mut environment = Environment::new();
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        environment
-            .add_template("page.html", include_str!("../../templates/page.html"))
-            .and_then(|()| {
-                environment.get_template("page.html")?.render(context! {
-                    title => &self.title,
-                    sections => Shown::from(Serde(&sections)),
-                    style => Shown::from_safe_string(include_str!("../../templates/report.css").to_string()),
-                    script => Shown::from_safe_string(include_str!("../../templates/report.js").to_string()),
-                    plotly => Shown::from_safe_string(plotly_script()),
-                    specs => Shown::from_safe_string(in_script(&Value::Object(specs).to_string())),
-                    results => Shown::from_safe_string(in_script(&results.to_string())),
-                })
-            })
-            .expect("the template is part of the program and its context is complete")
+        render(
+            "page.html",
+            include_str!("../../templates/page.html"),
+            context! {
+                title => &self.title,
+                sections => Shown::from(Serde(&sections)),
+                specs => Shown::from_safe_string(in_script(&Value::Object(specs).to_string())),
+                results => Shown::from_safe_string(in_script(&results.to_string())),
+            },
+        )
     }
 
     /// Writes the page to a file, completely or not at all.

@@ -1,5 +1,6 @@
 //! Mechanisms that several schedulers share, each with its own tests.
 
+pub mod flows;
 pub mod list;
 pub mod nesting;
 pub mod ordered;

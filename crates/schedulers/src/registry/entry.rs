@@ -4,6 +4,7 @@ use dumbwaiter_block::Tunable;
 
 use super::error::ChoiceError;
 use super::factory::Factory;
+use super::searched::{Searched, searched};
 use super::setting::{Kind, Parameter, Settings};
 
 /// One scheduler.
@@ -25,6 +26,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The settings that `tune` searches, with the values that it tries; empty where no setting matters enough.
+    pub fn searched(&self) -> &'static [Searched] {
+        searched(self.name)
+    }
+
     /// The parameter that chooses a version, if it has versions.
     pub fn version(&self) -> Option<&'static Parameter> {
         self.parameters.iter().find(|p| matches!(p.kind, Kind::Word(_) | Kind::Release(_)))

@@ -5,19 +5,21 @@ use super::error::ChoiceError;
 use super::factory::factory;
 use super::setting::{Kind, Parameter, Settings};
 use crate::adaptive::{self, Adaptive, Plan};
+use crate::adios::{self, Adios};
+use crate::anticipatory::{self, Anticipatory};
 use crate::bfq::{self, Bfq, Generation};
 use crate::cfq::{self, Cfq, Version};
 use crate::mq_deadline::{self, Kernel, MqDeadline};
 use crate::sjf::{self, LearnedModel, Sjf, Source};
-use crate::{c_look, headway, kyber, none, noop, sstf};
 use std::sync::Arc;
 
+use crate::{c_look, d2fq, headway, kyber, mclock, mqfq, none, noop, sstf, wf2q_plus};
 use dumbwaiter_learn::{Classifier, Model, shipped};
 use dumbwaiter_policy::{By, Goal, ScoreTable};
 
-/// The entry of this name.
+/// The entry of this name. A `+` at its end may be left out: in lists of candidates it separates names.
 pub fn find(name: &str) -> Option<&'static Entry> {
-    REGISTRY.iter().find(|e| e.name == name)
+    REGISTRY.iter().find(|e| e.name == name || e.name.strip_suffix('+') == Some(name))
 }
 
 const fn kernel(releases: &'static [&'static str]) -> Parameter {
@@ -26,6 +28,10 @@ const fn kernel(releases: &'static [&'static str]) -> Parameter {
 
 const fn generation(names: &'static [&'static str]) -> Parameter {
     Parameter { name: "generation", kind: Kind::Word(names), help: "the generation of BFQ to use" }
+}
+
+const fn per_tenant(name: &'static str, help: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::PerTenant { unit: "IO/s", max: 1_000_000_000 }, help }
 }
 
 const PREDICTOR: Parameter = Parameter {
@@ -140,6 +146,15 @@ pub const REGISTRY: &[Entry] = &[
         make: |_| factory(kyber::Kyber::new),
     },
     Entry {
+        name: "adios",
+        summary: "batches by deadlines predicted from learned latencies, reads before writes within one",
+        source: "ADIOS 3.2.0 (2026), not in mainline",
+        tunables: adios::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../adios.md"),
+        make: |_| factory(Adios::new),
+    },
+    Entry {
         name: "cfq",
         summary: "time slices per task by priority, nested weighted tenants, idling for the next request",
         source: "Linux 3.10 to 4.20",
@@ -185,6 +200,15 @@ pub const REGISTRY: &[Entry] = &[
         },
     },
     Entry {
+        name: "anticipatory",
+        summary: "idles a disk for the next read of the process served last, where that saves seeks",
+        source: "Iyer, Druschel 2001; Linux 2.6 (as)",
+        tunables: anticipatory::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../anticipatory.md"),
+        make: |_| factory(Anticipatory::new),
+    },
+    Entry {
         name: "sstf",
         summary: "the nearest request first; fast on a disk, but unfair",
         source: "Denning 1967",
@@ -201,6 +225,49 @@ pub const REGISTRY: &[Entry] = &[
         parameters: &[],
         manual: include_str!("../c_look.md"),
         make: |_| factory(|_| c_look::CLook::default()),
+    },
+    Entry {
+        name: "wf2q+",
+        summary: "shares by tenant weight, one request at a time, in the order of virtual finish times",
+        source: "Bennett, Zhang 1997",
+        tunables: &[],
+        parameters: &[],
+        manual: include_str!("../wf2q_plus.md"),
+        make: |_| factory(wf2q_plus::Wf2qPlus::new),
+    },
+    Entry {
+        name: "mclock",
+        summary: "a reservation, a limit and a weight for each tenant",
+        source: "Gulati, Merchant, Varman 2010",
+        tunables: mclock::TUNABLES,
+        parameters: &[
+            per_tenant("reservations", "reservation of each tenant, in order of their numbers; 0: none"),
+            per_tenant("limits", "limit of each tenant, in order of their numbers; 0: none"),
+        ],
+        manual: include_str!("../mclock.md"),
+        make: |settings| {
+            let (reservations, limits) = (settings.per_tenant("reservations")?, settings.per_tenant("limits")?);
+            let rates = mclock::Rates { reservations, limits };
+            factory(move |setup| mclock::MClock::new(setup, rates.clone()))
+        },
+    },
+    Entry {
+        name: "mqfq",
+        summary: "shares by tenant weight over several hardware queues, by throttling those too far ahead",
+        source: "Hedayati and others 2019",
+        tunables: mqfq::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../mqfq.md"),
+        make: |_| factory(mqfq::Mqfq::new),
+    },
+    Entry {
+        name: "d2fq",
+        summary: "shares by tenant weight through the three weighted classes of an NVMe drive",
+        source: "Woo and others 2021",
+        tunables: d2fq::TUNABLES,
+        parameters: &[],
+        manual: include_str!("../d2fq.md"),
+        make: |_| factory(d2fq::D2fq::new),
     },
     Entry {
         name: "headway",

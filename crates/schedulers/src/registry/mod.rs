@@ -8,6 +8,7 @@ mod entry;
 mod error;
 mod factory;
 mod list;
+mod searched;
 mod setting;
 #[cfg(test)]
 mod tests;
@@ -17,4 +18,5 @@ pub use entry::Entry;
 pub use error::ChoiceError;
 pub use factory::{Factory, factory};
 pub use list::{REGISTRY, find};
+pub use searched::Searched;
 pub use setting::{Kind, Parameter, Settings};

@@ -32,6 +32,13 @@ pub enum Kind {
     Release(&'static [&'static str]),
     /// Names of other schedulers of the registry, joined by `+`; each may have settings, joined by `;`. This is the default.
     Schedulers(&'static str),
+    /// Whole numbers joined by `+`, one for each tenant in the order of the scenario; tenants without one have 0.
+    PerTenant {
+        /// Unit of the numbers.
+        unit: &'static str,
+        /// The greatest one.
+        max: u64,
+    },
     /// The path of a file, which is read when the scheduler is chosen.
     File {
         /// There is no default.
@@ -44,7 +51,7 @@ impl Kind {
     pub fn names(&self) -> &'static [&'static str] {
         match self {
             Kind::Word(names) | Kind::Release(names) => names,
-            Kind::File { .. } | Kind::Schedulers(_) => &[],
+            Kind::File { .. } | Kind::Schedulers(_) | Kind::PerTenant { .. } => &[],
         }
     }
 
@@ -54,6 +61,11 @@ impl Kind {
             Kind::Word(names) => names.join(", "),
             Kind::Release(names) => format!("a Linux release; behaviour differs at {}", names.join(", ")),
             Kind::Schedulers(default) => format!("names of other schedulers, such as {default}"),
+            Kind::PerTenant { unit, max } => {
+                format!(
+                    "whole numbers from 0 to {max} ({unit}) joined by +, one for each tenant in order, such as 500+0+100"
+                )
+            }
             Kind::File { .. } => "the path of a file".to_owned(),
         }
     }
@@ -109,6 +121,22 @@ impl Settings {
     pub fn schedulers(&self, key: &str) -> &[(String, Factory)] {
         let i = self.parameters.iter().position(|p| p.name == key);
         i.map_or(&[], |i| self.named[i].as_slice())
+    }
+
+    /// The numbers of `key`, by tenant; empty if none were chosen.
+    ///
+    /// # Errors
+    ///
+    /// [`ChoiceError::Value`] if one is no whole number or too great.
+    pub fn per_tenant(&self, key: &str) -> Result<Vec<u64>, ChoiceError> {
+        let max = match self.parameters.iter().find(|p| p.name == key).map(|p| p.kind) {
+            Some(Kind::PerTenant { max, .. }) => max,
+            _ => u64::MAX,
+        };
+        let Some(text) = self.text(key) else { return Ok(Vec::new()) };
+        let number = |text: &str| text.trim().parse::<u64>().ok().filter(|n| *n <= max);
+        let numbers: Option<Vec<u64>> = text.split('+').map(number).collect();
+        numbers.ok_or_else(|| self.refused(key, self.expected(key)))
     }
 
     /// The value that was chosen for `key`; `None` if none was.

@@ -200,8 +200,11 @@ fn a_number_used_again_brings_nothing_of_its_earlier_owner() {
 /// count, both get the same.
 #[test]
 fn a_requeued_request_is_charged_once() {
-    let weighted =
-        |subject: &String| ["cfq", "a-cfq", "bfq", "h-bfq", "headway"].iter().any(|name| subject.starts_with(name));
+    let weighted = |subject: &String| {
+        ["cfq", "a-cfq", "bfq", "h-bfq", "headway", "wf2q+", "mclock", "mqfq"]
+            .iter()
+            .any(|name| subject.starts_with(name))
+    };
     for subject in subjects().into_iter().filter(weighted) {
         for rotational in [false, true] {
             let mut disk = Disk::new(&subject, rotational);

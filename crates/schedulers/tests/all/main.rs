@@ -1,10 +1,13 @@
 //! What must hold of every scheduler, worked examples, and the one of the documentation.
 
 mod adaptive;
+mod anticipatory;
 mod conformance;
 mod control;
 mod example;
+mod fair_queueing;
 mod lifecycle;
+mod rejection;
 mod scenarios;
 mod sjf;
 mod timelines;

@@ -6,17 +6,18 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dumbwaiter_block::{Errno, TaskId};
 use dumbwaiter_nbd::reply::{self, Extent, Header};
 use dumbwaiter_nbd::wire::{BASE_ALLOCATION_ID, command_flag};
 use dumbwaiter_nbd::{Command as NbdCommand, NbdError, Receiver, Request, Rules, Step};
-use dumbwaiter_path::{Buffer, Interest, WatchId};
+use dumbwaiter_path::{Buffer, Data, Interest, WatchId};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 
-use super::status::{StatusQuestion, StatusThread};
+use super::status::StatusQuestion;
 use crate::Error;
+use crate::client::{Client, Surroundings};
 use crate::operation::Command;
 use crate::volume::Volume;
 
@@ -71,23 +72,13 @@ impl Outgoing {
     }
 }
 
-/// What a connection works with.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) volume: &'a mut Volume,
-    pub(crate) status: &'a Option<StatusThread>,
-    /// Requests that a connection may have under way.
-    pub(crate) most: u32,
-    /// The server shuts down: new requests fail.
-    pub(crate) draining: bool,
-}
-
 /// A connection.
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
-    pub(crate) peer: String,
-    pub(crate) tenant: u32,
+    peer: String,
+    tenant: u32,
     task: TaskId,
-    pub(crate) rules: Rules,
+    rules: Rules,
     receiver: Receiver,
     /// `None` while the kernel receives into it.
     input: Option<Buffer>,
@@ -104,10 +95,10 @@ pub(crate) struct Connection {
     outbox: VecDeque<Outgoing>,
     /// Bytes of the first reply that are sent.
     sent: usize,
-    pub(crate) watch: Option<WatchId>,
+    watch: Option<WatchId>,
     phase: Phase,
     /// Why the connection is dropped, if the client broke the protocol.
-    pub(crate) violation: Option<&'static str>,
+    violation: Option<&'static str>,
 }
 
 impl Connection {
@@ -146,51 +137,6 @@ impl Connection {
         }
     }
 
-    /// Does it wait for memory?
-    pub(crate) fn is_starved(&self) -> bool {
-        self.held.is_some()
-    }
-
-    /// Since when it waits for the rest of a payload.
-    pub(crate) fn stalled_since(&self) -> Option<Instant> {
-        self.write.as_ref().map(|write| write.since)
-    }
-
-    /// Nothing of it is under way any more.
-    pub(crate) fn is_over(&self) -> bool {
-        let idle = self.in_flight == 0 && self.receiving == Receiving::Nothing;
-        match self.phase {
-            Phase::Serving => false,
-            Phase::Finishing => idle && self.outbox.is_empty(),
-            Phase::Dropped => idle,
-        }
-    }
-
-    /// Reads nothing more; answers what is under way.
-    pub(crate) fn finish(&mut self, volume: &mut Volume) {
-        if self.phase == Phase::Serving {
-            self.phase = Phase::Finishing;
-            self.drop_write(volume);
-            if self.receiving != Receiving::Nothing {
-                // The receive that is under way ends; sending goes on.
-                let _ = shutdown(&self.socket, Shutdown::Read);
-            }
-        }
-    }
-
-    /// Replies are of no use any more.
-    pub(crate) fn drop_client(&mut self, volume: &mut Volume) {
-        if self.phase == Phase::Dropped {
-            return;
-        }
-        self.phase = Phase::Dropped;
-        let _ = shutdown(&self.socket, Shutdown::Both);
-        while let Some(reply) = self.outbox.pop_front() {
-            self.release(reply, volume);
-        }
-        self.drop_write(volume);
-    }
-
     /// A write whose payload will not come is never begun.
     fn drop_write(&mut self, volume: &mut Volume) {
         if let Some(write) = self.write.take() {
@@ -201,40 +147,8 @@ impl Connection {
         }
     }
 
-    /// Gives back what a connection that is over still has.
-    pub(crate) fn close(mut self, volume: &mut Volume) -> Result<(), Error> {
-        volume.end_task(self.task);
-        // The kernel may still look at the socket for a moment; the client need not wait for that.
-        let _ = shutdown(&self.socket, Shutdown::Both);
-        self.writable(volume)
-    }
-
-    /// A receive is done.
-    pub(crate) fn received(&mut self, mut buffer: Buffer, result: Result<usize, Errno>, volume: &mut Volume) {
-        let what = std::mem::replace(&mut self.receiving, Receiving::Nothing);
-        let count = result.unwrap_or(0);
-        match (what, &mut self.write) {
-            (Receiving::Payload, Some(write)) => {
-                write.filled += count;
-                self.receiver.received(count as u32);
-                write.buffer = Some(buffer);
-            }
-            (Receiving::Payload, None) => volume.give_buffer(self.tenant, buffer),
-            _ => {
-                self.end += count;
-                buffer.set_len(buffer.capacity());
-                self.input = Some(buffer);
-            }
-        }
-        let interrupted = result == Err(Errno(rustix::io::Errno::INTR.raw_os_error()));
-        if count == 0 && !interrupted && self.phase == Phase::Serving {
-            // The end of the stream, without a disconnect: nobody is there for replies, as far as is known.
-            self.drop_client(volume);
-        }
-    }
-
     /// Takes all whole requests that are here, as far as there is room for them.
-    pub(crate) fn pump(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<(), Error> {
+    fn pump(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<(), Error> {
         let Some(input) = self.input.take() else { return Ok(()) };
         let mut rest = &input[self.begin..self.end];
         let result = self.take_requests(index, &mut rest, with);
@@ -275,8 +189,7 @@ impl Connection {
                     }
                 }
                 Step::Violation => {
-                    self.violation = Some("no request where one was due");
-                    self.drop_client(with.volume);
+                    self.drop_client(Some("no request where one was due"), with.volume);
                 }
             }
         }
@@ -286,8 +199,7 @@ impl Connection {
     /// Begins a request, or holds it until there is memory for it.
     fn begin_request(&mut self, index: u32, request: Request, with: &mut Surroundings<'_>) -> Result<(), Error> {
         if request.payload() > MAX_PAYLOAD {
-            self.violation = Some("a payload of more than 64 MiB");
-            self.drop_client(with.volume);
+            self.drop_client(Some("a payload of more than 64 MiB"), with.volume);
             return Ok(());
         }
         if request.command == NbdCommand::Disconnect {
@@ -356,7 +268,8 @@ impl Connection {
             NbdCommand::Disconnect | NbdCommand::Unknown(_) => return Ok(()),
         };
         let token = self.remember(index, request);
-        with.volume.submit(self.tenant, self.task, command, buffer, token)
+        let data = buffer.map_or(Data::Scratch, Data::Buffer);
+        with.volume.submit(self.tenant, self.task, command, data, token)
     }
 
     fn ask_status(&mut self, index: u32, request: Request, with: &mut Surroundings<'_>) -> Result<(), Error> {
@@ -392,52 +305,6 @@ impl Connection {
         self.requests[slot as usize]
     }
 
-    /// The volume is done with a request.
-    pub(crate) fn completed(
-        &mut self,
-        token: u64,
-        result: Result<(), Errno>,
-        data: Option<Buffer>,
-        volume: &mut Volume,
-    ) {
-        let request = self.recall(token);
-        let read = request.command == NbdCommand::Read;
-        let header = match result {
-            Ok(()) if read => reply::data(&request, self.rules.structured),
-            Ok(()) => reply::simple(request.cookie, 0),
-            Err(errno) => {
-                let fast = request.has(command_flag::FAST_ZERO) && errno == Errno::EOPNOTSUPP;
-                let error = if fast { NbdError::NotSupported } else { NbdError::of_errno(errno.0) };
-                reply::error(&request, error, self.rules.structured)
-            }
-        };
-        let data = match data {
-            Some(buffer) if read && result.is_ok() => Some(buffer),
-            Some(buffer) => {
-                volume.give_buffer(self.tenant, buffer);
-                None
-            }
-            None => None,
-        };
-        self.answer(header, data);
-        if self.phase == Phase::Dropped
-            && let Some(reply) = self.outbox.pop_back()
-        {
-            self.release(reply, volume);
-        }
-    }
-
-    /// The file system has answered a block status.
-    pub(crate) fn status_found(&mut self, token: u64, extents: &[Extent], volume: &mut Volume) {
-        let request = self.recall(token);
-        self.answer_status(&request, extents);
-        if self.phase == Phase::Dropped
-            && let Some(reply) = self.outbox.pop_back()
-        {
-            self.release(reply, volume);
-        }
-    }
-
     fn answer_status(&mut self, request: &Request, extents: &[Extent]) {
         let mut whole = Vec::new();
         reply::block_status(request, BASE_ALLOCATION_ID, extents, &mut whole);
@@ -457,7 +324,7 @@ impl Connection {
     }
 
     /// Sends what is ready, as far as the client takes it. Did anything go?
-    pub(crate) fn send(&mut self, volume: &mut Volume) -> Result<bool, Error> {
+    fn send(&mut self, index: u32, volume: &mut Volume) -> Result<bool, Error> {
         let mut any = false;
         while !self.outbox.is_empty() && self.watch.is_none() {
             let mut pieces = [IoSlice::new(&[]); 2 * MAX_REPLIES];
@@ -481,10 +348,10 @@ impl Connection {
                     self.drop_sent(volume);
                 }
                 Err(rustix::io::Errno::AGAIN) => {
-                    self.watch = Some(volume.disk.watch(self.socket.as_fd(), Interest::Write)?);
+                    self.watch = Some(volume.watch(self.socket.as_fd(), Interest::Write, index)?);
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(_) => self.drop_client(volume),
+                Err(_) => self.drop_client(None, volume),
             }
         }
         Ok(any)
@@ -500,16 +367,8 @@ impl Connection {
         }
     }
 
-    /// The client takes data again, or is gone.
-    pub(crate) fn writable(&mut self, volume: &mut Volume) -> Result<(), Error> {
-        if let Some(watch) = self.watch.take() {
-            volume.disk.unwatch(watch)?;
-        }
-        Ok(())
-    }
-
     /// Asks the kernel for more of the client, if there is room for it.
-    pub(crate) fn receive(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<(), Error> {
+    fn receive(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<(), Error> {
         let full = self.in_flight >= with.most && self.receiver.between_requests();
         let busy = self.receiving != Receiving::Nothing || self.phase != Phase::Serving;
         if busy || full || self.held.is_some() {
@@ -532,5 +391,160 @@ impl Connection {
             return Ok(with.volume.disk.receive(&self.socket, input, range, false, u64::from(index))?);
         }
         Ok(())
+    }
+
+    fn unwatch(&mut self, volume: &mut Volume) -> Result<(), Error> {
+        if let Some(watch) = self.watch.take() {
+            volume.disk.unwatch(watch)?;
+        }
+        Ok(())
+    }
+}
+
+impl Client for Connection {
+    fn tenant(&self) -> u32 {
+        self.tenant
+    }
+
+    fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn completed(&mut self, token: u64, result: Result<(), Errno>, data: Data, volume: &mut Volume) {
+        let request = self.recall(token);
+        let read = request.command == NbdCommand::Read;
+        let header = match result {
+            Ok(()) if read => reply::data(&request, self.rules.structured),
+            Ok(()) => reply::simple(request.cookie, 0),
+            Err(errno) => {
+                let fast = request.has(command_flag::FAST_ZERO) && errno == Errno::EOPNOTSUPP;
+                let error = if fast { NbdError::NotSupported } else { NbdError::of_errno(errno.0) };
+                reply::error(&request, error, self.rules.structured)
+            }
+        };
+        let data = match data {
+            Data::Buffer(buffer) if read && result.is_ok() => Some(buffer),
+            Data::Buffer(buffer) => {
+                volume.give_buffer(self.tenant, buffer);
+                None
+            }
+            _ => None,
+        };
+        self.answer(header, data);
+        if self.phase == Phase::Dropped
+            && let Some(reply) = self.outbox.pop_back()
+        {
+            self.release(reply, volume);
+        }
+    }
+
+    fn ready(&mut self, _watch: WatchId, volume: &mut Volume) -> Result<(), Error> {
+        self.unwatch(volume)
+    }
+
+    fn received(&mut self, mut buffer: Buffer, result: Result<usize, Errno>, volume: &mut Volume) {
+        let what = std::mem::replace(&mut self.receiving, Receiving::Nothing);
+        let count = result.unwrap_or(0);
+        match (what, &mut self.write) {
+            (Receiving::Payload, Some(write)) => {
+                write.filled += count;
+                self.receiver.received(count as u32);
+                write.buffer = Some(buffer);
+            }
+            (Receiving::Payload, None) => volume.give_buffer(self.tenant, buffer),
+            _ => {
+                self.end += count;
+                buffer.set_len(buffer.capacity());
+                self.input = Some(buffer);
+            }
+        }
+        let interrupted = result == Err(Errno(rustix::io::Errno::INTR.raw_os_error()));
+        if count == 0 && !interrupted && self.phase == Phase::Serving {
+            // The end of the stream, without a disconnect: nobody is there for replies, as far as is known.
+            self.drop_client(None, volume);
+        }
+    }
+
+    fn extents_found(&mut self, token: u64, extents: &[Extent], volume: &mut Volume) {
+        let request = self.recall(token);
+        self.answer_status(&request, extents);
+        if self.phase == Phase::Dropped
+            && let Some(reply) = self.outbox.pop_back()
+        {
+            self.release(reply, volume);
+        }
+    }
+
+    fn serve(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<bool, Error> {
+        self.pump(index, with)?;
+        if self.send(index, with.volume)? {
+            // Room for more of the client's requests.
+            self.pump(index, with)?;
+            self.send(index, with.volume)?;
+        }
+        self.receive(index, with)?;
+        Ok(false)
+    }
+
+    fn finish(&mut self, volume: &mut Volume) {
+        if self.phase == Phase::Serving {
+            self.phase = Phase::Finishing;
+            self.drop_write(volume);
+            if self.receiving != Receiving::Nothing {
+                // The receive that is under way ends; sending goes on.
+                let _ = shutdown(&self.socket, Shutdown::Read);
+            }
+        }
+    }
+
+    fn drop_client(&mut self, violation: Option<&'static str>, volume: &mut Volume) {
+        if self.phase == Phase::Dropped {
+            return;
+        }
+        self.violation = violation;
+        self.phase = Phase::Dropped;
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        while let Some(reply) = self.outbox.pop_front() {
+            self.release(reply, volume);
+        }
+        self.drop_write(volume);
+    }
+
+    fn is_over(&self) -> bool {
+        let idle = self.in_flight == 0 && self.receiving == Receiving::Nothing;
+        match self.phase {
+            Phase::Serving => false,
+            Phase::Finishing => idle && self.outbox.is_empty(),
+            Phase::Dropped => idle,
+        }
+    }
+
+    fn is_starved(&self) -> bool {
+        self.held.is_some()
+    }
+
+    fn complaint(&self, stall: Duration) -> Option<&'static str> {
+        let stalled = self.write.as_ref().is_some_and(|write| write.since.elapsed() > stall);
+        stalled.then_some("the rest of a payload did not come within 30 s")
+    }
+
+    fn violation(&self) -> Option<&'static str> {
+        self.violation
+    }
+
+    /// It may use no more than before, and no more than there is.
+    fn resized(&mut self, bytes: u64) {
+        self.rules.size = self.rules.size.min(bytes);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.phase == Phase::Dropped
+    }
+
+    fn close(mut self: Box<Self>, volume: &mut Volume) -> Result<(), Error> {
+        volume.end_task(self.task);
+        // The kernel may still look at the socket for a moment; the client need not wait for that.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.unwatch(volume)
     }
 }

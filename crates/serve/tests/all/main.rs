@@ -6,3 +6,4 @@ mod limits;
 mod real_clients;
 mod running;
 mod shares;
+mod vhost_user;

@@ -24,7 +24,8 @@ impl Run<'_> {
                 queue: self.layer.hw_queue(id),
                 tenant: request.io.tenant,
             };
-            if self.device.submit(now, &command) == Submitted::Busy {
+            let class = self.layer.scheduler().device_class(id);
+            if self.device.submit_in_class(now, &command, class) == Submitted::Busy {
                 self.layer.refused(now, id);
             }
         }
@@ -81,6 +82,9 @@ impl Run<'_> {
             let (cpu, op) = (usize::from(entry.io.cpu), entry.io.op);
             let thread = entry.thread;
             let state = &mut self.threads[thread as usize];
+            if finished.result == Err(Errno::EBUSY) {
+                state.running.refused(done);
+            }
             match state.running.thread.mode.queues() {
                 false if self.turns.exclusive => self.done_by_device(slot),
                 false => {

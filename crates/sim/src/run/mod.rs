@@ -211,6 +211,9 @@ impl<'a> Run<'a> {
             finished: Vec::new(),
             period: None,
         };
+        for state in &run.threads {
+            run.layer.set_deadline(state.running.thread.task, state.running.thread.deadline);
+        }
         for (number, (at, _)) in run.changes.iter().enumerate() {
             run.events.push(*at, EventKind::Change(number as u32));
         }

@@ -77,9 +77,9 @@ fn longest(bucket: usize) -> u64 {
 }
 
 impl Period {
-    /// A request at `sector` completed while so many were in the scheduler and in the device.
+    /// A request completed while so many were in the scheduler and in the device.
     #[inline]
-    pub(super) fn record(&mut self, done: &Completed, sector: u64, in_scheduler: u64, in_device: u64) {
+    pub(super) fn record(&mut self, done: &Completed, in_scheduler: u64, in_device: u64) {
         let ns = done.complete.since(done.submit).0;
         self.requests += 1;
         self.reads += u64::from(done.op == Op::Read);
@@ -93,8 +93,8 @@ impl Period {
         if self.ends.len() <= task {
             self.ends.resize(task + 1, u64::MAX);
         }
-        self.sequential += u64::from(self.ends[task] == sector);
-        self.ends[task] = sector + done.bytes / dumbwaiter_block::SECTOR_BYTES;
+        self.sequential += u64::from(self.ends[task] == done.sector);
+        self.ends[task] = done.sector + done.bytes / dumbwaiter_block::SECTOR_BYTES;
     }
 
     /// Begins the next period; where tasks are is kept.

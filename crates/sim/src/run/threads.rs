@@ -55,6 +55,11 @@ impl Run<'_> {
                 state.running.late = !state.running.thread.closed;
                 break;
             }
+            let elsewhere_until = state.running.elsewhere_until;
+            if now < elsewhere_until {
+                self.wake(thread, elsewhere_until);
+                break;
+            }
             match state.running.thread.workload.next(now) {
                 Next::Issue(want) => {
                     self.issued_late += u64::from(state.running.late);
@@ -247,6 +252,7 @@ impl Run<'_> {
             op: io.op,
             task: io.task,
             tenant: io.tenant,
+            sector: io.sector,
             bytes: u64::from(io.sectors) * SECTOR_BYTES,
             submit: entry.submit,
             insert: entry.insert,
@@ -255,7 +261,7 @@ impl Run<'_> {
             complete,
         };
         if let Some(period) = &mut self.period {
-            period.record(&done, io.sector, self.layer.queued(), self.layer.in_device());
+            period.record(&done, self.layer.queued(), self.layer.in_device());
         }
         self.recorder.record(&done);
     }

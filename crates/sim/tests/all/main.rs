@@ -3,8 +3,11 @@
 mod allocations;
 mod bfq_shares;
 mod cfq_shares;
+mod fair_queueing;
 mod headway;
 mod life;
 mod page_cache;
+mod rejection;
 mod sleeping;
+mod tune;
 mod whole_runs;

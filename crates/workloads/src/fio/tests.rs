@@ -139,10 +139,8 @@ fn harmless_options_are_named_in_warnings() {
     assert_eq!(
         warnings,
         [
-            "j.fio:3: group_reporting does not change the I/O here and is ignored",
+            "j.fio:3: ignored fio options, which do not change the I/O here: group_reporting, write_bw_log, thread",
             "j.fio:4: job \"j\": psync does one I/O at a time; iodepth=32 has no effect",
-            "j.fio:5: write_bw_log does not change the I/O here and is ignored",
-            "j.fio:6: thread does not change the I/O here and is ignored",
             "j.fio:9: size=4KiB: with kb_base=1024, fio takes KiB as a power of 1000",
         ]
     );

@@ -40,6 +40,30 @@ pub(crate) fn dumbwaiter(args: &[&str]) -> Output {
     command().args(args).output().expect("the program starts")
 }
 
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs and expects success; answers stdout.
+pub(crate) fn ok(args: &[&str]) -> String {
+    let out = dumbwaiter(args);
+    assert!(out.status.success(), "{args:?}: {:?}\n{}", out.status, text(&out.stderr));
+    text(&out.stdout)
+}
+
+/// Runs and expects exit code 2, no result, and a message with all of `parts`; answers the message.
+pub(crate) fn refused(args: &[&str], parts: &[&str]) -> String {
+    let out = dumbwaiter(args);
+    let message = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{args:?}: {message}");
+    assert!(!message.contains("panicked"), "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{args:?}: expected `{part}` in: {message}");
+    }
+    assert!(out.stdout.is_empty(), "{args:?}: results on stdout beside an error");
+    message
+}
+
 pub(crate) fn file(dir: &Path, name: &str, content: &[u8]) -> String {
     let path = dir.join(name);
     std::fs::write(&path, content).unwrap();

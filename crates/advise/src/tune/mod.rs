@@ -1,0 +1,21 @@
+//! The search for better settings: successive halving, as a state machine without a clock, a file or a thread.
+//!
+//! [`Search`] draws [`Candidate`]s and names [`Trial`]s; whoever runs them, here or on a cluster, hands the results back. Short runs
+//! with few seeds come first, and only the best candidates get longer runs with more seeds. The best of all then runs beside the
+//! defaults with seeds that the search has not seen, and only those runs make its [`Claim`].
+
+mod candidate;
+mod claim;
+mod plan;
+mod search;
+mod tuned;
+mod words;
+
+pub use candidate::{Candidate, Range, Setting, Space};
+pub use claim::{Claim, HeldOut};
+pub use plan::{Plan, Rung};
+pub use search::{Choice, HELD_OUT_FROM, Outcome, Search, Trial};
+pub use tuned::{Applied, TUNE_SCHEMA, Tried, TunedDevice, Tuning, tuned};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Whole searches on invented drives, whose true answer is known.
+
+use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
+use dumbwaiter_measure::{Completed, Recorder, RecorderConfig, RunFacts, RunResult, paired};
+use dumbwaiter_scenario::SchedulerSpec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::Goal;
+
+/// A run of reads, whose figures the tests then set.
+fn template() -> RunResult {
+    let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
+    let mut recorder = Recorder::new(config);
+    for i in 0..200 {
+        let submit = Nanos::from_us(i * 10);
+        let complete = submit + Nanos::from_us(100);
+        recorder.record(&Completed {
+            op: Op::Read,
+            task: TaskId(0),
+            tenant: TenantId(0),
+            sector: 8 * i,
+            bytes: 4096,
+            submit,
+            insert: submit,
+            issue: submit,
+            device_done: complete,
+            complete,
+        });
+    }
+    recorder.finish(Nanos::from_secs(1), RunFacts { device: "d".into(), ..RunFacts::default() })
+}
+
+fn spaces() -> Vec<Space> {
+    let range = |name: &str, values: &[i128]| Range { setting: Setting::Tunable(name.into()), values: values.to_vec() };
+    let ranges = vec![range("a", &[1, 2, 3, 4]), range("b", &[10, 20]), range("c", &[5])];
+    let limits = Range { setting: Setting::NrRequests, values: vec![32, 64] };
+    let first = Space { scheduler: SchedulerSpec::named("x"), ranges: [ranges.clone(), vec![limits]].concat() };
+    vec![first, Space { scheduler: SchedulerSpec::named("y"), ranges }]
+}
+
+/// A drive: by how much `a=3` and `b=20` change the p99, how much runs scatter, and a seed of that scatter.
+#[derive(Clone, Copy, Debug)]
+struct Nature {
+    a: f64,
+    b: f64,
+    scatter: f64,
+    seed: u64,
+}
+
+/// A number in -1 to 1 from some words.
+fn noise(words: &[u64]) -> f64 {
+    let mut x = 0x9e37_79b9_7f4a_7c15u64;
+    for word in words {
+        x = (x ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x ^= x >> 29;
+    }
+    (x >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+}
+
+impl Nature {
+    fn p99_us(&self, candidate: &Candidate, trial: &Trial) -> f64 {
+        let has = |name: &str, value: &str| candidate.scheduler.tunables.get(name).is_some_and(|v| v == value);
+        let mut p99 = if candidate.scheduler.name == "x" { 1000.0 } else { 1200.0 };
+        p99 *= if has("a", "3") { 1.0 + self.a } else { 1.0 };
+        p99 *= if has("b", "20") { 1.0 + self.b } else { 1.0 };
+        let name = candidate.to_string().bytes().fold(7u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
+        let of_seed = noise(&[self.seed, u64::from(trial.replicate)]);
+        let own = noise(&[self.seed, u64::from(trial.replicate), name, u64::from(trial.length_percent)]);
+        p99 * (1.0 + 0.2 * of_seed) * (1.0 + self.scatter * own)
+    }
+
+    fn run(&self, template: &RunResult, candidate: &Candidate, trial: &Trial) -> RunResult {
+        let mut run = template.clone();
+        run.seed = 1 + u64::from(trial.replicate);
+        run.scheduler = candidate.scheduler.to_string();
+        let p99 = self.p99_us(candidate, trial);
+        (run.read.latency_us.p99, run.latency_us.p99) = (p99, p99);
+        run.latency_us.mean = p99;
+        run
+    }
+}
+
+/// Runs a search to its end, or for so many trials; each batch in the order given by `reverse`. The trials that were run.
+fn searched(nature: Nature, seed: u64, trials_max: usize, reverse: bool) -> (Search, Vec<Trial>) {
+    let template = template();
+    let mut search = Search::new(&spaces(), Plan::of(24, false), Goal::Balanced, seed);
+    let mut ran = Vec::new();
+    loop {
+        let mut trials = search.next_trials();
+        if trials.is_empty() {
+            return (search, ran);
+        }
+        if reverse {
+            trials.reverse();
+        }
+        for trial in trials {
+            if ran.len() == trials_max {
+                return (search, ran);
+            }
+            let run = nature.run(&template, search.candidate(trial.candidate), &trial);
+            search.record(&trial, run);
+            ran.push(trial);
+        }
+    }
+}
+
+fn natures() -> impl Strategy<Value = Nature> {
+    (-0.5..0.3f64, -0.4..0.3f64, 0.0..0.3f64, any::<u64>()).prop_map(|(a, b, scatter, seed)| Nature {
+        a,
+        b,
+        scatter,
+        seed,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn the_claim_is_the_held_out_comparison(nature in natures(), seed in 0u64..50) {
+        let (search, ran) = searched(nature, seed, usize::MAX, false);
+        let choice = search.choice().unwrap();
+        let last = ran.iter().map(|trial| trial.round).max().unwrap();
+        if let Some(claim) = &choice.claim {
+            let held_out: Vec<&Trial> = ran.iter().filter(|trial| trial.round == last).collect();
+            let seen = |replicate: u32| ran.iter().any(|t| t.round < last && t.replicate == replicate);
+            prop_assert!(held_out.iter().all(|trial| !seen(trial.replicate)), "a seed of the search makes the claim");
+            let figure = |candidate: &Candidate, seed: u64| {
+                let replicate = (seed - 1) as u32;
+                nature.p99_us(candidate, &Trial { round: last, candidate: 0, replicate, length_percent: 100 })
+            };
+            prop_assert_eq!(claim.held_out.len(), 10);
+            let (mut tuned, mut defaults) = (Vec::new(), Vec::new());
+            for pair in &claim.held_out {
+                tuned.push(figure(&choice.best, pair.seed).ln());
+                defaults.push(figure(&choice.defaults, pair.seed).ln());
+            }
+            let mean = tuned.iter().zip(&defaults).map(|(a, b)| a - b).sum::<f64>() / 10.0;
+            prop_assert!((claim.change - mean.exp_m1()).abs() < 1e-9, "{} {}", claim.change, mean.exp_m1());
+            let p = paired(&tuned, &defaults);
+            prop_assert!((claim.p.unwrap() - p).abs() <= 1e-4 * p.max(1e-9), "{:?} {p}", claim.p);
+            let [low, high] = claim.ci95.unwrap();
+            prop_assert!(low <= claim.change && claim.change <= high);
+        }
+        if choice.outcome == Outcome::Better {
+            let claim = choice.claim.unwrap();
+            prop_assert!(claim.p.unwrap() <= 0.05 && claim.change < -0.03, "{claim:?}");
+        } else if choice.claim.is_none() {
+            prop_assert_eq!(&choice.best, &choice.defaults);
+        }
+    }
+
+    #[test]
+    fn the_order_of_results_changes_nothing(nature in natures(), seed in 0u64..50) {
+        let ((one, _), (other, _)) = (searched(nature, seed, usize::MAX, false), searched(nature, seed, usize::MAX, true));
+        let (one, other) = (one.choice().unwrap(), other.choice().unwrap());
+        prop_assert_eq!((one.best, one.claim, one.outcome), (other.best, other.claim, other.outcome));
+    }
+
+    #[test]
+    fn a_search_that_ended_early_confirms_nothing(nature in natures(), trials in 0usize..90) {
+        let (whole, all) = searched(nature, 1, usize::MAX, false);
+        let (search, ran) = searched(nature, 1, trials, false);
+        if let Some(choice) = search.choice()
+            && ran.len() < all.len()
+        {
+            prop_assert!(choice.outcome != Outcome::Better, "{} of {} trials", ran.len(), all.len());
+        }
+        prop_assert!(whole.choice().is_some());
+    }
+}
+
+#[test]
+fn settings_that_help_are_found_and_what_they_are_worth() {
+    let nature = Nature { a: -0.4, b: -0.2, scatter: 0.05, seed: 3 };
+    let choice = searched(nature, 1, usize::MAX, false).0.choice().unwrap();
+    assert_eq!(choice.best.scheduler.to_string(), "x:a=3,b=20", "{:?}", choice.claim);
+    assert_eq!((choice.outcome, choice.defaults.to_string().as_str()), (Outcome::Better, "x"));
+    let claim = choice.claim.unwrap();
+    assert!((claim.change + 0.52).abs() < 0.05, "{claim:?}");
+}
+
+#[test]
+fn where_no_setting_matters_the_defaults_stay_but_for_one_search_in_twenty() {
+    let better = |seed| {
+        let nature = Nature { a: 0.0, b: 0.0, scatter: 0.15, seed };
+        searched(nature, seed, usize::MAX, false).0.choice().unwrap().outcome == Outcome::Better
+    };
+    let wrong = (0..100).filter(|seed| better(*seed)).count();
+    assert!(wrong <= 5, "{wrong} of 100");
+}
+
+#[test]
+fn a_candidate_that_gains_throughput_at_the_cost_of_the_latency_is_not_chosen() {
+    let template = template();
+    let mut search = Search::new(&spaces()[..1], Plan::of(12, false), Goal::Balanced, 1);
+    loop {
+        let trials = search.next_trials();
+        if trials.is_empty() {
+            break;
+        }
+        for trial in trials {
+            let candidate = search.candidate(trial.candidate).clone();
+            let mut run = Nature { a: 0.0, b: 0.0, scatter: 0.01, seed: 1 }.run(&template, &candidate, &trial);
+            if candidate.scheduler.tunables.contains_key("a") {
+                run.mb_per_s *= 1.5;
+                (run.read.latency_us.p99, run.latency_us.p99) = (1e6, 1e6);
+            }
+            search.record(&trial, run);
+        }
+    }
+    assert_eq!(search.choice().unwrap().outcome, Outcome::DefaultsAsGood);
+}
+
+#[test]
+fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back() {
+    let nature = Nature { a: -0.4, b: 0.0, scatter: 0.01, seed: 3 };
+    let mut choice = searched(nature, 1, usize::MAX, false).0.choice().unwrap();
+    (choice.best.nr_requests, choice.best.queue_depth) = (Some(64), Some(8));
+    let at = Applied {
+        device: "ssd:850pro-256",
+        place: crate::Place::simulated("ssd:850pro-256"),
+        offered: &["x".to_owned()],
+        previous_queue_depth: Some(31),
+    };
+    let found = tuned(&at, &choice, 10, 100, None);
+    let rule = "ATTR{queue/scheduler}=\"x\", ATTR{queue/iosched/a}=\"3\", ATTR{queue/nr_requests}=\"64\", ATTR{device/queue_depth}=\"8\"";
+    assert!(found.udev_rule.ends_with(rule), "{}", found.udev_rule);
+    assert_eq!(found.undo[1], "echo 31 | sudo tee /sys/block/sdX/device/queue_depth");
+    assert!(
+        found.sentence.starts_with("Set x:a=3 nr_requests=64 queue_depth=8: p99 latency of reads "),
+        "{}",
+        found.sentence
+    );
+    let elsewhere = tuned(&Applied { offered: &[], ..at }, &choice, 10, 100, None);
+    assert!(elsewhere.apply.is_empty() && elsewhere.sentence.contains("kernel has no x"), "{}", elsewhere.sentence);
+}

@@ -1,0 +1,90 @@
+//! `devices --fit`: a survey of a drive, and a model fitted to it.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use dumbwaiter_experiment::Control;
+use dumbwaiter_fit::{DriveOptions, Error, Opened, Options, Progress, document, open, survey};
+
+use crate::args::Devices;
+use crate::progress::{RunBar, cancel_on_signal};
+use crate::{Ended, input, output};
+
+/// Steps of the bar: parts of the time.
+const BAR_STEPS: u32 = 100;
+/// A line this often where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Surveys `subject` and prints the fitted model.
+pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
+    let time = input::time("--for", &args.length)?;
+    output::check_files(args.json.as_deref(), None, &[subject])?;
+    let control = Arc::new(Control::default());
+    cancel_on_signal(&control)?;
+    let options =
+        DriveOptions { allow_writes: args.allow_writes, i_know_this_destroys: args.i_know_this_destroys.clone() };
+    let Opened { mut subject, virtual_time } = match open(subject, &options) {
+        Ok(opened) => opened,
+        Err(error) => return ended_by(error),
+    };
+    let facts = subject.facts();
+    if !virtual_time {
+        let writes = if args.allow_writes { "WRITES TO IT" } else { "only reads" };
+        crate::tell!("{}: a survey of up to {} s, {writes}", facts.name, time.as_secs_f64());
+        for note in &facts.notes {
+            crate::tell!("note: {note}");
+        }
+    }
+    let options = Options { time, allow_writes: args.allow_writes, virtual_time };
+    let bar = RunBar::default();
+    if !virtual_time {
+        bar.start(u64::from(BAR_STEPS), Duration::from_nanos(time.0) / BAR_STEPS);
+    }
+    let (began, mut last_line) = (Instant::now(), None::<Instant>);
+    let mut observe = |step: Progress<'_>| {
+        bar.at(began.elapsed(), step.load);
+        let due = last_line.is_none_or(|at| at.elapsed() >= LINE_EVERY);
+        if !virtual_time && due && !std::io::stderr().is_terminal() {
+            last_line = Some(Instant::now());
+            crate::tell!("{} of {}: {}", step.number, step.of, step.load);
+        }
+    };
+    let found = survey(&mut *subject, &options, &control.cancel, &mut observe);
+    bar.finish();
+    let fitted = match found.and_then(|found| dumbwaiter_fit::fit(&found)) {
+        Ok(fitted) => fitted,
+        Err(error) => return ended_by(error),
+    };
+    let document = document(fitted, began.elapsed().as_secs_f64());
+    if let Some(path) = &args.json {
+        output::write_json(path, &document)?;
+    }
+    if !args.json.as_deref().is_some_and(output::is_stdout) {
+        output::print(&document.device_file)?;
+    }
+    let held = &document.fitted.held_back;
+    crate::tell!(
+        "{} points predicted without having been fitted: median error {:.1} %, worst {:.1} %",
+        held.points,
+        held.median_error * 100.0,
+        held.worst_error * 100.0
+    );
+    if let Some(warning) = document.fitted.warning() {
+        crate::tell!("warning: {warning}");
+    }
+    Ok(Ended::Done)
+}
+
+/// The exit code of a failure; its reason goes to stderr.
+fn ended_by(error: Error) -> Result<Ended> {
+    let ended = match error {
+        Error::Refused(_) | Error::NoFit(_) => bail!(error),
+        Error::Device(_) => Ended::DeviceFailed,
+        Error::Interrupted => Ended::Interrupted,
+    };
+    crate::tell!("dumbwaiter: {error}");
+    Ok(ended)
+}

@@ -1,0 +1,258 @@
+//! A cloud block volume: a fixed latency behind limits of I/Os and bytes per second, each with credits for bursts.
+//!
+//! Each limit is a token bucket: credits accrue at the baseline rate up to a maximum, and while there are any, I/O runs at the
+//! burst rate. The volume starts with full buckets. A command larger than `io_kib` counts as several I/Os. Commands pass the
+//! limits in the order of their arrival.
+
+use dumbwaiter_block::{Nanos, Op};
+use serde::{Deserialize, Serialize};
+
+use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key, invalid};
+use crate::outbox::Outbox;
+use crate::rng::Stage;
+use crate::{Breakdown, Command, Completion, Counters, Device, Error, Facts, Submitted};
+
+/// Parameters of a cloud block volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Size in 512-byte sectors.
+    pub capacity_sectors: u64,
+    /// Latency of a read within the limits, µs.
+    pub latency_read_us: f64,
+    /// Latency of a write within the limits, µs.
+    pub latency_write_us: f64,
+    /// Width of the uniform distribution of the latency, relative to its mean.
+    pub jitter: f64,
+    /// Rate of one command's transfer, MB/s.
+    pub link_mb_per_s: f64,
+    /// Largest part of a command that counts as one I/O, KiB.
+    pub io_kib: u32,
+    /// Baseline, I/Os per second.
+    pub iops: f64,
+    /// Rate while there are I/O credits, I/Os per second.
+    pub burst_iops: f64,
+    /// Most I/O credits.
+    pub burst_ios: f64,
+    /// Baseline, MB/s.
+    pub mb_per_s: f64,
+    /// Rate while there are byte credits, MB/s.
+    pub burst_mb_per_s: f64,
+    /// Most byte credits, MB.
+    pub burst_mb: f64,
+    /// Latency of a command beyond the last sector, µs.
+    pub t_err_us: f64,
+    /// Hardware queues.
+    pub queues: u16,
+    /// Commands per hardware queue.
+    pub queue_depth: u32,
+    /// Largest command in sectors.
+    pub max_sectors: u32,
+}
+
+/// Names and ranges of [`Params`].
+pub const KEYS: &[Key] = &[
+    Key { name: "capacity_sectors", expect: Expect::Int(8, CAPACITY_SECTORS_MAX), about: "size" },
+    Key { name: "latency_read_us", expect: Expect::Num(0.0, 1e7), about: "read within the limits" },
+    Key { name: "latency_write_us", expect: Expect::Num(0.0, 1e7), about: "write within the limits" },
+    Key { name: "jitter", expect: Expect::Num(0.0, 2.0), about: "relative width of the latency's spread" },
+    Key { name: "link_mb_per_s", expect: Expect::Num(1.0, 1e6), about: "transfer of one command" },
+    Key { name: "io_kib", expect: Expect::Int(1, 1 << 20), about: "largest part that counts as one I/O" },
+    Key { name: "iops", expect: Expect::Num(1.0, 1e9), about: "baseline, I/Os per second" },
+    Key { name: "burst_iops", expect: Expect::Num(1.0, 1e9), about: "rate while there are I/O credits" },
+    Key { name: "burst_ios", expect: Expect::Num(0.0, 1e12), about: "most I/O credits" },
+    Key { name: "mb_per_s", expect: Expect::Num(0.1, 1e6), about: "baseline, MB/s" },
+    Key { name: "burst_mb_per_s", expect: Expect::Num(0.1, 1e6), about: "rate while there are byte credits" },
+    Key { name: "burst_mb", expect: Expect::Num(0.0, 1e9), about: "most byte credits" },
+    Key { name: "t_err_us", expect: Expect::Num(0.0, 1e7), about: "completion beyond the last sector" },
+    Key { name: "queues", expect: Expect::Int(1, 1024), about: "hardware queues" },
+    Key { name: "queue_depth", expect: Expect::Int(1, 65_536), about: "commands per hardware queue" },
+    Key { name: "max_sectors", expect: Expect::Int(1, 65_536), about: "largest command" },
+];
+
+impl Params {
+    /// Checks the relations between parameters.
+    pub(crate) fn checked(self, origin: &str) -> Result<Params, Error> {
+        for (name, burst, base) in
+            [("burst_iops", self.burst_iops, self.iops), ("burst_mb_per_s", self.burst_mb_per_s, self.mb_per_s)]
+        {
+            if burst < base {
+                return Err(invalid(origin, name, burst, format!("at least the baseline, {base}")));
+            }
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        Facts {
+            capacity_sectors: self.capacity_sectors,
+            depth: u32::from(self.queues) * self.queue_depth,
+            queues: self.queues,
+            rotational: false,
+            volatile_cache: false,
+            fua: true,
+            max_sectors: self.max_sectors,
+        }
+    }
+}
+
+/// Credits that accrue at a rate up to a maximum. Kept as the time at which it is full again, in picoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    ps_per_unit: u64,
+    /// Time that a full bucket covers.
+    holds_ps: u128,
+    full_at_ps: u128,
+}
+
+impl Bucket {
+    fn new(per_second: f64, units: f64) -> Bucket {
+        let ps_per_unit = (1e12 / per_second + 0.5).max(1.0) as u64;
+        Bucket { ps_per_unit, holds_ps: (units * ps_per_unit as f64) as u128, full_at_ps: 0 }
+    }
+
+    /// When the next units may pass: when the bucket is not empty.
+    fn opens_at(&self) -> Nanos {
+        Nanos(self.full_at_ps.saturating_sub(self.holds_ps).div_ceil(1_000) as u64)
+    }
+
+    fn take(&mut self, now: Nanos, units: u64) {
+        let now_ps = u128::from(now.0) * 1_000;
+        self.full_at_ps = self.full_at_ps.max(now_ps) + u128::from(units) * u128::from(self.ps_per_unit);
+    }
+}
+
+/// A limit with credits, and the rate above which even credits do not help.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    credits: Bucket,
+    peak: Bucket,
+}
+
+impl Limit {
+    fn new(baseline: f64, burst: f64, credits: f64) -> Limit {
+        Limit { credits: Bucket::new(baseline, credits), peak: Bucket::new(burst, 0.0) }
+    }
+
+    fn opens_at(&self) -> Nanos {
+        self.credits.opens_at().max(self.peak.opens_at())
+    }
+
+    fn take(&mut self, now: Nanos, units: u64) {
+        self.credits.take(now, units);
+        self.peak.take(now, units);
+    }
+}
+
+/// A cloud block volume.
+#[derive(Debug)]
+pub struct Volume {
+    facts: Facts,
+    latency_us: [f64; 2],
+    jitter: f64,
+    ns_per_byte: f64,
+    io_bytes: u64,
+    ios: Limit,
+    bytes: Limit,
+    t_err: Nanos,
+    draw: Stage,
+    seq: u64,
+    held: u32,
+    outbox: Outbox,
+    counters: Counters,
+}
+
+impl Volume {
+    /// An idle volume with all its credits.
+    pub fn new(p: &Params, seed: u64) -> Volume {
+        Volume {
+            facts: p.facts(),
+            latency_us: [p.latency_read_us, p.latency_write_us],
+            jitter: p.jitter,
+            ns_per_byte: 1e3 / p.link_mb_per_s,
+            io_bytes: u64::from(p.io_kib) * 1024,
+            ios: Limit::new(p.iops, p.burst_iops, p.burst_ios),
+            bytes: Limit::new(p.mb_per_s * 1e6, p.burst_mb_per_s * 1e6, p.burst_mb * 1e6),
+            t_err: Nanos::from_us_f64(p.t_err_us),
+            draw: Stage::new(seed, 1),
+            seq: 0,
+            held: 0,
+            outbox: Outbox::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Completion time and breakdown of a read or write.
+    fn transfer(&mut self, now: Nanos, bytes: u64, latency_us: f64) -> (Nanos, Breakdown) {
+        let start = now.max(self.ios.opens_at()).max(self.bytes.opens_at());
+        self.ios.take(start, bytes.div_ceil(self.io_bytes).max(1));
+        self.bytes.take(start, bytes);
+        let spread = 1.0 + self.jitter * (self.draw.unit(self.seq) - 0.5);
+        let firmware = Nanos::from_us_f64(latency_us * spread);
+        let link = Nanos((bytes as f64 * self.ns_per_byte + 0.5) as u64);
+        self.counters.link_busy += link;
+        let queue = start.since(now);
+        (start + firmware + link, Breakdown { queue, firmware, link, ..Breakdown::default() })
+    }
+}
+
+impl Device for Volume {
+    fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
+        self.held -= self.outbox.settle(now);
+        if self.held == self.facts.depth {
+            return Submitted::Busy;
+        }
+        self.held += 1;
+        self.counters.count(command, self.held);
+        let fixed = |latency| (now + latency, Breakdown { firmware: latency, ..Breakdown::default() });
+        let failed = command.beyond(self.facts.capacity_sectors);
+        let (at, breakdown) = match command.op {
+            _ if failed => fixed(self.t_err),
+            Op::Read => self.transfer(now, command.bytes(), self.latency_us[0]),
+            Op::Write => self.transfer(now, command.bytes(), self.latency_us[1]),
+            // No volatile cache to flush; the host's view of a discard is one small I/O.
+            Op::Flush | Op::Discard | Op::SecureErase | Op::WriteZeroes => self.transfer(now, 0, self.latency_us[1]),
+        };
+        self.outbox.push(self.seq, Completion { tag: command.tag, at, failed, breakdown });
+        self.seq += 1;
+        Submitted::Accepted
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.outbox.next()
+    }
+
+    fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
+        self.held -= self.outbox.drain(now, out);
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_gives_its_credits_and_then_its_rate() {
+        let mut limit = Limit::new(100.0, 1_000.0, 50.0);
+        let mut at = Nanos::ZERO;
+        let mut passed = Vec::new();
+        for _ in 0..200 {
+            at = at.max(limit.opens_at());
+            limit.take(at, 1);
+            passed.push(at);
+        }
+        // 50 credits and those that accrue meanwhile, 1 ms apart; then 10 ms apart.
+        let gap = |i: usize| passed[i + 1].since(passed[i]);
+        assert_eq!(gap(10), Nanos::from_ms(1));
+        assert_eq!(gap(49), Nanos::from_ms(1));
+        assert_eq!(gap(150), Nanos::from_ms(10));
+    }
+}

@@ -1,0 +1,205 @@
+//! Carries out a plan.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dumbwaiter_block::Nanos;
+use serde::Serialize;
+
+use crate::plan::{self, Planned, Role, names};
+use crate::{Error, Facts, Limits, Load, Point, Subject};
+
+/// Smallest device that is surveyed: on a smaller one, caches serve everything.
+const MIN_SECTORS: u64 = 8 << 11;
+/// Shortest time in which a survey says anything.
+const MIN_TIME: Nanos = Nanos::from_secs(2);
+/// How often each load runs on a real drive that does not rotate: another program may disturb one of the rounds.
+const ROUNDS: u32 = 3;
+/// I/Os of one point at most, to bound memory.
+const POINT_IOS_MAX: u64 = 400_000;
+
+/// What to survey, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Time of the whole survey at most.
+    pub time: Nanos,
+    /// Whether loads may write: that destroys what is on the drive.
+    pub allow_writes: bool,
+    /// In virtual time nothing disturbs: each load then ends after fewer I/Os.
+    pub virtual_time: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { time: Nanos::from_secs(120), allow_writes: false, virtual_time: true }
+    }
+}
+
+/// A load and what it measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// What ran.
+    pub load: Load,
+    /// Whether the fit sees it.
+    pub role: Role,
+    /// What it measured: of several rounds the fastest, for what disturbs only slows; of loads that write the last, for the
+    /// drive's caches are full then.
+    pub point: Point,
+    /// By how much the slowest round was slower than the fastest, as a part of the latter; 0 where there was only one.
+    pub spread: f64,
+}
+
+impl Measured {
+    /// Adds a further round.
+    fn add(&mut self, point: Point) {
+        let (slow, fast) = (self.point.iops.min(point.iops), self.point.iops.max(point.iops));
+        self.spread = (1.0 - (1.0 - self.spread).min(slow / fast)).max(0.0);
+        if self.load.writes() || point.iops > self.point.iops {
+            self.point = point;
+        }
+    }
+}
+
+/// Everything that was measured of a drive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Survey {
+    /// What is known without measuring.
+    pub facts: Facts,
+    /// Whether the drive rotates, by its times.
+    pub rotates: bool,
+    /// Whether its loads wrote.
+    pub wrote: bool,
+    /// The points, in the order in which they were measured.
+    pub points: Vec<Measured>,
+}
+
+impl Survey {
+    /// The point of this name that the fit may see.
+    pub(crate) fn point(&self, name: &str) -> Option<&Point> {
+        let found = self.points.iter().find(|m| m.role == Role::Fit && m.load.name == name);
+        found.map(|m| &m.point)
+    }
+
+    /// The same for a point without which nothing can be fitted.
+    pub(crate) fn needed(&self, name: &str) -> Result<&Point, Error> {
+        self.point(name).ok_or_else(|| Error::NoFit(format!("the survey has no point '{name}'")))
+    }
+
+    /// The points of this role.
+    pub(crate) fn of(&self, role: Role) -> impl Iterator<Item = &Measured> {
+        self.points.iter().filter(move |m| m.role == role)
+    }
+}
+
+/// How far a survey is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Name of the load that begins.
+    pub load: &'a str,
+    /// Its number, from 1.
+    pub number: usize,
+    /// Loads of the plan as far as it is known.
+    pub of: usize,
+    /// How long it runs at most.
+    pub time: Nanos,
+}
+
+/// Surveys a subject: the probe, then the plan for its kind. `observe` is called before each load.
+///
+/// # Errors
+/// The subject is too small, the time too short, a load failed, or `stop` became true.
+pub fn survey(
+    subject: &mut dyn Subject,
+    options: &Options,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(Progress<'_>),
+) -> Result<Survey, Error> {
+    let facts = subject.facts();
+    if facts.capacity_sectors < MIN_SECTORS {
+        return Err(Error::Refused(format!(
+            "{}: has {} KiB; expected at least 8 MiB, for caches serve a smaller device",
+            facts.name,
+            facts.capacity_sectors / 2
+        )));
+    }
+    if options.time < MIN_TIME {
+        return Err(Error::Refused(format!(
+            "{} is too short for a survey; expected at least {MIN_TIME}",
+            options.time
+        )));
+    }
+    let mut survey = Survey { rotates: false, wrote: options.allow_writes, points: Vec::new(), facts };
+    let probe = plan::probe(&survey.facts);
+    // The longer of the two plans: the probe's share of the time must not depend on the kind.
+    let whole: f64 = probe.iter().chain(&plan::rotating(&survey.facts, options.allow_writes)).map(|p| p.weight).sum();
+    let probe_time = weight(&probe) / whole;
+    let mut session = Session { subject, options, stop, observe, begun: 0, of: probe.len() };
+    session.run(&mut survey, &probe, probe_time)?;
+    survey.rotates = rotates(&survey);
+    // A disk's own times vary more than others disturb it: one long round is better.
+    let (rest, rounds) = match survey.rotates {
+        true => (plan::rotating(&survey.facts, options.allow_writes), 1),
+        false => (plan::solid(&survey.facts, options.allow_writes), if options.virtual_time { 1 } else { ROUNDS }),
+    };
+    session.of += rest.len() + (rounds - 1) as usize * (probe.len() + rest.len());
+    for round in 0..rounds {
+        let again = if round > 0 { &probe[..] } else { &[] };
+        let loads: Vec<Planned> = again.iter().chain(&rest).cloned().collect();
+        session.run(&mut survey, &loads, (1.0 - probe_time) / f64::from(rounds))?;
+    }
+    Ok(survey)
+}
+
+fn weight(plan: &[Planned]) -> f64 {
+    plan.iter().map(|p| p.weight).sum()
+}
+
+/// What the parts of a survey share.
+struct Session<'a> {
+    subject: &'a mut dyn Subject,
+    options: &'a Options,
+    stop: &'a AtomicBool,
+    observe: &'a mut dyn FnMut(Progress<'_>),
+    /// Loads begun so far, and loads in all as far as that is known.
+    begun: usize,
+    of: usize,
+}
+
+impl Session<'_> {
+    /// Runs these loads in their share of the time.
+    fn run(&mut self, survey: &mut Survey, loads: &[Planned], share: f64) -> Result<(), Error> {
+        let per_weight = self.options.time.as_secs_f64() * share / weight(loads);
+        for planned in loads {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
+            self.begun += 1;
+            if planned.load.max_sectors() > survey.facts.max_sectors {
+                continue;
+            }
+            let limits = match self.options.virtual_time {
+                true => Limits { time: Nanos::from_secs(100_000), ios: planned.enough_ios },
+                false => Limits { time: Nanos::from_secs_f64(per_weight * planned.weight), ios: POINT_IOS_MAX },
+            };
+            let step = Progress { load: &planned.load.name, number: self.begun, of: self.of, time: limits.time };
+            (self.observe)(step);
+            let point = self.subject.measure(&planned.load, limits, self.stop)?;
+            match survey.points.iter_mut().find(|m| m.load.name == planned.load.name) {
+                Some(known) => known.add(point),
+                None => {
+                    let (load, role) = (planned.load.clone(), planned.role);
+                    survey.points.push(Measured { load, role, point, spread: 0.0 });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A rotating disk takes milliseconds, takes longer for far places than for near ones, and near ones still wait for the
+/// rotation. What the driver says counts only where the near places come from a cache.
+fn rotates(survey: &Survey) -> bool {
+    let (Some(whole), Some(near)) = (survey.point(names::SINGLE), survey.point(names::NEAR)) else { return false };
+    let farther_is_slower = whole.mean_us > 3_000.0 && whole.mean_us - near.mean_us > 800.0;
+    let slow = whole.mean_us > 5_000.0 && survey.facts.rotational == Some(true);
+    farther_is_slower && (near.p50_us > 1_000.0 || slow)
+}

@@ -1,0 +1,4 @@
+//! Surveys of models and of real targets, and their fits.
+
+mod models;
+mod targets;

@@ -1,0 +1,191 @@
+//! A disk that is there: its settings, candidates and policy.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_policy::{By, Policy, Settings, Work};
+
+use crate::candidate::{Candidate, candidates};
+use crate::config::DeviceConfig;
+use crate::decision::{Measured, TrialScore};
+use crate::ownership::Ownership;
+use crate::port::{Counters, Port, Reading};
+use crate::table::DeviceTable;
+
+/// Where and when a pilot began: what decides whether a table may be trusted.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Seconds since 1970 when the pilot began.
+    pub unix_s: u64,
+    /// The time when it began, by the clock of its turns.
+    pub began: Nanos,
+}
+
+/// Requests per second whose events are taken; of a busier disk, a part of each period is watched.
+const SAMPLED_PER_S: f64 = 2048.0;
+/// A pause shorter than this is not worth its two writes.
+const PAUSE_MIN: Nanos = Nanos::from_ms(50);
+const WINDOW_MIN: Nanos = Nanos::from_ms(10);
+const HOUR: Nanos = Nanos::from_secs(3600);
+
+/// A disk that is there.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) ownership: Ownership,
+    pub(crate) candidates: Vec<Candidate>,
+    /// The candidate in force, or, where the pilot only advises, the one that it advises.
+    pub(crate) in_force: usize,
+    pub(crate) policy: Policy,
+    /// Why the policy's switches are advice only; `None` where they are made.
+    pub(crate) advice_only: Option<String>,
+    counters: Counters,
+    since: Nanos,
+    /// When the paused watch goes on, and for how long.
+    watch_at: Option<(Nanos, Nanos)>,
+    watching: bool,
+}
+
+impl Attached {
+    pub(crate) fn new(
+        now: Nanos,
+        config: &DeviceConfig,
+        refused: &[String],
+        (port, reading): (&mut dyn Port, &Reading),
+        (acts, surroundings): (bool, &Surroundings),
+    ) -> Result<Attached, crate::port::Fault> {
+        let counters = port.counters()?;
+        let ownership = Ownership::new(reading);
+        let all = candidates(reading, &config.candidates, config.tune.as_ref(), refused);
+        let shipped;
+        let table = match &config.table {
+            Some(table) => table,
+            None => {
+                shipped = DeviceTable::shipped();
+                &shipped
+            }
+        };
+        let by = if acts { config.policy.by } else { By::Model };
+        let distrust = table.only_advises(&surroundings.kernel, surroundings.unix_s);
+        let advice_only = match by {
+            _ if !acts => Some("the pilot was started without --act".to_owned()),
+            By::Model => distrust,
+            By::Trial | By::Both => None,
+        };
+        let settings = Settings { by, ..config.policy };
+        let mut policy = Policy::new(all.len(), 0, settings, table.prior(port.kind(), &all, settings.goal));
+        policy.resume(now);
+        port.watch(true);
+        Ok(Attached {
+            ownership,
+            candidates: all,
+            in_force: 0,
+            policy,
+            advice_only,
+            counters,
+            since: now,
+            watch_at: None,
+            watching: true,
+        })
+    }
+
+    /// Name of a candidate.
+    pub(crate) fn name(&self, candidate: usize) -> String {
+        self.candidates.get(candidate).map_or_else(String::new, |c| c.name.clone())
+    }
+
+    /// The candidate that the settings in force are, as far as their scheduler tells; the first one otherwise.
+    pub(crate) fn present(&self) -> usize {
+        let in_force = self.ownership.in_force();
+        let scheduler = in_force.get("scheduler");
+        let fits = |c: &&(usize, &Candidate)| {
+            Some(&c.1.scheduler) == scheduler && c.1.settings.iter().all(|(k, v)| in_force.get(k) == Some(v))
+        };
+        let fitting = self.candidates.iter().enumerate().collect::<Vec<_>>();
+        fitting.iter().filter(fits).max_by_key(|c| c.1.settings.len()).map_or(0, |c| c.0)
+    }
+
+    /// What was done since the last call, and in what time.
+    pub(crate) fn work(&mut self, now: Nanos, counters: Counters) -> (Work, Nanos) {
+        let (old, new) = (self.counters.work, counters.work);
+        let work = Work {
+            ios: new.ios.saturating_sub(old.ios),
+            bytes: new.bytes.saturating_sub(old.bytes),
+            latency: Nanos(new.latency.0.saturating_sub(old.latency.0)),
+        };
+        let elapsed = now.since(self.since);
+        (self.counters, self.since) = (counters, now);
+        (work, elapsed)
+    }
+
+    /// Begins the next period. Of a busy disk only the end of it is watched, which is what the load is like when it is
+    /// decided. Returns whether requests are missed.
+    pub(crate) fn watch(&mut self, now: Nanos, next: Nanos, iops: f64, port: &mut dyn Port) -> bool {
+        let period = next.since(now);
+        let window = Nanos((period.0 as f64 * (SAMPLED_PER_S / iops.max(1.0)).min(1.0)) as u64).max(WINDOW_MIN);
+        let pauses = window + PAUSE_MIN < period;
+        self.watch_at = pauses.then(|| (Nanos(next.0 - window.0), window));
+        let missed = pauses || !self.watching;
+        if self.watching == pauses {
+            port.watch(!pauses);
+            self.watching = !pauses;
+        }
+        missed
+    }
+
+    /// When the paused watch goes on.
+    pub(crate) fn watch_at(&self) -> Option<Nanos> {
+        self.watch_at.map(|(at, _)| at)
+    }
+
+    /// Watches again, if it is time. Returns when enough is seen: later than planned where this call is late.
+    pub(crate) fn resume_watch(&mut self, now: Nanos, port: &mut dyn Port) -> Option<Nanos> {
+        let (_, window) = self.watch_at.filter(|(at, _)| *at <= now)?;
+        port.watch(true);
+        (self.watching, self.watch_at) = (true, None);
+        Some(now + window)
+    }
+
+    /// What trials have shown about a workload.
+    pub(crate) fn trials(&self, workload: Option<usize>) -> BTreeMap<String, TrialScore> {
+        let Some(scores) = workload.and_then(|workload| self.policy.scores().get(workload)) else {
+            return BTreeMap::new();
+        };
+        let tried = scores.estimates().iter().enumerate().filter(|(_, estimate)| estimate.samples > 0);
+        let score = |(candidate, e): (usize, &dumbwaiter_policy::Estimate)| {
+            let score = TrialScore { mean: e.mean, standard_error: e.variance.sqrt(), samples: e.samples };
+            (self.name(candidate), score)
+        };
+        tried.map(score).collect()
+    }
+}
+
+/// Exchanges of the last hour.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exchanges(VecDeque<Nanos>);
+
+impl Exchanges {
+    pub(crate) fn add(&mut self, now: Nanos) {
+        self.0.push_back(now);
+    }
+
+    /// Their number in the hour before `now`.
+    pub(crate) fn count(&mut self, now: Nanos) -> usize {
+        while self.0.front().is_some_and(|at| now.since(*at) >= HOUR) {
+            self.0.pop_front();
+        }
+        self.0.len()
+    }
+}
+
+/// Rates of the work of a period.
+pub(crate) fn measured(work: Work, elapsed: Nanos) -> Measured {
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    Measured {
+        iops: work.ios as f64 / seconds,
+        mb_per_s: work.bytes as f64 / 1e6 / seconds,
+        latency_ms: (work.ios > 0).then(|| work.latency.0 as f64 / 1e6 / work.ios as f64),
+        ..Measured::default()
+    }
+}

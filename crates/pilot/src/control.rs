@@ -1,0 +1,162 @@
+//! The control socket: one JSON object a line, one answer a line.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::status::Status;
+
+/// A line that is longer is refused.
+const MAX_LINE: u64 = 4 << 10;
+/// A client that says nothing for longer is let go.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A question to a running pilot: `{"command": "explain", "device": "sda"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Question {
+    /// The state of all disks.
+    Status {},
+    /// Why a disk has the settings that it has.
+    Explain {
+        /// Its path, or its name.
+        device: String,
+    },
+    /// Take up a disk that was left to another user.
+    Resume {
+        /// Its path, or its name.
+        device: String,
+    },
+}
+
+/// What the pilot shows, and what it is asked to do.
+#[derive(Default)]
+pub(crate) struct Board {
+    pub(crate) status: Option<Status>,
+    pub(crate) resume: Vec<String>,
+}
+
+/// The board, shared by the pilot and those who ask.
+#[derive(Clone, Default)]
+pub(crate) struct SharedBoard(Arc<Mutex<Board>>);
+
+impl SharedBoard {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Board> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, question: &Question) -> Result<Value, String> {
+        let mut board = self.lock();
+        let Some(status) = &board.status else { return Err("the pilot has not looked at its disks yet".into()) };
+        let find = |name: &str| {
+            let last = name.trim_start_matches("/dev/");
+            let named =
+                |device: &&crate::DeviceStatus| device.device == name || device.device.rsplit('/').next() == Some(last);
+            let all: Vec<&str> = status.devices.iter().map(|device| device.device.as_str()).collect();
+            status.devices.iter().find(named).ok_or_else(|| format!("no disk {name}; there are {}", all.join(", ")))
+        };
+        match question {
+            Question::Status {} => serde_json::to_value(status).map_err(|e| e.to_string()),
+            Question::Explain { device } => {
+                let found = find(device)?;
+                let mut value = serde_json::to_value(found).map_err(|e| e.to_string())?;
+                value["text"] = found.explain().into();
+                Ok(value)
+            }
+            Question::Resume { device } => {
+                let name = find(device)?.device.clone();
+                board.resume.push(name);
+                Ok(json!({ "resumed": true }))
+            }
+        }
+    }
+}
+
+/// The thread that answers; the socket goes with it.
+pub(crate) struct ControlSocket {
+    path: PathBuf,
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ControlSocket {
+    pub(crate) fn start(path: &Path, board: SharedBoard) -> Result<ControlSocket, Error> {
+        let failed = |source| Error::Io { what: path.display().to_string(), source };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+            use std::os::unix::fs::DirBuilderExt;
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        }
+        let listener = dumbwaiter_service::bind_unix(path).map_err(failed)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let ends = stopping.clone();
+        let thread = std::thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &board, &ends));
+        Ok(ControlSocket { path: path.to_owned(), stopping, thread: Some(thread.map_err(failed)?) })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+        // Ends the wait for clients.
+        let _ = UnixStream::connect(&self.path);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn accept(listener: &UnixListener, board: &SharedBoard, stopping: &AtomicBool) {
+    for stream in listener.incoming() {
+        if stopping.load(Ordering::Acquire) {
+            return;
+        }
+        if let Ok(stream) = stream {
+            // One at a time: answers are short, and a client that is gone needs none.
+            let _ = serve(&stream, board);
+        }
+    }
+}
+
+fn serve(stream: &UnixStream, board: &SharedBoard) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MAX_LINE)).read_line(&mut line)?;
+    let answer = serde_json::from_str::<Question>(&line)
+        .map_err(|e| e.to_string())
+        .and_then(|question| board.answer(&question))
+        .unwrap_or_else(|error| json!({ "error": error }));
+    let mut stream = stream;
+    writeln!(stream, "{answer}")
+}
+
+/// Asks the pilot that listens at `socket`.
+pub fn ask(socket: &Path, question: &Question) -> Result<Value, Error> {
+    let failed = |source| Error::Io { what: socket.display().to_string(), source };
+    let mut stream = UnixStream::connect(socket).map_err(|source| {
+        let path = socket.display();
+        Error::Refused(format!(
+            "no pilot answers at {path} ({source}); start one with `dumbwaiter pilot --config FILE`, or name its socket with --control"
+        ))
+    })?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(failed)?;
+    let text = serde_json::to_string(question).map_err(|e| Error::Refused(e.to_string()))?;
+    writeln!(stream, "{text}").map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
+    let answer: Value =
+        serde_json::from_str(&line).map_err(|e| Error::Refused(format!("{}: no answer: {e}", socket.display())))?;
+    match answer["error"].as_str() {
+        Some(error) => Err(Error::Refused(error.to_owned())),
+        None => Ok(answer),
+    }
+}

@@ -1,0 +1,544 @@
+//! The pilot of one disk: a state machine that is given the time and a [`Port`], and decides once a period.
+
+use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_policy::{Arrival, Reason, Tick};
+use dumbwaiter_recording::{LiveEvent, LiveKind};
+use serde::Serialize;
+
+use crate::Error;
+use crate::attached::{Attached, Exchanges, Surroundings, measured};
+use crate::candidate::Candidate;
+use crate::config::DeviceConfig;
+use crate::decision::{Action, Decision, Measured, told};
+use crate::load::{LoadClass, LoadClassifier};
+use crate::ownership::{ForeignChange, NotSet};
+use crate::port::{Fault, Port, Reading, Values};
+
+/// A period in which more than one event in so many was lost decides nothing.
+const LOST_SHARE: u64 = 100;
+/// Failures of one candidate in a row after which it is not used any more.
+const FAILURES_MAX: u32 = 3;
+
+/// How a disk is treated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum State {
+    /// It is not there.
+    Missing {
+        /// What is missing.
+        why: String,
+    },
+    /// It is watched, and advice is given.
+    Advising,
+    /// It is watched, and its settings are changed.
+    Acting,
+    /// Its settings may not be changed: only advice is given.
+    NotPermitted {
+        /// What was refused.
+        why: String,
+    },
+    /// Another user changed a setting: nothing is written until `pilot resume`.
+    HandsOff {
+        /// The change.
+        change: ForeignChange,
+    },
+}
+
+/// Counts since the pilot began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Decisions.
+    pub decisions: u64,
+    /// Exchanges of settings, trials included.
+    pub exchanges: u64,
+    /// Exchanges that were undone because of a loss.
+    pub reverts: u64,
+    /// Reads or writes of the kernel's files that failed.
+    pub faults: u64,
+    /// Events that were lost.
+    pub lost_events: u64,
+    /// Changes by other users.
+    pub foreign_changes: u64,
+    /// Times that the disk went away.
+    pub disappearances: u64,
+}
+
+/// The pilot of one disk.
+#[derive(Debug)]
+pub struct DevicePilot {
+    config: DeviceConfig,
+    /// The user allowed changes.
+    may_act: bool,
+    surroundings: Surroundings,
+    state: State,
+    attached: Option<Attached>,
+    classifier: LoadClassifier,
+    /// Candidates that the kernel did not take.
+    refused: Vec<String>,
+    /// Failures in a row.
+    failures: u32,
+    exchanges: Exchanges,
+    events: Vec<LiveEvent>,
+    blind: Option<String>,
+    tally: Tally,
+    last: Option<Decision>,
+    next: Nanos,
+}
+
+/// What a turn found out before it decides.
+struct Look {
+    now: Nanos,
+    measured: Measured,
+    class: Option<LoadClass>,
+}
+
+impl DevicePilot {
+    /// A pilot that changes the disk only if `may_act`.
+    pub fn new(config: DeviceConfig, may_act: bool, surroundings: Surroundings) -> Result<DevicePilot, Error> {
+        Ok(DevicePilot {
+            config,
+            may_act,
+            surroundings,
+            state: State::Missing { why: "not looked for yet".into() },
+            attached: None,
+            classifier: LoadClassifier::new()?,
+            refused: Vec::new(),
+            failures: 0,
+            exchanges: Exchanges::default(),
+            events: Vec::new(),
+            blind: None,
+            tally: Tally::default(),
+            last: None,
+            next: Nanos::ZERO,
+        })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+
+    /// How the disk is treated.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Counts since the pilot began.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// The last decision.
+    pub fn last(&self) -> Option<&Decision> {
+        self.last.as_ref()
+    }
+
+    /// Why requests cannot be watched; `None` where they can.
+    pub fn blind(&self) -> Option<&str> {
+        self.blind.as_deref()
+    }
+
+    /// The settings as found and as in force; `None` where the disk is missing.
+    pub fn settings(&self) -> Option<(&Values, &Values)> {
+        self.attached.as_ref().map(|a| (a.ownership.original(), a.ownership.in_force()))
+    }
+
+    /// Names of the candidates.
+    pub fn candidates(&self) -> Vec<String> {
+        self.attached.iter().flat_map(|a| a.candidates.iter().map(|c| c.name.clone())).collect()
+    }
+
+    /// What is advised; `None` where that is in force.
+    pub fn advice(&self) -> Option<String> {
+        let attached = self.attached.as_ref()?;
+        let advised = attached.advice_only.is_some() && attached.in_force != attached.present();
+        advised.then(|| attached.name(attached.in_force))
+    }
+
+    /// Why switches are advice only; `None` where they are made, or the disk is missing.
+    pub fn advice_only(&self) -> Option<&str> {
+        self.attached.as_ref().and_then(|a| a.advice_only.as_deref())
+    }
+
+    /// When [`DevicePilot::turn`] is to be called next.
+    pub fn wake_at(&self) -> Nanos {
+        let watch = self.attached.as_ref().and_then(Attached::watch_at);
+        watch.map_or(self.next, |watch| watch.min(self.next))
+    }
+
+    /// Looks at the disk, decides and acts, if it is time; a decision if one was made.
+    pub fn turn(&mut self, now: Nanos, port: &mut dyn Port) -> Option<&Decision> {
+        if let Some(enough) = self.attached.as_mut().and_then(|attached| attached.resume_watch(now, port)) {
+            self.next = self.next.max(enough);
+        }
+        if now < self.next {
+            return None;
+        }
+        self.next = now + self.config.policy.period;
+        let decision = match self.attached.is_some() {
+            true => self.look(now, port),
+            false => self.find(now, port),
+        };
+        self.tally.decisions += 1;
+        self.last = Some(decision);
+        self.last.as_ref()
+    }
+
+    /// Takes a disk up again that was left to another user, or whose changes were not permitted.
+    pub fn resume(&mut self, port: &mut dyn Port) {
+        if matches!(self.state, State::HandsOff { .. } | State::NotPermitted { .. }) {
+            // Settings that are still ours are put back first, so that what is found next is the user's.
+            if matches!(self.state, State::NotPermitted { .. })
+                && let Some(attached) = &mut self.attached
+            {
+                let _ = attached.ownership.restore(port);
+            }
+            port.release();
+            self.attached = None;
+            self.refused.clear();
+            self.next = Nanos::ZERO;
+        }
+    }
+
+    /// The pilot ends: puts the settings back if `restore` and they are ours. What could not be put back, one line each.
+    pub fn finish(&mut self, now: Nanos, port: &mut dyn Port, restore: bool) -> Vec<String> {
+        port.watch(false);
+        let Some(attached) = &mut self.attached else { return Vec::new() };
+        if matches!(self.state, State::HandsOff { .. }) || !attached.ownership.has_changed() {
+            port.release();
+            return Vec::new();
+        }
+        if !restore {
+            port.release();
+            return Vec::new();
+        }
+        let from = attached.name(attached.in_force);
+        let (action, problems, why) = match attached.ownership.restore(port) {
+            Ok(problems) if problems.is_empty() => (Action::Restore, problems, "the pilot ends".to_owned()),
+            Ok(problems) => (Action::Failed, problems.clone(), problems.join("; ")),
+            Err(NotSet::Foreign(change)) => {
+                let why = foreign_text(&change);
+                self.state = State::HandsOff { change };
+                self.tally.foreign_changes += 1;
+                (Action::HandsOff, Vec::new(), why)
+            }
+            Err(NotSet::Gone(why)) => (Action::Missing, Vec::new(), why),
+            Err(NotSet::NotPermitted(why) | NotSet::Refused(why) | NotSet::Failed(why)) => {
+                (Action::Failed, vec![why.clone()], why)
+            }
+        };
+        let look = Look { now, measured: Measured::default(), class: None };
+        let decision = self.decision(&look, action, ("end", &why), &from);
+        self.last = Some(decision);
+        problems
+    }
+
+    /// The disk was missing: is it there?
+    fn find(&mut self, now: Nanos, port: &mut dyn Port) -> Decision {
+        let reading = port.open().and_then(|()| port.read());
+        let found = reading.and_then(|reading| self.attach(now, port, &reading));
+        let look = Look { now, measured: Measured::default(), class: None };
+        match found {
+            Ok(()) => {
+                let why = match &self.blind {
+                    Some(why) => format!("found; its requests cannot be watched: {why}"),
+                    None => "found".to_owned(),
+                };
+                self.decision(&look, Action::Found, ("found", &why), "")
+            }
+            Err(fault) => {
+                self.state = State::Missing { why: fault.text().to_owned() };
+                self.decision(&look, Action::Missing, ("missing", fault.text()), "")
+            }
+        }
+    }
+
+    fn attach(&mut self, now: Nanos, port: &mut dyn Port, reading: &Reading) -> Result<(), Fault> {
+        let acts = self.may_act && !matches!(self.state, State::NotPermitted { .. });
+        let parts = (acts, &self.surroundings);
+        self.attached = Some(Attached::new(now, &self.config, &self.refused, (port, reading), parts)?);
+        self.blind = port.blind();
+        self.classifier.discard();
+        match (&self.state, acts) {
+            (State::NotPermitted { .. }, _) => {}
+            (_, true) => self.state = State::Acting,
+            (_, false) => self.state = State::Advising,
+        }
+        Ok(())
+    }
+
+    /// The disk went away, with all that was set.
+    fn lose(&mut self, look: &Look, port: &mut dyn Port, why: String) -> Decision {
+        let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
+        self.attached = None;
+        port.release();
+        self.tally.disappearances += 1;
+        self.refused.clear();
+        let decision = self.decision(look, Action::Missing, ("missing", &why), &from);
+        self.state = State::Missing { why };
+        decision
+    }
+
+    fn hands_off(&mut self, look: &Look, port: &mut dyn Port, change: ForeignChange) -> Decision {
+        port.release();
+        self.tally.foreign_changes += 1;
+        let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
+        let why = foreign_text(&change);
+        self.state = State::HandsOff { change };
+        self.decision(look, Action::HandsOff, ("foreign-change", &why), &from)
+    }
+
+    fn fault(&mut self, look: &Look, fault: &Fault) -> Decision {
+        self.tally.faults += 1;
+        let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
+        self.decision(look, Action::Failed, ("fault", fault.text()), &from)
+    }
+
+    /// One look at a disk that is there.
+    fn look(&mut self, now: Nanos, port: &mut dyn Port) -> Decision {
+        let mut look = Look { now, measured: Measured::default(), class: None };
+        let read = port.read().and_then(|reading| Ok((reading, port.counters()?)));
+        let (reading, counters) = match read {
+            Ok(both) => both,
+            Err(Fault::Gone(why)) => return self.lose(&look, port, why),
+            Err(fault) => return self.fault(&look, &fault),
+        };
+        self.blind = port.blind();
+        let Some(attached) = &mut self.attached else { return self.find(now, port) };
+        if !attached.ownership.is_same_disk(&reading) {
+            return self.lose(&look, port, "another disk has its name now".into());
+        }
+        attached.ownership.settle(&reading, port);
+        let foreign = attached.ownership.foreign(&reading);
+        let (work, elapsed) = attached.work(now, counters);
+        look.measured = Measured { in_flight: counters.in_flight, ..measured(work, elapsed) };
+        if let Some(change) = foreign.filter(|_| !matches!(self.state, State::HandsOff { .. })) {
+            if self.state == State::Acting || attached.ownership.has_changed() {
+                return self.hands_off(&look, port, change);
+            }
+            // Nothing of it is ours: advice begins anew.
+            return match self.attach(now, port, &reading) {
+                Ok(()) => self.decision(&look, Action::Found, ("settings-changed", &foreign_text(&change)), ""),
+                Err(fault) => self.fault(&look, &fault),
+            };
+        }
+        let seen = match self.take_events(now, port, &mut look) {
+            Ok(seen) => seen,
+            Err(fault) => return self.fault(&look, &fault),
+        };
+        self.decide(look, seen, work, port)
+    }
+
+    /// Takes the requests' events; `false` where so many were lost that they are not used.
+    fn take_events(&mut self, now: Nanos, port: &mut dyn Port, look: &mut Look) -> Result<bool, Fault> {
+        self.events.clear();
+        let lost = port.events(now, &mut self.events)?;
+        self.tally.lost_events += lost;
+        look.measured.lost_events = lost;
+        if lost * LOST_SHARE > self.events.len() as u64 + lost {
+            self.classifier.discard();
+            return Ok(false);
+        }
+        if lost > 0 {
+            self.classifier.gap();
+        }
+        let Some(attached) = &mut self.attached else { return Ok(false) };
+        for event in &self.events {
+            if event.kind == LiveKind::Arrive && event.op != Op::Flush {
+                look.measured.arrivals_seen += 1;
+                let write = event.op != Op::Read;
+                let arrival = Arrival { task: event.pid, write, sector: event.sector, sectors: event.sectors };
+                attached.policy.arrive(Nanos(event.at_ns), arrival);
+            }
+            self.classifier.event(event);
+        }
+        look.class = self.classifier.period();
+        Ok(true)
+    }
+
+    /// Nothing changes; the next period begins.
+    fn keep(&mut self, look: &Look, from: &str, port: &mut dyn Port, reason: (&'static str, &str)) -> Decision {
+        if let Some(attached) = &mut self.attached
+            && attached.watch(look.now, self.next, look.measured.iops, port)
+        {
+            self.classifier.gap();
+        }
+        self.decision(look, Action::Keep, reason, from)
+    }
+
+    /// Asks the policy, and does or advises what it says.
+    fn decide(&mut self, look: Look, seen: bool, work: dumbwaiter_policy::Work, port: &mut dyn Port) -> Decision {
+        let Some(attached) = &mut self.attached else { return self.find(look.now, port) };
+        let from = attached.name(attached.in_force);
+        if let State::HandsOff { change } = &self.state {
+            let why = foreign_text(change);
+            return self.keep(&look, &from, port, ("hands-off", &why));
+        }
+        if !seen {
+            attached.policy.resume(look.now);
+            return self.keep(
+                &look,
+                &from,
+                port,
+                ("lost-events", "too many events were lost to tell what the load is"),
+            );
+        }
+        if let Some(why) = self.blind.clone() {
+            return self.keep(&look, &from, port, ("blind", &why));
+        }
+        if work.ios == 0 && look.measured.arrivals_seen == 0 {
+            attached.policy.resume(look.now);
+            return self.keep(&look, &from, port, ("idle", "the disk rests"));
+        }
+        let tick = Tick { now: look.now, work, clean: true, in_force: attached.in_force };
+        let decided = attached.policy.tick(&tick);
+        self.next = decided.next.max(look.now + Nanos::from_ms(10));
+        let advised = attached.advice_only.is_some();
+        let Some(wanted) = decided.switch_to else {
+            let decision = self.keep(&look, &from, port, told(decided.reason));
+            let advises = advised && decision.from != self.found_name();
+            return Decision { action: if advises { Action::Advise } else { decision.action }, ..decision };
+        };
+        if advised {
+            attached.in_force = wanted;
+            let decision = self.keep(&look, &from, port, told(decided.reason));
+            return Decision { action: Action::Advise, ..decision };
+        }
+        if self.exchanges.count(look.now) >= self.config.exchanges_per_hour as usize {
+            attached.policy.not_done(attached.in_force);
+            return self.keep(
+                &look,
+                &from,
+                port,
+                ("too-many-exchanges", "the limit of exchanges in an hour is reached"),
+            );
+        }
+        self.exchange(&look, wanted, decided.reason, port)
+    }
+
+    /// Name of the settings as they were found.
+    fn found_name(&self) -> String {
+        self.attached.as_ref().map(|a| a.name(0)).unwrap_or_default()
+    }
+
+    /// Sets a candidate.
+    fn exchange(&mut self, look: &Look, wanted: usize, reason: Reason, port: &mut dyn Port) -> Decision {
+        let Some(attached) = &mut self.attached else { return self.find(look.now, port) };
+        let from = attached.name(attached.in_force);
+        let Some(candidate) = attached.candidates.get(wanted).cloned() else { return self.find(look.now, port) };
+        self.exchanges.add(look.now);
+        let done = attached.ownership.apply(port, &candidate.scheduler, &candidate.settings);
+        let iops = look.measured.iops;
+        if attached.watch(look.now, self.next, iops, port) {
+            self.classifier.gap();
+        }
+        let (text, about) = told(reason);
+        match done {
+            Ok(()) => {
+                attached.in_force = wanted;
+                self.failures = 0;
+                self.tally.exchanges += 1;
+                let action = if reason == Reason::Revert { Action::Revert } else { Action::Switch };
+                self.tally.reverts += u64::from(action == Action::Revert);
+                let took = port.last_write();
+                let decision = self.decision(look, action, (text, about), &from);
+                Decision { took_ms: took.map(|took| took.0 as f64 / 1e6), ..decision }
+            }
+            Err(NotSet::Foreign(change)) => self.hands_off(look, port, change),
+            Err(NotSet::Gone(why)) => self.lose(look, port, why),
+            Err(NotSet::NotPermitted(why)) => {
+                self.tally.faults += 1;
+                self.state = State::NotPermitted { why: why.clone() };
+                attached.advice_only = Some(format!("the settings may not be changed: {why}"));
+                attached.in_force = attached.present();
+                attached.policy.settings_mut().by = dumbwaiter_policy::By::Model;
+                attached.policy.not_done(attached.in_force);
+                self.decision(look, Action::Failed, ("not-permitted", &why), &from)
+            }
+            Err(NotSet::Refused(why)) => self.give_up(look, &candidate, ("refused", &why), port),
+            Err(NotSet::Failed(why)) => {
+                self.failures += 1;
+                if self.failures >= FAILURES_MAX {
+                    return self.give_up(look, &candidate, ("failed", &why), port);
+                }
+                self.tally.faults += 1;
+                attached.in_force = attached.present();
+                attached.policy.not_done(attached.in_force);
+                self.decision(look, Action::Failed, ("failed", &why), &from)
+            }
+        }
+    }
+
+    /// The kernel does not take a candidate: the settings as found are put back, and the others are left to choose from.
+    fn give_up(
+        &mut self,
+        look: &Look,
+        candidate: &Candidate,
+        (reason, why): (&'static str, &str),
+        port: &mut dyn Port,
+    ) -> Decision {
+        self.tally.faults += 1;
+        self.failures = 0;
+        let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
+        self.refused.push(candidate.name.clone());
+        if let Some(attached) = &mut self.attached {
+            if attached.ownership.in_force().get("scheduler") != Some(&candidate.scheduler) {
+                // Not one of its settings, but the scheduler itself.
+                let same = attached.candidates.iter().filter(|other| other.scheduler == candidate.scheduler);
+                self.refused.extend(same.map(|other| other.name.clone()));
+            }
+            match attached.ownership.restore(port) {
+                Err(NotSet::Foreign(change)) => return self.hands_off(look, port, change),
+                Err(NotSet::Gone(why)) => return self.lose(look, port, why),
+                _ => {}
+            }
+        }
+        let original = self.attached.as_ref().map(|a| a.ownership.clone());
+        let reading = port.read();
+        let attached = reading.and_then(|reading| {
+            let wanted =
+                original.as_ref().map_or(reading.clone(), |own| Reading { values: own.original().clone(), ..reading });
+            self.attach(look.now, port, &wanted)
+        });
+        // What is in force is still known to the old owner of the settings.
+        if let (Some(attached), Some(ownership)) = (&mut self.attached, original) {
+            attached.ownership = ownership;
+            attached.in_force = attached.present();
+            attached.policy.not_done(attached.in_force);
+        }
+        let why = match attached {
+            Ok(()) => format!("{} is not used any more: {why}", candidate.name),
+            Err(fault) => format!("{}: {why}; {}", candidate.name, fault.text()),
+        };
+        self.decision(look, Action::Failed, (reason, &why), &from)
+    }
+
+    fn decision(&mut self, look: &Look, action: Action, (reason, why): (&'static str, &str), from: &str) -> Decision {
+        let attached = self.attached.as_ref();
+        let to = attached.map(|a| a.name(a.in_force)).unwrap_or_default();
+        let workload = attached.and_then(|a| a.policy.workload());
+        Decision {
+            device: self.config.path.display().to_string(),
+            at_s: look.now.since(self.surroundings.began).as_secs_f64(),
+            action,
+            reason,
+            from: if from.is_empty() { to.clone() } else { from.to_owned() },
+            to,
+            workload,
+            class: look.class.clone(),
+            measured: look.measured,
+            trials: attached.map(|a| a.trials(workload)).unwrap_or_default(),
+            exchanges_last_hour: self.exchanges.count(look.now),
+            took_ms: None,
+            why: why.to_owned(),
+        }
+    }
+}
+
+fn foreign_text(change: &ForeignChange) -> String {
+    let ForeignChange { attribute, expected, found } = change;
+    format!(
+        "another user changed {attribute} from {expected} to {found}: nothing more is written to this disk, also at the end; \
+         `dumbwaiter pilot resume` takes it up again"
+    )
+}

@@ -1,0 +1,95 @@
+//! All disks of a pilot.
+
+use dumbwaiter_block::Nanos;
+
+use crate::config::PilotConfig;
+use crate::decision::Decision;
+use crate::device::{DevicePilot, State};
+use crate::port::Port;
+use crate::status::{DeviceStatus, Status};
+use crate::{Error, Surroundings};
+
+/// The disks of a configuration, each with its port.
+pub struct Fleet<P> {
+    devices: Vec<(DevicePilot, P)>,
+    may_act: bool,
+}
+
+impl<P: Port> Fleet<P> {
+    /// A pilot for each disk of the configuration; `port` opens the way to one.
+    pub fn new(
+        config: &PilotConfig,
+        may_act: bool,
+        surroundings: &Surroundings,
+        mut port: impl FnMut(&crate::DeviceConfig) -> P,
+    ) -> Result<Fleet<P>, Error> {
+        let mut devices = Vec::new();
+        for device in &config.devices {
+            let pilot = DevicePilot::new(device.clone(), may_act, surroundings.clone())?;
+            devices.push((pilot, port(device)));
+        }
+        Ok(Fleet { devices, may_act })
+    }
+
+    /// The disks.
+    pub fn devices(&self) -> impl Iterator<Item = &DevicePilot> {
+        self.devices.iter().map(|(pilot, _)| pilot)
+    }
+
+    /// Gives each disk that is due its turn; `decided` gets every decision, and the one before it.
+    pub fn turn(&mut self, now: Nanos, mut decided: impl FnMut(&Decision, Option<&Decision>)) {
+        for (pilot, port) in &mut self.devices {
+            let before = pilot.last().cloned();
+            if let Some(decision) = pilot.turn(now, port) {
+                decided(decision, before.as_ref());
+            }
+        }
+    }
+
+    /// When the next turn is due.
+    pub fn wake_at(&self) -> Nanos {
+        self.devices.iter().map(|(pilot, _)| pilot.wake_at()).min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Takes up a disk that was left to another user; `false` if none has this name.
+    pub fn resume(&mut self, name: &str) -> bool {
+        let mut found = false;
+        for (pilot, port) in self.devices.iter_mut().filter(|(pilot, _)| is_named(pilot, name)) {
+            pilot.resume(port);
+            found = true;
+        }
+        found
+    }
+
+    /// Ends: puts all settings back that are ours, if `restore`. What could not be put back, one line each.
+    pub fn finish(&mut self, now: Nanos, restore: bool) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (pilot, port) in &mut self.devices {
+            let name = pilot.config().path.display().to_string();
+            problems.extend(pilot.finish(now, port, restore).into_iter().map(|problem| format!("{name}: {problem}")));
+        }
+        problems
+    }
+
+    /// The state of all disks.
+    pub fn status(&self, now: Nanos) -> Status {
+        Status {
+            schema: 1,
+            pid: std::process::id(),
+            mode: if self.may_act { "act" } else { "advise" },
+            uptime_s: now.as_secs_f64(),
+            devices: self.devices().map(DeviceStatus::of).collect(),
+        }
+    }
+
+    /// Is any disk there?
+    pub fn has_disks(&self) -> bool {
+        self.devices().any(|pilot| !matches!(pilot.state(), State::Missing { .. }))
+    }
+}
+
+/// Does a user mean this disk: by its path, or by the name at its end?
+fn is_named(pilot: &DevicePilot, name: &str) -> bool {
+    let path = &pilot.config().path;
+    path.as_os_str() == name || path.file_name().is_some_and(|last| last == name.trim_start_matches("/dev/"))
+}

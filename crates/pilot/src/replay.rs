@@ -1,0 +1,181 @@
+//! What a pilot would have done while a recorded trace ran.
+//!
+//! The requests of the trace are shown to a [`DevicePilot`] in the trace's own time. Nothing is measured under other
+//! settings, so that no trial is possible: the pilot advises by its table, as without `--act`.
+
+use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_policy::{Kind, Work};
+use dumbwaiter_recording::{LiveEvent, LiveKind};
+use dumbwaiter_traces::{Record, TraceReader};
+use serde::Serialize;
+
+use crate::config::DeviceConfig;
+use crate::decision::{Action, Decision};
+use crate::device::DevicePilot;
+use crate::port::{Counters, Fault, Note, Port, Reading, Values};
+use crate::{Error, Surroundings};
+
+/// Requests that the device is taken to hold: traces do not tell.
+const DEPTH: u32 = 32;
+
+/// The disk that the trace is taken to be of.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// The scheduler in force.
+    pub scheduler: String,
+    /// Is it a rotating disk?
+    pub rotating: bool,
+    /// Looks at the load and limits.
+    pub device: DeviceConfig,
+}
+
+/// What a pilot would have done.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplaySummary {
+    /// Version of this document.
+    pub schema: u32,
+    /// Requests of the trace.
+    pub requests: u64,
+    /// Its length.
+    pub seconds: f64,
+    /// Looks at the load.
+    pub decisions: u64,
+    /// Times that other settings were advised than before.
+    pub switches: u64,
+    /// Seconds for which each candidate was in force or advised.
+    pub seconds_by_candidate: std::collections::BTreeMap<String, f64>,
+    /// Workloads told apart.
+    pub workloads: usize,
+    /// Decisions that differ from the one before.
+    pub changes: Vec<Decision>,
+}
+
+/// Requests as the kernel would have shown them.
+#[derive(Default)]
+struct ReplayPort {
+    scheduler: String,
+    rotating: bool,
+    counters: Counters,
+    /// Not taken yet, in order of time.
+    events: Vec<LiveEvent>,
+}
+
+impl ReplayPort {
+    /// A request of the trace. Without measured times it is taken to be sent and completed when it arrives.
+    fn add(&mut self, record: &Record) {
+        let latency = record.latency.unwrap_or(Nanos(1));
+        let wait = record.wait.unwrap_or(Nanos::ZERO).min(latency);
+        if matches!(record.op, Op::Read | Op::Write) {
+            let work = Work { ios: 1, bytes: record.bytes(), latency };
+            self.counters.work = self.counters.work.plus(work);
+        }
+        let event = |kind, at: Nanos| LiveEvent {
+            at_ns: at.0,
+            kind,
+            pid: record.task,
+            op: record.op,
+            meta: false,
+            sector: record.sector,
+            sectors: record.sectors,
+        };
+        let (issue, complete) = (record.time + wait, record.time + latency);
+        self.events.push(event(LiveKind::Arrive, record.time));
+        self.events.push(event(LiveKind::Issue, issue));
+        self.events.push(event(LiveKind::Complete, complete));
+    }
+}
+
+impl Port for ReplayPort {
+    fn open(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn kind(&self) -> Kind {
+        Kind { rotational: self.rotating, depth: DEPTH }
+    }
+
+    fn blind(&self) -> Option<String> {
+        None
+    }
+
+    fn read(&mut self) -> Result<Reading, Fault> {
+        let schedulers = ["none", "mq-deadline", "kyber", "bfq"].map(str::to_owned).into();
+        let values = Values::from([("scheduler".to_owned(), self.scheduler.clone())]);
+        Ok(Reading { sequence: None, schedulers, values })
+    }
+
+    fn write(&mut self, _: &str, _: &str) -> Result<(), Fault> {
+        Err(Fault::NotPermitted("a replay changes nothing".into()))
+    }
+
+    fn last_write(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn note(&mut self, _: &Note) -> Result<(), Fault> {
+        Err(Fault::NotPermitted("a replay changes nothing".into()))
+    }
+
+    fn release(&mut self) {}
+
+    fn counters(&mut self) -> Result<Counters, Fault> {
+        Ok(self.counters)
+    }
+
+    fn watch(&mut self, _on: bool) {}
+
+    fn events(&mut self, now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault> {
+        self.events.sort_by_key(|event| event.at_ns);
+        let passed = self.events.partition_point(|event| event.at_ns <= now.0);
+        into.extend(self.events.drain(..passed));
+        Ok(0)
+    }
+}
+
+/// Runs a pilot over a trace; `changed` gets every decision that differs from the one before.
+pub fn replay(
+    trace: &mut TraceReader,
+    options: &ReplayOptions,
+    mut changed: impl FnMut(&Decision),
+) -> Result<ReplaySummary, Error> {
+    let mut port =
+        ReplayPort { scheduler: options.scheduler.clone(), rotating: options.rotating, ..ReplayPort::default() };
+    let mut pilot = DevicePilot::new(options.device.clone(), false, Surroundings::default())?;
+    let mut summary = ReplaySummary {
+        schema: 1,
+        requests: 0,
+        seconds: 0.0,
+        decisions: 0,
+        switches: 0,
+        seconds_by_candidate: std::collections::BTreeMap::new(),
+        workloads: 0,
+        changes: Vec::new(),
+    };
+    let mut note = |pilot: &mut DevicePilot, port: &mut ReplayPort, until: Nanos| {
+        while pilot.wake_at() <= until {
+            let (at, before) = (pilot.wake_at(), pilot.last().cloned());
+            let Some(decision) = pilot.turn(at, port).cloned() else { continue };
+            if let Some(before) = &before {
+                let held = summary.seconds_by_candidate.entry(before.to.clone()).or_default();
+                *held += decision.at_s - before.at_s;
+            }
+            summary.switches += u64::from(decision.from != decision.to && decision.action == Action::Advise);
+            summary.workloads = summary.workloads.max(decision.workload.map_or(0, |workload| workload + 1));
+            if before.is_none_or(|before| !decision.is_like(&before)) {
+                changed(&decision);
+                summary.changes.push(decision);
+            }
+        }
+    };
+    let mut end = Nanos::ZERO;
+    while let Some(record) = trace.next_record()? {
+        note(&mut pilot, &mut port, record.time);
+        end = end.max(record.time);
+        port.add(&record);
+    }
+    note(&mut pilot, &mut port, end + options.device.policy.period);
+    summary.decisions = pilot.tally().decisions;
+    summary.seconds = end.as_secs_f64();
+    summary.requests = port.counters.work.ios;
+    Ok(summary)
+}

@@ -1,0 +1,152 @@
+//! What goes wrong: no permission, no tracefs, no disk, other users, values that are refused. Each has a reason that can be read.
+
+use dumbwaiter_block::Nanos;
+use dumbwaiter_pilot::{Action, State};
+use dumbwaiter_policy::By;
+
+use crate::fake::{FaultRates, Load, World};
+
+const MINUTE: Nanos = Nanos::from_secs(60);
+
+fn state(world: &World) -> State {
+    world.fleet.devices().next().unwrap().state().clone()
+}
+
+fn explain(world: &World) -> String {
+    world.fleet.status(world.now).devices[0].explain()
+}
+
+/// A pilot that has changed the settings.
+fn acting(seed: u64) -> World {
+    let mut world = World::new(seed, &["a"], 1, true, By::Both);
+    world.disk("a").load = Load::Streams;
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert_eq!(world.disk("a").scheduler(), "bfq");
+    world
+}
+
+#[test]
+fn another_users_change_is_respected_for_ever() {
+    for (attribute, value) in [("scheduler", "kyber"), ("nr_requests", "64"), ("iosched/slice_idle", "0")] {
+        let mut world = acting(1);
+        world.disk("a").administrator_sets(attribute, value);
+        let left = world.disk("a").values.clone();
+        world.run(Nanos(30 * MINUTE.0), |_| ());
+        assert!(matches!(state(&world), State::HandsOff { .. }), "{attribute}");
+        assert!(explain(&world).contains("another user changed"), "{}", explain(&world));
+        let told = world.decisions.iter().filter(|(_, action, _)| *action == Action::HandsOff).count();
+        assert_eq!(told, 1, "it is said once");
+        world.finish();
+        assert_eq!(world.disk("a").values, left);
+        world.check();
+    }
+}
+
+#[test]
+fn a_change_just_before_the_end_is_respected() {
+    let mut world = acting(2);
+    world.disk("a").administrator_sets("scheduler", "none");
+    world.finish();
+    assert_eq!(world.disk("a").scheduler(), "none");
+    world.check();
+}
+
+#[test]
+fn a_disk_that_was_left_alone_is_taken_up_on_request() {
+    let mut world = acting(3);
+    world.disk("a").administrator_sets("scheduler", "none");
+    world.run(MINUTE, |_| ());
+    assert!(world.fleet.resume("a"));
+    assert!(!world.fleet.resume("b"));
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert_eq!((world.disk("a").scheduler(), state(&world)), ("bfq", State::Acting));
+    world.finish();
+    assert_eq!(world.disk("a").scheduler(), "none", "as it was when the user asked");
+    world.check();
+}
+
+#[test]
+fn without_permission_it_only_advises() {
+    let mut world = World::new(4, &["a"], 1, true, By::Both);
+    world.disk("a").load = Load::Streams;
+    world.disk("a").forbidden = true;
+    world.run(Nanos(30 * MINUTE.0), |_| ());
+    assert!(matches!(state(&world), State::NotPermitted { .. }));
+    assert!(explain(&world).contains("EACCES"));
+    assert_eq!(world.disk("a").writes.len(), 1, "one try");
+    world.finish();
+    world.check();
+}
+
+#[test]
+fn without_tracefs_it_watches_decides_nothing_and_says_why() {
+    let mut world = World::new(5, &["a"], 1, true, By::Both);
+    world.disk("a").blind = Some("tracefs is not mounted".into());
+    world.run(MINUTE, |_| ());
+    assert_eq!(world.disk("a").writes, []);
+    assert!(explain(&world).contains("tracefs is not mounted"));
+    // It is mounted later.
+    world.disk("a").blind = None;
+    world.disk("a").load = Load::Streams;
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert_eq!(world.disk("a").scheduler(), "bfq");
+}
+
+#[test]
+fn a_missing_disk_is_taken_up_when_it_appears_and_a_returning_one_anew() {
+    let mut world = World::new(6, &["a"], 1, true, By::Both);
+    world.disk("a").load = Load::Streams;
+    world.disk("a").vanish();
+    world.run(MINUTE, |_| ());
+    assert!(matches!(state(&world), State::Missing { .. }));
+    assert!(explain(&world).contains("no such device"));
+    world.disk("a").appear();
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert_eq!(world.disk("a").scheduler(), "bfq");
+    // Away and back between two looks: another disk, whose settings are its own.
+    world.disk("a").vanish();
+    world.disk("a").appear();
+    let found = world.disk("a").values.clone();
+    world.run(Nanos(5 * MINUTE.0), |_| ());
+    assert_eq!(world.disk("a").scheduler(), "bfq");
+    assert_eq!(world.finish(), Vec::<String>::new());
+    assert_eq!(world.disk("a").values, found);
+    world.check();
+}
+
+#[test]
+fn a_value_that_the_kernel_refuses_is_not_tried_again() {
+    let mut world = World::new(7, &["a"], 1, true, By::Both);
+    world.disk("a").load = Load::Streams;
+    world.disk("a").refuses = vec!["bfq".into(), "4".into()];
+    world.run(Nanos(30 * MINUTE.0), |_| ());
+    let tries = |value: &str| world.disk("a").writes.iter().filter(|(_, _, written)| written == value).count();
+    assert_eq!((tries("bfq"), tries("4")), (1, 1));
+    world.finish();
+    world.check();
+}
+
+#[test]
+fn lost_events_decide_nothing() {
+    let mut world = World::new(8, &["a"], 1, true, By::Both);
+    world.disk("a").load = Load::Streams;
+    world.disk("a").rates = FaultRates { lost: 1_000_000, ..FaultRates::default() };
+    world.run(Nanos(10 * MINUTE.0), |_| ());
+    assert_eq!(world.disk("a").writes, []);
+    assert!(world.decisions.iter().skip(1).all(|(_, _, reason)| *reason == "lost-events"));
+}
+
+#[test]
+fn the_next_process_puts_back_what_a_dead_one_left_at_any_point() {
+    for call in 1..60 {
+        let mut world = World::new(9, &["a"], 1, true, By::Both);
+        world.disk("a").load = Load::Streams;
+        let found = world.disk("a").values.clone();
+        world.run(Nanos::from_secs(8), |_| ());
+        world.disk("a").crash_in = Some(call * 3);
+        world.run(MINUTE, |_| ());
+        world.restart();
+        assert_eq!(world.disk("a").values, found, "dead at call {call}");
+        world.check();
+    }
+}

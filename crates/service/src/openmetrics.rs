@@ -1,0 +1,41 @@
+//! OpenMetrics text.
+
+use std::fmt::Write;
+
+/// The content type of an exposition.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A family of metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Its name, without the suffix of a counter.
+    pub name: &'static str,
+    /// `counter`, `gauge`, `histogram` or `info`.
+    pub kind: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+}
+
+/// A label's value with the special characters escaped.
+pub fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Adds the lines before the samples of a family.
+pub fn head(out: &mut String, family: &Family) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "# TYPE {} {}", family.name, family.kind);
+    if family.name.ends_with("_seconds") || family.name.ends_with("_bytes") {
+        let unit = family.name.rsplit('_').next().unwrap_or_default();
+        let _ = writeln!(out, "# UNIT {} {unit}", family.name);
+    }
+    let _ = writeln!(out, "# HELP {} {}", family.name, family.help);
+}
+
+/// Adds a sample.
+pub fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
+    let _ = match value {
+        value if value.is_nan() => writeln!(out, "{name}{{{labels}}} NaN"),
+        value => writeln!(out, "{name}{{{labels}}} {value}"),
+    };
+}

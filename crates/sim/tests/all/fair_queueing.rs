@@ -1,0 +1,88 @@
+//! Shares of four tenants of weights 1, 2, 4 and 5 on a fast drive, under the schedulers that are fair queueing and nothing else.
+
+use dumbwaiter_experiment::Control;
+use dumbwaiter_measure::RunResult;
+use dumbwaiter_scenario::Scenario;
+use dumbwaiter_schedulers::Choice;
+use dumbwaiter_sim::Prepared;
+
+/// Random reads at depth 32, each tenant with its own size.
+fn run(device: &str, scheduler: &str, sizes: [&str; 4]) -> RunResult {
+    let mut text = "duration = \"300ms\"\nwarmup = \"50ms\"\nnr_requests = 256\n".to_owned();
+    for (weight, size) in [1, 2, 4, 5].into_iter().zip(sizes) {
+        text += &format!(
+            "[[tenant]]\nname = \"weight-{weight}\"\nweight = {weight}00\n[[tenant.task]]\nname = \"load\"\nrw = \"randread\"\nbs = \"{size}\"\niodepth = 32\n"
+        );
+    }
+    let scenario = Scenario::from_toml(&text, "test").unwrap();
+    let model = dumbwaiter_devices::load(device).unwrap();
+    let choice = Choice::parse(scheduler).unwrap();
+    Prepared::new(&scenario).unwrap().run(&model, &choice, 0, &Control::default()).unwrap().run
+}
+
+/// A drive that cannot hold all requests: the others wait where a scheduler can choose.
+const SHALLOW: &str = "ull:optane-900p?queues=1&queue_depth=16";
+const SAME: [&str; 4] = ["4k"; 4];
+const MIXED: [&str; 4] = ["64k", "16k", "8k", "4k"];
+
+#[test]
+fn shares_follow_weights() {
+    let mut unfair = Vec::new();
+    for device in [SHALLOW, "ssd:850pro-256"] {
+        for scheduler in ["none", "wf2q+", "mqfq", "mclock", "headway", "bfq"] {
+            for sizes in [SAME, MIXED] {
+                let result = run(device, scheduler, sizes);
+                let shares: Vec<String> = result.tenants.iter().map(|t| format!("{:.3}", t.share)).collect();
+                let (pv, rate) = (result.fairness.pv, result.mb_per_s);
+                println!("{device} {scheduler} {} PV {pv:.3} {rate:.0} MB/s {}", sizes[0], shares.join(" "));
+                // mclock shares requests, not bytes.
+                let fair = matches!(scheduler, "wf2q+" | "mqfq") || scheduler == "mclock" && sizes == SAME;
+                // There the heaviest tenant's thread has no more CPU time.
+                let most = if device == SHALLOW { 0.3 } else { 0.05 };
+                if fair && pv >= most {
+                    unfair.push(format!("{scheduler} on {device}: PV {pv}"));
+                }
+            }
+        }
+    }
+    assert!(unfair.is_empty(), "{unfair:?}");
+}
+
+#[test]
+fn the_drives_classes_share_by_weight() {
+    let device = "ull:optane-900p";
+    let plain = run(device, "none", SAME);
+    for scheduler in ["d2fq", "d2fq:low_kib=512,medium_kib=128"] {
+        let result = run(device, scheduler, SAME);
+        let shares: Vec<String> = result.tenants.iter().map(|t| format!("{:.3}", t.share)).collect();
+        let (pv, rate) = (result.fairness.pv, result.mb_per_s);
+        println!("{scheduler} PV {pv:.3} {rate:.0} MB/s {} (none {:.3})", shares.join(" "), plain.fairness.pv);
+        assert!(pv < 0.2 && pv < plain.fairness.pv / 3.0, "{scheduler}: PV {pv}, none {}", plain.fairness.pv);
+        assert!(rate > 0.8 * plain.mb_per_s, "{scheduler}: {rate} MB/s");
+    }
+}
+
+#[test]
+fn mclock_reserves_and_limits_on_a_drive() {
+    let result = run(SHALLOW, "mclock:reservations=40000,limits=0+0+0+20000", SAME);
+    let iops: Vec<f64> = result.tenants.iter().map(|t| t.iops).collect();
+    println!("{iops:?}");
+    assert!(iops[0] > 38_000.0, "{iops:?}");
+    assert!(iops[3] < 20_500.0, "{iops:?}");
+}
+
+#[test]
+fn anticipation_pays_on_a_disk() {
+    let text = "duration = \"5s\"\n[[task]]\nname = \"readers\"\ncount = 4\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"100GiB\"\nsize = \"50GiB\"\n";
+    let scenario = Scenario::from_toml(text, "test").unwrap();
+    let model = dumbwaiter_devices::load("hdd:st1000dm003").unwrap();
+    let prepared = Prepared::new(&scenario).unwrap();
+    let rate = |scheduler: &str| {
+        let choice = Choice::parse(scheduler).unwrap();
+        prepared.run(&model, &choice, 0, &Control::default()).unwrap().run.mb_per_s
+    };
+    let schedulers = ["none", "mq-deadline", "anticipatory:antic_expire=0", "anticipatory", "bfq", "cfq"];
+    let rates = schedulers.map(rate);
+    println!("{schedulers:?} {rates:?}");
+    assert!(rates[3] > 1.2 * rates[2], "{schedulers:?} {rates:?}");
+}

@@ -1,0 +1,164 @@
+//! A file mapped into memory and shared with other processes: every access is checked against its length, and no reference to it
+//! ever exists, because others write to it at any time.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::truncation;
+
+/// A shared mapping.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    /// Its place in the table of mappings that may lose their file.
+    watched: Option<usize>,
+}
+
+// SAFETY: the mapping belongs to this struct; accesses are atomic or bytewise and volatile.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file.
+    pub(crate) fn new(file: impl AsFd, len: usize) -> io::Result<Mapping> {
+        let stat = rustix::fs::fstat(&file)?;
+        if stat.st_size < 0 || (stat.st_size as u64) < len as u64 || len == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than what is to be mapped"));
+        }
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, &file, 0) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
+        let sealed =
+            rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::SHRINK));
+        let mut mapping = Mapping { start, len, watched: None };
+        if !sealed {
+            let place = truncation::watch(start.as_ptr() as usize, len);
+            mapping.watched =
+                Some(place.ok_or_else(|| io::Error::other("too many mappings of files that can shrink"))?);
+        }
+        Ok(mapping)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Its file was cut off: what is there now is zeroes of our own.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.watched.is_some_and(truncation::is_truncated)
+    }
+
+    /// The address of `len` bytes from `at` on, if they lie within it.
+    #[inline]
+    pub(crate) fn pointer(&self, at: u64, len: u64) -> Option<*mut u8> {
+        let end = at.checked_add(len)?;
+        // SAFETY: within the mapping.
+        (end <= self.len as u64).then(|| unsafe { self.start.as_ptr().add(at as usize) })
+    }
+
+    /// As [`Mapping::pointer`], if the address is a multiple of `T`'s size.
+    #[inline]
+    fn aligned<T>(&self, at: u64) -> Option<*mut T> {
+        let pointer = self.pointer(at, size_of::<T>() as u64)?.cast::<T>();
+        (pointer as usize).is_multiple_of(size_of::<T>()).then_some(pointer)
+    }
+
+    /// Two bytes; 0 outside or unaligned.
+    #[inline]
+    pub(crate) fn load16(&self, at: u64) -> u16 {
+        // SAFETY: within the mapping and aligned; all processes may change it, so it is atomic.
+        self.aligned(at).map_or(0, |p| unsafe { AtomicU16::from_ptr(p) }.load(Ordering::Acquire))
+    }
+
+    /// Four bytes; 0 outside or unaligned.
+    #[inline]
+    pub(crate) fn load32(&self, at: u64) -> u32 {
+        // SAFETY: as above.
+        self.aligned(at).map_or(0, |p| unsafe { AtomicU32::from_ptr(p) }.load(Ordering::Acquire))
+    }
+
+    /// Eight bytes; 0 outside or unaligned.
+    #[inline]
+    pub(crate) fn load64(&self, at: u64) -> u64 {
+        // SAFETY: as above.
+        self.aligned(at).map_or(0, |p| unsafe { AtomicU64::from_ptr(p) }.load(Ordering::Acquire))
+    }
+
+    /// Stores two bytes; nothing outside or unaligned. What was stored before is seen before it.
+    #[inline]
+    pub(crate) fn store16(&self, at: u64, value: u16) {
+        if let Some(p) = self.aligned(at) {
+            // SAFETY: as above.
+            unsafe { AtomicU16::from_ptr(p) }.store(value, Ordering::Release);
+        }
+    }
+
+    /// Stores four bytes, likewise.
+    #[inline]
+    pub(crate) fn store32(&self, at: u64, value: u32) {
+        if let Some(p) = self.aligned(at) {
+            // SAFETY: as above.
+            unsafe { AtomicU32::from_ptr(p) }.store(value, Ordering::Release);
+        }
+    }
+
+    /// Stores eight bytes, likewise.
+    #[inline]
+    pub(crate) fn store64(&self, at: u64, value: u64) {
+        if let Some(p) = self.aligned(at) {
+            // SAFETY: as above.
+            unsafe { AtomicU64::from_ptr(p) }.store(value, Ordering::Release);
+        }
+    }
+
+    /// Copies out of it, each byte read once. `false` outside.
+    #[inline]
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> bool {
+        let Some(from) = self.pointer(at, into.len() as u64) else { return false };
+        copy(from, into.as_mut_ptr(), into.len());
+        true
+    }
+
+    /// Copies into it. `false` outside.
+    #[inline]
+    pub(crate) fn write(&self, at: u64, from: &[u8]) -> bool {
+        let Some(to) = self.pointer(at, from.len() as u64) else { return false };
+        copy(from.as_ptr(), to, from.len());
+        true
+    }
+}
+
+/// Copies bytes of which one side may change meanwhile: volatile, in words where both sides are aligned.
+#[inline]
+fn copy(from: *const u8, to: *mut u8, len: usize) {
+    let mut at = 0;
+    if (from as usize | to as usize).is_multiple_of(8) {
+        while at + 8 <= len {
+            // SAFETY: the callers have checked both sides for `len` bytes, and both are aligned here.
+            unsafe { to.add(at).cast::<u64>().write_volatile(from.add(at).cast::<u64>().read_volatile()) };
+            at += 8;
+        }
+    }
+    while at < len {
+        // SAFETY: as above.
+        unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
+        at += 1;
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if let Some(place) = self.watched {
+            truncation::forget(place);
+        }
+        // SAFETY: the mapping is ours, and its owner has ended all I/O that names it.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}

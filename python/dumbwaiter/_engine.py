@@ -1,0 +1,140 @@
+"""Engines that run batches of work: executors, Dask, Ray. No scheduler, retry queue or protocol of our own."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent import futures
+from typing import Any, Callable, Dict, List, Optional
+
+from ._native import InputError
+
+__all__ = ["Engine", "engine_of", "task_id"]
+
+
+class Engine:
+    """Somewhere batches run. A task is whatever the engine gives for one."""
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def workers(self) -> int:
+        raise NotImplementedError
+
+    def submit(self, work: Callable[..., Any], *arguments: Any, name: str) -> Any:
+        raise NotImplementedError
+
+    def wait(self, tasks: List[Any]) -> List[Any]:
+        """Those that are finished; waits for one."""
+        raise NotImplementedError
+
+    def outcome(self, task: Any) -> Any:
+        raise NotImplementedError
+
+    def cancel(self, tasks: List[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+
+
+class _Executor(Engine):
+    def __init__(self, executor: futures.Executor, own: bool) -> None:
+        self.executor, self.own = executor, own
+
+    def __exit__(self, *_: object) -> None:
+        if self.own:
+            self.executor.shutdown(wait=False, cancel_futures=True)
+
+    def workers(self) -> int:
+        return int(getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1)
+
+    def submit(self, work: Callable[..., Any], *arguments: Any, name: str) -> Any:
+        return self.executor.submit(work, *arguments)
+
+    def wait(self, tasks: List[Any]) -> List[Any]:
+        # A limit, so that Ctrl-C is seen in time.
+        while True:
+            done = futures.wait(tasks, timeout=0.1, return_when=futures.FIRST_COMPLETED).done
+            if done:
+                return list(done)
+
+    def outcome(self, task: Any) -> Any:
+        return task.result()
+
+
+class _Dask(Engine):
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.counted = (0.0, 1)
+
+    def workers(self) -> int:
+        # Workers come and go; asking costs a round trip.
+        at, count = self.counted
+        if time.monotonic() - at > 2.0:
+            count = sum(self.client.nthreads().values()) or 1
+            self.counted = (time.monotonic(), count)
+        return count
+
+    def submit(self, work: Callable[..., Any], *arguments: Any, name: str) -> Any:
+        return self.client.submit(work, *arguments, key=name, pure=False, retries=3)
+
+    def wait(self, tasks: List[Any]) -> List[Any]:
+        import distributed
+
+        while True:
+            try:
+                return list(distributed.wait(tasks, timeout=1.0, return_when="FIRST_COMPLETED").done)
+            except (TimeoutError, futures.TimeoutError):
+                continue
+
+    def outcome(self, task: Any) -> Any:
+        return task.result()
+
+
+class _Ray(Engine):
+    def __init__(self) -> None:
+        import ray
+
+        self.ray = ray
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False)
+        self.functions: Dict[Any, Any] = {}
+
+    def workers(self) -> int:
+        return int(self.ray.cluster_resources().get("CPU", 1)) or 1
+
+    def submit(self, work: Callable[..., Any], *arguments: Any, name: str) -> Any:
+        # Exported once, not with each batch.
+        function = self.functions.get(work)
+        if function is None:
+            function = self.functions[work] = self.ray.remote(max_retries=-1, num_cpus=1)(work)
+        return function.options(name=name).remote(*arguments)
+
+    def wait(self, tasks: List[Any]) -> List[Any]:
+        return list(self.ray.wait(tasks, num_returns=1)[0])
+
+    def outcome(self, task: Any) -> Any:
+        return self.ray.get(task)
+
+    def cancel(self, tasks: List[Any]) -> None:
+        for task in tasks:
+            self.ray.cancel(task)
+
+
+def engine_of(on: Any, jobs: Optional[int]) -> Engine:
+    if on is None:
+        return _Executor(futures.ThreadPoolExecutor(jobs or os.cpu_count() or 1), own=True)
+    if isinstance(on, futures.Executor):
+        return _Executor(on, own=False)
+    if on == "ray":
+        return _Ray()
+    if type(on).__module__.partition(".")[0] == "distributed":
+        return _Dask(on)
+    raise InputError(f"on: {on!r} was found; expected a dask.distributed.Client, a concurrent.futures.Executor or 'ray'")
+
+
+def task_id(task: Any) -> Any:
+    """What tells a task from others: futures of Dask are equal by key, those of others by identity."""
+    return getattr(task, "key", task)
