@@ -130,7 +130,7 @@ fn what_cannot_be_compared_is_there_with_the_reason() {
         (with("buffered", serde_json::json!({ "job": buffered })), "page cache"),
         (with("cmdprio", serde_json::json!({ "job": mixed })), "cmdprio"),
         (with("jobless", serde_json::json!({})), "the job that ran"),
-        (with("unknown", serde_json::json!({ "job": job("0m"), "scheduler": "adios" })), "no scheduler adios"),
+        (with("unknown", serde_json::json!({ "job": job("0m"), "scheduler": "lookahead" })), "no scheduler lookahead"),
         (with("refused", serde_json::json!({ "job": job("0m") + "verify=crc32c\n" })), "verify"),
         (with("beyond", serde_json::json!({ "job": job("9000g") })), ""),
         (put(dir.path(), "list", &serde_json::json!([]), ""), "not a dispatch recording"),
