@@ -30,7 +30,7 @@ pub(crate) struct Pilot {
     /// Change the settings of the disks in the configuration; without it, only advise
     #[arg(long)]
     pub(crate) act: bool,
-    /// Look until something can be said, say it, and end; with --act, also try it and put it back
+    /// Look until something can be said, say it, and end; what was changed meanwhile with --act is put back
     #[arg(long)]
     pub(crate) once: bool,
     /// With --once: print the result as JSON
