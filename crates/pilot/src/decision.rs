@@ -157,7 +157,7 @@ pub(crate) fn told(reason: Reason) -> (&'static str, &'static str) {
         Reason::TooFewRequests => ("too-few-requests", "too few requests to tell what the load is"),
         Reason::NotInForce => ("not-in-force", "the exchange that was asked for is not done"),
         Reason::Unsure => ("unsure", "the load may have changed; it is looked at again"),
-        Reason::BestKnown => ("best-known", "the settings in force are the best known for this load"),
+        Reason::BestKnown => ("best-known", "nothing better than the settings in force is known for this load"),
         Reason::Dwelling => ("dwelling", "better settings are known, but the last exchange was too recent"),
         Reason::Better => ("better", "these settings are better for this load, as far as is known"),
         Reason::Trial => ("trial", "a trial compares candidates in short turns"),

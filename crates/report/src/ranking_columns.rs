@@ -35,7 +35,7 @@ impl Column {
         let number = |v: f64| {
             if self.count { count_text(v) } else { format!("{:.*}", self.decimals, v / self.unit) }
         };
-        let interval = estimate.ci95.filter(|_| self.with_spread);
+        let interval = estimate.ci95.filter(|[low, high]| self.with_spread && !says_nothing(*low, *high));
         let spread = interval.map_or(String::new(), |[low, high]| format!("({}–{})", number(low), number(high)));
         let mark = match estimate.difference {
             Difference::Best => BEST,
@@ -55,6 +55,11 @@ impl Column {
         let gap = if self.name.is_empty() || self.unit_name.is_empty() { "" } else { " " };
         format!("{}{gap}{}  ", self.name, self.unit_name)
     }
+}
+
+/// Two runs that differ give an interval over many powers of ten, which only takes room.
+fn says_nothing(low: f64, high: f64) -> bool {
+    low > 0.0 && high > 1000.0 * low
 }
 
 /// The columns of a ranking, most important first: all of them, or those of the first screen.
@@ -136,4 +141,17 @@ fn column(ranking: &Ranking, metric: Metric, with_spread: bool) -> Column {
         Metric::CtxPerIo => "ctx/IO".to_string(),
     };
     Column { metric, name, unit_name, unit, decimals, count: metric == Metric::Iops, with_spread }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_over_many_powers_of_ten_is_left_out() {
+        assert!(says_nothing(0.2, 43_223_400.0));
+        assert!(!says_nothing(80.0, 752.0));
+        // A share may be zero.
+        assert!(!says_nothing(0.0, 0.4));
+    }
 }
