@@ -11,7 +11,7 @@ use dumbwaiter_workloads::units::{Prefixes, size};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
-use crate::settings::{Cache, TargetSettings};
+use crate::settings::{Cache, TargetSettings, is_null};
 use crate::virtual_devices::{EmulatedDevice, NullDevice};
 
 /// Size of `null` where none is given: 1 TiB.
@@ -45,7 +45,7 @@ pub(crate) fn open(settings: &TargetSettings, writable: bool, memory_bytes: u64)
     if let Some(model) = text.strip_prefix("emulate:").or_else(|| text.strip_prefix("emulated:")) {
         return emulate(text, model, memory_bytes);
     }
-    if text == "null" || text.starts_with("null:") {
+    if is_null(text) {
         return null(text);
     }
     let options = OpenOptions {

@@ -288,9 +288,9 @@ pub(crate) fn place(export: &ExportSettings, target_bytes: u64, block: u32) -> R
     Ok((export.offset, size))
 }
 
-/// Is what clients write to this target kept? Exports of one that forgets it cannot spoil each other's data.
-fn keeps_data(target: &str) -> bool {
-    target != "null" && !target.starts_with("null:")
+/// Is this target `null` or `null:SIZE`, which keeps nothing of what clients write?
+pub(crate) fn is_null(target: &str) -> bool {
+    target == "null" || target.starts_with("null:")
 }
 
 /// Refuses writable exports of `target` that overlap, unless both are marked as shared or the target keeps no data.
@@ -298,7 +298,7 @@ pub(crate) fn check_overlap<'a>(
     target: &str,
     placed: impl Iterator<Item = (&'a ExportSettings, u64, u64)>,
 ) -> Result<(), Error> {
-    if !keeps_data(target) {
+    if is_null(target) {
         return Ok(());
     }
     let mut writable: Vec<_> = placed.filter(|(export, ..)| !export.readonly && !export.shared).collect();

@@ -39,31 +39,37 @@ impl Control {
         Ok(Control { node, ring, sent: 0 })
     }
 
-    /// What the driver can do. Before Linux 6.5 it cannot say, and is not used.
+    /// What the driver can do. Before Linux 6.5 it cannot say, which is an error.
     pub fn features(&mut self) -> Result<Features, Error> {
-        let mut answer = Box::new([0u8; 8]);
-        self.ask(abi::ANY, "features", abi::GET_FEATURES, answer.as_mut_slice(), 0)?;
-        Ok(Features(u64::from_le_bytes(*answer)))
+        let mut answer = [0u8; 8];
+        self.ask(abi::ANY, "features", abi::GET_FEATURES, &mut answer, 0).map_err(|error| match error {
+            Error::Refused { source, .. } => {
+                let what = "the ublk driver does not say what it can do, as it does from Linux 6.5 on".into();
+                Error::System { what, source }
+            }
+            other => other,
+        })?;
+        Ok(Features(u64::from_le_bytes(answer)))
     }
 
     /// Adds a device. The answer says what it really has.
     pub fn add(&mut self, wanted: &DeviceInfo) -> Result<DeviceInfo, Error> {
-        let mut bytes = Box::new(wanted.encode());
-        self.ask(wanted.device, "the device cannot be added", abi::ADD_DEVICE, bytes.as_mut_slice(), 0)?;
+        let mut bytes = wanted.encode();
+        self.ask(wanted.device, "the device cannot be added", abi::ADD_DEVICE, &mut bytes, 0)?;
         Ok(DeviceInfo::decode(&bytes))
     }
 
     /// A device that is there.
     pub fn info(&mut self, device: u32) -> Result<DeviceInfo, Error> {
-        let mut bytes = Box::new([0; INFO_BYTES]);
-        self.ask(device, "there is no such device", abi::GET_INFO, bytes.as_mut_slice(), 0)?;
+        let mut bytes = [0; INFO_BYTES];
+        self.ask(device, "there is no such device", abi::GET_INFO, &mut bytes, 0)?;
         Ok(DeviceInfo::decode(&bytes))
     }
 
     /// Says what users will see, before the start.
     pub fn describe(&mut self, device: u32, parameters: &Parameters) -> Result<(), Error> {
-        let mut bytes = Box::new(parameters.encode());
-        self.ask(device, "its parameters are refused", abi::SET_PARAMETERS, bytes.as_mut_slice(), 0)
+        let mut bytes = parameters.encode();
+        self.ask(device, "its parameters are refused", abi::SET_PARAMETERS, &mut bytes, 0)
     }
 
     /// Shows the device to the system. Waits until every tag was fetched by the serving thread, which must not be this one.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no driver.
-    #[error("{}: {source}; `modprobe ublk_drv` loads the driver (Linux 6.0 or later), and only root may use it", path.display())]
+    #[error("{}: {source}; `modprobe ublk_drv` loads the driver (Linux 6.5 or later), and only root may use it", path.display())]
     NoDriver {
         /// The node that cannot be opened.
         path: PathBuf,
