@@ -15,6 +15,8 @@ pub(crate) struct Running {
     server: Option<Server>,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) log: Arc<Mutex<Vec<String>>>,
+    /// What it was started with.
+    pub(crate) settings: ServeSettings,
 }
 
 impl Running {
@@ -40,8 +42,9 @@ impl Running {
         change(&mut settings);
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = log.clone();
+        let kept = settings.clone();
         let server = Server::start(settings, move |line| lines.lock().unwrap().push(line.to_owned())).unwrap();
-        Running { server: Some(server), folder, log }
+        Running { server: Some(server), folder, log, settings: kept }
     }
 
     pub(crate) fn server(&self) -> &Server {
