@@ -55,7 +55,8 @@ impl Load {
             load.ios += tenant.counts.ios();
             load.bytes += tenant.counts.bytes();
             let backlog = u64::from(tenant.outstanding).saturating_sub(tenant.held_back() as u64);
-            if backlog > 0 {
+            // A limit, not the device, keeps such a tenant from its share.
+            if backlog > 0 && tenant.held_back() == 0 {
                 let weight = u64::from(tenant.effective_weight);
                 weights += weight;
                 backlogs.push((backlog, weight));

@@ -20,6 +20,8 @@ const AVERAGE_S: f64 = 0.1;
 const IDLE_REVIEWS: u32 = 4;
 /// The most that a reservation can raise a weight to, before all weights are scaled to what a scheduler takes.
 const MAX_RAISED: f64 = 1e6;
+/// The largest weight after scaling: schedulers share in finer pieces at small weights, but steps of one must be small beside it.
+const LARGEST_SCALED: f64 = 2048.0;
 /// Weights are scaled up by at most so much, for finer steps.
 const MAX_SCALE: f64 = 64.0;
 
@@ -103,11 +105,11 @@ impl Reservations {
     }
 }
 
-/// What all weights are multiplied by, so that the largest is one that a scheduler takes and small ones have fine steps. A
+/// What all weights are multiplied by, so that the largest is one that a scheduler shares finely and small ones have fine steps. A
 /// power of two, so that it seldom changes.
 fn scale(weights: &[(u32, f64)]) -> f64 {
     let largest = weights.iter().map(|(_, weight)| *weight).fold(1.0, f64::max);
-    let exponent = (f64::from(Member::MAX_WEIGHT) / largest).log2().floor();
+    let exponent = (LARGEST_SCALED / largest).log2().floor();
     2f64.powf(exponent).min(MAX_SCALE)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Io, Nanos, Op, SECTOR_BYTES, TenantId};
+use dumbwaiter_block::{Flags, Io, Nanos, Op, SECTOR_BYTES, TenantId};
 use dumbwaiter_path::Data;
 
 use crate::histogram::LatencyHistogram;
@@ -116,7 +116,8 @@ impl Tenant {
         if self.opens_at() > now {
             return None;
         }
-        let Throttled { io, data, since } = self.throttled.pop_front()?;
+        let Throttled { mut io, data, since } = self.throttled.pop_front()?;
+        io.flags = io.flags.with(Flags::PACED);
         self.pass(now, &io);
         self.counts.throttled_ns += now.since(since).0;
         Some((io, data))
