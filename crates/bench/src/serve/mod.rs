@@ -255,6 +255,7 @@ fn machine(
         depth: case.depth as u16,
         seed: 0,
         span: None,
+        poll: false,
     };
     let (stop, done) = (stop.clone(), done.clone());
     std::thread::spawn(move || load.run(&stop, &done))
