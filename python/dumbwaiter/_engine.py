@@ -113,7 +113,11 @@ class _Ray(Engine):
         return function.options(name=name).remote(*arguments)
 
     def wait(self, tasks: List[Any]) -> List[Any]:
-        return list(self.ray.wait(tasks, num_returns=1)[0])
+        # A limit, so that Ctrl-C is seen in time: without one Ray looks for it once a second.
+        while True:
+            done = self.ray.wait(tasks, num_returns=1, timeout=0.1)[0]
+            if done:
+                return list(done)
 
     def outcome(self, task: Any) -> Any:
         return self.ray.get(task)

@@ -126,8 +126,9 @@ impl Sweep {
     }
 }
 
-/// A base that is TOML keeps its keys as they are, so that axes can name them; others get those of the scenario they make.
-fn read_base(path: &Path) -> Result<Value, Error> {
+/// Reads the base of a sweep: a scenario, a fio job or a trace, as a value with the keys of a scenario's file. TOML keeps its keys
+/// as they are, so that axes can name them; others get those of the scenario they make.
+pub fn read_base(path: &Path) -> Result<Value, Error> {
     let paths = [path.to_owned()];
     let known = |e: dumbwaiter_experiment::ReadError| Error::Base(e);
     if input_kind(path).map_err(known)? == InputKind::Scenario {
