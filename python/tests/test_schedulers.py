@@ -102,6 +102,53 @@ def test_nonsense_from_next_is_named(answer, error, said):
         dw.compare(NVME, schedulers=[broken], devices=["null:0us"], **SHORT)
 
 
+@pytest.mark.parametrize(
+    "hook, answer, said",
+    [
+        ("limit", "many", "limit returned 'many'; expected a whole number"),
+        ("limit", 0, "limit returned 0; expected a whole number from 1"),
+        ("timer", "soon", "timer returned 'soon'; expected a time in ns"),
+        ("merge", 17, "merge returned 17; expected"),
+        ("former", 17, "former returned 17; expected a request"),
+        ("latter", "x", "latter returned 'x'; expected a request"),
+    ],
+)
+def test_nonsense_from_a_hook_is_named(hook, answer, said):
+    broken = type("Broken", (Noop,), {"name": "broken", hook: lambda self, *arguments: answer})
+    settings = dict(SHORT, duration="2s", warmup=0, devices=["hdd:st1000dm003"])
+    with pytest.raises(TypeError, match=said):
+        dw.compare("scenarios/shared-disk.toml", schedulers=[broken], **settings)
+
+
+class Batches(dw.Scheduler):
+    "requests in groups of `batch` by sector"
+
+    tunables = {"batch": 4, "backwards": (0, 0, 1)}
+
+    def __init__(self, setup):
+        self.queue = []
+
+    def insert(self, request, now):
+        self.queue.append(request)
+        if self.backwards or len(self.queue) % self.batch == 0:
+            self.queue.sort(key=lambda request: request.sector, reverse=bool(self.backwards))
+
+    def next(self, hw_queue, now):
+        return self.queue.pop(0) if self.queue else None
+
+
+def test_settings_of_a_class_are_set_by_name():
+    named = ["Batches", "Batches:batch=1", "Batches:backwards=1,batch=1", "none"]
+    result = dw.compare(NVME, schedulers=[Batches, *named[1:]], devices=["hdd:st1000dm003"], **dict(SHORT, duration="2s"))
+    found = dict(zip(result.runs["scheduler"], result.runs["p99_us"]))
+    assert set(found) == set(named) and len(set(found.values())) == 4
+    for wrong, said in [("frob=1", "frob: is no setting"), ("backwards=2", "from 0 to 1"), ("batch=x", "whole number")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.compare(NVME, schedulers=[Batches, f"Batches:{wrong}"], **SHORT)
+    with pytest.raises(dw.InputError, match="tunables"):
+        dw.compare(NVME, schedulers=[type("Odd", (Lifo,), {"tunables": {"batch": "four"}})], **SHORT)
+
+
 def test_a_request_is_not_used_after_its_completion():
     class Late(Lifo):
         old = None
@@ -118,6 +165,9 @@ def test_a_request_is_not_used_after_its_completion():
 def test_classes_are_refused_by_name():
     with pytest.raises(dw.InputError, match="no method `next`"):
         dw.compare(NVME, schedulers=[type("Half", (dw.Scheduler,), {"insert": lambda self, request, now: None})])
+    for wrong, said in [([7], "expected names and classes"), (7, "expected a list"), ([Lifo, Lifo], "two classes"), ([], "empty")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.compare(NVME, schedulers=wrong)
     with pytest.raises(dw.InputError, match="bfq.*taken"):
         dw.compare(NVME, schedulers=[type("bfq", (Lifo,), {})])
 
