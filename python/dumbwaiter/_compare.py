@@ -72,8 +72,8 @@ def compare(
     goal
         ``"balanced"``, ``"latency"``, ``"throughput"`` or ``"fairness"``.
     jobs
-        Runs simulated in parallel; it does not change the result. All CPUs where it is ``None``. Runs of schedulers that are
-        written in Python share one CPU, as the interpreter does.
+        Runs simulated in parallel; it does not change the result. All CPUs where it is ``None``; with a scheduler that is written in
+        Python one, since its runs share the interpreter. Where more are asked for, they run in so many processes.
     progress
         ``"auto"``, ``None``, or a callable ``(done, total, eta_s)``.
     **settings

@@ -136,6 +136,9 @@ class Device:
 
 _Figures = Tuple[int, int, int, List[int], int, float, float, float, float, float, bool]
 
+class OwnRuns:
+    def __call__(self, device: str, scheduler: str, completion: str, replicate: int) -> str: ...
+
 class SwitchLoad:
     @staticmethod
     def read(

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use dumbwaiter_advise::{Document, Goal};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{
-    About, Cell, CellResult, Comparison, Concurrency, Control, Ending, Experiment, Failure, Overrides, Refusal, Step,
-    World, compare as library_compare,
+    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare,
 };
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};
@@ -21,6 +20,7 @@ use pyo3::types::PyDict;
 use crate::errors;
 use crate::failed::Failed;
 use crate::own_class::OwnClass;
+use crate::own_runs::{Attached, OwnRuns, start_workers};
 use crate::result::ResultDocument;
 use crate::rows::TraceTable;
 
@@ -182,16 +182,24 @@ impl Settings {
         Ok(Settings { overrides, goal, own })
     }
 
-    fn simulator(&self, jobs: Option<usize>) -> PyResult<Simulator> {
-        let simulator = match jobs {
-            Some(0) => return Err(errors::plain("jobs = 0: expected at least 1")),
-            Some(jobs) => Simulator::new(jobs),
-            None => Simulator::on_all_cpus(),
-        };
-        // Hooks of two runs would only wait for each other's turn with the interpreter.
-        let simulator = if self.own.is_empty() { simulator } else { Simulator::new(1) };
+    /// A simulator of so many jobs that has the schedulers that are written in Python.
+    fn simulator(&self, jobs: Option<usize>) -> Simulator {
+        let simulator = jobs.map_or_else(Simulator::on_all_cpus, Simulator::new);
         let with = |sim: Simulator, (name, like, factory): &Own| sim.with_scheduler(name, like, Arc::clone(factory));
-        Ok(self.own.iter().fold(simulator, with))
+        self.own.iter().fold(simulator, with)
+    }
+
+    /// The world of these jobs. Hooks of two runs in one process would only wait for each other's turn with the interpreter:
+    /// schedulers that are written in Python run one by one, or each in a process of its own where there are several jobs.
+    fn world(&self, py: Python<'_>, jobs: Option<usize>, experiment: &Experiment, failed: &Failed) -> PyResult<Attached> {
+        let own = self.overrides.own_schedulers.clone();
+        let several = jobs.filter(|jobs| *jobs > 1 && !own.is_empty());
+        let workers = several.map(|jobs| {
+            let runs = OwnRuns::new(experiment.scenario.clone(), self.simulator(Some(1)), failed.clone());
+            start_workers(py, jobs, runs)
+        });
+        let jobs = if own.is_empty() { jobs } else { several.or(Some(1)) };
+        Ok(Attached { simulator: self.simulator(jobs), own, failed: failed.clone(), workers: workers.transpose()? })
     }
 }
 
@@ -237,34 +245,6 @@ fn schedulers(list: Option<Bound<'_, PyAny>>, failed: &Failed) -> PyResult<(Opti
         return Err(errors::plain("schedulers: the list is empty; expected at least one"));
     }
     Ok((Some(names.join(",")), own))
-}
-
-/// The simulator, with the interpreter's lock held through each run of a scheduler that is written in Python.
-struct Attached {
-    simulator: Simulator,
-    own: Vec<String>,
-    failed: Failed,
-}
-
-impl World for Attached {
-    fn about(&self) -> About {
-        self.simulator.about()
-    }
-
-    fn concurrency(&self) -> Concurrency {
-        self.simulator.concurrency()
-    }
-
-    fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
-        self.simulator.supports(cell)
-    }
-
-    fn run(&self, cell: &Cell, control: &Control) -> Result<CellResult, Failure> {
-        match self.own.contains(&cell.scheduler.to_string()) {
-            true => self.failed.attached(|| self.simulator.run(cell, control)),
-            false => self.simulator.run(cell, control),
-        }
-    }
 }
 
 /// Reads what is to be compared: paths, a scenario as JSON text, or tables with their names.
@@ -336,17 +316,21 @@ pub(crate) fn compare(
     let failed = Failed::new(move || cancelling.cancel.store(true, Ordering::Relaxed));
     let mut settings = Settings::of(&keywords, &failed)?;
     let experiment = experiment(py, &paths, scenario.as_deref(), &tables, &mut settings)?;
-    let simulator = settings.simulator(jobs)?;
+    let world = settings.world(py, jobs, &experiment, &failed)?;
+    let workers = world.workers.as_ref().map(|workers| workers.clone_ref(py));
+    let kill = |py: Python<'_>| workers.as_ref().map_or(Ok(()), |workers| workers.call_method0(py, "kill").map(drop));
     let running = Arc::clone(&control);
     let started = Instant::now();
     let beat = |py: Python<'_>| report(py, progress.as_ref(), &counted, started);
-    let own = settings.overrides.own_schedulers.clone();
-    let world = Attached { simulator, own, failed: failed.clone() };
     let stop = |py: Python<'_>| {
         control.cancel.store(true, Ordering::Relaxed);
         failed.interrupt(py);
+        // They are ended below in any case.
+        let _ = kill(py);
     };
-    let (compared, told) = wait(py, move || library_compare(&experiment, &world, &running), beat, stop)?;
+    let waited = wait(py, move || library_compare(&experiment, &world, &running), beat, stop);
+    kill(py)?;
+    let (compared, told) = waited?;
     ended(py, compared, told, &failed, || report(py, progress.as_ref(), &counted, started))
 }
 

@@ -12,6 +12,7 @@ mod errors;
 mod failed;
 mod histogram;
 mod own_class;
+mod own_runs;
 mod policy;
 mod request;
 mod result;
@@ -42,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::WaitUntil>()?;
     module.add_class::<policy::PySetup>()?;
     module.add_class::<catalogue::Device>()?;
+    module.add_class::<own_runs::OwnRuns>()?;
     module.add_class::<switch::SwitchLoad>()?;
     module.add_class::<switch::SwitchEpisode>()?;
     module.add_class::<sweep::SweepPlan>()?;

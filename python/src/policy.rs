@@ -1,6 +1,5 @@
 //! Schedulers written in Python, as the block layer knows schedulers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{

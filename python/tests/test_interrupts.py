@@ -33,6 +33,7 @@ CASES = {
     "compare": ("dw.compare(NVME, schedulers=['none'], jobs=1, **RUNS)", "len(result.runs) > 0"),
     "compare with a class": ("dw.compare(NVME, schedulers=[Lifo], jobs=1, **RUNS)", "len(result.runs) > 0"),
     "compare with a hook that never returns": ("dw.compare(NVME, schedulers=['none', Endless], jobs=1, **RUNS)", "len(result.runs) > 0"),
+    "compare with a class in processes": ("dw.compare(NVME, schedulers=[Lifo], jobs=2, **RUNS)", "len(result.runs) > 0"),
     "check": ("dw.check(Lifo, cases=10**7)", "result is None"),
     "sweep": ("dw.sweep(grid, out, progress=None)", "0 < result.ran <= found()"),
     "sweep on an executor": (

@@ -2,6 +2,8 @@
 
 import bisect
 import json
+import multiprocessing
+import os
 
 import pytest
 
@@ -71,6 +73,20 @@ def test_noop_in_python_is_noop(scenario):
 def test_runs_repeat_themselves():
     first, second = (dw.compare(NVME, schedulers=["none", Lifo], seed=3, jobs=jobs, **SHORT) for jobs in (1, 2))
     assert first.to_json() == second.to_json()
+
+
+def test_several_jobs_are_processes():
+    class Where(Lifo):
+        def __init__(self, setup):
+            super().__init__(setup)
+            raise RuntimeError(f"in {os.getpid()}")
+
+    with pytest.raises(RuntimeError) as error:
+        dw.compare(NVME, schedulers=[Where], jobs=2, **SHORT)
+    assert str(error.value) != f"in {os.getpid()}" and "__init__" in str(error.value.__cause__)
+    assert not multiprocessing.active_children()
+    with pytest.raises(KeyError, match="in insert"):
+        dw.compare(NVME, schedulers=[raising("insert"), Lifo], jobs=2, **SHORT)
 
 
 def raising(hook):
