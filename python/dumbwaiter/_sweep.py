@@ -169,7 +169,7 @@ def _drive(
     plan: SweepPlan, store: Store, engine: Engine, fail_fast: bool, progress: Optional[Progress], out: str
 ) -> SweepResult:
     done = store.done()
-    found, total, text = len(done), plan.cells, plan.to_json()
+    found, total, text = len(done), plan.cells, engine.share(plan.to_json())
     position, ran, failed, took_s = 0, 0, 0, 0.0
     run_id = f"{time.time_ns():x}"
     tasks: Dict[Any, Tuple[Any, int]] = {}

@@ -56,6 +56,55 @@ class Noop(dw.Scheduler):
         return self.queue[at + 1] if at + 1 < len(self.queue) else None
 
 
+def sector(request):
+    return request.sector
+
+
+class CLook(dw.Scheduler):
+    """`c-look`, as in Rust."""
+
+    name = "c-look-in-python"
+    cpu_cost_of = "c-look"
+
+    def __init__(self, setup):
+        self.head, self.queue, self.position = [], [], 0
+
+    def insert(self, request, now):
+        bisect.insort(self.sorted(), request, key=sector)
+
+    def requeue(self, request, now):
+        self.head.insert(0, request)
+
+    def sorted(self):
+        # A merge at the front moves a request.
+        self.queue.sort(key=sector)
+        return self.queue
+
+    def next(self, hw_queue, now):
+        if self.head:
+            request = self.head.pop(0)
+        else:
+            at = bisect.bisect_left(self.sorted(), self.position, key=sector)
+            request = self.queue.pop(at if at < len(self.queue) else 0)
+        self.position = request.sector + request.sectors
+        return request
+
+    def merge(self, arrival, queued, now):
+        end = arrival.sector + arrival.sectors
+        return next((other for other in self.sorted() if other.sector == end), None) if queued is None else None
+
+    def absorbed(self, request, into, now):
+        self.queue.remove(request)
+
+    def former(self, request):
+        at = self.sorted().index(request) if request in self.queue else 0
+        return self.queue[at - 1] if at else None
+
+    def latter(self, request):
+        at = self.sorted().index(request) if request in self.queue else len(self.queue)
+        return self.queue[at + 1] if at + 1 < len(self.queue) else None
+
+
 def of(result, scheduler):
     run = next(run for run in json.loads(result.to_json())["runs"] if run["scheduler"] == scheduler)
     for name in ["scheduler", "scheduler_counters"]:
@@ -64,10 +113,16 @@ def of(result, scheduler):
 
 
 @pytest.mark.parametrize("scenario", [NVME, "scenarios/shared-disk.toml"])
-def test_noop_in_python_is_noop(scenario):
+@pytest.mark.parametrize("rust, python", [("noop", Noop), ("c-look", CLook)])
+def test_the_same_policy_in_python_is_the_same_run(scenario, rust, python):
     settings = dict(SHORT, devices=["hdd:st1000dm003"], duration="2s", warmup=0)
-    result = dw.compare(scenario, schedulers=["noop", Noop], **settings)
-    assert of(result, "noop") == of(result, "noop-in-python")
+    result = dw.compare(scenario, schedulers=[rust, python], **settings)
+    assert of(result, rust) == of(result, python.name)
+
+
+def test_the_storms_pass_both():
+    for scheduler in (Noop, CLook):
+        dw.check(scheduler, cases=50)
 
 
 def test_runs_repeat_themselves():
