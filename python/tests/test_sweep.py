@@ -101,6 +101,7 @@ def test_a_cell_that_fails_is_a_row_with_its_error(tmp_path):
         ({"replicates": 0}, "at least 1"),
         ({"queue_depth": [1, 1]}, "twice"),
         ({"duration": ["1s", "1000ms"]}, "mean the same"),
+        ({"seed": [1, 2], "replicates": 2}, "seed: 1 and 2 have the same runs"),
         ({"queue_depth": [object()]}, "axes.*object"),
         (["queue_depth"], "axes.*expected a dict"),
     ],

@@ -39,6 +39,12 @@ impl<'a> Section<'a> {
         self.places.iter().map(move |place| own.iter().copied().find(|point| point.x == *place))
     }
 
+    /// A text for each point, line by line; empty where there is none.
+    fn texts(&self, of: impl Fn(&Plotted) -> String) -> Vec<Vec<String>> {
+        let line = |name: &String| self.line(name).map(|point| point.map_or_else(String::new, &of)).collect();
+        self.lines.iter().map(line).collect()
+    }
+
     fn means(&self, line: &str) -> Vec<f64> {
         self.line(line).map(|point| point.map_or(f64::NAN, |point| point.mean)).collect()
     }
@@ -59,7 +65,8 @@ impl<'a> Section<'a> {
             columns: self.places.clone(),
             rows: self.lines.clone(),
             values: self.lines.iter().map(|name| self.means(name)).collect(),
-            notes: self.lines.iter().map(|name| self.line(name).map(|p| p.map_or_else(String::new, noted)).collect()).collect(),
+            labels: self.texts(|point| number(point.mean)),
+            notes: self.texts(noted),
         };
         let is_plane = self.lines.len() > 1 && self.places.len() > 1;
         PageSection {

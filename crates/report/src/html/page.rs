@@ -76,6 +76,8 @@ pub struct HeatMap {
     pub rows: Vec<String>,
     /// The figure, row by row.
     pub values: Vec<Vec<f64>>,
+    /// What is written into the cells, row by row.
+    pub labels: Vec<Vec<String>>,
     /// What is shown where a pointer rests on a cell, row by row.
     pub notes: Vec<Vec<String>>,
 }
@@ -188,8 +190,8 @@ const MAP_COLOURS: [(f64, &str); 2] = [(0.0, "#0072b218"), (1.0, "#0072b2b8")];
 
 fn heat_map(map: &HeatMap) -> Value {
     let data = json!({
-        "type": "heatmap", "x": map.columns, "y": map.rows, "z": map.values, "text": map.notes,
-        "texttemplate": "%{z:.4~g}", "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>", "hoverongaps": false,
+        "type": "heatmap", "x": map.columns, "y": map.rows, "z": map.values, "text": map.labels, "texttemplate": "%{text}",
+        "customdata": map.notes, "hovertemplate": "%{y}, %{x}: %{customdata}<extra></extra>", "hoverongaps": false,
         "colorscale": MAP_COLOURS, "xgap": 2, "ygap": 2, "showscale": false, "meta": "text-font",
     });
     let layout = json!({
@@ -213,6 +215,7 @@ mod tests {
             columns: vec!["1".into(), "2".into()],
             rows: vec!["<none>".into()],
             values: vec![vec![1.5, f64::NAN]],
+            labels: vec![vec!["1.5".into(), String::new()]],
             notes: vec![vec!["1.5 (1–2), 3 runs".into(), String::new()]],
         };
         let page = Page {
