@@ -36,8 +36,6 @@ use clap::Parser;
 
 use args::{Args, Command};
 
-pub use results::commit;
-
 /// How a command ended.
 pub(crate) enum Ended {
     /// All is well.

@@ -127,8 +127,9 @@ fn table_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
 fn plot(title: String, y: &str, threads: &[u32], runs: &[[Runs; 3]], of: &dyn Fn(&RunResult) -> f64) -> Plot {
     let line = |(i, (_, name)): (usize, &(Completion, &str))| PlotLine {
         name: (*name).to_owned(),
-        x: threads.iter().map(|n| f64::from(*n)).collect(),
+        x: threads.iter().map(u32::to_string).collect(),
         y: runs.iter().map(|r| r[i].mean(of).unwrap_or(f64::NAN)).collect(),
+        ..PlotLine::default()
     };
     let lines = METHODS.iter().enumerate().map(line).filter(|l| l.y.iter().any(|y| y.is_finite())).collect();
     Plot { title, x: "threads".to_owned(), y: y.to_owned(), lines }
