@@ -354,7 +354,7 @@ impl Words<'_> {
                 )
             }
             Doubt::MayKeepThroughput(i) => format!(
-                "{} has a better {figure} ({}) than {} ({}), and its throughput may or may not be {}; add --until 5%",
+                "{} has a better {figure} ({}) than {} ({}), but these runs cannot show whether it keeps {}; add --until 5%",
                 self.name(i),
                 self.value(i),
                 self.name(leader),
@@ -362,9 +362,9 @@ impl Words<'_> {
                 self.pool_rule()
             ),
             Doubt::MayAllKeepThroughput(i) => format!(
-                "{} has the highest throughput ({}), but {} ({}) may not be slower than that by a tenth or more, nor any other; \
-                 add --until 5%",
+                "only {} keeps {} ({}), but these runs cannot show that the others do not: {} has {}; add --until 5%",
                 self.name(leader),
+                self.pool_rule(),
                 self.value(leader),
                 self.name(i),
                 self.value(i),
