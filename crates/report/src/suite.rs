@@ -2,6 +2,7 @@
 
 use dumbwaiter_advise::{Document, Suite, SuiteLine, SuiteTotal};
 
+use crate::compare::folded;
 use crate::grid::Grid;
 use crate::table::{Align, Style, table};
 
@@ -11,12 +12,13 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
     let (header, rows) = lines(suite);
     let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
     let mut text = table(&header, &rows, style);
-    text += "\n+5: 5 % worse than the best by what decides; (..): out, as it cannot be set or keeps too little throughput;\n";
-    text += "effect: how much worse the worst that competes is than the best\n\n";
+    let legend = "+5: 5 % worse than the best by what decides   (..): out, as it cannot be set or keeps too little throughput   \
+                  effect: how much worse the worst that competes is than the best";
+    text += &format!("{}\n\n", style.faint(&folded(legend, style.width, "")));
     let (header, rows) = totals(suite);
     let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
     text += &table(&header, &rows, style);
-    text += "\ngeometric mean of times worse than the best; wins/ties/losses\n";
+    text += &format!("{}\n\n", style.faint("geometric mean of times worse than the best; wins/ties/losses"));
     Some(text)
 }
 
