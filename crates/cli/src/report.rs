@@ -21,9 +21,11 @@ pub(crate) fn run(args: &Report) -> Result<Ended> {
 pub(crate) fn diff(args: &Diff) -> Result<Ended> {
     output::check_files(args.json.as_deref(), None, &[&args.a, &args.b])?;
     let found = dumbwaiter_advise::diff(&read_json(&args.a)?, &read_json(&args.b)?);
-    match &args.json {
-        Some(path) => output::write_json(path, &found)?,
-        None => output::print(&diff_text(&found, output::screen(false)))?,
+    if let Some(path) = &args.json {
+        output::write_json(path, &found)?;
+    }
+    if !args.json.as_deref().is_some_and(output::is_stdout) {
+        output::print(&diff_text(&found, output::screen(false)))?;
     }
     Ok(Ended::Done)
 }

@@ -3,8 +3,8 @@
 use dumbwaiter_advise::completion::Methods;
 use dumbwaiter_advise::{Advice, Metric, rank};
 
-use crate::compare::{commands_text, folded};
-use crate::table::{Align, Style, table};
+use crate::compare::commands_text;
+use crate::table::{Align, Style, folded, table};
 
 /// A load of the survey: its column of the table and its line below it.
 pub struct SurveyPoint<'a> {

@@ -3,7 +3,7 @@
 use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::suite_text;
-use crate::table::{Align, Style, table};
+use crate::table::{Align, Style, folded, table};
 use dumbwaiter_advise::Document;
 use dumbwaiter_advise::{Ranking, Row, Verdict};
 use dumbwaiter_measure::Difference;
@@ -186,24 +186,6 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     };
     let rows: Vec<Vec<String>> = ranking.rows.iter().map(line).collect();
     table(&header, &rows, Style { width: None, ..style })
-}
-
-/// Folds text at spaces into lines of at most `width`, those after the first with an indent.
-pub(crate) fn folded(text: &str, width: Option<u16>, indent: &str) -> String {
-    let width = usize::from(width.unwrap_or(u16::MAX));
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always a line");
-        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(format!("{indent}{word}"));
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 
 use dumbwaiter_advise::{Document, Suite, SuiteLine, SuiteTotal};
 
-use crate::compare::folded;
 use crate::grid::Grid;
-use crate::table::{Align, Style, table};
+use crate::table::{Align, Style, folded, table};
 
 /// A line for each scenario and drive, then geometric means, wins and losses; `None` for a single scenario.
 pub fn suite_text(document: &Document, style: Style) -> Option<String> {
