@@ -33,7 +33,7 @@ impl Place {
 
     /// Any drive of the kind that a device model simulates (`hdd:…`, `ssd:…`, `ull:…`).
     pub fn simulated(device: &str) -> Place {
-        let kind = device.split(':').next().unwrap_or_default();
+        let (kind, name) = device.split_once(':').unwrap_or((device, ""));
         let disks = "SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\"";
         let sata = |kind: &str| Place {
             disk: "sdX".to_owned(),
@@ -43,9 +43,9 @@ impl Place {
         };
         match kind {
             "hdd" => sata(", ATTR{queue/rotational}==\"1\""),
-            "ssd" => sata(", ATTR{queue/rotational}==\"0\""),
+            "ssd" if !name.starts_with("nvme") => sata(", ATTR{queue/rotational}==\"0\""),
             // A parameter file may be of any kind.
-            other if !matches!(other, "ull" | "volume") => sata(""),
+            other if !matches!(other, "ssd" | "ull" | "volume") => sata(""),
             _ => Place {
                 disk: "nvme0n1".to_owned(),
                 udev_match: format!("{disks}, KERNEL==\"nvme*\""),
@@ -143,6 +143,7 @@ mod tests {
         assert!(of("hdd:st1000dm003").udev_rule.contains("ATTR{queue/rotational}==\"1\""));
         assert!(of("ssd:850pro-256").apply[0].ends_with("/sys/block/sdX/queue/scheduler"));
         assert!(of("./my-drive.toml").udev_rule.contains("KERNEL==\"sd*\", ATTR{queue/scheduler}"));
+        assert!(of("ssd:nvme-tlc").undo[0].starts_with("echo none | sudo tee /sys/block/nvme0n1/"));
         assert!(of("ull:optane-900p").undo[0].starts_with("echo none | sudo tee /sys/block/nvme0n1/"));
     }
 }

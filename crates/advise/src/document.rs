@@ -174,6 +174,21 @@ pub struct Sequential {
     pub settled: bool,
 }
 
+impl Sequential {
+    /// Whether it is settled, and how often that is wrong, in a clause.
+    pub fn clause(&self) -> String {
+        let settled = if self.settled { "settled" } else { "not settled" };
+        let percent = |fraction: f64| format!("{:.3}", fraction * 100.0).trim_end_matches('0').trim_end_matches('.').to_owned();
+        format!(
+            "{settled} within {} % at look {}; each look is wrong with a probability of at most {} %, all looks together of at most {} %",
+            percent(self.within),
+            self.looks,
+            percent(self.error_per_look),
+            percent(SIGNIFICANCE)
+        )
+    }
+}
+
 /// Why a text could not be read as a document.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {

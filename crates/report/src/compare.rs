@@ -29,6 +29,9 @@ pub fn compare_text(document: &Document, style: Style) -> String {
         }
         text.push('\n');
     }
+    for until in &document.until {
+        text += &format!("{}\n", folded(&format!("--until: {}", until.clause()), style.width, "  "));
+    }
     for note in &document.notes {
         text += &format!("{}\n", folded(&format!("note: {note}"), style.width, "  "));
     }
@@ -84,14 +87,24 @@ fn verdict_text(ranking: &Ranking, style: Style) -> String {
     text + "\n"
 }
 
+/// The title of the commands that apply a result; of a simulated drive it says what its name stands for.
+pub(crate) fn apply_title(apply: &[String]) -> String {
+    // The rule of a simulated drive is for every drive of its kind.
+    let any_drive = |command: &String| command.contains("KERNEL==\"nvme*\"") || command.contains("KERNEL==\"sd*\"");
+    let names = ["sdX", "nvme0n1"].into_iter().filter(|_| apply.iter().any(any_drive));
+    let name = names.into_iter().find(|name| apply[0].contains(&format!("/{name}/")));
+    let stands_for = name.map_or(String::new(), |name| format!(" ({name}: the name of your drive)"));
+    format!("Apply now and at every boot{stands_for}")
+}
+
 /// The commands that apply a result and take it back, after an empty line; nothing without commands.
 pub(crate) fn commands_text(apply: &[String], undo: &[String], style: Style) -> String {
-    let Some(first) = apply.first() else { return String::new() };
+    if apply.is_empty() {
+        return String::new();
+    }
     let mut text = "\n".to_owned();
-    let stands_for = if first.contains("/sdX/") { " (sdX: the name of your drive)" } else { "" };
-    for (title, commands) in [(format!("Apply now and at every boot{stands_for}:"), apply), ("Undo:".to_owned(), undo)]
-    {
-        text += &format!("{title}\n");
+    for (title, commands) in [(apply_title(apply).as_str(), apply), ("Undo", undo)] {
+        text += &format!("{title}:\n");
         text.extend(commands.iter().map(|command| format!("  {}\n", folded_command(command, style.width))));
     }
     text
