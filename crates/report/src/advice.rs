@@ -4,7 +4,7 @@ use dumbwaiter_advise::completion::Methods;
 use dumbwaiter_advise::{Advice, Metric, rank};
 
 use crate::compare::commands_text;
-use crate::table::{Align, Style, folded, table};
+use crate::table::{Align, Style, folded, table, widest};
 
 /// A load of the survey: its column of the table and its line below it.
 pub struct SurveyPoint<'a> {
@@ -65,8 +65,7 @@ fn schedulers_table(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) -
     loop {
         let titles: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
         let text = table(&titles, &lines, Style { width: None, ..style });
-        let longest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-        if header.len() <= COLUMNS_MIN || style.width.is_none_or(|width| longest <= usize::from(width)) {
+        if header.len() <= COLUMNS_MIN || style.width.is_none_or(|width| widest(&text) <= width.into()) {
             return Some((1 + header.len() - COLUMNS_MIN, text));
         }
         header.pop();

@@ -3,7 +3,7 @@
 use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::suite_text;
-use crate::table::{Align, Style, folded, table};
+use crate::table::{Align, Style, folded, table, widest};
 use dumbwaiter_advise::Document;
 use dumbwaiter_advise::{Ranking, Row, Verdict};
 use dumbwaiter_measure::Difference;
@@ -134,10 +134,9 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     let mut columns = columns(ranking, style.width.is_none());
     let mut body = body(ranking, &columns, style);
     // The least important columns are last: drop them rather than wrap lines.
-    let longest = |body: &str| body.lines().map(|l| l.chars().count()).max().unwrap_or(0);
     let width = style.width.map_or(usize::MAX, usize::from);
     let all = columns.len();
-    while columns.len() > 2 && longest(&body) > width {
+    while columns.len() > 2 && widest(&body) > width {
         columns.pop();
         body = self::body(ranking, &columns, style);
     }
