@@ -310,7 +310,12 @@ impl Words<'_> {
             (a, b) => format!("{a} to {b}"),
         };
         let names: Vec<String> = d.pool.iter().map(|i| self.name(*i)).collect();
-        let same = format!("no practical difference between {} in {} ({range})", list(&names), self.figure());
+        // What a wide bound leaves open is not claimed.
+        let found = match self.largest_difference() {
+            Some(by) if by > LARGE => "these runs show no difference",
+            _ => "no practical difference",
+        };
+        let same = format!("{found} between {} in {} ({range})", list(&names), self.figure());
         if d.usage.is_idle() {
             let next =
                 if self.recorded() { "; try --depth N or --closed-per-task" } else { "; a heavier load may tell more" };
