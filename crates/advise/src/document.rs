@@ -124,7 +124,7 @@ impl Document {
             let spec = ranking.verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
             if let Some(spec) = spec {
                 let commands =
-                    commands(&Place::of(self.provenance.drive.as_ref(), &ranking.device), &spec, self.nr_requests());
+                    commands(&Place::of(&self.provenance, &ranking.device), &spec, self.nr_requests());
                 (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
             }
         }

@@ -205,7 +205,12 @@ pub fn compare_each(
         };
         let document = done.document;
         versions = document.versions;
-        provenance.get_or_insert(document.provenance);
+        let mut models = document.provenance.models.clone();
+        // Runs are named after the drive, not after the part of it that a case fills.
+        if let (Some((_, device)), Some(kind)) = (&case.drive, models.values().next().copied()) {
+            models = [(device.clone(), kind)].into();
+        }
+        provenance.get_or_insert(document.provenance).models.extend(models);
         load_patterns_unix_s.extend(document.load_patterns_unix_s);
         warnings.extend(document.warnings.into_iter().map(|warning| format!("{}: {warning}", case.variant)));
         // A note of every case is said once.
