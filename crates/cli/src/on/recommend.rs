@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         crate::tell!("report written to {}", file.display());
         Ok(())
     });
-    let text = if to_stdout { Ok(()) } else { output::print(&advice_text(advice, &points, output::style())) };
+    let text = if to_stdout { Ok(()) } else { output::print(&advice_text(advice, &points, output::screen(args.wide))) };
     html.and(json).and(text)?;
     Ok(match found.failure {
         Some(_) => Ended::DeviceFailed,
