@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result};
 use dumbwaiter_report::{Align, table};
-use dumbwaiter_serve::{DiskStats, ExportSettings, HistogramStats, Order, send_order};
+use dumbwaiter_serve::{DiskStats, Explanation, ExportSettings, HistogramStats, Order, send_order};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::args::{Ctl, CtlOrder};
+use crate::args::{Ctl, CtlOrder, OnSocket, Set};
 use crate::{Ended, input, output};
 
 /// Sends the order and prints the answer.
@@ -26,27 +26,36 @@ fn order(typed: &CtlOrder) -> Result<Order> {
     Ok(match typed {
         CtlOrder::List => Order::List {},
         CtlOrder::Stats => Order::Stats {},
-        CtlOrder::SetWeight { export, weight } => Order::SetWeight { export: export.clone(), weight: *weight },
-        CtlOrder::SetLimit { export, iops, bytes } => {
-            let bytes = bytes.as_ref().map(|text| input::bytes("--bytes", text)).transpose()?;
-            Order::SetLimit { export: export.clone(), iops: *iops, bytes }
+        CtlOrder::Set(Set::Weight(new)) | CtlOrder::OnSocket(OnSocket::SetWeight(new)) => {
+            Order::SetWeight { export: new.export.clone(), weight: new.weight }
         }
-        CtlOrder::SetReservation { export, iops } => Order::SetReservation { export: export.clone(), iops: *iops },
-        CtlOrder::SetScheduler { scheduler, disk } => Order::SetScheduler { scheduler: scheduler.clone(), disk: *disk },
-        CtlOrder::SetSetting { name, value, disk } => {
-            Order::SetSetting { name: name.clone(), value: *value, disk: *disk }
+        CtlOrder::Set(Set::Limit(new)) | CtlOrder::OnSocket(OnSocket::SetLimit(new)) => {
+            let bytes = new.bytes.as_ref().map(|text| input::bytes("--bytes", text)).transpose()?;
+            Order::SetLimit { export: new.export.clone(), iops: new.iops, bytes }
         }
-        CtlOrder::SetDepth { depth, disk } => Order::SetDepth { depth: *depth, disk: *disk },
-        CtlOrder::Add { export, disk } => Order::Add { export: ExportSettings::parse(export)?, disk: *disk },
+        CtlOrder::Set(Set::Reservation(new)) | CtlOrder::OnSocket(OnSocket::SetReservation(new)) => {
+            Order::SetReservation { export: new.export.clone(), iops: new.iops }
+        }
+        CtlOrder::Set(Set::Scheduler(new)) | CtlOrder::OnSocket(OnSocket::SetScheduler(new)) => {
+            Order::SetScheduler { scheduler: new.scheduler.clone(), disk: new.of.disk }
+        }
+        CtlOrder::Set(Set::Setting(new)) | CtlOrder::OnSocket(OnSocket::SetSetting(new)) => {
+            Order::SetSetting { name: new.name.clone(), value: new.value, disk: new.of.disk }
+        }
+        CtlOrder::Set(Set::Depth(new)) | CtlOrder::OnSocket(OnSocket::SetDepth(new)) => {
+            Order::SetDepth { depth: new.depth, disk: new.of.disk }
+        }
+        CtlOrder::Add { export, of } => Order::Add { export: ExportSettings::parse(export)?, disk: of.disk },
         CtlOrder::Remove { export, hard } => Order::Remove { export: export.clone(), hard: *hard },
         CtlOrder::Resize { export, size } => {
             Order::Resize { export: export.clone(), size: input::bytes("the size", size)? }
         }
         CtlOrder::Drain { export, timeout } => Order::Drain { export: export.clone(), timeout_s: *timeout },
-        CtlOrder::Histogram { export } => Order::Histogram { export: export.clone() },
-        CtlOrder::Explain { disk } => Order::Explain { disk: *disk },
+        CtlOrder::Snapshot { export } => Order::Histogram { export: export.clone() },
+        CtlOrder::Explain { of } => Order::Explain { disk: of.disk },
     })
 }
+
 
 fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
     serde_json::from_value(value).context("the server is of another version")
@@ -57,9 +66,7 @@ fn text(order: &Order, answer: Value) -> Result<String> {
         Order::Stats {} => stats(&read::<Vec<DiskStats>>(answer["disks"].clone())?),
         Order::List {} => list(&answer),
         Order::Histogram { .. } => histogram(&read(answer)?),
-        Order::Explain { .. } => {
-            format!("{}: {}\n", answer["scheduler"].as_str().unwrap_or(""), answer["why"].as_str().unwrap_or(""))
-        }
+        Order::Explain { .. } => explanation(&read(answer)?),
         Order::Drain { export, .. } => match answer["drained"].as_bool() {
             Some(true) => format!("{export} is drained and removed\n"),
             _ => format!("{export} still has clients; it takes no new ones\n"),
@@ -123,4 +130,13 @@ fn histogram(histogram: &HistogramStats) -> String {
         out += &format!("{:>12.1} us  {count}\n", end);
     }
     out
+}
+
+fn explanation(explanation: &Explanation) -> String {
+    let Explanation { why, state, device_depth, depth_why, .. } = explanation;
+    let mut out = format!("{why}\n");
+    for line in state.lines() {
+        out += &format!("  {line}\n");
+    }
+    out + &format!("device depth {device_depth}: {depth_why}\n")
 }

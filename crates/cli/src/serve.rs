@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_serve::{
-    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, demo_settings, systemd,
+    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings, systemd,
 };
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
         if reload_asked.take() {
             reload(args, &server);
         }
-        if systemd::watchdog().is_some_and(|every| fed.elapsed() >= every) {
+        if systemd::watchdog().is_some_and(|every| fed.elapsed() >= every) && server.inspector().is_alive() {
             systemd::notify("WATCHDOG=1");
             fed = Instant::now();
         }
@@ -120,11 +120,16 @@ fn settings(args: &Serve) -> Result<ServeSettings> {
     settings.tcp = args.tcp.or(settings.tcp);
     settings.vhost_user = args.vhost_user.clone().or(settings.vhost_user);
     settings.keep_devices |= args.keep_devices;
+    if args.tls.is_some() || args.tls_certificates.is_some() || args.tls_verify_peer {
+        let mode = args.tls.as_deref().unwrap_or("off");
+        settings.tls = TlsSettings::parse(mode, args.tls_certificates.clone(), args.tls_verify_peer)?;
+    }
     settings.insecure |= args.insecure;
     settings.control = args.control.clone().or(settings.control);
     settings.http = args.http.or(settings.http);
     settings.max_connections = args.max_connections.unwrap_or(settings.max_connections);
-    settings.grace_s = args.grace;
+    settings.grace_s = args.grace.unwrap_or(settings.grace_s);
+    settings.user = args.user.clone().or(settings.user);
     if let Some(text) = &args.memory {
         settings.memory = input::bytes("--memory", text)?;
     }
@@ -150,7 +155,7 @@ fn target(args: &Serve) -> Result<TargetSettings> {
     if let Some(scheduler) = &args.scheduler {
         target.scheduler.clone_from(scheduler);
     }
-    target.device_depth = args.device_depth;
+    target.device_depth = args.device_depth.unwrap_or_default();
     for text in &args.exports {
         target.exports.push(ExportSettings::parse(text)?);
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::Error;
 use crate::inspector::Inspector;
 use crate::question::{Answer, Question};
-use crate::settings::ExportSettings;
+use crate::settings::{DeviceDepth, ExportSettings};
 use crate::unix_socket::bind_unix;
 
 /// A line that is longer is refused.
@@ -84,7 +84,7 @@ pub enum Order {
     /// Change how many requests a device may hold.
     SetDepth {
         /// Requests.
-        depth: u32,
+        depth: DeviceDepth,
         /// Number of the disk.
         #[serde(default)]
         disk: usize,
@@ -140,13 +140,26 @@ fn default_drain_s() -> u64 {
     10
 }
 
+impl Order {
+    /// Does it change something at once? A drain waits for clients and holds nothing meanwhile.
+    fn is_change(&self) -> bool {
+        !matches!(
+            self,
+            Order::List {} | Order::Stats {} | Order::Drain { .. } | Order::Histogram { .. } | Order::Explain { .. }
+        )
+    }
+}
+
 impl Inspector {
     /// Carries out an order; the answer as JSON.
     pub fn order(&self, order: Order) -> Result<Value, Error> {
+        let _others_wait = order.is_change().then(|| self.hold_changes());
         let to_export = |export: String, question| self.ask_export(&export, question).and_then(value);
         match order {
             Order::List {} => self.list(),
-            Order::Stats {} => Ok(json!({ "connections": self.connections(), "disks": self.stats()? })),
+            Order::Stats {} => Ok(json!({
+                "connections": self.connections(), "failed_negotiations": self.failed_negotiations(), "disks": self.stats()?,
+            })),
             Order::SetWeight { export, weight } => to_export(export.clone(), Question::Weight { export, weight }),
             Order::SetLimit { export, iops, bytes } => {
                 to_export(export.clone(), Question::Limit { export, iops, bytes })
@@ -167,7 +180,7 @@ impl Inspector {
             Order::Resize { export, size } => to_export(export.clone(), Question::Resize { export, size }),
             Order::Drain { export, timeout_s } => self.drain(&export, Duration::from_secs(timeout_s)),
             Order::Histogram { export } => to_export(export.clone(), Question::Histogram { export }),
-            Order::Explain { disk } => self.explain(disk),
+            Order::Explain { disk } => value(self.ask_shard(disk, Question::Explain)?),
         }
     }
 
@@ -200,23 +213,14 @@ impl Inspector {
             std::thread::sleep(DRAIN_LOOK);
         }
     }
-
-    fn explain(&self, disk: usize) -> Result<Value, Error> {
-        let stats = self.stats()?;
-        let disk = stats.get(disk).ok_or_else(|| Error::Settings(format!("there is no disk {disk}")))?;
-        let why = match disk.switches {
-            0 => "it was configured and never exchanged".to_owned(),
-            count => format!("it was exchanged {count} times by orders of the control socket"),
-        };
-        Ok(json!({ "scheduler": disk.scheduler, "switches": disk.switches, "why": why }))
-    }
 }
 
 fn value(answer: Answer) -> Result<Value, Error> {
     match answer {
-        Answer::Done | Answer::Devices(_) => Ok(json!({})),
+        Answer::Done | Answer::Devices(_) | Answer::Settings(_) => Ok(json!({})),
         Answer::Stats(stats) => Ok(json!(stats)),
         Answer::Histogram(histogram) => Ok(json!(histogram)),
+        Answer::Explanation(explanation) => Ok(json!(explanation)),
         Answer::Refused(error) => Err(error),
     }
 }

@@ -5,6 +5,8 @@ mod http;
 pub mod openmetrics;
 pub mod systemd;
 mod unix_socket;
+mod user;
 
 pub use http::{HttpServer, Response};
 pub use unix_socket::bind_unix;
+pub use user::ServiceUser;

@@ -32,10 +32,11 @@ pub fn head(out: &mut String, family: &Family) {
     let _ = writeln!(out, "# HELP {} {}", family.name, family.help);
 }
 
-/// Adds a sample.
+/// Adds a sample; `labels` may be empty.
 pub fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
+    let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
     let _ = match value {
-        value if value.is_nan() => writeln!(out, "{name}{{{labels}}} NaN"),
-        value => writeln!(out, "{name}{{{labels}}} {value}"),
+        value if value.is_nan() => writeln!(out, "{name}{labels} NaN"),
+        value => writeln!(out, "{name}{labels} {value}"),
     };
 }
