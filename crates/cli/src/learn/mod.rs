@@ -1,5 +1,6 @@
 //! `learn`: train, evaluate and inspect models.
 
+mod drift;
 mod eval;
 mod show;
 mod table;
@@ -22,6 +23,7 @@ use crate::{Ended, output};
 pub(crate) fn run(args: &Learn) -> Result<Ended> {
     match &args.what {
         LearnCommand::Eval(args) => eval::eval(args),
+        LearnCommand::Drift(args) => drift::drift(args),
         LearnCommand::Predict(args) => eval::predict(args),
         LearnCommand::Show(args) => show::show(args),
         LearnCommand::Features(args) => features(args),
