@@ -8,10 +8,10 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
+use dumbwaiter_terminal::{cancel_on_signal, cancel_on_signal_and_undo, style};
 use serde::Serialize;
 
 use crate::args::{Bench, BenchWhat};
-use crate::progress::{cancel_on_signal, cancel_on_signal_and_undo};
 use crate::results::ended_by;
 use crate::{Ended, input, output};
 
@@ -29,25 +29,22 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         BenchWhat::Engine => engine(args),
         BenchWhat::Learn => {
             let rows = learn::run()?;
-            show(args, &rows, || learn::text(&rows, output::style()))
+            show(args, &rows, || learn::text(&rows, style()))
         }
         BenchWhat::Serve => serve(args),
         BenchWhat::Sim => {
             let rows = simulator::run(&wanted(args)?)?;
-            show(args, &rows, || simulator::text(&rows, output::style()))
+            show(args, &rows, || simulator::text(&rows, style()))
         }
         BenchWhat::Schedulers => {
             let rows = schedulers::run(&wanted(args)?)?;
-            show(args, &rows, || schedulers::text(&rows, output::style()))
+            show(args, &rows, || schedulers::text(&rows, style()))
         }
     }
 }
 
 fn show<T: Serialize>(args: &Bench, rows: &[T], text: impl FnOnce() -> String) -> Result<Ended> {
-    match &args.json {
-        Some(path) => output::write_json(path, &rows)?,
-        None => output::print(&text())?,
-    }
+    output::print_or_json(args.json.as_deref(), &rows, text)?;
     Ok(Ended::Done)
 }
 
@@ -77,7 +74,7 @@ fn serve(args: &Bench) -> Result<Ended> {
     let control = Arc::new(Control::default());
     cancel_on_signal(&control)?;
     let rows = serve::run(&plan, &control, &|line| crate::tell!("{line}"))?;
-    show(args, &rows, || serve::text(&rows, output::style()))?;
+    show(args, &rows, || serve::text(&rows, style()))?;
     Ok(if control.cancelled() { Ended::Interrupted } else { Ended::Done })
 }
 
@@ -103,7 +100,7 @@ fn engine(args: &Bench) -> Result<Ended> {
         Ok(measured) => measured,
         Err(failure) => return ended_by(failure),
     };
-    show(args, &measured.rows, || engine::text(&measured, output::style()))?;
+    show(args, &measured.rows, || engine::text(&measured, style()))?;
     match measured.failure {
         Some(failure) => ended_by(failure),
         None if control.cancelled() => Ok(Ended::Interrupted),

@@ -1,7 +1,6 @@
 //! `energy`: the log of a power meter joined with runs, by the time of day.
 
-use anyhow::{Result, anyhow, bail};
-use dumbwaiter_advise::Document;
+use anyhow::{Result, anyhow};
 use dumbwaiter_meters as meters;
 use dumbwaiter_realworld::PowerLog;
 use dumbwaiter_report::{Format, read_json};
@@ -13,25 +12,7 @@ use crate::{Ended, input, results};
 pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
     let log = power_log(&args.power)?.ok_or_else(|| anyhow!("--power-log is missing: expected a logger's CSV file"))?;
     results::check_outputs(&args.outputs, &[log.path()])?;
-    let old = read_json(&args.results)?;
-    let mut runs = old.runs;
-    if runs.iter().all(|run| run.started_unix_ns.is_none()) {
-        bail!(
-            "{}: none of its {} runs has a start time; expected results of `compare --on … --json` (a simulation has no time of day)",
-            args.results.display(),
-            runs.len()
-        );
-    }
-    let told = log.fill(&mut runs, &old.load_patterns_unix_s)?;
-    let mut document =
-        Document::new(&old.title, old.scenario, old.versions, runs, old.goal).with_provenance(old.provenance);
-    document.until = old.until;
-    document.decide();
-    // What was said of meters no longer holds.
-    let of_meters = |note: &String| note.starts_with("no energy meter: ") || note.starts_with("energy meter: ");
-    document.warnings = old.warnings;
-    document.notes = old.notes.into_iter().filter(|note| !of_meters(note)).chain(told).collect();
-    document.load_patterns_unix_s = old.load_patterns_unix_s;
+    let document = log.add_to(read_json(&args.results)?, &args.results)?;
     results::write_all(&args.outputs, &document, Format::default())?;
     Ok(Ended::Done)
 }

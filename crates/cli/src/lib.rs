@@ -6,7 +6,6 @@
 
 mod args;
 mod bench;
-mod closed_loop;
 mod compare;
 mod ctl;
 mod devices;
@@ -18,7 +17,6 @@ mod learn;
 mod on;
 mod output;
 mod pilot;
-mod progress;
 mod record;
 mod report;
 mod reproduce;
@@ -33,6 +31,7 @@ mod tune;
 use std::ffi::OsString;
 
 use clap::Parser;
+use dumbwaiter_terminal::tell;
 
 use args::{Args, Command};
 

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use dumbwaiter_report::{diff_text, read_json};
+use dumbwaiter_terminal::screen;
 
 use crate::args::{Diff, Report};
 use crate::{Ended, output, results};
@@ -21,9 +22,6 @@ pub(crate) fn run(args: &Report) -> Result<Ended> {
 pub(crate) fn diff(args: &Diff) -> Result<Ended> {
     output::check_files(args.json.as_deref(), None, &[&args.a, &args.b])?;
     let found = dumbwaiter_advise::diff(&read_json(&args.a)?, &read_json(&args.b)?);
-    match &args.json {
-        Some(path) => output::write_json(path, &found)?,
-        None => output::print(&diff_text(&found, output::screen(false)))?,
-    }
+    output::print_or_json(args.json.as_deref(), &found, || diff_text(&found, screen(false)))?;
     Ok(Ended::Done)
 }

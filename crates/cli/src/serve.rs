@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use dumbwaiter_serve::{
     Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, demo_settings, systemd,
 };
-
+use dumbwaiter_terminal::{disks_text, style};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
     let time_is_up = || args.seconds.is_some_and(|seconds| begun.elapsed() >= Duration::from_secs(seconds));
     while !stop_asked() && !server.has_failed() && !time_is_up() {
         if load.is_some() && shown.elapsed() >= DEMO_EVERY {
-            output::print(&crate::ctl::stats(&server.inspector().stats()?))?;
+            output::print(&disks_text(&server.inspector().stats()?, style()))?;
             shown = Instant::now();
         }
         std::thread::sleep(LOOK);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use dumbwaiter_advise::Document;
 use dumbwaiter_experiment::Failure;
 use dumbwaiter_measure::{Energy, RunResult};
 use dumbwaiter_meters::{Logger, LoggerClock};
@@ -59,6 +60,31 @@ impl PowerLog {
             }
             std::thread::sleep(REREAD_INTERVAL);
         }
+    }
+
+    /// A document, read from `path`, with the energy that the log has for its runs, decided anew.
+    ///
+    /// # Errors
+    /// If the runs have no time of day, as those of a simulation, or the log covers none of them.
+    pub fn add_to(&self, mut old: Document, path: &Path) -> Result<Document, Failure> {
+        if old.runs.iter().all(|run| run.started_unix_ns.is_none()) {
+            return Err(Failure::refused(format!(
+                "{}: none of its {} runs has a start time; expected results of `compare --on … --json` (a simulation has no time of day)",
+                path.display(),
+                old.runs.len()
+            )));
+        }
+        let told = self.fill(&mut old.runs, &old.load_patterns_unix_s)?;
+        let mut document =
+            Document::new(&old.title, old.scenario, old.versions, old.runs, old.goal).with_provenance(old.provenance);
+        document.until = old.until;
+        document.decide();
+        // Remarks on the meters of the runs no longer hold.
+        let of_meters = |note: &String| note.starts_with("no energy meter: ") || note.starts_with("energy meter: ");
+        document.warnings = old.warnings;
+        document.notes = old.notes.into_iter().filter(|note| !of_meters(note)).chain(told).collect();
+        document.load_patterns_unix_s = old.load_patterns_unix_s;
+        Ok(document)
     }
 
     fn read(&self, patterns: &[f64]) -> Result<Samples, Failure> {
