@@ -8,10 +8,10 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
-use dumbwaiter_terminal::{cancel_on_signal, cancel_on_signal_and_undo, style};
 use serde::Serialize;
 
 use crate::args::{Bench, BenchWhat};
+use crate::progress::{cancel_on_signal, cancel_on_signal_and_undo};
 use crate::results::ended_by;
 use crate::{Ended, input, output};
 
@@ -29,16 +29,16 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
         BenchWhat::Engine => engine(args),
         BenchWhat::Learn => {
             let rows = learn::run()?;
-            show(args, &rows, || learn::text(&rows, style()))
+            show(args, &rows, || learn::text(&rows, output::style()))
         }
         BenchWhat::Serve => serve(args),
         BenchWhat::Sim => {
             let rows = simulator::run(&wanted(args)?)?;
-            show(args, &rows, || simulator::text(&rows, style()))
+            show(args, &rows, || simulator::text(&rows, output::style()))
         }
         BenchWhat::Schedulers => {
             let rows = schedulers::run(&wanted(args)?)?;
-            show(args, &rows, || schedulers::text(&rows, style()))
+            show(args, &rows, || schedulers::text(&rows, output::style()))
         }
     }
 }
@@ -74,7 +74,7 @@ fn serve(args: &Bench) -> Result<Ended> {
     let control = Arc::new(Control::default());
     cancel_on_signal(&control)?;
     let rows = serve::run(&plan, &control, &|line| crate::tell!("{line}"))?;
-    show(args, &rows, || serve::text(&rows, style()))?;
+    show(args, &rows, || serve::text(&rows, output::style()))?;
     Ok(if control.cancelled() { Ended::Interrupted } else { Ended::Done })
 }
 
@@ -100,7 +100,7 @@ fn engine(args: &Bench) -> Result<Ended> {
         Ok(measured) => measured,
         Err(failure) => return ended_by(failure),
     };
-    show(args, &measured.rows, || engine::text(&measured, style()))?;
+    show(args, &measured.rows, || engine::text(&measured, output::style()))?;
     match measured.failure {
         Some(failure) => ended_by(failure),
         None if control.cancelled() => Ok(Ended::Interrupted),

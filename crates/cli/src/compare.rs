@@ -7,9 +7,9 @@ use anyhow::{Result, anyhow, bail};
 use dumbwaiter_experiment::{Input, Overrides, Until, compare, compare_all};
 use dumbwaiter_report::{Format, read_json};
 use dumbwaiter_scenario::{Scenario, TraceOptions};
-use dumbwaiter_terminal::{Watched, end_on_signal};
 
 use crate::args::Compare;
+use crate::progress::{Watched, end_on_signal};
 use crate::{Ended, input, on, output, results};
 
 /// Reads the experiment, runs it, prints and writes the results.

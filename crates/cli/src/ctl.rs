@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use dumbwaiter_serve::{ExportSettings, Order, send_order};
-use dumbwaiter_terminal::{answer_text, style};
+use dumbwaiter_terminal::answer_text;
 
 use crate::args::{Ctl, CtlOrder};
 use crate::{Ended, input, output};
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &Ctl) -> Result<Ended> {
         output::print(&output::pretty(&answer)?)?;
         return Ok(Ended::Done);
     }
-    output::print(&answer_text(&order, answer, style()).context("the server is of another version")?)?;
+    output::print(&answer_text(&order, answer, output::style()).context("the server is of another version")?)?;
     Ok(Ended::Done)
 }
 

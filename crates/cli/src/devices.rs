@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use dumbwaiter_devices::{Facts, ModelInfo, load, models};
 use dumbwaiter_sim::validate::checks;
-use dumbwaiter_terminal::{checks_text, devices_text, style};
+use dumbwaiter_terminal::{checks_text, devices_text};
 
 use crate::args::Devices;
 use crate::{Ended, output};
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Devices) -> Result<Ended> {
     }
     let with_facts = |info: &'static ModelInfo| Ok((info, load(info.name)?.facts()));
     let list: Vec<(&ModelInfo, Facts)> = models().iter().map(with_facts).collect::<Result<_>>()?;
-    output::print(&devices_text(&list, style()))?;
+    output::print(&devices_text(&list, output::style()))?;
     Ok(Ended::Done)
 }
 
@@ -47,7 +47,7 @@ fn validate_models(args: &Devices, name: &str) -> Result<Ended> {
         let model = load(&name)?;
         let checks = checks(&model)?;
         text += &format!("{}: {}\n", model.name(), model.description());
-        text += &checks_text(&checks, style());
+        text += &checks_text(&checks, output::style());
         text.push('\n');
         missed += checks.iter().filter(|check| !check.ok).count();
         all.push(serde_json::json!({ "device": model.name(), "checks": checks }));

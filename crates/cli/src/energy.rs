@@ -1,12 +1,11 @@
 //! `energy`: the log of a power meter joined with runs, by the time of day.
 
 use anyhow::{Result, anyhow};
-use dumbwaiter_meters as meters;
 use dumbwaiter_realworld::PowerLog;
 use dumbwaiter_report::{Format, read_json};
 
 use crate::args::{self, EnergyArgs};
-use crate::{Ended, input, results};
+use crate::{Ended, results};
 
 /// Adds energy to results that were written before.
 pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
@@ -19,20 +18,6 @@ pub(crate) fn run(args: &EnergyArgs) -> Result<Ended> {
 
 /// The log that the flags name; `None` where they name none. The file itself need not exist yet.
 pub(crate) fn power_log(args: &args::PowerLog) -> Result<Option<PowerLog>> {
-    let Some(path) = &args.power_log else { return Ok(None) };
-    let clock_ahead_s = args.power_offset.as_deref().map(signed_seconds).transpose()?;
-    let zone_minutes = args.power_zone.as_deref().map(|text| {
-        let known = meters::zone(text).or_else(|| meters::zone(&format!("GMT{text}")));
-        known.ok_or_else(|| anyhow!("--power-zone: \"{text}\" is not a time zone; expected one such as GMT-05:00"))
-    });
-    Ok(Some(PowerLog::new(path, clock_ahead_s, zone_minutes.transpose()?)?))
-}
-
-/// `3s`, `-1.5s`, `+200ms`.
-fn signed_seconds(text: &str) -> Result<f64> {
-    let (sign, plain) = match text.strip_prefix('-') {
-        Some(plain) => (-1.0, plain),
-        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
-    };
-    Ok(sign * input::time("--power-offset", plain)?.as_secs_f64())
+    let read = |path| PowerLog::parse(path, args.power_offset.as_deref(), args.power_zone.as_deref());
+    Ok(args.power_log.as_deref().map(read).transpose()?)
 }

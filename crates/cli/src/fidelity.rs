@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use dumbwaiter_fidelity::{closed_loops, scores};
-use dumbwaiter_terminal::{Watched, closed_loops_text, scores_text, style};
+use dumbwaiter_terminal::{closed_loops_text, scores_text};
 
 use crate::args::Fidelity;
+use crate::progress::Watched;
 use crate::{Ended, input, output};
 
 /// Replays every recording and prints or writes the scores.
@@ -17,7 +18,7 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     }
     let document = scores(&args.files, args.explain, args.jobs)?;
     let scored = &document.files;
-    output::print_or_json(args.json.as_deref(), &document, || scores_text(scored, style()))?;
+    output::print_or_json(args.json.as_deref(), &document, || scores_text(scored, output::style()))?;
     for s in scored {
         if let Some(explanation) = &s.explanation {
             crate::tell!("{explanation}");
@@ -46,7 +47,7 @@ fn closed_loop(args: &Fidelity) -> Result<Ended> {
             crate::tell!("not compared: {}: {}", other.file, other.reason);
         }
     }
-    output::print_or_json(args.json.as_deref(), &found.compared, || closed_loops_text(&found, style()))?;
+    output::print_or_json(args.json.as_deref(), &found.compared, || closed_loops_text(&found, output::style()))?;
     let cancelled = watched.control().cancelled();
     if found.compared.is_empty() && !cancelled {
         crate::tell!("dumbwaiter: nothing to compare: no recording could be");

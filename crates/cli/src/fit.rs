@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_fit::{DriveOptions, Error, Opened, Options, Progress, document, open, survey};
-use dumbwaiter_terminal::{RunBar, cancel_on_signal};
 
 use crate::args::Devices;
+use crate::progress::{RunBar, cancel_on_signal};
 use crate::{Ended, input, output};
 
 /// A line this often where there is no terminal.

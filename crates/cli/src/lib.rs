@@ -17,6 +17,7 @@ mod learn;
 mod on;
 mod output;
 mod pilot;
+mod progress;
 mod record;
 mod report;
 mod reproduce;

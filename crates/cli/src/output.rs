@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use dumbwaiter_output::check_distinct;
+pub(crate) use dumbwaiter_terminal::{screen, style};
 use serde::Serialize;
 
 /// Does this path stand for stdout?

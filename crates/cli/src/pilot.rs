@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use dumbwaiter_linux::undo;
 use dumbwaiter_pilot::{DeviceConfig, PilotConfig, Question, ReplayOptions, RunOptions, RunSummary, ask, replay};
-use dumbwaiter_terminal::{pilot_status_text, replay_text, style};
+use dumbwaiter_terminal::{pilot_status_text, replay_text};
 use dumbwaiter_traces::TraceReader;
 
 use crate::args::{Pilot, PilotQuestion};
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Pilot) -> Result<Ended> {
         None => fly(args),
         Some(PilotQuestion::Status { json, control }) => {
             let answer = ask(&control.path(), &Question::Status {})?;
-            output::print(&if *json { output::pretty(&answer)? } else { pilot_status_text(&answer, style()) })?;
+            output::print(&if *json { output::pretty(&answer)? } else { pilot_status_text(&answer, output::style()) })?;
             Ok(Ended::Done)
         }
         Some(PilotQuestion::Explain { device, json, control }) => {

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use dumbwaiter_report::{diff_text, read_json};
-use dumbwaiter_terminal::screen;
 
 use crate::args::{Diff, Report};
 use crate::{Ended, output, results};
@@ -22,6 +21,6 @@ pub(crate) fn run(args: &Report) -> Result<Ended> {
 pub(crate) fn diff(args: &Diff) -> Result<Ended> {
     output::check_files(args.json.as_deref(), None, &[&args.a, &args.b])?;
     let found = dumbwaiter_advise::diff(&read_json(&args.a)?, &read_json(&args.b)?);
-    output::print_or_json(args.json.as_deref(), &found, || diff_text(&found, screen(false)))?;
+    output::print_or_json(args.json.as_deref(), &found, || diff_text(&found, output::screen(false)))?;
     Ok(Ended::Done)
 }

@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use dumbwaiter_reproduce::show::{self, Finished};
-use dumbwaiter_reproduce::{Effort, Error, Figure, PAPERS, Paper, Row, find};
-use dumbwaiter_terminal::{RunBar, Watched, cancel_on_signal_and_undo, style};
+use dumbwaiter_reproduce::{Effort, Error, Figure, PAPERS, Paper, Row, find_all};
 
 use crate::args::Reproduce;
+use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
 use crate::results::ended_by;
 use crate::{Ended, input, on, output};
 
@@ -15,17 +15,10 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
         if args.what.len() > 1 {
             bail!("list cannot be combined; expected `list` alone, or names of papers");
         }
-        output::print(&show::list(style()))?;
+        output::print(&show::list(output::style()))?;
         return Ok(Ended::Done);
     }
-    let mut wanted: Vec<(&'static Paper, &'static Figure)> = Vec::new();
-    for what in &args.what {
-        for (paper, figure) in find(what)? {
-            if !wanted.iter().any(|(p, f)| p.name == paper.name && f.name == figure.name) {
-                wanted.push((paper, figure));
-            }
-        }
-    }
+    let wanted = find_all(&args.what)?;
     let inputs: Vec<_> = args.on.iter().map(std::path::PathBuf::as_path).collect();
     output::check_files(args.json.as_deref(), args.html.as_deref(), &inputs)?;
     let world = input::simulator(args.jobs)?;
@@ -90,11 +83,11 @@ fn write_all(args: &Reproduce, device: Option<&str>, finished: &[Finished]) -> R
     match &args.json {
         Some(path) if output::is_stdout(path) => output::write_json(path, &rows)?,
         Some(path) => {
-            output::print(&show::text(device, finished, style()))?;
+            output::print(&show::text(device, finished, output::style()))?;
             output::write_json(path, &rows)?;
             crate::tell!("JSON written to {}", path.display());
         }
-        None => output::print(&show::text(device, finished, style()))?,
+        None => output::print(&show::text(device, finished, output::style()))?,
     }
     if let Some(path) = &args.html {
         show::page(device, finished).write(&show::data(args.quick, device, finished), path)?;

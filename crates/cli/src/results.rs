@@ -38,7 +38,7 @@ pub(crate) fn write_all(args: &Outputs, document: &Document, format: Format) -> 
         document.notes.iter().for_each(|note| crate::tell!("note: {note}"));
         json()
     } else {
-        output::print(&document_text(document, format, dumbwaiter_terminal::screen(args.wide)))
+        output::print(&document_text(document, format, output::screen(args.wide)))
     };
     for (written, path, what) in done {
         written?;

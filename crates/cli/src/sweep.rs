@@ -6,11 +6,10 @@ use anyhow::{Result, bail};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_sim::Simulator;
 use dumbwaiter_sweep::{self as sweeps, Progress};
-use dumbwaiter_terminal::{
-    PlotColumns, cancel_on_signal, estimate_text, finished_text, plotted_text, style, watch_sweep,
-};
+use dumbwaiter_terminal::{PlotColumns, estimate_text, finished_text, plotted_text, watch_sweep};
 
 use crate::args::{Sweep, SweepCommand, SweepReport};
+use crate::progress::cancel_on_signal;
 use crate::{Ended, input, output};
 
 /// Runs the cells that the folder lacks, estimates them, or plots results.
@@ -52,6 +51,6 @@ fn report(args: &SweepReport) -> Result<Ended> {
         crate::tell!("report written to {}", path.display());
     }
     let columns = PlotColumns { x: &args.x, y: &args.y, by: args.by.as_deref(), facet: args.facet.as_deref() };
-    output::print_or_json(args.json.as_deref(), &points, || plotted_text(columns, &points, style()))?;
+    output::print_or_json(args.json.as_deref(), &points, || plotted_text(columns, &points, output::style()))?;
     Ok(Ended::Done)
 }

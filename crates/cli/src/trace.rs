@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use dumbwaiter_measure::grouped;
-use dumbwaiter_terminal::{formats_text, records_text, style, trace_text};
+use dumbwaiter_terminal::{formats_text, records_text, trace_text};
 use dumbwaiter_traces::{self as traces, Arrival, Columns, Format, Options, StatOptions, TraceReader, TraceStat};
 
 use crate::args::{Reading, Trace, TraceCommand, TraceConvert, TraceHead, TraceStat as StatArgs};
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Trace) -> Result<Ended> {
         TraceCommand::Convert(args) => convert(args),
         TraceCommand::Head(args) => head(args),
         TraceCommand::Formats => {
-            output::print(&formats_text(style()))?;
+            output::print(&formats_text(output::style()))?;
             Ok(Ended::Done)
         }
     }
@@ -86,6 +86,6 @@ fn head(args: &TraceHead) -> Result<Ended> {
         let Some(record) = reader.next_record()? else { break };
         records.push(record);
     }
-    output::print(&records_text(&records, style()))?;
+    output::print(&records_text(&records, output::style()))?;
     Ok(Ended::Done)
 }

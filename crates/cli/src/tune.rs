@@ -8,9 +8,9 @@ use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Budget, Experiment, Failure, Overrides, TuneOptions, Tuned, tune};
 use dumbwaiter_report::tune_text;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
-use dumbwaiter_terminal::{Watched, end_on_signal, screen};
 
 use crate::args::Tune;
+use crate::progress::{Watched, end_on_signal};
 use crate::results::ended_by;
 use crate::{Ended, input, on, output};
 
@@ -38,7 +38,7 @@ pub(crate) fn finish(args: &Tune, found: Result<Tuned, Failure>) -> Result<Ended
         Ok(found) => found,
         Err(failure) => return ended_by(failure),
     };
-    output::print_or_json(args.json.as_deref(), &tuning, || tune_text(&tuning, screen(false)))?;
+    output::print_or_json(args.json.as_deref(), &tuning, || tune_text(&tuning, output::screen(false)))?;
     match failure {
         Some(failure) => ended_by(failure),
         None if tuning.ended_early.as_deref() == Some("interrupted") => Ok(Ended::Interrupted),

@@ -8,6 +8,7 @@ use dumbwaiter_advise::Document;
 use dumbwaiter_experiment::Failure;
 use dumbwaiter_measure::{Energy, RunResult};
 use dumbwaiter_meters::{Logger, LoggerClock};
+use dumbwaiter_workloads::units;
 
 /// A logger may still be writing the end of the last run: how long to wait for it.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -34,6 +35,19 @@ impl PowerLog {
             )));
         }
         Ok(PowerLog { path: path.to_owned(), clock_ahead_s, zone_minutes })
+    }
+
+    /// The log at `path` with an offset such as `3s` or `-1.5s`, by which its clock is ahead, and a time zone such as `GMT-05:00`.
+    ///
+    /// # Errors
+    /// A text of another form, named by its flag; as [`PowerLog::new`].
+    pub fn parse(path: &Path, offset: Option<&str>, zone: Option<&str>) -> Result<PowerLog, Failure> {
+        let zone_minutes = zone.map(|text| {
+            let known = dumbwaiter_meters::zone(text).or_else(|| dumbwaiter_meters::zone(&format!("GMT{text}")));
+            let wrong = || format!("--power-zone: \"{text}\" is not a time zone; expected one such as GMT-05:00");
+            known.ok_or_else(|| Failure::refused(wrong()))
+        });
+        PowerLog::new(path, offset.map(signed_seconds).transpose()?, zone_minutes.transpose()?)
     }
 
     /// The file.
@@ -111,6 +125,16 @@ impl PowerLog {
         let about = format!("energy: logger {}{serial}; {about}", self.path.display());
         Ok(Samples { source: format!("logger {}", self.path.display()), logger, clock, about })
     }
+}
+
+/// `3s`, `-1.5s`, `+200ms`.
+fn signed_seconds(text: &str) -> Result<f64, Failure> {
+    let (sign, plain) = match text.strip_prefix('-') {
+        Some(plain) => (-1.0, plain),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let time = units::time(plain, units::BareTime::Seconds);
+    Ok(sign * time.map_err(|e| Failure::refused(format!("--power-offset: {e}")))?.as_secs_f64())
 }
 
 /// A log that was read, with its clock's offset.

@@ -26,7 +26,7 @@ pub use pilot::{pilot_status_text, replay_text};
 pub use progress::Watched;
 pub use recording::recording_text;
 pub use run_bar::RunBar;
-pub use schedulers::{scheduler_text, schedulers_text};
+pub use schedulers::{scheduler_json, scheduler_text, schedulers_text};
 pub use server::{answer_text, disks_text};
 pub use signals::{Checking, cancel_on_signal, cancel_on_signal_and_undo, end_on_signal};
 pub use sweep::{PlotColumns, estimate_text, finished_text, plotted_text, watch_sweep};

@@ -2,6 +2,7 @@
 
 use dumbwaiter_report::{Align, Style, table};
 use dumbwaiter_schedulers::{Entry, Kind};
+use serde_json::{Value, json};
 
 /// The schedulers, one row each.
 pub fn schedulers_text(entries: &[&Entry], style: Style) -> String {
@@ -68,4 +69,25 @@ fn settings_text(entry: &Entry, style: Style) -> String {
         text += &format!("\n{}={value}: {}.\n", parameter.name, parameter.help);
     }
     text
+}
+
+/// A scheduler and its settings as JSON; numbers that JSON cannot hold are null.
+pub fn scheduler_json(entry: &Entry) -> Value {
+    let number = |n: i128| -> Value {
+        i64::try_from(n).map(Value::from).or_else(|_| u64::try_from(n).map(Value::from)).unwrap_or(Value::Null)
+    };
+    json!({
+        "name": entry.name,
+        "summary": entry.summary,
+        "source": entry.source,
+        "kernels": entry.kernels(),
+        "variants": entry.versions(),
+        "tunables": entry.tunables.iter().map(|t| json!({
+            "name": t.name, "unit": t.unit, "min": number(t.min), "max": number(t.max),
+            "default": number(t.default), "help": t.help,
+            "searched": entry.searched().iter().find(|s| s.name == t.name).map_or(Vec::new(), |s| {
+                s.values.iter().map(|value| number(*value)).collect()
+            }),
+        })).collect::<Vec<_>>(),
+    })
 }

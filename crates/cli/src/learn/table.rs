@@ -2,9 +2,9 @@
 
 use anyhow::{Result, bail};
 use dumbwaiter_experiment::{TableDevice, TablePlan, score_table};
-use dumbwaiter_terminal::Watched;
 
 use crate::args::LearnTable;
+use crate::progress::Watched;
 use crate::{Ended, input, output};
 
 pub(super) fn table(args: &LearnTable) -> Result<Ended> {

@@ -14,9 +14,9 @@ use dumbwaiter_realworld::{
     self as realworld, DeviceOptions, DeviceUnderTest, EnergySource, Via, WorkerProgram, worker,
 };
 use dumbwaiter_report::Format;
-use dumbwaiter_terminal::{Checking, RunBar, cancel_on_signal_and_undo};
 
 use crate::args::{self, Compare, VerifyArgs};
+use crate::progress::{Checking, RunBar, cancel_on_signal_and_undo};
 use crate::results::{ended_by, finish};
 use crate::{Ended, energy, output, results};
 

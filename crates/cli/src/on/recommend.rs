@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource, Survey};
 use dumbwaiter_report::{SurveyPoint, advice_text, write_advice_html};
-use dumbwaiter_terminal::{RunBar, cancel_on_signal_and_undo, style};
 
 use super::{announce, worker_program};
 use crate::args::Recommend;
+use crate::progress::{RunBar, cancel_on_signal_and_undo};
 use crate::results::ended_by;
 use crate::{Ended, input, output};
 
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         crate::tell!("report written to {}", file.display());
         Ok(())
     });
-    let text = if to_stdout { Ok(()) } else { output::print(&advice_text(advice, &points, style())) };
+    let text = if to_stdout { Ok(()) } else { output::print(&advice_text(advice, &points, output::style())) };
     html.and(json).and(text)?;
     Ok(match found.failure {
         Some(_) => Ended::DeviceFailed,

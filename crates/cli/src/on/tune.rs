@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use dumbwaiter_experiment::{Experiment, TuneOptions};
 use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource};
-use dumbwaiter_terminal::{Checking, RunBar, cancel_on_signal_and_undo};
 
 use super::{announce, worker_program};
 use crate::args::Tune;
+use crate::progress::{Checking, RunBar, cancel_on_signal_and_undo};
 use crate::results::ended_by;
 use crate::{Ended, output, tune};
 
