@@ -153,7 +153,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk over `target`, with `scheduler`, which was made with `config.setup`.
+    /// A disk over `target`, with `scheduler`, which was made with `config.setup`. Long because it names every part of a disk.
     ///
     /// A caller that submits scattered pages ([`Data::Iovec`]) sets `config.limits.segment_bytes` to the size of a page: only
     /// I/Os of no more pieces than that limit counts are merged.
