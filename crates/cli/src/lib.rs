@@ -6,7 +6,6 @@
 
 mod args;
 mod bench;
-mod closed_loop;
 mod compare;
 mod ctl;
 mod devices;
@@ -34,10 +33,9 @@ mod tune;
 use std::ffi::OsString;
 
 use clap::Parser;
+use dumbwaiter_terminal::tell;
 
 use args::{Args, Command};
-
-pub use results::commit;
 
 /// How a command ended.
 pub(crate) enum Ended {

@@ -84,7 +84,8 @@ impl Screen {
         };
         let mut text = "\x1b[H".to_owned();
         // The last line has no line end, which would scroll.
-        let lines = escape(&view.text(columns, rows));
+        let view = view.text(columns, rows);
+        let lines = escape(&view);
         for (number, line) in lines.lines().enumerate() {
             text += if number > 0 { "\r\n" } else { "" };
             text += line;

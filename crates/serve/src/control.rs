@@ -3,11 +3,9 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dumbwaiter_service::ClientThreads;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -236,57 +234,26 @@ pub(crate) fn answer_line(inspector: &Inspector, line: &str) -> Value {
     }
 }
 
-/// The thread that listens for orders.
+/// The threads that take orders; the socket's file goes with them.
 pub(crate) struct ControlSocket {
     path: PathBuf,
-    stopping: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _threads: ClientThreads<UnixListener>,
 }
 
 impl ControlSocket {
     pub(crate) fn start(path: &Path, inspector: Inspector) -> Result<ControlSocket, Error> {
-        let listener = bind_unix(path)?;
-        let stopping = Arc::new(AtomicBool::new(false));
-        let ends = stopping.clone();
-        let thread =
-            std::thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &inspector, &ends));
-        let thread = thread.map_err(Error::io("a thread cannot be started"))?;
-        Ok(ControlSocket { path: path.to_owned(), stopping, thread: Some(thread) })
+        let threads = ClientThreads::start("control", bind_unix(path)?, MAX_CLIENTS, move |client| {
+            // A client that is gone needs no answer.
+            let _ = serve(&client, &inspector);
+        });
+        let threads = threads.map_err(Error::io("a thread cannot be started"))?;
+        Ok(ControlSocket { path: path.to_owned(), _threads: threads })
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Release);
-        // Ends the wait for clients.
-        let _ = UnixStream::connect(&self.path);
         let _ = std::fs::remove_file(&self.path);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn accept(listener: &UnixListener, inspector: &Inspector, stopping: &AtomicBool) {
-    let clients = Arc::new(AtomicU32::new(0));
-    for stream in listener.incoming() {
-        if stopping.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        if clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
-            clients.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (inspector, there) = (inspector.clone(), clients.clone());
-        let spawned = std::thread::Builder::new().name("control-client".into()).spawn(move || {
-            // A client that is gone needs no answer.
-            let _ = serve(&stream, &inspector);
-            there.fetch_sub(1, Ordering::Relaxed);
-        });
-        if spawned.is_err() {
-            clients.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 

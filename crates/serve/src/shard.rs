@@ -1,8 +1,8 @@
 //! The thread of one disk: sockets and device in one ring, one turn after another.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::{Config, Limits, Nanos, SECTOR_BYTES, Setup};
@@ -308,23 +308,31 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes what quiet clients have, a few times over, until they announce the rest. `true` if they still have something.
+    /// Takes what quiet clients have, a few times over, until they announce the rest. `true` if there is more to do.
     fn take_news(&mut self) -> Result<bool, Error> {
         for _ in 0..MAX_LOOKS {
-            if self.quiet.is_empty() || !self.has_news()? {
+            if !self.has_news()? {
                 return Ok(false);
+            }
+            if self.volume.disk.has_news() {
+                return Ok(true);
             }
         }
         Ok(true)
     }
 
-    /// Looks at clients that announce nothing, as long as the disk has nothing to do, and asks them to announce their requests before this
-    /// thread sleeps. `true` if there was something.
+    /// Looks at sockets and at clients that announce nothing, as long as the disk has nothing to do, and asks those clients to announce
+    /// their requests before this thread sleeps. `true` if there was something.
     fn has_news(&mut self) -> Result<bool, Error> {
+        let idle = self.volume.is_idle() && self.touched.is_empty();
         let Shard { quiet, clients, spinner, volume, .. } = self;
-        let idle = volume.is_idle() && self.touched.is_empty();
-        let news = |index: &u32| clients[*index as usize].as_ref().is_some_and(|client| client.has_news());
-        if idle && quiet.len() <= MAX_SPUN && spinner.look(|| quiet.iter().any(news)) {
+        if idle && spinner.is_on() {
+            volume.disk.hand_over()?;
+        }
+        let offered = |index: &u32| clients[*index as usize].as_ref().map_or(0, |client| client.offered());
+        let disk = &mut volume.disk;
+        let news = || quiet.iter().map(offered).sum::<u32>() + u32::from(disk.has_news());
+        if idle && quiet.len() <= MAX_SPUN && spinner.look(news) {
             for at in 0..self.quiet.len() {
                 self.touch(self.quiet[at]);
             }
