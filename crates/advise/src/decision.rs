@@ -65,6 +65,8 @@ pub(crate) struct Decision {
     pub(crate) leader: usize,
     /// What decided; where nothing did, the first criterion.
     pub(crate) metric: Metric,
+    /// The first criterion that can decide.
+    pub(crate) primary: Metric,
     /// The first criterion, where only lower bounds of it are known, so that it cannot decide.
     pub(crate) unknown: Option<Metric>,
     /// Which can be set.
@@ -276,6 +278,7 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
     let mut decision = Decision {
         leader,
         metric,
+        primary,
         unknown,
         settable,
         entrants,

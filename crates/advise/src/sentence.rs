@@ -358,14 +358,19 @@ impl Words<'_> {
                      difference; measure again when it is quiet"
                 )
             }
-            Doubt::MayKeepThroughput(i) => format!(
-                "{} has a better {figure} ({}) than {} ({}), but these runs cannot show whether it keeps {}; add --until 5%",
-                self.name(i),
-                self.value(i),
-                self.name(leader),
-                self.value(leader),
-                self.pool_rule()
-            ),
+            Doubt::MayKeepThroughput(i) => {
+                // It is better by the first criterion, although the throughput may have decided among the others.
+                let value = |i: usize| shown(d.primary, self.row(i).mean(d.primary));
+                format!(
+                    "{} has a better {} ({}) than {} ({}), but these runs cannot show whether it keeps {}; add --until 5%",
+                    self.name(i),
+                    named(d.primary, self.field.focus),
+                    value(i),
+                    self.name(leader),
+                    value(leader),
+                    self.pool_rule()
+                )
+            }
             Doubt::MayAllKeepThroughput(i) => format!(
                 "only {} keeps {} ({}), but these runs cannot show that the others do not: {} has {}; add --until 5%",
                 self.name(leader),

@@ -279,6 +279,11 @@ fn a_throughput_that_varies_rules_nothing_out() {
     assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None));
     assert!(verdict.sentence().contains("only alpha keeps at least 90 % of the best"), "{}", verdict.sentence());
     assert!(verdict.more_runs_help);
+    // The better p99 is named, not the throughput, of which only one has enough.
+    runs = runs_of(&vec![vec![(100.0, 40.0), (100.0, 100.0)], vec![(50.0, 42.0), (50.0, 43.0)]]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    let said = "beta has a better p99 latency of reads (50.0 us) than alpha (100 us)";
+    assert!(verdict.because.starts_with(said), "{}", verdict.because);
     // One that is surely slow is out.
     runs = runs_of(&vec![vec![(100.0, 99.0), (100.0, 100.0)], vec![(100.0, 42.0), (100.0, 43.0)]]);
     let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
