@@ -37,7 +37,9 @@ impl OwnClass {
         }
         needs_hooks(class, &name)?;
         let like = match class.getattr_opt("cpu_cost_of")? {
-            Some(like) => like.extract().map_err(|_| plain(format!("scheduler {name}: cpu_cost_of: expected a name")))?,
+            Some(like) => {
+                like.extract().map_err(|_| plain(format!("scheduler {name}: cpu_cost_of: expected a name")))?
+            }
             None => "noop".to_owned(),
         };
         let like = dumbwaiter_schedulers::find(&like)

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dumbwaiter_experiment::{
-    About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, World,
-};
+use dumbwaiter_experiment::{About, Cell, CellResult, Concurrency, Control, Failure, Refusal, Stack, World};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};

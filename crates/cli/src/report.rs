@@ -22,7 +22,10 @@ pub(crate) fn diff(args: &Diff) -> Result<Ended> {
     output::check_files(args.json.as_deref(), None, &[&args.a, &args.b])?;
     let found = dumbwaiter_advise::diff(&read_json(&args.a)?, &read_json(&args.b)?);
     if found.differences.is_empty() {
-        bail!("nothing to compare: {}; expected results with a scheduler and a device in common", found.notes.join("; "));
+        bail!(
+            "nothing to compare: {}; expected results with a scheduler and a device in common",
+            found.notes.join("; ")
+        );
     }
     output::print_or_json(args.json.as_deref(), &found, || diff_text(&found, output::screen(false)))?;
     Ok(Ended::Done)

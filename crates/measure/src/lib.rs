@@ -25,8 +25,8 @@ use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
 
 pub use application::{ApplicationStats, PlayerStats, StartUpStats};
 pub use energy::{DevicePower, DeviceTimes, HostPower, HostTimes, R230};
-pub use latency_histogram::{LatencyCount, LatencyHistogram};
 pub use fairness::{ideal_shares, jain, pv};
+pub use latency_histogram::{LatencyCount, LatencyHistogram};
 pub use recorder::{CpuFacts, Recorder, RecorderConfig, RunFacts};
 pub use result::{
     Bandwidth, Cdf, Cdfs, Cpu, DepthShare, DepthShares, Depths, Energy, Fairness, Latency, Ledger, Maps, Merges,

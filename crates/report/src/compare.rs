@@ -29,7 +29,7 @@ pub fn compare_text(document: &Document, style: Style) -> String {
         }
         text.push('\n');
     }
-    for until in &document.until {
+    if let Some(until) = &document.until {
         text += &format!("{}\n", folded(&format!("--until: {}", until.clause()), style.width, "  "));
     }
     for note in &document.notes {

@@ -142,9 +142,15 @@ impl Trial {
 #[derive(Clone, Debug)]
 enum State {
     /// The next heavy load begins a search.
-    Waiting { until: Nanos },
+    Waiting {
+        until: Nanos,
+    },
     Trying(Box<Trial>),
-    Settled { until: Nanos, bytes_per_io: Option<f64>, from: Load },
+    Settled {
+        until: Nanos,
+        bytes_per_io: Option<f64>,
+        from: Load,
+    },
 }
 
 /// What a search found.
@@ -308,7 +314,13 @@ mod tests {
     use super::*;
 
     /// A device that moves `rate(depth)` I/Os a second under a load of `outstanding`; the depth after `seconds`.
-    fn after(search: &mut DepthSearch, seconds: u64, outstanding: u64, sharable: u32, rate: impl Fn(u32, u64) -> f64) -> u32 {
+    fn after(
+        search: &mut DepthSearch,
+        seconds: u64,
+        outstanding: u64,
+        sharable: u32,
+        rate: impl Fn(u32, u64) -> f64,
+    ) -> u32 {
         let (mut moved, mut now) = (0.0, Nanos::ZERO);
         for step in 0..seconds * 100 {
             now += LOOK;

@@ -39,7 +39,9 @@ impl FromStr for DeviceDepth {
             "default" => Ok(DeviceDepth::Default),
             number => {
                 let depth = number.parse();
-                depth.map_err(|_| format!("device depth `{number}`; expected 1 to {LARGEST}, or auto")).and_then(DeviceDepth::fixed)
+                depth
+                    .map_err(|_| format!("device depth `{number}`; expected 1 to {LARGEST}, or auto"))
+                    .and_then(DeviceDepth::fixed)
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The disks of a running server, as other threads reach them.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dumbwaiter_path::Waker;

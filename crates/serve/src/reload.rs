@@ -94,7 +94,8 @@ impl Shard {
             }
             let own = (&tenant.settings, tenant.offset, tenant.size);
             check_overlap(&target.target, placed.iter().copied().chain([own])).map_err(|_| {
-                let what = "leaves with its last client, and another export takes its slice: `dumbwaiter ctl drain` it first";
+                let what =
+                    "leaves with its last client, and another export takes its slice: `dumbwaiter ctl drain` it first";
                 Error::Export { export: tenant.settings.name.clone(), what: what.into() }
             })?;
         }

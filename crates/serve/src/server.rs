@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -110,9 +110,10 @@ impl Server {
         user.check().map_err(failed)?;
         let settings = &self.common.settings;
         let exports = settings.targets.iter().flat_map(|target| &target.exports);
-        let machines = settings.vhost_user.iter().flat_map(|folder| {
-            exports.clone().map(move |export| vhost_user::socket_path(folder, &export.name))
-        });
+        let machines = settings
+            .vhost_user
+            .iter()
+            .flat_map(|folder| exports.clone().map(move |export| vhost_user::socket_path(folder, &export.name)));
         for path in self.sockets.iter().cloned().chain(settings.control.clone()).chain(machines) {
             user.own(&path).map_err(Error::io(path.display().to_string()))?;
         }

@@ -179,7 +179,9 @@ impl TlsSettings {
         };
         match certificates {
             Some(certificates) => Ok(Some(TlsSettings { required, certificates, verify_peer })),
-            None => refuse(format!("tls {mode} needs tls_certificates, the folder of server-cert.pem and server-key.pem")),
+            None => {
+                refuse(format!("tls {mode} needs tls_certificates, the folder of server-cert.pem and server-key.pem"))
+            }
         }
     }
 }
@@ -272,7 +274,8 @@ impl ServeSettings {
         {
             return refuse("no address: give --unix DIR, --tcp ADDR, --vhost-user DIR or an export with ublk=N");
         }
-        if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure && !self.knows_its_clients()) {
+        if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure && !self.knows_its_clients())
+        {
             return Err(Error::Settings(format!(
                 "--tcp {tcp}: other machines reach this address, and nothing tells who they are: add --tls require --tls-verify-peer, or --insecure if that is meant"
             )));

@@ -1,8 +1,8 @@
 //! The thread of one disk: sockets and device in one ring, one turn after another.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::{Config, Limits, Nanos, SECTOR_BYTES, Setup};

@@ -310,8 +310,11 @@ fn a_light_tenants_tail_grows_by_no_more_than_its_share_explains() {
 fn a_reserved_tenant_has_its_rate_whatever_others_do() {
     // Of 8,000 I/Os per second; weight alone would give it 0.1 % to 50 %.
     for (reserved, weight, others) in [(1000, 100, 100), (100, 100, 5000), (6000, 1, 10_000), (4000, 100, 100)] {
-        let exports =
-            [format!("a:weight={weight},size=1G,reservation={reserved}"), format!("b:weight={others},offset=1G,size=1G"), format!("c:weight={others},offset=2G,size=1G")];
+        let exports = [
+            format!("a:weight={weight},size=1G,reservation={reserved}"),
+            format!("b:weight={others},offset=1G,size=1G"),
+            format!("c:weight={others},offset=2G,size=1G"),
+        ];
         let exports: Vec<&str> = exports.iter().map(String::as_str).collect();
         for neighbours in [random(1, 4096, 32), random(1, 128 << 10, 64)] {
             let clients = [random(0, 4096, 32), neighbours, random(2, 4096, 64)];
@@ -342,7 +345,8 @@ fn a_limit_holds_and_others_get_what_it_leaves() {
         assert!(rate + rest >= 0.97 * 8000.0, "{rate} and {rest} IOPS");
     }
     let exports = ["a:size=1G,limit_bytes=10000000", "b:offset=1G,size=1G"];
-    let mut lab = Lab::new(SSD, "headway", DeviceDepth::Default, &exports).with(&[random(0, 16 << 10, 32), random(1, 4096, 32)]);
+    let mut lab =
+        Lab::new(SSD, "headway", DeviceDepth::Default, &exports).with(&[random(0, 16 << 10, 32), random(1, 4096, 32)]);
     lab.run(Nanos::from_secs(1));
     let moved = lab.run(Nanos::from_secs(5))[0] / 5.0;
     assert!((moved / 1e7 - 1.0).abs() <= 0.01, "{moved} bytes per second");

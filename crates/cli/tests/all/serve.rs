@@ -72,7 +72,8 @@ struct Config {
     control: String,
 }
 
-const EXPORTS: &str = "[[target.export]]\nname = 'a'\nsize = '1GiB'\n[[target.export]]\nname = 'b'\noffset = '1GiB'\nsize = '1GiB'\n";
+const EXPORTS: &str =
+    "[[target.export]]\nname = 'a'\nsize = '1GiB'\n[[target.export]]\nname = 'b'\noffset = '1GiB'\nsize = '1GiB'\n";
 
 impl Config {
     fn new() -> Config {
@@ -127,7 +128,9 @@ fn agreed(socket: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.read_exact(&mut [0; 18]).unwrap();
-    stream.write_all(&[&3u32.to_be_bytes()[..], b"IHAVEOPT", &1u32.to_be_bytes(), &0u32.to_be_bytes()].concat()).unwrap();
+    stream
+        .write_all(&[&3u32.to_be_bytes()[..], b"IHAVEOPT", &1u32.to_be_bytes(), &0u32.to_be_bytes()].concat())
+        .unwrap();
     stream.read_exact(&mut [0; 10]).unwrap();
     stream
 }
@@ -183,7 +186,17 @@ fn a_socket_that_the_manager_opened_is_served() {
     let passing = "export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\" 3<&0 </dev/null";
     let start = |more: &[&str]| {
         let mut shell = Command::new("sh");
-        shell.args(["-c", passing, "sh", env!("CARGO_BIN_EXE_dumbwaiter"), "serve", "--target", "null", "--export", "a"]);
+        shell.args([
+            "-c",
+            passing,
+            "sh",
+            env!("CARGO_BIN_EXE_dumbwaiter"),
+            "serve",
+            "--target",
+            "null",
+            "--export",
+            "a",
+        ]);
         shell.args(more).stdin(OwnedFd::from(listener.try_clone().unwrap()));
         shell
     };
@@ -243,7 +256,10 @@ fn the_configuration_is_read_again_whole_or_not_at_all() {
     }
     let more = "[[target.export]]\nname = 'c'\noffset = '4GiB'\nsize = '1GiB'\n";
     let depth = "scheduler = 'mq-deadline'\ndevice_depth = 5\n";
-    config.write("", &format!("{depth}{}{more}", EXPORTS.replace("name = 'a'", "name = 'a'\nweight = 700\nlimit_iops = 9")));
+    config.write(
+        "",
+        &format!("{depth}{}{more}", EXPORTS.replace("name = 'a'", "name = 'a'\nweight = 700\nlimit_iops = 9")),
+    );
     server.signal("HUP");
     eventually("the change", || config.weights().len() == 3);
     assert_eq!(config.weights()[0], ("a".to_owned(), 700));
@@ -440,7 +456,8 @@ fn systemd_accepts_the_units_and_finds_little_exposed() {
     }
     let folder = units();
     for unit in ["dumbwaiter-serve@.service", "dumbwaiter-serve@.socket"] {
-        let out = Command::new("systemd-analyze").args(["verify", "--man=no", unit]).current_dir(folder.path()).output();
+        let out =
+            Command::new("systemd-analyze").args(["verify", "--man=no", unit]).current_dir(folder.path()).output();
         let out = out.unwrap();
         let said = text(&out.stderr);
         let ours: Vec<&str> = said.lines().filter(|line| line.contains("dumbwaiter-serve@")).collect();
@@ -473,9 +490,9 @@ fn allowed_calls(filter: &str, calls: &mut Vec<String>) {
 
 #[test]
 fn the_units_filter_allows_every_system_call_of_a_server() {
-    let missing = ["systemd-analyze", "strace"].into_iter().find(|program| {
-        Command::new(program).arg("--version").output().is_err()
-    });
+    let missing = ["systemd-analyze", "strace"]
+        .into_iter()
+        .find(|program| Command::new(program).arg("--version").output().is_err());
     if let Some(program) = missing {
         eprintln!("skipped: {program} is not installed");
         return;
@@ -506,7 +523,8 @@ fn the_units_filter_allows_every_system_call_of_a_server() {
     let name = |line: &str| {
         let call = line.split_once(' ')?.1.trim_start();
         let name = call.split('(').next()?;
-        let named = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') && call.contains('(');
+        let named =
+            name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') && call.contains('(');
         named.then(|| name.to_owned())
     };
     let mut calls: Vec<String> = traced.lines().filter_map(name).collect();

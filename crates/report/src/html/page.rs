@@ -207,7 +207,12 @@ mod tests {
 
     #[test]
     fn a_page_holds_its_tables_and_plots_and_escapes_names() {
-        let line = PlotLine { name: "</script><b>".into(), x: vec!["1".into(), "2".into()], y: vec![3.5, f64::NAN], ci95: vec![Some([3.0, 5.0]), None] };
+        let line = PlotLine {
+            name: "</script><b>".into(),
+            x: vec!["1".into(), "2".into()],
+            y: vec![3.5, f64::NAN],
+            ci95: vec![Some([3.0, 5.0]), None],
+        };
         let map = HeatMap {
             title: "m".into(),
             x: "depth".into(),
@@ -229,7 +234,16 @@ mod tests {
             }],
         };
         let html = page.html(&json!({"rows": ["<end>"]}));
-        for part in ["a &lt; b", ">cell<", "plot-0-0", "K IOPS", "said", "map-0-0", r#""array":[1.5,null],"arrayminus":[0.5,null]"#, r#""z":[[1.5,null]]"#] {
+        for part in [
+            "a &lt; b",
+            ">cell<",
+            "plot-0-0",
+            "K IOPS",
+            "said",
+            "map-0-0",
+            r#""array":[1.5,null],"arrayminus":[0.5,null]"#,
+            r#""z":[[1.5,null]]"#,
+        ] {
             assert!(html.contains(part), "{part}");
         }
         assert!(!html.contains("</script><b>") && !html.contains("<end>"));

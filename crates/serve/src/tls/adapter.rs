@@ -128,10 +128,8 @@ impl Adapter {
             fds.push(PollFd::new(&self.plain, server));
         }
         let left = self.server_ended.map(|since| LAST_BYTES.saturating_sub(since.elapsed()));
-        let timeout = left.map(|left| Timespec {
-            tv_sec: left.as_secs().min(60) as i64,
-            tv_nsec: i64::from(left.subsec_nanos()),
-        });
+        let timeout = left
+            .map(|left| Timespec { tv_sec: left.as_secs().min(60) as i64, tv_nsec: i64::from(left.subsec_nanos()) });
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => Ok(false),
             Ok(_) | Err(Errno::INTR) => Ok(true),
@@ -152,8 +150,7 @@ impl Adapter {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
-            let state =
-                self.tls.process_new_packets().map_err(|e| std::io::Error::new(ErrorKind::InvalidData, e))?;
+            let state = self.tls.process_new_packets().map_err(|e| std::io::Error::new(ErrorKind::InvalidData, e))?;
             loop {
                 match self.tls.reader().read(&mut self.inward[self.filled..]) {
                     Ok(0) => break,

@@ -23,9 +23,8 @@ const KEY: &str = "server-key.pem";
 pub(super) fn server_config(settings: &TlsSettings) -> Result<ServerConfig, Error> {
     let folder = &settings.certificates;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let refuse = |file: &str, what: &dyn std::fmt::Display| {
-        Error::Config { path: folder.join(file), reason: what.to_string() }
-    };
+    let refuse =
+        |file: &str, what: &dyn std::fmt::Display| Error::Config { path: folder.join(file), reason: what.to_string() };
     let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| refuse(CERTIFICATE, &e))?;

@@ -32,14 +32,9 @@ impl Tls {
     }
 
     /// Begins TLS with the client of `socket`, which becomes the one of its decrypted bytes. `failed` is called once, if TLS fails.
-    pub(crate) fn start(
-        &self,
-        socket: &mut OwnedFd,
-        failed: impl FnOnce(&str) + Send + 'static,
-    ) -> Result<(), Error> {
-        let nonblocking = |socket: &UnixStream| {
-            socket.set_nonblocking(true).map_err(Error::io("a socket that does not block"))
-        };
+    pub(crate) fn start(&self, socket: &mut OwnedFd, failed: impl FnOnce(&str) + Send + 'static) -> Result<(), Error> {
+        let nonblocking =
+            |socket: &UnixStream| socket.set_nonblocking(true).map_err(Error::io("a socket that does not block"));
         let tls = ServerConnection::new(self.config.clone())
             .map_err(|e| Error::Settings(format!("TLS cannot begin: {e}")))?;
         let (ours, theirs) = UnixStream::pair().map_err(Error::io("no socket pair"))?;

@@ -45,7 +45,8 @@ impl Certificates {
         };
         let (ours, others) = (folder("authority"), folder("other-authority"));
         for authority in [&ours, &others] {
-            let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=authority";
+            let new =
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=authority";
             if !openssl(authority, &format!("{new} -keyout ca-key.pem -out ca-cert.pem")) {
                 eprintln!("skipped: openssl is not installed");
                 return None;

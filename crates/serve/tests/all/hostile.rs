@@ -89,7 +89,8 @@ fn a_payload_that_no_client_sends_in_earnest_ends_the_connection() {
 #[test]
 fn a_header_that_is_cut_off_is_forgotten() {
     let running = Running::start("file", &["a"]);
-    let request = dumbwaiter_nbd::Request { flags: 0, command: Command::WriteZeroes, cookie: 1, offset: 0, length: 512 };
+    let request =
+        dumbwaiter_nbd::Request { flags: 0, command: Command::WriteZeroes, cookie: 1, offset: 0, length: 512 };
     for sent in [1, 10, 27] {
         let mut client = running.connect("a");
         client.stream.write_all(&request.encode()[..sent]).unwrap();

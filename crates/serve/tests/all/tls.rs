@@ -96,8 +96,18 @@ fn qemu_reads_what_it_wrote_over_tls() {
     let folder = server.certificates.client.display();
     let object = format!("tls-creds-x509,id=tls0,dir={folder},endpoint=client,verify-peer=yes");
     let image = format!("driver=nbd,host=localhost,port={},tls-creds=tls0,export=a", server.port());
-    let arguments =
-        ["--object", &object, "--image-opts", &image, "-c", "write -P 90 1M 64k", "-c", "flush", "-c", "read -P 90 1M 64k"];
+    let arguments = [
+        "--object",
+        &object,
+        "--image-opts",
+        &image,
+        "-c",
+        "write -P 90 1M 64k",
+        "-c",
+        "flush",
+        "-c",
+        "read -P 90 1M 64k",
+    ];
     let Some((well, text)) = run("qemu-io", &arguments) else { return };
     assert!(well && !text.contains("failed"), "{text}");
     let copy = server.running.folder.path().join("copy").display().to_string();

@@ -228,7 +228,10 @@ mod tests {
         app.set("think", "greedy").unwrap();
         assert!(app.validate().unwrap_err().to_string().contains("player takes fps, offset, runtime, size, video"));
         let refused = App::new("oowriter").unwrap_err();
-        assert!(refused.starts_with("unknown application `oowriter`; did you mean `oowriter-like`? known: "), "{refused}");
+        assert!(
+            refused.starts_with("unknown application `oowriter`; did you mean `oowriter-like`? known: "),
+            "{refused}"
+        );
         assert!(App::new("msn").unwrap().set("think", "slow").unwrap_err().contains("paced or greedy"));
     }
 }
