@@ -96,6 +96,7 @@ pub(crate) enum Set {
     Depth(Depth),
 }
 
+#[expect(clippy::enum_variant_names, reason = "spelled as on the socket")]
 #[derive(clap::Subcommand)]
 pub(crate) enum OnSocket {
     #[command(hide = true)]
