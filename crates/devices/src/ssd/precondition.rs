@@ -120,7 +120,7 @@ mod tests {
     fn params(over_provisioning: f64, channels: u32, ftl_gib: f64, gc_low: f64) -> Params {
         let name = format!(
             "ssd:sata-mlc?channels={channels}&planes=1&pages_per_block=8&ftl_gib={ftl_gib}&over_provisioning={over_provisioning}&\
-             gc_low={gc_low}&gc_high=0.95&state=steady"
+             gc_low={gc_low}&gc_high=0.9&state=steady"
         );
         match crate::load(&name).unwrap().params() {
             crate::Params::Ssd(params) => params.clone(),
@@ -137,7 +137,7 @@ mod tests {
             over_provisioning in 0.02..0.6_f64,
             channels in 1..12u32,
             ftl_gib in 0.01..0.08_f64,
-            gc_low in 0.005..0.9_f64,
+            gc_low in 0.005..0.85_f64,
         ) {
             let mut ftl = Ftl::new(Shape::new(&params(over_provisioning, channels, ftl_gib, gc_low)), UNMAPPED);
             fill(&mut ftl);
@@ -145,5 +145,20 @@ mod tests {
             prop_assert!(amplification >= 1.0, "{amplification}");
             prop_assert!((0..ftl.shape.logical_units).all(|unit| ftl.lookup(unit) < UNMAPPED));
         }
+    }
+}
+
+#[cfg(test)]
+mod scratch {
+    #[test]
+    #[ignore]
+    fn d5() {
+        let spec = crate::load("ssd:d5-p5430?over_provisioning=0.08&state=steady").unwrap();
+        let crate::Params::Ssd(p) = spec.params() else { panic!() };
+        let mut ftl = super::Ftl::new(super::Shape::new(p), super::UNMAPPED);
+        println!("{:?}", ftl.shape);
+        super::fill(&mut ftl);
+        println!("filled");
+        println!("{}", super::overwrite_until_steady(&mut ftl));
     }
 }
