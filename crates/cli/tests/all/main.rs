@@ -13,5 +13,6 @@ mod real_recommend;
 mod real_reproduce;
 mod real_tune;
 mod real_verify;
+mod serve;
 mod suite;
 mod verdict;
