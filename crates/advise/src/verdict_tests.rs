@@ -256,10 +256,40 @@ fn a_throughput_that_varies_rules_nothing_out() {
     assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None));
     assert!(verdict.sentence().contains("only alpha keeps at least 90 % of the best"), "{}", verdict.sentence());
     assert!(verdict.more_runs_help);
+    // The better p99 is named, not the throughput, of which only one has enough.
+    runs = runs_of(&vec![vec![(100.0, 40.0), (100.0, 100.0)], vec![(50.0, 42.0), (50.0, 43.0)]]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    let said = "beta has a better p99 latency of reads (50.0 us) than alpha (100 us)";
+    assert!(verdict.because.starts_with(said), "{}", verdict.because);
     // One that is surely slow is out.
     runs = runs_of(&vec![vec![(100.0, 99.0), (100.0, 100.0)], vec![(100.0, 42.0), (100.0, 43.0)]]);
     let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
     assert_eq!(verdict.recommended.as_deref(), Some("alpha"), "{}", verdict.sentence());
+}
+
+/// Runs of which more was unfinished at the end than the p99 leaves out.
+fn unfinished(results: &Results) -> Vec<RunResult> {
+    let mut runs = runs_of(results);
+    for run in &mut runs {
+        run.latency_us.known_to = 0.8;
+        run.read.latency_us.known_to = 0.8;
+    }
+    runs
+}
+
+#[test]
+fn lower_bounds_decide_nothing() {
+    // Equal but for the length of the run, which is all that the figures show.
+    let runs = unfinished(&vec![vec![(100.0, 40.0), (100.0, 40.0), (100.0, 40.1)]; 2]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None));
+    assert!(verdict.because.contains("only a lower bound of the p99 latency of reads is known"), "{}", verdict.because);
+    // The throughput is known, and may decide: not clearly, since it is not what was asked for.
+    let runs = unfinished(&vec![vec![(100.0, 40.0); 3], vec![(90.0, 20.0), (90.0, 20.1), (90.0, 19.9)]]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!((verdict.recommended.as_deref(), verdict.confidence), (Some("alpha"), Confidence::Likely));
+    assert_eq!(verdict.decided_by, "mb_per_s");
+    assert!(verdict.caveats[0].contains("only a lower bound is known"), "{:?}", verdict.caveats);
 }
 
 #[test]
