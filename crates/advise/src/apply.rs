@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_simulated_drive_has_the_commands_of_its_kind() {
-        let models = [("ssd:d5-p5430".to_owned(), DriveKind::Nvme), ("./my-drive.toml".to_owned(), DriveKind::HardDisk)];
+        let models =
+            [("ssd:d5-p5430".to_owned(), DriveKind::Nvme), ("./my-drive.toml".to_owned(), DriveKind::HardDisk)];
         let provenance = Provenance { models: models.into(), ..Provenance::default() };
         let of = |device: &str| commands(&Place::of(&provenance, device), &SchedulerSpec::named("kyber"), None);
         assert!(of("hdd:st1000dm003").udev_rule.contains("ATTR{queue/rotational}==\"1\""));

@@ -2,38 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
-use dumbwaiter_measure::{Completed, Recorder, RecorderConfig, RunFacts, RunResult};
+use dumbwaiter_measure::RunResult;
 use proptest::prelude::*;
 
 use super::*;
 use crate::sentence::shown;
+use crate::test_runs::template;
 use crate::{Conditions, Goal, Metric, Offered, rank_under};
 
 const NAMES: [&str; 5] = ["alpha", "beta", "gamma", "delta", "omega"];
-
-/// A run of reads, whose figures the tests then set.
-fn template() -> RunResult {
-    let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
-    let mut recorder = Recorder::new(config);
-    for i in 0..1200 {
-        let submit = Nanos::from_us(i * 10);
-        let complete = submit + Nanos::from_us(100);
-        recorder.record(&Completed {
-            op: Op::Read,
-            task: TaskId(0),
-            tenant: TenantId(0),
-            sector: 0,
-            bytes: 4096,
-            submit,
-            insert: submit,
-            issue: submit,
-            device_done: complete,
-            complete,
-        });
-    }
-    recorder.finish(Nanos::from_secs(1), RunFacts { device: "d".into(), ..RunFacts::default() })
-}
 
 fn run(template: &RunResult, name: &str, seed: u64, p99_us: f64, mb_per_s: f64) -> RunResult {
     let mut run = template.clone();
@@ -47,7 +24,7 @@ fn run(template: &RunResult, name: &str, seed: u64, p99_us: f64, mb_per_s: f64) 
 type Results = Vec<Vec<(f64, f64)>>;
 
 fn runs_of(results: &Results) -> Vec<RunResult> {
-    let template = template();
+    let template = template(1200);
     let mut all = Vec::new();
     for (name, runs) in NAMES.iter().zip(results) {
         all.extend((0..).zip(runs).map(|(seed, (p99, rate))| run(&template, name, seed, *p99, *rate)));
@@ -231,7 +208,7 @@ fn one_that_started_an_application_is_preferred_to_one_that_did_not() {
         });
         run
     };
-    let template = template();
+    let template = template(1200);
     let mut runs = Vec::new();
     for seed in 0..2 {
         // The one with the better p99 and throughput never started it.

@@ -22,13 +22,11 @@ pub(crate) fn diff(args: &Diff) -> Result<Ended> {
     output::check_files(args.json.as_deref(), None, &[&args.a, &args.b])?;
     let found = dumbwaiter_advise::diff(&read_json(&args.a)?, &read_json(&args.b)?);
     if found.differences.is_empty() {
-        bail!("nothing to compare: {}; expected results with a scheduler and a device in common", found.notes.join("; "));
+        bail!(
+            "nothing to compare: {}; expected results with a scheduler and a device in common",
+            found.notes.join("; ")
+        );
     }
-    if let Some(path) = &args.json {
-        output::write_json(path, &found)?;
-    }
-    if !args.json.as_deref().is_some_and(output::is_stdout) {
-        output::print(&diff_text(&found, output::screen(false)))?;
-    }
+    output::print_or_json(args.json.as_deref(), &found, || diff_text(&found, output::screen(false)))?;
     Ok(Ended::Done)
 }

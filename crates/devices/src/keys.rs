@@ -118,7 +118,11 @@ fn find<'a>(keys: &'a [Key], origin: &str, key: &str) -> Result<&'a Key, Error> 
 pub(crate) fn hint<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = known.collect();
     let within: Vec<&str> = all.iter().copied().filter(|name| given.len() >= 3 && name.contains(given)).collect();
-    if within.is_empty() { did_you_mean_of(given, &all) } else { format!("; did you mean `{}`?", within.join("` or `")) }
+    if within.is_empty() {
+        did_you_mean_of(given, &all)
+    } else {
+        format!("; did you mean `{}`?", within.join("` or `"))
+    }
 }
 
 #[cfg(test)]

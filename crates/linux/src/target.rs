@@ -96,9 +96,7 @@ impl Target {
     pub fn of(path: &Path) -> Result<Target, Error> {
         let roots = Roots::default();
         let meta = std::fs::metadata(path).map_err(|e| match in_dev(path) {
-            Some(device) => {
-                Error::Refused(format!("{}: no such file{}", path.display(), suggest(device.to_str())))
-            }
+            Some(device) => Error::Refused(format!("{}: no such file{}", path.display(), suggest(device.to_str()))),
             None => Error::file("open", path, e),
         })?;
         let kind = meta.file_type();

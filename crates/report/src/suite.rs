@@ -62,7 +62,10 @@ pub(crate) fn suite_grids(suite: &Suite) -> Vec<Grid> {
     };
     vec![
         grid("Scenarios", lines(suite, true)),
-        grid("Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses", totals(suite, true)),
+        grid(
+            "Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses",
+            totals(suite, true),
+        ),
     ]
 }
 

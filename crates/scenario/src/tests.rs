@@ -171,7 +171,11 @@ fn errors_show_the_line() {
         assert!(error.starts_with(&format!("x.toml: TOML parse error at line {line}, ")), "{error}");
         assert!(error.ends_with(message), "{error}");
     };
-    shows("name = \"a\"\nduratoin = \"10s\"\n", 2, "unknown key `duratoin`; did you mean `duration`? known: name, description, devices, schedulers, completion, queue_depth, nr_requests, duration, warmup, replicates, seed, limit, host, nomerges, series, change, tenant, task");
+    shows(
+        "name = \"a\"\nduratoin = \"10s\"\n",
+        2,
+        "unknown key `duratoin`; did you mean `duration`? known: name, description, devices, schedulers, completion, queue_depth, nr_requests, duration, warmup, replicates, seed, limit, host, nomerges, series, change, tenant, task",
+    );
     shows(
         "duration = \"10 parsecs\"",
         1,

@@ -10,7 +10,7 @@ mod over_time;
 mod page;
 mod palette;
 
-pub use page::{Page, PageSection, Plot, PlotLine};
+pub use page::{HeatMap, Page, PageSection, Plot, PlotLine};
 
 use crate::advice::SurveyPoint;
 use crate::applications::applications;
