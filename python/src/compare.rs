@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use dumbwaiter_advise::{Document, Goal};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{
-    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare,
-    scenario_of_value,
+    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare, scenario_of_value,
 };
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};
@@ -192,7 +191,13 @@ impl Settings {
 
     /// The world of these jobs. Hooks of two runs in one process would only wait for each other's turn with the interpreter:
     /// schedulers that are written in Python run one by one, or each in a process of its own where there are several jobs.
-    fn world(&self, py: Python<'_>, jobs: Option<usize>, experiment: &Experiment, failed: &Failed) -> PyResult<Attached> {
+    fn world(
+        &self,
+        py: Python<'_>,
+        jobs: Option<usize>,
+        experiment: &Experiment,
+        failed: &Failed,
+    ) -> PyResult<Attached> {
         let own = self.overrides.own_schedulers.clone();
         let several = jobs.filter(|jobs| *jobs > 1 && !own.is_empty());
         let workers = several.map(|jobs| {
