@@ -3,7 +3,7 @@
 mod table;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_policy::{Arrival, By, Goal, Policy, Prior, Reason, Row, Settings, Signature, Tick, Work};
+use dumbwaiter_policy::{Arrival, By, Goal, Memory, Policy, Prior, Reason, Row, Settings, Signature, Tick, Work};
 use proptest::prelude::*;
 
 /// Requests per second of each candidate.
@@ -160,7 +160,7 @@ fn a_table_that_is_wrong_is_reverted() {
     let settings = Settings { by: By::Model, ..Settings::default() };
     let mut prior = Prior::default();
     // It says that candidate 3 is best for random reads, which is the worst.
-    prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![1.0, 1.0, 1.0, 2.0]);
+    prior.add(Signature::of([0.0, 0.0, 0.25, 0.25]), vec![1.0, 1.0, 1.0, 2.0]);
     let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
     let load = Load { rates: [100.0, 90.0, 80.0, 50.0], ..RANDOM };
     world.run(&load, 120);
@@ -171,7 +171,7 @@ fn a_table_that_is_wrong_is_reverted() {
 #[test]
 fn an_unknown_load_keeps_what_is_there_by_model() {
     let mut prior = Prior::default();
-    prior.add(Signature { parts: [1.0, 1.0, 0.9, 0.0] }, vec![1.0, 1.0, 1.0, 2.0]);
+    prior.add(Signature::of([1.0, 1.0, 0.9, 0.0]), vec![1.0, 1.0, 1.0, 2.0]);
     let settings = Settings { by: By::Model, ..Settings::default() };
     let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
     world.run(&RANDOM, 30);
@@ -183,7 +183,7 @@ fn a_table_proposes_and_the_trial_decides() {
     let settings = Settings { by: By::Both, ..Settings::default() };
     let mut prior = Prior::default();
     // It rules out candidates 2 and 3 for streams.
-    prior.add(Signature { parts: [1.0, 0.0, 0.25, 0.215] }, vec![1.0, 1.2, 0.2, 0.2]);
+    prior.add(Signature::of([1.0, 0.0, 0.25, 0.215]), vec![1.0, 1.2, 0.2, 0.2]);
     let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
     world.run(&STREAMS, 30);
     assert_eq!(world.in_force, 1);
@@ -195,7 +195,7 @@ fn a_proposal_that_loses_is_undone_and_trials_decide_then() {
     let settings = Settings { by: By::Both, ..Settings::default() };
     let mut prior = Prior::default();
     // It rules out all but candidate 3, which is the worst; candidate 1 is the best.
-    prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![0.1, 0.1, 0.1, 2.0]);
+    prior.add(Signature::of([0.0, 0.0, 0.25, 0.25]), vec![0.1, 0.1, 0.1, 2.0]);
     let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
     world.run(&Load { rates: [100.0, 140.0, 80.0, 50.0], ..RANDOM }, 120);
     let first: Vec<usize> = world.history.iter().map(|(_, candidate)| *candidate).take(2).collect();
@@ -207,8 +207,8 @@ fn a_load_of_the_table_gets_its_scheduler_within_half_a_second() {
     for by in [By::Model, By::Both] {
         let settings = Settings { by, ..Settings::default() };
         let mut prior = Prior::default();
-        prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![1.0, 0.4, 0.4, 0.4]);
-        prior.add(Signature { parts: [1.0, 0.0, 0.25, 0.215] }, vec![0.1, 1.0, 0.1, 0.1]);
+        prior.add(Signature::of([0.0, 0.0, 0.25, 0.25]), vec![1.0, 0.4, 0.4, 0.4]);
+        prior.add(Signature::of([1.0, 0.0, 0.25, 0.215]), vec![0.1, 1.0, 0.1, 0.1]);
         let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
         world.run(&RANDOM, 20);
         let changed = world.now;
@@ -226,13 +226,43 @@ fn a_tables_own_interval_counts_where_it_is_wider_than_the_hysteresis() {
     let settings = Settings { by: By::Model, ..Settings::default() };
     for (spread, switches) in [(0.0, 1), (0.1, 0)] {
         let mut prior = Prior::default();
-        let load = Signature { parts: [0.0, 0.0, 0.25, 0.25] };
+        let load = Signature::of([0.0, 0.0, 0.25, 0.25]);
         let scores = vec![1.0, 1.05, 1.0, 1.0];
         prior.add_row(Row { load, scores, spreads: vec![spread; 4], ..Row::default() });
         let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
         world.run(&Load { rates: [100.0; 4], ..RANDOM }, 20);
         assert_eq!(world.switches, switches, "{spread}: {:?}", world.history);
     }
+}
+
+#[test]
+fn what_was_learned_outlives_the_policy_as_far_as_its_candidates_are_there() {
+    let names = ["a", "b", "c", "d"].map(str::to_owned);
+    let mut world = World::new(by_trial());
+    world.run(&RANDOM, 40);
+    world.run(&STREAMS, 40);
+    let memory = world.policy.memory(&names);
+    let text = serde_json::to_string(&memory).unwrap();
+    let memory: Memory = serde_json::from_str(&text).unwrap();
+    assert!(memory.is_sound() && memory.workloads.len() >= 2, "{text}");
+    let remembering = |names: &[String]| {
+        let mut policy = Policy::new(names.len(), 0, by_trial(), Prior::default());
+        policy.remember(&memory, names);
+        policy
+    };
+    let policy = remembering(&names);
+    assert_eq!(policy.memory(&names), memory);
+    let mut again = World { policy, ..World::new(by_trial()) };
+    again.run(&STREAMS, 10);
+    assert_eq!(again.history.iter().map(|(_, to)| *to).collect::<Vec<_>>(), [1], "no trial");
+    let without = remembering(&[names[0].clone(), names[2].clone(), names[3].clone()]);
+    assert!(without.scores().len() < memory.workloads.len(), "the best candidate for streams is gone");
+    let more = remembering(&[&names[..], &["e".to_owned()]].concat());
+    assert!(more.scores().iter().all(|scores| scores.winner().is_none()), "a new candidate is tried");
+    let broken = Memory { schema: 2, ..memory.clone() };
+    let mut policy = Policy::new(4, 0, by_trial(), Prior::default());
+    policy.remember(&broken, &names);
+    assert!(policy.scores().is_empty());
 }
 
 proptest! {
