@@ -10,7 +10,7 @@ use dumbwaiter_report::{Format, read_json};
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_sim::Simulator;
 
-use crate::args::Compare;
+use crate::args::{Compare, Via};
 use crate::{Ended, input, on, output, progress, results};
 
 /// Reads the experiment, runs it, prints and writes the results.
@@ -29,6 +29,12 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
     }
     if args.print_config {
         return print_config(&read);
+    }
+    if args.via == Some(Via::Serve) {
+        return on::served::run(&args, &read, format, checking);
+    }
+    if args.via.is_some() && args.on.is_none() {
+        bail!("--via: expected --on PATH, the file or device to run on; only --via serve does without");
     }
     if let Some(path) = &args.on {
         return on::run(&args, path, &read, format, checking);

@@ -181,6 +181,8 @@ pub struct ServeSettings {
     pub memory: u64,
     /// Memory that an emulated device may fill, bytes.
     pub emulated_memory: u64,
+    /// An emulated device keeps no data: reads are zeroes. For loads that only measure.
+    pub forget_writes: bool,
     /// How long clients may take their replies at the end, seconds.
     pub grace_s: u64,
 }
@@ -201,6 +203,7 @@ impl Default for ServeSettings {
             connection_requests: CONNECTION_REQUESTS,
             memory: MEMORY_BYTES,
             emulated_memory: 1 << 30,
+            forget_writes: false,
             grace_s: 10,
         }
     }
@@ -210,6 +213,12 @@ impl ServeSettings {
     /// Has any export a block device on this machine?
     pub(crate) fn has_devices(&self) -> bool {
         self.targets.iter().flat_map(|target| &target.exports).any(|export| export.ublk.is_some())
+    }
+
+    /// Connections that one export may have: half of all, where there are several exports.
+    pub(crate) fn tenant_connections(&self) -> u32 {
+        let exports: usize = self.targets.iter().map(|target| target.exports.len()).sum();
+        if exports > 1 { (self.max_connections / 2).max(1) } else { self.max_connections }
     }
 
     /// Checks what can be checked without opening anything.

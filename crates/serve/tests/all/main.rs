@@ -5,5 +5,8 @@ mod hostile;
 mod limits;
 mod real_clients;
 mod running;
+mod scale;
 mod shares;
+mod soak;
+mod swarm;
 mod vhost_user;
