@@ -195,7 +195,8 @@ impl Client {
             return;
         }
         self.cookie += 1;
-        let length = 512 * (1 + self.chance.below(if self.chance.one_in(8) { 64 } else { 8 }));
+        let most = if self.chance.one_in(8) { 64 } else { 8 };
+        let length = 512 * (1 + self.chance.below(most));
         let in_part = self.chance.below((PART_BYTES - length) / 512) * 512;
         let kind = self.chance.below(100);
         // Some writes are neighbours, so that they can merge.

@@ -196,7 +196,8 @@ impl Simulation {
 
     fn step(&mut self) {
         let next = self.clients.iter().map(Client::next).min().unwrap_or(self.plan.length);
-        self.shard.turn(next.min(self.next_change).min(self.plan.length), &mut self.happened).unwrap();
+        let change = if self.plan.changes { self.next_change } else { Nanos::MAX };
+        self.shard.turn(next.min(change).min(self.plan.length), &mut self.happened).unwrap();
         let now = self.now();
         for at in 0..self.clients.len() {
             self.clients[at].read(now, &mut self.history);
@@ -254,7 +255,11 @@ impl Simulation {
             let now = self.now();
             self.clients.iter_mut().for_each(|client| client.read(now, &mut self.history));
             turns += 1;
-            assert!(turns < 200_000, "it does not end: {:?}", self.plan);
+            if turns > 200_000 {
+                let layer = self.shard.volume.disk.layer();
+                let (queued, in_device, ledger) = (layer.queued(), layer.in_device(), layer.ledger());
+                panic!("it does not end at {now}: {queued} queued, {in_device} in the device, {ledger:?}, {:?}", self.plan);
+            }
         }
         let Answer::Stats(stats) = self.shard.answer(Question::Stats).unwrap() else { panic!("no stats") };
         assert_eq!(stats.submitted, stats.completed, "the ledger balances");
