@@ -13,7 +13,7 @@ use dumbwaiter_vhost_user::front_end::{FrontEnd, Options};
 use dumbwaiter_vhost_user::wire::request_type;
 
 use crate::running::{Client, Running};
-use crate::swarm::{descriptors, memory, number};
+use crate::swarm::{descriptors, is_alone, memory, number};
 
 const EXPORTS: u64 = 8;
 
@@ -261,6 +261,9 @@ fn settle(running: &Running) {
 
 #[test]
 fn a_day_of_clients_and_orders_leaves_nothing_behind() {
+    if !is_alone("soak::a_day_of_clients_and_orders_leaves_nothing_behind") {
+        return;
+    }
     let seconds = number("DUMBWAITER_SOAK_SECONDS", 2);
     let seed = number("DUMBWAITER_SOAK_SEED", std::process::id().into());
     println!("DUMBWAITER_SOAK_SECONDS={seconds} DUMBWAITER_SOAK_SEED={seed}");

@@ -71,3 +71,17 @@ pub(crate) fn descriptors() -> usize {
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: no number")))
 }
+
+/// Descriptors and memory are of the whole process: such a test runs in one of its own. `true` in that; elsewhere it runs the test there, and
+/// fails if that does.
+pub(crate) fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "DUMBWAITER_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let program = std::env::current_exe().unwrap();
+    let ended = std::process::Command::new(program).args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
+    print!("{}", String::from_utf8_lossy(&ended.stdout));
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    false
+}
