@@ -91,9 +91,15 @@ impl Stream {
     }
 
     pub(crate) fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => stream.read(into),
-            Stream::Tcp(stream) => stream.read(into),
+        loop {
+            let read = match self {
+                Stream::Unix(stream) => stream.read(into),
+                Stream::Tcp(stream) => stream.read(into),
+            };
+            match read {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
         }
     }
 

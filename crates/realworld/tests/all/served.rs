@@ -10,8 +10,8 @@ use dumbwaiter_schedulers::REGISTRY;
 
 use crate::{READS, cell, folder, load, options};
 
-/// Eight requests of 1 ms at a time: 8,000 IOPS, which any machine serves.
-const SLOW: &str = "null:0us?latency_ns=1000000&depth=8";
+/// Eight requests of 4 ms at a time: 2,000 IOPS, which any machine serves, whatever else it does.
+const SLOW: &str = "null:0us?latency_ns=4000000&depth=8";
 
 fn tenants(weights: &[u32], task: &str) -> String {
     let head = "schedulers = [\"headway\", \"none\"]\nreplicates = 1\nduration = \"1500ms\"\nwarmup = \"500ms\"\n".to_owned();
@@ -77,7 +77,7 @@ fn every_scheduler_serves_reads_writes_flushes_and_discards() {
         world.supports(&cell).unwrap();
         let result = world.run(&cell, &Control::default()).unwrap();
         assert!(result.failure.is_none(), "{}: {:?}", entry.name, result.failure);
-        assert!(result.run.completed > 50, "{}: {} I/Os", entry.name, result.run.completed);
+        assert!(result.run.completed > 20, "{}: {} I/Os", entry.name, result.run.completed);
     }
 }
 
@@ -108,7 +108,7 @@ stop = "400ms"
     let cell = Cell { device: SLOW.to_owned(), ..cell(&load(text), Stack::Served, "none") };
     let result = world.run(&cell, &Control::default()).unwrap();
     assert_eq!(result.run.switches.as_ref().map(|switches| switches.count), Some(1));
-    assert!(result.run.completed > 500, "{}", result.run.completed);
+    assert!(result.run.completed > 200, "{}", result.run.completed);
 }
 
 #[test]
