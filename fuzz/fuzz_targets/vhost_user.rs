@@ -68,7 +68,9 @@ fn guest(memory: &Memory, bytes: &[u8]) {
             let data = chain.data(request.operation);
             assert!(data.iter().all(|piece| memory.pointer(*piece).is_some()));
             let sum: u64 = data.iter().map(|piece| u64::from(piece.len)).sum();
-            assert!(!matches!(request.operation, Operation::Read | Operation::Write) || sum == u64::from(request.length));
+            assert!(
+                !matches!(request.operation, Operation::Read | Operation::Write) || sum == u64::from(request.length)
+            );
         }
         ring.complete(memory, head, 0);
         ring.publish(memory, inflight);

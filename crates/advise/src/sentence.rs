@@ -310,7 +310,12 @@ impl Words<'_> {
             (a, b) => format!("{a} to {b}"),
         };
         let names: Vec<String> = d.pool.iter().map(|i| self.name(*i)).collect();
-        let same = format!("no practical difference between {} in {} ({range})", list(&names), self.figure());
+        // What a wide bound leaves open is not claimed.
+        let found = match self.largest_difference() {
+            Some(by) if by > LARGE => "these runs show no difference",
+            _ => "no practical difference",
+        };
+        let same = format!("{found} between {} in {} ({range})", list(&names), self.figure());
         if d.usage.is_idle() {
             let next =
                 if self.recorded() { "; try --depth N or --closed-per-task" } else { "; a heavier load may tell more" };
@@ -354,7 +359,7 @@ impl Words<'_> {
                 )
             }
             Doubt::MayKeepThroughput(i) => format!(
-                "{} has a better {figure} ({}) than {} ({}), and its throughput may or may not be {}; add --until 5%",
+                "{} has a better {figure} ({}) than {} ({}), but these runs cannot show whether it keeps {}; add --until 5%",
                 self.name(i),
                 self.value(i),
                 self.name(leader),
@@ -362,9 +367,9 @@ impl Words<'_> {
                 self.pool_rule()
             ),
             Doubt::MayAllKeepThroughput(i) => format!(
-                "{} has the highest throughput ({}), but {} ({}) may not be slower than that by a tenth or more, nor any other; \
-                 add --until 5%",
+                "only {} keeps {} ({}), but these runs cannot show that the others do not: {} has {}; add --until 5%",
                 self.name(leader),
+                self.pool_rule(),
                 self.value(leader),
                 self.name(i),
                 self.value(i),

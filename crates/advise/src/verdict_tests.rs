@@ -201,6 +201,7 @@ fn small_differences_are_no_practical_difference_however_sure() {
     let verdict = of_two([900.0, 1100.0, 1000.0], [1000.0, 950.0, 1150.0]);
     assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::NoDifference, &None));
     assert!(verdict.certainty.contains("cannot exclude one of up to"), "{}", verdict.certainty);
+    assert!(verdict.because.starts_with("these runs show no difference"), "{}", verdict.because);
     assert!(!verdict.is_settled(0.05));
     // Where it hides everything, nothing can be said.
     let verdict = of_two([600.0, 1400.0, 900.0], [1300.0, 700.0, 1500.0]);
@@ -276,7 +277,7 @@ fn a_throughput_that_varies_rules_nothing_out() {
     let mut runs = runs_of(&vec![vec![(100.0, 40.0), (100.0, 100.0)], vec![(100.0, 42.0), (100.0, 43.0)]]);
     let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
     assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None));
-    assert!(verdict.sentence().contains("alpha has the highest throughput"), "{}", verdict.sentence());
+    assert!(verdict.sentence().contains("only alpha keeps at least 90 % of the best"), "{}", verdict.sentence());
     assert!(verdict.more_runs_help);
     // One that is surely slow is out.
     runs = runs_of(&vec![vec![(100.0, 99.0), (100.0, 100.0)], vec![(100.0, 42.0), (100.0, 43.0)]]);

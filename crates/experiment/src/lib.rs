@@ -16,6 +16,7 @@ mod failure;
 mod input;
 mod left_out;
 mod matrix;
+mod models;
 mod plan;
 mod resume;
 mod score_table;

@@ -16,6 +16,8 @@ const LEAST_DEVIATION: f32 = 0.1;
 pub struct History {
     /// Each entry twice, 16 apart, so that the last 16 are always consecutive.
     vectors: [[f32; VECTOR]; 2 * HISTORY],
+    /// Each vector with its ln latency over 10: the inputs of position-aware models as they lie in memory.
+    timed: [[f32; VECTOR + 1]; 2 * HISTORY],
     ln_latency: [f32; 2 * HISTORY],
     delta: [f32; 2 * HISTORY],
     /// Index of the oldest entry, and of its next replacement.
@@ -34,9 +36,12 @@ impl History {
     /// A request completed. `delta`: sectors from the start of the request issued before it to its own; 0 for the first.
     pub fn push(&mut self, request: RequestVector, delta: i64, latency: Nanos) {
         let at = self.oldest;
+        let ln = ln_us(latency);
+        let [op, size, meta, journal, folder, class] = request.0;
         for copy in [at, at + HISTORY] {
             self.vectors[copy] = request.0;
-            self.ln_latency[copy] = ln_us(latency);
+            self.timed[copy] = [op, size, meta, journal, folder, class, ln / 10.0];
+            self.ln_latency[copy] = ln;
             self.delta[copy] = signed_log2(delta);
         }
         self.oldest = (at + 1) % HISTORY;
@@ -84,6 +89,11 @@ impl History {
     /// The request vectors of the last 16, oldest first.
     pub(crate) fn vectors(&self) -> &[[f32; VECTOR]] {
         &self.vectors[self.oldest..][..HISTORY]
+    }
+
+    /// The same, each with its ln latency over 10.
+    pub(crate) fn timed_vectors(&self) -> &[[f32; VECTOR + 1]] {
+        &self.timed[self.oldest..][..HISTORY]
     }
 
     /// Writes the classifier's inputs and returns their number; `None` while cold.

@@ -3,7 +3,7 @@
 use dumbwaiter_block::Nanos;
 
 use crate::dense::Shared;
-use crate::features::{HISTORY, MAX_INPUTS, PLACE, VECTOR};
+use crate::features::{MAX_INPUTS, PLACE, VECTOR};
 use crate::{FeatureSet, History, ModelError, Network, Place, RequestVector, Target};
 
 /// Predictions are not below this.
@@ -78,6 +78,9 @@ impl LatencyModel {
             Some(normal) if self.features == FeatureSet::Unordered => {
                 Moment { shared: self.net.share(history.vectors().as_flattened()), normal, cold: false }
             }
+            Some(normal) if self.features == FeatureSet::Positioned => {
+                Moment { shared: self.net.share(history.timed_vectors().as_flattened()), normal, cold: false }
+            }
             Some(normal) => {
                 let mut row = [0.0; MAX_INPUTS];
                 let count = history_inputs(self.features, history, normal, &mut row);
@@ -129,17 +132,12 @@ pub fn latency_row(
 
 /// Inputs of the history; returns their number.
 pub(crate) fn history_inputs(set: FeatureSet, history: &History, normal: (f32, f32), row: &mut [f32]) -> usize {
-    let mut at = HISTORY * VECTOR;
-    if set == FeatureSet::Positioned {
-        at = 0;
-        for (vector, &ln_latency) in history.vectors().iter().zip(history.ln_latencies()) {
-            row[at..at + VECTOR].copy_from_slice(vector);
-            row[at + VECTOR] = ln_latency / 10.0;
-            at += VECTOR + 1;
-        }
-    } else {
-        row[..at].copy_from_slice(history.vectors().as_flattened());
-    }
+    let inputs = match set {
+        FeatureSet::Positioned => history.timed_vectors().as_flattened(),
+        _ => history.vectors().as_flattened(),
+    };
+    let mut at = inputs.len();
+    row[..at].copy_from_slice(inputs);
     if set == FeatureSet::UnorderedWithMean {
         row[at] = normal.0 / 10.0;
         at += 1;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use dumbwaiter_block::hint::suggest;
+
 use crate::disk::{folders, number};
 use crate::file::read_some;
 use crate::queue::Queue;
@@ -90,9 +92,7 @@ impl Target {
     pub fn of(path: &Path) -> Result<Target, Error> {
         let roots = Roots::default();
         let meta = std::fs::metadata(path).map_err(|e| match in_dev(path) {
-            Some(device) => {
-                Error::Refused(format!("{}: no such file; did you mean {}?", path.display(), device.display()))
-            }
+            Some(device) => Error::Refused(format!("{}: no such file{}", path.display(), suggest(device.to_str()))),
             None => Error::file("open", path, e),
         })?;
         let kind = meta.file_type();

@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_learn::{Kind, Model};
 use dumbwaiter_policy::{By, Goal, ScoreTable, Settings};
 use dumbwaiter_workloads::units::{BareTime, time};
 use serde::Deserialize;
 
 use crate::Error;
+use crate::store::DEFAULT_STATE;
 use crate::table::DeviceTable;
 use crate::tunables::MOVABLE_TUNABLES;
 
@@ -38,6 +40,8 @@ pub struct PilotConfig {
     pub log: LogLevel,
     /// Put the settings back at the end.
     pub restore: bool,
+    /// Folder for what is learned, so that a restart does not forget it.
+    pub state: PathBuf,
     /// The disks. No other is ever written to.
     pub devices: Vec<DeviceConfig>,
 }
@@ -57,6 +61,8 @@ pub struct DeviceConfig {
     pub exchanges_per_hour: u32,
     /// Scores by load; `None` for those that come with the program.
     pub table: Option<DeviceTable>,
+    /// A latency model that is watched for drift and trained again, with its name.
+    pub latency_model: Option<(String, Model)>,
 }
 
 impl DeviceConfig {
@@ -69,6 +75,7 @@ impl DeviceConfig {
             policy: default_policy(),
             exchanges_per_hour: 240,
             table: None,
+            latency_model: None,
         }
     }
 }
@@ -111,6 +118,7 @@ struct Device {
     table: Option<PathBuf>,
     table_kernel: Option<String>,
     table_date: Option<String>,
+    latency_model: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -121,6 +129,7 @@ struct File {
     #[serde(default)]
     log: LogLevel,
     restore: Option<bool>,
+    state: Option<PathBuf>,
     #[serde(default, rename = "device")]
     devices: Vec<Device>,
 }
@@ -147,6 +156,7 @@ impl PilotConfig {
             http: file.http,
             log: file.log,
             restore: file.restore.unwrap_or(true),
+            state: file.state.unwrap_or_else(|| DEFAULT_STATE.into()),
             devices,
         })
     }
@@ -220,6 +230,10 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
         }
         None => None,
     };
+    let latency_model = match file.latency_model {
+        Some(name) => Some((name.clone(), latency_model(&name, folder)?)),
+        None => None,
+    };
     Ok(DeviceConfig {
         path: file.path,
         candidates: file.candidates,
@@ -227,7 +241,20 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
         policy,
         exchanges_per_hour: file.exchanges_per_hour.unwrap_or(default.exchanges_per_hour),
         table,
+        latency_model,
     })
+}
+
+/// A shipped model, or a file beside the configuration.
+fn latency_model(name: &str, folder: &Path) -> Result<Model, String> {
+    let place = |why: String| format!("latency_model = \"{name}\": {why}");
+    let path = folder.join(name);
+    let found = if name.starts_with("shipped:") { name.to_owned() } else { path.to_string_lossy().into_owned() };
+    let model = dumbwaiter_training::store::open(&found).map_err(|error| place(error.to_string()))?;
+    match model.about.kind {
+        Kind::Latency => Ok(model),
+        other => Err(place(format!("expected a latency model, found: {}", other.name()))),
+    }
 }
 
 fn check_bounds(bounds: &BTreeMap<String, (i64, i64)>) -> Result<(), String> {
@@ -286,6 +313,11 @@ mod tests {
             ("[[device]]\npath = 'a'\nbounds = { 'bfq/slice_idle' = [0, 8] }\n", "bfq/low_latency"),
             ("[[device]]\npath = 'a'\nbounds = { 'mq-deadline/fifo_batch' = [0, 9999] }\n", "within [1, 128]"),
             ("[[device]]\npath = 'a'\ntable = 'missing.json'\n", "missing.json"),
+            (
+                "[[device]]\npath = 'a'\nlatency_model = 'missing.safetensors'\n",
+                "latency_model = \"missing.safetensors\"",
+            ),
+            ("[[device]]\npath = 'a'\nlatency_model = 'shipped:classifier'\n", "expected a latency model"),
             ("[[device]]\npath = 'a'\nwieght = 1\n", "wieght"),
         ] {
             let error = read(text).unwrap_err().to_string();

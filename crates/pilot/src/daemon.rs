@@ -1,11 +1,14 @@
 //! The pilot as a service: the clock, the sockets, the log, systemd.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_linux::machine::Machine;
+use dumbwaiter_policy::Memory;
 use dumbwaiter_service::openmetrics::CONTENT_TYPE;
 use dumbwaiter_service::{HttpServer, Response, systemd};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,10 +22,14 @@ use crate::kernel::KernelPort;
 use crate::metrics::openmetrics;
 use crate::port::{Fault, Port};
 use crate::status::Status;
+use crate::store::Store;
 use crate::{Error, Surroundings};
 
 /// Longest sleep: signals and questions are looked at so often.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Time between two looks whether there is anything new to keep.
+const KEEP_EVERY: Nanos = Nanos::from_secs(60);
 
 /// How a pilot runs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,6 +90,10 @@ pub fn run(
     let begun = clock();
     let port = |device: &crate::DeviceConfig| KernelPort::new(&device.path, options.act);
     let mut fleet = Fleet::new(&config, options.act, &surroundings(begun), port)?;
+    let mut keeper = Keeper::new(&config.state, begun);
+    if !options.once {
+        fleet.recall(&keeper.store, |why| log(&why));
+    }
     let mut watchdog = Watchdog::default();
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -93,6 +104,10 @@ pub fn run(
                 log(&decision.line());
             }
         });
+        if !options.once {
+            keeper.keep_models(&mut fleet, log);
+            keeper.keep_learned(&fleet, false, log);
+        }
         if decided {
             rounds += 1;
             board.lock().status = Some(fleet.status(clock() - begun));
@@ -111,6 +126,9 @@ pub fn run(
         std::thread::sleep(wait.clamp(Duration::from_millis(1), LOOK));
     }
     systemd::notify("STOPPING=1");
+    if !options.once {
+        keeper.keep_learned(&fleet, true, log);
+    }
     let (status, has_disks) = (fleet.status(clock() - begun), fleet.has_disks());
     let before: Vec<Option<Decision>> = fleet.devices().map(|pilot| pilot.last().cloned()).collect();
     let problems = fleet.finish(clock(), config.restore);
@@ -149,6 +167,56 @@ fn is_decided(fleet: &Fleet<KernelPort>, rounds: u32) -> bool {
         let last = pilot.last().is_some_and(|last| settled(last.action));
         missing || last || (pilot.tally().decisions >= u64::from(looks)) || rounds > 100 * looks
     })
+}
+
+/// Writes what is learned, now and then.
+struct Keeper {
+    store: Store,
+    looked: Nanos,
+    /// By disk, what is in its file.
+    kept: BTreeMap<PathBuf, Memory>,
+    /// A failure is logged once.
+    failed: bool,
+}
+
+impl Keeper {
+    fn new(folder: &Path, now: Nanos) -> Keeper {
+        Keeper { store: Store::new(folder), looked: now, kept: BTreeMap::new(), failed: false }
+    }
+
+    /// Keeps what trials have shown, where that is new. `at_once`: the pilot ends.
+    fn keep_learned(&mut self, fleet: &Fleet<KernelPort>, at_once: bool, log: &mut dyn FnMut(&str)) {
+        let now = clock();
+        if !at_once && now.since(self.looked) < KEEP_EVERY {
+            return;
+        }
+        self.looked = now;
+        for (device, learned) in fleet.learned(now) {
+            if self.kept.get(device) == Some(&learned.memory) {
+                continue;
+            }
+            match self.store.keep(device, &learned) {
+                Ok(()) => _ = self.kept.insert(device.to_owned(), learned.memory),
+                Err(why) if !self.failed => {
+                    self.failed = true;
+                    log(&why);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Logs what happened to the latency models, and keeps those that took over.
+    fn keep_models(&mut self, fleet: &mut Fleet<KernelPort>, log: &mut dyn FnMut(&str)) {
+        fleet.model_events(|device, event| {
+            log(&event.line);
+            if let Some(model) = &event.model
+                && let Err(why) = self.store.keep_model(device, model)
+            {
+                log(&why);
+            }
+        });
+    }
 }
 
 #[derive(Default)]

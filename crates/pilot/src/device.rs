@@ -1,6 +1,7 @@
 //! The pilot of one disk: a state machine that is given the time and a [`Port`], and decides once a period.
 
 use dumbwaiter_block::{Nanos, Op};
+use dumbwaiter_learn::Model;
 use dumbwaiter_policy::{Arrival, Reason, Tick};
 use dumbwaiter_recording::{LiveEvent, LiveKind};
 use serde::Serialize;
@@ -10,9 +11,11 @@ use crate::attached::{Attached, Exchanges, Surroundings, measured};
 use crate::candidate::Candidate;
 use crate::config::DeviceConfig;
 use crate::decision::{Action, Decision, Measured, told};
+use crate::latency::{LatencyWatch, ModelStatus};
 use crate::load::{LoadClass, LoadClassifier};
 use crate::ownership::{ForeignChange, NotSet};
 use crate::port::{Fault, Port, Reading, Values};
+use crate::store::Learned;
 
 /// A period in which more than one event in so many was lost decides nothing.
 const LOST_SHARE: u64 = 100;
@@ -73,6 +76,12 @@ pub struct DevicePilot {
     state: State,
     attached: Option<Attached>,
     classifier: LoadClassifier,
+    model: Option<LatencyWatch>,
+    model_events: Vec<ModelEvent>,
+    /// What trials had shown before the policy in force began.
+    learned: Option<Learned>,
+    /// Of the disk that is there.
+    identity: String,
     /// Candidates that the kernel did not take.
     refused: Vec<String>,
     /// Failures in a row.
@@ -85,6 +94,15 @@ pub struct DevicePilot {
     next: Nanos,
 }
 
+/// Something that happened to the latency model of a disk.
+#[derive(Debug)]
+pub struct ModelEvent {
+    /// A line of the log.
+    pub line: String,
+    /// The model that serves from now on, where it is another one.
+    pub model: Option<Model>,
+}
+
 /// What a turn found out before it decides.
 struct Look {
     now: Nanos,
@@ -95,6 +113,10 @@ struct Look {
 impl DevicePilot {
     /// A pilot that changes the disk only if `may_act`.
     pub fn new(config: DeviceConfig, may_act: bool, surroundings: Surroundings) -> Result<DevicePilot, Error> {
+        let model = match &config.latency_model {
+            Some((name, model)) => Some(LatencyWatch::new(name, model.clone(), surroundings.began)?),
+            None => None,
+        };
         Ok(DevicePilot {
             config,
             may_act,
@@ -102,6 +124,10 @@ impl DevicePilot {
             state: State::Missing { why: "not looked for yet".into() },
             attached: None,
             classifier: LoadClassifier::new()?,
+            model,
+            model_events: Vec::new(),
+            learned: None,
+            identity: String::new(),
             refused: Vec::new(),
             failures: 0,
             exchanges: Exchanges::default(),
@@ -121,6 +147,45 @@ impl DevicePilot {
     /// How the disk is treated.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Takes up what an earlier pilot learned of the disk, if it is the same one. Before the first turn.
+    pub fn recall(&mut self, learned: Learned) {
+        self.learned = Some(learned);
+    }
+
+    /// Watches a model that was trained for this disk before, instead of the configured one. Before the first turn.
+    pub fn watch_model(&mut self, model: Model) -> Result<(), Error> {
+        if let Some((name, _)) = &self.config.latency_model {
+            self.model = Some(LatencyWatch::new(name, model, self.surroundings.began)?);
+        }
+        Ok(())
+    }
+
+    /// What trials have shown of the disk; `None` before the first workload, and where nothing may be tried.
+    pub fn learned(&self, now: Nanos) -> Option<Learned> {
+        let attached = self.attached.as_ref().filter(|attached| attached.advice_only.is_none())?;
+        let memory = attached.policy.memory(&self.candidates());
+        let Surroundings { kernel, unix_s, began } = &self.surroundings;
+        let unix_s = unix_s + now.since(*began).0 / 1_000_000_000;
+        let any = !memory.workloads.is_empty();
+        any.then(|| Learned::new(self.identity.clone(), kernel.clone(), unix_s, memory))
+    }
+
+    /// What happened to the latency model since the last call.
+    pub fn take_model_events(&mut self) -> Vec<ModelEvent> {
+        std::mem::take(&mut self.model_events)
+    }
+
+    /// The latency model; `None` where none is watched.
+    pub fn model_status(&self) -> Option<&ModelStatus> {
+        self.model.as_ref().map(LatencyWatch::status)
+    }
+
+    /// Requests were missed.
+    fn gap(&mut self) {
+        self.classifier.gap();
+        self.model.iter_mut().for_each(LatencyWatch::gap);
     }
 
     /// Counts since the pilot began.
@@ -255,10 +320,21 @@ impl DevicePilot {
 
     fn attach(&mut self, now: Nanos, port: &mut dyn Port, reading: &Reading) -> Result<(), Fault> {
         let acts = self.may_act && !matches!(self.state, State::NotPermitted { .. });
+        // A policy that begins again, because a candidate failed, goes on from what the last one learned.
+        self.learned = self.learned(now).or_else(|| self.learned.take());
         let parts = (acts, &self.surroundings);
-        self.attached = Some(Attached::new(now, &self.config, &self.refused, (port, reading), parts)?);
+        let mut attached = Attached::new(now, &self.config, &self.refused, (port, reading), parts)?;
+        self.identity = port.identity();
+        let Surroundings { kernel, unix_s, .. } = &self.surroundings;
+        let learned = self.learned.as_ref().filter(|learned| learned.fits(&self.identity, kernel, *unix_s));
+        if let Some(learned) = learned.filter(|_| attached.advice_only.is_none()) {
+            let names: Vec<String> = attached.candidates.iter().map(|candidate| candidate.name.clone()).collect();
+            attached.policy.remember(&learned.memory, &names);
+        }
+        self.attached = Some(attached);
         self.blind = port.blind();
         self.classifier.discard();
+        self.model.iter_mut().for_each(LatencyWatch::gap);
         match (&self.state, acts) {
             (State::NotPermitted { .. }, _) => {}
             (_, true) => self.state = State::Acting,
@@ -270,6 +346,7 @@ impl DevicePilot {
     /// The disk went away, with all that was set.
     fn lose(&mut self, look: &Look, port: &mut dyn Port, why: String) -> Decision {
         let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
+        self.learned = self.learned(look.now).or_else(|| self.learned.take());
         self.attached = None;
         port.release();
         self.tally.disappearances += 1;
@@ -335,12 +412,12 @@ impl DevicePilot {
         let lost = port.events(now, &mut self.events)?;
         self.tally.lost_events += lost;
         look.measured.lost_events = lost;
+        if lost > 0 {
+            self.gap();
+        }
         if lost * LOST_SHARE > self.events.len() as u64 + lost {
             self.classifier.discard();
             return Ok(false);
-        }
-        if lost > 0 {
-            self.classifier.gap();
         }
         let Some(attached) = &mut self.attached else { return Ok(false) };
         for event in &self.events {
@@ -351,9 +428,19 @@ impl DevicePilot {
                 attached.policy.arrive(Nanos(event.at_ns), arrival);
             }
             self.classifier.event(event);
+            self.model.iter_mut().for_each(|model| model.event(event));
         }
         look.class = self.classifier.period();
+        self.review_model(now);
         Ok(true)
+    }
+
+    fn review_model(&mut self, now: Nanos) {
+        let Some((step, model)) = self.model.as_mut().and_then(|model| model.period(now)) else { return };
+        let (device, name) =
+            (self.config.path.display(), self.config.latency_model.as_ref().map_or("", |(name, _)| name));
+        let line = format!("device={device} latency_model={name} {}", step.line());
+        self.model_events.push(ModelEvent { line, model: model.cloned() });
     }
 
     /// Nothing changes; the next period begins.
@@ -361,7 +448,7 @@ impl DevicePilot {
         if let Some(attached) = &mut self.attached
             && attached.watch(look.now, self.next, look.measured.iops, port)
         {
-            self.classifier.gap();
+            self.gap();
         }
         self.decision(look, Action::Keep, reason, from)
     }
@@ -431,6 +518,7 @@ impl DevicePilot {
         let iops = look.measured.iops;
         if attached.watch(look.now, self.next, iops, port) {
             self.classifier.gap();
+            self.model.iter_mut().for_each(LatencyWatch::gap);
         }
         let (text, about) = told(reason);
         match done {

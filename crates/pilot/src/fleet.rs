@@ -1,12 +1,15 @@
 //! All disks of a pilot.
 
+use std::path::Path;
+
 use dumbwaiter_block::Nanos;
 
 use crate::config::PilotConfig;
 use crate::decision::Decision;
-use crate::device::{DevicePilot, State};
+use crate::device::{DevicePilot, ModelEvent, State};
 use crate::port::Port;
 use crate::status::{DeviceStatus, Status};
+use crate::store::{Learned, Store};
 use crate::{Error, Surroundings};
 
 /// The disks of a configuration, each with its port.
@@ -42,6 +45,40 @@ impl<P: Port> Fleet<P> {
             let before = pilot.last().cloned();
             if let Some(decision) = pilot.turn(now, port) {
                 decided(decision, before.as_ref());
+            }
+        }
+    }
+
+    /// Takes up what was kept in a folder: what trials showed, and the latency models. `problem` gets what cannot be used.
+    pub fn recall(&mut self, store: &Store, mut problem: impl FnMut(String)) {
+        for (pilot, _) in &mut self.devices {
+            let path = pilot.config().path.clone();
+            if self.may_act {
+                match store.learned(&path) {
+                    Ok(learned) => learned.into_iter().for_each(|learned| pilot.recall(learned)),
+                    Err(why) => problem(why),
+                }
+            }
+            if pilot.config().latency_model.is_some() {
+                let used = store.model(&path).and_then(|model| match model {
+                    Some(model) => pilot.watch_model(model).map_err(|error| error.to_string()),
+                    None => Ok(()),
+                });
+                used.unwrap_or_else(&mut problem);
+            }
+        }
+    }
+
+    /// What trials have shown of each disk, by its path.
+    pub fn learned(&self, now: Nanos) -> impl Iterator<Item = (&Path, Learned)> {
+        self.devices().filter_map(move |pilot| Some((pilot.config().path.as_path(), pilot.learned(now)?)))
+    }
+
+    /// What happened to the latency models since the last call; `happened` gets the disk's path and each event.
+    pub fn model_events(&mut self, mut happened: impl FnMut(&Path, ModelEvent)) {
+        for (pilot, _) in &mut self.devices {
+            for event in pilot.take_model_events() {
+                happened(&pilot.config().path, event);
             }
         }
     }

@@ -112,6 +112,14 @@ impl Port for KernelPort {
         self.disk.as_ref().map_or(Kind { rotational: false, depth: DEPTH_UNKNOWN }, |disk| disk.kind)
     }
 
+    fn identity(&self) -> String {
+        let Some(disk) = &self.disk else { return String::new() };
+        // The name of the drive, and its size: a loop device has no more than that.
+        let parts = ["wwid", "device/wwid", "device/serial", "device/model", "loop/backing_file", "size"];
+        let parts = parts.iter().filter_map(|name| read_some(&disk.folder.join(name)));
+        parts.map(|text| text.trim().to_owned()).collect::<Vec<_>>().join(" ")
+    }
+
     fn blind(&self) -> Option<String> {
         let disk = self.disk.as_ref()?;
         if read_some(&disk.queue.file("iostats")).is_some_and(|text| text == "0") {

@@ -74,6 +74,11 @@ pub trait Port {
     /// What kind of device it is.
     fn kind(&self) -> Kind;
 
+    /// What tells it from other disks, also after a restart; empty where it says nothing of itself.
+    fn identity(&self) -> String {
+        String::new()
+    }
+
     /// Why its requests cannot be watched; `None` where they can.
     fn blind(&self) -> Option<String>;
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::decision::Decision;
 use crate::device::{DevicePilot, State, Tally};
+use crate::latency::ModelStatus;
 use crate::port::Values;
 
 /// The state of a pilot: what `pilot status --json` prints.
@@ -47,6 +48,8 @@ pub struct DeviceStatus {
     pub candidates: Vec<String>,
     /// Counts since the pilot began.
     pub counts: Tally,
+    /// The latency model that is watched for drift; none where none is configured.
+    pub latency_model: Option<ModelStatus>,
     /// The last decision.
     pub last_decision: Option<Decision>,
 }
@@ -68,6 +71,7 @@ impl DeviceStatus {
             settings: settings.map(|(_, now)| now.clone()).unwrap_or_default(),
             candidates: pilot.candidates(),
             counts: pilot.tally(),
+            latency_model: pilot.model_status().cloned(),
             last_decision: pilot.last().cloned(),
         }
     }
@@ -123,6 +127,15 @@ impl DeviceStatus {
         }
         if let Some(decision) = &self.last_decision {
             explain_decision(&mut out, decision);
+        }
+        if let Some(model) = &self.latency_model {
+            let ModelStatus { model, requests, alarms, published, rolled_back, last, .. } = model;
+            let _ = writeln!(
+                out,
+                "  model      {model}: {requests} requests, {alarms} alarms, {published} times replaced, {rolled_back} taken \
+                 back{}",
+                last.as_ref().map_or(String::new(), |last| format!("; last: {last}"))
+            );
         }
         let Tally { decisions, exchanges, reverts, faults, lost_events, .. } = self.counts;
         let _ = writeln!(

@@ -38,7 +38,8 @@ impl DeviceTable {
         let (Some(of_kernel), Some(date)) = (&self.kernel, &self.date) else {
             let made_by = self.scores.made_by.split(" --").next().unwrap_or_default();
             return Some(format!(
-                "the table was not measured on this drive (made by {made_by}); by = \"both\" lets trials decide"
+                "the table was not measured on this drive (made by {made_by}); only trials may switch: by = \"both\", without \
+                 --once"
             ));
         };
         if of_kernel != kernel {

@@ -3,7 +3,7 @@
 use crate::signature::Signature;
 
 /// Workloads that are remembered; later ones are taken for the nearest.
-const WORKLOADS_MAX: usize = 16;
+pub(crate) const WORKLOADS_MAX: usize = 16;
 /// Loads farther apart than this are different.
 const RADIUS: f64 = 0.15;
 /// A workload's centre is the mean of at most this many signatures, so that it follows slow change.
@@ -42,6 +42,16 @@ impl KnownWorkloads {
         }
         self.known.push(Known { centre: load, weight: 1.0 });
         self.known.len() - 1
+    }
+
+    /// A workload's centre, and how many looks it is the mean of.
+    pub(crate) fn centre(&self, workload: usize) -> Option<(Signature, f64)> {
+        self.known.get(workload).map(|known| (known.centre, known.weight))
+    }
+
+    /// Remembers a workload that was met by another.
+    pub(crate) fn restore(&mut self, centre: Signature, weight: f64) {
+        self.known.push(Known { centre, weight: weight.min(WEIGHT_MAX) });
     }
 
     /// A load was recognised as this workload: its centre moves a little.

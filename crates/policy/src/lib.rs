@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod known;
+mod memory;
 mod observed;
 mod policy;
 mod prior;
@@ -23,6 +24,7 @@ mod trial;
 mod windows;
 
 pub use known::KnownWorkloads;
+pub use memory::{CandidateMemory, Memory, WorkloadMemory};
 pub use observed::Observed;
 pub use policy::{Decision, Policy, Reason, Tick};
 pub use prior::{Expectation, Prior, Row};

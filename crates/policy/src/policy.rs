@@ -106,20 +106,20 @@ struct Check {
 #[derive(Clone, Debug)]
 pub struct Policy {
     settings: Settings,
-    candidates: usize,
+    pub(crate) candidates: usize,
     prior: Prior,
     windows: Option<Windows>,
     /// What the classifier said last, of the candidate in force.
     classes: Option<Posterior>,
     observed: Observed,
     tasks: TaskTable,
-    known: KnownWorkloads,
+    pub(crate) known: KnownWorkloads,
     /// By workload.
-    scores: Vec<Scores>,
+    pub(crate) scores: Vec<Scores>,
     /// Extra dwell by workload, after a loss.
-    penalty: Vec<Nanos>,
+    pub(crate) penalty: Vec<Nanos>,
     /// By workload: the table's proposal was taken back, so that trials decide alone.
-    refuted: Vec<bool>,
+    pub(crate) refuted: Vec<bool>,
     workload: Option<usize>,
     load: Signature,
     guess: Option<Guess>,

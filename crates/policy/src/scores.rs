@@ -59,6 +59,11 @@ impl Scores {
         Scores { estimates, baseline, settled: candidates < 2, cost_ns: 0.0 }
     }
 
+    /// As they were before.
+    pub(crate) fn restored(estimates: Vec<Estimate>, baseline: usize, settled: bool, cost_ns: f64) -> Scores {
+        Scores { estimates, baseline, settled, cost_ns }
+    }
+
     /// The best candidate so far.
     pub fn baseline(&self) -> usize {
         self.baseline

@@ -137,6 +137,22 @@ pub fn find(what: &str) -> Result<Vec<(&'static Paper, &'static Figure)>, Error>
     }
 }
 
+/// The figures that all of `names` ask for, each once.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_all(names: &[String]) -> Result<Vec<(&'static Paper, &'static Figure)>, Error> {
+    let mut wanted: Vec<(&'static Paper, &'static Figure)> = Vec::new();
+    for name in names {
+        for (paper, figure) in find(name)? {
+            if !wanted.iter().any(|(p, f)| p.name == paper.name && f.name == figure.name) {
+                wanted.push((paper, figure));
+            }
+        }
+    }
+    Ok(wanted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,8 @@
 
 use std::io::BufReader;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex};
 
 use crate::control::answer_lines;
 use crate::inspector::Inspector;
@@ -16,6 +16,9 @@ pub fn inspector() -> Inspector {
     let common = Common {
         directory: Directory::default(),
         connections: AtomicU32::new(0),
+        tls: None,
+        failed_negotiations: AtomicU64::new(0),
+        changes: Mutex::default(),
         settings: ServeSettings::default(),
         log: Box::new(|_| {}),
     };
@@ -31,7 +34,10 @@ pub fn control(inspector: &Inspector, bytes: &[u8]) {
     let answers: Vec<&[u8]> = answers.split_inclusive(|byte| *byte == b'\n').collect();
     assert_eq!(answers.len(), lines, "one answer a line");
     for answer in answers {
-        assert!(answer.starts_with(b"{\"error\":\"") || answer.starts_with(b"{\"return\":"), "an answer says how it went");
+        assert!(
+            answer.starts_with(b"{\"error\":\"") || answer.starts_with(b"{\"return\":"),
+            "an answer says how it went"
+        );
     }
 }
 
@@ -50,5 +56,52 @@ pub fn configuration(text: &str) {
     }
     if let Ok(export) = ExportSettings::parse(text) {
         assert!(export.check().is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::next_random;
+
+    const LINES: [&str; 8] = [
+        r#"{"command": "list"}"#,
+        r#"{"command": "set-weight", "export": "db", "weight": 800}"#,
+        r#"{"command": "set-limit", "export": "db", "iops": 5, "bytes": null}"#,
+        r#"{"command": "set-scheduler", "scheduler": "bfq:low_latency=0", "disk": 1}"#,
+        r#"{"command": "add", "export": {"name": "x", "weight": 3, "size": 4096}}"#,
+        r#"{"command": "drain", "export": "db", "timeout_s": 18446744073709551615}"#,
+        "db:weight=400,offset=1G,size=20G,limit_iops=7,readonly",
+        "unix = '/run'\n[[target]]\ntarget = 'null'\n[[target.export]]\nname = 'a'\nsize = '2GiB'\nweight = 3\n",
+    ];
+
+    /// Some bytes of a line changed, cut out, doubled, or taken from another.
+    fn mutated(random: &mut u64) -> Vec<u8> {
+        let mut below = |bound: usize| (next_random(random) % bound as u64) as usize;
+        let mut bytes = LINES[below(LINES.len())].as_bytes().to_vec();
+        for _ in 0..1 + below(4) {
+            let at = below(bytes.len() + 1);
+            match below(5) {
+                0 if at < bytes.len() => bytes[at] = below(256) as u8,
+                1 => bytes.truncate(at),
+                2 => bytes.insert(at, b"\n\"{}[]=:,0-9"[below(12)]),
+                3 => {
+                    let other = LINES[below(LINES.len())].as_bytes();
+                    bytes.splice(at..at, other[below(other.len())..].iter().copied());
+                }
+                _ => bytes.extend_from_within(at..),
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn any_line_gets_one_answer_and_any_configuration_is_read_or_refused() {
+        let (inspector, mut random) = (inspector(), 1);
+        for _ in 0..2000 {
+            let bytes = mutated(&mut random);
+            control(&inspector, &bytes);
+            configuration(&String::from_utf8_lossy(&bytes));
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The disks of a running server, as other threads reach them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dumbwaiter_path::Waker;
@@ -56,6 +56,21 @@ impl Inspector {
     /// Connections in all.
     pub fn connections(&self) -> u32 {
         self.common.connections.load(Ordering::Relaxed)
+    }
+
+    /// Other changes wait until this is dropped.
+    pub(crate) fn hold_changes(&self) -> MutexGuard<'_, ()> {
+        self.common.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does every disk's thread answer?
+    pub fn is_alive(&self) -> bool {
+        self.shards.iter().all(|shard| matches!(shard.ask(Question::Ping), Ok(Answer::Done)))
+    }
+
+    /// Clients that were let go before they agreed on an export, or whose TLS failed.
+    pub fn failed_negotiations(&self) -> u64 {
+        self.common.failed_negotiations.load(Ordering::Relaxed)
     }
 
     /// Asks the disk that serves an export.

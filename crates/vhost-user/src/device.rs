@@ -85,7 +85,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device that nobody has set up.
+    /// A device that no front end has set up.
     pub fn new(facts: BlockFacts) -> Device {
         Device {
             config: ConfigSpace::new(&facts),
@@ -365,7 +365,7 @@ impl Device {
 
     fn stop_rings(&mut self) {
         for ring in 0..self.facts.queues {
-            // It exists, and nobody asked for the answer.
+            // It exists, and the front end asked for no answer.
             let _ = self.stop_ring(ring);
         }
     }
@@ -427,7 +427,9 @@ const PROTOCOL_FEATURES: u64 = protocol_feature::MQ
 /// Signals for a ring's driver; an error where they cannot be sent.
 fn signal(ring: u16, descriptor: Option<OwnedFd>) -> Result<Option<Signal>, Failure> {
     let made = descriptor.as_ref().map(Signal::new).transpose();
-    made.map_err(|e| Failure(format!("ring {ring}: signals cannot be sent to its descriptor, which must be an eventfd: {e}")))
+    made.map_err(|e| {
+        Failure(format!("ring {ring}: signals cannot be sent to its descriptor, which must be an eventfd: {e}"))
+    })
 }
 
 fn number(code: u32, value: u64) -> Reply {

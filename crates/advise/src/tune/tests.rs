@@ -220,7 +220,7 @@ fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back()
     (choice.best.nr_requests, choice.best.queue_depth) = (Some(64), Some(8));
     let at = Applied {
         device: "ssd:850pro-256",
-        place: crate::Place::simulated("ssd:850pro-256"),
+        place: crate::Place::simulated(crate::DriveKind::SataSsd),
         offered: &["x".to_owned()],
         previous_queue_depth: Some(31),
     };

@@ -44,6 +44,12 @@ Examples:
   dumbwaiter learn table --device hdd:hts541010a9e662@4 --out mine.json
   dumbwaiter compare load.toml --schedulers adaptive:by=model,table=mine.json")]
     Table(LearnTable),
+    /// Watch a latency model over recorded runs: when its errors change, train it further, keep what is better
+    #[command(after_help = "\
+Examples:
+  dumbwaiter learn drift --model shipped:latency-flash --data recordings
+  dumbwaiter learn drift --model mine.safetensors --data recordings --runs r5 --out mine.safetensors")]
+    Drift(LearnDrift),
     /// Train a model on recorded runs (needs a build with `--features train`)
     #[command(after_help = "\
 Example:
@@ -82,6 +88,25 @@ pub(crate) enum LearnTimes {
     Recorded,
     /// Those of the device model that the model was trained on
     Served,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnDrift {
+    /// The model: a file, or shipped:latency-flash, shipped:latency-disk
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// Folder of recorded runs: REPEAT/WORKLOAD.csv.zst; they are watched one after the other
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Only these repeats
+    #[arg(long, value_name = "REPEAT,…", value_delimiter = ',')]
+    pub(crate) runs: Vec<String>,
+    /// Write the model that serves at the end; the file before is kept as NAME.prev
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write what happened as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

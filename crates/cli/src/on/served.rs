@@ -30,7 +30,11 @@ pub(crate) fn run(args: &Compare, read: &Input, format: Format, checking: Checki
     drop(checking);
     let opened = match args.on.as_deref().and_then(Path::to_str) {
         Some(text) if is_named(text) => None,
-        _ => args.on.as_deref().map(|path| Ok::<_, anyhow::Error>(DeviceUnderTest::open(path, options(args)?))).transpose()?,
+        _ => args
+            .on
+            .as_deref()
+            .map(|path| Ok::<_, anyhow::Error>(DeviceUnderTest::open(path, options(args)?)))
+            .transpose()?,
     };
     let device = match opened.transpose() {
         Ok(device) => device,

@@ -12,5 +12,6 @@ mod real_kernel;
 mod real_recommend;
 mod real_reproduce;
 mod real_verify;
+mod serve;
 mod suite;
 mod verdict;

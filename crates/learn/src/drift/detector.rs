@@ -62,6 +62,16 @@ impl Detector {
         }
     }
 
+    /// A detector for a latency model whose errors `ln(latency / predicted)` are known from samples that it was not trained on: it
+    /// finds a model that is worse than it was judged from its first request on.
+    pub fn with_reference(errors: &[f64]) -> Detector {
+        let mut detector = Detector::new(0.0);
+        detector.reference.extend(errors.iter().copied().filter(|error| error.is_finite()).take(WINDOW));
+        let sizes: f64 = detector.reference.iter().map(|error| error.abs()).sum();
+        detector.usual = sizes / detector.reference.len().max(1) as f64;
+        detector
+    }
+
     /// A request took so long, in any unit, and was predicted to take so long. What is no positive number is left out.
     pub fn push(&mut self, latency: f64, predicted: f64) {
         let error = libm::log(latency / predicted);

@@ -1,7 +1,7 @@
 //! What a pilot does when all goes well: finds the better settings, keeps its limits, puts back.
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_pilot::Action;
+use dumbwaiter_pilot::{Action, Store};
 use dumbwaiter_policy::By;
 
 use crate::fake::{Load, World};
@@ -21,6 +21,28 @@ fn trials_find_the_better_scheduler_and_the_end_puts_back_what_was_found() {
     assert_eq!(world.finish(), Vec::<String>::new());
     assert_eq!(world.disk("a").values, found);
     assert_eq!(world.disk("a").journal, None);
+    world.check();
+}
+
+#[test]
+fn a_pilot_that_is_started_again_needs_no_trials_of_loads_that_it_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let mut world = World::new(1, &["a"], 1, true, By::Both);
+    for load in [Load::Random, Load::Streams] {
+        world.disk("a").load = load;
+        world.run(Nanos(5 * MINUTE.0), |_| ());
+    }
+    for (device, learned) in world.fleet.learned(world.now) {
+        store.keep(device, &learned).unwrap();
+    }
+    world.finish();
+    world.restart();
+    world.fleet.recall(&store, |why| panic!("{why}"));
+    let known = world.decisions.len();
+    world.run(MINUTE, |_| ());
+    let switches: Vec<_> = world.decisions[known..].iter().filter(|(_, action, _)| *action == Action::Switch).collect();
+    assert_eq!((switches.len(), world.disk("a").scheduler()), (1, "bfq"), "{switches:?}");
     world.check();
 }
 

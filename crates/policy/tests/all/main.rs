@@ -3,7 +3,7 @@
 mod table;
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_policy::{Arrival, By, Goal, Policy, Prior, Reason, Row, Settings, Signature, Tick, Work};
+use dumbwaiter_policy::{Arrival, By, Goal, Memory, Policy, Prior, Reason, Row, Settings, Signature, Tick, Work};
 use proptest::prelude::*;
 
 /// Requests per second of each candidate.
@@ -233,6 +233,36 @@ fn a_tables_own_interval_counts_where_it_is_wider_than_the_hysteresis() {
         world.run(&Load { rates: [100.0; 4], ..RANDOM }, 20);
         assert_eq!(world.switches, switches, "{spread}: {:?}", world.history);
     }
+}
+
+#[test]
+fn what_was_learned_outlives_the_policy_as_far_as_its_candidates_are_there() {
+    let names = ["a", "b", "c", "d"].map(str::to_owned);
+    let mut world = World::new(by_trial());
+    world.run(&RANDOM, 40);
+    world.run(&STREAMS, 40);
+    let memory = world.policy.memory(&names);
+    let text = serde_json::to_string(&memory).unwrap();
+    let memory: Memory = serde_json::from_str(&text).unwrap();
+    assert!(memory.is_sound() && memory.workloads.len() >= 2, "{text}");
+    let remembering = |names: &[String]| {
+        let mut policy = Policy::new(names.len(), 0, by_trial(), Prior::default());
+        policy.remember(&memory, names);
+        policy
+    };
+    let policy = remembering(&names);
+    assert_eq!(policy.memory(&names), memory);
+    let mut again = World { policy, ..World::new(by_trial()) };
+    again.run(&STREAMS, 10);
+    assert_eq!(again.history.iter().map(|(_, to)| *to).collect::<Vec<_>>(), [1], "no trial");
+    let without = remembering(&[names[0].clone(), names[2].clone(), names[3].clone()]);
+    assert!(without.scores().len() < memory.workloads.len(), "the best candidate for streams is gone");
+    let more = remembering(&[&names[..], &["e".to_owned()]].concat());
+    assert!(more.scores().iter().all(|scores| scores.winner().is_none()), "a new candidate is tried");
+    let broken = Memory { schema: 2, ..memory.clone() };
+    let mut policy = Policy::new(4, 0, by_trial(), Prior::default());
+    policy.remember(&broken, &names);
+    assert!(policy.scores().is_empty());
 }
 
 proptest! {

@@ -22,7 +22,7 @@ use dumbwaiter_serve::{Address, Answered, DiskStats, Inspector, NbdClient, Order
 use dumbwaiter_workloads::{Next, Want};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::export_name;
+use super::export_name::export_name;
 use super::threads::ClientThread;
 use crate::error::Error;
 
@@ -319,7 +319,8 @@ impl<'a> ClientLoad<'a> {
             Op::SecureErase => return Err(Error::refused("NBD has no secure erase")),
         };
         let bytes = u64::from(want.sectors) * SECTOR_BYTES;
-        let length = u32::try_from(bytes).map_err(|_| Error::refused(format!("NBD takes no {} of {bytes} bytes", want.op)))?;
+        let length =
+            u32::try_from(bytes).map_err(|_| Error::refused(format!("NBD takes no {} of {bytes} bytes", want.op)))?;
         let flags = if want.flags.any(Flags::FUA) { command_flag::FUA } else { 0 };
         let slot = Slot { submit, thread, number: want.task, op: want.op, sector: want.sector, sectors: want.sectors };
         let cookie = match self.free.pop() {
@@ -410,7 +411,9 @@ impl<'a> ClientLoad<'a> {
             self.failed += 1;
             let text = std::io::Error::from_raw_os_error(error as i32).to_string();
             let at = sector * SECTOR_BYTES;
-            self.failure.get_or_insert_with(|| format!("{op} of {} bytes at byte {at}: {text}", u64::from(sectors) * SECTOR_BYTES));
+            self.failure.get_or_insert_with(|| {
+                format!("{op} of {} bytes at byte {at}: {text}", u64::from(sectors) * SECTOR_BYTES)
+            });
             *self.failures.entry(text).or_insert(0) += 1;
         }
         if self.open && error == 0 {

@@ -3,6 +3,7 @@
 //! A tenant of the scenario is an export of the whole disk with the tenant's weight; a task is a connection to it.
 
 mod client_load;
+mod export_name;
 mod threads;
 
 use dumbwaiter_block::{Ioprio, SECTOR_BYTES};
@@ -11,9 +12,10 @@ use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped};
 use dumbwaiter_scenario::{Completion, Scenario};
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_serve::{Cache, ExportSettings, ServeSettings, Server, TargetSettings};
+use dumbwaiter_serve::{Cache, DeviceDepth, ExportSettings, ServeSettings, Server, TargetSettings};
 
 use self::client_load::{ClientLoad, Ended};
+use self::export_name::export_name;
 use crate::DeviceUnderTest;
 use crate::device::machine;
 use crate::error::Error;
@@ -52,7 +54,9 @@ impl Served<'_> {
     pub fn named(target: &str) -> Result<Served<'static>, Failure> {
         if target != "null" && !target.starts_with("null:") {
             let Some(model) = target.strip_prefix("emulate:") else {
-                return Err(Failure::refused(format!("{target}: expected emulate:MODEL, null, a file or a block device")));
+                return Err(Failure::refused(format!(
+                    "{target}: expected emulate:MODEL, null, a file or a block device"
+                )));
             };
             dumbwaiter_devices::load(model).map_err(|e| Failure::refused(format!("{target}: {e}")))?;
         }
@@ -80,14 +84,17 @@ impl Served<'_> {
         let seed = scenario.seed.wrapping_add(u64::from(cell.replicate));
         let folder = tempfile::tempdir()?;
         let cpus = std::thread::available_parallelism().map_or(1, |n| n.get().min(1024) as u16);
-        let sectors = self.sectors(&cell.device).ok_or_else(|| Error::refused("the size of the device is not known"))?;
+        let sectors =
+            self.sectors(&cell.device).ok_or_else(|| Error::refused("the size of the device is not known"))?;
         let load = prepared.load(seed, sectors, cpus)?;
         if let Some(thread) = load.threads.iter().find(|thread| thread.ioprio != Ioprio::DEFAULT) {
             let name = load.task_specs.get(thread.task.0 as usize).map_or("", |spec| spec.name.as_str());
             return Err(Error::refused(no_priorities(name)));
         }
         if load.tenants.tenants().any(|(id, _)| load.tenants.is_root(id)) {
-            return Err(Error::refused("write-back of several tenants belongs to the root group, and a served disk has no export for it"));
+            return Err(Error::refused(
+                "write-back of several tenants belongs to the root group, and a served disk has no export for it",
+            ));
         }
         let settings = ServeSettings {
             targets: vec![self.target_settings(scenario, cell, load.tenant_specs.len())],
@@ -150,7 +157,7 @@ impl Served<'_> {
         });
         TargetSettings {
             scheduler: cell.scheduler.to_string(),
-            device_depth: scenario.queue_depth,
+            device_depth: scenario.queue_depth.map_or(DeviceDepth::default(), DeviceDepth::Fixed),
             cache: if buffered { Cache::Writeback } else { Cache::None },
             exports: exports.collect(),
             ..TargetSettings::new(&text)
@@ -179,11 +186,6 @@ impl Served<'_> {
     }
 }
 
-/// An export's name: names of tenants may hold what a URI cannot.
-fn export_name(tenant: usize) -> String {
-    format!("tenant{tenant}")
-}
-
 fn no_priorities(task: &str) -> String {
     format!("task `{task}` has an I/O priority, and NBD carries none; leave out --via serve, or the priority")
 }
@@ -207,7 +209,10 @@ fn objection(scenario: &Scenario, completion: Completion) -> Option<String> {
             return Some(no_priorities(&task.name));
         }
         if task.changes.iter().any(|change| change.tenant.is_some()) {
-            return Some(format!("task `{}` moves to another tenant, and a connection stays with its export", task.name));
+            return Some(format!(
+                "task `{}` moves to another tenant, and a connection stays with its export",
+                task.name
+            ));
         }
         let deadline = task.deadline.or(tenant.deadline).is_some();
         deadline.then(|| format!("task `{}` has a deadline, and NBD carries none", task.name))

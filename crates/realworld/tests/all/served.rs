@@ -14,7 +14,8 @@ use crate::{READS, cell, folder, load, options};
 const SLOW: &str = "null:0us?latency_ns=4000000&depth=8";
 
 fn tenants(weights: &[u32], task: &str) -> String {
-    let head = "schedulers = [\"headway\", \"none\"]\nreplicates = 1\nduration = \"1500ms\"\nwarmup = \"500ms\"\n".to_owned();
+    let head =
+        "schedulers = [\"headway\", \"none\"]\nreplicates = 1\nduration = \"1500ms\"\nwarmup = \"500ms\"\n".to_owned();
     weights.iter().enumerate().fold(head, |text, (number, weight)| {
         format!("{text}[[tenant]]\nname = \"t {number}\"\nweight = {weight}\n[[tenant.task]]\nname = \"a\"\n{task}\n")
     })

@@ -351,7 +351,7 @@ impl Scheduler for Headway {
         let patience = self.patience();
         let account = &mut self.depth.accounts[request.io.tenant.0 as usize];
         let away = account.outstanding == 0 && ctx.now.since(account.last_seen) > patience;
-        account.arrived(ctx.now);
+        account.arrived(ctx.now, request.io.flags.any(Flags::PACED));
         let queue = &self.queues[node as usize];
         let seen = queue.last_seen;
         let quiet = seen > Nanos::ZERO && ctx.now.since(seen) >= fresh::QUIET_TIME;

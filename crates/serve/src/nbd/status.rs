@@ -74,9 +74,7 @@ impl StatusThread {
 
     /// Asks the thread. A client has few questions under way, but hints are answered at once: their number is bounded here.
     pub(crate) fn ask(&self, question: StatusQuestion) {
-        if matches!(question, StatusQuestion::Cache { .. })
-            && self.hints.fetch_add(1, Ordering::Relaxed) >= MAX_HINTS
-        {
+        if matches!(question, StatusQuestion::Cache { .. }) && self.hints.fetch_add(1, Ordering::Relaxed) >= MAX_HINTS {
             self.hints.fetch_sub(1, Ordering::Relaxed);
             return;
         }

@@ -10,8 +10,9 @@ use dumbwaiter_nbd::negotiation::greeting;
 use dumbwaiter_nbd::wire::command_flag;
 use dumbwaiter_nbd::{Command, Negotiation, Progress, Request};
 
+use super::chance::Chance;
 use super::history::History;
-use super::{CLIENTS, Chance, EXPORT_BYTES, PART_BYTES};
+use super::layout::{CLIENTS, EXPORT_BYTES, PART_BYTES};
 use crate::shard::{Message, Shard};
 
 /// Requests that it has under way at most; the server takes 16 of a connection.
@@ -223,7 +224,12 @@ impl Client {
             _ => {}
         }
         let changes = matches!(command, Command::Write | Command::WriteZeroes | Command::Trim);
-        if changes && self.asked.values().any(|other| overlap(&other.request, &request) && other.request.command != Command::Read) {
+        if changes
+            && self
+                .asked
+                .values()
+                .any(|other| overlap(&other.request, &request) && other.request.command != Command::Read)
+        {
             return;
         }
         let value = if command == Command::Write { history.fresh_value() } else { 0 };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use dumbwaiter_block::{Errno, Nanos, Op};
 use dumbwaiter_path::{VirtualDevice, VirtualRequest};
 
-use super::Chance;
+use super::chance::Chance;
 
 /// How often things go wrong; never with 0.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,7 +82,9 @@ impl Drive {
         {
             return false;
         }
-        let dirty = |(at, (cached, safe)): (usize, (&Sector, &Sector))| (cached.version > safe.version).then_some((at, *cached));
+        let dirty = |(at, (cached, safe)): (usize, (&Sector, &Sector))| {
+            (cached.version > safe.version).then_some((at, *cached))
+        };
         let snapshot = match request.op {
             Op::Flush => self.cache.iter().zip(&self.medium).enumerate().filter_map(dirty).collect(),
             _ => Vec::new(),

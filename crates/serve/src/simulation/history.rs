@@ -79,8 +79,7 @@ impl History {
     pub(super) fn check_after_power_loss(&self, left: &[u64]) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();
         for (sector, all) in self.sectors.iter().enumerate() {
-            let permanent =
-                |written: &Written| written.acknowledged.is_some_and(|at| written.fua || at < self.flushed);
+            let permanent = |written: &Written| written.acknowledged.is_some_and(|at| written.fua || at < self.flushed);
             let floor = all.iter().rposition(permanent).unwrap();
             let allowed = all[floor..].iter().any(|written| written.value == left[sector]);
             assert!(allowed, "sector {sector} lost {:?}: it holds {}", &all[floor..], left[sector]);

@@ -4,13 +4,15 @@
 //! The clients are cut off in the middle of requests, read slowly or break the protocol; the drive fails requests, loses its volatile cache
 //! and completes in any order; weights, limits, sizes and the scheduler change meanwhile. Each client knows what its sectors may hold.
 
+mod chance;
 mod client;
 mod drive;
 mod history;
+mod layout;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,36 +20,16 @@ use std::time::Duration;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_path::{Facts, Kind, Target};
 
+use self::chance::Chance;
 use self::client::Client;
 use self::drive::{Drive, Faults, SharedDrive};
 use self::history::History;
-use crate::load::next_random;
+use self::layout::{CLIENTS, EXPORT_BYTES, EXPORTS};
 use crate::nbd::directory::Directory;
 use crate::open_target::OpenTarget;
 use crate::question::{Answer, Question};
-use crate::settings::{ExportSettings, ServeSettings, TargetSettings};
+use crate::settings::{DeviceDepth, ExportSettings, ServeSettings, TargetSettings};
 use crate::shard::{Common, Message, Shard};
-
-/// Bytes of each export.
-const EXPORT_BYTES: u64 = 192 << 10;
-const EXPORTS: u64 = 3;
-/// Clients of each export at the same time; each has a part of it for itself.
-const CLIENTS: u64 = 3;
-const PART_BYTES: u64 = EXPORT_BYTES / CLIENTS;
-
-/// Random numbers of a seed.
-#[derive(Clone)]
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        next_random(&mut self.0) % bound
-    }
-
-    fn one_in(&mut self, bound: u64) -> bool {
-        self.below(bound) == 0
-    }
-}
 
 /// What a simulation is made of.
 #[derive(Clone, Debug)]
@@ -146,7 +128,7 @@ impl Simulation {
         };
         let target = TargetSettings {
             scheduler: plan.scheduler.clone(),
-            device_depth: Some(8),
+            device_depth: DeviceDepth::Fixed(8),
             exports: exports(),
             ..TargetSettings::new("simulated")
         };
@@ -161,12 +143,16 @@ impl Simulation {
         let common = Arc::new(Common {
             directory: Directory::default(),
             connections: AtomicU32::new(0),
+            tls: None,
+            failed_negotiations: AtomicU64::new(0),
+            changes: Mutex::default(),
             settings,
             log: Box::new(move |line| lines.lock().unwrap().push(line.to_owned())),
         });
         let (messages, received) = channel();
         let (shard, _) = Shard::open(0, target, open, received, common).unwrap();
-        let clients = (0..EXPORTS * CLIENTS).map(|number| Client::new(number, Chance(chance.below(u64::MAX)))).collect();
+        let clients =
+            (0..EXPORTS * CLIENTS).map(|number| Client::new(number, Chance(chance.below(u64::MAX)))).collect();
         let schedulers = dumbwaiter_schedulers::REGISTRY.iter().map(|entry| entry.name).collect();
         Simulation {
             chance,
@@ -232,7 +218,7 @@ impl Simulation {
                 let at = self.chance.below(self.schedulers.len() as u64) as usize;
                 Question::Scheduler { scheduler: self.schedulers[at].to_owned() }
             }
-            4 => Question::DeviceDepth { depth: 1 + self.chance.below(8) as u32 },
+            4 => Question::DeviceDepth { depth: DeviceDepth::Fixed(1 + self.chance.below(8) as u32) },
             5 => {
                 let iops = self.chance.one_in(2).then(|| 100 + self.chance.below(1000));
                 Question::Reservation { export, iops }
@@ -258,7 +244,10 @@ impl Simulation {
             if turns > 200_000 {
                 let layer = self.shard.volume.disk.layer();
                 let (queued, in_device, ledger) = (layer.queued(), layer.in_device(), layer.ledger());
-                panic!("it does not end at {now}: {queued} queued, {in_device} in the device, {ledger:?}, {:?}", self.plan);
+                panic!(
+                    "it does not end at {now}: {queued} queued, {in_device} in the device, {ledger:?}, {:?}",
+                    self.plan
+                );
             }
         }
         let Answer::Stats(stats) = self.shard.answer(Question::Stats).unwrap() else { panic!("no stats") };
@@ -271,7 +260,10 @@ impl Simulation {
         assert_eq!(self.shard.common.connections.load(std::sync::atomic::Ordering::Relaxed), 0);
         let ledger = *self.shard.volume.disk.layer().ledger();
         Outcome {
-            digest: self.clients.iter().fold(0, |digest, client| digest ^ client.digest().rotate_left(client.number() as u32)),
+            digest: self
+                .clients
+                .iter()
+                .fold(0, |digest, client| digest ^ client.digest().rotate_left(client.number() as u32)),
             answers: self.clients.iter().map(Client::answers).sum(),
             failed: self.clients.iter().map(Client::failed).sum(),
             merged: ledger.merged_back + ledger.merged_front + ledger.joined,

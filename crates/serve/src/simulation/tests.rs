@@ -78,7 +78,8 @@ fn every_scheduler_serves_every_request_once() {
 fn clients_that_behave_get_an_answer_to_everything() {
     for seed in seeds().take(4) {
         let faults = Faults::default();
-        let mut simulation = Simulation::new(Plan { hostile: false, changes: false, faults, ..Plan::new(seed, "headway") });
+        let mut simulation =
+            Simulation::new(Plan { hostile: false, changes: false, faults, ..Plan::new(seed, "headway") });
         simulation.run();
         let outcome = simulation.shut_down();
         assert_eq!(outcome.violations, 0);

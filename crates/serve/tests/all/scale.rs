@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dumbwaiter_nbd::Command;
+use dumbwaiter_serve::DeviceDepth;
 
 use crate::running::Running;
 use crate::swarm::{descriptors, is_alone, memory, number, read_over};
@@ -64,7 +65,7 @@ fn a_thousand_exports_share_by_weight_while_clients_come_and_go() {
     let exports: Vec<&str> = exports.iter().map(String::as_str).collect();
     // 8 requests of 4 ms at a time: the drive is the bottleneck, and not a machine that runs other tests too.
     let running = Running::with("emulate:null:0us?latency_ns=4000000&depth=8", &exports, |settings| {
-        settings.targets[0].device_depth = Some(8);
+        settings.targets[0].device_depth = DeviceDepth::Fixed(8);
         settings.forget_writes = true;
     });
     for round in 0..connects / 10 {
@@ -77,6 +78,10 @@ fn a_thousand_exports_share_by_weight_while_clients_come_and_go() {
             let (socket, stop) = (running.socket(), &stop);
             let depth = 64 / connections.min(64) as u64;
             scope.spawn(move || read_over(&socket, name, connections, depth, stop, count));
+        }
+        // All of their connections are there once each has an answer.
+        while counts.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
+            std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(Duration::from_millis(500));
         let before = [0, 1, 2, 3].map(|at: usize| counts[at].load(Ordering::Relaxed));
@@ -92,7 +97,10 @@ fn a_thousand_exports_share_by_weight_while_clients_come_and_go() {
     });
     let all: u64 = got.iter().sum();
     let shares = got.map(|ios| ios as f64 / all as f64);
-    println!("{connects} connects, {connections} connections a tenant: shares {shares:?}, {} KiB more memory", grown >> 10);
+    println!(
+        "{connects} connects, {connections} connections a tenant: shares {shares:?}, {} KiB more memory",
+        grown >> 10
+    );
     for (share, (_, due)) in shares.iter().zip(ACTIVE) {
         assert!((share - due as f64 / 12.0).abs() < 0.03, "{shares:?}");
     }

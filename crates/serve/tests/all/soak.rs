@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_nbd::{Command, Request};
-use dumbwaiter_serve::{Address, ExportSettings, Inspector, NbdLoad, Order, TargetSettings, VhostLoad};
+use dumbwaiter_serve::{Address, DeviceDepth, ExportSettings, Inspector, NbdLoad, Order, TargetSettings, VhostLoad};
 use dumbwaiter_vhost_user::front_end::{FrontEnd, Options};
 use dumbwaiter_vhost_user::wire::request_type;
 
@@ -160,6 +160,7 @@ fn machine(stage: &Stage<'_>, chance: &mut Chance) {
             depth: 1 + chance.below(32) as u16,
             seed: chance.below(1 << 40),
             span: None,
+            poll: false,
         };
         let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -206,7 +207,7 @@ fn orders(stage: &Stage<'_>, chance: &mut Chance, inspector: &Inspector) {
             let names = ["headway", "none", "mq-deadline", "bfq", "kyber", "cfq", "h-bfq"];
             Order::SetScheduler { scheduler: names[chance.below(7) as usize].into(), disk }
         }
-        5 => Order::SetDepth { depth: 1 + chance.below(64) as u32, disk },
+        5 => Order::SetDepth { depth: DeviceDepth::Fixed(1 + chance.below(64) as u32), disk },
         // The export comes again below.
         6 => Order::Remove { export: name, hard: chance.below(2) == 0 },
         7 => Order::Drain { export: name, timeout_s: 1 },
@@ -309,10 +310,18 @@ fn a_day_of_clients_and_orders_leaves_nothing_behind() {
         assert!(!disk.flush_failed);
     }
     let names = actors.iter().map(|(name, ..)| *name).chain(["orders"]);
-    let did: Vec<String> = names.zip(&counts).map(|(name, n)| format!("{name} {}", n.load(Ordering::Relaxed))).collect();
+    let did: Vec<String> =
+        names.zip(&counts).map(|(name, n)| format!("{name} {}", n.load(Ordering::Relaxed))).collect();
     // The first quarter warms up.
-    let (early, late) = (peaks[..=peaks.len() / 4].iter().max().unwrap(), peaks[peaks.len() / 2..].iter().max().unwrap());
-    println!("{}; memory {} MiB, then {} MiB; {} log lines", did.join(", "), early >> 20, late >> 20, running.log.lock().unwrap().len());
+    let (early, late) =
+        (peaks[..=peaks.len() / 4].iter().max().unwrap(), peaks[peaks.len() / 2..].iter().max().unwrap());
+    println!(
+        "{}; memory {} MiB, then {} MiB; {} log lines",
+        did.join(", "),
+        early >> 20,
+        late >> 20,
+        running.log.lock().unwrap().len()
+    );
     assert!(counts.iter().all(|n| n.load(Ordering::Relaxed) > 0), "{did:?}");
     assert!(descriptors() <= descriptors_before + 8, "{} descriptors, {descriptors_before} before", descriptors());
     if number("DUMBWAITER_SOAK_CHECKS_MEMORY", 1) == 1 && seconds >= 60 {

@@ -18,8 +18,7 @@ pub(crate) fn read_over(
     done: &AtomicU64,
 ) {
     let address = Address::Unix(socket.to_owned());
-    let mut clients: Vec<NbdClient> =
-        (0..connections).map(|_| NbdClient::connect(&address, export).unwrap()).collect();
+    let mut clients: Vec<NbdClient> = (0..connections).map(|_| NbdClient::connect(&address, export).unwrap()).collect();
     let blocks = clients[0].offer().size / 4096;
     let mut at = 0u64;
     let mut read = |client: &mut NbdClient, cookie: u64| {
@@ -80,7 +79,8 @@ pub(crate) fn is_alone(test: &str) -> bool {
         return true;
     }
     let program = std::env::current_exe().unwrap();
-    let ended = std::process::Command::new(program).args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let ended =
+        std::process::Command::new(program).args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
     print!("{}", String::from_utf8_lossy(&ended.stdout));
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     false

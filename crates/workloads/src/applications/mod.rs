@@ -227,9 +227,10 @@ mod tests {
         let mut app = App::new("player").unwrap();
         app.set("think", "greedy").unwrap();
         assert!(app.validate().unwrap_err().to_string().contains("player takes fps, offset, runtime, size, video"));
-        assert_eq!(
-            App::new("oowriter").unwrap_err(),
-            "unknown application \"oowriter\"; did you mean \"oowriter-like\"?"
+        let refused = App::new("oowriter").unwrap_err();
+        assert!(
+            refused.starts_with("unknown application `oowriter`; did you mean `oowriter-like`? known: "),
+            "{refused}"
         );
         assert!(App::new("msn").unwrap().set("think", "slow").unwrap_err().contains("paced or greedy"));
     }

@@ -1,0 +1,131 @@
+//! What a policy has learned, as a document that outlives the process: workloads, and what trials have shown of each.
+
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::known::WORKLOADS_MAX;
+use crate::scores::Estimate;
+use crate::signature::Signature;
+
+/// Version of the document.
+const SCHEMA: u32 = 1;
+
+/// All workloads of a policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Version of the document: 1.
+    pub schema: u32,
+    /// The workloads, in the order in which they were met.
+    pub workloads: Vec<WorkloadMemory>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { schema: SCHEMA, workloads: Vec::new() }
+    }
+}
+
+/// One workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadMemory {
+    /// Its centre: the parts of a [`Signature`].
+    pub signature: [f64; 4],
+    /// How many looks the centre is the mean of, up to a limit.
+    pub weight: f64,
+    /// The best candidate so far, by name.
+    pub best: String,
+    /// There was nothing left to try.
+    pub settled: bool,
+    /// The table's proposal for it was taken back.
+    pub refuted: bool,
+    /// Time that its trials have cost, nanoseconds.
+    pub cost_ns: f64,
+    /// By candidate: its score, relative to the first baseline; only those that were tried.
+    pub candidates: BTreeMap<String, CandidateMemory>,
+}
+
+/// What trials have shown of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CandidateMemory {
+    /// Mean.
+    pub mean: f64,
+    /// Variance of the mean.
+    pub variance: f64,
+    /// Slots.
+    pub samples: u32,
+}
+
+impl Memory {
+    /// Checks what came from a file: at most as many workloads as a policy remembers, and numbers that can be.
+    pub fn is_sound(&self) -> bool {
+        let sound = |workload: &WorkloadMemory| {
+            let estimates = workload.candidates.values();
+            workload.signature.iter().all(|part| (0.0..=2.0).contains(part))
+                && (1.0..=1e9).contains(&workload.weight)
+                && (0.0..=1e18).contains(&workload.cost_ns)
+                && estimates.clone().all(|c| (0.0..=1e9).contains(&c.mean) && (0.0..=1e18).contains(&c.variance))
+        };
+        self.schema == SCHEMA && self.workloads.len() <= WORKLOADS_MAX && self.workloads.iter().all(sound)
+    }
+}
+
+impl From<Estimate> for CandidateMemory {
+    fn from(Estimate { mean, variance, samples }: Estimate) -> CandidateMemory {
+        CandidateMemory { mean, variance, samples }
+    }
+}
+
+impl From<CandidateMemory> for Estimate {
+    fn from(CandidateMemory { mean, variance, samples }: CandidateMemory) -> Estimate {
+        Estimate { mean, variance, samples }
+    }
+}
+
+impl crate::Policy {
+    /// What it has learned. `names`: of the candidates, by number.
+    pub fn memory(&self, names: &[String]) -> Memory {
+        let name = |candidate: usize| names.get(candidate).cloned().unwrap_or_default();
+        let workload = |(number, scores): (usize, &crate::Scores)| {
+            let (centre, weight) = self.known.centre(number)?;
+            let tried = scores.estimates().iter().enumerate().filter(|(_, estimate)| estimate.samples > 0);
+            Some(WorkloadMemory {
+                signature: centre.parts,
+                weight,
+                best: name(scores.baseline()),
+                settled: scores.winner().is_some(),
+                refuted: self.refuted[number],
+                cost_ns: scores.cost_ns,
+                candidates: tried.map(|(c, estimate)| (name(c), (*estimate).into())).collect(),
+            })
+        };
+        Memory { workloads: self.scores.iter().enumerate().filter_map(workload).collect(), ..Memory::default() }
+    }
+
+    /// Takes up what another policy has learned, before the first tick. A workload whose best candidate is none of `names` is
+    /// forgotten; a candidate that was not there then is tried.
+    pub fn remember(&mut self, memory: &Memory, names: &[String]) {
+        if !memory.is_sound() || !self.scores.is_empty() {
+            return;
+        }
+        let number = |name: &String| names.iter().position(|known| known == name);
+        for workload in &memory.workloads {
+            let Some(best) = number(&workload.best) else { continue };
+            let mut estimates = vec![Estimate::default(); self.candidates];
+            for (name, estimate) in &workload.candidates {
+                if let Some(place) = number(name).and_then(|candidate| estimates.get_mut(candidate)) {
+                    *place = (*estimate).into();
+                }
+            }
+            if estimates.get(best).is_none_or(|estimate| estimate.samples == 0) {
+                continue;
+            }
+            let settled = workload.settled && names.iter().all(|name| workload.candidates.contains_key(name));
+            self.known.restore(Signature { parts: workload.signature }, workload.weight);
+            self.scores.push(crate::Scores::restored(estimates, best, settled, workload.cost_ns));
+            self.penalty.push(Nanos::ZERO);
+            self.refuted.push(workload.refuted);
+        }
+    }
+}
