@@ -75,7 +75,10 @@ impl DeviceSearch {
                 })?;
                 let each = if about.real { each + OVERHEAD } else { each };
                 Plan::within(budget.0, each.0, spaces.len(), whole_runs).map_err(|needed| {
-                    Failure::refused(format!("--budget {budget}: the smallest search covers {}", Nanos(needed)))
+                    let needed = Nanos(needed);
+                    Failure::refused(format!(
+                        "the smallest search covers {needed} of runs, and the budget is {budget}; expected a longer --budget, or with --on a longer --for"
+                    ))
                 })?
             }
         };
