@@ -279,7 +279,7 @@ fn a_day_of_clients_and_orders_leaves_nothing_behind() {
         for (kind, (_, actor, times)) in actors.iter().enumerate() {
             for instance in 0..*times {
                 let stage = Stage { running: &running, stop: &stop, done: &counts[kind] };
-                let mut chance = Chance(1 | (seed + 1) * 0x9e37_79b9 ^ (kind as u64 * 100 + instance as u64) << 32);
+                let mut chance = Chance(1 | ((seed + 1) * 0x9e37_79b9) ^ ((kind as u64 * 100 + instance as u64) << 32));
                 scope.spawn(move || {
                     while stage.goes_on() {
                         actor(&stage, &mut chance);
