@@ -313,7 +313,10 @@ mod tests {
             ("[[device]]\npath = 'a'\nbounds = { 'bfq/slice_idle' = [0, 8] }\n", "bfq/low_latency"),
             ("[[device]]\npath = 'a'\nbounds = { 'mq-deadline/fifo_batch' = [0, 9999] }\n", "within [1, 128]"),
             ("[[device]]\npath = 'a'\ntable = 'missing.json'\n", "missing.json"),
-            ("[[device]]\npath = 'a'\nlatency_model = 'missing.safetensors'\n", "latency_model = \"missing.safetensors\""),
+            (
+                "[[device]]\npath = 'a'\nlatency_model = 'missing.safetensors'\n",
+                "latency_model = \"missing.safetensors\"",
+            ),
             ("[[device]]\npath = 'a'\nlatency_model = 'shipped:classifier'\n", "expected a latency model"),
             ("[[device]]\npath = 'a'\nwieght = 1\n", "wieght"),
         ] {

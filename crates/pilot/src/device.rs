@@ -437,7 +437,8 @@ impl DevicePilot {
 
     fn review_model(&mut self, now: Nanos) {
         let Some((step, model)) = self.model.as_mut().and_then(|model| model.period(now)) else { return };
-        let (device, name) = (self.config.path.display(), self.config.latency_model.as_ref().map_or("", |(name, _)| name));
+        let (device, name) =
+            (self.config.path.display(), self.config.latency_model.as_ref().map_or("", |(name, _)| name));
         let line = format!("device={device} latency_model={name} {}", step.line());
         self.model_events.push(ModelEvent { line, model: model.cloned() });
     }

@@ -8,8 +8,8 @@ use crate::config::PilotConfig;
 use crate::decision::Decision;
 use crate::device::{DevicePilot, ModelEvent, State};
 use crate::port::Port;
-use crate::store::{Learned, Store};
 use crate::status::{DeviceStatus, Status};
+use crate::store::{Learned, Store};
 use crate::{Error, Surroundings};
 
 /// The disks of a configuration, each with its port.

@@ -131,7 +131,8 @@ mod tests {
         store.keep(device, &learned()).unwrap();
         assert_eq!(store.learned(device), Ok(Some(learned())));
         assert!(learned().fits("naa.5", "6.18", 1_000 + SECONDS_MAX));
-        for (disk, kernel, unix_s) in [("naa.6", "6.18", 1_000), ("naa.5", "6.19", 1_000), ("naa.5", "6.18", 9_000_000)] {
+        for (disk, kernel, unix_s) in [("naa.6", "6.18", 1_000), ("naa.5", "6.19", 1_000), ("naa.5", "6.18", 9_000_000)]
+        {
             assert!(!learned().fits(disk, kernel, unix_s), "{disk} {kernel} {unix_s}");
         }
     }
@@ -140,7 +141,11 @@ mod tests {
     fn a_damaged_file_is_refused_with_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path());
-        for text in ["", "{}", "{\"schema\":2,\"disk\":\"\",\"kernel\":\"\",\"unix_s\":0,\"memory\":{\"schema\":1,\"workloads\":[]}}"] {
+        for text in [
+            "",
+            "{}",
+            "{\"schema\":2,\"disk\":\"\",\"kernel\":\"\",\"unix_s\":0,\"memory\":{\"schema\":1,\"workloads\":[]}}",
+        ] {
             std::fs::write(folder.path().join("sda.json"), text).unwrap();
             let error = store.learned(Path::new("/dev/sda")).unwrap_err();
             assert!(error.contains("sda.json"), "{text}: {error}");

@@ -42,7 +42,7 @@ fn a_pilot_that_is_started_again_needs_no_trials_of_loads_that_it_knows() {
     let known = world.decisions.len();
     world.run(MINUTE, |_| ());
     let switches: Vec<_> = world.decisions[known..].iter().filter(|(_, action, _)| *action == Action::Switch).collect();
-    assert_eq!((switches.len(), world.disk("a").scheduler()), (1, "bfq".to_owned()), "{switches:?}");
+    assert_eq!((switches.len(), world.disk("a").scheduler()), (1, "bfq"), "{switches:?}");
     world.check();
 }
 

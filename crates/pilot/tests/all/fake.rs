@@ -409,8 +409,14 @@ impl World {
             device
         };
         let devices = names[..named].iter().map(device).collect();
-        let config =
-            PilotConfig { control: "unused".into(), http: None, log: LogLevel::Changes, restore: true, state: "unused".into(), devices };
+        let config = PilotConfig {
+            control: "unused".into(),
+            http: None,
+            log: LogLevel::Changes,
+            restore: true,
+            state: "unused".into(),
+            devices,
+        };
         let fleet = World::start(&config, acts, &disks);
         World { disks, config, acts, fleet, now: Nanos::ZERO, decisions: Vec::new() }
     }

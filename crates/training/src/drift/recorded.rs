@@ -144,7 +144,9 @@ impl DriftStep {
                 )
             }
             DriftStep::NotTrained { reason } => format!("should be trained again ({reason}), but was not"),
-            DriftStep::RolledBack => "rolled back to the model before: the new one drifted within 10 minutes".to_owned(),
+            DriftStep::RolledBack => {
+                "rolled back to the model before: the new one drifted within 10 minutes".to_owned()
+            }
         }
     }
 }

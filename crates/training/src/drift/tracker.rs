@@ -79,8 +79,11 @@ impl Tracker {
         };
         let mut row = [0.0; MAX_INPUTS];
         let normal = latency_row(self.features, &RequestVector::of(record), &place, &self.history, &mut row);
-        let open =
-            Open { record: *record, delta: self.order.delta(record.sector), inputs: normal.map(|normal| (row, normal)) };
+        let open = Open {
+            record: *record,
+            delta: self.order.delta(record.sector),
+            inputs: normal.map(|normal| (row, normal)),
+        };
         self.order.issued(record.sector, record.end());
         self.open.entry((record.op == Op::Write, record.sector)).or_default().push_back(open);
         self.in_device += 1;

@@ -90,7 +90,8 @@ fn until_notice(
 fn a_device_that_changes_is_found_and_its_model_is_trained_and_a_sabotaged_one_goes_again() {
     let model = trained();
     let mut device = device(7);
-    let (mut watch, mut tracker) = (ModelWatch::new(model.clone(), Nanos::ZERO).unwrap(), Tracker::new(&model).unwrap());
+    let (mut watch, mut tracker) =
+        (ModelWatch::new(model.clone(), Nanos::ZERO).unwrap(), Tracker::new(&model).unwrap());
     assert_eq!(until_notice(&mut watch, &mut tracker, &mut device, USUAL, 20_000), None, "nothing has changed");
     let found = until_notice(&mut watch, &mut tracker, &mut device, OTHER, 2_000);
     assert!(matches!(found, Some((_, Notice::Alarm(Alarm::Jump)))), "{found:?}");
