@@ -13,6 +13,9 @@ fuzz_target!(|bytes: &[u8]| {
         if let Ok(energy) = logger.energy(last - 10.0, last - 1.0, &LoggerClock::SAME) {
             assert!(!energy.joules.is_nan());
         }
-        let _ = logger.align(&[last - 300.0, last - 100.0]);
+        // The search for the clock takes far longer than the rest.
+        if bytes.len().is_multiple_of(16) {
+            let _ = logger.align(&[last - 300.0, last - 100.0]);
+        }
     }
 });

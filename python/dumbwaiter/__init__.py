@@ -16,6 +16,7 @@ from ._compare import Scenario, compare
 from ._native import (
     Device,
     DeviceError,
+    Histogram,
     InputError,
     InternalError,
     Interrupted,
@@ -39,6 +40,7 @@ from ._tune import Tuning, tune
 __all__ = [
     "Device",
     "DeviceError",
+    "Histogram",
     "InputError",
     "InternalError",
     "Interrupted",

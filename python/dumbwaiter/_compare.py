@@ -72,8 +72,8 @@ def compare(
     goal
         ``"balanced"``, ``"latency"``, ``"throughput"`` or ``"fairness"``.
     jobs
-        Runs simulated in parallel; it does not change the result. All CPUs where it is ``None``. Runs of schedulers that are
-        written in Python are made one by one.
+        Runs simulated in parallel; it does not change the result. All CPUs where it is ``None``; with a scheduler that is written in
+        Python one, since its runs share the interpreter. Where more are asked for, they run in so many processes.
     progress
         ``"auto"``, ``None``, or a callable ``(done, total, eta_s)``.
     **settings
@@ -112,7 +112,14 @@ def compare(
         "goal": goal,
         **settings,
     }
-    return _native.compare(paths, scenario, tables, keywords, jobs, progress_of(progress))
+    return _native.compare(paths, scenario, tables, keywords, jobs_of(jobs), progress_of(progress))
+
+
+def jobs_of(jobs: Optional[int]) -> Optional[int]:
+    """A number of jobs, checked."""
+    if jobs is None or isinstance(jobs, int) and not isinstance(jobs, bool) and jobs >= 1:
+        return jobs
+    raise InputError(f"jobs = {jobs!r}: expected a whole number from 1")
 
 
 def _list(name: str, value: Sequence[Any]) -> List[Any]:
@@ -133,7 +140,7 @@ def _inputs(what: Any, settings: Mapping[str, object]) -> _Inputs:
     if isinstance(what, (str, os.PathLike)):
         return [what], None, []
     if isinstance(what, Mapping):
-        return [], scenario_json(what), []
+        return [], json_of("scenario", what), []
     times = not (settings.get("depth") or settings.get("closed_per_task"))
     if is_table(what) or isinstance(what, TraceTable):
         return [], None, [("table", trace_table(what, times=times))]
@@ -149,9 +156,19 @@ def _inputs(what: Any, settings: Mapping[str, object]) -> _Inputs:
     )
 
 
-def scenario_json(scenario: Mapping[str, Any]) -> str:
-    """A scenario as the library reads it."""
+def json_of(name: str, value: Any) -> str:
+    """Texts, numbers, lists and dicts as the library reads them."""
+
+    def plain(other: Any) -> Any:
+        # Numbers and arrays of numpy, and columns of tables.
+        for method in ("tolist", "to_list"):
+            if hasattr(other, method):
+                return getattr(other, method)()
+        if isinstance(other, (tuple, range, os.PathLike)):
+            return os.fspath(other) if isinstance(other, os.PathLike) else list(other)
+        raise TypeError(f"{other!r} was found")
+
     try:
-        return json.dumps(scenario, allow_nan=False)
+        return json.dumps(value, allow_nan=False, default=plain)
     except (TypeError, ValueError) as error:
-        raise InputError(f"scenario: {error}; expected texts, numbers, lists and dicts") from None
+        raise InputError(f"{name}: {error}; expected texts, numbers, lists and dicts") from None

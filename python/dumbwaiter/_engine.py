@@ -12,6 +12,10 @@ from ._native import InputError
 __all__ = ["Engine", "engine_of", "task_id"]
 
 
+#: Characters of an argument that is sent once, not with each task.
+_LONG = 100_000
+
+
 class Engine:
     """Somewhere batches run. A task is whatever the engine gives for one."""
 
@@ -26,6 +30,10 @@ class Engine:
 
     def submit(self, work: Callable[..., Any], *arguments: Any, name: str) -> Any:
         raise NotImplementedError
+
+    def share(self, text: str) -> Any:
+        """What tasks take for an argument that many of them have."""
+        return text
 
     def wait(self, tasks: List[Any]) -> List[Any]:
         """Those that are finished; waits for one."""
@@ -77,6 +85,10 @@ class _Dask(Engine):
             self.counted = (time.monotonic(), count)
         return count
 
+    def share(self, text: str) -> Any:
+        # On each worker, so that one that is lost takes nothing with it. What is short goes along with the tasks.
+        return self.client.scatter(text, broadcast=True) if len(text) > _LONG else text
+
     def submit(self, work: Callable[..., Any], *arguments: Any, name: str) -> Any:
         return self.client.submit(work, *arguments, key=name, pure=False, retries=3)
 
@@ -102,6 +114,9 @@ class _Ray(Engine):
             ray.init(log_to_driver=False)
         self.functions: Dict[Any, Any] = {}
 
+    def share(self, text: str) -> Any:
+        return self.ray.put(text) if len(text) > _LONG else text
+
     def workers(self) -> int:
         return int(self.ray.cluster_resources().get("CPU", 1)) or 1
 
@@ -113,7 +128,11 @@ class _Ray(Engine):
         return function.options(name=name).remote(*arguments)
 
     def wait(self, tasks: List[Any]) -> List[Any]:
-        return list(self.ray.wait(tasks, num_returns=1)[0])
+        # A limit, so that Ctrl-C is seen in time: without one Ray looks for it once a second.
+        while True:
+            done = self.ray.wait(tasks, num_returns=1, timeout=0.1)[0]
+            if done:
+                return list(done)
 
     def outcome(self, task: Any) -> Any:
         return self.ray.get(task)

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Callable, Optional, Union
 
+from ._native import InputError
+
 __all__ = ["Progress", "progress_of"]
 
 #: Called with the number of runs done, the number of all, and the seconds left, if known.
@@ -19,7 +21,7 @@ def progress_of(progress: Union[str, None, Progress]) -> Optional[Progress]:
     if progress is None or callable(progress):
         return progress
     if progress != "auto":
-        raise ValueError(f"progress: {progress!r} was found; expected 'auto', None or a callable (done, total, eta_s)")
+        raise InputError(f"progress: {progress!r} was found; expected 'auto', None or a callable (done, total, eta_s)")
     notebook = "ipykernel" in sys.modules
     if notebook or sys.stderr.isatty():
         return _Line(sys.stdout if notebook else sys.stderr)

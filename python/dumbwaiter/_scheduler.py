@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Type, Union
+from typing import Any, Dict, Optional, Tuple, Type, Union
 
 from . import _native
 from ._native import Request, Setup, WaitUntil
@@ -36,11 +36,23 @@ class Scheduler:
         Whether arrivals may join queued requests: ``True``.
     ``single_queue``
         Whether the block layer behaves as that of Linux up to 4.20: ``False``.
+    ``tunables``
+        Settings, whole numbers: for each name the default, or ``(default, least, greatest)``. The scheduler reads them as attributes
+        of itself. A class ``Batches`` with ``tunables = {"batch": 4}`` in the list of schedulers may be there again as
+        ``"Batches:batch=8"``.
     """
 
     cpu_cost_of: str = "noop"
     merging: bool = True
     single_queue: bool = False
+    tunables: Dict[str, Union[int, Tuple[int, int, int]]] = {}
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        declared = cls.tunables if isinstance(cls.tunables, dict) else {}
+        for name, value in declared.items():
+            if isinstance(name, str) and not hasattr(cls, name):
+                setattr(cls, name, value[0] if isinstance(value, tuple) and value else value)
 
     def __init__(self, setup: Setup) -> None:
         """``setup``: the device and the limits that the scheduler is built for."""

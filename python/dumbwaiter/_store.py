@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import Any, Iterator, Protocol, Tuple
 
 from ._native import InputError, SweepDone, SweepFolder, SweepPlan
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "open_store", "stored_parts"]
 
 
 class Store(Protocol):
@@ -25,32 +26,45 @@ _ATOMIC = {"memory", "s3", "s3a", "gs", "gcs", "abfs", "az", "adl"}
 _MANIFEST = "_sweep.json"
 
 
-class _Remote:
-    def __init__(self, address: str, plan: SweepPlan) -> None:
+class _Files:
+    """The files at an address."""
+
+    def __init__(self, address: str) -> None:
         try:
             import fsspec
         except ImportError:
             raise InputError(f"{address}: needs the package fsspec; install it, or give a folder") from None
         self.address = address
         self.fs: Any
-        self.fs, self.root = fsspec.core.url_to_fs(address)
-        names = self._names()
-        if _MANIFEST in names:
-            plan.check_manifest(address, self.fs.cat_file(f"{self.root}/{_MANIFEST}").decode())
-        elif names:
-            raise InputError(f"{address}: has files, but no {_MANIFEST}; expected a new place, or that of this sweep")
-        self._write(_MANIFEST, plan.manifest().encode())
+        try:
+            self.fs, self.root = fsspec.core.url_to_fs(address)
+        except (ImportError, ValueError) as error:
+            raise InputError(f"{address}: {error}") from None
 
-    def _names(self) -> list[str]:
-        self.fs.invalidate_cache()
-        if not self.fs.exists(self.root):
-            return []
-        return [str(path).rstrip("/").rpartition("/")[2] for path in self.fs.ls(self.root, detail=False)]
+    @contextlib.contextmanager
+    def _named(self, name: str, what: str) -> Iterator[None]:
+        """Errors of a store name neither it nor the file."""
+        try:
+            yield
+        except Exception as error:
+            raise OSError(f"{self.address}{name}: cannot be {what}: {error}") from error
 
-    def _write(self, name: str, content: bytes) -> None:
+    def names(self) -> list[str]:
+        with self._named("", "listed"):
+            self.fs.invalidate_cache()
+            if not self.fs.exists(self.root):
+                return []
+            return [str(path).rstrip("/").rpartition("/")[2] for path in self.fs.ls(self.root, detail=False)]
+
+    def read(self, name: str) -> bytes:
+        with self._named(f"/{name}", "read"):
+            return bytes(self.fs.cat_file(f"{self.root}/{name}"))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes a file, whole or not at all. What a killed process left behind has a name that readers skip."""
         path = f"{self.root}/{name}"
         protocols = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
-        try:
+        with self._named(f"/{name}", "written"):
             if protocols & _ATOMIC:
                 self.fs.pipe_file(path, content)
                 return
@@ -63,19 +77,36 @@ class _Remote:
                 if self.fs.exists(unfinished):
                     self.fs.rm(unfinished)
                 raise
-        except Exception as error:
-            raise OSError(f"{self.address}/{name}: cannot be written: {error}") from error
+
+    def parts(self) -> Iterator[Tuple[str, bytes]]:
+        for name in sorted(self.names()):
+            if name.startswith("part-") and name.endswith(".parquet"):
+                yield f"{self.address}/{name}", self.read(name)
+
+
+class _Remote:
+    def __init__(self, address: str, plan: SweepPlan) -> None:
+        self.files = _Files(address)
+        names, manifest = self.files.names(), plan.manifest().encode()
+        if _MANIFEST in names:
+            found = self.files.read(_MANIFEST)
+            plan.check_manifest(address, found.decode(errors="replace"))
+            if found == manifest:
+                return
+        elif any(not name.startswith(".") for name in names):
+            raise InputError(f"{address}: has files, but no {_MANIFEST}; expected a new place, or that of this sweep")
+        self.files.write(_MANIFEST, manifest)
 
     def done(self) -> SweepDone:
-        return SweepDone.of_parts(self._parts())
-
-    def _parts(self) -> Iterator[Tuple[str, bytes]]:
-        for name in sorted(self._names()):
-            if name.startswith("part-") and name.endswith(".parquet"):
-                yield f"{self.address}/{name}", self.fs.cat_file(f"{self.root}/{name}")
+        return SweepDone.of_parts(self.files.parts())
 
     def add(self, name: str, parquet: bytes) -> None:
-        self._write(name, parquet)
+        self.files.write(name, parquet)
+
+
+def stored_parts(address: str) -> Iterator[Tuple[str, bytes]]:
+    """The parts of a data set at an address that fsspec knows."""
+    return _Files(address.rstrip("/")).parts()
 
 
 def open_store(out: str, plan: SweepPlan) -> Store:

@@ -7,16 +7,16 @@ process writes them.
 from __future__ import annotations
 
 import functools
-import json
 import os
+import pathlib
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ._compare import scenario_json
+from ._compare import jobs_of, json_of
 from ._engine import Engine, engine_of, task_id
-from ._native import InputError, Interrupted, SweepDone, SweepFolder, SweepPlan, sweep_points
+from ._native import InputError, Interrupted, SweepPlan, in_order, sweep_points, sweep_points_of_parts
 from ._progress import Progress, progress_of
-from ._store import Store, open_store
+from ._store import Store, open_store, stored_parts
 
 __all__ = ["Sweep", "SweepResult", "plot", "sweep"]
 
@@ -31,7 +31,7 @@ class Sweep:
     Parameters
     ----------
     base
-        A dict with the keys of a scenario's file, or the path of one.
+        A dict with the keys of a scenario's file, or the path of a scenario, a fio job file or a trace.
     axes
         For each name its values: ``device``, ``scheduler``, ``completion``, or a key of the scenario by its path, such as
         ``"queue_depth"`` or ``"task.reader.bs"``. ``replicates`` is a number.
@@ -52,16 +52,19 @@ class Sweep:
         replicates: Optional[int] = None,
         leave_out: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        if not isinstance(base, Mapping):
-            import tomllib
-
-            with open(base, "rb") as file:
-                try:
-                    base = tomllib.load(file)
-                except tomllib.TOMLDecodeError as error:
-                    raise InputError(f"{file.name}: {error}") from None
-        plain = {name: list(values) if isinstance(values, (tuple, range)) else values for name, values in axes.items()}
-        self.plan = SweepPlan.new(scenario_json(base), scenario_json(plain), replicates, json.dumps(list(leave_out)))
+        if isinstance(base, Mapping):
+            base = json_of("base", base)
+        elif isinstance(base, (str, os.PathLike)):
+            base = pathlib.Path(base)
+        else:
+            raise InputError(f"base: {base!r} was found; expected a dict with the keys of a scenario, or a path")
+        if not isinstance(axes, Mapping):
+            raise InputError(f"axes: {axes!r} was found; expected a dict of names and lists of values")
+        if isinstance(leave_out, (str, Mapping)):
+            raise InputError(f"leave_out: {leave_out!r} was found; expected a list of dicts")
+        if replicates is not None and (not isinstance(replicates, int) or replicates < 1):
+            raise InputError(f"replicates = {replicates!r}: expected a whole number from 1")
+        self.plan = SweepPlan.new(base, json_of("axes", axes), replicates, json_of("leave_out", list(leave_out)))
 
     def __len__(self) -> int:
         return self.plan.cells
@@ -110,16 +113,34 @@ def sweep(
         Whether the first cell that fails ends the sweep with :class:`InputError`; else its row says why.
     progress
         ``"auto"``, ``None``, or a callable ``(done, total, eta_s)``.
+
+    Raises
+    ------
+    InputError
+        Bad input, named in the text: an axis, a value, the folder of another sweep, a part that is cut off.
+    OSError
+        A folder or store that cannot be read or written.
+    Interrupted
+        Ctrl-C; ``.result`` is the :class:`SweepResult` so far. All rows that were finished are in ``out``.
     """
-    plan = what.plan if isinstance(what, Sweep) else SweepPlan.read(what)
+    if isinstance(what, Sweep):
+        plan = what.plan
+    elif isinstance(what, (str, os.PathLike)):
+        plan = SweepPlan.read(what)
+    else:
+        raise InputError(f"{what!r} was found; expected the path of a sweep's file, or a Sweep")
     shown = progress_of(progress)
     text = os.fspath(out)
+    jobs = jobs_of(jobs)
     if on is None and "://" not in text:
-        if jobs is not None and jobs < 1:
-            raise InputError(f"jobs = {jobs}: expected at least 1")
-        return SweepResult(text, *plan.run_local(out, jobs, fail_fast, shown))
+        try:
+            return SweepResult(text, *plan.run_local(out, jobs, fail_fast, shown))
+        except Interrupted as error:
+            error.result = SweepResult(text, *error.result)
+            raise
+    engine = engine_of(on, jobs)
     store = open_store(text, plan)
-    with engine_of(on, jobs) as engine:
+    with engine:
         return _drive(plan, store, engine, fail_fast, shown, text)
 
 
@@ -148,7 +169,7 @@ def _drive(
     plan: SweepPlan, store: Store, engine: Engine, fail_fast: bool, progress: Optional[Progress], out: str
 ) -> SweepResult:
     done = store.done()
-    found, total, text = len(done), plan.cells, plan.to_json()
+    found, total, text = len(done), plan.cells, engine.share(plan.to_json())
     position, ran, failed, took_s = 0, 0, 0, 0.0
     run_id = f"{time.time_ns():x}"
     tasks: Dict[Any, Tuple[Any, int]] = {}
@@ -178,7 +199,9 @@ def _drive(
                     left = total - found - ran
                     progress(found + ran, total, (time.monotonic() - started) / ran * left if ran else None)
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; what was finished is in the folder: start the sweep again to go on") from None
+        interrupted = Interrupted("interrupted; what was finished is in the folder: start the sweep again to go on")
+        interrupted.result = SweepResult(out, total, found, ran, failed)
+        raise interrupted from None
     finally:
         if tasks:
             engine.cancel([task for task, _ in tasks.values()])
@@ -190,48 +213,58 @@ def plot(
 ) -> Any:
     """Plots a column of a sweep's results: the means over the replicates, with their 95 % confidence. Needs matplotlib.
 
-    ``x``, ``y``: columns; ``by``: a line for each value; ``facet``: a plot for each value; ``kind``: ``"line"``, or ``"heat"`` for a
+    ``out``: the folder or address of the results; ``x``, ``y``: columns; ``by``: a line for each value; ``facet``: a plot for each value; ``kind``: ``"line"``, or ``"heat"`` for a
     map with ``by`` on the vertical axis. Returns a matplotlib figure.
     """
     if kind not in ("line", "heat"):
         raise InputError(f"kind: {kind!r} was found; expected 'line' or 'heat'")
     from matplotlib.figure import Figure
 
-    points = sweep_points(out, x, y, by, facet)
-    facets = list(dict.fromkeys(point[0] for point in points))
+    place = os.fspath(out)
+    if "://" in place:
+        points = sweep_points_of_parts(place, stored_parts(place), x, y, by, facet)
+    else:
+        points = sweep_points(out, x, y, by, facet)
+    facets = in_order([point[0] for point in points])
     figure = Figure(figsize=(6 * len(facets), 4.5), layout="constrained")
-    all_axes = figure.subplots(1, len(facets), squeeze=False)[0]
-    for axes, name in zip(all_axes, facets):
+    for axes, name in zip(figure.subplots(1, len(facets), squeeze=False)[0], facets):
         part = [point for point in points if point[0] == name]
-        places = list(dict.fromkeys(point[2] for point in sorted(part, key=lambda p: _place(p[2]))))
-        lines = list(dict.fromkeys(point[1] for point in part))
-        axes.set_title(name)
+        places = in_order([point[2] for point in part])
+        lines = in_order([point[1] for point in part])
+        axes.set_title(name if facet is None else f"{facet} = {name}")
         axes.set_xlabel(x)
         axes.set_xticks(range(len(places)), places)
         if kind == "heat":
             means = {(point[1], point[2]): point[3] for point in part}
-            image = axes.imshow([[means.get((line, at), float("nan")) for at in places] for line in lines], aspect="auto")
+            _heat_map(figure, axes, [[means.get((line, at), float("nan")) for at in places] for line in lines], y)
             axes.set_yticks(range(len(lines)), lines)
             axes.set_ylabel(by or "")
-            figure.colorbar(image, ax=axes, label=y)
             continue
-        for line in lines:
+        for number, line in enumerate(lines):
             own = [point for point in part if point[1] == line]
             low = [point[3] - point[4][0] if point[4] else 0.0 for point in own]
             high = [point[4][1] - point[3] if point[4] else 0.0 for point in own]
             at = [places.index(point[2]) for point in own]
-            axes.errorbar(at, [point[3] for point in own], yerr=[low, high], label=line or None, marker="o", capsize=3)
+            look = {"marker": "osD^Pv"[number % 6], "color": _COLOURS[number % len(_COLOURS)], "capsize": 3}
+            axes.errorbar(at, [point[3] for point in own], yerr=[low, high], label=line or None, **look)
         axes.set_ylabel(y)
         axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
         if by is not None:
-            axes.legend(title=by)
+            axes.legend(title=by, frameon=False)
     return figure
 
 
-def _place(text: str) -> Tuple[float, str]:
-    digits = text.rstrip("kKmMgGiB")
-    factor = {"k": 1024.0, "m": 1024.0**2, "g": 1024.0**3}.get(text[len(digits) :][:1].lower(), 1.0)
-    try:
-        return float(digits) * factor, text
-    except ValueError:
-        return float("inf"), text
+#: Of Okabe and Ito: distinct for colour-blind readers, and the same as on the pages.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
+
+
+def _heat_map(figure: Any, axes: Any, values: List[List[float]], title: str) -> None:
+    image = axes.imshow(values, aspect="auto", cmap="Blues")
+    figure.colorbar(image, ax=axes, label=title)
+    known = [value for row in values for value in row if value == value]
+    middle = (min(known) + max(known)) / 2 if known else 0.0
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            if value == value:
+                axes.text(column, row, f"{value:.4g}", ha="center", va="center", color="white" if value > middle else "black")

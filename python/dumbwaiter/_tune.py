@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ._compare import _inputs, _list
+from ._compare import _inputs, _list, jobs_of
 from ._engine import Engine, engine_of, task_id
 from ._native import Device, InputError, Interrupted, TunePlan, tune_trial
 from ._progress import Progress, progress_of
@@ -91,8 +91,6 @@ def tune(
     'mq-deadline'
     """
     paths, scenario, tables = _inputs(what, settings)
-    if isinstance(schedulers, str):
-        schedulers = [schedulers]
     names = _list("schedulers", schedulers or [])
     if not all(isinstance(name, str) for name in names):
         raise InputError("schedulers: expected names; the settings of a scheduler in Python are not searched")
@@ -106,11 +104,11 @@ def tune(
     plan = TunePlan(paths, scenario, tables, keywords, names, (budget, limit))
     shown = progress_of(progress)
     if on is None:
-        text, interrupted = plan.run_local(jobs, shown)
+        text, interrupted = plan.run_local(jobs_of(jobs), shown)
         return _ended(text, interrupted)
     if tables:
         raise InputError("on: a table stays on this machine; write it to a file that the workers can read")
-    with engine_of(on, jobs) as engine:
+    with engine_of(on, jobs_of(jobs)) as engine:
         return _drive(plan, engine, shown)
 
 

@@ -64,8 +64,8 @@ pub(crate) struct Device {
 impl Device {
     /// Loads a model by `kind:name`, a name, or the path of a parameter file.
     #[staticmethod]
-    fn load(path: &str) -> PyResult<Device> {
-        load(path).map(|model| Device { model }).map_err(plain)
+    fn load(path: PathBuf) -> PyResult<Device> {
+        load(&path.to_string_lossy()).map(|model| Device { model }).map_err(plain)
     }
 
     /// The name, with what was replaced: `devices=` takes it.
@@ -187,9 +187,20 @@ pub(crate) fn trace_write(
     written.map(|written| written.records).map_err(plain)
 }
 
+/// A path, or a list of them.
+#[derive(FromPyObject)]
+pub(crate) enum Paths {
+    One(PathBuf),
+    Several(Vec<PathBuf>),
+}
+
 /// Agreement of our schedulers with recordings of the kernel's, as `dumbwaiter fidelity --json` writes it.
 #[pyfunction]
-pub(crate) fn fidelity<'py>(py: Python<'py>, paths: Vec<PathBuf>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn fidelity<'py>(py: Python<'py>, paths: Paths) -> PyResult<Bound<'py, PyAny>> {
+    let paths = match paths {
+        Paths::One(path) => vec![path],
+        Paths::Several(paths) => paths,
+    };
     let scores = py.detach(|| dumbwaiter_fidelity::scores(&paths, None, None)).map_err(plain)?;
     python(py, &serde_json::to_value(&scores).map_err(plain)?)
 }

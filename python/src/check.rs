@@ -1,14 +1,15 @@
 //! The project's conformance storms, on a scheduler that is written in Python.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError};
 
 use dumbwaiter_block::Setup;
 use dumbwaiter_testkit::storm;
 use pyo3::prelude::*;
 
-use crate::errors::SchedulerError;
+use crate::errors::{self, SchedulerError};
 use crate::failed::Failed;
-use crate::policy;
+use crate::own_class::OwnClass;
 
 /// Name of the threads whose panics are findings, not defects.
 const THREAD: &str = "dumbwaiter-check";
@@ -34,29 +35,29 @@ fn keep_findings_quiet() {
 #[pyo3(signature = (scheduler, *, cases = 200, seed = 1))]
 pub(crate) fn check(py: Python<'_>, scheduler: Bound<'_, PyAny>, cases: u32, seed: u64) -> PyResult<()> {
     keep_findings_quiet();
-    let name = policy::name_of(&scheduler)?;
     // Of the shortest case: each new one forgets what the one before it raised.
     let failed = Failed::new(|| {});
-    let (factory, _) = policy::factory(&scheduler, &failed)?;
+    let OwnClass { name, factory, .. } = OwnClass::of(&scheduler, &failed)?;
+    let over = Arc::new(AtomicBool::new(false));
     let storms = {
-        let failed = failed.clone();
+        let (failed, over) = (failed.clone(), Arc::clone(&over));
         move || {
             let _one = CHECKING.lock().unwrap_or_else(PoisonError::into_inner);
             let make = |_: &[u64], setup: Setup| {
                 failed.reset();
                 factory(setup)
             };
-            // Held throughout, as in a run; hooks let other threads have it now and then.
-            Python::attach(|_| storm::check(&make, cases, seed))
+            failed.attached(|| storm::check_unless(&make, cases, seed, &|| over.load(Ordering::Relaxed)))
         }
     };
-    let stop = {
-        let failed = failed.clone();
-        Arc::new(move || failed.refuse())
+    let stop = |py: Python<'_>| {
+        over.store(true, Ordering::Relaxed);
+        failed.interrupt(py);
     };
-    let (found, told) = crate::compare::wait_named(py, THREAD, storms, |_| Ok(()), || stop())?;
+    let (found, told) = crate::compare::wait_named(py, THREAD, storms, |_| Ok(()), stop)?;
     if let Some(told) = told {
-        return Err(told);
+        let interrupt = told.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py);
+        return Err(if interrupt { errors::interrupted(py, None) } else { told });
     }
     let Err(broken) = found else { return Ok(()) };
     let raised = failed.take();

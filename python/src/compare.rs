@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_advise::Goal;
+use dumbwaiter_advise::{Document, Goal};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{
-    About, Cell, CellResult, Comparison, Concurrency, Control, Ending, Experiment, Failure, Overrides, Refusal, Step,
-    World, compare as library_compare,
+    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare,
+    scenario_of_value,
 };
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};
@@ -20,20 +20,21 @@ use pyo3::types::PyDict;
 
 use crate::errors;
 use crate::failed::Failed;
-use crate::policy;
+use crate::own_class::OwnClass;
+use crate::own_runs::{Attached, OwnRuns, start_workers};
 use crate::result::ResultDocument;
 use crate::rows::TraceTable;
 
 /// How often Ctrl-C and progress are looked at while the library works.
 const BEAT: Duration = Duration::from_millis(20);
 
-/// Runs `work` on a thread of its own without the interpreter's lock; `beat` is called now and then with it, and its error
-/// ends the wait after `stop`.
+/// Runs `work` on a thread of its own without the interpreter's lock. `beat` is called now and then with it; after an error of
+/// `beat`, or a Ctrl-C, `stop` is called, and the error is returned beside what `work` gave.
 pub(crate) fn wait<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
     beat: impl FnMut(Python<'_>) -> PyResult<()>,
-    stop: impl Fn(),
+    stop: impl Fn(Python<'_>),
 ) -> PyResult<(T, Option<PyErr>)> {
     wait_named(py, "dumbwaiter", work, beat, stop)
 }
@@ -44,7 +45,7 @@ pub(crate) fn wait_named<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
     mut beat: impl FnMut(Python<'_>) -> PyResult<()>,
-    stop: impl Fn(),
+    stop: impl Fn(Python<'_>),
 ) -> PyResult<(T, Option<PyErr>)> {
     let (done, waiting) = std::sync::mpsc::channel();
     let worker = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -68,7 +69,7 @@ pub(crate) fn wait_named<T: Send + 'static>(
             && let Err(error) = py.check_signals().and_then(|()| beat(py))
         {
             told = Some(error);
-            stop();
+            stop(py);
         }
     }
     match py.detach(|| worker.join()) {
@@ -81,14 +82,21 @@ pub(crate) fn wait_named<T: Send + 'static>(
 pub(crate) struct Settings {
     pub(crate) overrides: Overrides,
     pub(crate) goal: Goal,
-    own: Vec<(String, &'static Entry, Factory)>,
+    own: Vec<Own>,
 }
+
+/// A scheduler that is written in Python: its name in results, whose CPU time a simulation charges it, and its factory.
+type Own = (String, &'static Entry, Factory);
 
 pub(crate) fn time(name: &str, value: Option<Bound<'_, PyAny>>) -> PyResult<Option<Nanos>> {
     let Some(value) = value.filter(|v| !v.is_none()) else { return Ok(None) };
     let text = match value.extract::<f64>() {
         Ok(seconds) => format!("{seconds}"),
-        Err(_) => value.extract::<String>()?,
+        Err(_) => value.extract::<String>().map_err(|_| {
+            let found = value.repr().map_or_else(|_| "this".into(), |text| text.to_string());
+            let why = format!("{name}: {found} was found; expected a time such as \"200ms\", or seconds");
+            errors::input(value.py(), why, None, None, Some(name))
+        })?,
     };
     units::time(&text, BareTime::Seconds).map(Some).map_err(|e| errors::plain(format!("{name}: {e}")))
 }
@@ -175,80 +183,75 @@ impl Settings {
         Ok(Settings { overrides, goal, own })
     }
 
-    fn simulator(&self, jobs: Option<usize>) -> PyResult<Simulator> {
-        let simulator = match jobs {
-            Some(0) => return Err(errors::plain("jobs = 0: expected at least 1")),
-            Some(jobs) => Simulator::new(jobs),
-            None => Simulator::on_all_cpus(),
-        };
-        // Hooks of two runs would only wait for each other's turn with the interpreter.
-        let simulator = if self.own.is_empty() { simulator } else { Simulator::new(1) };
-        let with = |sim: Simulator, (name, like, factory): &(String, &'static Entry, Factory)| {
-            sim.with_scheduler(name, like, Arc::clone(factory))
-        };
-        Ok(self.own.iter().fold(simulator, with))
+    /// A simulator of so many jobs that has the schedulers that are written in Python.
+    fn simulator(&self, jobs: Option<usize>) -> Simulator {
+        let simulator = jobs.map_or_else(Simulator::on_all_cpus, Simulator::new);
+        let with = |sim: Simulator, (name, like, factory): &Own| sim.with_scheduler(name, like, Arc::clone(factory));
+        self.own.iter().fold(simulator, with)
+    }
+
+    /// The world of these jobs. Hooks of two runs in one process would only wait for each other's turn with the interpreter:
+    /// schedulers that are written in Python run one by one, or each in a process of its own where there are several jobs.
+    fn world(
+        &self,
+        py: Python<'_>,
+        jobs: Option<usize>,
+        experiment: &Experiment,
+        failed: &Failed,
+    ) -> PyResult<Attached> {
+        let own = self.overrides.own_schedulers.clone();
+        let several = jobs.filter(|jobs| *jobs > 1 && !own.is_empty());
+        let workers = several.map(|jobs| {
+            let runs = OwnRuns::new(experiment.scenario.clone(), self.simulator(Some(1)), failed.clone());
+            start_workers(py, jobs, runs)
+        });
+        let jobs = if own.is_empty() { jobs } else { several.or(Some(1)) };
+        Ok(Attached { simulator: self.simulator(jobs), own, failed: failed.clone(), workers: workers.transpose()? })
     }
 }
 
 /// The list as the command takes it, and the classes in it.
-type Schedulers = (Option<String>, Vec<(String, &'static Entry, Factory)>);
-
-fn schedulers(list: Option<Bound<'_, PyAny>>, failed: &Failed) -> PyResult<Schedulers> {
+fn schedulers(list: Option<Bound<'_, PyAny>>, failed: &Failed) -> PyResult<(Option<String>, Vec<Own>)> {
     let Some(list) = list else { return Ok((None, Vec::new())) };
     if let Ok(text) = list.extract::<String>() {
         return Ok((Some(text), Vec::new()));
     }
-    let (mut names, mut own) = (Vec::new(), Vec::new());
-    for item in list.try_iter()? {
+    let found = || list.repr().map_or_else(|_| "this".into(), |text| text.to_string());
+    let wrong = |what: String| errors::plain(format!("schedulers: {what}; expected a list of names and classes"));
+    let items = list.try_iter().map_err(|_| wrong(format!("{} was found", found())))?;
+    let (mut names, mut own): (Vec<String>, Vec<Own>) = (Vec::new(), Vec::new());
+    let (mut classes, mut with_settings) = (Vec::new(), Vec::new());
+    for item in items {
         let item = item?;
-        if let Ok(name) = item.extract::<String>() {
-            names.push(name);
-            continue;
+        match item.extract::<String>() {
+            Ok(name) => {
+                names.push(name.clone());
+                with_settings.push(name);
+            }
+            Err(_) => {
+                let class = OwnClass::of(&item, failed)?;
+                if own.iter().any(|(name, ..)| *name == class.name) {
+                    return Err(errors::plain(format!(
+                        "schedulers: two classes are called {}; give one another `name`",
+                        class.name
+                    )));
+                }
+                names.push(class.name.clone());
+                own.push((class.name.clone(), class.like, Arc::clone(&class.factory)));
+                classes.push(class);
+            }
         }
-        let (factory, like) = policy::factory(&item, failed)?;
-        let name = policy::name_of(&item)?;
-        let plain = name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
-        if !plain || name == "all" || dumbwaiter_schedulers::find(&name).is_some() {
-            let why = format!("scheduler {name}: the name is taken or not a word; give the class another `name`");
-            return Err(errors::plain(why));
+    }
+    for text in with_settings {
+        let (name, settings) = text.split_once(':').unwrap_or((&text, ""));
+        if let Some(class) = classes.iter().find(|class| class.name == name.trim() && !settings.is_empty()) {
+            own.push(class.with(&text)?);
         }
-        let entry = dumbwaiter_schedulers::find(&like)
-            .ok_or_else(|| errors::plain(format!("scheduler {name}: cpu_cost_of = {like:?} is no scheduler")))?;
-        names.push(name.clone());
-        own.push((name, entry, factory));
     }
     if names.is_empty() {
         return Err(errors::plain("schedulers: the list is empty; expected at least one"));
     }
     Ok((Some(names.join(",")), own))
-}
-
-/// The simulator, with the interpreter's lock held through each run of a scheduler written in Python: taking it for every call of
-/// a hook would cost more than the hooks. The interpreter gives the lock to others now and then while it runs a hook.
-struct Attached {
-    simulator: Simulator,
-    own: Vec<String>,
-}
-
-impl World for Attached {
-    fn about(&self) -> About {
-        self.simulator.about()
-    }
-
-    fn concurrency(&self) -> Concurrency {
-        self.simulator.concurrency()
-    }
-
-    fn supports(&self, cell: &Cell) -> Result<(), Refusal> {
-        self.simulator.supports(cell)
-    }
-
-    fn run(&self, cell: &Cell, control: &Control) -> Result<CellResult, Failure> {
-        match self.own.contains(&cell.scheduler.to_string()) {
-            true => Python::attach(|_| self.simulator.run(cell, control)),
-            false => self.simulator.run(cell, control),
-        }
-    }
 }
 
 /// Reads what is to be compared: paths, a scenario as JSON text, or tables with their names.
@@ -260,8 +263,11 @@ pub(crate) fn experiment(
     settings: &mut Settings,
 ) -> PyResult<Experiment> {
     if let Some(text) = scenario {
-        let scenario: Scenario = serde_json::from_str(text)
-            .map_err(|e| errors::plain(format!("scenario: {}", without_position(&e.to_string()))))?;
+        let value = serde_json::from_str(text).map_err(errors::plain)?;
+        let scenario = scenario_of_value(&value).map_err(|(key, reason)| match key.as_str() {
+            "" => errors::plain(format!("scenario: {reason}")),
+            key => errors::input(py, format!("scenario, {key}: {reason}"), None, None, Some(key)),
+        })?;
         let (scenario, notes) = resolved(scenario).map_err(|e| errors::of_reading(py, &e.into()))?;
         let read = Experiment::of(scenario, &settings.overrides, settings.goal);
         let mut experiment = read.map_err(|e| errors::of_reading(py, &e))?;
@@ -283,11 +289,6 @@ fn resolved(mut scenario: Scenario) -> Result<(Scenario, Vec<String>), dumbwaite
     let notes =
         scenario.resolve(&|name| dumbwaiter_scenario::read_text(name.as_ref()), &|name| std::env::var(name).ok())?;
     Ok((scenario, notes))
-}
-
-/// A dict has no lines.
-fn without_position(message: &str) -> &str {
-    message.rfind(" at line ").map_or(message, |at| &message[..at])
 }
 
 /// How far the runs are.
@@ -320,13 +321,21 @@ pub(crate) fn compare(
     let failed = Failed::new(move || cancelling.cancel.store(true, Ordering::Relaxed));
     let mut settings = Settings::of(&keywords, &failed)?;
     let experiment = experiment(py, &paths, scenario.as_deref(), &tables, &mut settings)?;
-    let simulator = settings.simulator(jobs)?;
+    let world = settings.world(py, jobs, &experiment, &failed)?;
+    let workers = world.workers.as_ref().map(|workers| workers.clone_ref(py));
+    let kill = |py: Python<'_>| workers.as_ref().map_or(Ok(()), |workers| workers.call_method0(py, "kill").map(drop));
     let running = Arc::clone(&control);
     let started = Instant::now();
     let beat = |py: Python<'_>| report(py, progress.as_ref(), &counted, started);
-    let own = settings.overrides.own_schedulers.clone();
-    let work = move || library_compare(&experiment, &Attached { simulator, own }, &running);
-    let (compared, told) = wait(py, work, beat, || control.cancel.store(true, Ordering::Relaxed))?;
+    let stop = |py: Python<'_>| {
+        control.cancel.store(true, Ordering::Relaxed);
+        failed.interrupt(py);
+        // They are ended below in any case.
+        let _ = kill(py);
+    };
+    let waited = wait(py, move || library_compare(&experiment, &world, &running), beat, stop);
+    kill(py)?;
+    let (compared, told) = waited?;
     ended(py, compared, told, &failed, || report(py, progress.as_ref(), &counted, started))
 }
 
@@ -351,27 +360,30 @@ fn ended(
     failed: &Failed,
     last: impl FnOnce() -> PyResult<()>,
 ) -> PyResult<ResultDocument> {
+    let result = |mut document: Document| {
+        document.provenance.commit = dumbwaiter_version::commit();
+        ResultDocument::new(document)
+    };
+    let interrupted = |finished: Option<Document>| {
+        let finished = finished.map(|document| Py::new(py, result(document))).transpose()?;
+        Err(errors::interrupted(py, finished.map(Py::into_any)))
+    };
+    match told {
+        Some(error) if error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) => {
+            return interrupted(compared.ok().map(|compared| compared.document));
+        }
+        Some(error) => return Err(error),
+        None => {}
+    }
     if let Some(error) = failed.take() {
         return Err(error);
     }
-    if let Some(error) = told {
-        if !error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
-            return Err(error);
-        }
-        let finished = compared.ok().map(|c| Py::new(py, ResultDocument::new(c.document))).transpose()?;
-        return Err(errors::interrupted(py, finished.map(Py::into_any)));
-    }
     match compared {
-        Ok(Comparison { mut document, ending: Ending::Complete }) => {
-            document.provenance.commit = dumbwaiter::commit();
+        Ok(Comparison { document, ending: Ending::Complete }) => {
             last()?;
-            Ok(ResultDocument::new(document))
+            Ok(result(document))
         }
-        Ok(Comparison { mut document, ending: Ending::Interrupted }) => {
-            document.provenance.commit = dumbwaiter::commit();
-            let finished = Py::new(py, ResultDocument::new(document))?;
-            Err(errors::interrupted(py, Some(finished.into_any())))
-        }
+        Ok(Comparison { document, ending: Ending::Interrupted }) => interrupted(Some(document)),
         Ok(Comparison { ending: Ending::Failed(failure), .. }) | Err(failure) => {
             Err(errors::of_failure(py, &failure, failed.held()))
         }

@@ -100,6 +100,11 @@ pub(crate) fn of_panic(why: &(dyn std::any::Any + Send)) -> PyErr {
 /// Adds the exceptions to the module.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    // Where an exception does not say more.
+    for place in ["file", "line", "key"] {
+        py.get_type::<InputError>().setattr(place, py.None())?;
+    }
+    py.get_type::<Interrupted>().setattr("result", py.None())?;
     module.add("InputError", py.get_type::<InputError>())?;
     module.add("DeviceError", py.get_type::<DeviceError>())?;
     module.add("InternalError", py.get_type::<InternalError>())?;

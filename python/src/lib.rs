@@ -10,6 +10,9 @@ mod check;
 mod compare;
 mod errors;
 mod failed;
+mod histogram;
+mod own_class;
+mod own_runs;
 mod policy;
 mod request;
 mod result;
@@ -24,7 +27,7 @@ use pyo3::prelude::*;
 /// Panics, so that a test sees what becomes of a panic.
 #[pyfunction]
 fn _panic(py: Python<'_>) -> PyResult<()> {
-    let (value, _) = compare::wait(py, || panic!("provoked by a test"), |_| Ok(()), || {})?;
+    let (value, _) = compare::wait(py, || panic!("provoked by a test"), |_| Ok(()), |_| {})?;
     Ok(value)
 }
 
@@ -33,12 +36,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::add(module)?;
     module.add_class::<result::ResultDocument>()?;
     module.add_class::<table::Table>()?;
+    module.add_class::<histogram::Histogram>()?;
     module.add_class::<table::Stream>()?;
     module.add_class::<rows::TraceTable>()?;
     module.add_class::<request::Request>()?;
     module.add_class::<policy::WaitUntil>()?;
     module.add_class::<policy::PySetup>()?;
     module.add_class::<catalogue::Device>()?;
+    module.add_class::<own_runs::OwnRuns>()?;
     module.add_class::<switch::SwitchLoad>()?;
     module.add_class::<switch::SwitchEpisode>()?;
     module.add_class::<sweep::SweepPlan>()?;
@@ -47,6 +52,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<tune::TunePlan>()?;
     module.add_function(wrap_pyfunction!(tune::tune_trial, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::sweep_points, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::sweep_points_of_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::in_order, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(check::check, module)?)?;
     module.add_function(wrap_pyfunction!(policy::wait_until, module)?)?;

@@ -1,16 +1,13 @@
 //! Schedulers written in Python, as the block layer knows schedulers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dumbwaiter_block::{
     Context, Event, Flags, Io, Join, MergeIndex, Merging, Nanos, Next, Place, Request as Block, RequestId, Scheduler,
-    Setup, Side, Traits,
+    Setup, Side, Traits, Tunable,
 };
-use dumbwaiter_schedulers::Factory;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
 use crate::errors::SchedulerError;
 use crate::failed::Failed;
@@ -96,6 +93,7 @@ pub(crate) struct Policy {
     object: Option<Py<PyAny>>,
     hooks: Hooks,
     traits: Traits,
+    tunables: &'static [Tunable],
     /// Requests by their id in the block layer.
     requests: Vec<Option<Py<Request>>>,
     queued: usize,
@@ -103,49 +101,23 @@ pub(crate) struct Policy {
     failed: Failed,
 }
 
-/// The factory of a class, and the name of the scheduler whose CPU time a simulation charges it.
-pub(crate) fn factory(class: &Bound<'_, PyAny>, failed: &Failed) -> PyResult<(Factory, String)> {
-    let py = class.py();
-    let name = name_of(class)?;
-    if !class.is_callable() {
-        return Err(crate::errors::plain(format!("scheduler {name}: expected a class, or a function of a setup")));
-    }
-    for hook in ["insert", "next"] {
-        let base = py.import("dumbwaiter._scheduler")?.getattr("Scheduler")?;
-        if class.cast::<PyType>().is_ok() {
-            let own = class.getattr_opt(hook)?;
-            if own.is_none_or(|own| base.getattr(hook).is_ok_and(|base| own.is(&base))) {
-                return Err(crate::errors::plain(format!("scheduler {name}: has no method `{hook}`, which it needs")));
-            }
-        }
-    }
-    let like = match class.getattr_opt("cpu_cost_of")? {
-        Some(like) => like.extract()?,
-        None => "noop".to_owned(),
-    };
-    let (class, failed) = (class.clone().unbind(), failed.clone());
-    let make: Factory = Arc::new(move |setup| {
-        Python::attach(|py| match Policy::new(class.bind(py), setup, &failed) {
-            Ok(policy) => Box::new(policy) as Box<dyn Scheduler>,
-            Err(error) => {
-                failed.set(error);
-                Box::new(Policy::dead(&failed))
-            }
-        })
-    });
-    Ok((make, like))
+/// What a hook returned, for an error.
+fn shown(answer: &Bound<'_, PyAny>) -> String {
+    answer.repr().map_or_else(|_| answer.get_type().to_string(), |text| text.to_string())
 }
 
-/// The name of a class in results.
-pub(crate) fn name_of(class: &Bound<'_, PyAny>) -> PyResult<String> {
-    if let Some(name) = class.getattr_opt("name")?.and_then(|name| name.extract::<String>().ok()) {
-        return Ok(name);
-    }
-    class.getattr("__name__")?.extract()
+/// A hook returned something that it must not.
+fn nonsense(hook: &str, answer: &Bound<'_, PyAny>, expected: &str) -> PyErr {
+    PyTypeError::new_err(format!("{hook} returned {}; expected {expected}", shown(answer)))
 }
 
 impl Policy {
-    fn new(class: &Bound<'_, PyAny>, setup: Setup, failed: &Failed) -> PyResult<Policy> {
+    pub(crate) fn new(
+        class: &Bound<'_, PyAny>,
+        tunables: &'static [Tunable],
+        setup: Setup,
+        failed: &Failed,
+    ) -> PyResult<Policy> {
         let given = PySetup {
             cpus: setup.cpus,
             hw_queues: setup.hw_queues,
@@ -161,15 +133,17 @@ impl Policy {
         let merging = if flag("merging", true)? { Merging::Index } else { Merging::None };
         let traits = Traits { single_queue: flag("single_queue", false)?, merging, ..Traits::default() };
         let object = Some(object.unbind());
-        Ok(Policy { object, hooks, traits, requests: Vec::new(), queued: 0, serial: 0, failed: failed.clone() })
+        let failed = failed.clone();
+        Ok(Policy { object, hooks, traits, tunables, requests: Vec::new(), queued: 0, serial: 0, failed })
     }
 
     /// One that holds what it gets: its class could not be made, and the run ends.
-    fn dead(failed: &Failed) -> Policy {
+    pub(crate) fn dead(failed: &Failed) -> Policy {
         Policy {
             object: None,
             hooks: Hooks::default(),
             traits: Traits::default(),
+            tunables: &[],
             requests: Vec::new(),
             queued: 0,
             serial: 0,
@@ -243,20 +217,17 @@ impl Policy {
             }
             return Ok(Some(Next::WaitUntil(Nanos(ns))));
         }
-        Err(PyTypeError::new_err(format!(
-            "next returned {}; expected a request, None or wait_until(ns)",
-            answer.repr().map_or_else(|_| answer.get_type().to_string(), |text| text.to_string())
-        )))
+        Err(nonsense("next", answer, "a request, None or wait_until(ns)"))
     }
 
-    fn neighbour(&self, hook: &Option<Py<PyAny>>, id: RequestId) -> Option<RequestId> {
+    fn neighbour(&self, name: &str, hook: &Option<Py<PyAny>>, id: RequestId) -> Option<RequestId> {
         let request = self.request(id)?;
         self.call(hook, |py, hook| {
             let answer = hook.call1((request.bind(py),))?;
             if answer.is_none() {
                 return Ok(None);
             }
-            let other = answer.cast::<Request>()?.get();
+            let other = answer.cast::<Request>().map_err(|_| nonsense(name, &answer, "a request or None"))?.get();
             Ok((other.place() == place::QUEUED).then_some(RequestId(other.number)))
         })?
     }
@@ -356,11 +327,14 @@ impl Scheduler for Policy {
         let own = self.call(&self.hooks.merge, |py, hook| {
             let arrival = Py::new(py, Request::new(RequestId::NIL, &Block::new(*io, ctx.now), 0, ctx.now))?;
             let answer = hook.call1((arrival, queued.map(|q| q.clone_ref(py)), ctx.now.0))?;
-            if answer.is_none() || answer.is_instance_of::<pyo3::types::PyBool>() && answer.is_truthy()? {
+            if answer.is_none() {
                 return Ok(shared);
             }
-            let Ok(into) = answer.cast::<Request>() else { return Ok(None) };
-            let into = into.get();
+            if let Ok(joins) = answer.cast::<pyo3::types::PyBool>() {
+                return Ok(shared.filter(|_| joins.is_true()));
+            }
+            let expected = "None, True, False or a request";
+            let into = answer.cast::<Request>().map_err(|_| nonsense("merge", &answer, expected))?.get();
             let sector = into.sector.load(Ordering::Relaxed);
             let side = if io.sector + u64::from(io.sectors) == sector { Side::Front } else { Side::Back };
             Ok((into.place() == place::QUEUED).then_some(Join { into: RequestId(into.number), side }))
@@ -388,11 +362,11 @@ impl Scheduler for Policy {
     }
 
     fn former(&self, id: RequestId) -> Option<RequestId> {
-        self.neighbour(&self.hooks.former, id)
+        self.neighbour("former", &self.hooks.former, id)
     }
 
     fn latter(&self, id: RequestId) -> Option<RequestId> {
-        self.neighbour(&self.hooks.latter, id)
+        self.neighbour("latter", &self.hooks.latter, id)
     }
 
     fn limit(&self, io: &Io, nr_requests: u32) -> u32 {
@@ -400,11 +374,8 @@ impl Scheduler for Policy {
             let op = io.op.name();
             let answer =
                 hook.call1((op, io.op == dumbwaiter_block::Op::Read || io.flags.has(Flags::SYNC), nr_requests))?;
-            let limit: i64 = answer.extract()?;
-            if limit < 1 || limit > i64::from(nr_requests) {
-                return Err(SchedulerError::new_err(format!("limit returned {limit}; expected 1 to {nr_requests}")));
-            }
-            Ok(limit as u32)
+            let limit = answer.extract::<u32>().ok().filter(|limit| (1..=nr_requests).contains(limit));
+            limit.ok_or_else(|| nonsense("limit", &answer, &format!("a whole number from 1 to {nr_requests}")))
         });
         limit.unwrap_or(nr_requests)
     }
@@ -427,7 +398,23 @@ impl Scheduler for Policy {
     }
 
     fn timer(&self) -> Option<Nanos> {
-        self.call(&self.hooks.timer, |_, hook| hook.call0()?.extract::<Option<u64>>())?.map(Nanos)
+        let at = self.call(&self.hooks.timer, |_, hook| {
+            let answer = hook.call0()?;
+            answer.extract::<Option<u64>>().map_err(|_| nonsense("timer", &answer, "a time in ns from 0, or None"))
+        });
+        at?.map(Nanos)
+    }
+
+    fn tunables(&self) -> &'static [Tunable] {
+        self.tunables
+    }
+
+    fn get(&self, name: &str) -> Option<i128> {
+        self.call(&self.object, |_, object| object.getattr(name)?.extract::<i64>()).map(i128::from)
+    }
+
+    fn set(&mut self, name: &str, value: i128) {
+        self.call(&self.object, |_, object| object.setattr(name, value as i64));
     }
 
     fn clone_box(&self) -> Box<dyn Scheduler> {
@@ -439,6 +426,7 @@ impl Scheduler for Policy {
                     hooks: Hooks::of(&object)?,
                     object: Some(object.unbind()),
                     traits: self.traits,
+                    tunables: self.tunables,
                     requests: self.requests.iter().map(|r| r.as_ref().map(|r| r.clone_ref(py))).collect(),
                     queued: self.queued,
                     serial: self.serial,

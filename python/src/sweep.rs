@@ -44,6 +44,13 @@ impl SweepPlan {
     }
 }
 
+/// The scenario of a sweep.
+#[derive(FromPyObject)]
+enum Base {
+    Json(String),
+    File(PathBuf),
+}
+
 /// What a batch gives: the name of its part, the part, cells, failed cells, the first failure, and seconds.
 type BatchOutcome<'py> = (String, Bound<'py, PyBytes>, u64, u64, Option<String>, f64);
 
@@ -55,13 +62,18 @@ impl SweepPlan {
         SweepPlan::of(Sweep::read(&path))
     }
 
-    /// A sweep over a scenario, given as JSON with the keys of its file.
+    /// A sweep over a scenario: the path of a file, or JSON with the keys of one.
     #[staticmethod]
-    fn new(base: &str, axes: &str, replicates: Option<u32>, leave_out: &str) -> PyResult<SweepPlan> {
+    fn new(base: Base, axes: &str, replicates: Option<u32>, leave_out: &str) -> PyResult<SweepPlan> {
+        let base = match base {
+            Base::Json(text) => json("base", &text)?,
+            Base::File(path) => sweeps::read_base(&path).map_err(failed)?,
+        };
         let axes = json("axes", axes)?.as_object().cloned().ok_or_else(|| errors::plain("axes: expected a dict"))?;
-        let not = json("where", leave_out)?;
-        let not = not.as_array().into_iter().flatten().filter_map(|rule| rule.as_object().cloned()).collect();
-        SweepPlan::of(Sweep::new(json("base", base)?, axes, replicates, not))
+        let rules = json("leave_out", leave_out)?;
+        let not = rules.as_array().into_iter().flatten().map(|rule| rule.as_object().cloned()).collect::<Option<_>>();
+        let not = not.ok_or_else(|| errors::plain("leave_out: expected a list of dicts"))?;
+        SweepPlan::of(Sweep::new(base, axes, replicates, not))
     }
 
     /// Reads what `to_json` gave.
@@ -140,15 +152,19 @@ impl SweepPlan {
             let eta = (ran > 0).then(|| started.elapsed().as_secs_f64() / ran as f64 * left);
             progress.call1(py, (found + ran, all, eta)).map(drop)
         };
-        let cancel = || control.cancel.store(true, Ordering::Relaxed);
+        let cancel = |_: Python<'_>| control.cancel.store(true, Ordering::Relaxed);
         let (ran, told) = crate::compare::wait(py, work, beat, cancel)?;
-        if let Some(told) = told {
-            let interrupt = told.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py);
-            return Err(if interrupt { errors::interrupted(py, None) } else { told });
-        }
+        let interrupted = match told {
+            Some(error) if !error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) => return Err(error),
+            told => told.is_some(),
+        };
         let ran = ran.map_err(failed)?;
+        let counts = (ran.cells, ran.found, ran.ran, ran.failed);
+        if interrupted {
+            return Err(errors::interrupted(py, Some(counts.into_pyobject(py)?.into_any().unbind())));
+        }
         beat(py)?;
-        Ok((ran.cells, ran.found, ran.ran, ran.failed))
+        Ok(counts)
     }
 
     /// Estimates the whole from a sample: cells, seconds of one, bytes.
@@ -221,7 +237,32 @@ pub(crate) fn sweep_points(
     by: Option<&str>,
     facet: Option<&str>,
 ) -> PyResult<Vec<Point>> {
-    let points = sweeps::plotted(&folder, x, y, by, facet).map_err(failed)?;
+    sweeps::plotted(&folder, x, y, by, facet).map(points).map_err(failed)
+}
+
+fn points(points: Vec<sweeps::Plotted>) -> Vec<Point> {
     let of = |p: sweeps::Plotted| (p.facet, p.by, p.x, p.mean, p.ci95.map(|[low, high]| (low, high)), p.n);
-    Ok(points.into_iter().map(of).collect())
+    points.into_iter().map(of).collect()
+}
+
+/// As [`sweep_points`], of parts that are not in a folder of this machine: pairs of a name for errors and the content.
+#[pyfunction]
+#[pyo3(signature = (place, parts, x, y, by = None, facet = None))]
+pub(crate) fn sweep_points_of_parts(
+    place: &str,
+    parts: &Bound<'_, PyAny>,
+    x: &str,
+    y: &str,
+    by: Option<&str>,
+    facet: Option<&str>,
+) -> PyResult<Vec<Point>> {
+    let parts: Vec<(String, Vec<u8>)> = parts.try_iter()?.map(|part| part?.extract()).collect::<PyResult<_>>()?;
+    let columns = [Some(x), Some(y), by, facet];
+    sweeps::plotted_parts(place, parts.into_iter().map(Ok), columns).map(points).map_err(failed)
+}
+
+/// Different values in the order of an axis.
+#[pyfunction]
+pub(crate) fn in_order(values: Vec<String>) -> Vec<String> {
+    sweeps::in_order(values.iter().map(String::as_str))
 }

@@ -1,7 +1,9 @@
 //! Runs in periods, for environments that choose a scheduler for each.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use dumbwaiter_devices::DeviceModel;
 use dumbwaiter_experiment::Control;
@@ -12,13 +14,17 @@ use dumbwaiter_workloads::units::{self, BareTime};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::compare::{Settings, experiment};
-use crate::errors::{SchedulerError, plain};
+use crate::compare::{Settings, experiment, wait};
+use crate::errors::{self, SchedulerError, plain};
 use crate::failed::Failed;
 use crate::rows::TraceTable;
 
-/// Episodes are not cancelled: a step is short.
+/// Of all episodes: Ctrl-C ends what runs.
 static CONTROL: LazyLock<Control> = LazyLock::new(Control::default);
+/// A step that takes longer is made on a thread of its own, while this one looks for Ctrl-C.
+const SHORT: Duration = Duration::from_millis(20);
+/// Requests of a first step that takes longer, probably.
+const SHORT_REQUESTS: u64 = 10_000;
 
 /// A load, a device, and the schedulers to choose from.
 #[pyclass(frozen, module = "dumbwaiter._native")]
@@ -76,7 +82,15 @@ impl SwitchLoad {
                 PeriodEnd::Time(time.map_err(|e| plain(format!("period: {e}")))?)
             }
         };
-        Ok(SwitchLoad { prepared: Prepared::new(&scenario).map_err(plain)?, model, choices, end })
+        // It reads through traces.
+        let over = Arc::new(AtomicBool::new(false));
+        let cancelled = Arc::clone(&over);
+        let prepare = move || Prepared::unless(&scenario, &|| cancelled.load(Ordering::Relaxed));
+        let (prepared, told) = wait(py, prepare, |_| Ok(()), |_| over.store(true, Ordering::Relaxed))?;
+        match told {
+            Some(_) => Err(errors::interrupted(py, None)),
+            None => Ok(SwitchLoad { prepared: prepared.map_err(plain)?, model, choices, end }),
+        }
     }
 
     /// Names of the schedulers.
@@ -88,24 +102,47 @@ impl SwitchLoad {
     /// Starts a run under the scheduler of this number; `replicate` is added to the seed of the load.
     fn start(&self, replicate: u32, first: usize) -> PyResult<SwitchEpisode> {
         let episode = Episode::start(&self.prepared, &self.model, &self.choices, first, replicate, self.end, &CONTROL);
-        Ok(SwitchEpisode { episode: Mutex::new(episode.map_err(plain)?) })
+        let slow = !matches!(self.end, PeriodEnd::Requests(requests) if requests <= SHORT_REQUESTS);
+        Ok(SwitchEpisode {
+            episode: Arc::new(Mutex::new(episode.map_err(plain)?)),
+            choices: self.choices.len(),
+            slow: AtomicBool::new(slow),
+        })
     }
 }
 
 /// A run in progress.
 #[pyclass(frozen, module = "dumbwaiter._native")]
 pub(crate) struct SwitchEpisode {
-    episode: Mutex<Episode<'static>>,
+    episode: Arc<Mutex<Episode<'static>>>,
+    choices: usize,
+    /// Did the last step take long?
+    slow: AtomicBool,
 }
 
 #[pymethods]
 impl SwitchEpisode {
     /// Runs one period under the scheduler of this number.
     fn step(&self, py: Python<'_>, scheduler: usize) -> PyResult<Figures> {
-        let step = || {
-            let mut episode = self.episode.lock().unwrap_or_else(PoisonError::into_inner);
+        if scheduler >= self.choices {
+            return Err(plain(format!("scheduler {scheduler}: expected 0 to {}", self.choices - 1)));
+        }
+        let (episode, started) = (Arc::clone(&self.episode), Instant::now());
+        let step = move || {
+            let mut episode = episode.lock().unwrap_or_else(PoisonError::into_inner);
             episode.period(scheduler).map(|(period, goes_on)| figures(period, goes_on))
         };
-        py.detach(step).map_err(|fault| SchedulerError::new_err(fault.to_string()))
+        let figures = if self.slow.load(Ordering::Relaxed) {
+            let (figures, told) = wait(py, step, |_| Ok(()), |_| CONTROL.cancel.store(true, Ordering::Relaxed))?;
+            if told.is_some() {
+                CONTROL.cancel.store(false, Ordering::Relaxed);
+                return Err(errors::interrupted(py, None));
+            }
+            figures
+        } else {
+            py.detach(step)
+        };
+        self.slow.store(started.elapsed() > SHORT, Ordering::Relaxed);
+        figures.map_err(|fault| SchedulerError::new_err(fault.to_string()))
     }
 }

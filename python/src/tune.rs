@@ -62,8 +62,15 @@ impl TunePlan {
         let clock = time("limit", limit)?.map(|limit| Duration::from_nanos(limit.0));
         let options =
             TuneOptions { schedulers: lists.concat(), budget: Budget { runs: time("budget", budget)?, clock } };
-        let tuner =
-            Tuner::new(&experiment, &options, &Simulator::new(1), &Control::default()).map_err(|e| failure(&e))?;
+        // It reads through traces.
+        let control = Arc::new(Control::default());
+        let (running, of, with) = (Arc::clone(&control), experiment.clone(), options.clone());
+        let prepare = move || Tuner::new(&of, &with, &Simulator::new(1), &running);
+        let (tuner, told) = wait(py, prepare, |_| Ok(()), |_| control.cancel.store(true, Ordering::Relaxed))?;
+        if told.is_some() {
+            return Err(errors::interrupted(py, None));
+        }
+        let tuner = tuner.map_err(|e| failure(&e))?;
         Ok(TunePlan { experiment, options, tuner: Mutex::new(tuner), named: Mutex::default() })
     }
 
@@ -121,7 +128,7 @@ impl TunePlan {
         let work = move || tune(&experiment, &options, &simulator, &running);
         let started = Instant::now();
         let beat = |py: Python<'_>| report(py, progress.as_ref(), &counted, started);
-        let (found, told) = wait(py, work, beat, || control.cancel.store(true, Ordering::Relaxed))?;
+        let (found, told) = wait(py, work, beat, |_| control.cancel.store(true, Ordering::Relaxed))?;
         let interrupted = match told {
             Some(error) if !error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) => return Err(error),
             told => told.is_some(),

@@ -58,6 +58,9 @@ def test_a_dict_is_checked_by_the_same_code():
     assert dw.compare(scenario, progress=None).runs["scheduler"] == ["noop"]
     with pytest.raises(dw.InputError, match="tenan"):
         dw.compare({**scenario, "tenan": 1})
+    with pytest.raises(dw.InputError, match="bs") as error:
+        dw.compare({**scenario, "task": [task, {**task, "name": "other", "bs": "many"}]})
+    assert error.value.key == "task[1].bs"
     with pytest.raises(dw.InputError) as error:
         dw.compare({**scenario, "queue_depth": 0})
     assert error.value.key == "queue_depth"
@@ -75,6 +78,59 @@ def test_errors_have_their_place(tmp_path):
         dw.compare(NVME, frob=1)
     with pytest.raises(dw.InputError, match="no such file|No such file"):
         dw.compare(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        (dict(jobs=0), "jobs = 0"),
+        (dict(jobs=-1), "jobs = -1"),
+        (dict(jobs="two"), "jobs = 'two'"),
+        (dict(duration=[1]), "duration.*expected a time"),
+        (dict(duration=-1), "duration"),
+        (dict(replicates="many"), "replicates"),
+        (dict(seed=-1), "seed"),
+        (dict(goal="fame"), "goal"),
+        (dict(devices=["ssd:frob"]), "frob"),
+        (dict(progress="loud"), "progress"),
+        (dict(devices=7), "devices"),
+    ],
+)
+def test_a_bad_setting_is_named(settings, said):
+    with pytest.raises(dw.InputError, match=said) as error:
+        dw.compare(NVME, **settings)
+    assert hasattr(error.value, "file") and hasattr(error.value, "key")
+
+
+def test_scenarios_at_random_run_or_are_refused():
+    hypothesis = pytest.importorskip("hypothesis")
+    from hypothesis import strategies as st
+
+    anything = st.one_of(st.none(), st.booleans(), st.integers(-10, 10), st.floats(), st.text(max_size=4), st.lists(st.integers(), max_size=2))
+    sizes = st.sampled_from(["512", "4k", "64k", "1m", "0", "-1", "5k"])
+    task = st.fixed_dictionaries(
+        {"name": st.sampled_from(["a", "b", ""]), "rw": st.sampled_from(["read", "randread", "write", "randrw", "frob"])},
+        optional={"bs": sizes, "iodepth": st.integers(-1, 40), "rate": anything, "size": sizes, "prio": anything, "weight": anything},
+    )
+    scenario = st.fixed_dictionaries(
+        {
+            "devices": st.lists(st.sampled_from(["null:0us", "ssd:850pro-256", "frob"]), min_size=1, max_size=2),
+            "schedulers": st.lists(st.sampled_from(["none", "noop", "kyber", "bfq:slice_idle=0", "frob"]), min_size=1, max_size=2),
+            "duration": st.sampled_from(["1ms", "3ms"]),
+            "task": st.lists(task, max_size=3),
+        },
+        optional={"queue_depth": st.integers(-1, 64), "seed": st.integers(-1, 1 << 65), "replicates": st.integers(0, 2), "frob": anything, "warmup": anything},
+    )
+
+    @hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
+    @hypothesis.given(scenario)
+    def runs_or_is_refused(scenario):
+        try:
+            assert dw.compare(scenario, limit=500, jobs=1, progress=None).runs["run"]
+        except dw.InputError as error:
+            assert str(error)
+
+    runs_or_is_refused()
 
 
 def test_a_panic_is_an_internal_error():

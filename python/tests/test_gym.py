@@ -7,13 +7,14 @@ import pytest
 pytest.importorskip("gymnasium")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
+import dumbwaiter as dw  # noqa: E402
 from dumbwaiter.gym import SwitchEnv  # noqa: E402
 
 SCHEDULERS = ["none", "mq-deadline", "kyber"]
 
 
 def env(**settings):
-    return SwitchEnv("scenarios/nvme-random.toml", SCHEDULERS, periods=10, **{"period": 500, "duration": "1s", **settings})
+    return SwitchEnv("scenarios/nvme-random.toml", SCHEDULERS, **{"period": 500, "periods": 10, "duration": "1s", **settings})
 
 
 @pytest.mark.filterwarnings("error")
@@ -33,6 +34,39 @@ def test_a_fixed_policy_gets_what_its_scheduler_gets(goal):
         if SCHEDULERS[action] == info["best_fixed"]:
             assert rewards == [0.0] * 10
     assert max(totals) == 0.0
+
+
+def test_wrappers_of_gymnasium_run_several():
+    import gymnasium
+
+    several = gymnasium.vector.SyncVectorEnv([env, env])
+    several.reset(seed=3)
+    observations, rewards, *_ = several.step([0, 0])
+    alone = env()
+    alone.reset(seed=3)
+    assert observations[0].tolist() == alone.step(0)[0].tolist() and len(rewards) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (dict(goal="fame"), "goal"),
+        (dict(period=0), "period"),
+        (dict(period="soon"), "period"),
+        (dict(periods=0), "periods"),
+        (dict(device="ssd:frob"), "frob"),
+    ],
+)
+def test_bad_input_is_named(wrong, said):
+    with pytest.raises(dw.InputError, match=said):
+        env(**wrong)
+
+
+def test_an_action_that_is_none_of_the_schedulers_is_named():
+    subject = env()
+    subject.reset(seed=1)
+    with pytest.raises(dw.InputError, match="action 3.*0 to 2"):
+        subject.step(3)
 
 
 def test_the_same_seed_and_actions_give_the_same_run():

@@ -2,6 +2,8 @@
 
 import bisect
 import json
+import multiprocessing
+import os
 
 import pytest
 
@@ -54,6 +56,55 @@ class Noop(dw.Scheduler):
         return self.queue[at + 1] if at + 1 < len(self.queue) else None
 
 
+def sector(request):
+    return request.sector
+
+
+class CLook(dw.Scheduler):
+    """`c-look`, as in Rust."""
+
+    name = "c-look-in-python"
+    cpu_cost_of = "c-look"
+
+    def __init__(self, setup):
+        self.head, self.queue, self.position = [], [], 0
+
+    def insert(self, request, now):
+        bisect.insort(self.sorted(), request, key=sector)
+
+    def requeue(self, request, now):
+        self.head.insert(0, request)
+
+    def sorted(self):
+        # A merge at the front moves a request.
+        self.queue.sort(key=sector)
+        return self.queue
+
+    def next(self, hw_queue, now):
+        if self.head:
+            request = self.head.pop(0)
+        else:
+            at = bisect.bisect_left(self.sorted(), self.position, key=sector)
+            request = self.queue.pop(at if at < len(self.queue) else 0)
+        self.position = request.sector + request.sectors
+        return request
+
+    def merge(self, arrival, queued, now):
+        end = arrival.sector + arrival.sectors
+        return next((other for other in self.sorted() if other.sector == end), None) if queued is None else None
+
+    def absorbed(self, request, into, now):
+        self.queue.remove(request)
+
+    def former(self, request):
+        at = self.sorted().index(request) if request in self.queue else 0
+        return self.queue[at - 1] if at else None
+
+    def latter(self, request):
+        at = self.sorted().index(request) if request in self.queue else len(self.queue)
+        return self.queue[at + 1] if at + 1 < len(self.queue) else None
+
+
 def of(result, scheduler):
     run = next(run for run in json.loads(result.to_json())["runs"] if run["scheduler"] == scheduler)
     for name in ["scheduler", "scheduler_counters"]:
@@ -62,15 +113,35 @@ def of(result, scheduler):
 
 
 @pytest.mark.parametrize("scenario", [NVME, "scenarios/shared-disk.toml"])
-def test_noop_in_python_is_noop(scenario):
+@pytest.mark.parametrize("rust, python", [("noop", Noop), ("c-look", CLook)])
+def test_the_same_policy_in_python_is_the_same_run(scenario, rust, python):
     settings = dict(SHORT, devices=["hdd:st1000dm003"], duration="2s", warmup=0)
-    result = dw.compare(scenario, schedulers=["noop", Noop], **settings)
-    assert of(result, "noop") == of(result, "noop-in-python")
+    result = dw.compare(scenario, schedulers=[rust, python], **settings)
+    assert of(result, rust) == of(result, python.name)
+
+
+def test_the_storms_pass_both():
+    for scheduler in (Noop, CLook):
+        dw.check(scheduler, cases=50)
 
 
 def test_runs_repeat_themselves():
     first, second = (dw.compare(NVME, schedulers=["none", Lifo], seed=3, jobs=jobs, **SHORT) for jobs in (1, 2))
     assert first.to_json() == second.to_json()
+
+
+def test_several_jobs_are_processes():
+    class Where(Lifo):
+        def __init__(self, setup):
+            super().__init__(setup)
+            raise RuntimeError(f"in {os.getpid()}")
+
+    with pytest.raises(RuntimeError) as error:
+        dw.compare(NVME, schedulers=[Where], jobs=2, **SHORT)
+    assert str(error.value) != f"in {os.getpid()}" and "__init__" in str(error.value.__cause__)
+    assert not multiprocessing.active_children()
+    with pytest.raises(KeyError, match="in insert"):
+        dw.compare(NVME, schedulers=[raising("insert"), Lifo], jobs=2, **SHORT)
 
 
 def raising(hook):
@@ -102,6 +173,52 @@ def test_nonsense_from_next_is_named(answer, error, said):
         dw.compare(NVME, schedulers=[broken], devices=["null:0us"], **SHORT)
 
 
+@pytest.mark.parametrize(
+    "hook, answer, said",
+    [
+        ("limit", "many", "limit returned 'many'; expected a whole number"),
+        ("limit", 0, "limit returned 0; expected a whole number from 1"),
+        ("timer", "soon", "timer returned 'soon'; expected a time in ns"),
+        ("merge", 17, "merge returned 17; expected"),
+        ("latter", "x", "latter returned 'x'; expected a request"),
+    ],
+)
+def test_nonsense_from_a_hook_is_named(hook, answer, said):
+    broken = type("Broken", (Noop,), {"name": "broken", hook: lambda self, *arguments: answer})
+    settings = dict(SHORT, duration="2s", warmup=0, devices=["hdd:st1000dm003"])
+    with pytest.raises(TypeError, match=said):
+        dw.compare("scenarios/shared-disk.toml", schedulers=[broken], **settings)
+
+
+class Batches(dw.Scheduler):
+    "requests in groups of `batch` by sector"
+
+    tunables = {"batch": 4, "backwards": (0, 0, 1)}
+
+    def __init__(self, setup):
+        self.queue = []
+
+    def insert(self, request, now):
+        self.queue.append(request)
+        if self.backwards or len(self.queue) % self.batch == 0:
+            self.queue.sort(key=lambda request: request.sector, reverse=bool(self.backwards))
+
+    def next(self, hw_queue, now):
+        return self.queue.pop(0) if self.queue else None
+
+
+def test_settings_of_a_class_are_set_by_name():
+    named = ["Batches", "Batches:batch=1", "Batches:backwards=1,batch=1", "none"]
+    result = dw.compare(NVME, schedulers=[Batches, *named[1:]], devices=["hdd:st1000dm003"], **dict(SHORT, duration="2s"))
+    found = dict(zip(result.runs["scheduler"], zip(result.runs["p99_us"], result.runs["device_mean_us"], result.runs["iops"])))
+    assert set(found) == set(named) and len(set(found.values())) == 4
+    for wrong, said in [("frob=1", "frob: is no setting"), ("backwards=2", "from 0 to 1"), ("batch=x", "whole number")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.compare(NVME, schedulers=[Batches, f"Batches:{wrong}"], **SHORT)
+    with pytest.raises(dw.InputError, match="tunables"):
+        dw.compare(NVME, schedulers=[type("Odd", (Lifo,), {"tunables": {"batch": "four"}})], **SHORT)
+
+
 def test_a_request_is_not_used_after_its_completion():
     class Late(Lifo):
         old = None
@@ -118,6 +235,9 @@ def test_a_request_is_not_used_after_its_completion():
 def test_classes_are_refused_by_name():
     with pytest.raises(dw.InputError, match="no method `next`"):
         dw.compare(NVME, schedulers=[type("Half", (dw.Scheduler,), {"insert": lambda self, request, now: None})])
+    for wrong, said in [([7], "expected names and classes"), (7, "expected a list"), ([Lifo, Lifo], "two classes"), ([], "empty")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.compare(NVME, schedulers=wrong)
     with pytest.raises(dw.InputError, match="bfq.*taken"):
         dw.compare(NVME, schedulers=[type("bfq", (Lifo,), {})])
 

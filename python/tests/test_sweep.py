@@ -101,11 +101,33 @@ def test_a_cell_that_fails_is_a_row_with_its_error(tmp_path):
         ({"replicates": 0}, "at least 1"),
         ({"queue_depth": [1, 1]}, "twice"),
         ({"duration": ["1s", "1000ms"]}, "mean the same"),
+        ({"seed": [1, 2], "replicates": 2}, "seed: 1 and 2 have the same runs"),
+        ({"queue_depth": [object()]}, "axes.*object"),
+        (["queue_depth"], "axes.*expected a dict"),
     ],
 )
 def test_bad_axes_are_refused(axes, said):
     with pytest.raises(dw.InputError, match=said):
         dw.Sweep("scenarios/nvme-random.toml", axes)
+
+
+def test_bases_are_files_of_any_kind_dicts_or_refused(tmp_path):
+    (tmp_path / "job.fio").write_text("[reader]\nrw=randread\nbs=4k\nruntime=5ms\ntime_based\niodepth=4\nioengine=libaio\ndirect=1\nsize=1g\n")
+    axes = {"device": ["null:0us"], "scheduler": ["none"], "replicates": 1}
+    assert len(dw.Sweep(tmp_path / "job.fio", axes)) == 1
+    numpy = pytest.importorskip("numpy")
+    assert len(dw.Sweep("scenarios/nvme-random.toml", {**axes, "queue_depth": numpy.array([1, 2])})) == 2
+    for wrong, said in [(7, "base: 7"), (tmp_path / "missing.toml", "missing.toml"), ({"task": 7}, "task")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.Sweep(wrong, axes)
+    for more, said in [(dict(replicates="x"), "replicates"), (dict(leave_out=[7]), "leave_out"), (dict(leave_out={"a": 1}), "leave_out")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.Sweep("scenarios/nvme-random.toml", {"scheduler": ["none"]}, **more)
+    for out, more, said in [(tmp_path / "o", dict(jobs=0), "jobs"), (tmp_path / "o", dict(on=7), "on: 7"), ("frob://x", {}, "frob")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.sweep(dw.Sweep("scenarios/nvme-random.toml", axes), out, progress=None, **more)
+    with pytest.raises(dw.InputError, match="expected the path"):
+        dw.sweep(7, tmp_path / "o")
 
 
 def test_killed_and_started_again(tmp_path):
@@ -134,6 +156,26 @@ def test_dask_with_a_worker_killed(tmp_path):
         killer.start()
         assert dw.sweep(path, tmp_path / "a", on=client, progress=None)[2:] == (0, 20, 0)
         killer.join()
+    dw.sweep(path, tmp_path / "b", progress=None)
+    same(tmp_path / "a", tmp_path / "b")
+
+
+def test_dask_with_the_client_killed(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    path = write(tmp_path, "400ms")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        code = f"import distributed, dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, on=distributed.Client({cluster.scheduler_address!r}))"
+        child = subprocess.Popen([sys.executable, "-c", code])
+        while len(list((tmp_path / "a").glob("part-*"))) < 3:
+            assert child.poll() is None, "it ended before it was killed"
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        with distributed.Client(cluster) as client:
+            ran = dw.sweep(path, tmp_path / "a", on=client, progress=None)
+    assert 0 < ran.found and ran.found + ran.ran == 20
     dw.sweep(path, tmp_path / "b", progress=None)
     same(tmp_path / "a", tmp_path / "b")
 
@@ -168,6 +210,29 @@ def test_a_store_that_refuses_writes_is_named(sweep):
         dw.sweep(sweep, "/proc/sweep", progress=None)
 
 
+def test_a_store_that_fails_in_the_middle_is_named_and_resumed(sweep, monkeypatch):
+    memory = pytest.importorskip("fsspec.implementations.memory")
+    written, write = [], memory.MemoryFileSystem.pipe_file
+
+    def refusing(self, path, *arguments, **keywords):
+        written.append(path)
+        if len(written) > 3:
+            raise PermissionError("quota exceeded")
+        return write(self, path, *arguments, **keywords)
+
+    monkeypatch.setattr(memory.MemoryFileSystem, "pipe_file", refusing)
+    with pytest.raises(OSError, match="memory://full/sweep/part-.*cannot be written: quota exceeded"):
+        dw.sweep(sweep, "memory://full/sweep", jobs=2, progress=None)
+    monkeypatch.undo()
+    again = dw.sweep(sweep, "memory://full/sweep", jobs=2, progress=None)
+    assert 0 < again.found < 20 and again.found + again.ran == 20
+    cut = next(path for path in written if "part-" in path)
+    files = memory.MemoryFileSystem()
+    files.pipe_file(cut, files.cat_file(cut)[:-50])
+    with pytest.raises(dw.InputError, match="part-.*cut off"):
+        dw.sweep(sweep, "memory://full/sweep", jobs=2, progress=None)
+
+
 def test_never_more_than_two_batches_a_worker(sweep, tmp_path):
     class Counting(concurrent.futures.ThreadPoolExecutor):
         under_way = most = 0
@@ -198,6 +263,19 @@ def test_plots(sweep, tmp_path):
         figure.savefig(tmp_path / "plot.png")
     with pytest.raises(dw.InputError, match="no column"):
         dw.plot(tmp_path / "out", x="queue_depth", y="frob")
+    with pytest.raises(dw.InputError, match="is text"):
+        dw.plot(tmp_path / "out", x="queue_depth", y="scheduler")
+    with pytest.raises(dw.InputError, match="no results"):
+        dw.plot("memory://nothing", x="queue_depth", y="iops")
+
+
+def test_the_page_of_a_sweep_has_lines_and_a_heat_map(sweep, tmp_path, command):
+    dw.sweep(sweep, tmp_path / "out", progress=None)
+    words = ["--x", "queue_depth", "--y", "iops", "--by", "scheduler", "--facet", "device", "--html", tmp_path / "page.html"]
+    subprocess.run([command, "sweep", "report", tmp_path / "out", *words], check=True, capture_output=True)
+    page = (tmp_path / "page.html").read_text()
+    for part in ["plot-0-0", "map-0-0", "plot-1-0", "map-1-0", '"arrayminus"', '"type":"heatmap"']:
+        assert part in page, part
 
 
 def test_an_s3_store(sweep, tmp_path, monkeypatch):

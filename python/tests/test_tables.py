@@ -96,6 +96,26 @@ def test_results_are_read_without_a_copy():
     assert list(result.tenants.to_pandas().tenant) == ["default", "default"]
 
 
+def test_histograms_merge_and_pickle():
+    import pickle
+
+    histogram = dw.Histogram([100.0] * 98 + [2000.0, 3000.0])
+    assert (len(histogram), round(histogram.percentile(50))) == (100, 100) and 3000 <= histogram.percentile(100) < 3004
+    other = dw.Histogram()
+    other.add(1.5, count=100)
+    other.merge(histogram)
+    assert len(other) == 200 and sum(other.counts()["count"]) == 200 and other.percentile(50) < 1.51
+    again = pickle.loads(pickle.dumps(other))
+    assert again.counts().to_pydict() == other.counts().to_pydict()
+    other.merge(other)
+    assert len(other) == 400 and str(dw.Histogram().percentile(99)) == "nan"
+    for wrong in [-1.0, float("nan"), float("inf")]:
+        with pytest.raises(dw.InputError, match="expected a number from 0"):
+            dw.Histogram([1.0, wrong])
+    with pytest.raises(dw.InputError, match="percentile 101"):
+        other.percentile(101)
+
+
 def test_traces_are_read_in_batches_and_written(tmp_path):
     path = tmp_path / "trace.csv"
     assert dw.trace.write(frame(), path, "columns", columns="time_us,op,offset_bytes,size_bytes") == N

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use crate::apply::{Commands, Place, commands};
 use crate::completion::Methods;
+use crate::confidence::Confidence;
+use crate::criterion::USEFUL;
 use crate::race::{Decision, Gain, Loss, Race};
 use crate::{Document, Metric};
 
@@ -26,6 +28,10 @@ pub struct Advice {
     pub recommended: String,
     /// `true` where nothing is to be changed.
     pub keep: bool,
+    /// How sure that is; inconclusive where other work kept the machine busy.
+    pub confidence: Confidence,
+    /// The number behind it, in a clause: `p = 0.003`.
+    pub certainty: String,
     /// The recommendation in a sentence.
     pub sentence: String,
     /// What changes, and with which confidence; `null` where nothing does.
@@ -98,7 +104,18 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         Some(spec) => commands(&place, spec, None),
         None => Commands { apply: Vec::new(), undo: Vec::new(), udev_rule: String::new() },
     };
-    let sentence = sentence(&decision, current, race.schedulers.len());
+    let busy = found.load > found.cpus;
+    let (confidence, certainty) = match busy {
+        true => (Confidence::Inconclusive, format!("load {:.1} on {:.0} CPUs", found.load, found.cpus)),
+        false => confidence(&decision),
+    };
+    let mut sentence = sentence(&decision, current, race.schedulers.len());
+    if busy {
+        sentence = format!(
+            "The machine was busy with other work, which can hide or feign a difference: measure again when it is quiet. \
+             These runs by themselves say: {sentence}"
+        );
+    }
     let mut notes = vec![sentence.clone()];
     notes.extend(found.notes);
     if found.interrupted {
@@ -108,12 +125,6 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         let names = found.not_loaded.join(", ");
         notes.push(format!(
             "not tried, since this kernel does not offer it for {device}: {names} (perhaps a module that is not loaded)"
-        ));
-    }
-    if found.load > found.cpus {
-        notes.push(format!(
-            "the machine was busy with other work (load {:.1} on {:.0} CPUs), which can hide real differences; measure again when it is quiet",
-            found.load, found.cpus
         ));
     }
     let deciding = results.iter().filter(|r| r.variant == race.points[0]).count();
@@ -137,6 +148,8 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         current: current.to_owned(),
         recommended: decision.pick,
         keep: decision.keep,
+        confidence,
+        certainty,
         sentence,
         gain: decision.gain,
         ties: decision.ties,
@@ -148,6 +161,51 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         interrupted: found.interrupted,
         seconds: found.seconds,
         survey,
+    }
+}
+
+impl Advice {
+    /// What to do in a few words, and how sure that is: `use kyber instead of none · clear (p = 0.003)`.
+    pub fn headline(&self) -> String {
+        let what = match (self.keep, self.confidence) {
+            (true, _) => format!("keep {}", self.current),
+            (false, Confidence::Inconclusive) => format!("keep {} for now", self.current),
+            (false, _) => format!("use {} instead of {}", self.recommended, self.current),
+        };
+        let certainty = if self.certainty.is_empty() { String::new() } else { format!(" ({})", self.certainty) };
+        format!("{what} · {}{certainty}", self.confidence.name())
+    }
+
+    /// Whether the commands are to be given: a change is recommended, and not in doubt.
+    pub fn is_to_be_applied(&self) -> bool {
+        !self.keep && self.confidence != Confidence::Inconclusive
+    }
+}
+
+/// A difference that is more certain than this is clear.
+const CLEAR_P: f64 = 0.01;
+
+/// How sure a quiet machine's survey is, and the number behind that.
+fn confidence(decision: &Decision) -> (Confidence, String) {
+    match (&decision.gain, &decision.unproven) {
+        (Some(gain), _) if gain.p < CLEAR_P => (Confidence::Clear, p_text(gain.p)),
+        (Some(gain), _) => (Confidence::Likely, p_text(gain.p)),
+        (None, Some((name, gain))) if gain.change.abs() > USEFUL => {
+            (Confidence::Inconclusive, format!("{name} may be better, {}", p_text(gain.p)))
+        }
+        (None, Some((_, gain))) => {
+            (Confidence::NoDifference, format!("the best differs by {:.1} %", gain.change.abs() * 100.0))
+        }
+        (None, None) if decision.ties.is_empty() => (Confidence::Clear, String::new()),
+        (None, None) => (Confidence::NoDifference, String::new()),
+    }
+}
+
+fn p_text(p: f64) -> String {
+    match p {
+        p if p.is_nan() => "too few runs to rule out chance".to_owned(),
+        p if p < 0.001 => "p < 0.001".to_owned(),
+        p => format!("p = {p:.3}"),
     }
 }
 
@@ -187,11 +245,7 @@ fn shown(gain: &Gain, whose: &str) -> String {
         (_, 1000.0..) => ", too uncertain to give a size".to_owned(),
         _ => format!(", with 95 % confidence {low:+.0} to {high:+.0} %"),
     };
-    let p = match gain.p {
-        p if p.is_nan() => "too few runs to rule out chance".to_owned(),
-        p if p < 0.001 => "p < 0.001".to_owned(),
-        p => format!("p = {p:.3}"),
-    };
+    let p = p_text(gain.p);
     let change = match gain.change {
         change if change >= 10.0 => format!("{:.0} times as much", change + 1.0),
         change => format!("{:+.0} %", change * 100.0),

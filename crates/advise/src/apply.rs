@@ -2,7 +2,7 @@
 
 use dumbwaiter_scenario::SchedulerSpec;
 
-use crate::provenance::Drive;
+use crate::provenance::{DriveKind, Provenance};
 
 /// The drive to set it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,41 +18,41 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of a device: that of the drive that was measured, where there is one.
-    pub fn of(drive: Option<&Drive>, device: &str) -> Place {
-        match drive {
+    /// The place of a device: that of the drive that was measured, or any drive of the simulated one's kind.
+    pub fn of(provenance: &Provenance, device: &str) -> Place {
+        match &provenance.drive {
             Some(drive) if !drive.disk.is_empty() => Place {
                 disk: drive.disk.clone(),
                 udev_match: drive.udev_match.clone(),
                 previous: drive.scheduler.clone(),
                 previous_nr_requests: drive.queue.get("nr_requests").cloned(),
             },
-            _ => Place::simulated(device),
+            _ => Place::simulated(provenance.models.get(device).copied().unwrap_or_else(|| kind_by_name(device))),
         }
     }
 
-    /// Any drive of the kind that a device model simulates (`hdd:…`, `ssd:…`, `ull:…`).
-    pub fn simulated(device: &str) -> Place {
-        let kind = device.split(':').next().unwrap_or_default();
-        let disks = "SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\"";
-        let sata = |kind: &str| Place {
-            disk: "sdX".to_owned(),
-            udev_match: format!("{disks}, KERNEL==\"sd*\"{kind}"),
-            previous: "mq-deadline".to_owned(),
-            previous_nr_requests: None,
+    /// Any drive of a kind.
+    pub fn simulated(kind: DriveKind) -> Place {
+        let (disk, matching, previous) = match kind {
+            DriveKind::HardDisk => ("sdX", "KERNEL==\"sd*\", ATTR{queue/rotational}==\"1\"", "mq-deadline"),
+            DriveKind::SataSsd => ("sdX", "KERNEL==\"sd*\", ATTR{queue/rotational}==\"0\"", "mq-deadline"),
+            DriveKind::Nvme => ("nvme0n1", "KERNEL==\"nvme*\"", "none"),
         };
-        match kind {
-            "hdd" => sata(", ATTR{queue/rotational}==\"1\""),
-            "ssd" => sata(", ATTR{queue/rotational}==\"0\""),
-            // A parameter file may be of any kind.
-            other if !matches!(other, "ull" | "volume") => sata(""),
-            _ => Place {
-                disk: "nvme0n1".to_owned(),
-                udev_match: format!("{disks}, KERNEL==\"nvme*\""),
-                previous: "none".to_owned(),
-                previous_nr_requests: None,
-            },
+        Place {
+            disk: disk.to_owned(),
+            udev_match: format!("SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", {matching}"),
+            previous: previous.to_owned(),
+            previous_nr_requests: None,
         }
+    }
+}
+
+/// The kind of a built-in model in a result that does not say it.
+fn kind_by_name(device: &str) -> DriveKind {
+    match device.split(':').next() {
+        Some("hdd") => DriveKind::HardDisk,
+        Some("ull" | "volume" | "null") => DriveKind::Nvme,
+        _ => DriveKind::SataSsd,
     }
 }
 
@@ -139,10 +139,15 @@ mod tests {
 
     #[test]
     fn a_simulated_drive_has_the_commands_of_its_kind() {
-        let of = |device: &str| commands(&Place::simulated(device), &SchedulerSpec::named("kyber"), None);
+        let models =
+            [("ssd:d5-p5430".to_owned(), DriveKind::Nvme), ("./my-drive.toml".to_owned(), DriveKind::HardDisk)];
+        let provenance = Provenance { models: models.into(), ..Provenance::default() };
+        let of = |device: &str| commands(&Place::of(&provenance, device), &SchedulerSpec::named("kyber"), None);
         assert!(of("hdd:st1000dm003").udev_rule.contains("ATTR{queue/rotational}==\"1\""));
         assert!(of("ssd:850pro-256").apply[0].ends_with("/sys/block/sdX/queue/scheduler"));
-        assert!(of("./my-drive.toml").udev_rule.contains("KERNEL==\"sd*\", ATTR{queue/scheduler}"));
-        assert!(of("ull:optane-900p").undo[0].starts_with("echo none | sudo tee /sys/block/nvme0n1/"));
+        assert!(of("./my-drive.toml").udev_rule.contains("KERNEL==\"sd*\", ATTR{queue/rotational}==\"1\""));
+        for nvme in ["ull:optane-900p", "ssd:d5-p5430"] {
+            assert!(of(nvme).undo[0].starts_with("echo none | sudo tee /sys/block/nvme0n1/"));
+        }
     }
 }

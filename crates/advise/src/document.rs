@@ -123,8 +123,7 @@ impl Document {
         for ranking in &mut rankings {
             let spec = ranking.verdict.recommended.as_deref().and_then(|name| SchedulerSpec::parse(name).ok());
             if let Some(spec) = spec {
-                let commands =
-                    commands(&Place::of(self.provenance.drive.as_ref(), &ranking.device), &spec, self.nr_requests());
+                let commands = commands(&Place::of(&self.provenance, &ranking.device), &spec, self.nr_requests());
                 (ranking.verdict.apply, ranking.verdict.undo) = (commands.apply, commands.undo);
             }
         }
@@ -172,6 +171,22 @@ pub struct Sequential {
     pub error_per_look: f64,
     /// Every device was settled before the cap.
     pub settled: bool,
+}
+
+impl Sequential {
+    /// Whether it is settled, and how often that is wrong, in a clause.
+    pub fn clause(&self) -> String {
+        let settled = if self.settled { "settled" } else { "not settled" };
+        let percent =
+            |fraction: f64| format!("{:.3}", fraction * 100.0).trim_end_matches('0').trim_end_matches('.').to_owned();
+        format!(
+            "{settled} within {} % at look {}; each look is wrong with a probability of at most {} %, all looks together of at most {} %",
+            percent(self.within),
+            self.looks,
+            percent(self.error_per_look),
+            percent(SIGNIFICANCE)
+        )
+    }
 }
 
 /// Why a text could not be read as a document.

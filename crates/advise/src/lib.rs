@@ -21,6 +21,8 @@ mod recommend;
 mod row;
 mod sentence;
 mod suite;
+#[cfg(test)]
+mod test_runs;
 pub mod tune;
 mod usage;
 mod verdict;
@@ -34,7 +36,7 @@ pub use criterion::{Focus, Goal, Metric, USEFUL};
 pub use diff::{Change, DIFF_SCHEMA, Diff, Difference, diff};
 pub use document::{Document, ParseError, SCHEMA, Sequential};
 pub use figures::independent;
-pub use provenance::{Drive, Machine, Provenance};
+pub use provenance::{Drive, DriveKind, Machine, Provenance};
 pub use ranking::{Ranking, rank, rank_under};
 pub use recommend::Recommendation;
 pub use row::{Axes, Estimate, Row};

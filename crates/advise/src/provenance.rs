@@ -24,6 +24,21 @@ pub struct Provenance {
     pub machine: Option<Machine>,
     /// The drive; `null` in a simulation.
     pub drive: Option<Drive>,
+    /// What kinds of drives the simulated devices are, by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<String, DriveKind>,
+}
+
+/// A kind of drive, by which Linux names it and chooses its scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveKind {
+    /// A disk on SATA or SAS.
+    HardDisk,
+    /// An SSD on SATA or SAS: one hardware queue.
+    SataSsd,
+    /// An NVMe drive: several hardware queues.
+    Nvme,
 }
 
 /// The machine that a real drive was measured with.

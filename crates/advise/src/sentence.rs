@@ -310,7 +310,12 @@ impl Words<'_> {
             (a, b) => format!("{a} to {b}"),
         };
         let names: Vec<String> = d.pool.iter().map(|i| self.name(*i)).collect();
-        let same = format!("no practical difference between {} in {} ({range})", list(&names), self.figure());
+        // What a wide bound leaves open is not claimed.
+        let found = match self.largest_difference() {
+            Some(by) if by > LARGE => "these runs show no difference",
+            _ => "no practical difference",
+        };
+        let same = format!("{found} between {} in {} ({range})", list(&names), self.figure());
         if d.usage.is_idle() {
             let next =
                 if self.recorded() { "; try --depth N or --closed-per-task" } else { "; a heavier load may tell more" };
@@ -353,21 +358,32 @@ impl Words<'_> {
                      difference; measure again when it is quiet"
                 )
             }
-            Doubt::MayKeepThroughput(i) => format!(
-                "{} has a better {figure} ({}) than {} ({}), and its throughput may or may not be {}; add --until 5%",
-                self.name(i),
-                self.value(i),
-                self.name(leader),
-                self.value(leader),
-                self.pool_rule()
-            ),
+            Doubt::MayKeepThroughput(i) => {
+                // It is better by the first criterion, although the throughput may have decided among the others.
+                let value = |i: usize| shown(d.primary, self.row(i).mean(d.primary));
+                format!(
+                    "{} has a better {} ({}) than {} ({}), but these runs cannot show whether it keeps {}; add --until 5%",
+                    self.name(i),
+                    named(d.primary, self.field.focus),
+                    value(i),
+                    self.name(leader),
+                    value(leader),
+                    self.pool_rule()
+                )
+            }
             Doubt::MayAllKeepThroughput(i) => format!(
-                "{} has the highest throughput ({}), but {} ({}) may not be slower than that by a tenth or more, nor any other; \
-                 add --until 5%",
+                "only {} keeps {} ({}), but these runs cannot show that the others do not: {} has {}; add --until 5%",
                 self.name(leader),
+                self.pool_rule(),
                 self.value(leader),
                 self.name(i),
                 self.value(i),
+            ),
+            Doubt::OnlyLowerBounds(metric) => format!(
+                "under each scheduler only a lower bound of the {} is known ({} and more), since I/Os were unfinished at the \
+                 end, and nothing else differs; a longer --duration shows more",
+                named(metric, self.field.focus),
+                shown(metric, self.row(leader).mean(metric))
             ),
             Doubt::TooUncertain => self.uncertain(),
         }
@@ -413,7 +429,13 @@ impl Words<'_> {
         if goal != Goal::Balanced && !self.field.criteria().contains(&goal.metric()) {
             caveats.push(format!("{} cannot be judged here, so `balanced` decided", goal.name()));
         }
-        if self.row(d.leader).metrics.get(d.metric.key()).is_some_and(|estimate| estimate.at_least) {
+        if let Some(metric) = d.unknown.filter(|_| d.doubt.is_none()) {
+            let figure = named(metric, self.field.focus);
+            caveats.push(format!(
+                "of its {figure} only a lower bound is known, since I/Os were unfinished at the end; a longer --duration shows more"
+            ));
+        }
+        if self.row(d.leader).is_lower_bound(d.metric) {
             caveats.push(format!("its {} is a lower bound: I/Os were unfinished", self.figure()));
         }
         if self.field.rows.len() > 1 && self.recorded() {

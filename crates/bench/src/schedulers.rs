@@ -78,6 +78,17 @@ pub fn text(rows: &[Row], style: Style) -> String {
     format!("{table}\ninsert + next + complete; ratio to {first} at a backlog of 64\n")
 }
 
+/// Sectors and directions, drawn beforehand: 70 % reads over a terabyte.
+fn draws() -> Vec<(u64, Op)> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let draw = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let sector = (state >> 20) % 1_953_525_168 / 8 * 8;
+        (sector, if (state >> 12) % 10 < 7 { Op::Read } else { Op::Write })
+    };
+    (0..1 << 16).map(draw).collect()
+}
+
 /// Keeps a backlog, and for each request inserted takes one out and completes it.
 fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
     let setup = Setup { nr_requests: backlog + GROUP as u32, ..Setup::default() };
@@ -85,15 +96,7 @@ fn measure(choice: &Choice, backlog: u32, queues: u32) -> Option<f64> {
     let mut tenants = Tenants::default();
     let tenant = tenants.add_tenant(Tenant::default());
     let tasks: Vec<_> = (0..queues).map(|_| tenants.add_task(tenant, Ioprio::DEFAULT)).collect();
-    // Places and directions, drawn beforehand: 70 % reads over a terabyte.
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let draws: Vec<(u64, Op)> = (0..1 << 16)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let sector = (state >> 20) % 1_953_525_168 / 8 * 8;
-            (sector, if (state >> 12) % 10 < 7 { Op::Read } else { Op::Write })
-        })
-        .collect();
+    let draws = draws();
     let io = |i: usize| {
         let (sector, op) = draws[i & 0xffff];
         let task = tasks[i % tasks.len()];

@@ -8,6 +8,7 @@
 mod context;
 mod errno;
 mod flush;
+pub mod hint;
 pub mod layer;
 mod ledger;
 pub mod merge;

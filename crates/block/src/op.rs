@@ -103,6 +103,8 @@ impl Flags {
     pub const POLLED: Flags = Flags(1 << 9);
     /// Submission fails rather than sleep for a tag.
     pub const NOWAIT: Flags = Flags(1 << 10);
+    /// A limit of its tenant held it back: that the tenant has nothing waiting does not mean that it needs more service.
+    pub const PACED: Flags = Flags(1 << 11);
 
     /// Are all bits of `other` set?
     pub const fn has(self, other: Flags) -> bool {

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::hint::did_you_mean_of;
 use crate::merge::{Join, MergeIndex};
 use crate::{Context, Io, Nanos, Request, RequestId, TaskId, TenantId, TickClock};
 
@@ -221,7 +222,7 @@ impl std::fmt::Display for TunableError {
                 write!(f, "unknown setting `{name}`: this scheduler has none")
             }
             TunableError::Unknown { name, known } => {
-                write!(f, "unknown setting `{name}`; known: {}", known.join(", "))
+                write!(f, "unknown setting `{name}`{}", did_you_mean_of(name, known))
             }
             TunableError::OutOfRange { tunable: t, value } => {
                 write!(f, "{} = {value} is out of range: expected {} to {} ({})", t.name, t.min, t.max, t.unit)

@@ -44,10 +44,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
 }
 
 fn show<T: Serialize>(args: &Bench, rows: &[T], text: impl FnOnce() -> String) -> Result<Ended> {
-    match &args.json {
-        Some(path) => output::write_json(path, &rows)?,
-        None => output::print(&text())?,
-    }
+    output::print_or_json(args.json.as_deref(), &rows, text)?;
     Ok(Ended::Done)
 }
 

@@ -1,22 +1,21 @@
 //! `compare`: the schedulers side by side, on simulated devices or a real one.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_experiment::{Input, Overrides, Until, compare, compare_all};
 use dumbwaiter_report::{Format, read_json};
 use dumbwaiter_scenario::{Scenario, TraceOptions};
-use dumbwaiter_sim::Simulator;
 
 use crate::args::Compare;
-use crate::{Ended, input, on, output, progress, results};
+use crate::progress::{Watched, end_on_signal};
+use crate::{Ended, input, on, output, results};
 
 /// Reads the experiment, runs it, prints and writes the results.
 pub(crate) fn run(args: Compare) -> Result<Ended> {
     let builtin = if args.on.is_some() { Scenario::builtin_real } else { Scenario::builtin };
-    let checking = progress::end_on_signal()?;
+    let checking = end_on_signal()?;
     // One word for both: how a trace is read, and how the result is printed; their names differ.
     let (format, trace_format) = match args.reading.format.as_deref() {
         Some(name) if Format::parse(name).is_some() => (results::format(name)?, None),
@@ -39,20 +38,14 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
             log.display()
         );
     }
-    let simulator = match args.jobs {
-        Some(0) => bail!("--jobs 0: expected at least 1"),
-        Some(jobs) => Simulator::new(jobs),
-        None => Simulator::on_all_cpus(),
-    };
+    let simulator = input::simulator(args.jobs)?;
     let inputs: Vec<&Path> = args.input.iter().map(PathBuf::as_path).collect();
     results::check_outputs(&args.outputs, &inputs)?;
-    let progress = Arc::new(progress::Progress::default());
-    let control = Arc::new(progress.control());
-    progress::cancel_on_signal(&control)?;
+    let watched = Watched::start()?;
     drop(checking);
-    let compared = progress::watch(&progress, &control, || match &read {
-        Input::One(experiment) => compare(experiment, &simulator, &control),
-        Input::Several { name, cases } => compare_all(name, cases, &simulator, &control),
+    let compared = watched.run(|control| match &read {
+        Input::One(experiment) => compare(experiment, &simulator, control),
+        Input::Several { name, cases } => compare_all(name, cases, &simulator, control),
     });
     results::finish(compared, &args.outputs, format)
 }
@@ -86,9 +79,9 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
         completion: args.completion.clone(),
         queue_depth: args.queue_depth,
         nr_requests: args.nr_requests,
-        deadline: args.deadline.as_deref().map(|text| input::time("--deadline", text)).transpose()?,
-        duration: args.duration.as_deref().map(|text| input::time("--duration", text)).transpose()?,
-        warmup: args.warmup.as_deref().map(|text| input::time("--warmup", text)).transpose()?,
+        deadline: input::time_if("--deadline", args.deadline.as_ref())?,
+        duration: input::time_if("--duration", args.duration.as_ref())?,
+        warmup: input::time_if("--warmup", args.warmup.as_ref())?,
         limit: args.limit,
         replicates: args.replicates,
         seed: args.seed,

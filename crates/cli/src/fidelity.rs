@@ -1,11 +1,12 @@
-//! `fidelity`: our schedulers against recordings of the kernel's.
+//! `fidelity`: our schedulers against recordings of the kernel's; with `--closed-loop` the recordings' jobs in simulation.
 
 use anyhow::Result;
-use dumbwaiter_fidelity::{Figures, Score, scores, summary};
-use dumbwaiter_report::{Align, table};
+use dumbwaiter_fidelity::{closed_loops, scores};
+use dumbwaiter_terminal::{closed_loops_text, scores_text};
 
 use crate::args::Fidelity;
-use crate::{Ended, closed_loop, output};
+use crate::progress::Watched;
+use crate::{Ended, input, output};
 
 /// Replays every recording and prints or writes the scores.
 pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
@@ -13,14 +14,11 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
         output::check_writable(path)?;
     }
     if args.closed_loop {
-        return closed_loop::run(args);
+        return closed_loop(args);
     }
     let document = scores(&args.files, args.explain, args.jobs)?;
     let scored = &document.files;
-    match &args.json {
-        Some(path) => output::write_json(path, &document)?,
-        None => output::print(&text(scored))?,
-    }
+    output::print_or_json(args.json.as_deref(), &document, || scores_text(scored, output::style()))?;
     for s in scored {
         if let Some(explanation) = &s.explanation {
             crate::tell!("{explanation}");
@@ -39,64 +37,21 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     Ok(Ended::Failed)
 }
 
-fn percent(share: Option<f64>) -> String {
-    share.map_or("–".to_owned(), |s| format!("{:.3} %", s * 100.0))
-}
-
-fn row(score: &Score) -> Vec<String> {
-    let name = vec![score.file.clone(), score.kernel.clone()];
-    let Some(f) = score.figures.as_ref().filter(|_| !score.is_empty()) else {
-        let why = if score.unsupported { "unsupported" } else { "nothing to compare" };
-        return [name, vec![why.to_owned()]].concat();
-    };
-    let Figures { calls, choice_calls, differences, missing, extra, .. } = f;
-    let figures = vec![
-        dumbwaiter_measure::grouped(*calls),
-        percent(f.call_agreement),
-        percent(f.dispatch_agreement),
-        percent(f.none_agreement),
-        if score.trivial { "trivial".to_owned() } else { dumbwaiter_measure::grouped(*choice_calls) },
-        if score.trivial { "–".to_owned() } else { percent(f.choice_agreement) },
-        differences.to_string(),
-        percent(f.identical_share),
-        f.kendall_tau_distance.map_or("–".to_owned(), |k| format!("{k:.6}")),
-        f.mean_displacement.map_or("–".to_owned(), |d| format!("{d:.2}")),
-        missing.to_string(),
-        extra.to_string(),
-    ];
-    [name, figures].concat()
-}
-
-fn text(scored: &[Score]) -> String {
-    let rows: Vec<Vec<String>> = scored.iter().map(row).collect();
-    let header = [
-        ("recording", Align::Left),
-        ("kernel", Align::Left),
-        ("calls", Align::Right),
-        ("same answer", Align::Right),
-        ("of requests", Align::Right),
-        ("of none", Align::Right),
-        ("with a choice", Align::Right),
-        ("of these", Align::Right),
-        ("differ", Align::Right),
-        ("free: same place", Align::Right),
-        ("Kendall", Align::Right),
-        ("displaced", Align::Right),
-        ("missing", Align::Right),
-        ("extra", Align::Right),
-    ];
-    let mut text = table(&header, &rows, output::style());
-    text.push('\n');
-    for s in summary(scored) {
-        text += &format!(
-            "{}: {} recordings, of all calls {}, median {}, worst {}{}\n",
-            s.scheduler,
-            s.files,
-            percent(s.pooled),
-            percent(s.median),
-            percent(s.worst),
-            if s.trivial { "; trivial: it has no dispatch function" } else { "" }
-        );
+/// Runs the jobs of the recordings, and prints or writes how they agree.
+fn closed_loop(args: &Fidelity) -> Result<Ended> {
+    let world = input::simulator(args.jobs)?;
+    let watched = Watched::start()?;
+    let found = watched.run(|control| closed_loops(&args.files, &world, control))?;
+    if args.json.is_some() {
+        for other in &found.not_comparable {
+            crate::tell!("not compared: {}: {}", other.file, other.reason);
+        }
     }
-    text
+    output::print_or_json(args.json.as_deref(), &found.compared, || closed_loops_text(&found, output::style()))?;
+    let cancelled = watched.control().cancelled();
+    if found.compared.is_empty() && !cancelled {
+        crate::tell!("dumbwaiter: nothing to compare: no recording could be");
+        return Ok(Ended::Failed);
+    }
+    Ok(if cancelled { Ended::Interrupted } else { Ended::Done })
 }

@@ -13,8 +13,6 @@ use crate::args::Devices;
 use crate::progress::{RunBar, cancel_on_signal};
 use crate::{Ended, input, output};
 
-/// Steps of the bar: parts of the time.
-const BAR_STEPS: u32 = 100;
 /// A line this often where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -41,7 +39,7 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
     let options = Options { time, allow_writes: args.allow_writes, virtual_time };
     let bar = RunBar::default();
     if !virtual_time {
-        bar.start(u64::from(BAR_STEPS), Duration::from_nanos(time.0) / BAR_STEPS);
+        bar.start_timed(Duration::from_nanos(time.0));
     }
     let (began, mut last_line) = (Instant::now(), None::<Instant>);
     let mut observe = |step: Progress<'_>| {

@@ -6,7 +6,6 @@
 
 mod args;
 mod bench;
-mod closed_loop;
 mod compare;
 mod ctl;
 mod devices;
@@ -27,16 +26,16 @@ mod schedulers;
 mod serve;
 mod shell;
 mod sweep;
+mod top;
 mod trace;
 mod tune;
 
 use std::ffi::OsString;
 
 use clap::Parser;
+use dumbwaiter_terminal::tell;
 
 use args::{Args, Command};
-
-pub use results::commit;
 
 /// How a command ended.
 pub(crate) enum Ended {
@@ -98,6 +97,7 @@ fn command(command: Command) -> anyhow::Result<Ended> {
         Command::Learn(args) => learn::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Ctl(args) => ctl::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Pilot(args) => pilot::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => shell::completions(&args),

@@ -1,12 +1,11 @@
-//! Where results go: stdout, files, terminals.
+//! Where results go: stdout and files.
 
-use std::io::{IsTerminal, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use dumbwaiter_output::{escape, escape_styled};
-use dumbwaiter_report::Style;
+use anyhow::{Context, Result, anyhow, bail};
+use dumbwaiter_output::check_distinct;
+pub(crate) use dumbwaiter_terminal::{screen, style};
 use serde::Serialize;
 
 /// Does this path stand for stdout?
@@ -14,12 +13,9 @@ pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Prints results, control characters escaped but those of our own styles. A reader that went away is an error that ends
-/// the program quietly.
+/// Prints results. A reader that went away is an error that ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<()> {
-    let text = if style().colour { escape_styled(text) } else { escape(text) };
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot print the results")
+    dumbwaiter_terminal::print(text).context("cannot print the results")
 }
 
 /// Is this what happens when the reader of a pipe is gone?
@@ -61,46 +57,6 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write_text(path, &text)
 }
 
-/// Prints a line on stderr, control characters escaped. A terminal that was closed ends no work.
-#[macro_export]
-macro_rules! tell {
-    ($($what:tt)*) => { $crate::output::tell(format_args!($($what)*)) };
-}
-
-/// See [`tell!`](crate::tell).
-pub(crate) fn tell(what: std::fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{}", escape(&what.to_string()));
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Are they names of one file, whether it is there or not?
-pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
-    let id = |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
-    let place = |path: &Path| Some((std::fs::canonicalize(folder_of(path)).ok()?, path.file_name()?.to_owned()));
-    match (id(a), id(b)) {
-        (Some(a), Some(b)) => a == b,
-        (None, None) => place(a).is_some() && place(a) == place(b),
-        _ => false,
-    }
-}
-
-/// Refuses to write over what is read or measured, and to write two things into one file.
-pub(crate) fn check_distinct(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
-    for (i, output) in outputs.iter().enumerate() {
-        if let Some(input) = inputs.iter().find(|input| same_file(output, input)) {
-            bail!("cannot write {}: it is the input {}; expected another file", output.display(), input.display());
-        }
-        let regular = std::fs::metadata(output).map_or(true, |m| m.is_file());
-        if regular && outputs[..i].iter().any(|other| same_file(output, other)) {
-            bail!("cannot write two outputs to {}; expected a different file for each", output.display());
-        }
-    }
-    Ok(())
-}
-
 /// Can JSON and a report be written that were asked for, beside what is read?
 pub(crate) fn check_files(json: Option<&Path>, html: Option<&Path>, inputs: &[&Path]) -> Result<()> {
     if html.is_some_and(is_stdout) {
@@ -110,7 +66,7 @@ pub(crate) fn check_files(json: Option<&Path>, html: Option<&Path>, inputs: &[&P
     for path in &files {
         check_writable(path)?;
     }
-    check_distinct(&files, inputs)
+    check_distinct(&files, inputs).map_err(|why| anyhow!(why))
 }
 
 /// Refuses an output path that cannot be written before long work starts.
@@ -132,18 +88,15 @@ pub(crate) fn check_folder(dir: &Path) -> Result<()> {
     check_writable(&dir.join("runs.parquet"))
 }
 
-/// How tables look on this terminal.
-pub(crate) fn style() -> Style {
-    let terminal = std::io::stdout().is_terminal();
-    let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0");
-    let colour = (terminal || forced) && std::env::var_os("NO_COLOR").is_none();
-    let width = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).filter(|_| terminal);
-    Style { width, colour }
+/// Prints text, or writes a value as JSON where a file for it was asked for.
+pub(crate) fn print_or_json(json: Option<&Path>, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+    match json {
+        Some(path) => write_json(path, value),
+        None => print(&text()),
+    }
 }
 
-/// How the first screen looks: 80 columns, or those of the terminal; `wide`: without a limit.
-pub(crate) fn screen(wide: bool) -> Style {
-    const COLUMNS: u16 = 80;
-    let style = style();
-    Style { width: (!wide).then(|| style.width.unwrap_or(COLUMNS).max(40)), ..style }
+/// A value as indented JSON.
+pub(crate) fn pretty(value: &impl Serialize) -> Result<String> {
+    Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
 }

@@ -5,12 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use dumbwaiter_linux::undo;
-use dumbwaiter_pilot::{
-    DeviceConfig, PilotConfig, Question, ReplayOptions, ReplaySummary, RunOptions, RunSummary, ask, replay,
-};
-use dumbwaiter_report::{Align, table};
+use dumbwaiter_pilot::{DeviceConfig, PilotConfig, Question, ReplayOptions, RunOptions, RunSummary, ask, replay};
+use dumbwaiter_terminal::{pilot_status_text, replay_text};
 use dumbwaiter_traces::TraceReader;
-use serde_json::Value;
 
 use crate::args::{Pilot, PilotQuestion};
 use crate::{Ended, output, trace};
@@ -20,13 +17,13 @@ pub(crate) fn run(args: &Pilot) -> Result<Ended> {
         None => fly(args),
         Some(PilotQuestion::Status { json, control }) => {
             let answer = ask(&control.path(), &Question::Status {})?;
-            output::print(&if *json { pretty(&answer)? } else { status(&answer) })?;
+            output::print(&if *json { output::pretty(&answer)? } else { pilot_status_text(&answer, output::style()) })?;
             Ok(Ended::Done)
         }
         Some(PilotQuestion::Explain { device, json, control }) => {
             let answer = ask(&control.path(), &Question::Explain { device: device.clone() })?;
             let text = || answer["text"].as_str().unwrap_or_default().to_owned();
-            output::print(&if *json { pretty(&answer)? } else { text() })?;
+            output::print(&if *json { output::pretty(&answer)? } else { text() })?;
             Ok(Ended::Done)
         }
         Some(PilotQuestion::Resume { device, control }) => {
@@ -68,43 +65,9 @@ fn fly(args: &Pilot) -> Result<Ended> {
 
 fn once(ended: &RunSummary, json: bool) -> Result<String> {
     if json {
-        return pretty(&serde_json::to_value(&ended.status)?);
+        return output::pretty(&serde_json::to_value(&ended.status)?);
     }
     Ok(ended.status.devices.iter().map(|device| device.explain()).collect())
-}
-
-fn pretty(value: &Value) -> Result<String> {
-    Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
-}
-
-fn status(answer: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let header = [
-        ("device", Align::Left),
-        ("state", Align::Left),
-        ("scheduler", Align::Left),
-        ("advice", Align::Left),
-        ("load", Align::Left),
-        ("IOPS", Align::Right),
-        ("exchanges", Align::Right),
-    ];
-    let devices = answer["devices"].as_array().into_iter().flatten();
-    let rows: Vec<Vec<String>> = devices
-        .map(|device| {
-            let last = &device["last_decision"];
-            vec![
-                text(&device["device"]),
-                text(&device["state"]),
-                text(&device["scheduler"]),
-                text(&device["advice"]),
-                text(&last["class"]["name"]),
-                format!("{:.0}", last["measured"]["iops"].as_f64().unwrap_or(0.0)),
-                device["counts"]["exchanges"].to_string(),
-            ]
-        })
-        .collect();
-    let mode = if answer["mode"] == "act" { "changes settings" } else { "only advises" };
-    format!("process {} {mode}\n{}", answer["pid"], table(&header, &rows, output::style()))
 }
 
 fn replayed(reader: &mut TraceReader, options: &ReplayOptions, json: bool) -> Result<Ended> {
@@ -113,21 +76,9 @@ fn replayed(reader: &mut TraceReader, options: &ReplayOptions, json: bool) -> Re
         lines += &format!("{:10.1} s  {}\n", decision.at_s, decision.line());
     })?;
     if json {
-        output::print(&pretty(&serde_json::to_value(&summary)?)?)?;
+        output::print(&output::pretty(&serde_json::to_value(&summary)?)?)?;
     } else {
-        output::print(&format!("{}{lines}", told(&summary)))?;
+        output::print(&format!("{}{lines}", replay_text(&summary)))?;
     }
     Ok(Ended::Done)
-}
-
-/// The answer first.
-fn told(summary: &ReplaySummary) -> String {
-    let mut out = format!(
-        "{} requests in {:.1} s: {} decisions, {} switches advised, {} workloads\n",
-        summary.requests, summary.seconds, summary.decisions, summary.switches, summary.workloads
-    );
-    for (candidate, seconds) in &summary.seconds_by_candidate {
-        out += &format!("{candidate:>24} {seconds:10.1} s\n");
-    }
-    out
 }

@@ -1,6 +1,6 @@
 //! `report` and `diff`: results that were written before.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use dumbwaiter_report::{diff_text, read_json};
 
 use crate::args::{Diff, Report};
@@ -21,9 +21,12 @@ pub(crate) fn run(args: &Report) -> Result<Ended> {
 pub(crate) fn diff(args: &Diff) -> Result<Ended> {
     output::check_files(args.json.as_deref(), None, &[&args.a, &args.b])?;
     let found = dumbwaiter_advise::diff(&read_json(&args.a)?, &read_json(&args.b)?);
-    match &args.json {
-        Some(path) => output::write_json(path, &found)?,
-        None => output::print(&diff_text(&found, output::screen(false)))?,
+    if found.differences.is_empty() {
+        bail!(
+            "nothing to compare: {}; expected results with a scheduler and a device in common",
+            found.notes.join("; ")
+        );
     }
+    output::print_or_json(args.json.as_deref(), &found, || diff_text(&found, output::screen(false)))?;
     Ok(Ended::Done)
 }

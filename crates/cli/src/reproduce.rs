@@ -1,17 +1,13 @@
 //! `reproduce`: published experiments, run again on the models or on a real device.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use anyhow::{Result, bail};
-use dumbwaiter_experiment::Control;
 use dumbwaiter_reproduce::show::{self, Finished};
-use dumbwaiter_reproduce::{Effort, Error, Figure, FigureResult, PAPERS, Paper, Row, find};
-use dumbwaiter_sim::Simulator;
+use dumbwaiter_reproduce::{Effort, Error, Figure, PAPERS, Paper, Row, find_all};
 
 use crate::args::Reproduce;
+use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
 use crate::results::ended_by;
-use crate::{Ended, on, output, progress};
+use crate::{Ended, input, on, output};
 
 /// Runs what is asked for, prints tables and writes files.
 pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
@@ -22,39 +18,26 @@ pub(crate) fn run(args: &Reproduce) -> Result<Ended> {
         output::print(&show::list(output::style()))?;
         return Ok(Ended::Done);
     }
-    let mut wanted: Vec<(&'static Paper, &'static Figure)> = Vec::new();
-    for what in &args.what {
-        for (paper, figure) in find(what)? {
-            if !wanted.iter().any(|(p, f)| p.name == paper.name && f.name == figure.name) {
-                wanted.push((paper, figure));
-            }
-        }
-    }
+    let wanted = find_all(&args.what)?;
     let inputs: Vec<_> = args.on.iter().map(std::path::PathBuf::as_path).collect();
     output::check_files(args.json.as_deref(), args.html.as_deref(), &inputs)?;
-    let jobs = match args.jobs {
-        Some(0) => bail!("--jobs 0: expected at least 1"),
-        Some(jobs) => jobs,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let world = input::simulator(args.jobs)?;
     if args.on.is_some() || args.dir.is_some() {
         return on_device(args, wanted);
     }
-    let progress = Arc::new(progress::Progress::default());
-    let control = Arc::new(progress.control());
-    progress::cancel_on_signal(&control)?;
-    let world = Simulator::new(jobs);
-    let effort = Effort::new(args.quick, &world, &control);
+    let watched = Watched::start()?;
+    let effort = Effort::new(args.quick, &world, watched.control());
     let mut finished: Vec<Finished> = Vec::new();
     for (paper, figure) in wanted {
-        match watched(&progress, &control, &effort, paper, figure) {
+        watched.restart(&format!("{}:{}", paper.name, figure.name));
+        match watched.run(|_| figure.reproduce(&effort)) {
             Ok(result) => finished.push((paper, figure, result)),
             Err(Error::Cancelled) => break,
             Err(error) => return Err(error.into()),
         }
     }
     write_all(args, None, &finished)?;
-    Ok(if control.cancel.load(Ordering::Relaxed) { Ended::Interrupted } else { Ended::Done })
+    Ok(if watched.control().cancelled() { Ended::Interrupted } else { Ended::Done })
 }
 
 /// The same for real. What was finished is shown, however it ended.
@@ -63,9 +46,9 @@ fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -
         let can: Vec<&str> = PAPERS.iter().filter(|p| p.real).map(|p| p.name).collect();
         bail!("{} can only run on models of its own drives; expected one of {}", paper.name, can.join(", "));
     }
-    let bar = progress::RunBar::default();
+    let bar = RunBar::default();
     let control = bar.quiet_control();
-    progress::cancel_on_signal_and_undo(&control)?;
+    cancel_on_signal_and_undo(&control)?;
     let device = match on::reproduce::device(args)? {
         Ok(device) => device,
         Err(failure) => return ended_by(failure),
@@ -92,18 +75,6 @@ fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -
         None => Ok(Ended::Done),
         Some(failure) => ended_by(failure),
     }
-}
-
-/// Runs a figure, and shows on stderr how far it is.
-fn watched(
-    progress: &progress::Progress,
-    control: &Control,
-    effort: &Effort<'_>,
-    paper: &Paper,
-    figure: &Figure,
-) -> Result<FigureResult, Error> {
-    progress.restart(&format!("{}:{}", paper.name, figure.name));
-    progress::watch(progress, control, || figure.reproduce(effort))
 }
 
 /// `device`: what it was run on, where that is a real one.

@@ -76,14 +76,9 @@ pub(crate) fn format(name: &str) -> Result<Format> {
     }
 }
 
-/// The commit that this program was built from, if known.
-pub fn commit() -> Option<String> {
-    env!("DUMBWAITER_VERSION").split_once('(').map(|(_, commit)| commit.trim_end_matches(')').to_owned())
-}
-
 /// Adds the commit of this program, and for a real drive the command as it was typed.
 fn built_from(provenance: &mut Provenance) {
-    provenance.commit = commit();
+    provenance.commit = dumbwaiter_version::commit();
     if provenance.drive.is_some() {
         provenance.arguments = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     }

@@ -2,14 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_serve::{
-    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, demo_settings, systemd,
+    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings, systemd,
 };
-
+use dumbwaiter_terminal::disks_text;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -24,9 +24,10 @@ const DEMO_EVERY: Duration = Duration::from_secs(6);
 
 /// Serves until a signal, then lets clients finish.
 pub(crate) fn run(args: &Serve) -> Result<Ended> {
-    let folder = if args.demo { Some(DemoFolder::new()?) } else { None };
+    let demo_folder = || tempfile::Builder::new().prefix("dumbwaiter-demo-").tempdir();
+    let folder = args.demo.then(demo_folder).transpose().context("a folder for the demo's socket")?;
     let settings = match &folder {
-        Some(folder) => demo(args, folder),
+        Some(folder) => demo(args, folder.path()),
         None => settings(args)?,
     };
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
@@ -44,19 +45,19 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
     if let Some(address) = server.http_address() {
         crate::tell!("live page: http://{address}/");
     }
-    let load = folder.as_ref().map(|folder| DemoLoad::start(&folder.0)).transpose()?;
+    let load = folder.as_ref().map(|folder| DemoLoad::start(folder.path())).transpose()?;
     let (begun, mut fed, mut shown) = (Instant::now(), Instant::now(), Instant::now());
     let time_is_up = || args.seconds.is_some_and(|seconds| begun.elapsed() >= Duration::from_secs(seconds));
     while !stop_asked() && !server.has_failed() && !time_is_up() {
         if load.is_some() && shown.elapsed() >= DEMO_EVERY {
-            output::print(&crate::ctl::stats(&server.inspector().stats()?))?;
+            output::print(&disks_text(&server.inspector().stats()?, output::style()))?;
             shown = Instant::now();
         }
         std::thread::sleep(LOOK);
         if reload_asked.take() {
             reload(args, &server);
         }
-        if systemd::watchdog().is_some_and(|every| fed.elapsed() >= every) {
+        if systemd::watchdog().is_some_and(|every| fed.elapsed() >= every) && server.inspector().is_alive() {
             systemd::notify("WATCHDOG=1");
             fed = Instant::now();
         }
@@ -82,26 +83,8 @@ fn reload(args: &Serve, server: &Server) {
     systemd::notify("READY=1");
 }
 
-/// A folder for the demo's socket, gone with it.
-struct DemoFolder(PathBuf);
-
-impl DemoFolder {
-    fn new() -> Result<DemoFolder> {
-        let folder = std::env::temp_dir().join(format!("dumbwaiter-demo-{}", std::process::id()));
-        dumbwaiter_output::create_folder(&folder).with_context(|| folder.display().to_string())?;
-        Ok(DemoFolder(folder))
-    }
-}
-
-impl Drop for DemoFolder {
-    fn drop(&mut self) {
-        // What is left of it lies in the system's folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn demo(args: &Serve, folder: &DemoFolder) -> ServeSettings {
-    let mut settings = demo_settings(&folder.0);
+fn demo(args: &Serve, folder: &Path) -> ServeSettings {
+    let mut settings = demo_settings(folder);
     settings.control.clone_from(&args.control);
     settings.http = Some(args.http.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0))));
     if let Some(scheduler) = &args.scheduler {
@@ -120,11 +103,16 @@ fn settings(args: &Serve) -> Result<ServeSettings> {
     settings.tcp = args.tcp.or(settings.tcp);
     settings.vhost_user = args.vhost_user.clone().or(settings.vhost_user);
     settings.keep_devices |= args.keep_devices;
+    if args.tls.is_some() || args.tls_certificates.is_some() || args.tls_verify_peer {
+        let mode = args.tls.as_deref().unwrap_or("off");
+        settings.tls = TlsSettings::parse(mode, args.tls_certificates.clone(), args.tls_verify_peer)?;
+    }
     settings.insecure |= args.insecure;
     settings.control = args.control.clone().or(settings.control);
     settings.http = args.http.or(settings.http);
     settings.max_connections = args.max_connections.unwrap_or(settings.max_connections);
-    settings.grace_s = args.grace;
+    settings.grace_s = args.grace.unwrap_or(settings.grace_s);
+    settings.user = args.user.clone().or(settings.user);
     if let Some(text) = &args.memory {
         settings.memory = input::bytes("--memory", text)?;
     }
@@ -150,7 +138,7 @@ fn target(args: &Serve) -> Result<TargetSettings> {
     if let Some(scheduler) = &args.scheduler {
         target.scheduler.clone_from(scheduler);
     }
-    target.device_depth = args.device_depth;
+    target.device_depth = args.device_depth.unwrap_or_default();
     for text in &args.exports {
         target.exports.push(ExportSettings::parse(text)?);
     }

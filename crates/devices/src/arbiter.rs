@@ -70,6 +70,7 @@ impl Arbiter {
             let Some(command) = self.next_command() else { return };
             if self.drive.submit(now, &command) == Submitted::Busy {
                 self.queues[self.turn].push_front(command);
+                self.credit += 1;
                 return;
             }
             self.times[command.tag as usize].1 = now;

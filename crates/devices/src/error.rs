@@ -7,11 +7,11 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// No built-in device has that name.
-    #[error("no device '{name}': expected {hint}")]
+    #[error("unknown device `{name}`{hint}")]
     UnknownModel {
         /// The value given.
         name: String,
-        /// Similar names, or all names.
+        /// Similar names, or all names: "; did you mean `ssd:sata-mlc`?".
         hint: String,
     },
     /// The name matches several built-in devices.
@@ -39,7 +39,7 @@ pub enum Error {
         message: String,
     },
     /// A parameter that this kind of device does not have.
-    #[error("{origin}: unknown parameter '{key}': expected {hint}")]
+    #[error("{origin}: unknown parameter `{key}`{hint}")]
     UnknownKey {
         /// File or device name.
         origin: String,

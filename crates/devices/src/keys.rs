@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use dumbwaiter_block::hint::did_you_mean_of;
 use toml::{Table, Value};
 
 use crate::Error;
@@ -112,46 +113,21 @@ fn find<'a>(keys: &'a [Key], origin: &str, key: &str) -> Result<&'a Key, Error> 
     })
 }
 
-/// Similar names if there are any, else the whole list.
+/// The end of the error: "; did you mean `a` or `b`?" with the names that contain the given one or else the most similar
+/// one, or all names.
 pub(crate) fn hint<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = known.collect();
-    let near: Vec<&str> = all
-        .iter()
-        .copied()
-        .filter(|name| {
-            let close = distance(given, name) <= 1 + given.len() / 4;
-            close || (given.len() >= 3 && name.contains(given))
-        })
-        .collect();
-    if near.is_empty() { format!("one of {}", all.join(", ")) } else { near.join(" or ") }
-}
-
-/// Levenshtein distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substituted = corner + usize::from(x != *y);
-            corner = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(corner + 1);
-        }
+    let within: Vec<&str> = all.iter().copied().filter(|name| given.len() >= 3 && name.contains(given)).collect();
+    if within.is_empty() {
+        did_you_mean_of(given, &all)
+    } else {
+        format!("; did you mean `{}`?", within.join("` or `"))
     }
-    row[b.len()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distance_counts_edits() {
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("same", "same"), 0);
-    }
 
     #[test]
     fn num_accepts_integers_but_int_no_fractions() {

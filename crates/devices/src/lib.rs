@@ -26,6 +26,7 @@ pub mod closed_loop;
 mod device;
 mod error;
 pub mod hdd;
+mod held;
 mod keys;
 mod model;
 pub mod null;

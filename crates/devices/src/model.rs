@@ -344,8 +344,8 @@ fn near(name: &str) -> String {
     let names = || models().iter().map(|info| info.name);
     let bare = name.split_once(':').map_or(name, |(_, bare)| bare);
     let by_name = hint(name, names());
-    let found = if by_name.starts_with("one of") { hint(bare, names()) } else { by_name };
-    format!("{found}, or a path to a .toml file")
+    let found = if by_name.contains("did you mean") { by_name } else { hint(bare, names()) };
+    if found.contains("known: ") { format!("{found}, or a path to a .toml file") } else { found }
 }
 
 /// Kind, description and parameters of a file, completed from its base.
@@ -425,7 +425,9 @@ mod tests {
             message("hdd:st1000dm003?ncq_depth=33"),
             "hdd:st1000dm003: ncq_depth = 33: expected a whole number from 1 to 32"
         );
-        assert_eq!(message("ssd:sata-mlc?chanels=1"), "ssd:sata-mlc: unknown parameter 'chanels': expected channels");
+        let misspelt = message("ssd:sata-mlc?chanels=1");
+        let expected = "ssd:sata-mlc: unknown parameter `chanels`; did you mean `channels`? known: ";
+        assert!(misspelt.starts_with(expected), "{misspelt}");
         assert!(message("ssd:sata-mlc?cache=maybe").contains("cache = maybe: expected one of on, off"));
         assert!(message("ssd:sata-mlc?cache").contains("parameter=value"));
         assert!(message("hdd").contains("ambiguous"));
@@ -447,7 +449,8 @@ mod tests {
         assert!(text("kind = \"tape\"").contains("kind = \"tape\": expected one of hdd, ssd, ull, volume, null"));
         assert!(text("latency_ns = 7").contains("'kind' is missing"));
         assert!(text("kind = \"null\"\nlatency_ns = 7").contains("is missing"));
-        assert!(text("base = \"null:0us\"\nlatency = 7").contains("unknown parameter 'latency': expected latency_ns"));
+        let named = text("base = \"null:0us\"\nlatency = 7");
+        assert!(named.contains("unknown parameter `latency`; did you mean `latency_ns`?"), "{named}");
         assert!(text("kind = \"hdd\"\nbase = \"null:0us\"").contains("expected null"));
         assert!(text("kind = ").contains("line 1"));
     }

@@ -3,8 +3,8 @@
 use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
 use serde::{Deserialize, Serialize};
 
+use crate::held::Held;
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
-use crate::outbox::Outbox;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
 /// Parameters of a null device.
@@ -59,9 +59,7 @@ impl ServiceOracle for Params {
 #[derive(Debug)]
 pub struct Null {
     params: Params,
-    seq: u64,
-    held: u32,
-    outbox: Outbox,
+    held: Held,
     counters: Counters,
 }
 
@@ -69,7 +67,7 @@ impl Null {
     /// An idle device.
     pub fn new(params: &Params) -> Null {
         let params = params.clone();
-        Null { params, seq: 0, held: 0, outbox: Outbox::default(), counters: Counters::default() }
+        Null { held: Held::new(params.depth), params, counters: Counters::default() }
     }
 }
 
@@ -79,26 +77,21 @@ impl Device for Null {
     }
 
     fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
-        self.held -= self.outbox.settle(now);
-        if self.held == self.params.depth {
-            return Submitted::Busy;
-        }
-        self.held += 1;
-        self.counters.count(command, self.held);
+        let Some(held) = self.held.admit(now) else { return Submitted::Busy };
+        self.counters.count(command, held);
         let failed = command.beyond(self.params.capacity_sectors);
         let latency = Nanos(if failed { self.params.t_err_ns } else { self.params.latency_ns });
         let breakdown = Breakdown { firmware: latency, ..Breakdown::default() };
-        self.outbox.push(self.seq, Completion { tag: command.tag, at: now + latency, failed, breakdown });
-        self.seq += 1;
+        self.held.complete(Completion { tag: command.tag, at: now + latency, failed, breakdown });
         Submitted::Accepted
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.outbox.next()
+        self.held.next()
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        self.held -= self.outbox.drain(now, out);
+        self.held.drain(now, out);
     }
 
     fn counters(&self) -> Counters {

@@ -6,8 +6,8 @@
 use dumbwaiter_block::{Nanos, Op};
 use serde::{Deserialize, Serialize};
 
+use crate::held::Held;
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key};
-use crate::outbox::Outbox;
 use crate::rng::{Stage, mix};
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
@@ -112,10 +112,8 @@ pub struct Ull {
     channel_free: Vec<Nanos>,
     channels: u64,
     link_free: Nanos,
-    seq: u64,
     chunk_seq: u64,
-    held: u32,
-    outbox: Outbox,
+    held: Held,
     counters: Counters,
 }
 
@@ -145,10 +143,8 @@ impl Ull {
             channel_free: vec![Nanos::ZERO; params.channels as usize],
             channels: u64::from(params.channels),
             link_free: Nanos::ZERO,
-            seq: 0,
             chunk_seq: 0,
-            held: 0,
-            outbox: Outbox::default(),
+            held: Held::new(params.facts().depth),
             counters: Counters::default(),
         }
     }
@@ -222,12 +218,8 @@ impl Device for Ull {
     }
 
     fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
-        self.held -= self.outbox.settle(now);
-        if self.held == self.facts.depth {
-            return Submitted::Busy;
-        }
-        self.held += 1;
-        self.counters.count(command, self.held);
+        let Some(held) = self.held.admit(now) else { return Submitted::Busy };
+        self.counters.count(command, held);
         let failed = command.beyond(self.facts.capacity_sectors);
         let fixed = |latency| (now + latency, Breakdown { firmware: latency, ..Breakdown::default() });
         let direction = match command.op {
@@ -257,17 +249,16 @@ impl Device for Ull {
                 }
             }
         };
-        self.outbox.push(self.seq, Completion { tag: command.tag, at, failed, breakdown });
-        self.seq += 1;
+        self.held.complete(Completion { tag: command.tag, at, failed, breakdown });
         Submitted::Accepted
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.outbox.next()
+        self.held.next()
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        self.held -= self.outbox.drain(now, out);
+        self.held.drain(now, out);
     }
 
     fn counters(&self) -> Counters {

@@ -7,8 +7,8 @@
 use dumbwaiter_block::{Nanos, Op};
 use serde::{Deserialize, Serialize};
 
+use crate::held::Held;
 use crate::keys::{CAPACITY_SECTORS_MAX, Expect, Key, invalid};
-use crate::outbox::Outbox;
 use crate::rng::Stage;
 use crate::{Breakdown, Command, Completion, Counters, Device, Error, Facts, Submitted};
 
@@ -156,9 +156,7 @@ pub struct Volume {
     bytes: Limit,
     t_err: Nanos,
     draw: Stage,
-    seq: u64,
-    held: u32,
-    outbox: Outbox,
+    held: Held,
     counters: Counters,
 }
 
@@ -175,9 +173,7 @@ impl Volume {
             bytes: Limit::new(p.mb_per_s * 1e6, p.burst_mb_per_s * 1e6, p.burst_mb * 1e6),
             t_err: Nanos::from_us_f64(p.t_err_us),
             draw: Stage::new(seed, 1),
-            seq: 0,
-            held: 0,
-            outbox: Outbox::default(),
+            held: Held::new(p.facts().depth),
             counters: Counters::default(),
         }
     }
@@ -187,7 +183,7 @@ impl Volume {
         let start = now.max(self.ios.opens_at()).max(self.bytes.opens_at());
         self.ios.take(start, bytes.div_ceil(self.io_bytes).max(1));
         self.bytes.take(start, bytes);
-        let spread = 1.0 + self.jitter * (self.draw.unit(self.seq) - 0.5);
+        let spread = 1.0 + self.jitter * (self.draw.unit(self.held.seq()) - 0.5);
         let firmware = Nanos::from_us_f64(latency_us * spread);
         let link = Nanos((bytes as f64 * self.ns_per_byte + 0.5) as u64);
         self.counters.link_busy += link;
@@ -202,12 +198,8 @@ impl Device for Volume {
     }
 
     fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
-        self.held -= self.outbox.settle(now);
-        if self.held == self.facts.depth {
-            return Submitted::Busy;
-        }
-        self.held += 1;
-        self.counters.count(command, self.held);
+        let Some(held) = self.held.admit(now) else { return Submitted::Busy };
+        self.counters.count(command, held);
         let fixed = |latency| (now + latency, Breakdown { firmware: latency, ..Breakdown::default() });
         let failed = command.beyond(self.facts.capacity_sectors);
         let (at, breakdown) = match command.op {
@@ -217,17 +209,16 @@ impl Device for Volume {
             // No volatile cache to flush; the host's view of a discard is one small I/O.
             Op::Flush | Op::Discard | Op::SecureErase | Op::WriteZeroes => self.transfer(now, 0, self.latency_us[1]),
         };
-        self.outbox.push(self.seq, Completion { tag: command.tag, at, failed, breakdown });
-        self.seq += 1;
+        self.held.complete(Completion { tag: command.tag, at, failed, breakdown });
         Submitted::Accepted
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.outbox.next()
+        self.held.next()
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        self.held -= self.outbox.drain(now, out);
+        self.held.drain(now, out);
     }
 
     fn counters(&self) -> Counters {

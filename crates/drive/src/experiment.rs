@@ -70,17 +70,15 @@ pub fn run(
     replicate: u32,
     control: &Control,
 ) -> Result<Cell, Error> {
-    let s = prepared.scenario();
-    let options = target.options();
+    let (s, options) = (prepared.scenario(), target.options());
     if let Some(task) = writes(s).filter(|_| !options.allow_writes) {
         return Err(Error::WritesNotAllowed { task, op: dumbwaiter_block::Op::Write, path: target.path().to_owned() });
     }
-    let seed = s.seed.wrapping_add(u64::from(replicate));
+    let (seed, config) = (s.seed.wrapping_add(u64::from(replicate)), config(s, target));
     let support = target.check(completion)?;
-    let config = config(s, target);
     let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
-    let (tenant_specs, task_specs) = (&load.tenant_specs, &load.task_specs);
     let (assignments, note) = partition(s, options, choice, config.setup, &load);
+    let (tenant_specs, task_specs) = (&load.tenant_specs, &load.task_specs);
     let (tenants, tasks) = (tenant_specs.clone(), task_specs.clone());
     let recorder = Recorder::new(RecorderConfig { warmup: s.warmup, interval: s.series, tenants, tasks });
     let mut verifier = verifier(target, seed)?;
@@ -112,13 +110,10 @@ pub fn run(
     let mut outcome = group::run(parts, &group).map_err(|error| named(error, choice))?;
     let applications = applications(&mut outcome, task_specs, tenant_specs);
     let skipped = skipped(load.replays, &outcome, target)?;
-    let verified = match &mut outcome.verifier {
-        Some(verifier) => {
-            verifier.final_pass(target, &control.cancel)?;
-            Some(verifier.found.clone())
-        }
-        None => None,
-    };
+    if let Some(verifier) = &mut outcome.verifier {
+        verifier.final_pass(target, &control.cancel)?;
+    }
+    let verified = outcome.verifier.as_ref().map(|verifier| verifier.found.clone());
     let mut notes = std::mem::take(&mut outcome.notes);
     notes.extend(note);
     if completion != CompletionMode::Interrupt {

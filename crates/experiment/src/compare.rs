@@ -10,6 +10,7 @@ use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::{RunResult, grouped, latency_text};
 
 use crate::left_out;
+use crate::models::models;
 use crate::until::Look;
 use crate::{About, Cell, CellResult, Control, Experiment, Failure, Finished, Matrix, Until, World};
 
@@ -104,6 +105,7 @@ fn described(experiment: &Experiment, about: &About, runs: Vec<RunResult>) -> Re
         command: experiment.command.clone(),
         machine: about.machine.clone(),
         drive: about.drive.clone(),
+        models: if about.real { BTreeMap::new() } else { models(&scenario.devices) },
         ..Provenance::default()
     };
     let versions = BTreeMap::from([("dumbwaiter".to_owned(), version)]);

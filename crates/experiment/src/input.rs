@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use dumbwaiter_advise::Goal;
 use dumbwaiter_block::Nanos;
+use dumbwaiter_block::hint::{nearest, suggest};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::{Completion, Rows, Scenario, SchedulerSpec, TraceOptions, library, read_text};
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use dumbwaiter_traces as traces;
-use dumbwaiter_workloads::nearest::nearest;
 
 use crate::until::Until;
 
@@ -115,7 +115,7 @@ pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
     let named = || path.display().to_string();
     let failed = |source: std::io::Error| match similar_file(path).or_else(|| similar_builtin(path)) {
         Some(similar) if source.kind() == std::io::ErrorKind::NotFound => {
-            ReadError::Input(format!("{}: no such file; did you mean {}?", named(), similar.display()))
+            ReadError::Input(format!("{}: no such file{}", named(), suggest(similar.to_str())))
         }
         _ => ReadError::File { path: named(), source },
     };

@@ -25,6 +25,32 @@ pub struct TableDevice {
     pub depth: u32,
 }
 
+impl TableDevice {
+    /// Reads `DEVICE` or `DEVICE@DEPTH`: a device model, and how many requests it may hold of those that it can.
+    ///
+    /// # Errors
+    /// A model that does not load, or a depth that is none.
+    pub fn parse(text: &str) -> Result<TableDevice, Failure> {
+        let (name, depth) = match text.rsplit_once('@') {
+            Some((name, depth)) => match depth.parse() {
+                Ok(depth) if depth > 0 => (name, Some(depth)),
+                _ => {
+                    return Err(Failure::refused(format!(
+                        "--device {text}: `{depth}` is no depth; expected DEVICE@DEPTH with a depth of at least 1"
+                    )));
+                }
+            },
+            None => (text, None),
+        };
+        let facts = dumbwaiter_devices::load(name).map_err(|error| Failure::refused(error.to_string()))?.facts();
+        Ok(TableDevice {
+            name: name.to_owned(),
+            rotational: facts.rotational,
+            depth: depth.unwrap_or(facts.depth).min(facts.depth),
+        })
+    }
+}
+
 /// What a table measures.
 #[derive(Clone, Debug)]
 pub struct TablePlan {

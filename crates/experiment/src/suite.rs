@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_advise::{Document, Goal, Provenance, Suite, SuiteCase};
+use dumbwaiter_block::hint::did_you_mean_of;
 use dumbwaiter_scenario::{Scenario, Work, library};
 use dumbwaiter_workloads::generate::Extent;
-use dumbwaiter_workloads::nearest::nearest;
 use serde_json::{Value, json};
 
 use crate::compare::{Comparison, Ending, compare};
@@ -97,14 +97,16 @@ fn variant_name(scenario: &Scenario, path: &Path) -> String {
 /// The scenarios of a suite on each of its drives, or those of `overrides`, at each fill; on a real drive as it is.
 fn suite(name: &str, overrides: &Overrides, goal: Goal) -> Result<Input, ReadError> {
     let Some(suite) = library::suite(name) else {
-        let names: Vec<&str> = library::SUITES.iter().map(|suite| suite.name).collect();
-        let hint = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean suite:{n}?"));
-        return Err(ReadError::Input(format!("suite:{name}: expected one of {}{hint}", names.join(", "))));
+        let names: Vec<String> = library::SUITES.iter().map(|suite| format!("{SUITE}{}", suite.name)).collect();
+        let (names, word): (Vec<&str>, _) = (names.iter().map(String::as_str).collect(), format!("{SUITE}{name}"));
+        return Err(ReadError::Input(format!("unknown suite `{word}`{}", did_you_mean_of(&word, &names))));
     };
     if overrides.real_drive {
         return on_a_real_drive(suite, overrides, goal);
     }
-    let own: Vec<(&str, &str)> = overrides.devices.iter().map(|device| (device.as_str(), device.as_str())).collect();
+    let class = |device: &str| DRIVES.iter().find(|(_, own)| *own == device).map(|(class, _)| *class);
+    let own: Vec<(&str, &str)> =
+        overrides.devices.iter().map(|device| (class(device).unwrap_or(device), device.as_str())).collect();
     let drives: &[(&str, &str)] = if own.is_empty() { &DRIVES } else { &own };
     let command = command(name, overrides, goal);
     let mut cases = Vec::new();
@@ -203,7 +205,12 @@ pub fn compare_each(
         };
         let document = done.document;
         versions = document.versions;
-        provenance.get_or_insert(document.provenance);
+        let mut models = document.provenance.models.clone();
+        // Runs are named after the drive, not after the part of it that a case fills.
+        if let (Some((_, device)), Some(kind)) = (&case.drive, models.values().next().copied()) {
+            models = [(device.clone(), kind)].into();
+        }
+        provenance.get_or_insert(document.provenance).models.extend(models);
         load_patterns_unix_s.extend(document.load_patterns_unix_s);
         warnings.extend(document.warnings.into_iter().map(|warning| format!("{}: {warning}", case.variant)));
         // A note of every case is said once.

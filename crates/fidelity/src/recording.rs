@@ -414,6 +414,52 @@ fn group_in(details: &str, groups: &[Group]) -> Result<u32, String> {
     index.map(|i| i as u32).ok_or_else(|| format!("group `{}` is not among the `groups` of the JSON", shown(path)))
 }
 
+/// The kind of a row by the name of its event and its details.
+fn kind_of(event: &str, details: &str, groups: &[Group]) -> Result<RowKind, String> {
+    Ok(match event {
+        "bio_queue" => RowKind::Arrival,
+        "getrq" => RowKind::Allocated,
+        "plug" => RowKind::Plug,
+        "unplug" => RowKind::Unplug,
+        "bio_backmerge" => RowKind::BackMerge,
+        "bio_frontmerge" => RowKind::FrontMerge,
+        "rq_merge" => {
+            let other = details.split(';').find_map(|f| f.trim().strip_prefix("absorbs="));
+            let other = other.and_then(|n| n.parse().ok());
+            RowKind::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", shown(details)))?)
+        }
+        "rq_insert" => RowKind::Insert,
+        "dispatch" => RowKind::Dispatch,
+        "dispatch_none" => RowKind::DispatchNone,
+        "rq_issue" => RowKind::Issue,
+        "rq_complete" => RowKind::Complete,
+        "rq_requeue" => RowKind::Requeue,
+        "group_weight" => {
+            let weight = value_of(details, "weight").and_then(|w| w.parse().ok());
+            let weight = weight.filter(|w| (1..=Tenant::MAX_WEIGHT).contains(w));
+            let max = Tenant::MAX_WEIGHT;
+            let fail = || format!("group_weight without weight=N, N from 1 to {max}: `{}`", shown(details));
+            RowKind::GroupWeight { group: group_in(details, groups)?, weight: weight.ok_or_else(fail)? }
+        }
+        "task_group" => RowKind::TaskMoved(group_in(details, groups)?),
+        "task_exit" => RowKind::TaskExited,
+        _ => RowKind::Other,
+    })
+}
+
+/// The flags that a row's details spell as letters.
+fn flags_in(details: &str) -> Flags {
+    details.chars().fold(Flags::NONE, |flags, letter| {
+        flags.with(match letter {
+            'S' => Flags::SYNC,
+            'A' => Flags::RAHEAD,
+            'M' => Flags::META,
+            'F' => Flags::FUA,
+            _ => Flags::NONE,
+        })
+    })
+}
+
 fn parse_row(text: &str, line: u64, groups: &[Group]) -> Result<Row, String> {
     let mut fields = [""; 10];
     let mut count = 0;
@@ -430,63 +476,24 @@ fn parse_row(text: &str, line: u64, groups: &[Group]) -> Result<Row, String> {
         }
         fields[i].parse().map_err(|_| format!("column {}: expected a number, found `{}`", i + 1, shown(fields[i])))
     };
-    let kind = match fields[1] {
-        "bio_queue" => RowKind::Arrival,
-        "getrq" => RowKind::Allocated,
-        "plug" => RowKind::Plug,
-        "unplug" => RowKind::Unplug,
-        "bio_backmerge" => RowKind::BackMerge,
-        "bio_frontmerge" => RowKind::FrontMerge,
-        "rq_merge" => {
-            let other = fields[6].split(';').find_map(|f| f.trim().strip_prefix("absorbs="));
-            let other = other.and_then(|n| n.parse().ok());
-            RowKind::Absorb(other.ok_or_else(|| format!("rq_merge without absorbs=N: `{}`", shown(fields[6])))?)
-        }
-        "rq_insert" => RowKind::Insert,
-        "dispatch" => RowKind::Dispatch,
-        "dispatch_none" => RowKind::DispatchNone,
-        "rq_issue" => RowKind::Issue,
-        "rq_complete" => RowKind::Complete,
-        "rq_requeue" => RowKind::Requeue,
-        "group_weight" => {
-            let weight = value_of(fields[6], "weight").and_then(|w| w.parse().ok());
-            let weight = weight.filter(|w| (1..=Tenant::MAX_WEIGHT).contains(w));
-            let max = Tenant::MAX_WEIGHT;
-            let fail = || format!("group_weight without weight=N, N from 1 to {max}: `{}`", shown(fields[6]));
-            RowKind::GroupWeight { group: group_in(fields[6], groups)?, weight: weight.ok_or_else(fail)? }
-        }
-        "task_group" => RowKind::TaskMoved(group_in(fields[6], groups)?),
-        "task_exit" => RowKind::TaskExited,
-        _ => RowKind::Other,
-    };
     let op = match fields[5] {
         "W" => Op::Write,
         "D" => Op::Discard,
         "F" => Op::Flush,
         _ => Op::Read,
     };
-    let mut flags = Flags::NONE;
-    for letter in fields[6].chars() {
-        flags = flags.with(match letter {
-            'S' => Flags::SYNC,
-            'A' => Flags::RAHEAD,
-            'M' => Flags::META,
-            'F' => Flags::FUA,
-            _ => Flags::NONE,
-        });
-    }
     let within = |i: usize, most: u64| match number(i)? {
         n if n <= most => Ok(n),
         n => Err(format!("column {}: {n}; expected at most {most}", i + 1)),
     };
     Ok(Row {
         at: Nanos(within(0, TIME_NS_MAX)?),
-        kind,
+        kind: kind_of(fields[1], fields[6], groups)?,
         req: within(2, u64::from(u32::MAX))? as u32,
         sector: within(3, SECTOR_MAX)?,
         bytes: within(4, u64::from(u32::MAX))?,
         op,
-        flags,
+        flags: flags_in(fields[6]),
         pid: match fields[7] {
             "" => 0,
             pid => pid.parse().map_err(|_| format!("column 8: expected a process number, found `{}`", shown(pid)))?,

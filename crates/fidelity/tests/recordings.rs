@@ -69,6 +69,27 @@ fn every_recording_is_followed() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+/// The project's own recordings, of several control groups: weights, changes of weight, processes that move, nested groups.
+#[test]
+fn our_own_recordings_of_groups_are_followed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings");
+    let mut agreements = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.to_string_lossy().ends_with(".csv.zst") {
+            continue;
+        }
+        let recording = Recording::open(&path).unwrap();
+        let choice = Choice::parse(&scheduler_of(&recording).unwrap().to_string()).unwrap();
+        let found = call_by_call(&recording, &|setup| choice.build(setup), Some(1));
+        let why = found.explanation.clone().unwrap_or_default();
+        assert!(found.agreement() >= 0.95, "{}: {:.4}\n{why}", path.display(), found.agreement());
+        agreements.push(found.agreement());
+    }
+    agreements.sort_by(f64::total_cmp);
+    assert!(agreements.len() >= 3 && agreements[agreements.len() / 2] >= 0.99, "{agreements:?}");
+}
+
 /// The jobs of every recording that can be judged run, in simulation, and the others have a reason.
 #[test]
 fn every_job_runs_in_a_closed_loop() {

@@ -61,7 +61,7 @@ fn write_file(text: &mut String, fitted: &Fitted) -> std::fmt::Result {
         writeln!(text, "# Note: {}", one_line(note))?;
     }
     let undetermined: Vec<&str> = fitted.undetermined().map(|p| p.name).collect();
-    writeln!(text, "# Not determined by the survey, and assumed below: {}.", undetermined.join(", "))?;
+    writeln!(text, "# Not determined by the survey, and assumed or doubtful below: {}.", undetermined.join(", "))?;
     table(text, "Points that were fitted", &fitted.fitted_points)?;
     table(text, "Points that were held back and predicted", &fitted.held_back_points)?;
     writeln!(text)?;
@@ -69,6 +69,7 @@ fn write_file(text: &mut String, fitted: &Fitted) -> std::fmt::Result {
         let set = format!("{} = {}", parameter.name, parameter.value);
         let origin = match &parameter.origin {
             Origin::Measured(how) => format!("measured: {how}"),
+            Origin::Doubtful(how) => format!("doubtful, see the note above: {how}"),
             Origin::Driver(how) => format!("driver: {how}"),
             Origin::Assumed(why) => format!("assumed: {why}"),
         };

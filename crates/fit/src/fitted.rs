@@ -7,7 +7,7 @@ use crate::kinds::{disk, fixed, flash, low_latency};
 use crate::parameters::Parameters;
 use crate::plan::{Role, names};
 use crate::predict::{host_us, predict};
-use crate::{Error, Facts, Load, Parameter, Point, Survey};
+use crate::{Error, Facts, Load, Origin, Parameter, Point, Survey};
 
 /// A drive whose single read takes less is of ultra-low latency, µs; flash takes longer for the cells alone.
 const ULTRA_LOW_US: f64 = 22.0;
@@ -117,7 +117,19 @@ impl Fitted {
 
     /// The parameters that the survey could not determine.
     pub fn undetermined(&self) -> impl Iterator<Item = &Parameter> {
-        self.parameters.iter().filter(|p| matches!(p.origin, crate::Origin::Assumed(_)))
+        self.parameters.iter().filter(|p| matches!(p.origin, Origin::Assumed(_) | Origin::Doubtful(_)))
+    }
+
+    /// Measured parameters of a model that predicts poorly are doubtful.
+    fn judge(mut self) -> Fitted {
+        if self.held_back.median_error > POOR_ERROR {
+            for parameter in &mut self.parameters {
+                if let Origin::Measured(how) = &mut parameter.origin {
+                    parameter.origin = Origin::Doubtful(std::mem::take(how));
+                }
+            }
+        }
+        self
     }
 }
 
@@ -143,7 +155,7 @@ pub fn fit(survey: &Survey) -> Result<Fitted, Error> {
     };
     let service_us =
         ServiceTime { read_4k, read_128k: of(names::LARGE), write_4k: of(names::WRITE), flush: of(names::FLUSH) };
-    Ok(Fitted {
+    let fitted = Fitted {
         facts: survey.facts.clone(),
         kind,
         depth,
@@ -156,7 +168,8 @@ pub fn fit(survey: &Survey) -> Result<Fitted, Error> {
         held_back_points,
         fitted_points,
         model,
-    })
+    };
+    Ok(fitted.judge())
 }
 
 fn modelled(parameters: Parameters) -> Result<(Parameters, DeviceModel), Error> {

@@ -12,6 +12,8 @@ use crate::Error;
 pub enum Origin {
     /// The survey determined it; how.
     Measured(String),
+    /// Fitted to the survey, whose points the model does not predict: of the right order at best; how.
+    Doubtful(String),
     /// The driver says so.
     Driver(String),
     /// The survey cannot determine it: the value is that of a similar drive, or an arbitrary one; why.

@@ -47,14 +47,23 @@ impl<const BITS: u32> Histogram<BITS> {
 
     /// Middle of the bucket with this upper bound, ns.
     pub(crate) fn middle_ns(longest: u64) -> f64 {
-        let shortest = Self::bucket(longest).checked_sub(1).map_or(0, |before| Self::longest(before) + 1);
-        f64::midpoint(shortest as f64, longest as f64)
+        f64::midpoint(Self::shortest(longest) as f64, longest as f64)
+    }
+
+    /// Lower bound of the bucket with this upper bound, ns.
+    pub(crate) fn shortest(longest: u64) -> u64 {
+        Self::bucket(longest).checked_sub(1).map_or(0, |before| Self::longest(before) + 1)
     }
 
     /// Counts one latency by its bucket ([`Histogram::bucket`]).
     #[inline]
     pub(crate) fn add(&mut self, bucket: usize) {
         self.counts[bucket] += 1;
+    }
+
+    /// Counts so many latencies of one bucket.
+    pub(crate) fn add_many(&mut self, bucket: usize, count: u64) {
+        self.counts[bucket] = self.counts[bucket].saturating_add(count);
     }
 
     pub(crate) fn join(&mut self, other: &Self) {

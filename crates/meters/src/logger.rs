@@ -139,6 +139,10 @@ impl Logger {
     /// No header, no column of power or energy, no time zone, a bad cell, or fewer than two samples; with the line.
     pub fn parse(name: &str, text: &str, zone: Option<i32>) -> Result<Logger, MeterError> {
         let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate().map(|(i, l)| (i + 1, l));
+        // A cell takes more memory than its separator: a line of separators alone would take 24 times the file.
+        if let Some((line, text)) = lines.clone().find(|(_, text)| text.len() > LINE_BYTES_MAX) {
+            return Err(MeterError(format!("{name}, line {line}: {} bytes; expected at most 1 MiB", text.len())));
+        }
         let header = Header::find(name, &mut lines, zone)?;
         let mut logger = Logger {
             name: name.into(),
@@ -150,9 +154,6 @@ impl Logger {
         };
         let mut decimals = 0;
         for (line, text) in lines {
-            if text.len() > LINE_BYTES_MAX {
-                return Err(MeterError(format!("{name}, line {line}: {} bytes; expected at most 1 MiB", text.len())));
-            }
             let row = cells(text, header.separator);
             match header.sample(&row).map_err(|what| MeterError(format!("{name}, line {line}: {what}")))? {
                 Some((sample, joules_decimals)) => {
@@ -357,6 +358,14 @@ mod tests {
         // The same from a clock that is 7 s ahead.
         let ahead = LoggerClock { offset: 7.0, drift: 0.0, reference: FIRST };
         assert!((logger.energy(FIRST - 7.0, FIRST - 3.5, &ahead).unwrap().joules - 180.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn long_lines_are_refused_in_the_header_too() {
+        for text in [",".repeat(2 << 20), format!("{VENDOR}8,{}\r\n", ",".repeat(2 << 20))] {
+            let said = Logger::parse("x", &text, None).unwrap_err().to_string();
+            assert!(said.contains("expected at most 1 MiB"), "{said}");
+        }
     }
 
     #[test]

@@ -49,6 +49,8 @@ const DRIFT_MAX: f64 = 1e-3;
 const DRIFT_SLACK_S: f64 = 1.0;
 /// Correlation below which there is no pattern.
 const CORRELATION_MIN: f64 = 0.8;
+/// Samples within a pattern below which it cannot be recognised.
+const SAMPLES_MIN: usize = 9;
 /// Residual of the fit above which it is refused, s.
 const RESIDUAL_MAX_S: f64 = 1.0;
 
@@ -136,6 +138,9 @@ fn scores(samples: &[Sample], start: f64) -> Vec<f64> {
         .filter_map(|s| Some((s.at - start, s.watts?)))
         .filter(|(t, _)| (-reach..reach + PATTERN_S).contains(t))
         .collect();
+    if near.len() < SAMPLES_MIN {
+        return vec![f64::MIN; STEPS];
+    }
     let offset = |step: usize| step as f64 / f64::from(STEPS_PER_S) - reach;
     (0..STEPS).map(|step| correlation(&near, offset(step)).unwrap_or(f64::MIN)).collect()
 }
@@ -144,10 +149,11 @@ fn scores(samples: &[Sample], start: f64) -> Vec<f64> {
 fn correlation(near: &[(f64, f64)], offset: f64) -> Option<f64> {
     let inside = || near.iter().filter(|(t, _)| (0.0..PATTERN_S).contains(&(t - offset)));
     let wave = |t: f64| f64::from(u8::from((PATTERN_PART_S..2.0 * PATTERN_PART_S).contains(&(t - offset))));
-    let n = inside().count() as f64;
-    if n < 9.0 {
+    let n = inside().count();
+    if n < SAMPLES_MIN {
         return None;
     }
+    let n = n as f64;
     let (mean_w, mean_p) = inside().fold((0.0, 0.0), |(w, p), (t, power)| (w + wave(*t) / n, p + power / n));
     let (mut both, mut ww, mut pp) = (0.0, 0.0, 0.0);
     for (t, power) in inside() {

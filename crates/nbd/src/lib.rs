@@ -15,6 +15,7 @@ pub mod negotiation;
 mod receiver;
 pub mod reply;
 mod request;
+mod tls_policy;
 pub mod wire;
 
 pub use error::NbdError;
@@ -22,3 +23,4 @@ pub use export::{BlockSizes, Description, Exports};
 pub use negotiation::{Agreement, Negotiation, Progress};
 pub use receiver::{Receiver, Step};
 pub use request::{Command, Request, Rules};
+pub use tls_policy::TlsPolicy;

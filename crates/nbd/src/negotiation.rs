@@ -1,6 +1,7 @@
 //! The server's side of fixed newstyle negotiation, as a state machine: bytes in, replies out, until an export is agreed on.
 
 use crate::export::{Description, Exports};
+use crate::tls_policy::TlsPolicy;
 use crate::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, MAX_STRING, OPTION_MAGIC,
     OPTION_REPLY_MAGIC, info, option, option_reply, transmission, u16_at, u32_at, u64_at,
@@ -46,6 +47,8 @@ pub enum Progress {
     More,
     /// Transmission begins once the output was sent.
     Agreed(Box<Agreement>),
+    /// TLS begins once the output was sent: from now on the negotiation takes what TLS has decrypted, and its replies are to be encrypted.
+    StartTls,
     /// The client ended the session.
     Ended,
     /// The connection must be closed, and why.
@@ -73,6 +76,9 @@ pub struct Negotiation {
     structured: bool,
     /// The export for which `base:allocation` was selected.
     allocation: Option<String>,
+    tls: TlsPolicy,
+    /// `STARTTLS` was agreed on.
+    encrypted: bool,
     shutting_down: bool,
 }
 
@@ -85,18 +91,26 @@ impl Default for Negotiation {
             no_zeroes: false,
             structured: false,
             allocation: None,
+            tls: TlsPolicy::Off,
+            encrypted: false,
             shutting_down: false,
         }
     }
 }
 
 impl Negotiation {
+    /// A negotiation of a server with this policy.
+    pub fn new(tls: TlsPolicy) -> Negotiation {
+        Negotiation { tls, ..Negotiation::default() }
+    }
+
     /// From now on options are refused because the server shuts down.
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
     }
 
-    /// Takes bytes of the client and appends replies to `out`. After an agreement, an end or a violation it takes no more.
+    /// Takes bytes of the client and appends replies to `out`. After an agreement, an end or a violation it takes no more; after
+    /// [`Progress::StartTls`] it goes on with decrypted bytes.
     pub fn feed(&mut self, bytes: &[u8], exports: &dyn Exports, out: &mut Vec<u8>) -> Progress {
         self.input.extend_from_slice(bytes);
         let mut input = std::mem::take(&mut self.input);
@@ -108,6 +122,10 @@ impl Negotiation {
                 (count, Progress::Agreed(mut agreed)) => {
                     agreed.rest = input[taken + count..].to_vec();
                     return Progress::Agreed(agreed);
+                }
+                // The client must wait for the answer: bytes that came with the option could be somebody else's, put before the encrypted ones.
+                (count, Progress::StartTls) if taken + count < input.len() => {
+                    return Progress::Violation("bytes between STARTTLS and its answer");
                 }
                 (_, ended) => return ended,
             }
@@ -178,6 +196,14 @@ impl Negotiation {
             error(out, number, option_reply::ERR_SHUTDOWN, "the server is shutting down");
             return Progress::More;
         }
+        let refused = self.tls == TlsPolicy::Required && !self.encrypted;
+        if refused && !matches!(number, option::STARTTLS | option::ABORT) {
+            if number == option::EXPORT_NAME {
+                return Progress::Violation("no STARTTLS before the export name, and TLS is required");
+            }
+            error(out, number, option_reply::ERR_TLS_REQD, "TLS is required: begin with STARTTLS");
+            return Progress::More;
+        }
         match number {
             option::EXPORT_NAME => return self.export_name(data, exports, out),
             option::ABORT => {
@@ -194,10 +220,30 @@ impl Negotiation {
                 error(out, number, option_reply::ERR_INVALID, "this option takes no data");
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(number, data, exports, out),
-            option::STARTTLS => error(out, number, option_reply::ERR_POLICY, "TLS is not enabled here"),
+            option::STARTTLS => return self.start_tls(data, out),
             _ => error(out, number, option_reply::ERR_UNSUP, "this server does not know the option"),
         }
         Progress::More
+    }
+
+    /// All that was negotiated before is forgotten, except for the client's flags, which it does not send again.
+    fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Progress {
+        let number = option::STARTTLS;
+        if !data.is_empty() {
+            error(out, number, option_reply::ERR_INVALID, "this option takes no data");
+            return Progress::More;
+        }
+        if self.encrypted {
+            error(out, number, option_reply::ERR_INVALID, "TLS is in use already");
+            return Progress::More;
+        }
+        if self.tls == TlsPolicy::Off {
+            error(out, number, option_reply::ERR_POLICY, "TLS is not enabled here");
+            return Progress::More;
+        }
+        reply(out, number, option_reply::ACK, &[]);
+        (self.encrypted, self.structured, self.allocation) = (true, false, None);
+        Progress::StartTls
     }
 
     fn agreement(&self, mut export: Description, asked: &str) -> Progress {

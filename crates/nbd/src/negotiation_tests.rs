@@ -155,6 +155,71 @@ fn a_server_that_shuts_down_says_so() {
     assert_eq!(replies(&out), [(7, option_reply::ERR_SHUTDOWN)]);
 }
 
+/// A negotiation that has read its client's flags.
+fn with_policy(tls: TlsPolicy) -> Negotiation {
+    let (mut negotiation, mut out) = (Negotiation::new(tls), Vec::new());
+    assert_eq!(negotiation.feed(&3u32.to_be_bytes(), &Two, &mut out), Progress::More);
+    negotiation
+}
+
+#[test]
+fn required_tls_refuses_all_options_but_starttls_and_abort() {
+    let mut negotiation = with_policy(TlsPolicy::Required);
+    for (number, data) in [
+        (option::LIST, vec![]),
+        (option::GO, go("a", &[])),
+        (option::INFO, go("a", &[])),
+        (option::STRUCTURED_REPLY, vec![]),
+        (option::SET_META_CONTEXT, meta("a", &[BASE_ALLOCATION])),
+        (77, vec![]),
+    ] {
+        let mut out = Vec::new();
+        assert_eq!(negotiation.feed(&opt(number, &data), &Two, &mut out), Progress::More);
+        assert_eq!(replies(&out), [(number, option_reply::ERR_TLS_REQD)]);
+    }
+    let mut out = Vec::new();
+    assert_eq!(negotiation.clone().feed(&opt(option::ABORT, &[]), &Two, &mut out), Progress::Ended);
+    let by_name = negotiation.clone().feed(&opt(option::EXPORT_NAME, b"a"), &Two, &mut out);
+    assert!(matches!(by_name, Progress::Violation(_)));
+    out.clear();
+    assert_eq!(negotiation.feed(&opt(option::STARTTLS, &[]), &Two, &mut out), Progress::StartTls);
+    assert_eq!(replies(&out), [(5, option_reply::ACK)]);
+    assert!(matches!(negotiation.feed(&opt(option::GO, &go("a", &[])), &Two, &mut out), Progress::Agreed(_)));
+}
+
+#[test]
+fn starttls_forgets_what_was_negotiated_and_comes_once() {
+    let mut negotiation = with_policy(TlsPolicy::Allowed);
+    let before = [opt(option::STRUCTURED_REPLY, &[]), opt(option::SET_META_CONTEXT, &meta("a", &[BASE_ALLOCATION]))];
+    let mut out = Vec::new();
+    assert_eq!(negotiation.feed(&before.concat(), &Two, &mut out), Progress::More);
+    out.clear();
+    assert_eq!(negotiation.feed(&opt(option::STARTTLS, b"x"), &Two, &mut out), Progress::More);
+    assert_eq!(replies(&out), [(5, option_reply::ERR_INVALID)]);
+    assert_eq!(negotiation.feed(&opt(option::STARTTLS, &[]), &Two, &mut out), Progress::StartTls);
+    out.clear();
+    assert_eq!(negotiation.feed(&opt(option::STARTTLS, &[]), &Two, &mut out), Progress::More);
+    assert_eq!(replies(&out), [(5, option_reply::ERR_INVALID)]);
+    let Progress::Agreed(agreed) = negotiation.feed(&opt(option::GO, &go("a", &[])), &Two, &mut out) else { panic!() };
+    assert!(!agreed.structured && !agreed.allocation);
+}
+
+#[test]
+fn bytes_that_come_with_starttls_are_not_taken_for_encrypted_ones() {
+    let mut out = Vec::new();
+    let both = [opt(option::STARTTLS, &[]), opt(option::LIST, &[])].concat();
+    let progress = with_policy(TlsPolicy::Allowed).feed(&both, &Two, &mut out);
+    assert!(matches!(progress, Progress::Violation(_)), "{progress:?}");
+}
+
+#[test]
+fn a_client_without_the_fixed_style_flag_is_served_the_same() {
+    let (mut negotiation, mut out) = (Negotiation::default(), Vec::new());
+    let all = [&0u32.to_be_bytes()[..], &opt(option::LIST, &[])].concat();
+    assert_eq!(negotiation.feed(&all, &Two, &mut out), Progress::More);
+    assert_eq!(replies(&out), [(3, 2), (3, 2), (3, 1)]);
+}
+
 proptest! {
     #[test]
     fn any_split_gives_the_same_answers(cuts in prop::collection::vec(1usize..60, 0..30), tail in prop::collection::vec(any::<u8>(), 0..40)) {

@@ -65,6 +65,8 @@ pub mod option_reply {
     pub const ERR_POLICY: u32 = (1 << 31) + 2;
     /// Malformed.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
+    /// `STARTTLS` must come first.
+    pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
     /// The server shuts down.

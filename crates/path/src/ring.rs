@@ -14,6 +14,7 @@ const IOPOLL: u32 = 1;
 const SQPOLL: u32 = 1 << 1;
 const CLAMP: u32 = 1 << 4;
 const COOP_TASKRUN: u32 = 1 << 8;
+const TASKRUN_FLAG: u32 = 1 << 9;
 const SINGLE_ISSUER: u32 = 1 << 12;
 const DEFER_TASKRUN: u32 = 1 << 13;
 /// Linux 6.13; the `io-uring` crate has no setter for it.
@@ -73,6 +74,8 @@ pub(crate) struct Ring {
     pending: u32,
     min_timeout: bool,
     ext_arg: bool,
+    /// The kernel says when completions wait for a call.
+    tells_of_work: bool,
     #[cfg(test)]
     pub(crate) refuse_next_push: bool,
 }
@@ -101,10 +104,12 @@ impl Ring {
         let flag_sets: &[u32] = if sqpoll {
             &[SQPOLL | SINGLE_ISSUER, SQPOLL]
         } else {
-            &[SINGLE_ISSUER | DEFER_TASKRUN | COOP_TASKRUN, COOP_TASKRUN, 0]
+            &[SINGLE_ISSUER | DEFER_TASKRUN | COOP_TASKRUN | TASKRUN_FLAG, COOP_TASKRUN | TASKRUN_FLAG, 0]
         };
         let mut result = Err(io::Error::from_raw_os_error(libc::EINVAL));
+        let mut tells_of_work = false;
         for flags in flag_sets {
+            tells_of_work = flags & TASKRUN_FLAG != 0 && mode == RingMode::Interrupt;
             result = setup(entries, flags | polled);
             match &result {
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
@@ -129,6 +134,7 @@ impl Ring {
             pending: 0,
             min_timeout: ring.params().is_feature_min_timeout(),
             ext_arg: ring.params().is_feature_ext_arg(),
+            tells_of_work,
             #[cfg(test)]
             refuse_next_push: false,
             ring,
@@ -191,6 +197,20 @@ impl Ring {
             return self.enter(0, None, 0);
         }
         self.call(self.pending, 0, self.flags, std::ptr::null(), 0)
+    }
+
+    /// Hands over what is queued and lets the kernel bring what is there, without waiting; no call where neither is due.
+    pub(crate) fn look(&mut self) -> io::Result<()> {
+        match self.tells_of_work && self.pending == 0 && !self.has_work() {
+            true => Ok(()),
+            false => self.enter(0, None, 0),
+        }
+    }
+
+    /// Does the kernel hold completions that a call would bring? Never, where it does not tell.
+    pub(crate) fn has_work(&mut self) -> bool {
+        let submission = self.ring.submission();
+        self.tells_of_work && (submission.taskrun() || submission.cq_overflow())
     }
 
     /// Hands over what is queued and waits until `want` completions can be reaped: not longer than `timeout`, and after

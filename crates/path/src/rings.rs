@@ -74,9 +74,9 @@ impl Rings {
 
     /// Hands over what is queued and lets the kernel bring what is there, without waiting.
     pub(crate) fn look(&mut self, watching: bool) -> io::Result<()> {
-        self.main.enter(0, None, 0)?;
+        self.main.look()?;
         match &mut self.side {
-            Some(side) if self.in_side > 0 || watching || side.pending() > 0 => side.enter(0, None, 0),
+            Some(side) if self.in_side > 0 || watching || side.pending() > 0 => side.look(),
             _ => Ok(()),
         }
     }
@@ -84,6 +84,17 @@ impl Rings {
     /// Is there anything to reap?
     pub(crate) fn ready(&mut self) -> bool {
         self.main.ready() || self.side.as_mut().is_some_and(Ring::ready)
+    }
+
+    /// Is there anything to reap, or will there be after a call?
+    pub(crate) fn has_news(&mut self) -> bool {
+        [Some(&mut self.main), self.side.as_mut()].into_iter().flatten().any(|ring| ring.ready() || ring.has_work())
+    }
+
+    /// Hands over what is queued, without looking for completions.
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        self.main.submit()?;
+        self.side.as_mut().map_or(Ok(()), Ring::submit)
     }
 
     /// Must both rings be looked at?

@@ -3,11 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dumbwaiter_service::ClientThreads;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -18,6 +17,8 @@ use crate::status::Status;
 const MAX_LINE: u64 = 4 << 10;
 /// A client that says nothing for longer is let go.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients that are served at a time.
+const CLIENTS_MAX: u32 = 8;
 
 /// A question to a running pilot: `{"command": "explain", "device": "sda"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,18 +74,20 @@ impl SharedBoard {
             }
             Question::Resume { device } => {
                 let name = find(device)?.device.clone();
-                board.resume.push(name);
+                // Once is enough, however often it is asked before the pilot's next look.
+                if !board.resume.contains(&name) {
+                    board.resume.push(name);
+                }
                 Ok(json!({ "resumed": true }))
             }
         }
     }
 }
 
-/// The thread that answers; the socket goes with it.
+/// The threads that answer; the socket's file goes with them.
 pub(crate) struct ControlSocket {
     path: PathBuf,
-    stopping: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _threads: ClientThreads<UnixListener>,
 }
 
 impl ControlSocket {
@@ -95,34 +98,17 @@ impl ControlSocket {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
         let listener = dumbwaiter_service::bind_unix(path).map_err(failed)?;
-        let stopping = Arc::new(AtomicBool::new(false));
-        let ends = stopping.clone();
-        let thread = std::thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &board, &ends));
-        Ok(ControlSocket { path: path.to_owned(), stopping, thread: Some(thread.map_err(failed)?) })
+        let threads = ClientThreads::start("control", listener, CLIENTS_MAX, move |client| {
+            // A client that is gone needs no answer.
+            let _ = serve(&client, &board);
+        });
+        Ok(ControlSocket { path: path.to_owned(), _threads: threads.map_err(failed)? })
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Release);
-        // Ends the wait for clients.
-        let _ = UnixStream::connect(&self.path);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-fn accept(listener: &UnixListener, board: &SharedBoard, stopping: &AtomicBool) {
-    for stream in listener.incoming() {
-        if stopping.load(Ordering::Acquire) {
-            return;
-        }
-        if let Ok(stream) = stream {
-            // One at a time: answers are short, and a client that is gone needs none.
-            let _ = serve(&stream, board);
-        }
     }
 }
 

@@ -107,7 +107,7 @@ impl Ownership {
         differs.map(|(attribute, expected, found)| ForeignChange { attribute, expected, found })
     }
 
-    /// Reads, and makes sure that the disk is the same and nobody else has changed it.
+    /// Reads, and makes sure that the disk is the same and no other program has changed it.
     fn checked(&mut self, port: &mut dyn Port) -> Result<Reading, NotSet> {
         let reading = port.read().map_err(not_set)?;
         self.settle(&reading, port);

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use dumbwaiter_advise::Document;
 use dumbwaiter_experiment::Failure;
 use dumbwaiter_measure::{Energy, RunResult};
 use dumbwaiter_meters::{Logger, LoggerClock};
+use dumbwaiter_workloads::units;
 
 /// A logger may still be writing the end of the last run: how long to wait for it.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -35,6 +37,19 @@ impl PowerLog {
         Ok(PowerLog { path: path.to_owned(), clock_ahead_s, zone_minutes })
     }
 
+    /// The log at `path` with an offset such as `3s` or `-1.5s`, by which its clock is ahead, and a time zone such as `GMT-05:00`.
+    ///
+    /// # Errors
+    /// A text of another form, named by its flag; as [`PowerLog::new`].
+    pub fn parse(path: &Path, offset: Option<&str>, zone: Option<&str>) -> Result<PowerLog, Failure> {
+        let zone_minutes = zone.map(|text| {
+            let known = dumbwaiter_meters::zone(text).or_else(|| dumbwaiter_meters::zone(&format!("GMT{text}")));
+            let wrong = || format!("--power-zone: \"{text}\" is not a time zone; expected one such as GMT-05:00");
+            known.ok_or_else(|| Failure::refused(wrong()))
+        });
+        PowerLog::new(path, offset.map(signed_seconds).transpose()?, zone_minutes.transpose()?)
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -61,6 +76,31 @@ impl PowerLog {
         }
     }
 
+    /// A document, read from `path`, with the energy that the log has for its runs, decided anew.
+    ///
+    /// # Errors
+    /// If the runs have no time of day, as those of a simulation, or the log covers none of them.
+    pub fn add_to(&self, mut old: Document, path: &Path) -> Result<Document, Failure> {
+        if old.runs.iter().all(|run| run.started_unix_ns.is_none()) {
+            return Err(Failure::refused(format!(
+                "{}: none of its {} runs has a start time; expected results of `compare --on … --json` (a simulation has no time of day)",
+                path.display(),
+                old.runs.len()
+            )));
+        }
+        let told = self.fill(&mut old.runs, &old.load_patterns_unix_s)?;
+        let mut document =
+            Document::new(&old.title, old.scenario, old.versions, old.runs, old.goal).with_provenance(old.provenance);
+        document.until = old.until;
+        document.decide();
+        // Remarks on the meters of the runs no longer hold.
+        let of_meters = |note: &String| note.starts_with("no energy meter: ") || note.starts_with("energy meter: ");
+        document.warnings = old.warnings;
+        document.notes = old.notes.into_iter().filter(|note| !of_meters(note)).chain(told).collect();
+        document.load_patterns_unix_s = old.load_patterns_unix_s;
+        Ok(document)
+    }
+
     fn read(&self, patterns: &[f64]) -> Result<Samples, Failure> {
         let logger = Logger::open(&self.path, self.zone_minutes)
             .map_err(|e| Failure::refused(e.to_string().replace(": give it", ": give it by --power-zone")))?;
@@ -85,6 +125,16 @@ impl PowerLog {
         let about = format!("energy: logger {}{serial}; {about}", self.path.display());
         Ok(Samples { source: format!("logger {}", self.path.display()), logger, clock, about })
     }
+}
+
+/// `3s`, `-1.5s`, `+200ms`.
+fn signed_seconds(text: &str) -> Result<f64, Failure> {
+    let (sign, plain) = match text.strip_prefix('-') {
+        Some(plain) => (-1.0, plain),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let time = units::time(plain, units::BareTime::Seconds);
+    Ok(sign * time.map_err(|e| Failure::refused(format!("--power-offset: {e}")))?.as_secs_f64())
 }
 
 /// A log that was read, with its clock's offset.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dumbwaiter_traces as traces;
+use serde_json::{Value, json};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -68,4 +69,25 @@ pub struct Summary {
     pub method: Option<Method>,
     /// What a reader should know, one line each.
     pub notes: Vec<String>,
+}
+
+impl Summary {
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "files": self.files,
+            "seconds": self.seconds,
+            "events": self.events,
+            "records": self.records,
+            "requests": self.requests,
+            "lost_events": self.lost,
+            "unmatched_rows": self.unmatched,
+            "unfinished_requests": self.unfinished,
+            "dispatches": self.method.map(|m| match m {
+                Method::Probes => "probes",
+                Method::Issues => "inferred from issues",
+            }),
+            "notes": self.notes,
+        })
+    }
 }

@@ -3,7 +3,8 @@
 use dumbwaiter_advise::completion::Methods;
 use dumbwaiter_advise::{Advice, Metric, rank};
 
-use crate::table::{Align, Style, table};
+use crate::compare::commands_text;
+use crate::table::{Align, Style, folded, table, widest};
 
 /// A load of the survey: its column of the table and its line below it.
 pub struct SurveyPoint<'a> {
@@ -15,40 +16,61 @@ pub struct SurveyPoint<'a> {
     pub metric: Metric,
 }
 
-/// The advice as text for a terminal; the first of `points` is the load that decides.
+/// The advice as text for a terminal: the answer, the commands, then the tables; the first of `points` is the load that decides.
 pub fn advice_text(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) -> String {
-    let Some((header, lines)) = survey_table(advice, points) else { return String::new() };
-    let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
-    let mut text =
-        format!("{} · current: {} · surveyed for {:.0} s\n\n", advice.device, advice.current, advice.seconds);
-    text += &table(&header, &lines, style);
-    for point in points {
-        text += &format!("\n{}: {}", point.name, point.about);
-    }
-    text += &format!("\n\n{}\n", advice.sentence);
-    for loss in &advice.losses {
-        text += &format!("{}\n", loss.sentence(&advice.recommended));
-    }
-    text += &format!("Criterion: {}.\n", advice.criterion);
-    if !advice.keep {
-        text += "\nTo set it now and at every boot:\n";
-        for command in &advice.commands {
-            text += &format!("  {command}\n");
-        }
+    let head = format!("{}: {}", advice.device, advice.headline());
+    let mut text = format!("{}\n", style.bold(&folded(&head, style.width, "  ")));
+    let mut say = |line: &str| {
+        text += &format!("  {}\n", folded(line, style.width.map(|w| w.saturating_sub(2)), "").replace('\n', "\n  "));
+    };
+    say(&advice.sentence);
+    advice.losses.iter().for_each(|loss| say(&loss.sentence(&advice.recommended)));
+    let runs = advice.survey.runs.len();
+    say(&format!("({}; {runs} runs in {:.0} s)", advice.criterion, advice.seconds));
+    if advice.is_to_be_applied() {
+        text += &commands_text(&advice.commands, &advice.undo, style);
     }
     text += "\n";
+    if let Some((shown, of_schedulers)) = schedulers_table(advice, points, style) {
+        text += &of_schedulers;
+        for point in &points[..shown] {
+            text += &format!("{}\n", folded(&format!("{}: {}", point.name, point.about), style.width, "  "));
+        }
+        if shown < points.len() {
+            let more = format!("{} more loads: --wide shows them", points.len() - shown);
+            text += &format!("{}\n", style.faint(&more));
+        }
+        text += "\n";
+    }
     if !advice.completion.measured.is_empty() {
         text += &completion_table(&advice.completion, style);
         text += "\n";
     }
-    text += &format!("{}\n", advice.completion.sentence);
+    text += &format!("{}\n", folded(&advice.completion.sentence, style.width, ""));
     for how in &advice.completion.how {
         text += &format!("  {how}\n");
     }
-    for note in &advice.survey.notes[1..] {
-        text += &format!("note: {note}\n");
+    for note in advice.survey.notes.iter().skip(1) {
+        text += &format!("{}\n", folded(&format!("note: {note}"), style.width, "  "));
     }
     text
+}
+
+/// Columns of the survey's table before those of the loads that do not decide: mark, name, latency, throughput.
+const COLUMNS_MIN: usize = 4;
+
+/// As many columns as fit, and how many loads they show; `None` where the load that decides did not run.
+fn schedulers_table(advice: &Advice, points: &[SurveyPoint<'_>], style: Style) -> Option<(usize, String)> {
+    let (mut header, mut lines) = survey_table(advice, points)?;
+    loop {
+        let titles: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
+        let text = table(&titles, &lines, Style { width: None, ..style });
+        if header.len() <= COLUMNS_MIN || style.width.is_none_or(|width| widest(&text) <= width.into()) {
+            return Some((1 + header.len() - COLUMNS_MIN, text));
+        }
+        header.pop();
+        lines.iter_mut().for_each(|line| line.truncate(header.len()));
+    }
 }
 
 /// Titles and their alignment, and rows.
@@ -120,4 +142,34 @@ pub(crate) fn completion_cells(methods: &Methods) -> Cells {
         })
         .collect();
     (header.map(|(title, align)| (title.to_owned(), align)).to_vec(), lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use dumbwaiter_advise::Confidence;
+
+    const POINTS: [SurveyPoint<'static>; 1] =
+        [SurveyPoint { name: "shared", about: "a user beside a backup", metric: Metric::FocusP99 }];
+
+    #[test]
+    fn the_advice_begins_with_what_to_set_and_how_and_fits_80_columns() {
+        let advice = sample::advice(crate::compare::tests::document());
+        let text = advice_text(&advice, &POINTS, Style { width: Some(80), colour: false });
+        assert!(text.starts_with("/dev/sda: use mq-deadline instead of none · clear (p = 0.003)\n"), "{text}");
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part}: {text}"));
+        let order = ["Use mq-deadline", "echo mq-deadline |", "Undo:", "echo none |", "interactive p99", "shared:"];
+        assert!(order.windows(2).all(|w| at(w[0]) < at(w[1])), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_doubtful_advice_gives_no_commands() {
+        let mut advice = sample::advice(crate::compare::tests::document());
+        advice.confidence = Confidence::Inconclusive;
+        let text = advice_text(&advice, &POINTS, Style::default());
+        assert!(text.starts_with("/dev/sda: keep none for now · inconclusive"), "{text}");
+        assert!(!text.contains("echo "), "{text}");
+    }
 }

@@ -3,7 +3,7 @@
 use crate::applications::applications;
 use crate::ranking_columns::{BEST, Column, TIE, columns};
 use crate::suite::suite_text;
-use crate::table::{Align, Style, table};
+use crate::table::{Align, Style, folded, table, widest};
 use dumbwaiter_advise::Document;
 use dumbwaiter_advise::{Ranking, Row, Verdict};
 use dumbwaiter_measure::Difference;
@@ -28,6 +28,9 @@ pub fn compare_text(document: &Document, style: Style) -> String {
             text += &format!("\n{}\n{}", of.title, table(&of.header, &of.rows, style));
         }
         text.push('\n');
+    }
+    if let Some(until) = &document.until {
+        text += &format!("{}\n", folded(&format!("--until: {}", until.clause()), style.width, "  "));
     }
     for note in &document.notes {
         text += &format!("{}\n", folded(&format!("note: {note}"), style.width, "  "));
@@ -84,14 +87,24 @@ fn verdict_text(ranking: &Ranking, style: Style) -> String {
     text + "\n"
 }
 
+/// The title of the commands that apply a result; of a simulated drive it says what its name stands for.
+pub(crate) fn apply_title(apply: &[String]) -> String {
+    // The rule of a simulated drive is for every drive of its kind.
+    let any_drive = |command: &String| command.contains("KERNEL==\"nvme*\"") || command.contains("KERNEL==\"sd*\"");
+    let names = ["sdX", "nvme0n1"].into_iter().filter(|_| apply.iter().any(any_drive));
+    let name = names.into_iter().find(|name| apply[0].contains(&format!("/{name}/")));
+    let stands_for = name.map_or(String::new(), |name| format!(" ({name}: the name of your drive)"));
+    format!("Apply now and at every boot{stands_for}")
+}
+
 /// The commands that apply a result and take it back, after an empty line; nothing without commands.
 pub(crate) fn commands_text(apply: &[String], undo: &[String], style: Style) -> String {
-    let Some(first) = apply.first() else { return String::new() };
+    if apply.is_empty() {
+        return String::new();
+    }
     let mut text = "\n".to_owned();
-    let stands_for = if first.contains("/sdX/") { " (sdX: the name of your drive)" } else { "" };
-    for (title, commands) in [(format!("Apply now and at every boot{stands_for}:"), apply), ("Undo:".to_owned(), undo)]
-    {
-        text += &format!("{title}\n");
+    for (title, commands) in [(apply_title(apply).as_str(), apply), ("Undo", undo)] {
+        text += &format!("{title}:\n");
         text.extend(commands.iter().map(|command| format!("  {}\n", folded_command(command, style.width))));
     }
     text
@@ -121,10 +134,9 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     let mut columns = columns(ranking, style.width.is_none());
     let mut body = body(ranking, &columns, style);
     // The least important columns are last: drop them rather than wrap lines.
-    let longest = |body: &str| body.lines().map(|l| l.chars().count()).max().unwrap_or(0);
     let width = style.width.map_or(usize::MAX, usize::from);
     let all = columns.len();
-    while columns.len() > 2 && longest(&body) > width {
+    while columns.len() > 2 && widest(&body) > width {
         columns.pop();
         body = self::body(ranking, &columns, style);
     }
@@ -186,24 +198,6 @@ fn body(ranking: &Ranking, columns: &[Column], style: Style) -> String {
     };
     let rows: Vec<Vec<String>> = ranking.rows.iter().map(line).collect();
     table(&header, &rows, Style { width: None, ..style })
-}
-
-/// Folds text at spaces into lines of at most `width`, those after the first with an indent.
-pub(crate) fn folded(text: &str, width: Option<u16>, indent: &str) -> String {
-    let width = usize::from(width.unwrap_or(u16::MAX));
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always a line");
-        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(format!("{indent}{word}"));
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use dumbwaiter_output::escape_line;
 use crate::compare::{circumstances, compare_text, headline, place};
 use crate::ranking_columns::{Column, columns};
 use crate::suite::suite_markdown;
-use crate::table::{Align, Style, table};
+use crate::table::{Align, Style, folded, table};
 
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,7 +171,7 @@ fn csv_row(ranking: &Ranking, row: &Row) -> Vec<String> {
 pub fn diff_text(diff: &Diff, style: Style) -> String {
     let mut text = String::new();
     for sentence in &diff.summary {
-        text += &format!("{}\n", crate::compare::folded(sentence, style.width, "  "));
+        text += &format!("{}\n", folded(sentence, style.width, "  "));
     }
     let shown = diff.differences.iter().filter(|d| {
         !d.decides && matches!(d.verdict, dumbwaiter_advise::Change::Better | dumbwaiter_advise::Change::Worse)
@@ -202,7 +202,7 @@ pub fn diff_text(diff: &Diff, style: Style) -> String {
         text += &format!("\nOther figures that changed:\n{}", table(&header, &rows, style));
     }
     for note in &diff.notes {
-        text += &format!("note: {note}\n");
+        text += &format!("{}\n", folded(&format!("note: {note}"), style.width, "  "));
     }
     text
 }

@@ -31,7 +31,7 @@ pub use file::Error;
 pub use float_table::write_float_table;
 pub use formats::{Format, diff_text, document_text};
 pub use grid::Grid;
-pub use html::{Page, PageSection, Plot, PlotLine, advice_html, html, write_advice_html, write_html};
+pub use html::{HeatMap, Page, PageSection, Plot, PlotLine, advice_html, html, write_advice_html, write_html};
 pub use json::{read_json, write_json};
 pub use suite::{suite_markdown, suite_text};
 pub use table::{Align, Style, table};

@@ -3,27 +3,44 @@
 use dumbwaiter_advise::{Document, Suite, SuiteLine, SuiteTotal};
 
 use crate::grid::Grid;
-use crate::table::{Align, Style, table};
+use crate::table::{Align, Style, folded, table, widest};
 
-/// A line for each scenario and drive, then geometric means, wins and losses; `None` for a single scenario.
+/// A line for each scenario and drive, then geometric means, wins and losses; `None` for a single scenario. In a limited width the
+/// figures of the schedulers are left out where they do not fit.
 pub fn suite_text(document: &Document, style: Style) -> Option<String> {
     let suite = document.suite.as_ref()?;
-    let (header, rows) = lines(suite);
-    let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
-    let mut text = table(&header, &rows, style);
-    text += "\n+5: 5 % worse than the best by what decides; (..): out, as it cannot be set or keeps too little throughput;\n";
-    text += "effect: how much worse the worst that competes is than the best\n\n";
-    let (header, rows) = totals(suite);
-    let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
-    text += &table(&header, &rows, style);
-    text += "\ngeometric mean of times worse than the best; wins/ties/losses\n";
+    let drawn = |cells: Cells| {
+        let (header, rows) = cells;
+        let header: Vec<(&str, Align)> = header.iter().map(|(title, align)| (title.as_str(), *align)).collect();
+        table(&header, &rows, Style { width: None, ..style })
+    };
+    let of_all = drawn(lines(suite, true));
+    let fits = |text: &str| style.width.is_none_or(|width| widest(text) <= width.into());
+    let wide = fits(&of_all);
+    let mut text = if wide { of_all } else { drawn(lines(suite, false)) };
+    let legend = match wide {
+        true => {
+            "+5: 5 % worse than the best by what decides   (..): out, as it cannot be set or keeps too little throughput   \
+             effect: how much worse the worst that competes is than the best"
+        }
+        false => "effect: how much worse the worst that competes is than the best   --wide: each scheduler",
+    };
+    text += &format!("{}\n\n", style.faint(&folded(legend, style.width, "")));
+    let with_counts = drawn(totals(suite, true));
+    let wide = fits(&with_counts);
+    text += &if wide { with_counts } else { drawn(totals(suite, false)) };
+    let legend = match wide {
+        true => "geometric mean of times worse than the best; wins/ties/losses",
+        false => "geometric mean of times worse than the best (1 is the best); --wide: with wins/ties/losses",
+    };
+    text += &format!("{}\n\n", style.faint(&folded(legend, style.width, "")));
     Some(text)
 }
 
 /// The same as Markdown, for a page of documentation.
 pub fn suite_markdown(document: &Document) -> Option<String> {
     let suite = document.suite.as_ref()?;
-    let markdown = |(header, rows): (Header, Vec<Vec<String>>)| {
+    let markdown = |(header, rows): Cells| {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let titles: Vec<String> = header.iter().map(|(title, _)| title.clone()).collect();
         let rule: Vec<String> = header
@@ -33,32 +50,37 @@ pub fn suite_markdown(document: &Document) -> Option<String> {
         let body: String = rows.iter().map(|row| line(row)).collect();
         format!("{}{}{body}", line(&titles), line(&rule))
     };
-    Some(format!("{}\n{}", markdown(lines(suite)), markdown(totals(suite))))
+    Some(format!("{}\n{}", markdown(lines(suite, true)), markdown(totals(suite, true))))
 }
 
 /// The same as tables of a page.
 pub(crate) fn suite_grids(suite: &Suite) -> Vec<Grid> {
-    let grid = |title: &str, (header, rows): (Header, Vec<Vec<String>>)| Grid {
+    let grid = |title: &str, (header, rows): Cells| Grid {
         title: title.to_owned(),
         header: header.into_iter().map(|(title, _)| title).collect(),
         rows,
     };
     vec![
-        grid("Scenarios", lines(suite)),
-        grid("Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses", totals(suite)),
+        grid("Scenarios", lines(suite, true)),
+        grid(
+            "Over all scenarios: geometric mean of times worse than the best, and wins/ties/losses",
+            totals(suite, true),
+        ),
     ]
 }
 
 type Header = Vec<(String, Align)>;
+type Cells = (Header, Vec<Vec<String>>);
 
-fn lines(suite: &Suite) -> (Header, Vec<Vec<String>>) {
+/// `wide`: with a column for each scheduler.
+fn lines(suite: &Suite, wide: bool) -> Cells {
     let of_suite = !suite.name.is_empty();
     let mut header: Header = vec![("drive".into(), Align::Left)];
     if of_suite {
         header.push(("full".into(), Align::Right));
     }
     header.extend([("scenario".into(), Align::Left), ("verdict".into(), Align::Left), ("effect".into(), Align::Right)]);
-    let schedulers = suite.schedulers();
+    let schedulers = if wide { suite.schedulers() } else { Vec::new() };
     header.extend(schedulers.iter().map(|name| ((*name).to_owned(), Align::Right)));
     let row = |line: &SuiteLine| {
         let mut row = vec![drive(&line.case.drive_class, &line.case.device)];
@@ -92,7 +114,8 @@ fn drive(class: &str, device: &str) -> String {
     if class.is_empty() { device.to_owned() } else { class.to_owned() }
 }
 
-fn totals(suite: &Suite) -> (Header, Vec<Vec<String>>) {
+/// `wide`: with wins, ties and losses.
+fn totals(suite: &Suite, wide: bool) -> Cells {
     let schedulers = suite.schedulers();
     let mut header: Header = vec![("drive".into(), Align::Left)];
     header.extend(schedulers.iter().map(|name| ((*name).to_owned(), Align::Right)));
@@ -104,12 +127,12 @@ fn totals(suite: &Suite) -> (Header, Vec<Vec<String>>) {
             "" => "all".to_owned(),
             device => format!("{}{fill}", drive(&first.drive_class, device)),
         };
-        rows.push(std::iter::once(place).chain(of_place.iter().map(total)).collect());
+        rows.push(std::iter::once(place).chain(of_place.iter().map(|of| total(of, wide))).collect());
     }
     (header, rows)
 }
 
-fn total(of: &SuiteTotal) -> String {
+fn total(of: &SuiteTotal, wide: bool) -> String {
     let times = of.times_worse.map_or("\u{2013}".to_owned(), |times| format!("{times:.2}"));
-    format!("{times} {}/{}/{}", of.wins, of.ties, of.losses)
+    if wide { format!("{times} {}/{}/{}", of.wins, of.ties, of.losses) } else { times }
 }

@@ -64,6 +64,30 @@ pub fn table(header: &[(&str, Align)], rows: &[Vec<String>], style: Style) -> St
     text
 }
 
+/// Columns that the widest line of a text takes on a terminal: codes of styles take none.
+pub(crate) fn widest(text: &str) -> usize {
+    let plain = |line: &str| [BOLD, FAINT, RESET].iter().fold(line.to_owned(), |line, code| line.replace(code, ""));
+    text.lines().map(|line| plain(line).chars().count()).max().unwrap_or(0)
+}
+
+/// Folds text at spaces into lines of at most `width`, those after the first with an indent.
+pub(crate) fn folded(text: &str, width: Option<u16>, indent: &str) -> String {
+    let width = usize::from(width.unwrap_or(u16::MAX));
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,8 @@
 use dumbwaiter_advise::Metric;
 use dumbwaiter_advise::tune::{TunedDevice, Tuning};
 
-use crate::compare::{commands_text, folded};
-use crate::table::{Align, Style, table};
+use crate::compare::commands_text;
+use crate::table::{Align, Style, folded, table};
 
 /// Candidates of the last round that are shown.
 const SHOWN_MAX: usize = 6;

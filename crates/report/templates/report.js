@@ -31,6 +31,7 @@
   function data(traces) {
     const text = theme().text;
     return traces.map((trace) =>
+      trace.meta === "text-font" ? { ...trace, textfont: { color: text } } :
       trace.meta === "text-colour" ? { ...trace, marker: { ...trace.marker, color: text, line: { ...trace.marker.line, color: text } } } : trace);
   }
 

@@ -127,8 +127,9 @@ fn table_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
 fn plot(title: String, y: &str, threads: &[u32], runs: &[[Runs; 3]], of: &dyn Fn(&RunResult) -> f64) -> Plot {
     let line = |(i, (_, name)): (usize, &(Completion, &str))| PlotLine {
         name: (*name).to_owned(),
-        x: threads.iter().map(|n| f64::from(*n)).collect(),
+        x: threads.iter().map(u32::to_string).collect(),
         y: runs.iter().map(|r| r[i].mean(of).unwrap_or(f64::NAN)).collect(),
+        ..PlotLine::default()
     };
     let lines = METHODS.iter().enumerate().map(line).filter(|l| l.y.iter().any(|y| y.is_finite())).collect();
     Plot { title, x: "threads".to_owned(), y: y.to_owned(), lines }
@@ -310,20 +311,23 @@ fn border_is_steady(map: &[Vec<Tile>]) -> bool {
     rows && (0..map[0].len()).all(|column| steady(&mut map.iter().map(|row| row[column])))
 }
 
-fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
-    if let Some(left_out) = effort.without_meter() {
-        return Ok(left_out);
-    }
-    let real = effort.real();
-    let replicates = if real { effort.pick(5, 3) } else { effort.pick(10, 3) };
-    let (sizes, threads) = (effort.steps(&SIZES), effort.steps(&THREADS));
-    let wanted: Vec<(u32, u32)> = sizes.iter().flat_map(|kib| threads.iter().map(|t| (*kib, *t))).collect();
-    let (runs, mut notes) = cells(&wanted, effort.pick(60, 20), replicates, effort)?;
-    let mut meter = Meter::new(1)?;
-    let mut efficiency = |run: &RunResult| match &run.energy {
-        Some(energy) if real => energy.bytes_per_j,
-        _ => meter.bytes_per_j(run),
-    };
+const OF_MODELLED_JOULES: [&str; 2] = [
+    "replicates differ by seed and by the noise of a meter at the plug: 0.6 % between runs, 0.3 W a reading",
+    "joules are those of the power model, whose idle power is an estimate: orders are its result, not watts",
+];
+
+/// The tiles of figure 3, by size and threads.
+struct Tiles {
+    map: Vec<Vec<Tile>>,
+    grid: Grid,
+    /// Of the best two methods, for each tile with two.
+    p_values: Vec<f64>,
+    /// Sums of the logarithms of each method's efficiency relative to the best of its tile; NaN of one that was not measured.
+    logs: [f64; 3],
+}
+
+/// Compares the methods for each size and number of threads by `efficiency`, bytes per joule of a run.
+fn tiles(sizes: &[u32], threads: &[u32], runs: &[[Runs; 3]], efficiency: &mut dyn FnMut(&RunResult) -> f64) -> Tiles {
     let mut map: Vec<Vec<Tile>> = Vec::new();
     let mut grid = Grid {
         title: "Most efficient method in bytes per joule and its margin over the second; = p > 0.05".to_owned(),
@@ -337,7 +341,7 @@ fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         let mut tiles = Vec::new();
         let mut cells = vec![kib.to_string()];
         for run in runs {
-            let samples: [Vec<f64>; 3] = std::array::from_fn(|i| run[i].0.iter().map(&mut efficiency).collect());
+            let samples: [Vec<f64>; 3] = std::array::from_fn(|i| run[i].0.iter().map(&mut *efficiency).collect());
             let Some((best, second, p)) = best_two(&samples) else {
                 tiles.push(Tile::Unknown);
                 cells.push("–".to_owned());
@@ -356,6 +360,24 @@ fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         map.push(tiles);
         grid.rows.push(cells);
     }
+    Tiles { map, grid, p_values, logs }
+}
+
+fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
+    if let Some(left_out) = effort.without_meter() {
+        return Ok(left_out);
+    }
+    let real = effort.real();
+    let replicates = if real { effort.pick(5, 3) } else { effort.pick(10, 3) };
+    let (sizes, threads) = (effort.steps(&SIZES), effort.steps(&THREADS));
+    let wanted: Vec<(u32, u32)> = sizes.iter().flat_map(|kib| threads.iter().map(|t| (*kib, *t))).collect();
+    let (runs, mut notes) = cells(&wanted, effort.pick(60, 20), replicates, effort)?;
+    let mut meter = Meter::new(1)?;
+    let mut efficiency = |run: &RunResult| match &run.energy {
+        Some(energy) if real => energy.bytes_per_j,
+        _ => meter.bytes_per_j(run),
+    };
+    let Tiles { map, grid, p_values, logs } = tiles(&sizes, &threads, &runs, &mut efficiency);
     let tests = p_values.len();
     if tests == 0 {
         notes.push("fewer than two methods were measured: there is nothing to compare".to_owned());
@@ -405,14 +427,7 @@ fn figure_3(effort: &Effort<'_>) -> Result<FigureResult, Error> {
         write!(note, "{} ties; {after_holm} of {tests} differences remain after Holm's correction", count(Tile::Tie));
     notes.push(note);
     if !real {
-        notes.push(
-            "replicates differ by seed and by the noise of a meter at the plug: 0.6 % between runs, 0.3 W a reading"
-                .to_owned(),
-        );
-        notes.push(
-            "joules are those of the power model, whose idle power is an estimate: orders are its result, not watts"
-                .to_owned(),
-        );
+        notes.extend(OF_MODELLED_JOULES.map(str::to_owned));
     }
     Ok(FigureResult { rows, notes, tables: vec![grid], ..FigureResult::default() })
 }

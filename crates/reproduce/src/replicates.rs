@@ -135,15 +135,20 @@ pub(crate) fn case(text: &str, device: &str, scheduler: &str) -> Result<Case, Er
 
 /// Tenants of these weights, each with its own load (an application) in a partition of 50 GB of its own.
 pub(crate) fn partitions(head: &str, tenants: &[(u32, &str)]) -> String {
+    partitions_after(None, head, tenants)
+}
+
+/// The same after `boot`, the options of a task that each tenant runs first.
+pub(crate) fn partitions_after(boot: Option<&str>, head: &str, tenants: &[(u32, &str)]) -> String {
     let mut text = format!("{head}\n");
     for (i, (weight, app)) in tenants.iter().enumerate() {
-        text += &format!(
-            "[[tenant]]\nname = \"{}-{weight}\"\nweight = {}\n[[tenant.task]]\nname = \"{app}\"\napp = \"{app}\"\n\
-             offset = \"{}GB\"\nsize = \"50GB\"\n",
-            i + 1,
-            weight * 100,
-            i * 50,
-        );
+        let place = format!("offset = \"{}GB\"\nsize = \"50GB\"\n", i * 50);
+        text += &format!("[[tenant]]\nname = \"{}-{weight}\"\nweight = {}\n", i + 1, weight * 100);
+        if let Some(boot) = boot {
+            text += &format!("[[tenant.task]]\nname = \"boot\"\n{boot}{place}");
+        }
+        let stage = u32::from(boot.is_some());
+        text += &format!("[[tenant.task]]\nname = \"{app}\"\nstage = {stage}\napp = \"{app}\"\n{place}");
     }
     text
 }

@@ -169,6 +169,7 @@ pub fn page(device: Option<&str>, finished: &[Finished]) -> Page {
             notes,
             tables: std::iter::once(rows).chain(result.tables.iter().cloned()).collect(),
             plots: result.plots.clone(),
+            ..PageSection::default()
         }
     };
     let title = device.map_or("Published experiments on the models", |_| "Published experiments on a real drive");

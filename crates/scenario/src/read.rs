@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use dumbwaiter_block::hint::{nearest, suggest};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-
-use dumbwaiter_workloads::nearest::nearest;
 
 use crate::file::check_text;
 use crate::task::Entry;
@@ -147,14 +146,37 @@ impl File {
     }
 }
 
+/// What people and other tools call the keys of a scenario.
+const SYNONYMS: [(&str, &str); 12] = [
+    ("drive", "devices"),
+    ("disk", "devices"),
+    ("elevator", "schedulers"),
+    ("runtime", "duration"),
+    ("time", "duration"),
+    ("ramp_time", "warmup"),
+    ("repeat", "replicates"),
+    ("repetitions", "replicates"),
+    ("runs", "replicates"),
+    ("iodepth", "queue_depth"),
+    ("depth", "queue_depth"),
+    ("job", "task"),
+];
+
 /// What the parser says, with the nearest name for one that is not known.
 fn message(error: &toml::de::Error) -> String {
     let text = error.to_string().trim_end().to_string();
     let said = error.message();
-    let mut words = said.split('`').skip(1).step_by(2);
-    let unknown = words.next().filter(|_| said.starts_with("unknown "));
-    let hint = unknown.and_then(|unknown| nearest(unknown, words)).map(|name| format!("; did you mean `{name}`?"));
-    text + &hint.unwrap_or_default()
+    // "unknown field `a`, expected `b`" or "…, expected one of `b`, `c`".
+    let words: Vec<&str> = said.split('`').skip(1).step_by(2).collect();
+    match (words.as_slice(), text.strip_suffix(said)) {
+        ([unknown, known @ ..], Some(place)) if said.starts_with("unknown field ") && !known.is_empty() => {
+            let synonym = SYNONYMS.iter().find(|(word, key)| word == unknown && known.contains(key));
+            let meant = synonym.map(|(_, key)| *key).or_else(|| nearest(unknown, known.iter().copied()));
+            let hint = Some(suggest(meant)).filter(|hint| !hint.is_empty()).unwrap_or(";".to_owned());
+            format!("{place}unknown key `{unknown}`{hint} known: {}", known.join(", "))
+        }
+        _ => text,
+    }
 }
 
 fn list(names: &[String]) -> String {

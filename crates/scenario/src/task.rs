@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use dumbwaiter_block::hint::{nearest, suggest};
 use dumbwaiter_block::{Ioprio, Nanos};
 use dumbwaiter_workloads::applications::App;
 use dumbwaiter_workloads::generate::{JobSpec, Scalar};
-use dumbwaiter_workloads::nearest::nearest;
 use dumbwaiter_workloads::units::{self, BareTime, Prefixes};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -275,9 +275,9 @@ impl<'de> DeserializeSeed<'de> for Key {
         if KEYS.contains(&key.as_str()) || of_app || JobSpec::is_key(&key) || key == "numjobs" {
             return Ok(key);
         }
-        let guess = nearest(&key, KEYS.iter().chain(&App::KEYS).chain(JobSpec::KEYS).copied());
-        let hint = guess.map_or_else(String::new, |guess| format!("; did you mean {guess:?}?"));
-        Err(D::Error::custom(format!("unknown key {key:?} of a task{hint}")))
+        let similar = || nearest(&key, KEYS.iter().chain(&App::KEYS).chain(JobSpec::KEYS).copied());
+        let hint = suggest(JobSpec::synonym(&key).or_else(similar));
+        Err(D::Error::custom(format!("unknown key `{key}` of a task{hint}")))
     }
 }
 

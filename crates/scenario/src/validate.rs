@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_workloads::nearest::nearest;
+use dumbwaiter_block::hint::did_you_mean;
 use dumbwaiter_workloads::units::format_time;
 
 use crate::{Error, Scenario, Task, Tenant, Work};
@@ -149,8 +149,7 @@ impl Scenario {
             }
             if let Some(parent) = &tenant.parent {
                 if !names.contains(parent.as_str()) {
-                    let hint = nearest(parent, names.iter().copied())
-                        .map_or_else(String::new, |n| format!("; did you mean {n:?}?"));
+                    let hint = did_you_mean(parent, names.iter().copied());
                     return fail(format!("its parent {parent:?} is not a tenant of this scenario{hint}"));
                 }
                 if in_circle.contains(tenant.name.as_str()) {
@@ -257,8 +256,7 @@ impl Scenario {
                 return fail(format!("the change at {at} is outside of its life, from {life}"));
             }
             if let Some(tenant) = change.tenant.as_deref().filter(|t| !tenants.contains(*t)) {
-                let hint = nearest(tenant, tenants.iter().copied())
-                    .map_or_else(String::new, |n| format!("; did you mean {n:?}?"));
+                let hint = did_you_mean(tenant, tenants.iter().copied());
                 return fail(format!("the change at {at}: {tenant:?} is not a tenant of this scenario{hint}"));
             }
         }

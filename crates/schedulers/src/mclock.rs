@@ -84,6 +84,8 @@ pub struct MClock {
     by_limit: Forest,
     /// Weight tag of the flow that was served last by weight.
     served_weight: u64,
+    /// Time of the last call.
+    now: Nanos,
     for_reservations: u64,
     limited_waits: u64,
 }
@@ -115,6 +117,7 @@ impl MClock {
             limited: Tree::default(),
             by_limit: Forest::default(),
             served_weight: 0,
+            now: Nanos::ZERO,
             for_reservations: 0,
             limited_waits: 0,
         }
@@ -198,6 +201,7 @@ impl MClock {
 
 impl Scheduler for MClock {
     fn insert(&mut self, id: RequestId, place: Place, ctx: &Context<'_>) {
+        self.now = ctx.now;
         self.shares.learn_once(ctx);
         self.slots.took(flows::flow_of(&ctx.requests[id]), &self.shares);
         let Some(flow) = self.flows.insert(id, place, ctx) else { return };
@@ -214,6 +218,7 @@ impl Scheduler for MClock {
     }
 
     fn next(&mut self, _hw_queue: usize, ctx: &Context<'_>) -> Next {
+        self.now = ctx.now;
         if let Some(id) = self.flows.pop_head() {
             return Next::Dispatch(id);
         }
@@ -277,7 +282,13 @@ impl Scheduler for MClock {
 
     fn set(&mut self, name: &str, value: i128) {
         if let Some(i) = TUNABLES.iter().position(|t| t.name == name) {
-            self.default_iops[i] = value as u64;
+            if std::mem::replace(&mut self.default_iops[i], value as u64) == 0 {
+                // Without a rate the tags stood still: a tenant that was busy meanwhile has nothing to catch up on.
+                for tags in &mut self.tags {
+                    let tag = if i == 0 { &mut tags.reservation } else { &mut tags.limit };
+                    *tag = self.now.max(*tag);
+                }
+            }
             // Limits that are due by the clock leave their order with the next request.
             self.relink_all(Nanos::ZERO);
         }

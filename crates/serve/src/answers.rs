@@ -1,11 +1,13 @@
 //! How a disk answers questions and carries out orders.
 
-use dumbwaiter_block::{Handover, Nanos};
+use std::collections::BTreeMap;
+
+use dumbwaiter_block::{Context, Handover, Nanos};
 
 use crate::Error;
 use crate::histogram::LatencyHistogram;
-use crate::question::{Answer, DiskStats, ExportStats, HistogramStats, Question};
-use crate::settings::{ExportSettings, place};
+use crate::question::{Answer, DiskStats, Explanation, ExportStats, HistogramStats, Question};
+use crate::settings::{DEVICE_DEPTH, DeviceDepth, ExportSettings, place};
 use crate::shard::Shard;
 
 /// Upper bounds of the latency buckets of metrics, µs.
@@ -22,7 +24,14 @@ impl Shard {
     /// Answers a question. An error ends the disk; a refusal is an answer.
     pub(crate) fn answer(&mut self, question: Question) -> Result<Answer, Error> {
         let done = match question {
+            Question::Ping => Ok(()),
             Question::Stats => return Ok(Answer::Stats(Box::new(self.stats()))),
+            Question::Explain => return Ok(Answer::Explanation(self.explain())),
+            Question::CheckReload(target) => self.check_reload(&target),
+            Question::Reload(target) => match self.reload(&target) {
+                Ok(before) => return Ok(Answer::Settings(Box::new(before))),
+                Err(error) => Err(error),
+            },
             Question::Devices => return Ok(Answer::Devices(self.device_descriptions())),
             Question::Histogram { export } => match self.find(&export) {
                 Ok(index) => return Ok(Answer::Histogram(self.histogram(index))),
@@ -53,7 +62,7 @@ impl Shard {
     }
 
     /// Changes the settings of a tenant, or refuses all of the change.
-    fn change(&mut self, export: &str, change: impl FnOnce(&mut ExportSettings)) -> Result<(), Error> {
+    pub(crate) fn change(&mut self, export: &str, change: impl FnOnce(&mut ExportSettings)) -> Result<(), Error> {
         let index = self.find(export)?;
         let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
         let mut settings = tenant.settings.clone();
@@ -69,24 +78,90 @@ impl Shard {
         Ok(())
     }
 
-    fn set_scheduler(&mut self, text: &str) -> Result<(), Error> {
+    pub(crate) fn set_scheduler(&mut self, text: &str) -> Result<(), Error> {
         let choice = dumbwaiter_schedulers::Choice::parse(text).map_err(|e| Error::Scheduler(e.to_string()))?;
         let (now, setup) = (self.volume.disk.now(), self.volume.disk.layer().config().setup);
         self.volume.disk.layer_mut().replace(now, choice.build(setup), Handover::Live);
         self.choice = choice;
+        self.ordered_switches += 1;
         Ok(())
     }
 
-    fn set_depth(&mut self, depth: u32) -> Result<(), Error> {
-        if !(1..=4096).contains(&depth) {
-            return Err(Error::Settings(format!("device depth {depth}; expected 1 to 4096")));
+    pub(crate) fn set_depth(&mut self, depth: DeviceDepth) -> Result<(), Error> {
+        let (now, most) = (self.volume.disk.now(), self.volume.disk.target().facts().depth.unwrap_or(u32::MAX).max(1));
+        let fixed = match depth {
+            DeviceDepth::Auto if self.target_settings.device_depth == DeviceDepth::Auto => return Ok(()),
+            DeviceDepth::Auto => {
+                self.volume.search_depth_from_now(most);
+                self.target_settings.device_depth = depth;
+                return Ok(());
+            }
+            DeviceDepth::Default => DEVICE_DEPTH,
+            DeviceDepth::Fixed(depth) => match DeviceDepth::fixed(u64::from(depth)) {
+                Ok(_) => depth,
+                Err(what) => return Err(Error::Settings(what)),
+            },
+        };
+        self.volume.depth_search = None;
+        self.volume.disk.layer_mut().set_device_depth(now, fixed.min(most));
+        self.target_settings.device_depth = depth;
+        Ok(())
+    }
+
+    fn explain(&self) -> Explanation {
+        let layer = self.volume.disk.layer();
+        let (switches, ordered) = (layer.switches().count, self.ordered_switches);
+        let mut counters = BTreeMap::new();
+        layer.scheduler().counters(&mut |name, count| {
+            counters.insert(name.to_owned(), count);
+        });
+        // Others dump all of their queues.
+        let decides = self.choice.entry().name == "adaptive";
+        let ctx =
+            Context { now: self.volume.disk.now(), requests: layer.requests(), tenants: layer.tenants(), busy: false };
+        let state = if decides { layer.scheduler().describe(&ctx) } else { String::new() };
+        let name = self.choice.label();
+        let mut why = match ordered {
+            0 => format!("{name} was configured and not exchanged by an order"),
+            1 => format!("{name} was set by an order"),
+            _ => format!("{name} was set by the last of {ordered} orders"),
+        };
+        if decides {
+            let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+            why += &format!(
+                "; it has exchanged the scheduler below it {} times: {} to try one, {} because one was better, {} back \
+                 because the last one was worse",
+                switches.saturating_sub(ordered),
+                count("policy_trial_switches"),
+                count("policy_better_switches"),
+                count("policy_reverts")
+            );
         }
-        let now = self.volume.disk.now();
-        self.volume.disk.layer_mut().set_device_depth(now, depth);
-        Ok(())
+        let device_depth = layer.config().setup.device_depth;
+        let depth_why = self.depth_why();
+        Explanation { scheduler: name.to_owned(), switches, ordered, why, state, counters, device_depth, depth_why }
     }
 
-    fn remove(&mut self, export: &str, hard: bool) -> Result<(), Error> {
+    fn depth_why(&self) -> String {
+        let Some(search) = &self.volume.depth_search else {
+            return match self.target_settings.device_depth {
+                DeviceDepth::Fixed(depth) => format!("{depth} was asked for; the device may hold fewer"),
+                _ => "the default, or what the device can; `auto` finds the smallest that is fast enough".to_owned(),
+            };
+        };
+        match search.found() {
+            Some(found) => format!(
+                "auto: at {} it moves {:.1} % of what it moves at {}, found {:.0} s ago",
+                found.depth,
+                100.0 * found.ratio,
+                found.reference,
+                self.volume.disk.now().since(found.at).0 as f64 / 1e9
+            ),
+            None => "auto: no search has ended yet; one needs more requests at a time than the depth".to_owned(),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, export: &str, hard: bool) -> Result<(), Error> {
         let index = self.find(export)?;
         self.withdraw(index)?;
         let Some(tenant) = self.volume.tenant_mut(index) else { return Err(Error::Gone) };
@@ -99,7 +174,7 @@ impl Shard {
         Ok(())
     }
 
-    fn add(&mut self, export: ExportSettings) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, export: ExportSettings) -> Result<(), Error> {
         if export.ublk.is_some() {
             let what = "block devices of this machine (ublk) are made when the server starts".into();
             return Err(Error::Export { export: export.name, what });
@@ -113,9 +188,14 @@ impl Shard {
         })
     }
 
+    /// Has the tenant a client whose disk must not become smaller?
+    pub(crate) fn refuses_to_shrink(&self, index: u32) -> bool {
+        self.clients.iter().flatten().any(|client| client.tenant() == index && !client.may_shrink())
+    }
+
     /// A tenant's size changes for NBD clients that come from now on; those that are there may use no more than before, and no more
     /// than there is. A virtual machine is told, and its disk grows.
-    fn resize(&mut self, export: &str, size: u64) -> Result<(), Error> {
+    pub(crate) fn resize(&mut self, export: &str, size: u64) -> Result<(), Error> {
         let index = self.find(export)?;
         let facts = self.volume.disk.target().facts().clone();
         let Some(tenant) = self.volume.tenant(index) else { return Err(Error::Gone) };
@@ -126,7 +206,7 @@ impl Shard {
         let others = others.map(|(_, other)| (&other.settings, other.offset, other.size));
         crate::settings::check_overlap(&self.volume.target_name(), others.chain([(&settings, offset, size)]))?;
         let smaller = size < tenant.size;
-        let refuses = self.clients.iter().flatten().any(|client| client.tenant() == index && !client.may_shrink());
+        let refuses = self.refuses_to_shrink(index);
         if smaller && refuses {
             let what = "a virtual machine uses it, and its disk cannot shrink: stop the machine first".into();
             return Err(Error::Export { export: export.to_owned(), what });

@@ -60,9 +60,9 @@ pub(crate) trait Client {
     /// Does it wait for memory?
     fn is_starved(&self) -> bool;
 
-    /// Does it have requests of which nobody told the disk? Asked only of one that [`Client::is_quiet`].
-    fn has_news(&self) -> bool {
-        false
+    /// Requests that it offers without having announced them. Asked only of one that [`Client::is_quiet`].
+    fn offered(&self) -> u32 {
+        0
     }
 
     /// Was it not asked to announce its next request? Before the disk sleeps, [`Client::arm`] must be called.

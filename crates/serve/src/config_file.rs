@@ -8,7 +8,7 @@ use dumbwaiter_workloads::units::{Prefixes, size};
 use serde::Deserialize;
 
 use crate::Error;
-use crate::settings::{Cache, ExportSettings, ServeSettings, TargetSettings};
+use crate::settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
 
 /// Largest configuration file.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
@@ -56,7 +56,8 @@ struct Export {
 struct Target {
     target: String,
     scheduler: Option<String>,
-    device_depth: Option<u32>,
+    #[serde(default)]
+    device_depth: DeviceDepth,
     #[serde(default)]
     cache: Cache,
     #[serde(default, rename = "export")]
@@ -80,6 +81,11 @@ struct File {
     memory: Option<Bytes>,
     emulated_memory: Option<Bytes>,
     grace_s: Option<u64>,
+    tls: Option<String>,
+    tls_certificates: Option<PathBuf>,
+    #[serde(default)]
+    tls_verify_peer: bool,
+    user: Option<String>,
     #[serde(default, rename = "target")]
     targets: Vec<Target>,
 }
@@ -94,6 +100,8 @@ impl ServeSettings {
             targets: file.targets.into_iter().map(target).collect(),
             unix: file.unix,
             tcp: file.tcp,
+            tls: TlsSettings::parse(file.tls.as_deref().unwrap_or("off"), file.tls_certificates, file.tls_verify_peer)
+                .map_err(|e| refuse(e.to_string()))?,
             insecure: file.insecure,
             activated: false,
             vhost_user: file.vhost_user,
@@ -105,6 +113,7 @@ impl ServeSettings {
             memory: file.memory.map_or(default.memory, |bytes| bytes.0),
             emulated_memory: file.emulated_memory.map_or(default.emulated_memory, |bytes| bytes.0),
             grace_s: file.grace_s.unwrap_or(default.grace_s),
+            user: file.user,
         };
         Ok(settings)
     }

@@ -3,18 +3,16 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dumbwaiter_service::ClientThreads;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Error;
 use crate::inspector::Inspector;
 use crate::question::{Answer, Question};
-use crate::settings::ExportSettings;
+use crate::settings::{DeviceDepth, ExportSettings};
 use crate::unix_socket::bind_unix;
 
 /// A line that is longer is refused.
@@ -84,7 +82,7 @@ pub enum Order {
     /// Change how many requests a device may hold.
     SetDepth {
         /// Requests.
-        depth: u32,
+        depth: DeviceDepth,
         /// Number of the disk.
         #[serde(default)]
         disk: usize,
@@ -140,13 +138,26 @@ fn default_drain_s() -> u64 {
     10
 }
 
+impl Order {
+    /// Does it change something at once? A drain waits for clients and holds nothing meanwhile.
+    fn is_change(&self) -> bool {
+        !matches!(
+            self,
+            Order::List {} | Order::Stats {} | Order::Drain { .. } | Order::Histogram { .. } | Order::Explain { .. }
+        )
+    }
+}
+
 impl Inspector {
     /// Carries out an order; the answer as JSON.
     pub fn order(&self, order: Order) -> Result<Value, Error> {
+        let _others_wait = order.is_change().then(|| self.hold_changes());
         let to_export = |export: String, question| self.ask_export(&export, question).and_then(value);
         match order {
             Order::List {} => self.list(),
-            Order::Stats {} => Ok(json!({ "connections": self.connections(), "disks": self.stats()? })),
+            Order::Stats {} => Ok(json!({
+                "connections": self.connections(), "failed_negotiations": self.failed_negotiations(), "disks": self.stats()?,
+            })),
             Order::SetWeight { export, weight } => to_export(export.clone(), Question::Weight { export, weight }),
             Order::SetLimit { export, iops, bytes } => {
                 to_export(export.clone(), Question::Limit { export, iops, bytes })
@@ -167,7 +178,7 @@ impl Inspector {
             Order::Resize { export, size } => to_export(export.clone(), Question::Resize { export, size }),
             Order::Drain { export, timeout_s } => self.drain(&export, Duration::from_secs(timeout_s)),
             Order::Histogram { export } => to_export(export.clone(), Question::Histogram { export }),
-            Order::Explain { disk } => self.explain(disk),
+            Order::Explain { disk } => value(self.ask_shard(disk, Question::Explain)?),
         }
     }
 
@@ -200,23 +211,14 @@ impl Inspector {
             std::thread::sleep(DRAIN_LOOK);
         }
     }
-
-    fn explain(&self, disk: usize) -> Result<Value, Error> {
-        let stats = self.stats()?;
-        let disk = stats.get(disk).ok_or_else(|| Error::Settings(format!("there is no disk {disk}")))?;
-        let why = match disk.switches {
-            0 => "it was configured and never exchanged".to_owned(),
-            count => format!("it was exchanged {count} times by orders of the control socket"),
-        };
-        Ok(json!({ "scheduler": disk.scheduler, "switches": disk.switches, "why": why }))
-    }
 }
 
 fn value(answer: Answer) -> Result<Value, Error> {
     match answer {
-        Answer::Done | Answer::Devices(_) => Ok(json!({})),
+        Answer::Done | Answer::Devices(_) | Answer::Settings(_) => Ok(json!({})),
         Answer::Stats(stats) => Ok(json!(stats)),
         Answer::Histogram(histogram) => Ok(json!(histogram)),
+        Answer::Explanation(explanation) => Ok(json!(explanation)),
         Answer::Refused(error) => Err(error),
     }
 }
@@ -232,57 +234,26 @@ pub(crate) fn answer_line(inspector: &Inspector, line: &str) -> Value {
     }
 }
 
-/// The thread that listens for orders.
+/// The threads that take orders; the socket's file goes with them.
 pub(crate) struct ControlSocket {
     path: PathBuf,
-    stopping: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _threads: ClientThreads<UnixListener>,
 }
 
 impl ControlSocket {
     pub(crate) fn start(path: &Path, inspector: Inspector) -> Result<ControlSocket, Error> {
-        let listener = bind_unix(path)?;
-        let stopping = Arc::new(AtomicBool::new(false));
-        let ends = stopping.clone();
-        let thread =
-            std::thread::Builder::new().name("control".into()).spawn(move || accept(&listener, &inspector, &ends));
-        let thread = thread.map_err(Error::io("a thread cannot be started"))?;
-        Ok(ControlSocket { path: path.to_owned(), stopping, thread: Some(thread) })
+        let threads = ClientThreads::start("control", bind_unix(path)?, MAX_CLIENTS, move |client| {
+            // A client that is gone needs no answer.
+            let _ = serve(&client, &inspector);
+        });
+        let threads = threads.map_err(Error::io("a thread cannot be started"))?;
+        Ok(ControlSocket { path: path.to_owned(), _threads: threads })
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Release);
-        // Ends the wait for clients.
-        let _ = UnixStream::connect(&self.path);
         let _ = std::fs::remove_file(&self.path);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn accept(listener: &UnixListener, inspector: &Inspector, stopping: &AtomicBool) {
-    let clients = Arc::new(AtomicU32::new(0));
-    for stream in listener.incoming() {
-        if stopping.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        if clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
-            clients.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (inspector, there) = (inspector.clone(), clients.clone());
-        let spawned = std::thread::Builder::new().name("control-client".into()).spawn(move || {
-            // A client that is gone needs no answer.
-            let _ = serve(&stream, &inspector);
-            there.fetch_sub(1, Ordering::Relaxed);
-        });
-        if spawned.is_err() {
-            clients.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn start(address: SocketAddr, inspector: Inspector) -> Result<HttpSer
 fn answer(path: &str, inspector: &Inspector) -> Response {
     match (path, inspector.stats()) {
         ("/", _) => Response::ok("text/html; charset=utf-8", PAGE),
-        ("/metrics", Ok(disks)) => Response::ok(CONTENT_TYPE, openmetrics(&disks)),
+        ("/metrics", Ok(disks)) => Response::ok(CONTENT_TYPE, openmetrics(&disks, inspector.failed_negotiations())),
         ("/healthz", Ok(disks)) if disks.iter().any(|disk| disk.flush_failed) => {
             Response::text("503 Service Unavailable", "a flush failed: restart\n")
         }

@@ -1,8 +1,8 @@
 //! The disks of a running server, as other threads reach them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dumbwaiter_path::Waker;
@@ -58,6 +58,21 @@ impl Inspector {
         self.common.connections.load(Ordering::Relaxed)
     }
 
+    /// Other changes wait until this is dropped.
+    pub(crate) fn hold_changes(&self) -> MutexGuard<'_, ()> {
+        self.common.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does every disk's thread answer?
+    pub fn is_alive(&self) -> bool {
+        self.shards.iter().all(|shard| matches!(shard.ask(Question::Ping), Ok(Answer::Done)))
+    }
+
+    /// Clients that were let go before they agreed on an export, or whose TLS failed.
+    pub fn failed_negotiations(&self) -> u64 {
+        self.common.failed_negotiations.load(Ordering::Relaxed)
+    }
+
     /// Asks the disk that serves an export.
     pub(crate) fn ask_export(&self, export: &str, question: Question) -> Result<Answer, Error> {
         let shard = self.common.directory.shard_of(export).ok_or_else(|| Error::NoExport(export.to_owned()))?;
@@ -66,6 +81,8 @@ impl Inspector {
 
     /// Asks a disk by its number.
     pub(crate) fn ask_shard(&self, shard: usize, question: Question) -> Result<Answer, Error> {
-        self.shards.get(shard).ok_or(Error::Gone)?.ask(question)
+        let disks = self.shards.len();
+        let missing = || Error::Settings(format!("there is no disk {shard}; the last one is {}", disks.saturating_sub(1)));
+        self.shards.get(shard).ok_or_else(missing)?.ask(question)
     }
 }

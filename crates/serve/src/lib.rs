@@ -17,6 +17,8 @@ mod client;
 mod config_file;
 mod control;
 mod demo;
+mod depth_search;
+mod device_depth;
 mod error;
 mod export_text;
 mod histogram;
@@ -38,12 +40,20 @@ mod shares;
 mod spinner;
 pub mod systemd;
 mod tenant;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_absent.rs"]
+mod tls;
 mod token_bucket;
+mod top;
 mod ublk;
 mod unix_socket;
 mod vhost_load;
 mod vhost_user;
 mod virtual_devices;
+#[cfg(test)]
+mod virtual_time_tests;
 mod volume;
 
 pub use control::{Order, send_order};
@@ -53,7 +63,8 @@ pub use histogram::LatencyHistogram;
 pub use inspector::Inspector;
 pub use load::{Address, LoadReport, NbdLoad};
 pub use metrics::openmetrics;
-pub use question::{DiskStats, ExportStats, HistogramStats};
+pub use question::{DiskStats, Explanation, ExportStats, HistogramStats};
 pub use server::Server;
-pub use settings::{Cache, ExportSettings, ServeSettings, TargetSettings};
+pub use settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};
+pub use top::{Activity, DiskView, TenantView, Top, TopView};
 pub use vhost_load::VhostLoad;

@@ -27,7 +27,7 @@ const EXPORT_GAUGES: [(&str, &str, OfExport); 8] = [
     ("dumbwaiter_connections", "Connections open.", |e| f64::from(e.connections)),
 ];
 
-const DISK_GAUGES: [(&str, &str, OfDisk); 6] = [
+const DISK_GAUGES: [(&str, &str, OfDisk); 7] = [
     ("dumbwaiter_device_depth", "Requests in the device.", |d| d.in_device as f64),
     ("dumbwaiter_device_depth_limit", "Requests that the device may hold.", |d| f64::from(d.device_depth)),
     ("dumbwaiter_queue_depth", "Requests that wait in the scheduler.", |d| d.queued as f64),
@@ -38,10 +38,14 @@ const DISK_GAUGES: [(&str, &str, OfDisk); 6] = [
         d.in_device as f64 / f64::from(d.device_depth.max(1))
     }),
     ("dumbwaiter_buffer_bytes", "Bytes of buffers in use.", |d| d.buffer_bytes as f64),
+    ("dumbwaiter_flush_failed", "1 once a flush has failed: every later one fails until a restart.", |d| {
+        f64::from(u8::from(d.flush_failed))
+    }),
 ];
 
 /// The text of an OpenMetrics exposition, with the type `application/openmetrics-text; version=1.0.0; charset=utf-8`.
-pub fn openmetrics(disks: &[DiskStats]) -> String {
+/// `failed_negotiations` is [`Inspector::failed_negotiations`](crate::Inspector::failed_negotiations).
+pub fn openmetrics(disks: &[DiskStats], failed_negotiations: u64) -> String {
     let mut out = String::new();
     build_info(&mut out, disks);
     per_operation(&mut out, disks);
@@ -69,6 +73,9 @@ pub fn openmetrics(disks: &[DiskStats]) -> String {
         let target = format!("target=\"{}\"", escape(&disk.target));
         sample(&mut out, "dumbwaiter_scheduler_switches_total", &target, disk.switches as f64);
     }
+    let name = "dumbwaiter_failed_negotiations";
+    head(&mut out, &Family { name, kind: "counter", help: "Clients that failed to agree on an export." });
+    sample(&mut out, "dumbwaiter_failed_negotiations_total", "", failed_negotiations as f64);
     latencies(&mut out, disks);
     out += "# EOF\n";
     out

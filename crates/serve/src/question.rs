@@ -1,15 +1,25 @@
 //! What can be asked of a running disk, and how it answers: control socket, metrics and the live page use the same.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::settings::ExportSettings;
+use crate::settings::{DeviceDepth, ExportSettings, TargetSettings};
 use crate::ublk::Description;
 
 /// A question or an order to the disk that serves an export.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
+    /// Is the thread alive?
+    Ping,
     Stats,
+    /// Why the scheduler and the depth are what they are.
+    Explain,
+    /// Can the exports be those of these settings?
+    CheckReload(Box<TargetSettings>),
+    /// Make them so.
+    Reload(Box<TargetSettings>),
     /// Which block devices of this machine its exports have.
     Devices,
     Weight {
@@ -35,7 +45,7 @@ pub(crate) enum Question {
         value: i128,
     },
     DeviceDepth {
-        depth: u32,
+        depth: DeviceDepth,
     },
     Add {
         export: Box<ExportSettings>,
@@ -58,9 +68,22 @@ pub(crate) enum Question {
 pub(crate) enum Answer {
     Done,
     Stats(Box<DiskStats>),
+    Explanation(Explanation),
+    /// The settings of a disk before a change.
+    Settings(Box<TargetSettings>),
     Histogram(HistogramStats),
     Devices(Vec<Description>),
     Refused(Error),
+}
+
+impl Answer {
+    /// Why there is no other answer.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Answer::Refused(error) => error,
+            _ => Error::Gone,
+        }
+    }
 }
 
 /// Counts of a disk and its tenants, since the start.
@@ -183,4 +206,25 @@ pub struct HistogramStats {
     pub count: u64,
     /// Buckets that hold something: first value behind it in µs, and count.
     pub buckets: Vec<(f64, u64)>,
+}
+
+/// Why a disk's scheduler and depth are what they are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The scheduler, as it was chosen.
+    pub scheduler: String,
+    /// Exchanges of the scheduler, by orders and by itself.
+    pub switches: u64,
+    /// Of these, the ones by orders or a configuration that was read again.
+    pub ordered: u64,
+    /// The answer in words.
+    pub why: String,
+    /// What the scheduler knows and expects, in its own words; empty if it decides nothing of the kind.
+    pub state: String,
+    /// The scheduler's own counters.
+    pub counters: BTreeMap<String, u64>,
+    /// Requests that the device may hold.
+    pub device_depth: u32,
+    /// Where the depth comes from, in words.
+    pub depth_why: String,
 }

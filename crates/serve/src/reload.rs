@@ -2,81 +2,197 @@
 
 use crate::Error;
 use crate::inspector::Inspector;
-use crate::question::{Answer, DiskStats, Question};
-use crate::settings::{ServeSettings, TargetSettings, check_overlap, place};
+use crate::question::{Answer, Question};
+use crate::settings::{ExportSettings, ServeSettings, TargetSettings, check_overlap, place};
+use crate::shard::Shard;
 
 impl Inspector {
     /// Makes the exports those of `settings`: weights, limits, reservations, sizes, new exports, and exports that go with their last
-    /// client. All is checked first; what cannot be changed at run time (targets, slices, rights) refuses the whole.
+    /// client; schedulers and depths of disks. All is checked first; what cannot be changed at run time (addresses, targets, slices,
+    /// rights) refuses the whole. A step that fails all the same takes those before it back.
     pub fn reload(&self, settings: &ServeSettings) -> Result<(), Error> {
         settings.check()?;
-        let disks = self.stats()?;
-        let names: Vec<&str> = settings.targets.iter().map(|target| target.target.as_str()).collect();
-        if names != disks.iter().map(|disk| disk.target.as_str()).collect::<Vec<_>>() {
-            return Err(Error::Settings("the targets differ from those that are served: restart for that".into()));
-        }
-        for (target, disk) in settings.targets.iter().zip(&disks) {
-            check(target, disk)?;
-        }
-        for (number, (target, disk)) in settings.targets.iter().zip(&disks).enumerate() {
-            self.apply(number, target, disk)?;
+        let _others_wait = self.hold_changes();
+        self.check_reload(settings)?;
+        let mut before = Vec::new();
+        for (number, target) in settings.targets.iter().enumerate() {
+            match self.ask_shard(number, Question::Reload(Box::new(target.clone())))? {
+                Answer::Settings(settings) => before.push(settings),
+                refused => {
+                    for (number, settings) in before.into_iter().enumerate() {
+                        // It had these settings a moment ago.
+                        let _ = self.ask_shard(number, Question::Reload(settings));
+                    }
+                    return Err(refused.into_error());
+                }
+            }
         }
         Ok(())
     }
 
-    fn apply(&self, number: usize, target: &TargetSettings, disk: &DiskStats) -> Result<(), Error> {
-        let ask = |question| match self.ask_shard(number, question)? {
-            Answer::Refused(error) => Err(error),
-            _ => Ok(()),
-        };
-        let there = disk.exports.iter().filter(|export| !export.leaving);
-        for gone in there.filter(|old| target.exports.iter().all(|new| new.name != old.name)) {
-            ask(Question::Remove { export: gone.name.clone(), hard: false })?;
+    fn check_reload(&self, settings: &ServeSettings) -> Result<(), Error> {
+        if let Some(key) = fixed_difference(&self.common.settings, settings) {
+            return Err(Error::Settings(format!("`{key}` differs from what is served: restart for that")));
         }
-        for new in &target.exports {
-            let export = new.name.clone();
-            let Some(old) = disk.exports.iter().find(|old| old.name == new.name && !old.leaving) else {
-                ask(Question::Add { export: Box::new(new.clone()) })?;
-                continue;
-            };
-            if old.weight != new.weight {
-                ask(Question::Weight { export: export.clone(), weight: new.weight })?;
+        for (number, target) in settings.targets.iter().enumerate() {
+            for export in &target.exports {
+                if self.common.directory.shard_of(&export.name).is_some_and(|shard| shard != number) {
+                    let what = "another target serves it: restart for that".into();
+                    return Err(Error::Export { export: export.name.clone(), what });
+                }
             }
-            if (old.limit_iops, old.limit_bytes) != (new.limit_iops, new.limit_bytes) {
-                let (iops, bytes) = (new.limit_iops, new.limit_bytes);
-                ask(Question::Limit { export: export.clone(), iops, bytes })?;
+            match self.ask_shard(number, Question::CheckReload(Box::new(target.clone())))? {
+                Answer::Done => {}
+                refused => return Err(refused.into_error()),
             }
-            if old.reservation_iops != new.reservation_iops {
-                ask(Question::Reservation { export: export.clone(), iops: new.reservation_iops })?;
-            }
-            let (_, size) = place(new, disk.bytes, disk.block_bytes)?;
-            if old.size != size {
-                ask(Question::Resize { export, size })?;
-            }
-        }
-        if disk.scheduler != target.scheduler {
-            ask(Question::Scheduler { scheduler: target.scheduler.clone() })?;
         }
         Ok(())
     }
 }
 
-/// Can this disk be changed to these settings?
-fn check(target: &TargetSettings, disk: &DiskStats) -> Result<(), Error> {
-    dumbwaiter_schedulers::Choice::parse(&target.scheduler).map_err(|e| Error::Scheduler(e.to_string()))?;
-    let mut placed = Vec::new();
-    for new in &target.exports {
-        let (offset, size) = place(new, disk.bytes, disk.block_bytes)?;
-        let old = disk.exports.iter().find(|old| old.name == new.name && !old.leaving);
-        if old.is_some_and(|old| old.offset != offset || old.readonly != new.readonly) {
-            let what = "its offset or its rights differ from those that are served: restart for that".into();
-            return Err(Error::Export { export: new.name.clone(), what });
-        }
-        if old.and_then(|old| old.ublk) != new.ublk {
-            let what = "its block device differs from the one that is served: restart for that".into();
-            return Err(Error::Export { export: new.name.clone(), what });
-        }
-        placed.push((new, offset, size));
+/// The first setting that differs and cannot be changed while the server runs.
+fn fixed_difference(old: &ServeSettings, new: &ServeSettings) -> Option<&'static str> {
+    fn targets(settings: &ServeSettings) -> Vec<(&str, crate::Cache)> {
+        settings.targets.iter().map(|target| (target.target.as_str(), target.cache)).collect()
     }
-    check_overlap(&target.target, placed.into_iter())
+    let differences = [
+        ("target", targets(old) != targets(new)),
+        ("unix", old.unix != new.unix),
+        ("tcp", old.tcp != new.tcp),
+        ("tls", old.tls != new.tls),
+        ("vhost_user", old.vhost_user != new.vhost_user),
+        ("control", old.control != new.control),
+        ("http", old.http != new.http),
+        ("keep_devices", old.keep_devices != new.keep_devices),
+        ("max_connections", old.max_connections != new.max_connections),
+        ("connection_requests", old.connection_requests != new.connection_requests),
+        ("memory", old.memory != new.memory),
+        ("emulated_memory", old.emulated_memory != new.emulated_memory),
+        ("grace_s", old.grace_s != new.grace_s),
+        ("user", old.user != new.user),
+    ];
+    differences.into_iter().find(|(_, differs)| *differs).map(|(key, _)| key)
+}
+
+impl Shard {
+    /// Can this disk be changed to these settings?
+    pub(crate) fn check_reload(&self, target: &TargetSettings) -> Result<(), Error> {
+        dumbwaiter_schedulers::Choice::parse(&target.scheduler).map_err(|e| Error::Scheduler(e.to_string()))?;
+        let facts = self.volume.disk.target().facts();
+        let mut placed = Vec::new();
+        for new in &target.exports {
+            let (offset, size) = place(new, facts.bytes, facts.logical_block)?;
+            self.check_export(new, offset, size)?;
+            placed.push((new, offset, size));
+        }
+        check_overlap(&target.target, placed.iter().copied())?;
+        // One that leaves keeps its slice until its last client is gone.
+        for (_, tenant) in self.volume.tenants() {
+            let stays = !tenant.leaving && target.exports.iter().any(|new| new.name == tenant.settings.name);
+            if stays {
+                continue;
+            }
+            let own = (&tenant.settings, tenant.offset, tenant.size);
+            check_overlap(&target.target, placed.iter().copied().chain([own])).map_err(|_| {
+                let what =
+                    "leaves with its last client, and another export takes its slice: `dumbwaiter ctl drain` it first";
+                Error::Export { export: tenant.settings.name.clone(), what: what.into() }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Can this export be changed to these settings, or be added?
+    fn check_export(&self, new: &ExportSettings, offset: u64, size: u64) -> Result<(), Error> {
+        let refuse = |what: &str| Err(Error::Export { export: new.name.clone(), what: what.into() });
+        let mut same_name = self.volume.tenants().filter(|(_, tenant)| tenant.settings.name == new.name);
+        let Some((index, old)) = same_name.next() else {
+            return match new.ublk {
+                Some(_) => refuse("block devices of this machine (ublk) are made when the server starts"),
+                None => Ok(()),
+            };
+        };
+        if old.leaving {
+            return refuse("one of this name has clients and leaves with the last of them: wait for that");
+        }
+        if old.offset != offset || old.settings.readonly != new.readonly {
+            return refuse("its offset or its rights differ from those that are served: restart for that");
+        }
+        if old.settings.ublk != new.ublk {
+            return refuse("its block device differs from the one that is served: restart for that");
+        }
+        if size < old.size && self.refuses_to_shrink(index) {
+            return refuse("a virtual machine uses it, and its disk cannot shrink: stop the machine first");
+        }
+        Ok(())
+    }
+
+    /// The settings as they are now.
+    fn current_settings(&self) -> TargetSettings {
+        let exports = self.volume.tenants().filter(|(_, tenant)| !tenant.leaving);
+        TargetSettings {
+            scheduler: self.choice.label().to_owned(),
+            exports: exports.map(|(_, tenant)| tenant.settings.clone()).collect(),
+            ..self.target_settings.clone()
+        }
+    }
+
+    /// Changes all, or nothing; answers with the settings before.
+    pub(crate) fn reload(&mut self, target: &TargetSettings) -> Result<TargetSettings, Error> {
+        self.check_reload(target)?;
+        let before = self.current_settings();
+        if let Err(error) = self.apply_settings(target) {
+            // It had these settings a moment ago.
+            let _ = self.apply_settings(&before);
+            return Err(error);
+        }
+        Ok(before)
+    }
+
+    /// Exports that stay come first: one that shrinks makes room. Those that leave come last: that cannot be taken back.
+    fn apply_settings(&mut self, target: &TargetSettings) -> Result<(), Error> {
+        let facts = self.volume.disk.target().facts().clone();
+        let there = |shard: &Shard, export: &ExportSettings| shard.volume.find(&export.name);
+        for new in &target.exports {
+            if let Some(index) = there(self, new) {
+                let (_, size) = place(new, facts.bytes, facts.logical_block)?;
+                self.change_export(index, new, size)?;
+            }
+        }
+        for new in &target.exports {
+            if there(self, new).is_none() {
+                self.add(new.clone())?;
+            }
+        }
+        if self.choice.label() != target.scheduler {
+            self.set_scheduler(&target.scheduler)?;
+        }
+        if self.target_settings.device_depth != target.device_depth {
+            self.set_depth(target.device_depth)?;
+        }
+        let gone = self.current_settings().exports.into_iter();
+        for old in gone.filter(|old| target.exports.iter().all(|new| new.name != old.name)) {
+            self.remove(&old.name, false)?;
+        }
+        Ok(())
+    }
+
+    fn change_export(&mut self, index: u32, new: &ExportSettings, size: u64) -> Result<(), Error> {
+        let Some(old) = self.volume.tenant(index) else { return Err(Error::Gone) };
+        let (settings, old_size) = (old.settings.clone(), old.size);
+        if settings.weight != new.weight {
+            self.volume.set_weight(index, new.weight)?;
+        }
+        self.change(&new.name, |settings| {
+            (settings.limit_iops, settings.limit_bytes) = (new.limit_iops, new.limit_bytes);
+            settings.reservation_iops = new.reservation_iops;
+            (settings.shared, settings.description) = (new.shared, new.description.clone());
+        })?;
+        if old_size != size {
+            self.resize(&new.name, size)?;
+        } else if settings.description != new.description {
+            self.publish(index)?;
+        }
+        Ok(())
+    }
 }

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
-use dumbwaiter_service::HttpServer;
+use dumbwaiter_service::{HttpServer, ServiceUser};
 
 use crate::Error;
 use crate::control::ControlSocket;
@@ -20,6 +20,7 @@ use crate::nbd::listener::{Front, Listener};
 use crate::question::{Answer, Question};
 use crate::settings::ServeSettings;
 use crate::shard::{Common, Message, Shard};
+use crate::tls::Tls;
 use crate::unix_socket::bind_unix;
 use crate::{http, open_target, systemd, ublk, vhost_user};
 
@@ -52,9 +53,13 @@ impl Server {
         settings.check()?;
         let mut sockets = Vec::new();
         let (listeners, uris) = listen(&settings, &mut sockets)?;
+        let tls = settings.tls.as_ref().map(Tls::load).transpose()?;
         let common = Arc::new(Common {
             directory: Directory::default(),
             connections: AtomicU32::new(0),
+            tls,
+            failed_negotiations: AtomicU64::new(0),
+            changes: Mutex::default(),
             settings,
             log: Box::new(log),
         });
@@ -92,7 +97,27 @@ impl Server {
         if let Some(address) = server.common.settings.http {
             server.http = Some(http::start(address, inspector)?);
         }
+        if let Some(name) = &server.common.settings.user {
+            server.go_on_as(name)?;
+        }
         Ok(server)
+    }
+
+    /// Gives the sockets to a user and serves as that user from now on: all that needs more rights is open.
+    fn go_on_as(&self, name: &str) -> Result<(), Error> {
+        let failed = |source| Error::Io { what: format!("user `{name}`"), source };
+        let user = ServiceUser::find(name).map_err(failed)?;
+        user.check().map_err(failed)?;
+        let settings = &self.common.settings;
+        let exports = settings.targets.iter().flat_map(|target| &target.exports);
+        let machines = settings
+            .vhost_user
+            .iter()
+            .flat_map(|folder| exports.clone().map(move |export| vhost_user::socket_path(folder, &export.name)));
+        for path in self.sockets.iter().cloned().chain(settings.control.clone()).chain(machines) {
+            user.own(&path).map_err(Error::io(path.display().to_string()))?;
+        }
+        user.assume().map_err(failed)
     }
 
     fn start_shard(&self, number: usize) -> Result<ShardThread, Error> {
@@ -198,7 +223,17 @@ impl Server {
         for shard in self.shards.drain(..) {
             safe &= shard.thread.join().map_err(|_| Error::Gone)??;
         }
+        self.await_tls(hurried);
         Ok(safe)
+    }
+
+    /// Lets the threads of TLS pass the last replies on, which they do not do for longer than a client may take for them.
+    fn await_tls(&self, hurried: bool) {
+        let Some(tls) = self.common.tls.as_ref().filter(|_| !hurried) else { return };
+        let by = Instant::now() + Duration::from_secs(self.common.settings.grace_s);
+        while tls.connections() > 0 && Instant::now() < by {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     fn abandon(&self) {
@@ -242,6 +277,7 @@ fn stop_signal() -> Result<(OwnedFd, OwnedFd), Error> {
 /// Opens all addresses; answers with a URI for each export and address.
 fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<Listener>, Vec<String>), Error> {
     let (mut listeners, mut uris) = (Vec::new(), Vec::new());
+    let scheme = if settings.tls.as_ref().is_some_and(|tls| tls.required) { "nbds" } else { "nbd" };
     let names: Vec<String> =
         settings.targets.iter().flat_map(|target| &target.exports).map(|export| percent_encode(&export.name)).collect();
     if settings.activated {
@@ -252,7 +288,7 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         let path = folder.join("nbd.sock");
         listeners.push(Listener::Unix(bind_unix(&path)?));
         sockets.push(path.clone());
-        uris.extend(names.iter().map(|name| format!("nbd+unix:///{name}?socket={}", path.display())));
+        uris.extend(names.iter().map(|name| format!("{scheme}+unix:///{name}?socket={}", path.display())));
     }
     let devices = settings.targets.iter().flat_map(|target| &target.exports).filter_map(|export| export.ublk);
     uris.extend(devices.map(ublk::device_path));
@@ -264,7 +300,7 @@ fn listen(settings: &ServeSettings, sockets: &mut Vec<PathBuf>) -> Result<(Vec<L
         let listener = std::net::TcpListener::bind(address).map_err(Error::io(format!("--tcp {address}")))?;
         let address = listener.local_addr().map_err(Error::io("the address of the socket"))?;
         listeners.push(Listener::Tcp(listener));
-        uris.extend(names.iter().map(|name| format!("nbd://{address}/{name}")));
+        uris.extend(names.iter().map(|name| format!("{scheme}://{address}/{name}")));
     }
     for listener in &listeners {
         listener.set_nonblocking().map_err(Error::io("a socket that does not block"))?;

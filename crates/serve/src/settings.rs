@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+pub use crate::device_depth::DeviceDepth;
 
 /// Requests in the device, unless something else is said.
 pub(crate) const DEVICE_DEPTH: u32 = 32;
@@ -132,7 +133,7 @@ pub struct TargetSettings {
     /// Its scheduler, as the registry reads it.
     pub scheduler: String,
     /// Requests that the device may hold.
-    pub device_depth: Option<u32>,
+    pub device_depth: DeviceDepth,
     /// Page cache or not.
     pub cache: Cache,
     /// Its exports.
@@ -145,9 +146,42 @@ impl TargetSettings {
         TargetSettings {
             target: target.to_owned(),
             scheduler: "headway".to_owned(),
-            device_depth: None,
+            device_depth: DeviceDepth::Default,
             cache: Cache::None,
             exports: Vec::new(),
+        }
+    }
+}
+
+/// TLS of NBD connections.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TlsSettings {
+    /// Clients must use it; they may otherwise.
+    pub required: bool,
+    /// Folder of `server-cert.pem`, `server-key.pem` and, to check clients, `ca-cert.pem` and perhaps `ca-crl.pem`.
+    pub certificates: PathBuf,
+    /// Clients must show a certificate that the authority of `ca-cert.pem` has signed.
+    pub verify_peer: bool,
+}
+
+impl TlsSettings {
+    /// Reads `off`, `on` or `require`, with the folder that goes with the latter two.
+    pub fn parse(mode: &str, certificates: Option<PathBuf>, verify_peer: bool) -> Result<Option<TlsSettings>, Error> {
+        let refuse = |what: String| Err(Error::Settings(what));
+        let required = match mode {
+            "off" if certificates.is_some() || verify_peer => {
+                return refuse("tls_certificates and tls_verify_peer need tls = on or require".into());
+            }
+            "off" => return Ok(None),
+            "on" => false,
+            "require" => true,
+            other => return refuse(format!("tls `{other}`; expected off, on or require")),
+        };
+        match certificates {
+            Some(certificates) => Ok(Some(TlsSettings { required, certificates, verify_peer })),
+            None => {
+                refuse(format!("tls {mode} needs tls_certificates, the folder of server-cert.pem and server-key.pem"))
+            }
         }
     }
 }
@@ -161,6 +195,8 @@ pub struct ServeSettings {
     pub unix: Option<PathBuf>,
     /// Address for NBD over TCP.
     pub tcp: Option<SocketAddr>,
+    /// TLS of NBD connections; none if `None`.
+    pub tls: Option<TlsSettings>,
     /// TCP may be served beyond this machine: NBD has no authentication.
     pub insecure: bool,
     /// Sockets of systemd are used in place of `unix` and `tcp`.
@@ -181,6 +217,8 @@ pub struct ServeSettings {
     pub memory: u64,
     /// Memory that an emulated device may fill, bytes.
     pub emulated_memory: u64,
+    /// Name of the user as whom it serves, once all is opened; the one who started it if `None`.
+    pub user: Option<String>,
     /// How long clients may take their replies at the end, seconds.
     pub grace_s: u64,
 }
@@ -191,6 +229,7 @@ impl Default for ServeSettings {
             targets: Vec::new(),
             unix: None,
             tcp: None,
+            tls: None,
             insecure: false,
             activated: false,
             keep_devices: false,
@@ -201,6 +240,7 @@ impl Default for ServeSettings {
             connection_requests: CONNECTION_REQUESTS,
             memory: MEMORY_BYTES,
             emulated_memory: 1 << 30,
+            user: None,
             grace_s: 10,
         }
     }
@@ -210,6 +250,11 @@ impl ServeSettings {
     /// Has any export a block device on this machine?
     pub(crate) fn has_devices(&self) -> bool {
         self.targets.iter().flat_map(|target| &target.exports).any(|export| export.ublk.is_some())
+    }
+
+    /// Do all NBD clients prove who they are?
+    fn knows_its_clients(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.required && tls.verify_peer)
     }
 
     /// Checks what can be checked without opening anything.
@@ -229,10 +274,14 @@ impl ServeSettings {
         {
             return refuse("no address: give --unix DIR, --tcp ADDR, --vhost-user DIR or an export with ublk=N");
         }
-        if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure) {
+        if let Some(tcp) = self.tcp.filter(|tcp| !tcp.ip().is_loopback() && !self.insecure && !self.knows_its_clients())
+        {
             return Err(Error::Settings(format!(
-                "--tcp {tcp}: NBD has no authentication, and this address is reachable from other machines; add --insecure if that is meant"
+                "--tcp {tcp}: other machines reach this address, and nothing tells who they are: add --tls require --tls-verify-peer, or --insecure if that is meant"
             )));
+        }
+        if self.user.is_some() && self.has_devices() {
+            return refuse("block devices (ublk) need root until the end: leave out --user");
         }
         if self.memory < 64 << 20 {
             return refuse("memory below 64 MiB: a request may take 32 MiB");
@@ -245,11 +294,9 @@ impl ServeSettings {
             if target.exports.is_empty() {
                 return Err(Error::Settings(format!("{}: no export; give --export NAME", target.target)));
             }
-            if target.device_depth.is_some_and(|depth| !(1..=4096).contains(&depth)) {
-                return Err(Error::Settings(format!(
-                    "{}: device depth out of range; expected 1 to 4096",
-                    target.target
-                )));
+            if let DeviceDepth::Fixed(depth) = target.device_depth {
+                let checked = DeviceDepth::fixed(u64::from(depth));
+                checked.map_err(|what| Error::Settings(format!("{}: {what}", target.target)))?;
             }
             for export in &target.exports {
                 export.check()?;

@@ -1,8 +1,8 @@
 //! The thread of one disk: sockets and device in one ring, one turn after another.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_block::{Config, Limits, Nanos, SECTOR_BYTES, Setup};
@@ -14,14 +14,16 @@ use rustix::fd::OwnedFd;
 use crate::Error;
 use crate::buffers::LARGEST;
 use crate::client::{Client, Surroundings};
+use crate::depth_search;
 use crate::nbd::connection::Connection;
 use crate::nbd::directory::{Directory, Entry};
 use crate::nbd::status::{StatusAnswer, StatusThread};
 use crate::open_target::OpenTarget;
 use crate::question::{Answer, Question};
-use crate::settings::{Cache, DEVICE_DEPTH, ServeSettings, TargetSettings};
+use crate::settings::{Cache, DEVICE_DEPTH, DeviceDepth, ServeSettings, TargetSettings};
 use crate::shares::ShareWindow;
 use crate::spinner::Spinner;
+use crate::tls::Tls;
 use crate::ublk::Attachment;
 use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
 use crate::volume::{Happened, Volume};
@@ -59,6 +61,11 @@ pub(crate) struct Common {
     /// Connections in transmission or negotiation.
     pub(crate) connections: AtomicU32,
     pub(crate) settings: ServeSettings,
+    /// Held while exports are changed.
+    pub(crate) changes: Mutex<()>,
+    pub(crate) tls: Option<Tls>,
+    /// Clients that were let go before they agreed on an export: they broke the protocol, were too slow, or had no valid certificate.
+    pub(crate) failed_negotiations: AtomicU64,
     /// Takes notes for people.
     pub(crate) log: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -88,6 +95,8 @@ pub(crate) struct Shard {
     pub(crate) common: Arc<Common>,
     pub(crate) shares: ShareWindow,
     pub(crate) choice: Choice,
+    /// Exchanges of the scheduler by orders.
+    pub(crate) ordered_switches: u64,
     next_tick: Nanos,
     /// When clients must be gone.
     pub(crate) shut_down_by: Option<Instant>,
@@ -95,10 +104,15 @@ pub(crate) struct Shard {
 }
 
 /// The block layer's set-up for a target.
-fn config(open: &OpenTarget, settings: &TargetSettings) -> Config {
+pub(crate) fn config(open: &OpenTarget, settings: &TargetSettings) -> Config {
     let facts = open.target.facts();
     let most = open.depth.unwrap_or(4096).max(1);
-    let depth = settings.device_depth.unwrap_or(DEVICE_DEPTH).min(most);
+    let wanted = match settings.device_depth {
+        DeviceDepth::Default => DEVICE_DEPTH,
+        DeviceDepth::Fixed(depth) => depth,
+        DeviceDepth::Auto => depth_search::LARGEST,
+    };
+    let depth = wanted.min(most);
     let max_sectors = (u64::from(facts.max_request_bytes) / SECTOR_BYTES) as u32;
     Config {
         setup: Setup { nr_requests: NR_REQUESTS, device_depth: depth, rotational: open.rotational, ..Setup::default() },
@@ -139,6 +153,9 @@ impl Shard {
             false => None,
         };
         let mut volume = Volume::new(disk, common.settings.memory, open.trims, memory_align);
+        if target_settings.device_depth == DeviceDepth::Auto {
+            volume.search_depth_from_now(config.setup.device_depth);
+        }
         for export in &target_settings.exports {
             volume.add_tenant(export.clone())?;
         }
@@ -161,6 +178,7 @@ impl Shard {
             common,
             shares: ShareWindow::default(),
             choice,
+            ordered_switches: 0,
             next_tick: TICK,
             shut_down_by: None,
             started: Instant::now(),
@@ -290,23 +308,31 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes what quiet clients have, a few times over, until they announce the rest. `true` if they still have something.
+    /// Takes what quiet clients have, a few times over, until they announce the rest. `true` if there is more to do.
     fn take_news(&mut self) -> Result<bool, Error> {
         for _ in 0..MAX_LOOKS {
-            if self.quiet.is_empty() || !self.has_news()? {
+            if !self.has_news()? {
                 return Ok(false);
+            }
+            if self.volume.disk.has_news() {
+                return Ok(true);
             }
         }
         Ok(true)
     }
 
-    /// Looks at clients that announce nothing, as long as the disk has nothing to do, and asks them to announce their requests before this
-    /// thread sleeps. `true` if there was something.
+    /// Looks at sockets and at clients that announce nothing, as long as the disk has nothing to do, and asks those clients to announce
+    /// their requests before this thread sleeps. `true` if there was something.
     fn has_news(&mut self) -> Result<bool, Error> {
+        let idle = self.volume.is_idle() && self.touched.is_empty();
         let Shard { quiet, clients, spinner, volume, .. } = self;
-        let idle = volume.is_idle() && self.touched.is_empty();
-        let news = |index: &u32| clients[*index as usize].as_ref().is_some_and(|client| client.has_news());
-        if idle && quiet.len() <= MAX_SPUN && spinner.look(|| quiet.iter().any(news)) {
+        if idle && spinner.is_on() {
+            volume.disk.hand_over()?;
+        }
+        let offered = |index: &u32| clients[*index as usize].as_ref().map_or(0, |client| client.offered());
+        let disk = &mut volume.disk;
+        let news = || quiet.iter().map(offered).sum::<u32>() + u32::from(disk.has_news());
+        if idle && quiet.len() <= MAX_SPUN && spinner.look(news) {
             for at in 0..self.quiet.len() {
                 self.touch(self.quiet[at]);
             }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Io, Nanos, TenantId};
+use dumbwaiter_block::{Flags, Io, Nanos, Op, SECTOR_BYTES, TenantId};
 use dumbwaiter_path::Data;
 
 use crate::histogram::LatencyHistogram;
@@ -41,10 +41,10 @@ impl Counts {
 }
 
 /// An I/O that a limit holds back.
-pub(crate) struct Throttled {
-    pub(crate) io: Io,
-    pub(crate) data: Data,
-    pub(crate) since: Nanos,
+struct Throttled {
+    io: Io,
+    data: Data,
+    since: Nanos,
 }
 
 /// A tenant as its disk knows it.
@@ -56,7 +56,7 @@ pub(crate) struct Tenant {
     pub(crate) size: u64,
     limit_iops: Option<TokenBucket>,
     limit_bytes: Option<TokenBucket>,
-    pub(crate) throttled: VecDeque<Throttled>,
+    throttled: VecDeque<Throttled>,
     pub(crate) counts: Counts,
     pub(crate) latency: LatencyHistogram,
     /// Requests under way.
@@ -98,6 +98,36 @@ impl Tenant {
         self.limit_bytes = self.settings.limit_bytes.map(TokenBucket::new);
     }
 
+    /// An I/O arrives: it passes at once, or its limits hold it back.
+    pub(crate) fn admit(&mut self, now: Nanos, io: Io, data: Data) -> Option<(Io, Data)> {
+        if !self.is_limited() || io.op == Op::Flush {
+            return Some((io, data));
+        }
+        if !self.throttled.is_empty() || self.opens_at() > now {
+            self.throttled.push_back(Throttled { io, data, since: now });
+            return None;
+        }
+        self.pass(now, &io);
+        Some((io, data))
+    }
+
+    /// The next I/O that its limits let through by now.
+    pub(crate) fn release(&mut self, now: Nanos) -> Option<(Io, Data)> {
+        if self.opens_at() > now {
+            return None;
+        }
+        let Throttled { mut io, data, since } = self.throttled.pop_front()?;
+        io.flags = io.flags.with(Flags::PACED);
+        self.pass(now, &io);
+        self.counts.throttled_ns += now.since(since).0;
+        Some((io, data))
+    }
+
+    /// I/Os that its limits hold back.
+    pub(crate) fn held_back(&self) -> usize {
+        self.throttled.len()
+    }
+
     /// When its limits let the next I/O pass; in the past if at once.
     pub(crate) fn opens_at(&self) -> Nanos {
         let opens = |bucket: &Option<TokenBucket>| bucket.as_ref().map_or(Nanos::ZERO, TokenBucket::opens_at);
@@ -105,17 +135,19 @@ impl Tenant {
     }
 
     /// Is there a limit?
-    pub(crate) fn is_limited(&self) -> bool {
+    fn is_limited(&self) -> bool {
         self.limit_iops.is_some() || self.limit_bytes.is_some()
     }
 
-    /// An I/O of so many bytes passes.
-    pub(crate) fn pass(&mut self, now: Nanos, bytes: u64) {
+    /// Charges an I/O to the limits. One that moves no data, as a trim, counts as an I/O alone.
+    fn pass(&mut self, now: Nanos, io: &Io) {
         if let Some(bucket) = &mut self.limit_iops {
             bucket.take(now, 1);
         }
-        if let Some(bucket) = &mut self.limit_bytes {
-            bucket.take(now, bytes);
+        if let Some(bucket) = &mut self.limit_bytes
+            && io.op.carries_data()
+        {
+            bucket.take(now, u64::from(io.sectors) * SECTOR_BYTES);
         }
     }
 }

@@ -33,6 +33,8 @@ pub struct VhostLoad {
     pub seed: u64,
     /// Bytes of the disk that are used; all if `None`.
     pub span: Option<u64>,
+    /// Looks for answers all the time; else it sleeps until the device signals.
+    pub poll: bool,
 }
 
 struct Running<'a> {
@@ -88,7 +90,10 @@ impl Running<'_> {
         while under_way > 0 {
             queue.reap(memory, &mut finished);
             if finished.is_empty() {
-                queue.wait(memory, PATIENCE)?;
+                match self.load.poll {
+                    true => std::hint::spin_loop(),
+                    false => queue.wait(memory, PATIENCE)?,
+                }
                 continue;
             }
             let (now, stopping, before) = (Instant::now(), stop.load(Ordering::Relaxed), self.report.ios);

@@ -7,14 +7,15 @@ use dumbwaiter_path::{Buffer, Data, Disk, Event, Interest, WatchId};
 
 use crate::Error;
 use crate::buffers::Buffers;
+use crate::depth_search::{self, DepthSearch};
 use crate::operation::{Command, Operation, Stage};
 use crate::settings::{ExportSettings, check_overlap, place};
-use crate::tenant::{Tenant, Throttled};
+use crate::tenant::Tenant;
 
 /// Bytes of zeroes in one write, where a device cannot zero.
 const ZERO_BYTES: u32 = 1 << 20;
 /// How often reservations are looked at.
-const RESERVATION_PERIOD: Nanos = Nanos::from_ms(50);
+pub(crate) const RESERVATION_PERIOD: Nanos = Nanos::from_ms(50);
 
 /// A command that is done.
 pub(crate) struct Done {
@@ -70,6 +71,9 @@ pub(crate) struct Volume {
     pub(crate) last_failure: Option<String>,
     next_review: Nanos,
     reserved: crate::reservation::Reservations,
+    /// Finds the device depth, where that is automatic.
+    pub(crate) depth_search: Option<DepthSearch>,
+    next_depth_look: Nanos,
     /// Some tenant has a reservation, or had one.
     any_reserved: bool,
 }
@@ -93,6 +97,8 @@ impl Volume {
             last_failure: None,
             next_review: Nanos::ZERO,
             reserved: crate::reservation::Reservations::default(),
+            depth_search: None,
+            next_depth_look: Nanos::ZERO,
             any_reserved: false,
         }
     }
@@ -294,17 +300,15 @@ impl Volume {
             token: u64::from(number),
             ..Io::default()
         };
-        if tenant.is_limited() && !flush {
-            if !tenant.throttled.is_empty() || tenant.opens_at() > now {
-                tenant.throttled.push_back(Throttled { io, data, since: now });
-                if tenant.throttled.len() == 1 {
+        match tenant.admit(now, io, data) {
+            Some((io, data)) => Ok(self.disk.submit(io, data)?),
+            None => {
+                if tenant.held_back() == 1 {
                     self.throttled.push(index);
                 }
-                return Ok(());
+                Ok(())
             }
-            tenant.pass(now, u64::from(length));
         }
-        Ok(self.disk.submit(io, data)?)
     }
 
     /// Lets through what limits allow by now.
@@ -316,14 +320,10 @@ impl Volume {
                 self.throttled.swap_remove(at);
                 continue;
             };
-            while tenant.opens_at() <= now
-                && let Some(Throttled { io, data, since }) = tenant.throttled.pop_front()
-            {
-                tenant.pass(now, u64::from(io.sectors) * SECTOR_BYTES);
-                tenant.counts.throttled_ns += now.since(since).0;
+            while let Some((io, data)) = tenant.release(now) {
                 self.disk.submit(io, data)?;
             }
-            if tenant.throttled.is_empty() {
+            if tenant.held_back() == 0 {
                 self.throttled.swap_remove(at);
             }
         }
@@ -344,11 +344,13 @@ impl Volume {
     pub(crate) fn turn(&mut self, deadline: Option<Nanos>, happened: &mut Vec<Happened>) -> Result<(), Error> {
         self.release()?;
         self.review_reservations();
+        self.search_depth();
         if !self.early.is_empty() {
             happened.extend(self.early.drain(..).map(Happened::Done));
         }
         let review = (!self.reserved.is_empty()).then_some(self.next_review);
-        let due = [deadline, self.next_release(), review].into_iter().flatten().min();
+        let look = (self.depth_search.is_some() && !self.is_idle()).then_some(self.next_depth_look);
+        let due = [deadline, self.next_release(), review, look].into_iter().flatten().min();
         let due = if happened.is_empty() { due } else { Some(self.disk.now()) };
         let mut events = std::mem::take(&mut self.events);
         self.disk.turn(due, &mut events)?;
@@ -472,6 +474,35 @@ impl Volume {
         let now = self.disk.now();
         let own = self.operations.iter().filter(|operation| operation.used && operation.tenant == tenant);
         own.map(|operation| now.since(operation.since)).max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// Chooses the device depth by trials from now on.
+    pub(crate) fn search_depth_from_now(&mut self, largest: u32) {
+        let search = DepthSearch::new(largest);
+        let (now, depth) = (self.disk.now(), search.depth());
+        self.disk.layer_mut().set_device_depth(now, depth);
+        (self.depth_search, self.next_depth_look) = (Some(search), now);
+    }
+
+    /// The most requests that the device may hold, now or later.
+    pub(crate) fn largest_depth(&self) -> u32 {
+        let depth = self.disk.layer().config().setup.device_depth;
+        self.depth_search.as_ref().map_or(depth, |search| search.largest().max(depth))
+    }
+
+    fn search_depth(&mut self) {
+        let now = self.disk.now();
+        if now < self.next_depth_look || self.depth_search.is_none() {
+            return;
+        }
+        self.next_depth_look = now + depth_search::LOOK;
+        let load = depth_search::Load::of(self.tenants());
+        let Some(search) = &mut self.depth_search else { return };
+        search.look(now, &load);
+        let depth = search.depth();
+        if depth != self.disk.layer().config().setup.device_depth {
+            self.disk.layer_mut().set_device_depth(now, depth);
+        }
     }
 
     fn review_reservations(&mut self) {

@@ -32,10 +32,28 @@ pub fn head(out: &mut String, family: &Family) {
     let _ = writeln!(out, "# HELP {} {}", family.name, family.help);
 }
 
-/// Adds a sample.
+/// Adds a sample; `labels` may be empty.
 pub fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
+    let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
     let _ = match value {
-        value if value.is_nan() => writeln!(out, "{name}{{{labels}}} NaN"),
-        value => writeln!(out, "{name}{{{labels}}} {value}"),
+        f64::INFINITY => writeln!(out, "{name}{labels} +Inf"),
+        f64::NEG_INFINITY => writeln!(out, "{name}{labels} -Inf"),
+        value if value.is_nan() => writeln!(out, "{name}{labels} NaN"),
+        value => writeln!(out, "{name}{labels} {value}"),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_spelled_as_the_format_wants_them() {
+        let mut out = String::new();
+        for value in [1.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            sample(&mut out, "x", &format!("a=\"{}\"", escape("q\"\\\n")), value);
+        }
+        let labels = r#"x{a="q\"\\\n"}"#;
+        assert_eq!(out, format!("{labels} 1.5\n{labels} NaN\n{labels} +Inf\n{labels} -Inf\n"));
+    }
 }

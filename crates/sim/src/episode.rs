@@ -41,7 +41,7 @@ impl<'a> Episode<'a> {
     }
 
     /// Runs one period under the scheduler of this number, which takes over all queued requests if it is another one than
-    /// before. Returns what happened, and whether the run goes on.
+    /// before. Returns what happened, and whether the run goes on. A control that cancels cuts the period short.
     ///
     /// # Errors
     /// A scheduler or device that breaks its contract.

@@ -5,6 +5,7 @@
 
 use dumbwaiter_block::Op;
 use dumbwaiter_devices::DeviceModel;
+use dumbwaiter_devices::validate::{Check, four_digits, run as run_device};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::Scenario;
 use dumbwaiter_schedulers::Choice;
@@ -67,6 +68,28 @@ impl HostExpectation {
             Quantity::Switches => result.cpu.ctx_per_io,
             Quantity::Memory(part) => memory(part),
             Quantity::Efficiency(other) => bytes_per_j(&result) / bytes_per_j(&self.run(model, other)?),
+        })
+    }
+
+    /// Measures the figure on a model and compares it with its target.
+    ///
+    /// # Errors
+    /// As [`HostExpectation::measure`].
+    pub fn check(&self, model: &DeviceModel) -> Result<Check, Error> {
+        let value = self.measure(model)?;
+        Ok(Check {
+            measurement: self.measurement.clone(),
+            target: four_digits(self.target),
+            unit: self.unit,
+            model: value,
+            tolerance: match (self.target, self.tolerance) {
+                (0.0, tolerance) => format!("±{tolerance}"),
+                (_, 0.0) => "order".to_owned(),
+                (_, tolerance) => format!("±{:.1} %", tolerance * 100.0),
+            },
+            ok: self.met(value),
+            source: self.source,
+            grade: if self.fitted { "F" } else { "P" },
         })
     }
 
@@ -213,6 +236,18 @@ fn efficiencies() -> Vec<HostExpectation> {
         targets.extend([one(kib, threads, 2, 0), one(kib, threads, 2, 1)]);
     }
     targets
+}
+
+/// Measures all expected figures of a model: those of the device alone, then those that contain host time.
+///
+/// # Errors
+/// If a run of the simulator fails.
+pub fn checks(model: &DeviceModel) -> Result<Vec<Check>, Error> {
+    let mut checks = run_device(model);
+    for expectation in host_expectations(model) {
+        checks.push(expectation.check(model)?);
+    }
+    Ok(checks)
 }
 
 /// The figures published for a device on a host; empty for most devices.

@@ -65,7 +65,9 @@ impl Sweep {
                 return Err(Error::input(format!("axes.replicates: {other} was found; expected a whole number")));
             }
         };
-        let replicates = given.or(replicates).unwrap_or(scenario.replicates);
+        // Seeds are replicates by themselves.
+        let default = if axes.contains_key("seed") { 1 } else { scenario.replicates };
+        let replicates = given.or(replicates).unwrap_or(default);
         if replicates == 0 {
             return Err(Error::input("axes.replicates: expected at least 1"));
         }
@@ -84,6 +86,7 @@ impl Sweep {
         if let Some(axis) = list.iter().find(|axis| !names.insert(axis.name.clone())) {
             return Err(Error::input(format!("axes.{}: given twice", axis.name)));
         }
+        check_seeds(&list, replicates)?;
         let grid = Grid::new(list, replicates, not);
         grid.rules().map_err(Error::Input)?;
         if grid.len().is_none_or(|cells| cells > CELLS_MAX) {
@@ -102,7 +105,12 @@ impl Sweep {
             let mut refusal = None;
             let mut accepted = false;
             let mut seen: BTreeMap<key::Key, String> = BTreeMap::new();
+            // Different whole numbers mean different things: of a million seeds not all need be resolved.
+            let are_distinct = axis.values.iter().all(|value| value.is_i64() || value.is_u64());
             for at in 0..axis.values.len() {
+                if accepted && are_distinct {
+                    break;
+                }
                 let mut places = vec![0; self.grid.axes.len()];
                 places[number] = at;
                 match resolver.key(&places, 0) {
@@ -126,8 +134,24 @@ impl Sweep {
     }
 }
 
-/// A base that is TOML keeps its keys as they are, so that axes can name them; others get those of the scenario they make.
-fn read_base(path: &Path) -> Result<Value, Error> {
+/// A replicate adds its number to the seed: seeds that are too near to each other would give the same runs twice.
+fn check_seeds(axes: &[Axis], replicates: u32) -> Result<(), Error> {
+    let Some(axis) = axes.iter().find(|axis| axis.name == "seed") else { return Ok(()) };
+    let mut seeds: Vec<u64> = axis.values.iter().filter_map(Value::as_u64).collect();
+    seeds.sort_unstable();
+    match seeds.windows(2).find(|pair| pair[1] - pair[0] < u64::from(replicates)) {
+        Some(pair) => Err(Error::input(format!(
+            "axes.seed: {} and {} have the same runs among their {replicates} replicates; expected seeds {replicates} apart, or \
+             replicates = 1",
+            pair[0], pair[1]
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Reads the base of a sweep: a scenario, a fio job or a trace, as a value with the keys of a scenario's file. TOML keeps its keys
+/// as they are, so that axes can name them; others get those of the scenario they make.
+pub fn read_base(path: &Path) -> Result<Value, Error> {
     let paths = [path.to_owned()];
     let known = |e: dumbwaiter_experiment::ReadError| Error::Base(e);
     if input_kind(path).map_err(known)? == InputKind::Scenario {

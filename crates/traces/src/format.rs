@@ -1,5 +1,7 @@
 //! Trace formats by name, and the layouts of the delimited ones.
 
+use std::path::Path;
+
 use super::columns::Columns;
 use super::error::Error;
 
@@ -132,6 +134,20 @@ impl Format {
             .into_iter()
             .find(|f| f.name() == name)
             .ok_or_else(|| Error::option("format", name, Format::ALL.map(Format::name).join(", ")))
+    }
+
+    /// The format that the ending of a file name stands for, before `.zst` or `.gz`.
+    pub fn of_file_name(path: &Path) -> Option<Format> {
+        let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
+        let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);
+        Some(match stem.rsplit_once('.')?.1 {
+            "dwt" => Format::Columnar,
+            "blkparse" => Format::Blkparse,
+            "vscsi" => Format::Vscsi,
+            "spc" => Format::Spc,
+            "iolog" => Format::Iolog3,
+            other => return Format::parse(other).ok(),
+        })
     }
 
     /// A short description.

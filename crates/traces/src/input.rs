@@ -11,6 +11,8 @@ use super::error::{Error, show};
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of look-ahead.
 pub(crate) const LOOK_AHEAD_BYTES: usize = 256 << 10;
+/// Bytes of the window at first: most short files fit.
+const WINDOW_BYTES: usize = 8 << 10;
 
 /// A trace file being read.
 pub(crate) struct Input {
@@ -73,7 +75,7 @@ impl Input {
             path: path.to_path_buf(),
             rereadable: false,
             reader,
-            buf: vec![0; LOOK_AHEAD_BYTES],
+            buf: vec![0; WINDOW_BYTES],
             start: 0,
             end: 0,
             offset: 0,
@@ -170,8 +172,11 @@ impl Input {
         Ok(Some(line))
     }
 
-    /// Reads more bytes into the window.
+    /// Reads more bytes into the window, which grows once it was full.
     fn fill(&mut self) -> Result<(), Error> {
+        if self.end == self.buf.len() {
+            self.buf.resize(LOOK_AHEAD_BYTES, 0);
+        }
         if self.start > 0 {
             self.buf.copy_within(self.start..self.end, 0);
             self.end -= self.start;

@@ -27,6 +27,20 @@ pub fn rows_by_run(data: &DataSet, task: Task, features: FeatureSet) -> Vec<Name
     data.runs.iter().map(rows_of).filter(|named| !named.rows.is_empty()).collect()
 }
 
+/// The rows of all runs by column: inputs `x0` and on, the truth, mean and deviation of the last 16 ln latencies.
+pub fn columns(runs: &[NamedRows]) -> Vec<(String, Vec<f32>)> {
+    let column = |of_row: &dyn Fn(&Rows, usize) -> f32| -> Vec<f32> {
+        runs.iter().flat_map(|run| (0..run.rows.len()).map(|index| of_row(&run.rows, index))).collect()
+    };
+    let width = runs.first().map_or(0, |run| run.rows.width);
+    let mut columns: Vec<(String, Vec<f32>)> =
+        (0..width).map(|input| (format!("x{input}"), column(&|rows, index| rows.row(index)[input]))).collect();
+    columns.push(("truth".to_owned(), column(&|rows, index| rows.truths[index])));
+    columns.push(("history_mean".to_owned(), column(&|rows, index| rows.normals[index].0)));
+    columns.push(("history_deviation".to_owned(), column(&|rows, index| rows.normals[index].1)));
+    columns
+}
+
 /// Writes rows as one NumPy array of 32-bit floats (`.npy`, version 1.0): a line per row; its inputs, the truth, mean and
 /// deviation of the last 16 ln latencies, and the number of the run.
 pub fn write_npy(runs: &[NamedRows], out: &mut impl Write) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use dumbwaiter_learn::{FeatureSet, Kind};
 
+use crate::Error;
 use crate::data::{DataSet, Run};
 use crate::samples::{Geometry, Rows, latency_rows, window_rows};
 
@@ -37,6 +38,31 @@ impl Task {
             Task::Positioned => "positioned",
             Task::Ordered => "ordered",
         }
+    }
+
+    /// The task of this name.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn parse(name: &str) -> Result<Task, Error> {
+        let task = Task::ALL.into_iter().find(|task| task.name() == name);
+        let expected = || Task::ALL.map(Task::name).join(", ");
+        task.ok_or_else(|| Error::Usage(format!("there is no task `{name}`; expected {}", expected())))
+    }
+
+    /// The inputs of this name, or its usual ones.
+    ///
+    /// # Errors
+    /// An unknown name, or inputs that models of this task cannot have.
+    pub fn parse_features(self, name: Option<&str>) -> Result<FeatureSet, Error> {
+        let Some(name) = name else { return Ok(self.features()) };
+        let expected = || FeatureSet::ALL.map(FeatureSet::name).join(", ");
+        let set = FeatureSet::named(name)
+            .ok_or_else(|| Error::Usage(format!("there is no feature set `{name}`; expected {}", expected())))?;
+        if !self.accepts(set) {
+            return Err(Error::Usage(format!("a model of the task {} cannot have the inputs `{name}`", self.name())));
+        }
+        Ok(set)
     }
 
     /// Its usual inputs.

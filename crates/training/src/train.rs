@@ -52,6 +52,16 @@ impl Method {
         }
     }
 
+    /// The method of this name.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn parse(name: &str) -> Result<Method, Error> {
+        let method = Method::ALL.into_iter().find(|method| method.name() == name);
+        let expected = || Method::ALL.map(Method::name).join(", ");
+        method.ok_or_else(|| Error::Usage(format!("there is no method `{name}`; expected {}", expected())))
+    }
+
     /// What the outputs of its models mean.
     fn target(self, task: Task) -> Target {
         match (task, self) {
@@ -59,6 +69,46 @@ impl Method {
             (Task::Latency, Method::Network | Method::Tree | Method::Boosted) => Target::Normalised,
             _ => Target::Ln,
         }
+    }
+}
+
+/// The repeats that a model is trained on, and those that decide when training stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Repeats to train on.
+    pub train: Vec<String>,
+    /// Repeats to validate on.
+    pub validate: Vec<String>,
+}
+
+impl Split {
+    /// Reads `train=r1,r2:val=r3`; without a text the last repeat of the data validates.
+    ///
+    /// # Errors
+    /// Another form, or a repeat that the data lacks.
+    pub fn parse(text: Option<&str>, data: &DataSet) -> Result<Split, Error> {
+        let mut repeats = data.repeats();
+        let Some(text) = text else {
+            let last = repeats.pop().into_iter().collect();
+            return Ok(Split { train: repeats, validate: last });
+        };
+        let wrong = || Error::Usage(format!("--split {text}: expected train=REPEAT,…:val=REPEAT,…"));
+        let (train, validate) = text.split_once(':').ok_or_else(wrong)?;
+        let list = |part: &str, key: &str| -> Result<Vec<String>, Error> {
+            let names = part.strip_prefix(key).ok_or_else(wrong)?;
+            Ok(names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+        };
+        let split = Split { train: list(train, "train=")?, validate: list(validate, "val=")? };
+        if split.train.is_empty() || split.validate.is_empty() {
+            return Err(wrong());
+        }
+        if let Some(missing) = split.train.iter().chain(&split.validate).find(|repeat| !repeats.contains(repeat)) {
+            return Err(Error::Usage(format!(
+                "--split: there is no repeat `{missing}`; the data has {}",
+                repeats.join(", ")
+            )));
+        }
+        Ok(split)
     }
 }
 

@@ -114,7 +114,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device that nobody has set up.
+    /// A device that no front end has set up.
     pub fn new(facts: BlockFacts) -> Device {
         Device {
             config: ConfigSpace::new(&facts),
@@ -391,7 +391,7 @@ impl Device {
 
     fn stop_rings(&mut self) {
         for ring in 0..self.facts.queues {
-            // It exists, and nobody asked for the answer.
+            // It exists, and the front end asked for no answer.
             let _ = self.stop_ring(ring);
         }
     }

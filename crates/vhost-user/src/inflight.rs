@@ -44,7 +44,7 @@ pub struct Recovery {
     pub next_counter: u64,
     /// The records contradict themselves and count as empty.
     pub nonsense: bool,
-    /// Nobody has used the records yet.
+    /// The records are unused.
     pub fresh: bool,
 }
 

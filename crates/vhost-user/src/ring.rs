@@ -234,7 +234,7 @@ impl Ring {
         }
         // The wish must be seen before the index is read.
         fence(Ordering::SeqCst);
-        self.has_more(memory)
+        self.offered(memory) > 0
     }
 
     /// Asks for no kicks, as far as the driver can be told.
@@ -244,9 +244,9 @@ impl Ring {
         }
     }
 
-    /// Does the driver offer more?
-    pub fn has_more(&self, memory: &Memory) -> bool {
-        memory.load16(self.places.available.plus(2)) != self.next_available
+    /// How many chains the driver offers; any number from a driver that breaks the rules.
+    pub fn offered(&self, memory: &Memory) -> u16 {
+        memory.load16(self.places.available.plus(2)).wrapping_sub(self.next_available)
     }
 }
 

@@ -15,9 +15,9 @@ mod tests;
 use std::fmt;
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_block::hint::{nearest, suggest};
 
 use crate::generate::{Extent, JobSpec, Mix};
-use crate::nearest::nearest;
 use crate::units::{self, Prefixes};
 use options::Class;
 use text::{Section, Setting};
@@ -270,9 +270,8 @@ impl Reader<'_> {
                 }
             },
             Class::Unknown => {
-                let hint =
-                    nearest(key, options::names()).map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
-                Err(self.error(*line, format!("unknown option {key:?}{hint}")))
+                let meant = JobSpec::synonym(key).or_else(|| nearest(key, options::names()));
+                Err(self.error(*line, format!("unknown option `{key}`{}", suggest(meant))))
             }
         }
     }

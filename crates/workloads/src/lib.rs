@@ -4,7 +4,6 @@
 pub mod applications;
 pub mod fio;
 pub mod generate;
-pub mod nearest;
 pub mod page_cache;
 pub mod units;
 

@@ -1,6 +1,6 @@
 //! The search for better settings: successive halving, as a state machine without a clock, a file or a thread.
 //!
-//! [`Search`] draws [`Candidate`]s and names [`Trial`]s; whoever runs them, here or on a cluster, hands the results back. Short runs
+//! [`Search`] draws [`Candidate`]s and names [`Trial`]s; the caller runs them, here or on a cluster, and hands the results back. Short runs
 //! with few seeds come first, and only the best candidates get longer runs with more seeds. The best of all then runs beside the
 //! defaults with seeds that the search has not seen, and only those runs make its [`Claim`].
 

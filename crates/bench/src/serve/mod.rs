@@ -45,7 +45,7 @@ struct Case {
     connections: u32,
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 12] = [
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 1, connections: 1 },
     Case { protocol: "nbd+unix", op: "randread 4k", block_bytes: 4096, depth: 8, connections: 4 },
@@ -55,6 +55,8 @@ const CASES: [Case; 10] = [
     Case { protocol: VHOST_USER, op: "randread 4k", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: VHOST_USER, op: "randread 4k", block_bytes: 4096, depth: 1, connections: 1 },
     Case { protocol: VHOST_USER, op: "randread 4k of null", block_bytes: 4096, depth: 32, connections: 1 },
+    Case { protocol: VHOST_USER, op: "randread 4k, polled", block_bytes: 4096, depth: 32, connections: 1 },
+    Case { protocol: VHOST_USER, op: "randread 4k of null, polled", block_bytes: 4096, depth: 32, connections: 1 },
     Case { protocol: VHOST_USER, op: "read 1M", block_bytes: 1 << 20, depth: 4, connections: 1 },
 ];
 
@@ -65,7 +67,8 @@ pub struct Row {
     pub peer: &'static str,
     /// nbd+unix, nbd+tcp or vhost-user-blk.
     pub protocol: &'static str,
-    /// Pattern and size.
+    /// Pattern and size. A client sleeps until it is signalled; one that is `polled` looks all the time, so that neither side waits for
+    /// the other to wake up.
     pub op: &'static str,
     /// Requests under way on each connection.
     pub depth: u32,
@@ -190,7 +193,7 @@ impl<'a> Work<'a> {
     /// One server under one load.
     fn one(&self, program: Program, case: &Case) -> Result<Figure> {
         // A disk that does nothing shows what the server itself costs.
-        let target = if case.op.ends_with("null") { PathBuf::from("null") } else { self.file() };
+        let target = if case.op.contains("of null") { PathBuf::from("null") } else { self.file() };
         let server = RunningServer::start(program, self.plan, &self.folder, &target, case.protocol)?;
         if let Some(groups) = &self.groups {
             groups.add_server(server.pid());
@@ -255,6 +258,7 @@ fn machine(
         depth: case.depth as u16,
         seed: 0,
         span: None,
+        poll: case.op.ends_with("polled"),
     };
     let (stop, done) = (stop.clone(), done.clone());
     std::thread::spawn(move || load.run(&stop, &done))

@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod ctl;
 mod learn;
 mod pilot;
 mod real;
@@ -16,6 +17,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::bench::*;
 pub(crate) use self::compare::*;
+pub(crate) use self::ctl::*;
 pub(crate) use self::learn::*;
 pub(crate) use self::pilot::*;
 pub(crate) use self::real::*;
@@ -28,7 +30,7 @@ pub(crate) use self::tune::*;
 #[derive(Parser)]
 #[command(
     name = "dumbwaiter",
-    version = env!("DUMBWAITER_VERSION"),
+    version = dumbwaiter_version::VERSION,
     about,
     max_term_width = 100,
     after_help = "\
@@ -79,6 +81,8 @@ pub(crate) enum Command {
     Serve(Box<Serve>),
     /// Ask and change a running server
     Ctl(Ctl),
+    /// Watch a running server: who gets what, who waits
+    Top(Top),
     /// Choose the scheduler of live disks: watch, advise, and with --act change and put back
     Pilot(Pilot),
     /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server

@@ -25,6 +25,9 @@ pub(crate) struct Recommend {
     /// The goal of the recommendation
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
+    /// Show all columns, without a limit on the width
+    #[arg(long)]
+    pub(crate) wide: bool,
     /// Write the advice and every run as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use dumbwaiter_serve::DeviceDepth;
+
 /// Options of `serve`.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -13,6 +15,7 @@ Examples:
   dumbwaiter serve --config disks.toml --control /run/disks/control --http 127.0.0.1:9100
   dumbwaiter serve --target disk.img --export vm1 --vhost-user /run/disks
   dumbwaiter serve --target emulate:hdd:st1000dm003 --export slow:ublk=0
+  dumbwaiter serve --target disk.img --export vm1 --tcp 0.0.0.0:10809 --tls require --tls-certificates pki --tls-verify-peer
   dumbwaiter serve --demo
 
 Clients find an export at nbd+unix:///NAME?socket=DIR/nbd.sock, virtual machines at DIR/NAME.vhost,
@@ -39,15 +42,24 @@ pub(crate) struct Serve {
     /// Leave block devices (ublk=N) to the next server when this one ends: their requests wait for it
     #[arg(long)]
     pub(crate) keep_devices: bool,
-    /// Allow --tcp on an address that other machines reach: NBD has no authentication
+    /// Encrypt NBD: clients may (on) or must (require) use TLS [default: off]
+    #[arg(long, value_name = "off|on|require")]
+    pub(crate) tls: Option<String>,
+    /// Folder of server-cert.pem, server-key.pem and, to check clients, ca-cert.pem
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tls_certificates: Option<PathBuf>,
+    /// Let in only clients with a certificate that ca-cert.pem has signed
+    #[arg(long)]
+    pub(crate) tls_verify_peer: bool,
+    /// Allow --tcp on an address that other machines reach, although clients do not prove who they are
     #[arg(long)]
     pub(crate) insecure: bool,
     /// The scheduler, with settings: headway, bfq, mq-deadline:fifo_batch=1 … [default: headway]
     #[arg(long, value_name = "NAME[:KEY=VALUE,…]", conflicts_with = "config")]
     pub(crate) scheduler: Option<String>,
-    /// Requests that the device may hold [default: 32]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), conflicts_with = "config")]
-    pub(crate) device_depth: Option<u32>,
+    /// Requests that the device may hold; auto finds the fewest that reach 95 % of its throughput [default: 32]
+    #[arg(long, value_name = "N|auto", conflicts_with = "config")]
+    pub(crate) device_depth: Option<DeviceDepth>,
     /// none: past the page cache where the target allows it; writeback: through it
     #[arg(long, value_name = "none|writeback", default_value = "none", conflicts_with = "config")]
     pub(crate) cache: String,
@@ -75,109 +87,10 @@ pub(crate) struct Serve {
     /// Memory for requests under way, by target [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
-    /// How long clients may take their replies at the end, seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    pub(crate) grace: u64,
-}
-
-/// Options of `ctl`.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  dumbwaiter ctl --control /run/disks/control stats
-  dumbwaiter ctl --control /run/disks/control set-weight db 800
-  dumbwaiter ctl --control /run/disks/control set-limit batch --iops 500
-  dumbwaiter ctl --control /run/disks/control set-scheduler bfq
-  dumbwaiter ctl --control /run/disks/control add logs:weight=50,offset=200GiB,size=10GiB
-  dumbwaiter ctl --control /run/disks/control drain vm1 --timeout 60")]
-pub(crate) struct Ctl {
-    /// The server's control socket
-    #[arg(long, value_name = "SOCKET", env = "DUMBWAITER_CONTROL", global = true)]
-    pub(crate) control: Option<PathBuf>,
-    /// Print the answer as JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    #[command(subcommand)]
-    pub(crate) order: CtlOrder,
-}
-
-#[derive(clap::Subcommand)]
-pub(crate) enum CtlOrder {
-    /// The exports, with sizes and weights
-    List,
-    /// Counts, shares and latencies of all exports
-    Stats,
-    /// Change the weight of an export
-    SetWeight { export: String, weight: u32 },
-    /// Change the limits of an export; what is left out is unlimited
-    SetLimit {
-        export: String,
-        /// I/Os per second
-        #[arg(long)]
-        iops: Option<u64>,
-        /// Bytes per second
-        #[arg(long, value_name = "SIZE")]
-        bytes: Option<String>,
-    },
-    /// Change the reservation of an export; without --iops it has none
-    SetReservation {
-        export: String,
-        /// I/Os per second
-        #[arg(long)]
-        iops: Option<u64>,
-    },
-    /// Exchange the scheduler of a disk, while it serves
-    SetScheduler {
-        scheduler: String,
-        /// Number of the disk
-        #[arg(long, default_value_t = 0)]
-        disk: usize,
-    },
-    /// Change a setting of a disk's scheduler
-    SetSetting {
-        name: String,
-        value: i64,
-        /// Number of the disk
-        #[arg(long, default_value_t = 0)]
-        disk: usize,
-    },
-    /// Change how many requests a device may hold
-    SetDepth {
-        depth: u32,
-        /// Number of the disk
-        #[arg(long, default_value_t = 0)]
-        disk: usize,
-    },
-    /// Add an export
-    Add {
-        /// As --export of `serve`
-        export: String,
-        /// Number of the disk
-        #[arg(long, default_value_t = 0)]
-        disk: usize,
-    },
-    /// Withdraw an export; it goes with its last client
-    Remove {
-        export: String,
-        /// Disconnect its clients
-        #[arg(long)]
-        hard: bool,
-    },
-    /// Change the size of an export
-    Resize { export: String, size: String },
-    /// Withdraw an export and wait until its last client is gone
-    Drain {
-        export: String,
-        /// Seconds to wait
-        #[arg(long, default_value_t = 10)]
-        timeout: u64,
-    },
-    /// The latencies of an export since the start
-    Histogram { export: String },
-    /// Why a disk has its scheduler
-    Explain {
-        /// Number of the disk
-        #[arg(long, default_value_t = 0)]
-        disk: usize,
-    },
+    /// How long clients may take their replies at the end, seconds [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) grace: Option<u64>,
+    /// Go on as this user once all is open: no right of root is left
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
 }

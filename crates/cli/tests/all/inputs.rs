@@ -56,7 +56,7 @@ fn drives_results_and_misspelt_names_are_recognised() {
     let loops = std::path::Path::new("/dev/loop0").exists();
     if loops {
         refused(&["compare", "/dev/loop0"], &["--on /dev/loop0"]);
-        refused(&["recommend", "loop0"], &["did you mean /dev/loop0?"]);
+        refused(&["recommend", "loop0"], &["did you mean `/dev/loop0`?"]);
     }
     let result = file(&dir, "r.json", br#"{"schema": 2, "scenario": {}, "runs": []}"#);
     refused(&["compare", &result], &["is a result", "dumbwaiter report"]);

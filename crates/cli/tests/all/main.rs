@@ -11,6 +11,8 @@ mod real_edges;
 mod real_kernel;
 mod real_recommend;
 mod real_reproduce;
+mod real_tune;
 mod real_verify;
+mod serve;
 mod suite;
 mod verdict;

@@ -49,9 +49,9 @@ fn suites_run_on_drives_that_are_partly_full() {
     assert_eq!(lines.len(), 3 * 4);
     let fills: Vec<u64> = lines.iter().filter_map(|line| line["fill_percent"].as_u64()).collect();
     assert!([10, 50, 90].iter().all(|fill| fills.iter().filter(|f| *f == fill).count() == 4), "{fills:?}");
-    refused(&["compare", "suite:desktp"], &["did you mean suite:desktop?"]);
+    refused(&["compare", "suite:desktp"], &["did you mean `suite:desktop`?"]);
     refused(&["compare", "suite:desktop", "database"], &["one suite alone"]);
-    refused(&["compare", "databse"], &["did you mean database?"]);
+    refused(&["compare", "databse"], &["did you mean `database`?"]);
 }
 
 #[test]

@@ -115,6 +115,10 @@ fn two_results_are_compared_scheduler_by_scheduler() {
     let rate = rate.clone().find(|d| d["scheduler"] == "none" && d["metric"] == "mb_per_s").unwrap();
     assert_eq!((&rate["verdict"], &rate["device_b"]), (&Value::from("worse"), &Value::from("hdd:st1000dm003")));
     assert!(rate["effect"].as_f64().unwrap() < -0.5 && rate["ci95"][1].as_f64().unwrap() < 0.0, "{rate}");
+    let other = compared(dir.path(), "c.json", &["--schedulers", "noop,deadline"]);
+    let out = dumbwaiter(&["diff", &a, &other]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("nothing to compare"));
     let text = ok(&["diff", &a, &b]);
     assert!(text.lines().all(|line| line.chars().count() <= 80) && text.contains("worse"), "{text}");
 }

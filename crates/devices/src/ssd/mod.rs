@@ -28,7 +28,7 @@ use self::ftl::UNIT;
 pub use self::params::{KEYS, Params};
 pub use self::saved::{load_state, save_state};
 use self::streams::Streams;
-use crate::outbox::Outbox;
+use crate::held::Held;
 use crate::{Breakdown, Command, Completion, Counters, Device, Facts, Submitted};
 
 /// Sectors of a unit.
@@ -65,9 +65,7 @@ pub struct Ssd {
     last_arrival: Nanos,
     flash: Flash,
     streams: Streams,
-    seq: u64,
-    held: u32,
-    outbox: Outbox,
+    held: Held,
     counters: Counters,
 }
 
@@ -98,9 +96,7 @@ impl Ssd {
             last_arrival: Nanos::ZERO,
             flash: Flash::new(p),
             streams: Streams::new(read_cache, u64::from(p.prefetch_kib) / 4, capacity_units),
-            seq: 0,
-            held: 0,
-            outbox: Outbox::default(),
+            held: Held::new(p.facts().depth),
             counters: Counters::default(),
         }
     }
@@ -219,12 +215,8 @@ impl Device for Ssd {
     }
 
     fn submit(&mut self, now: Nanos, command: &Command) -> Submitted {
-        self.held -= self.outbox.settle(now);
-        if self.held == self.facts.depth {
-            return Submitted::Busy;
-        }
-        self.held += 1;
-        self.counters.count(command, self.held);
+        let Some(held) = self.held.admit(now) else { return Submitted::Busy };
+        self.counters.count(command, held);
         if now.since(self.last_arrival.max(self.last_completion)) > self.t_idle_gc {
             let idle = self.last_arrival.max(self.last_completion);
             self.flash.collect_idle(idle + self.t_idle_gc, now, &mut self.counters);
@@ -240,17 +232,16 @@ impl Device for Ssd {
             Op::Discard | Op::SecureErase => self.discard(now, command),
         };
         self.last_completion = self.last_completion.max(at);
-        self.outbox.push(self.seq, Completion { tag: command.tag, at, failed, breakdown });
-        self.seq += 1;
+        self.held.complete(Completion { tag: command.tag, at, failed, breakdown });
         Submitted::Accepted
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.outbox.next()
+        self.held.next()
     }
 
     fn advance(&mut self, now: Nanos, out: &mut Vec<Completion>) {
-        self.held -= self.outbox.drain(now, out);
+        self.held.drain(now, out);
     }
 
     fn counters(&self) -> Counters {

@@ -157,6 +157,12 @@ pub fn run(model: &DeviceModel) -> Vec<Check> {
     expectations_of(model, bare).iter().map(|target| target.check(model)).collect()
 }
 
+/// A figure with four significant digits, as validations print it.
+pub fn four_digits(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize };
+    format!("{value:.digits$}")
+}
+
 /// Published figures of a device that contain host time and are not measured here.
 pub fn needs_host(name: &str) -> &'static [&'static str] {
     let bare = name.split_once('?').map_or(name, |(bare, _)| bare);

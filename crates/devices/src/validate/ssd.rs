@@ -16,6 +16,7 @@ const FIG_8: (&str, &str) = ("SSD proportionality paper, Fig. 8: orderings", "P"
 const RATED: (&str, &str) = ("data sheet", "D");
 const RECALLED: (&str, &str) = ("data sheet", "R");
 
+/// Long because it has one arm for each drive.
 pub(super) fn expectations(name: &str) -> Vec<Expectation> {
     let mut expectations = Vec::new();
     match name {

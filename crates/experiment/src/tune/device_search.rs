@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dumbwaiter_advise::tune::{Applied, Candidate, Plan, Search, Space, Trial, TunedDevice, tuned};
-use dumbwaiter_advise::{Goal, KERNEL_SCHEDULERS, Place};
+use dumbwaiter_advise::{Goal, KERNEL_SCHEDULERS, Place, Provenance};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::{Scenario, Work};
@@ -12,6 +12,7 @@ use dumbwaiter_scenario::{Scenario, Work};
 use super::TuneOptions;
 use super::space::{schedulers, space};
 use super::trial::RemoteTrial;
+use crate::models::models;
 use crate::plan::OVERHEAD;
 use crate::{About, Cell, Failure, Stack};
 
@@ -59,7 +60,8 @@ impl DeviceSearch {
             _ => KERNEL_SCHEDULERS.map(str::to_owned).to_vec(),
         };
         let schedulers = schedulers(options, scenario, &offered)?;
-        let place = Place::of(about.drive.as_ref(), device);
+        let models = if about.real { Default::default() } else { models(&[device.to_owned()]) };
+        let place = Place::of(&Provenance { drive: about.drive.clone(), models, ..Provenance::default() }, device);
         let model = if about.real { None } else { dumbwaiter_devices::load(device).ok() };
         // Of NVMe drives the depth cannot be set.
         let depth = model.filter(|_| place.disk.starts_with("sd")).map(|model| model.facts().depth);
@@ -73,7 +75,10 @@ impl DeviceSearch {
                 })?;
                 let each = if about.real { each + OVERHEAD } else { each };
                 Plan::within(budget.0, each.0, spaces.len(), whole_runs).map_err(|needed| {
-                    Failure::refused(format!("--budget {budget}: the smallest search covers {}", Nanos(needed)))
+                    let needed = Nanos(needed);
+                    Failure::refused(format!(
+                        "the smallest search covers {needed} of runs, and the budget is {budget}; expected a longer --budget, or with --on a longer --for"
+                    ))
                 })?
             }
         };

@@ -23,7 +23,7 @@ fn recovers(model: &DeviceModel, fitted: &Fitted, names: &[&str]) {
     let truth = toml::Table::try_from(model).unwrap();
     for name in names {
         let found = fitted.parameters.iter().find(|p| p.name == *name).unwrap();
-        assert!(!matches!(found.origin, Origin::Assumed(_)), "{name} is assumed");
+        assert!(!matches!(found.origin, Origin::Assumed(_) | Origin::Doubtful(_)), "{name} is assumed");
         let number = |v: &toml::Value| v.as_float().or(v.as_integer().map(|i| i as f64)).unwrap();
         let (is, should) = (number(&found.value), number(&truth[*name]));
         assert!((is / should - 1.0).abs() <= TOLERANCE, "{name}: {is}, expected {should}");
@@ -82,4 +82,22 @@ fn a_fixed_latency() {
     recovers(&model, &fitted, &["latency_ns", "depth"]);
     predicts(&fitted);
     assert!(matches!(fitted.model.params(), Params::Null(p) if p.latency_ns == 2_000_000));
+}
+
+#[test]
+fn what_a_disturbed_survey_measured_is_doubtful() {
+    let mut subject = Model::new(load("ssd:850pro-256").unwrap(), 5);
+    let mut found = survey(&mut subject, &Options::default(), &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let undisturbed = fit(&found).unwrap();
+    assert!(undisturbed.parameters.iter().all(|p| !matches!(p.origin, Origin::Doubtful(_))));
+    // Every other point waited for a CPU for most of the time.
+    for point in found.points.iter_mut().step_by(2) {
+        point.point.iops /= 8.0;
+        point.point.mean_us *= 8.0;
+        point.spread = 0.9;
+    }
+    let fitted = fit(&found).unwrap();
+    assert!(fitted.warning().is_some_and(|warning| warning.contains("idle machine")), "{:?}", fitted.warning());
+    assert!(fitted.parameters.iter().all(|p| !matches!(p.origin, Origin::Measured(_))));
+    assert!(fitted.undetermined().any(|p| p.name == "link_mb_per_s"));
 }

@@ -153,7 +153,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk over `target`, with `scheduler`, which was made with `config.setup`.
+    /// A disk over `target`, with `scheduler`, which was made with `config.setup`. Long because it names every part of a disk.
     ///
     /// A caller that submits scattered pages ([`Data::Iovec`]) sets `config.limits.segment_bytes` to the size of a page: only
     /// I/Os of no more pieces than that limit counts are merged.
@@ -301,6 +301,18 @@ impl Disk {
     pub fn send(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
         self.queue(events)?;
         self.rings.main.submit().map_err(|source| Error::Ring { what: "the ring takes no requests", source })
+    }
+
+    /// Hands the kernel what is queued for it, receives and watches too, so that [`Disk::has_news`] sees their ends.
+    pub fn hand_over(&mut self) -> Result<(), Error> {
+        self.rearm_watches()?;
+        self.rings.submit().map_err(|source| Error::Ring { what: "the ring takes no requests", source })
+    }
+
+    /// Would a turn find something that ended? Asks memory, not the kernel, so that a caller can look for a while before it sleeps. On
+    /// kernels before 5.19 and in polled rings it may answer no where a turn would find something.
+    pub fn has_news(&mut self) -> bool {
+        self.rings.has_news()
     }
 
     /// Queues what the scheduler chooses now; the next call on the ring hands it over.

@@ -37,6 +37,7 @@ pub(super) fn conditions(document: &Document) -> Vec<(&'static str, String)> {
         ("Seeds", distinct(&|r| r.seed.to_string())),
     ];
     let versions: Vec<String> = document.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    all.extend(document.until.iter().map(|until| ("Replicates added", until.clause())));
     all.push(("Versions", versions.join(", ")));
     all.extend(provenance(&document.provenance));
     all.retain(|(_, text)| !text.is_empty());

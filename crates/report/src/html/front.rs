@@ -23,10 +23,6 @@ pub(super) struct AdviceView {
 }
 
 pub(super) fn advice(advice: &Advice, points: &[SurveyPoint<'_>]) -> AdviceView {
-    let headline = match advice.keep {
-        true => format!("keep {}", advice.current),
-        false => format!("use {} instead of {}", advice.recommended, advice.current),
-    };
     let grid = |title: &str, (header, rows): Cells| Grid {
         title: title.to_owned(),
         header: header.into_iter().map(|(title, _)| title).collect(),
@@ -47,12 +43,12 @@ pub(super) fn advice(advice: &Advice, points: &[SurveyPoint<'_>]) -> AdviceView 
     }
     AdviceView {
         title: format!("What to set on {}", advice.device),
-        headline,
+        headline: advice.headline(),
         sentence: advice.sentence.clone(),
         criterion: advice.criterion.clone(),
         losses: advice.losses.iter().map(|loss| loss.sentence(&advice.recommended)).collect(),
-        apply: if advice.keep { Vec::new() } else { advice.commands.clone() },
-        undo: if advice.keep { Vec::new() } else { advice.undo.clone() },
+        apply: if advice.is_to_be_applied() { advice.commands.clone() } else { Vec::new() },
+        undo: if advice.is_to_be_applied() { advice.undo.clone() } else { Vec::new() },
         tables,
         points: points.iter().map(|point| format!("{}: {}", point.name, point.about)).collect(),
         completion: advice.completion.sentence.clone(),

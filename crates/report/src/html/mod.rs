@@ -10,11 +10,11 @@ mod over_time;
 mod page;
 mod palette;
 
-pub use page::{Page, PageSection, Plot, PlotLine};
+pub use page::{HeatMap, Page, PageSection, Plot, PlotLine};
 
 use crate::advice::SurveyPoint;
 use crate::applications::applications;
-use crate::compare::{circumstances, headline, place};
+use crate::compare::{apply_title, circumstances, headline, place};
 use crate::file::{Error, write_file};
 use crate::ranking_columns::{Column, columns};
 use crate::suite::suite_grids;
@@ -81,6 +81,7 @@ struct Section {
     /// The number behind the confidence.
     certainty: String,
     circumstances: String,
+    apply_title: String,
     apply: Vec<String>,
     undo: Vec<String>,
     sentence: String,
@@ -257,6 +258,7 @@ fn section(
         headline: headline(&ranking.verdict),
         certainty: ranking.verdict.certainty.clone(),
         circumstances: circumstances(ranking),
+        apply_title: apply_title(&ranking.verdict.apply),
         apply: ranking.verdict.apply.clone(),
         undo: ranking.verdict.undo.clone(),
         sentence: told.unwrap_or(&ranking.recommendation).sentence.clone(),

@@ -31,6 +31,8 @@ pub struct PageSection {
     pub tables: Vec<Grid>,
     /// Plots; lines of the same name have the same style within a section.
     pub plots: Vec<Plot>,
+    /// Heat maps.
+    pub maps: Vec<HeatMap>,
 }
 
 /// Lines over a common axis. Values that are not finite are left out.
@@ -38,7 +40,7 @@ pub struct PageSection {
 pub struct Plot {
     /// Its title.
     pub title: String,
-    /// Label of the horizontal axis, on which the values of `x` are equally spaced.
+    /// Label of the horizontal axis, on which the values of `x` are equally spaced, in the order of the first line.
     pub x: String,
     /// Label of the vertical axis, with its unit.
     pub y: String,
@@ -52,9 +54,32 @@ pub struct PlotLine {
     /// Its name.
     pub name: String,
     /// Values on the horizontal axis, such as numbers of threads.
-    pub x: Vec<f64>,
+    pub x: Vec<String>,
     /// Values on the vertical axis.
     pub y: Vec<f64>,
+    /// Their 95 % confidence intervals, drawn as error bars. None at all, or one for each value.
+    pub ci95: Vec<Option<[f64; 2]>>,
+}
+
+/// A figure over two axes, as colours. Values that are not finite leave their cell empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HeatMap {
+    /// Its title.
+    pub title: String,
+    /// Label of the horizontal axis.
+    pub x: String,
+    /// Label of the vertical axis.
+    pub y: String,
+    /// Values on the horizontal axis, from left to right.
+    pub columns: Vec<String>,
+    /// Values on the vertical axis, from top to bottom.
+    pub rows: Vec<String>,
+    /// The figure, row by row.
+    pub values: Vec<Vec<f64>>,
+    /// What is written into the cells, row by row.
+    pub labels: Vec<Vec<String>>,
+    /// What is shown where a pointer rests on a cell, row by row.
+    pub notes: Vec<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -121,7 +146,7 @@ fn section<'a>(of: &'a PageSection, number: usize, specs: &mut serde_json::Map<S
                 let look = looks.iter().find(|l| l.scheduler == line.name)?;
                 Some(json!({
                     "type": "scatter", "mode": "lines+markers", "name": line.name,
-                    "x": line.x.iter().map(|x| x.to_string()).collect::<Vec<_>>(), "y": line.y,
+                    "x": line.x, "y": line.y, "error_y": error_bars(line),
                     "line": {"color": look.colour, "dash": look.dash, "width": 2},
                     "marker": {"symbol": look.marker, "size": 7}, "hovertemplate": "%{x}: %{y:.5g}",
                 }))
@@ -134,6 +159,11 @@ fn section<'a>(of: &'a PageSection, number: usize, specs: &mut serde_json::Map<S
         specs.insert(id.clone(), json!({"data": data, "layout": layout}));
         plots.push(PlotView { id, title: plot.title.clone() });
     }
+    for (i, map) in of.maps.iter().enumerate() {
+        let id = format!("map-{number}-{i}");
+        specs.insert(id.clone(), heat_map(map));
+        plots.push(PlotView { id, title: map.title.clone() });
+    }
     let swatch = |l: &super::palette::Look| Swatch { name: l.scheduler.clone(), colour: l.colour, dash: l.dash_svg };
     SectionView {
         title: &of.title,
@@ -144,13 +174,55 @@ fn section<'a>(of: &'a PageSection, number: usize, specs: &mut serde_json::Map<S
     }
 }
 
+/// The lengths of a line's error bars; null where it has none.
+fn error_bars(line: &PlotLine) -> Value {
+    if line.ci95.iter().all(Option::is_none) {
+        return Value::Null;
+    }
+    let ends = || line.y.iter().zip(&line.ci95);
+    let above: Vec<Option<f64>> = ends().map(|(y, ci)| ci.map(|[_, high]| high - y)).collect();
+    let below: Vec<Option<f64>> = ends().map(|(y, ci)| ci.map(|[low, _]| y - low)).collect();
+    json!({"type": "data", "symmetric": false, "array": above, "arrayminus": below, "thickness": 1, "width": 3})
+}
+
+/// From a pale to a strong blue, on a light and on a dark page, behind text of the page's colour.
+const MAP_COLOURS: [(f64, &str); 2] = [(0.0, "#0072b218"), (1.0, "#0072b2b8")];
+
+fn heat_map(map: &HeatMap) -> Value {
+    let data = json!({
+        "type": "heatmap", "x": map.columns, "y": map.rows, "z": map.values, "text": map.labels, "texttemplate": "%{text}",
+        "customdata": map.notes, "hovertemplate": "%{y}, %{x}: %{customdata}<extra></extra>", "hoverongaps": false,
+        "colorscale": MAP_COLOURS, "xgap": 2, "ygap": 2, "showscale": false, "meta": "text-font",
+    });
+    let layout = json!({
+        "xaxis": {"title": {"text": map.x}, "type": "category", "showgrid": false},
+        "yaxis": {"title": {"text": map.y}, "type": "category", "showgrid": false, "autorange": "reversed"},
+    });
+    json!({"data": [data], "layout": layout})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_page_holds_its_tables_and_plots_and_escapes_names() {
-        let line = PlotLine { name: "</script><b>".into(), x: vec![1.0, 2.0], y: vec![3.5, f64::NAN] };
+        let line = PlotLine {
+            name: "</script><b>".into(),
+            x: vec!["1".into(), "2".into()],
+            y: vec![3.5, f64::NAN],
+            ci95: vec![Some([3.0, 5.0]), None],
+        };
+        let map = HeatMap {
+            title: "m".into(),
+            x: "depth".into(),
+            y: "scheduler".into(),
+            columns: vec!["1".into(), "2".into()],
+            rows: vec!["<none>".into()],
+            values: vec![vec![1.5, f64::NAN]],
+            labels: vec![vec!["1.5".into(), String::new()]],
+            notes: vec![vec!["1.5 (1–2), 3 runs".into(), String::new()]],
+        };
         let page = Page {
             title: "a < b".into(),
             sections: vec![PageSection {
@@ -158,10 +230,20 @@ mod tests {
                 notes: vec!["said".into()],
                 tables: vec![Grid { title: "t".into(), header: vec!["h".into()], rows: vec![vec!["cell".into()]] }],
                 plots: vec![Plot { title: "p".into(), x: "threads".into(), y: "K IOPS".into(), lines: vec![line] }],
+                maps: vec![map],
             }],
         };
         let html = page.html(&json!({"rows": ["<end>"]}));
-        for part in ["a &lt; b", ">cell<", "plot-0-0", "K IOPS", "said"] {
+        for part in [
+            "a &lt; b",
+            ">cell<",
+            "plot-0-0",
+            "K IOPS",
+            "said",
+            "map-0-0",
+            r#""array":[1.5,null],"arrayminus":[0.5,null]"#,
+            r#""z":[[1.5,null]]"#,
+        ] {
             assert!(html.contains(part), "{part}");
         }
         assert!(!html.contains("</script><b>") && !html.contains("<end>"));

@@ -18,6 +18,24 @@ fn mean_ms(runs: &Runs) -> f64 {
     runs.median(|r| r.latency_us.mean) / 1000.0
 }
 
+const FIGURE_20_COLUMNS: [&str; 9] =
+    ["load, budget", "MB/s", "change %", "mean ms", "change %", "deviation ms", "max ms", "BFQ's max by it", "PV"];
+
+/// A row of figure 20: what a scheduler reaches, and its changes against BFQ.
+fn beside_bfq(name: String, runs: &Runs, bfq: &Runs) -> Vec<String> {
+    vec![
+        name,
+        format!("{:.0}", runs.mb_per_s()),
+        format!("{:+.1}", percent(runs.mb_per_s() / bfq.mb_per_s())),
+        format!("{:.1}", mean_ms(runs)),
+        format!("{:+.1}", percent(mean_ms(runs) / mean_ms(bfq))),
+        format!("{:.1}", runs.median(|r| r.latency_us.stddev) / 1000.0),
+        format!("{:.0}", max_ms(runs)),
+        format!("{:.2}", max_ms(bfq) / max_ms(runs)),
+        format!("{:.3}", runs.pv()),
+    ]
+}
+
 pub(super) fn figure_20(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut schedulers = vec![BFQ.to_owned(), H_BFQ.to_owned()];
     schedulers.extend(BUDGETS.map(|sectors| format!("{H_BFQ},exhausted_budget={sectors}")));
@@ -31,19 +49,7 @@ pub(super) fn figure_20(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut out = FigureResult::default();
     let mut grid = Grid {
         title: "H+BFQ by the budget after exhaustion; changes are against BFQ".to_owned(),
-        header: [
-            "load, budget",
-            "MB/s",
-            "change %",
-            "mean ms",
-            "change %",
-            "deviation ms",
-            "max ms",
-            "BFQ's max by it",
-            "PV",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        header: FIGURE_20_COLUMNS.map(str::to_owned).to_vec(),
         rows: Vec::new(),
     };
     // Longest latencies by BFQ's, added up over the loads.
@@ -53,19 +59,12 @@ pub(super) fn figure_20(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     for ((load, runs), (loss, reduction)) in TRACES.iter().zip(runs.chunks(schedulers.len())).zip(paper) {
         let bfq = &runs[0];
         let names = ["bfq".to_owned(), "default ÷ tenants".to_owned()].into_iter();
-        for (name, runs) in names.chain(BUDGETS.map(|b| b.to_string())).zip(runs) {
-            grid.rows.push(vec![
-                format!("{load}, {name}"),
-                format!("{:.0}", runs.mb_per_s()),
-                format!("{:+.1}", percent(runs.mb_per_s() / bfq.mb_per_s())),
-                format!("{:.1}", mean_ms(runs)),
-                format!("{:+.1}", percent(mean_ms(runs) / mean_ms(bfq))),
-                format!("{:.1}", runs.median(|r| r.latency_us.stddev) / 1000.0),
-                format!("{:.0}", max_ms(runs)),
-                format!("{:.2}", max_ms(bfq) / max_ms(runs)),
-                format!("{:.3}", runs.pv()),
-            ]);
-        }
+        grid.rows.extend(
+            names
+                .chain(BUDGETS.map(|b| b.to_string()))
+                .zip(runs)
+                .map(|(name, runs)| beside_bfq(format!("{load}, {name}"), runs, bfq)),
+        );
         let sweep = &runs[2..];
         let lost = sweep.iter().map(|r| -percent(r.mb_per_s() / bfq.mb_per_s())).fold(0.0, f64::max);
         let metric = "largest loss of bandwidth against BFQ: at most 10 %";

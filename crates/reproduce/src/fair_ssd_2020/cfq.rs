@@ -54,8 +54,9 @@ pub(super) fn figure_1(effort: &Effort<'_>) -> Result<FigureResult, Error> {
 fn over_time(load: &str, run: &RunResult) -> Plot {
     let lines = run.series.tenants.iter().map(|t| PlotLine {
         name: t.name.clone(),
-        x: run.series.times.clone(),
+        x: run.series.times.iter().map(f64::to_string).collect(),
         y: t.mb_per_s.clone(),
+        ..PlotLine::default()
     });
     Plot { title: format!("cfq, {load}"), x: "s".to_owned(), y: "MB/s".to_owned(), lines: lines.collect() }
 }

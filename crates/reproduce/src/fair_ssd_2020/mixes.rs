@@ -1,8 +1,8 @@
 //! Figures 21 to 25: one load per tenant.
 
 use super::generations::{A_CFQ, CFQ};
-use super::{SCHEDULERS, SSD, TRACES, head, replicates, row};
-use crate::replicates::{case, partitions, replicated};
+use super::{SCHEDULERS, SSD, TRACES, head, replicates, row, tenants};
+use crate::replicates::{case, replicated};
 use crate::{Effort, Error, FigureResult};
 
 /// MB/s of each load alone, in the order of [`TRACES`].
@@ -13,9 +13,9 @@ pub(super) fn figure_21(effort: &Effort<'_>) -> Result<FigureResult, Error> {
     let mut cases = Vec::new();
     for (_, scheduler) in SCHEDULERS {
         for load in TRACES {
-            cases.push(case(&partitions(&head, &[(1, load)]), SSD, scheduler)?);
+            cases.push(case(&tenants(&head, &[(1, load)]), SSD, scheduler)?);
         }
-        cases.push(case(&partitions(&head, &TRACES.map(|load| (1, load))), SSD, scheduler)?);
+        cases.push(case(&tenants(&head, &TRACES.map(|load| (1, load))), SSD, scheduler)?);
     }
     let runs = replicated(&cases, replicates(effort), effort)?;
     let mut out = FigureResult::default();
@@ -54,9 +54,9 @@ pub(super) fn figures_23_25(effort: &Effort<'_>) -> Result<FigureResult, Error> 
     let head = head(effort, SSD);
     let mut cases = Vec::new();
     for weights in SETS {
-        let tenants: Vec<(u32, &str)> = weights.into_iter().zip(TRACES).collect();
+        let mix: Vec<(u32, &str)> = weights.into_iter().zip(TRACES).collect();
         for (_, scheduler) in SCHEDULERS {
-            cases.push(case(&partitions(&head, &tenants), SSD, scheduler)?);
+            cases.push(case(&tenants(&head, &mix), SSD, scheduler)?);
         }
     }
     let runs = replicated(&cases, replicates(effort), effort)?;
@@ -88,7 +88,7 @@ pub(super) fn figures_23_25(effort: &Effort<'_>) -> Result<FigureResult, Error> 
             }
         }
     }
-    out.notes.push("weights are of msn, prj and prn; prn rests for two sevenths of the time, so that its averages stay below its weight's part".to_owned());
+    out.notes.push("weights are of msn, prj and prn; prn alternates between few large requests and many small ones, which CFQ counts alike".to_owned());
     Ok(out)
 }
 

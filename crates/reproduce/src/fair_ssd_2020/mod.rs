@@ -8,7 +8,7 @@ mod cfq;
 mod generations;
 mod mixes;
 
-use crate::replicates::{case, partitions};
+use crate::replicates::{case, partitions_after};
 use crate::{Case, Effort, Error, Figure, Paper, Row};
 
 const NAME: &str = "fair-ssd-2020";
@@ -33,7 +33,7 @@ const SCHEDULERS: [(&str, &str); 5] =
 pub(crate) const PAPER: Paper = Paper {
     name: NAME,
     title: "I/O schedulers for proportionality and stability on flash-based SSDs in multi-tenant environments (2020; SATA MLC SSD, Linux 3.18)",
-    calibration: "request sizes of msn and prn on figure 21 (370 and 270 MB/s alone, under none); the SSD is a stand-in for an anonymous one; nothing was fitted to shares or latencies",
+    calibration: "request sizes of msn, and the lengths of prn's phases, on figure 21 (370 and 270 MB/s alone, under none); the SSD is a stand-in for an anonymous one; nothing was fitted to shares or latencies",
     real: false,
     figures: &[
         Figure { name: "figure-1", title: "CFQ on an SSD: bandwidth of four tenants over time", run: cfq::figure_1 },
@@ -75,13 +75,22 @@ fn replicates(effort: &Effort<'_>) -> u32 {
 
 fn head(effort: &Effort<'_>, device: &str) -> String {
     let seconds = if device.starts_with("hdd") { effort.pick(120, 40) } else { effort.pick(30, 10) };
-    format!("duration = \"{seconds}s\"\nwarmup = \"{}s\"", effort.pick(2, 1))
+    format!("duration = \"{seconds}s\"\nwarmup = \"{}s\"", effort.pick(4, 3))
+}
+
+/// What each tenant runs before it is measured: a virtual machine boots. BFQ sizes its budgets by the drive's rate once it has seen 32 slots
+/// of 20 ms or more, which every machine in use has; before, its slots are a fifth as long.
+const BOOT: &str = "rw = \"randread\"\nbs = \"4k\"\niodepth = 8\nruntime = \"2s\"\n";
+
+/// Tenants of these weights after their boot, each with its own load in a partition of its own.
+fn tenants(head: &str, tenants: &[(u32, &str)]) -> String {
+    partitions_after(Some(BOOT), head, tenants)
 }
 
 /// Four tenants of [`WEIGHTS`] with the same load.
 fn four(load: &str, device: &str, scheduler: &str, effort: &Effort<'_>) -> Result<Case, Error> {
-    let tenants = WEIGHTS.map(|weight| (weight, load));
-    case(&partitions(&head(effort, device), &tenants), device, scheduler)
+    let loads = WEIGHTS.map(|weight| (weight, load));
+    case(&tenants(&head(effort, device), &loads), device, scheduler)
 }
 
 /// Ratio of the largest to the smallest bandwidth of the tenants within a second, the largest of the run. Seconds in
@@ -110,8 +119,8 @@ mod tests {
         let control = dumbwaiter_experiment::Control::default();
         let world = dumbwaiter_sim::Simulator::new(2);
         let effort = Effort::new(true, &world, &control);
-        let tenants = WEIGHTS.map(|weight| (weight, "msn"));
-        let text = partitions("duration = \"400ms\"\nwarmup = \"100ms\"\nseries = \"100ms\"", &tenants);
+        let loads = WEIGHTS.map(|weight| (weight, "msn"));
+        let text = tenants("duration = \"400ms\"\nwarmup = \"2100ms\"\nseries = \"100ms\"", &loads);
         let cases: Vec<Case> = SCHEDULERS.iter().map(|(_, s)| case(&text, SSD, s).unwrap()).collect();
         let runs = crate::replicates::replicated(&cases, 2, &effort).unwrap();
         assert_eq!(runs.len(), SCHEDULERS.len());

@@ -83,8 +83,9 @@ impl Swept<'_> {
                 let mean = |runs: &Runs| runs.mean(measure.of);
                 let lines = SCHEDULERS.iter().enumerate().map(|(s, name)| PlotLine {
                     name: (*name).to_owned(),
-                    x: self.steps.iter().map(|n| f64::from(*n)).collect(),
+                    x: self.steps.iter().map(u32::to_string).collect(),
                     y: points.iter().map(|p| mean(&p[s]).unwrap_or(f64::NAN)).collect(),
+                    ..PlotLine::default()
                 });
                 out.plots.push(Plot {
                     title: format!("{}, {kind}", measure.name),

@@ -25,13 +25,16 @@ pub(super) struct Account {
     busy: Nanos,
     /// It is owed service though it nearly always had something outstanding.
     pub(super) behind: bool,
+    /// Its own limit keeps it from asking for more.
+    pub(super) paced: bool,
     /// Last completion.
     pub(super) last_seen: Nanos,
 }
 
 impl Account {
-    /// A request arrived.
-    pub(super) fn arrived(&mut self, now: Nanos) {
+    /// A request arrived. `paced`: a limit of the tenant held it back.
+    pub(super) fn arrived(&mut self, now: Nanos, paced: bool) {
+        self.paced = paced;
         if self.outstanding == 0 {
             self.busy_since = now;
         }
@@ -139,8 +142,8 @@ impl Depth {
             if account.busy > Nanos::ZERO {
                 self.active_share += shares.share(tenant);
             }
-            // One with a backlog needs no help: its turn comes by the order of service.
-            let needs_help = account.busy.0 * 100 >= span * BUSY_PERCENT && account.waiting == 0;
+            // One with a backlog needs no help: its turn comes by the order of service. One that is limited asks for no more.
+            let needs_help = account.busy.0 * 100 >= span * BUSY_PERCENT && account.waiting == 0 && !account.paced;
             let short = got((tenant, account)) * 100 < most * u128::from(SHORT_PERCENT);
             account.behind = needs_help && (shares.lags(tenant) || short);
             any_behind |= account.behind;

@@ -117,8 +117,7 @@ impl Choice {
     fn unknown_setting(&self, key: &str, tunables: &'static [Tunable]) -> ChoiceError {
         let parameters = self.entry.parameters.iter().map(|p| p.name);
         let known: Vec<&str> = parameters.chain(tunables.iter().map(|t| t.name)).collect();
-        let hint = nearest(key, &known);
-        ChoiceError::UnknownSetting { scheduler: self.entry.name.into(), key: key.into(), hint, known }
+        ChoiceError::UnknownSetting { scheduler: self.entry.name.into(), key: key.into(), known }
     }
 }
 
@@ -137,26 +136,5 @@ fn candidate(text: &str) -> Result<Factory, ChoiceError> {
 
 fn unknown_scheduler(name: &str) -> ChoiceError {
     let known: Vec<&str> = REGISTRY.iter().map(|e| e.name).collect();
-    let hint = if name.is_empty() { " (empty name)".to_owned() } else { nearest(name, &known) };
-    ChoiceError::Unknown { name: name.into(), hint, known: known.join(", ") }
-}
-
-/// Suggests the name that differs from `name` by at most two edits.
-fn nearest(name: &str, known: &[&str]) -> String {
-    let nearest = known.iter().map(|k| (distance(name, k), *k)).min();
-    nearest.filter(|(d, _)| *d <= 2).map_or(String::new(), |(_, k)| format!("; did you mean `{k}`?"))
-}
-
-/// Edits between two words (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let best = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], best);
-        }
-    }
-    row[b.len()]
+    ChoiceError::Unknown { name: name.into(), known }
 }

@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
+use dumbwaiter_block::hint::did_you_mean_of;
+
 /// Why a scheduler or one of its settings was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// No scheduler of this name.
-    #[error("unknown scheduler `{name}`{hint}; known: {known}")]
+    #[error("unknown scheduler `{name}`{}", did_you_mean_of(.name, .known))]
     Unknown {
         /// The name given.
         name: String,
-        /// The most similar name, if one is near.
-        hint: String,
         /// Names of all schedulers.
-        known: String,
+        known: Vec<&'static str>,
     },
     /// A setting that is not `name=value`.
     #[error("scheduler `{scheduler}`: `{text}` is not a setting; expected name=value, such as fifo_batch=8")]
@@ -24,14 +24,12 @@ pub enum ChoiceError {
         text: String,
     },
     /// The scheduler has no setting of this name.
-    #[error("scheduler `{scheduler}`: unknown setting `{key}`{hint}; {}", known_settings(.known))]
+    #[error("scheduler `{scheduler}`: unknown setting `{key}`{}", known_settings(.key, .known))]
     UnknownSetting {
         /// The scheduler.
         scheduler: String,
         /// The name given.
         key: String,
-        /// The most similar name, if one is near.
-        hint: String,
         /// Names of all its settings.
         known: Vec<&'static str>,
     },
@@ -71,6 +69,6 @@ pub enum ChoiceError {
     },
 }
 
-fn known_settings(known: &[&str]) -> String {
-    if known.is_empty() { "it has no settings".to_owned() } else { format!("known: {}", known.join(", ")) }
+fn known_settings(key: &str, known: &[&str]) -> String {
+    if known.is_empty() { "; it has no settings".to_owned() } else { did_you_mean_of(key, known) }
 }

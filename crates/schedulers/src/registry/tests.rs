@@ -47,11 +47,11 @@ fn errors_name_scheduler_setting_value_and_what_is_expected() {
     let known: Vec<&str> = REGISTRY.iter().map(|e| e.name).collect();
     assert_eq!(
         refusal("mq-deadlin"),
-        format!("unknown scheduler `mq-deadlin`; did you mean `mq-deadline`?; known: {}", known.join(", "))
+        format!("unknown scheduler `mq-deadlin`; did you mean `mq-deadline`? known: {}", known.join(", "))
     );
     assert_eq!(
         refusal("mq-deadline:fifo_bach=3"),
-        "scheduler `mq-deadline`: unknown setting `fifo_bach`; did you mean `fifo_batch`?; known: kernel, read_expire, write_expire, fifo_batch, writes_starved, front_merges, async_depth, prio_aging_expire, compat_expiry"
+        "scheduler `mq-deadline`: unknown setting `fifo_bach`; did you mean `fifo_batch`? known: kernel, read_expire, write_expire, fifo_batch, writes_starved, front_merges, async_depth, prio_aging_expire, compat_expiry"
     );
     assert_eq!(
         refusal("kyber:read_lat_nsec=-1"),

@@ -260,6 +260,35 @@ fn a_limit_holds_a_lone_tenant_back() {
 }
 
 #[test]
+fn an_mclock_limit_set_while_a_tenant_is_busy_holds_from_then_on() {
+    let mut lab = Lab::new("mclock", &[100], 1);
+    lab.insert(0, 8, 0);
+    lab.insert(0, 8, 0);
+    // A tenant that is busy for ten seconds without a limit gathers no credit against a later one.
+    for step in 0..100 {
+        lab.now = Nanos::from_ms(100 * step);
+        let Next::Dispatch(id) = lab.ask(0) else { panic!("there is no limit yet") };
+        lab.serve(id);
+        lab.insert(0, 8, 0);
+    }
+    let start = lab.count[0];
+    lab.scheduler.set("limit_iops", 100);
+    let end = lab.now + Nanos::from_secs(1);
+    while lab.now < end {
+        match lab.ask(0) {
+            Next::Dispatch(id) => {
+                lab.serve(id);
+                lab.insert(0, 8, 0);
+            }
+            Next::WaitUntil(at) => lab.now = at,
+            Next::Empty => panic!("requests wait"),
+        }
+    }
+    let served = lab.count[0] - start;
+    assert!((95..=105).contains(&served), "{served} in a second at 100 a second");
+}
+
+#[test]
 fn rates_that_are_no_numbers_are_refused() {
     for wrong in ["mclock:limits=1+x", "mclock:reservations=-1", "mclock:limits=", "mclock:limits=9999999999"] {
         let why = Choice::parse(wrong).err().map(|e| e.to_string()).unwrap_or_default();

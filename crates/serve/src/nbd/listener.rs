@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_nbd::negotiation::greeting;
-use dumbwaiter_nbd::{Negotiation, Progress};
+use dumbwaiter_nbd::{Negotiation, Progress, TlsPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -80,6 +80,8 @@ struct Newcomer {
     since: Instant,
     /// How it ended, once the replies are sent.
     ended: Option<Progress>,
+    /// TLS begins once the replies are sent.
+    starts_tls: bool,
 }
 
 /// The thread's state.
@@ -165,10 +167,11 @@ impl Front {
             let mut newcomer = Newcomer {
                 socket,
                 peer,
-                negotiation: Negotiation::default(),
+                negotiation: Negotiation::new(self.tls_policy()),
                 out: greeting().to_vec(),
                 since: Instant::now(),
                 ended: None,
+                starts_tls: false,
             };
             match self.serve(&mut newcomer) {
                 true => self.end(newcomer, false),
@@ -190,6 +193,9 @@ impl Front {
                     Err(_) => return true,
                 }
             }
+            if std::mem::take(&mut newcomer.starts_tls) && !self.start_tls(newcomer) {
+                return true;
+            }
             if newcomer.ended.is_some() {
                 return true;
             }
@@ -203,9 +209,33 @@ impl Front {
             };
             match newcomer.negotiation.feed(&bytes[..count], &self.common.directory, &mut newcomer.out) {
                 Progress::More => {}
+                Progress::StartTls => newcomer.starts_tls = true,
                 ended => newcomer.ended = Some(ended),
             }
         }
+    }
+
+    fn tls_policy(&self) -> TlsPolicy {
+        match &self.common.settings.tls {
+            None => TlsPolicy::Off,
+            Some(tls) if tls.required => TlsPolicy::Required,
+            Some(_) => TlsPolicy::Allowed,
+        }
+    }
+
+    /// From now on the newcomer's socket is the one of its decrypted bytes. `false` if that cannot be.
+    fn start_tls(&self, newcomer: &mut Newcomer) -> bool {
+        let Some(tls) = &self.common.tls else { return false };
+        let (common, peer) = (self.common.clone(), newcomer.peer.clone());
+        let failed = move |why: &str| {
+            common.failed_negotiations.fetch_add(1, Ordering::Relaxed);
+            (common.log)(&format!("{peer}: TLS failed: {why}"));
+        };
+        let started = tls.start(&mut newcomer.socket, failed);
+        if let Err(error) = &started {
+            (self.common.log)(&format!("{} was disconnected: {error}", newcomer.peer));
+        }
+        started.is_ok()
     }
 
     /// Hands a client over to its disk, or lets it go.
@@ -213,6 +243,10 @@ impl Front {
         let Newcomer { socket, peer, ended, out, .. } = newcomer;
         if let Some(Progress::Violation(why)) = &ended {
             (self.common.log)(&format!("{peer} was disconnected in its negotiation: {why}"));
+        }
+        let too_slow = timed_out && !self.stopping.load(Ordering::Acquire);
+        if too_slow || matches!(ended, Some(Progress::Violation(_))) {
+            self.common.failed_negotiations.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(Progress::Agreed(agreement)) = ended
             && !timed_out

@@ -93,7 +93,7 @@ impl Shard {
                 readonly: own.settings.readonly,
                 queues: MAX_QUEUES,
             };
-            let bound = (2 * self.volume.disk.layer().config().setup.device_depth).max(MIN_IN_FLIGHT);
+            let bound = (2 * self.volume.largest_depth()).max(MIN_IN_FLIGHT);
             let session = Session::new(stream.into(), peer, place, &name, facts, bound);
             self.admit(Box::new(session));
         }

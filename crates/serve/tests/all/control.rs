@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use dumbwaiter_nbd::Command;
-use dumbwaiter_serve::{ExportSettings, Order, send_order};
+use dumbwaiter_serve::{DeviceDepth, ExportSettings, Order, send_order};
 
 use crate::running::Running;
 
@@ -28,7 +28,7 @@ fn orders_change_a_running_server() {
     order(Order::SetLimit { export: "b".into(), iops: Some(10), bytes: None }).unwrap();
     order(Order::SetScheduler { scheduler: "mq-deadline".into(), disk: 0 }).unwrap();
     order(Order::SetSetting { name: "fifo_batch".into(), value: 4, disk: 0 }).unwrap();
-    order(Order::SetDepth { depth: 8, disk: 0 }).unwrap();
+    order(Order::SetDepth { depth: DeviceDepth::Fixed(8), disk: 0 }).unwrap();
     let stats = running.server().inspector().stats().unwrap();
     assert_eq!((stats[0].exports[0].weight, stats[0].exports[1].limit_iops), (700, Some(10)));
     assert_eq!((stats[0].scheduler.as_str(), stats[0].switches, stats[0].device_depth), ("mq-deadline", 1, 8));
@@ -49,7 +49,7 @@ fn orders_change_a_running_server() {
         (Order::SetWeight { export: "nobody".into(), weight: 5 }, "no export"),
         (Order::SetScheduler { scheduler: "elevator".into(), disk: 0 }, "elevator"),
         (Order::Resize { export: "a".into(), size: 2 << 40 }, "beyond the target"),
-        (Order::SetDepth { depth: 0, disk: 0 }, "expected 1"),
+        (Order::SetDepth { depth: DeviceDepth::Fixed(0), disk: 0 }, "expected 1"),
     ] {
         let refusal = order(wrong.clone()).unwrap_err();
         assert!(refusal.contains(reason), "{wrong:?}: {refusal}");
@@ -101,10 +101,9 @@ fn a_configuration_is_read_again_whole_or_not_at_all() {
     let (running, _) = controlled(&["a:size=1G", "b:offset=1G,size=1G"]);
     let inspector = running.server().inspector();
     let with = |exports: &[&str]| {
-        let mut target = dumbwaiter_serve::TargetSettings::new("null");
-        target.exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap()).collect();
-        let unix = Some(running.folder.path().to_owned());
-        inspector.reload(&dumbwaiter_serve::ServeSettings { targets: vec![target], unix, ..Default::default() })
+        let mut settings = running.settings.clone();
+        settings.targets[0].exports = exports.iter().map(|text| ExportSettings::parse(text).unwrap()).collect();
+        inspector.reload(&settings)
     };
     let names = || {
         let stats = inspector.stats().unwrap();

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use dumbwaiter_nbd::Command;
+use dumbwaiter_nbd::client::Wish;
 use dumbwaiter_nbd::wire::command_flag;
 
 use crate::running::{Client, Running};
@@ -42,6 +43,76 @@ fn each_bad_request_gets_its_error_and_the_next_request_works() {
     assert_eq!(client.call(Command::Read, 0, 512), (0, vec![0x11; 512]));
     drop(client);
     assert!(running.end());
+}
+
+#[test]
+fn simple_replies_tell_the_same_errors() {
+    let running = Running::start("file", &["a"]);
+    let wish = Wish { export: "a".into(), ..Wish::default() };
+    let mut client = Client::connect_as(&running.socket(), wish);
+    for (flags, command, offset, length, error) in [
+        (0, Command::Read, END, 512, 22),
+        (0, Command::Read, 0, 33 << 20, 22),
+        (0, Command::Read, 0, 0, 0),
+        (command_flag::FUA, Command::Read, 0, 512, 0),
+        (command_flag::DF, Command::Read, 0, 512, 22),
+        (1 << 9, Command::Read, 0, 512, 22),
+        (command_flag::FAST_ZERO, Command::Trim, 0, 512, 22),
+        (0, Command::BlockStatus, 0, 512, 22),
+        (0, Command::Cache, 0, 512, 22),
+        (0, Command::Flush, 0, 512, 22),
+        (0, Command::WriteZeroes, END - 512, 1024, 28),
+        (0, Command::Unknown(8), 0, 0, 22),
+    ] {
+        client.send(flags, command, offset, length, &[]);
+        assert_eq!(client.reply().0, error, "{command:?} at {offset} of {length}, flags {flags:x}");
+        assert_eq!(client.call(Command::Read, 512, 512), (0, vec![0x11; 512]), "after {command:?}");
+    }
+    assert_eq!(client.write(END - 512, &[7; 1024]), 28, "its payload is dropped");
+    assert_eq!(client.call(Command::Read, END - 512, 512), (0, vec![0x11; 512]));
+    drop(client);
+    assert!(running.end());
+}
+
+#[test]
+fn a_payload_that_no_client_sends_in_earnest_ends_the_connection() {
+    let running = Running::start("file", &["a"]);
+    let mut other = running.connect("a");
+    let mut client = running.connect("a");
+    client.send(0, Command::Write, 0, (64 << 20) + 512, &[]);
+    assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "closed");
+    assert_eq!(other.call(Command::Read, 0, 512).0, 0);
+    let stats = running.server().inspector().stats().unwrap();
+    assert_eq!(stats[0].exports[0].violations, 1);
+}
+
+#[test]
+fn a_header_that_is_cut_off_is_forgotten() {
+    let running = Running::start("file", &["a"]);
+    let request =
+        dumbwaiter_nbd::Request { flags: 0, command: Command::WriteZeroes, cookie: 1, offset: 0, length: 512 };
+    for sent in [1, 10, 27] {
+        let mut client = running.connect("a");
+        client.stream.write_all(&request.encode()[..sent]).unwrap();
+        drop(client);
+    }
+    assert_eq!(running.connect("a").call(Command::Read, 0, 512), (0, vec![0x11; 512]));
+    assert!(running.end());
+}
+
+#[test]
+fn a_negotiation_that_breaks_the_protocol_is_counted_and_logged() {
+    let running = Running::start("null", &["a"]);
+    for bytes in [&8u32.to_be_bytes()[..], &[0xff; 32]] {
+        let mut client = UnixStream::connect(running.socket()).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.write_all(bytes).unwrap();
+        // The greeting, then the end, perhaps by a reset: bytes were left unread.
+        let _ = client.read_to_end(&mut Vec::new());
+    }
+    assert_eq!(running.server().inspector().failed_negotiations(), 2);
+    let log = running.log.lock().unwrap().join("\n");
+    assert_eq!(log.matches("in its negotiation").count(), 2, "{log}");
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(crate) struct Running {
     server: Option<Server>,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) log: Arc<Mutex<Vec<String>>>,
+    /// What it was started with.
+    pub(crate) settings: ServeSettings,
 }
 
 impl Running {
@@ -40,8 +42,9 @@ impl Running {
         change(&mut settings);
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = log.clone();
+        let kept = settings.clone();
         let server = Server::start(settings, move |line| lines.lock().unwrap().push(line.to_owned())).unwrap();
-        Running { server: Some(server), folder, log }
+        Running { server: Some(server), folder, log, settings: kept }
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -71,13 +74,18 @@ pub(crate) struct Client {
     pub(crate) stream: UnixStream,
     pub(crate) offer: Offer,
     cookie: u64,
+    /// Data of a simple reply without error.
+    expected: u32,
 }
 
 impl Client {
     pub(crate) fn connect(socket: &PathBuf, export: &str) -> Client {
+        Client::connect_as(socket, Wish { export: export.to_owned(), structured: true, allocation: true })
+    }
+
+    pub(crate) fn connect_as(socket: &PathBuf, wish: Wish) -> Client {
         let mut stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let wish = Wish { export: export.to_owned(), structured: true, allocation: true };
         let (mut handshake, mut bytes, mut out) = (Handshake::new(wish), [0; 4096], Vec::new());
         loop {
             let count = match stream.read(&mut bytes) {
@@ -89,13 +97,14 @@ impl Client {
             stream.write_all(&out).unwrap();
             out.clear();
             if let Some(offer) = offer {
-                return Client { stream, offer, cookie: 0 };
+                return Client { stream, offer, cookie: 0, expected: 0 };
             }
         }
     }
 
     pub(crate) fn send(&mut self, flags: u16, command: Command, offset: u64, length: u32, payload: &[u8]) {
         self.cookie += 1;
+        self.expected = if command == Command::Read { length } else { 0 };
         let request = Request { flags, command, cookie: self.cookie, offset, length };
         self.stream.write_all(&request.encode()).unwrap();
         self.stream.write_all(payload).unwrap();
@@ -108,7 +117,7 @@ impl Client {
             let mut byte = [0];
             self.stream.read_exact(&mut byte).unwrap();
             head.push(byte[0]);
-            if let Some((reply, _)) = Reply::parse(&head, |_| 0).unwrap() {
+            if let Some((reply, _)) = Reply::parse(&head, |_| self.expected).unwrap() {
                 let mut rest = vec![0; (reply.skip + reply.data) as usize];
                 self.stream.read_exact(&mut rest).unwrap();
                 return (reply.error, rest.split_off(reply.skip as usize));

@@ -393,6 +393,7 @@ fn machines_and_nbd_clients_share_by_weight() {
         depth: 40,
         seed: 1,
         span: None,
+        poll: false,
     };
     let client = NbdLoad {
         address: Address::Unix(running.socket()),

@@ -306,14 +306,19 @@ impl<'a> Run<'a> {
         self.serve();
     }
 
-    /// Runs to the end of the period that began last; false where the whole run has ended.
+    /// Runs to the end of the period that began last, or until the control cancels; false where the whole run has ended.
     pub(crate) fn advance(&mut self, end: PeriodEnd) -> bool {
         let (time, requests) = match end {
             PeriodEnd::Time(length) => (self.period().from + length, u64::MAX),
             PeriodEnd::Requests(requests) => (Nanos::MAX, requests),
         };
+        let mut events = 0u32;
         let goes_on = loop {
             let Some(at) = self.next_at() else { break false };
+            events = events.wrapping_add(1);
+            if events.is_multiple_of(CONTROL_POLL_INTERVAL) && self.control.cancelled() {
+                break true;
+            }
             let idle = self.slots.len() == self.free.len();
             let over = idle && (self.live == 0 || self.submitted >= self.until.ios);
             if at > self.until.time || over || self.layer.fault().is_some() {

@@ -82,6 +82,11 @@ const SHRINK_MS: u32 = 10_000;
 /// Runs `cases` storms on a scheduler, the same for the same seed. Stops at the first that breaks it, with the shortest workload
 /// that does.
 pub fn check(make: Make<'_>, cases: u32, seed: u64) -> Result<(), Broken> {
+    check_unless(make, cases, seed, &|| false)
+}
+
+/// As [`check`]; no other storm is begun once `cancelled` says so, and the answer then means nothing.
+pub fn check_unless(make: Make<'_>, cases: u32, seed: u64, cancelled: &dyn Fn() -> bool) -> Result<(), Broken> {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -92,7 +97,12 @@ pub fn check(make: Make<'_>, cases: u32, seed: u64) -> Result<(), Broken> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    // The first that is not run fails, so that no other is drawn; shorter forms of it pass, so that none is tried.
+    let ended = std::cell::Cell::new(false);
     let one = |plan: Plan| {
+        if cancelled() {
+            return if ended.replace(true) { Ok(()) } else { Err(TestCaseError::fail("cancelled")) };
+        }
         let ran = catch_unwind(AssertUnwindSafe(|| run(make, &plan, true)));
         let harness = ran.map_err(|why| TestCaseError::fail(told(&*why)))?;
         if let Some(fault) = harness.layer().fault() {

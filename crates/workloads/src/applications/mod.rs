@@ -5,6 +5,7 @@
 
 mod latest;
 mod options;
+mod phases;
 mod player;
 mod program;
 mod start_up;
@@ -101,6 +102,16 @@ impl App {
                     Component::Own { workload: Box::new(workload), depth: 1 }
                 });
                 Ok(parts.collect())
+            }
+            "prn" => {
+                let (start, length) = self.region(device, 0.0, 50_000_000_000)?;
+                let [large, small] = suite::prn_phases(start, length);
+                let phase = |(job, mean_ios): (JobSpec, u32), number: u32| {
+                    let workload = job.build(BuildContext { job: b.job | number << 30, ..b })?;
+                    Ok(phases::Phase { workload, mean_ios })
+                };
+                let phases = phases::Phases::new([phase(large, 0)?, phase(small, 1)?], random);
+                own(Box::new(phases), suite::TRACE_DEPTH)
             }
             _ => suite::parts(self, device, context.cache.as_ref()),
         }
@@ -227,9 +238,10 @@ mod tests {
         let mut app = App::new("player").unwrap();
         app.set("think", "greedy").unwrap();
         assert!(app.validate().unwrap_err().to_string().contains("player takes fps, offset, runtime, size, video"));
-        assert_eq!(
-            App::new("oowriter").unwrap_err(),
-            "unknown application \"oowriter\"; did you mean \"oowriter-like\"?"
+        let refused = App::new("oowriter").unwrap_err();
+        assert!(
+            refused.starts_with("unknown application `oowriter`; did you mean `oowriter-like`? known: "),
+            "{refused}"
         );
         assert!(App::new("msn").unwrap().set("think", "slow").unwrap_err().contains("paced or greedy"));
     }

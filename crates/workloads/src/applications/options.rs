@@ -1,9 +1,9 @@
 //! The names of applications and their options.
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_block::hint::did_you_mean_of;
 
 use crate::generate::{BuildError, Extent};
-use crate::nearest::nearest;
 use crate::units::{self, BareTime, Prefixes};
 
 /// Whether a program computes between its reads.
@@ -112,11 +112,7 @@ impl App {
     /// The application of this name; the error suggests others.
     pub fn new(name: &str) -> Result<App, String> {
         let Some(name) = App::NAMES.into_iter().find(|n| *n == name) else {
-            let hint = match nearest(name, App::NAMES) {
-                Some(nearest) => format!("did you mean {nearest:?}?"),
-                None => format!("there are {}", App::NAMES.join(", ")),
-            };
-            return Err(format!("unknown application {name:?}; {hint}"));
+            return Err(format!("unknown application `{name}`{}", did_you_mean_of(name, &App::NAMES)));
         };
         Ok(App {
             name,

@@ -20,16 +20,22 @@ const WRITERS_RATE: u64 = 16_500_000;
 /// How long the launcher of a process reads, at random.
 const LAUNCH_TIME: &str = "150ms";
 
+/// What each stand-in for a trace keeps outstanding.
+pub(super) const TRACE_DEPTH: u32 = 32;
+
 /// fio's pattern of a file server.
 const FILE_SERVER: &str = "512/10:1k/5:2k/5:4k/60:8k/2:16k/4:32k/4:64k/10";
 
-/// Sizes of the substitutes for the traces `msn`, `prj` and `prn`, reads and writes. The medians of `msn` and `prn` are
-/// calibrated so that each load alone reaches the paper's rates (370, 460 and 270 MB/s within 10 %) on `ssd:sata-mlc`
-/// under
+/// Sizes of the substitutes for the traces `msn`, `prj` and `prn`, reads and writes. The median of `msn` and the lengths of the phases of
+/// `prn` are calibrated so that each load alone reaches the paper's rates (370, 460 and 270 MB/s within 10 %) on `ssd:sata-mlc` under
 /// `none`; they are the sizes after merging in an upper layer, not those of the traces. `prj` needed no change.
 const MSN: &str = "160k:1:4k-256k";
 const PRJ: &str = "8k:1:4k-256k,64k:1:4k-256k";
-const PRN: &str = "224k:1:4k-256k";
+const PRN_LARGE: &str = "224k:1:4k-256k";
+const PRN_SMALL: &str = "8k:1:4k-64k";
+/// Mean lengths of its phases, I/Os.
+const PRN_LARGE_IOS: u32 = 250;
+const PRN_SMALL_IOS: u32 = 800;
 
 fn job(options: &[(&str, &str)]) -> JobSpec {
     let mut job = JobSpec::default();
@@ -38,6 +44,15 @@ fn job(options: &[(&str, &str)]) -> JobSpec {
         debug_assert!(set.is_ok(), "{key}={value}: {set:?}");
     }
     job
+}
+
+/// The phases of `prn` with their mean lengths in I/Os, in a region of the device: few large requests in runs, then many small ones at
+/// random. The sizes of the real trace vary over time, which is what breaks BFQ's shares in the paper, and its replay never rests.
+pub(super) fn prn_phases(start: u64, length: u64) -> [(JobSpec, u32); 2] {
+    [(PRN_LARGE, "randrw:4", PRN_LARGE_IOS), (PRN_SMALL, "randrw", PRN_SMALL_IOS)].map(|(bs, rw, ios)| {
+        let spec = job(&[("rw", rw), ("bs", bs), ("iodepth", "32"), ("rwmixread", "50"), ("norandommap", "1")]);
+        (JobSpec { offset: Extent::Bytes(start), size: Some(Extent::Bytes(length)), ..spec }, ios)
+    })
 }
 
 /// The components of an application made of jobs, on a device of `device` bytes.
@@ -60,10 +75,6 @@ pub(super) fn parts(app: &App, device: u64, cache: Option<&PageCache>) -> Result
         "fileserver-w" => random(FILE_SERVER, &[("iodepth", "64"), ("rw", "randwrite")]),
         "msn" => random(MSN, &[("rw", "randrw:8"), ("rwmixread", "60")]),
         "prj" => random(PRJ, &[("rw", "randrw:16"), ("rwmixread", "25")]),
-        "prn" => {
-            let bursts = [("burst_on", "500ms"), ("burst_off", "200ms"), ("burst_process", "exponential")];
-            random(PRN, &[[("rw", "randrw:4"), ("rwmixread", "50")].as_slice(), &bursts].concat())
-        }
         "rand-4K" => random("4k", &[]),
         "rand-32K" => random("32k", &[]),
         "rand-256K" => random("256k", &[]),

@@ -162,7 +162,7 @@ fn errors_name_line_option_value_and_expected_form() {
         ("[a]\nbs=4q\n", r#"j.fio:2: bs: "4q" is not a size such as 4096, 4k, 64KiB or 1.5GiB"#),
         ("[a]\niodepth=\n", r#"j.fio:2: iodepth: "" is not a whole number from 1 to 1048576"#),
         ("[a]\ndirect=yes\n", r#"j.fio:2: direct: "yes" is not true (1) or false (0)"#),
-        ("[a]\niodpeth=4\n", r#"j.fio:2: unknown option "iodpeth"; did you mean "iodepth"?"#),
+        ("[a]\niodpeth=4\n", "j.fio:2: unknown option `iodpeth`; did you mean `iodepth`?"),
         ("[a]\nburst_on=1s\n", r#"j.fio:2: unknown option "burst_on""#),
         (
             "[a]\ninclude other.fio\n",

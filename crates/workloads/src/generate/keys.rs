@@ -1,6 +1,7 @@
 //! Options of a job by name: one parser and one formatter for fio job files, scenario files and JSON.
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_block::hint::{nearest, suggest};
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -13,14 +14,13 @@ use super::parse::{
 use super::value::{
     BlockSize, BurstProcess, Distribution, Engine, PerDir, RateProcess, Sequencer, SubmitMode, ThinkBlocks,
 };
-use crate::nearest::nearest;
 use crate::units::{self, BareTime, Prefixes, UnitError};
 
 /// Why an option could not be set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// No option of this name.
-    #[error("unknown option {key:?}{}", did_you_mean(.nearest))]
+    #[error("unknown option `{key}`{}", suggest(*.nearest))]
     Unknown {
         /// The name.
         key: String,
@@ -35,10 +35,6 @@ pub enum OptionError {
         /// The value and the expected form.
         value: UnitError,
     },
-}
-
-fn did_you_mean(nearest: &Option<&'static str>) -> String {
-    nearest.map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
 }
 
 /// A value in a scenario file.
@@ -181,6 +177,49 @@ impl JobSpec {
         ("buffered", "direct"),
     ];
 
+    /// What people and other tools call options.
+    const SYNONYMS: &'static [(&'static str, &'static str)] = &[
+        ("block", "bs"),
+        ("block_size", "bs"),
+        ("iosize", "bs"),
+        ("request_size", "bs"),
+        ("request_bytes", "bs"),
+        ("qd", "iodepth"),
+        ("depth", "iodepth"),
+        ("queue_depth", "iodepth"),
+        ("jobs", "numjobs"),
+        ("num_jobs", "numjobs"),
+        ("processes", "numjobs"),
+        ("threads", "numjobs"),
+        ("iops", "rate_iops"),
+        ("io_rate", "rate_iops"),
+        ("bandwidth", "rate"),
+        ("max_rate", "rate"),
+        ("access", "rw"),
+        ("mode", "rw"),
+        ("op", "rw"),
+        ("pattern", "rw"),
+        ("type", "rw"),
+        ("workload", "rw"),
+        ("rwmix", "rwmixread"),
+        ("read_percent", "rwmixread"),
+        ("mix", "rwmixread"),
+        ("engine", "ioengine"),
+        ("think", "thinktime"),
+        ("think_time", "thinktime"),
+        ("delay", "startdelay"),
+        ("distribution", "random_distribution"),
+        ("seed", "randseed"),
+        ("span", "size"),
+        ("working_set", "size"),
+    ];
+
+    /// The option that people or other tools call by this name, which is no option.
+    pub fn synonym(word: &str) -> Option<&'static str> {
+        let word = word.to_ascii_lowercase().replace('-', "_");
+        JobSpec::SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, option)| *option)
+    }
+
     /// Whether this is the name of a job option.
     pub fn is_key(key: &str) -> bool {
         JobSpec::KEYS.contains(&key) || JobSpec::ALIASES.iter().any(|(alias, _)| *alias == key)
@@ -191,7 +230,7 @@ impl JobSpec {
         if !JobSpec::is_key(key) {
             return Err(OptionError::Unknown {
                 key: key.to_string(),
-                nearest: nearest(key, JobSpec::KEYS.iter().copied()),
+                nearest: JobSpec::synonym(key).or_else(|| nearest(key, JobSpec::KEYS.iter().copied())),
             });
         }
         self.read(key, text, prefixes).map_err(|value| OptionError::Value { key: key.to_string(), value })

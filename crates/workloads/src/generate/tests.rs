@@ -430,7 +430,7 @@ fn contradictory_options_are_refused_with_their_numbers() {
     );
     assert_eq!(refused(&[("burst_on", "1s")]), "burst_on: bursts need both burst_on and burst_off");
     let set = |key: &str, value: &str| JobSpec::default().set(key, value, Prefixes::Plain).unwrap_err().to_string();
-    assert_eq!(set("iodpeth", "1"), r#"unknown option "iodpeth"; did you mean "iodepth"?"#);
+    assert_eq!(set("iodpeth", "1"), "unknown option `iodpeth`; did you mean `iodepth`?");
     assert_eq!(set("iodepth", "0"), r#"iodepth: "0" is not a whole number from 1 to 1048576"#);
     assert_eq!(
         set("bssplit", "4k/60:8k/60"),

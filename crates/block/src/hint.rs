@@ -1,4 +1,20 @@
-//! "Did you mean …?"
+//! What an error says of a name that does not exist: the most similar one, and which there are.
+
+/// The end of such an error: "; did you mean `bs`?", or nothing where no name is similar.
+pub fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    suggest(nearest(word, names))
+}
+
+/// The end of such an error with this name.
+pub fn suggest(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+/// The end of such an error where the names are few: "; did you mean `b`? known: a, b".
+pub fn did_you_mean_of(word: &str, names: &[&str]) -> String {
+    let hint = did_you_mean(word, names.iter().copied());
+    format!("{}known: {}", if hint.is_empty() { "; ".to_owned() } else { hint + " " }, names.join(", "))
+}
 
 /// The candidate most similar to `word`, with at most one edit in three letters; `None` if there is none.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -39,6 +55,13 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_most_similar_name_comes_before_all_names() {
+        assert_eq!(did_you_mean_of("kybr", &["none", "kyber"]), "; did you mean `kyber`? known: none, kyber");
+        assert_eq!(did_you_mean_of("banana", &["none", "kyber"]), "; known: none, kyber");
+        assert_eq!(did_you_mean("banana", ["none"]), "");
+    }
 
     #[test]
     fn typing_errors_are_recognised_and_other_words_are_not() {

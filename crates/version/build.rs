@@ -1,4 +1,4 @@
-//! Puts the commit behind the version that `dumbwaiter --version` prints, as in `0.1.0 (1a2b3c4d5e6f)`.
+//! Puts the commit behind the version, as in `0.1.0 (1a2b3c4d5e6f)`.
 //!
 //! In this order: the variable `DUMBWAITER_COMMIT` (for who packages it), the note that `cargo package` leaves in a crate,
 //! git. Where none knows it the version stands alone. Only release builds ask git: others would be built anew after each

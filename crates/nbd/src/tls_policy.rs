@@ -1,0 +1,13 @@
+//! Whether a server's clients use TLS.
+
+/// Whether clients may or must send `STARTTLS` before they agree on an export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsPolicy {
+    /// The server has no TLS: `STARTTLS` is refused.
+    #[default]
+    Off,
+    /// Clients may use it.
+    Allowed,
+    /// Clients must use it: until then every other option but `ABORT` is refused.
+    Required,
+}

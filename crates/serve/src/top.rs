@@ -1,0 +1,422 @@
+//! A running server at a glance: who gets what against what is due, how fast, and who waits for what.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Error;
+use crate::control::{Order, send_order};
+use crate::question::{DiskStats, ExportStats, HistogramStats};
+
+/// Version of the JSON.
+const SCHEMA: u32 = 1;
+/// Tenants whose latencies since the last view are asked for; others have those since the start.
+const MOST_HISTOGRAMS: usize = 64;
+/// Columns of the table beside the name, which has what is left.
+const FIXED_COLUMNS: usize = 67;
+const BAR_COLUMNS: usize = 12;
+
+/// What a tenant does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activity {
+    /// It asks for nothing.
+    Idle,
+    /// It asks for less than it may have.
+    Active,
+    /// It always has requests waiting: for the drive, or for its turn.
+    Backlogged,
+    /// Its own limit holds requests back.
+    Limited,
+}
+
+/// A tenant in a view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantView {
+    /// The export.
+    pub name: String,
+    /// Its weight.
+    pub weight: u32,
+    /// Part of all bytes of the disk over the last 5 s, 0 to 1.
+    pub share: f64,
+    /// Part that its weight asks for, 0 to 1; 0 unless it had a backlog all the time.
+    pub due: f64,
+    /// I/Os per second over the last 5 s.
+    pub iops: f64,
+    /// Megabytes per second over the last 5 s.
+    pub mb_per_s: f64,
+    /// Median latency since the last view, or since the start in the first, ms.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile likewise.
+    pub p99_ms: Option<f64>,
+    /// How long the oldest request has waited, ms.
+    pub oldest_ms: f64,
+    /// Requests under way.
+    pub outstanding: u32,
+    /// Connections.
+    pub clients: u32,
+    /// What it does.
+    pub activity: Activity,
+}
+
+/// A disk in a view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiskView {
+    /// What is served.
+    pub target: String,
+    /// Its scheduler.
+    pub scheduler: String,
+    /// Requests that the device may hold.
+    pub device_depth: u32,
+    /// Requests in the device.
+    pub in_device: u64,
+    /// Requests that wait in the scheduler.
+    pub queued: u64,
+    /// Proportionality variation over the last 5 s, with two tenants or more that had a backlog.
+    pub pv: Option<f64>,
+    /// A flush failed.
+    pub flush_failed: bool,
+    /// The tenant whose oldest request has waited longest.
+    pub longest_waiting: Option<String>,
+    /// Its tenants, the largest share first.
+    pub tenants: Vec<TenantView>,
+}
+
+/// A server in a view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TopView {
+    /// Version of this shape.
+    pub schema: u32,
+    /// Seconds since the server's start.
+    pub up_s: f64,
+    /// Connections.
+    pub connections: u64,
+    /// Clients that failed to agree on an export.
+    pub failed_negotiations: u64,
+    /// The disks.
+    pub disks: Vec<DiskView>,
+}
+
+/// What is remembered of a tenant from one view to the next.
+#[derive(Clone, Debug, Default)]
+struct Before {
+    histogram: Vec<(f64, u64)>,
+    count: u64,
+    throttled_s: f64,
+}
+
+/// Looks at a running server through its control socket.
+#[derive(Clone, Debug)]
+pub struct Top {
+    socket: PathBuf,
+    before: BTreeMap<String, Before>,
+}
+
+impl Top {
+    /// Of the server with this control socket.
+    pub fn new(socket: &Path) -> Top {
+        Top { socket: socket.to_owned(), before: BTreeMap::new() }
+    }
+
+    /// How it is now.
+    pub fn look(&mut self) -> Result<TopView, Error> {
+        let answer = send_order(&self.socket, &Order::Stats {})?;
+        let disks: Vec<DiskStats> = serde_json::from_value(answer["disks"].clone())
+            .map_err(|e| Error::Settings(format!("the server is of another version: {e}")))?;
+        let number = |key: &str| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
+        let names: Vec<&str> = disks.iter().flat_map(|disk| &disk.exports).map(|e| e.name.as_str()).collect();
+        self.before.retain(|name, _| names.contains(&name.as_str()));
+        let mut asked = 0;
+        let mut views = Vec::new();
+        for disk in &disks {
+            views.push(self.disk(disk, &mut asked));
+        }
+        Ok(TopView {
+            schema: SCHEMA,
+            up_s: disks.iter().map(|disk| disk.up_s).fold(0.0, f64::max),
+            connections: number("connections"),
+            failed_negotiations: number("failed_negotiations"),
+            disks: views,
+        })
+    }
+
+    fn disk(&mut self, disk: &DiskStats, asked: &mut usize) -> DiskView {
+        let mut tenants: Vec<TenantView> = disk.exports.iter().map(|export| self.tenant(export, asked)).collect();
+        tenants.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name.cmp(&b.name)));
+        let waiting = tenants.iter().filter(|tenant| tenant.outstanding > 0);
+        let longest = waiting.max_by(|a, b| a.oldest_ms.total_cmp(&b.oldest_ms)).map(|tenant| tenant.name.clone());
+        DiskView {
+            target: disk.target.clone(),
+            scheduler: disk.scheduler.clone(),
+            device_depth: disk.device_depth,
+            in_device: disk.in_device,
+            queued: disk.queued,
+            pv: disk.pv,
+            flush_failed: disk.flush_failed,
+            longest_waiting: longest,
+            tenants,
+        }
+    }
+
+    fn tenant(&mut self, export: &ExportStats, asked: &mut usize) -> TenantView {
+        let known = self.before.get(&export.name).cloned();
+        let (mut p50_ms, mut p99_ms) = (export.p50_ms, export.p99_ms);
+        let mut now = Before { throttled_s: export.throttled_s, count: export.latency_count, ..Before::default() };
+        if known.as_ref().is_some_and(|known| known.count == export.latency_count) {
+            // Nothing was completed since.
+            (p50_ms, p99_ms) = (None, None);
+            now.histogram = known.as_ref().map(|known| known.histogram.clone()).unwrap_or_default();
+        } else if *asked < MOST_HISTOGRAMS
+            && let Some(histogram) = self.histogram(&export.name)
+        {
+            *asked += 1;
+            if let Some(known) = &known {
+                let recent = difference(&histogram, &known.histogram);
+                (p50_ms, p99_ms) = (quantile_ms(&recent, 0.5), quantile_ms(&recent, 0.99));
+            }
+            now.histogram = histogram;
+        }
+        let limited = known.is_some_and(|known| export.throttled_s > known.throttled_s);
+        self.before.insert(export.name.clone(), now);
+        let activity = match export.outstanding {
+            0 => Activity::Idle,
+            _ if limited => Activity::Limited,
+            _ if export.due > 0.0 => Activity::Backlogged,
+            _ => Activity::Active,
+        };
+        TenantView {
+            name: export.name.clone(),
+            weight: export.weight,
+            share: export.share,
+            due: export.due,
+            iops: export.iops,
+            mb_per_s: export.bytes_per_s / 1e6,
+            p50_ms,
+            p99_ms,
+            oldest_ms: export.oldest_ms,
+            outstanding: export.outstanding,
+            clients: export.connections,
+            activity,
+        }
+    }
+
+    /// All latencies of an export; `None` if it has gone meanwhile.
+    fn histogram(&self, export: &str) -> Option<Vec<(f64, u64)>> {
+        let answer = send_order(&self.socket, &Order::Histogram { export: export.to_owned() }).ok()?;
+        serde_json::from_value::<HistogramStats>(answer).ok().map(|histogram| histogram.buckets)
+    }
+}
+
+/// Counts that came since `before`. Both are in the order of their bounds.
+fn difference(now: &[(f64, u64)], before: &[(f64, u64)]) -> Vec<(f64, u64)> {
+    let mut old = before.iter().peekable();
+    let since = |(end, count): &(f64, u64)| {
+        while old.next_if(|(bound, _)| bound < end).is_some() {}
+        let had = old.next_if(|(bound, _)| bound == end).map_or(0, |(_, count)| *count);
+        (*end, count.saturating_sub(had))
+    };
+    now.iter().map(since).filter(|(_, count)| *count > 0).collect()
+}
+
+/// An upper bound of this part of the latencies, ms; bounds are in µs.
+fn quantile_ms(buckets: &[(f64, u64)], part: f64) -> Option<f64> {
+    let all: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let mut left = ((all as f64 * part).ceil() as u64).max(1);
+    for (end, count) in buckets {
+        if *count >= left {
+            return Some(end / 1e3);
+        }
+        left -= count;
+    }
+    None
+}
+
+impl TopView {
+    /// The view as text, in lines of at most `columns` (80 at least) and `rows` lines at most.
+    pub fn text(&self, columns: usize, rows: Option<usize>) -> String {
+        let name = columns.max(80) - FIXED_COLUMNS;
+        let mut lines = vec![self.head()];
+        for disk in &self.disks {
+            lines.push(String::new());
+            lines.extend(disk.lines(name));
+        }
+        if let Some(rows) = rows.filter(|rows| lines.len() > *rows) {
+            let hidden = lines.len() - rows.max(1) + 1;
+            lines.truncate(rows.max(1) - 1);
+            lines.push(format!("… {hidden} more lines; --once prints all"));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    fn head(&self) -> String {
+        let mut text = format!("up {}, {} clients", duration(self.up_s), self.connections);
+        if self.failed_negotiations > 0 {
+            // Writing to a string cannot fail.
+            let _ = write!(text, ", {} failed to agree on an export", self.failed_negotiations);
+        }
+        text
+    }
+}
+
+impl DiskView {
+    fn lines(&self, name_columns: usize) -> Vec<String> {
+        let pv = self.pv.map_or(String::new(), |pv| format!(", PV {pv:.3}"));
+        let mut lines = vec![
+            self.target.clone(),
+            format!(
+                "{}, {} of {} in the device, {} waiting{pv}",
+                self.scheduler, self.in_device, self.device_depth, self.queued
+            ),
+        ];
+        if self.flush_failed {
+            lines.push("A FLUSH FAILED: look at the drive and restart".to_owned());
+        }
+        lines.push(format!(
+            "{:name_columns$} {:>6} {:>6} {:BAR_COLUMNS$} {:>7} {:>7} {:>6} {:>6} {:>8}",
+            "export", "weight", "share", "", "IOPS", "MB/s", "p50 ms", "p99 ms", "waits ms"
+        ));
+        lines.extend(self.tenants.iter().map(|tenant| tenant.line(name_columns)));
+        if let Some(tenant) = self.tenants.iter().find(|tenant| Some(&tenant.name) == self.longest_waiting.as_ref()) {
+            lines.push(format!("longest wait: {}, {:.1} ms", tenant.name, tenant.oldest_ms));
+        }
+        lines
+    }
+}
+
+impl TenantView {
+    fn line(&self, name_columns: usize) -> String {
+        let ms = |time: Option<f64>| time.map_or("-".to_owned(), short);
+        let waits = match self.activity {
+            Activity::Idle => "idle".to_owned(),
+            Activity::Limited => "limited".to_owned(),
+            Activity::Active | Activity::Backlogged => short(self.oldest_ms),
+        };
+        format!(
+            "{} {:>6} {:>5.1}% {} {:>7} {:>7} {:>6} {:>6} {waits:>8}",
+            fitted(&self.name, name_columns),
+            self.weight,
+            100.0 * self.share,
+            bar(self.share, self.due),
+            short(self.iops),
+            short(self.mb_per_s),
+            ms(self.p50_ms),
+            ms(self.p99_ms),
+        )
+    }
+}
+
+/// A share as a bar, with a mark where it is due.
+fn bar(share: f64, due: f64) -> String {
+    let place = |part: f64| (part.clamp(0.0, 1.0) * BAR_COLUMNS as f64).round() as usize;
+    let mark = (due > 0.0).then(|| place(due).clamp(1, BAR_COLUMNS) - 1);
+    let cell = |at| match (Some(at) == mark, at < place(share)) {
+        (true, _) => '|',
+        (false, true) => '=',
+        (false, false) => '.',
+    };
+    (0..BAR_COLUMNS).map(cell).collect()
+}
+
+/// A number in at most six columns.
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{:.1}M", value / 1e6),
+        value if value >= 1e5 => format!("{:.0}k", value / 1e3),
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// A name in exactly so many columns; a longer one loses its end.
+fn fitted(name: &str, columns: usize) -> String {
+    match name.chars().count() > columns {
+        true => name.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+        false => format!("{name:columns$}"),
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(name: &str, share: f64, due: f64, activity: Activity) -> TenantView {
+        TenantView {
+            name: name.to_owned(),
+            weight: 10_000,
+            share,
+            due,
+            iops: 123_456.0,
+            mb_per_s: 98_765.4,
+            p50_ms: Some(0.123),
+            p99_ms: Some(12_345.6),
+            oldest_ms: 123_456.7,
+            outstanding: u32::from(activity != Activity::Idle),
+            clients: 1,
+            activity,
+        }
+    }
+
+    fn view(tenants: Vec<TenantView>) -> TopView {
+        let disk = DiskView {
+            target: "/dev/nvme0n1".into(),
+            scheduler: "headway".into(),
+            device_depth: 32,
+            in_device: 32,
+            queued: 96,
+            pv: Some(0.0123),
+            flush_failed: false,
+            longest_waiting: Some("batch".into()),
+            tenants,
+        };
+        TopView { schema: SCHEMA, up_s: 7300.0, connections: 4, failed_negotiations: 0, disks: vec![disk] }
+    }
+
+    #[test]
+    fn every_line_fits_80_columns_whatever_the_numbers() {
+        let long = "n".repeat(200);
+        let all = [Activity::Idle, Activity::Active, Activity::Backlogged, Activity::Limited];
+        let view = view(all.iter().map(|activity| tenant(&long, 1.0, 1.0, *activity)).collect());
+        for line in view.text(80, None).lines() {
+            assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+        }
+        assert_eq!(view.text(80, Some(5)).lines().count(), 5);
+    }
+
+    #[test]
+    fn a_view_says_who_gets_what_and_who_waits() {
+        let view = view(vec![
+            tenant("db", 0.75, 0.5, Activity::Backlogged),
+            tenant("batch", 0.25, 0.5, Activity::Backlogged),
+            tenant("idle", 0.0, 0.0, Activity::Idle),
+        ]);
+        let text = view.text(80, None);
+        assert!(text.starts_with("up 2 h 1 min, 4 clients\n"), "{text}");
+        assert!(text.contains(" 75.0% =====|===... "), "{text}");
+        assert!(text.contains(" 25.0% ===..|...... "), "{text}");
+        assert!(text.contains("longest wait: batch"), "{text}");
+        let idle = text.lines().find(|line| line.starts_with("idle ")).unwrap();
+        assert!(idle.ends_with(" idle"), "{idle}");
+    }
+
+    #[test]
+    fn latencies_of_the_last_interval_are_the_difference_of_two_histograms() {
+        let recent = difference(&[(1.0, 5), (2.0, 7), (4.0, 1)], &[(1.0, 5), (2.0, 3)]);
+        assert_eq!(recent, [(2.0, 4), (4.0, 1)]);
+        assert_eq!((quantile_ms(&recent, 0.5), quantile_ms(&recent, 0.99)), (Some(0.002), Some(0.004)));
+        assert_eq!(quantile_ms(&[], 0.5), None);
+    }
+}

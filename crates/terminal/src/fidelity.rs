@@ -1,0 +1,133 @@
+//! Agreement with recordings of the kernel's schedulers.
+
+use std::path::Path;
+
+use dumbwaiter_fidelity::{Agreement, BOUNDS, ClosedLoops, Figures, Score, summary};
+use dumbwaiter_measure::grouped;
+use dumbwaiter_report::{Align, Style, table};
+
+/// The scores of replayed recordings, one row each, and a line for each scheduler.
+pub fn scores_text(scored: &[Score], style: Style) -> String {
+    let rows: Vec<Vec<String>> = scored.iter().map(score_row).collect();
+    let header = [
+        ("recording", Align::Left),
+        ("kernel", Align::Left),
+        ("calls", Align::Right),
+        ("same answer", Align::Right),
+        ("of requests", Align::Right),
+        ("of none", Align::Right),
+        ("with a choice", Align::Right),
+        ("of these", Align::Right),
+        ("differ", Align::Right),
+        ("free: same place", Align::Right),
+        ("Kendall", Align::Right),
+        ("displaced", Align::Right),
+        ("missing", Align::Right),
+        ("extra", Align::Right),
+    ];
+    let mut text = table(&header, &rows, style);
+    text.push('\n');
+    for s in summary(scored) {
+        text += &format!(
+            "{}: {} recordings, of all calls {}, median {}, worst {}{}\n",
+            s.scheduler,
+            s.files,
+            percent(s.pooled),
+            percent(s.median),
+            percent(s.worst),
+            if s.trivial { "; trivial: it has no dispatch function" } else { "" }
+        );
+    }
+    text
+}
+
+fn score_row(score: &Score) -> Vec<String> {
+    let name = vec![score.file.clone(), score.kernel.clone()];
+    let Some(f) = score.figures.as_ref().filter(|_| !score.is_empty()) else {
+        let why = if score.unsupported { "unsupported" } else { "nothing to compare" };
+        return [name, vec![why.to_owned()]].concat();
+    };
+    let Figures { calls, choice_calls, differences, missing, extra, .. } = f;
+    let figures = vec![
+        grouped(*calls),
+        percent(f.call_agreement),
+        percent(f.dispatch_agreement),
+        percent(f.none_agreement),
+        if score.trivial { "trivial".to_owned() } else { grouped(*choice_calls) },
+        if score.trivial { "–".to_owned() } else { percent(f.choice_agreement) },
+        differences.to_string(),
+        percent(f.identical_share),
+        f.kendall_tau_distance.map_or("–".to_owned(), |k| format!("{k:.6}")),
+        f.mean_displacement.map_or("–".to_owned(), |d| format!("{d:.2}")),
+        missing.to_string(),
+        extra.to_string(),
+    ];
+    [name, figures].concat()
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or("–".to_owned(), |s| format!("{:.3} %", s * 100.0))
+}
+
+/// How the jobs of recordings, run by a world, agree with the kernel: a table of at most 80 columns, the recordings that
+/// cannot be compared, and a summary.
+pub fn closed_loops_text(found: &ClosedLoops, style: Style) -> String {
+    let header = [
+        ("recording", Align::Left),
+        ("MB/s", Align::Right),
+        ("mean", Align::Right),
+        ("p95", Align::Right),
+        ("share", Align::Right),
+        ("agrees", Align::Left),
+    ];
+    let row = |a: &Agreement| {
+        let ratio = |ratio: f64| format!("x{ratio:.2}");
+        let agrees = if a.within(&BOUNDS) { "yes" } else { "no" };
+        let share = format!("{:.3}", a.share_error);
+        vec![
+            stem(&a.file).to_owned(),
+            ratio(a.mb_ratio),
+            ratio(a.mean_ratio),
+            ratio(a.p95_ratio),
+            share,
+            agrees.to_owned(),
+        ]
+    };
+    let mut text = String::new();
+    if !found.compared.is_empty() {
+        let rows: Vec<Vec<String>> = found.compared.iter().map(row).collect();
+        text += &table(&header, &rows, style);
+        text.push('\n');
+    }
+    for other in &found.not_comparable {
+        text += &format!("not compared: {}: {}\n", stem(&other.file), other.reason);
+    }
+    if !found.not_comparable.is_empty() {
+        text.push('\n');
+    }
+    text + &agreement_summary(&found.compared)
+}
+
+fn agreement_summary(compared: &[Agreement]) -> String {
+    let worst = compared.iter().max_by(|a, b| a.share_error.total_cmp(&b.share_error));
+    let Some(worst) = worst else { return "no recording was compared\n".to_owned() };
+    let agree = compared.iter().filter(|a| a.within(&BOUNDS)).count();
+    format!(
+        "{agree} of {} recordings agree: MB/s within {:.0} %, mean latency within {:.0} %,\n\
+         p95 within {:.0} %, shares within {}. Largest share error: {:.3} ({}).\n",
+        compared.len(),
+        BOUNDS.bytes * 100.0,
+        BOUNDS.mean * 100.0,
+        BOUNDS.p95 * 100.0,
+        BOUNDS.share,
+        worst.share_error,
+        stem(&worst.file)
+    )
+}
+
+/// A recording's name without the endings of its files.
+fn stem(file: &str) -> &str {
+    let name = Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or(file);
+    let name = name.strip_suffix(".zst").unwrap_or(name);
+    name.strip_suffix(".csv").or_else(|| name.strip_suffix(".json")).unwrap_or(name)
+}

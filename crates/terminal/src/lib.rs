@@ -1,0 +1,35 @@
+//! What a terminal shows: results of the libraries as text, the progress of long work, and the end by Ctrl-C.
+//!
+//! A function `*_text` returns the text of a result in a [`Style`](dumbwaiter_report::Style) and prints nothing. Comparisons
+//! and whatever also has a page are in `dumbwaiter-report`.
+#![forbid(unsafe_code)]
+
+mod devices;
+mod fidelity;
+mod live_screen;
+mod messages;
+mod models;
+mod pilot;
+mod progress;
+mod recording;
+mod run_bar;
+mod schedulers;
+mod server;
+mod signals;
+mod sweep;
+mod traces;
+
+pub use devices::{checks_text, devices_text};
+pub use fidelity::{closed_loops_text, scores_text};
+pub use live_screen::LiveScreen;
+pub use messages::{print, screen, style, tell_line};
+pub use models::{drift_line, drift_text, evaluation_text, model_text};
+pub use pilot::{pilot_status_text, replay_text};
+pub use progress::Watched;
+pub use recording::recording_text;
+pub use run_bar::RunBar;
+pub use schedulers::{scheduler_json, scheduler_text, schedulers_text};
+pub use server::{answer_text, disks_text};
+pub use signals::{Checking, cancel_on_signal, cancel_on_signal_and_undo, end_on_signal};
+pub use sweep::{PlotColumns, estimate_text, finished_text, plotted_text, watch_sweep};
+pub use traces::{formats_text, records_text, trace_text};
