@@ -24,7 +24,7 @@ const WORTH_TRYING: f64 = 0.85;
 /// The same where the table is of a device like this one.
 const WORTH_CHECKING: f64 = 0.95;
 /// Time that a load has lasted, in all, before trials check what such a table proposes for it.
-const CHECK_TABLE_AFTER: Nanos = Nanos::from_secs(30);
+const CHECK_TABLE_AFTER: Nanos = Nanos::from_secs(300);
 /// Time over which a switch that followed a table is checked, and the completions that this takes.
 const CHECK: Nanos = Nanos::from_ms(1500);
 const CHECK_IOS: u64 = 48;
