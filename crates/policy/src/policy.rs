@@ -24,7 +24,7 @@ const WORTH_TRYING: f64 = 0.85;
 /// The same where the table is of a device like this one.
 const WORTH_CHECKING: f64 = 0.95;
 /// Time that a load has lasted, in all, before trials check what such a table proposes for it.
-const CHECK_TABLE_AFTER: Nanos = Nanos::from_secs(30);
+const CHECK_TABLE_AFTER: Nanos = Nanos::from_secs(300);
 /// Time over which a switch that followed a table is checked, and the completions that this takes.
 const CHECK: Nanos = Nanos::from_ms(1500);
 const CHECK_IOS: u64 = 48;
@@ -155,6 +155,8 @@ pub struct Policy {
     recent: (Work, Nanos),
     /// Of the load that is looked at, since the first look that saw it.
     since_guess: (Work, Nanos),
+    /// Of the best candidate of a workload that was tried, since its score was last compared with what trials showed.
+    in_force: (Work, Nanos),
 }
 
 impl Policy {
@@ -185,6 +187,7 @@ impl Policy {
             busy: Nanos::ZERO,
             recent: (Work::default(), Nanos::ZERO),
             since_guess: (Work::default(), Nanos::ZERO),
+            in_force: (Work::default(), Nanos::ZERO),
         }
     }
 
@@ -204,11 +207,6 @@ impl Policy {
     /// Is there a classifier that needs [`Policy::complete`]?
     pub fn classifies(&self) -> bool {
         self.windows.is_some()
-    }
-
-    /// DEBUG
-    pub fn dbg_load(&self) -> Signature {
-        self.guess.map_or(self.load, |g| g.load)
     }
 
     /// What the load looked like, over all looks.
@@ -260,6 +258,7 @@ impl Policy {
     /// The device rested until `now`: the next tick measures from here.
     pub fn resume(&mut self, now: Nanos) {
         self.since_guess = Default::default();
+        self.in_force = Default::default();
         self.last_tick = now;
         self.trial = None;
         self.check = None;
@@ -298,6 +297,7 @@ impl Policy {
             self.check = None;
             // What the looks that confirmed it saw is of this workload.
             self.recent = self.since_guess;
+            self.in_force = Default::default();
         } else {
             self.recent = (self.recent.0.plus(tick.work), self.recent.1 + elapsed);
         }
@@ -311,7 +311,24 @@ impl Policy {
         if let Some(undo) = self.check_switch(tick, workload, elapsed) {
             return undo;
         }
+        self.confirm(tick, workload, elapsed);
         self.act(tick, workload)
+    }
+
+    /// Does the best candidate still do what its trials showed?
+    fn confirm(&mut self, tick: &Tick, workload: usize, elapsed: Nanos) {
+        let scores = &mut self.scores[workload];
+        if self.settings.by == By::Model || self.check.is_some() || scores.baseline() != self.wanted || !tick.clean {
+            self.in_force = Default::default();
+            return;
+        }
+        self.in_force = (self.in_force.0.plus(tick.work), self.in_force.1 + elapsed);
+        let (work, measured) = self.in_force;
+        if measured >= CHECK && work.ios >= CHECK_IOS / 2 {
+            let latency_s = work.latency.as_secs_f64() / work.ios as f64;
+            scores.confirm(work.score(self.settings.goal, measured), latency_s);
+            self.in_force = Default::default();
+        }
     }
 
     fn keep(&self, now: Nanos, reason: Reason) -> Decision {
@@ -329,6 +346,7 @@ impl Policy {
         self.wanted = to;
         self.recent = Default::default();
         self.since_guess = Default::default();
+        self.in_force = Default::default();
         Decision { switch_to, ..self.keep(now, reason) }
     }
 

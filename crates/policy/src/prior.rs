@@ -47,8 +47,8 @@ impl Expectation {
 
 /// A load farther than this from every row is unknown.
 const REACH: f64 = 0.35;
-/// Distance at which a row counts a quarter as much as at 0.
-const WIDTH: f64 = 0.1;
+/// Distance at which a row counts a quarter as much as at 0: that of five tasks from eight.
+const WIDTH: f64 = 0.05;
 /// A candidate this near the best of a row is as good as it.
 const AS_GOOD: f64 = 0.95;
 /// Least agreement with a classifier that counts, so that a wrong class cannot rule out a row.

@@ -4,6 +4,10 @@
 const SAMPLES_MAX: u32 = 3;
 /// Standard errors by which a difference must exceed 0 to be believed.
 const SURE: f64 = 2.5;
+/// A candidate in force with less than this share of the score that its trials showed, and latencies so many times longer, has
+/// collapsed: it did well only from where another one had left the device.
+const COLLAPSED: f64 = 0.4;
+const SLOWER: f64 = 1.5;
 /// No sample is believed to be more exact than this (relative standard error): slots differ by more than their parts do.
 const NOISE_MIN: f64 = 0.02;
 
@@ -39,6 +43,15 @@ impl Estimate {
     }
 }
 
+/// What scores are relative to, as one slot of a baseline showed it.
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    /// The score that counts as 1.
+    unit: f64,
+    /// Mean latency of a request, seconds.
+    latency_s: f64,
+}
+
 /// The candidates' scores for one workload.
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
@@ -47,6 +60,8 @@ pub struct Scores {
     compared_with: Vec<Option<usize>>,
     baseline: usize,
     settled: bool,
+    /// Of the last slot of a baseline.
+    reference: Option<Reference>,
     /// Time that its trials have cost, nanoseconds.
     pub(crate) cost_ns: f64,
 }
@@ -58,13 +73,20 @@ impl Scores {
         if let Some(first) = estimates.get_mut(baseline) {
             *first = Estimate { mean: 1.0, variance: 0.0, samples: 1 };
         }
-        Scores { estimates, compared_with: vec![None; candidates], baseline, settled: candidates < 2, cost_ns: 0.0 }
+        Scores {
+            estimates,
+            compared_with: vec![None; candidates],
+            baseline,
+            settled: candidates < 2,
+            reference: None,
+            cost_ns: 0.0,
+        }
     }
 
     /// As they were before.
     pub(crate) fn restored(estimates: Vec<Estimate>, baseline: usize, settled: bool, cost_ns: f64) -> Scores {
         let compared_with = vec![None; estimates.len()];
-        Scores { estimates, compared_with, baseline, settled, cost_ns }
+        Scores { estimates, compared_with, baseline, settled, reference: None, cost_ns }
     }
 
     /// The best candidate so far.
@@ -88,10 +110,32 @@ impl Scores {
         Some(of(candidate)? / of(base)?)
     }
 
+    /// A slot of the baseline had this score, with this mean latency.
+    pub(crate) fn refer(&mut self, score: f64, latency_s: f64) {
+        let mean = self.estimates.get(self.baseline).map_or(0.0, |estimate| estimate.mean);
+        self.reference = (mean > 0.0 && score > 0.0).then(|| Reference { unit: score / mean, latency_s });
+    }
+
+    /// The best candidate is in force and has this score and mean latency: where that is far from what its trials showed, and not
+    /// because less is asked of the device, it counts instead. Returns whether it did.
+    pub(crate) fn confirm(&mut self, score: f64, latency_s: f64) -> bool {
+        let Some(Reference { unit, latency_s: usual }) = self.reference else { return false };
+        let expected = unit * self.estimates[self.baseline].mean;
+        if score >= COLLAPSED * expected || latency_s <= SLOWER * usual {
+            return false;
+        }
+        self.correct_to(self.baseline, None, score / unit);
+        true
+    }
+
     /// In force, `candidate` had only `ratio` times the score of `base`: that counts instead of its trials, and the best of the
     /// others is the best one now.
     pub(crate) fn correct(&mut self, candidate: usize, base: usize, ratio: f64) {
-        let mean = ratio * self.estimates[base].mean;
+        self.correct_to(candidate, Some(base), ratio * self.estimates[base].mean);
+    }
+
+    fn correct_to(&mut self, candidate: usize, base: Option<usize>, mean: f64) {
+        let base = base.unwrap_or(candidate);
         let factor = mean / self.estimates[candidate].mean.max(f64::MIN_POSITIVE);
         // What was compared with it was as good as it was then, from where it took over.
         for other in 0..self.estimates.len() {
@@ -104,7 +148,7 @@ impl Scores {
         self.estimates[candidate] = Estimate { mean, variance, samples: SAMPLES_MAX };
         let tried = (0..self.estimates.len()).filter(|c| self.estimates[*c].samples > 0);
         let best = tried.max_by(|a, b| self.estimates[*a].mean.total_cmp(&self.estimates[*b].mean));
-        (self.baseline, self.settled) = (best.unwrap_or(base), false);
+        (self.baseline, self.settled, self.reference) = (best.unwrap_or(candidate), false, None);
     }
 
     /// No trial has shown anything yet.
@@ -207,6 +251,18 @@ mod tests {
         scores.correct(2, 0, 1.0);
         assert_eq!(scores.baseline(), 1);
         assert!((scores.estimates()[3].mean - 1.1).abs() < 1e-9, "{scores:?}");
+    }
+
+    #[test]
+    fn a_winner_that_collapses_in_force_loses_its_place_unless_less_is_asked_of_the_device() {
+        let mut scores = Scores::new(3, 0);
+        scores.record(1, 5.0, 0.0004, 0.02);
+        scores.record(2, 1.4, 0.0004, 0.02);
+        scores.refer(700.0, 0.01);
+        assert!(!scores.confirm(650.0, 0.011) && !scores.confirm(100.0, 0.01), "a load that asks for less");
+        assert!(scores.confirm(100.0, 0.07));
+        assert_eq!((scores.baseline(), scores.winner()), (1, None));
+        assert!((scores.estimates()[2].mean - 1.0).abs() < 1e-9, "{scores:?}");
     }
 
     #[test]

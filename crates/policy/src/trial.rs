@@ -58,6 +58,8 @@ pub struct Slot {
     /// Of the mean over its parts, relative.
     variance: f64,
     ios_per_s: f64,
+    /// Mean latency, seconds.
+    latency_s: f64,
 }
 
 /// A slot under way.
@@ -69,6 +71,7 @@ struct Running {
     parts: [f64; PARTS],
     filled: usize,
     ios: u64,
+    latency: Nanos,
     measured: Nanos,
     /// The part that fills.
     open: (Work, Nanos),
@@ -82,6 +85,7 @@ impl Running {
             parts: [0.0; PARTS],
             filled: 0,
             ios: 0,
+            latency: Nanos::ZERO,
             measured: Nanos::ZERO,
             open: Default::default(),
         }
@@ -93,7 +97,9 @@ impl Running {
         let mean = parts.iter().sum::<f64>() / n;
         let squares: f64 = parts.iter().map(|part| (part - mean) * (part - mean)).sum();
         let variance = squares / (n - 1.0).max(1.0) / n / (mean * mean).max(f64::MIN_POSITIVE);
-        Slot { score: mean, variance, ios_per_s: self.ios as f64 / self.measured.as_secs_f64().max(1e-9) }
+        let ios_per_s = self.ios as f64 / self.measured.as_secs_f64().max(1e-9);
+        let latency_s = self.latency.as_secs_f64() / self.ios.max(1) as f64;
+        Slot { score: mean, variance, ios_per_s, latency_s }
     }
 }
 
@@ -158,6 +164,7 @@ impl Trial {
         self.running.parts[self.running.filled.min(PARTS - 1)] = work.score(context.settings.goal, elapsed);
         self.running.filled = (self.running.filled + 1).min(PARTS);
         self.running.ios += work.ios;
+        self.running.latency += work.latency;
         self.running.measured += elapsed;
         if self.running.filled < PARTS && !self.hopeless() {
             return Step::Continue;
@@ -202,6 +209,7 @@ impl Trial {
         self.running = Running::new(now);
         if verdict == Verdict::Better {
             self.before = Some(slot);
+            context.scores.refer(slot.score, slot.latency_s);
             return self.go_on(now, context);
         }
         if context.scores.next_challenger(context.hysteresis(), context.expected).is_none() {
@@ -212,6 +220,7 @@ impl Trial {
 
     fn baseline_done(&mut self, now: Nanos, slot: Slot, context: Context<'_>) -> Step {
         let before = self.before.replace(slot);
+        context.scores.refer(slot.score, slot.latency_s);
         if let (Some((challenger, of_challenger)), Some(before)) = (self.pending.take(), before) {
             let mean = (before.score + slot.score) / 2.0;
             let ratio = of_challenger.score / mean.max(f64::MIN_POSITIVE);

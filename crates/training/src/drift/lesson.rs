@@ -5,7 +5,7 @@ use dumbwaiter_learn::metrics::latency::{LatencyQuality, Predicted, PredictedRun
 #[cfg(feature = "fit")]
 use dumbwaiter_learn::{Model, Target, Training, Weights};
 
-use super::{Sample, Serving};
+use super::sample::{Sample, Serving};
 use crate::Error;
 
 /// Passes over the samples. The best on the validation samples is kept, so more than needed do no harm.

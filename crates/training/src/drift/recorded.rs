@@ -5,7 +5,8 @@ use dumbwaiter_learn::drift::{Alarm, Judgement, Reason, Verdict};
 use dumbwaiter_learn::{Model, RequestRecord};
 use serde::Serialize;
 
-use super::{ModelWatch, Notice, Tracker};
+use super::tracker::Tracker;
+use super::watch::{ModelWatch, Notice};
 use crate::Error;
 use crate::data::{DataSet, Segment};
 use crate::samples::Moment;
