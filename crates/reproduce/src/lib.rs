@@ -185,29 +185,3 @@ mod tests {
         }
     }
 }
-
-#[cfg(test)]
-mod scratch {
-    #[test]
-    #[ignore]
-    fn show_figures() {
-        let control = dumbwaiter_experiment::Control::default();
-        let world = dumbwaiter_sim::Simulator::new(2);
-        let effort = crate::Effort::new(std::env::var("FULL").is_err(), &world, &control);
-        for name in std::env::var("FIG").unwrap().split(' ') {
-            for paper in crate::PAPERS {
-                for figure in paper.figures {
-                    if format!("{}:{}", paper.name, figure.name) == name {
-                        let found = (figure.run)(&effort).unwrap();
-                        for r in &found.rows {
-                            let ok = r.ordering_holds.or(r.within_tolerance);
-                            println!("{} {} | {} | {} | {:.3} {} {:?} {}", if r.judged { if ok == Some(true) { "ok  " } else { "FAIL" } } else { "    " }, r.figure, r.metric, r.case, r.ours, r.unit, r.paper_value, r.ordering_holds.is_some());
-                        }
-                        for g in &found.tables { println!("{} {:?}", g.title, g.header); for l in &g.rows { println!("{}", l.join(" | ")); } }
-                        for n in &found.notes { println!("note {n}"); }
-                    }
-                }
-            }
-        }
-    }
-}

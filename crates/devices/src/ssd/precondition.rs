@@ -147,18 +147,3 @@ mod tests {
         }
     }
 }
-
-#[cfg(test)]
-mod scratch {
-    #[test]
-    #[ignore]
-    fn d5() {
-        let spec = crate::load("ssd:d5-p5430?over_provisioning=0.08&state=steady").unwrap();
-        let crate::Params::Ssd(p) = spec.params() else { panic!() };
-        let mut ftl = super::Ftl::new(super::Shape::new(p), super::UNMAPPED);
-        println!("{:?}", ftl.shape);
-        super::fill(&mut ftl);
-        println!("filled");
-        println!("{}", super::overwrite_until_steady(&mut ftl));
-    }
-}
