@@ -9,6 +9,7 @@ use dumbwaiter_advise::{Document, Goal};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{
     Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare,
+    scenario_of_value,
 };
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};
@@ -262,8 +263,11 @@ pub(crate) fn experiment(
     settings: &mut Settings,
 ) -> PyResult<Experiment> {
     if let Some(text) = scenario {
-        let scenario: Scenario = serde_json::from_str(text)
-            .map_err(|e| errors::plain(format!("scenario: {}", without_position(&e.to_string()))))?;
+        let value = serde_json::from_str(text).map_err(errors::plain)?;
+        let scenario = scenario_of_value(&value).map_err(|(key, reason)| match key.as_str() {
+            "" => errors::plain(format!("scenario: {reason}")),
+            key => errors::input(py, format!("scenario, {key}: {reason}"), None, None, Some(key)),
+        })?;
         let (scenario, notes) = resolved(scenario).map_err(|e| errors::of_reading(py, &e.into()))?;
         let read = Experiment::of(scenario, &settings.overrides, settings.goal);
         let mut experiment = read.map_err(|e| errors::of_reading(py, &e))?;
@@ -285,11 +289,6 @@ fn resolved(mut scenario: Scenario) -> Result<(Scenario, Vec<String>), dumbwaite
     let notes =
         scenario.resolve(&|name| dumbwaiter_scenario::read_text(name.as_ref()), &|name| std::env::var(name).ok())?;
     Ok((scenario, notes))
-}
-
-/// A dict has no lines.
-fn without_position(message: &str) -> &str {
-    message.rfind(" at line ").map_or(message, |at| &message[..at])
 }
 
 /// How far the runs are.

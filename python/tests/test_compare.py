@@ -58,6 +58,9 @@ def test_a_dict_is_checked_by_the_same_code():
     assert dw.compare(scenario, progress=None).runs["scheduler"] == ["noop"]
     with pytest.raises(dw.InputError, match="tenan"):
         dw.compare({**scenario, "tenan": 1})
+    with pytest.raises(dw.InputError, match="bs") as error:
+        dw.compare({**scenario, "task": [task, {**task, "name": "other", "bs": "many"}]})
+    assert error.value.key == "task[1].bs"
     with pytest.raises(dw.InputError) as error:
         dw.compare({**scenario, "queue_depth": 0})
     assert error.value.key == "queue_depth"

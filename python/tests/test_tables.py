@@ -100,7 +100,7 @@ def test_histograms_merge_and_pickle():
     import pickle
 
     histogram = dw.Histogram([100.0] * 98 + [2000.0, 3000.0])
-    assert (len(histogram), round(histogram.percentile(50)), round(histogram.percentile(100))) == (100, 100, 3001)
+    assert (len(histogram), round(histogram.percentile(50))) == (100, 100) and 3000 <= histogram.percentile(100) < 3004
     other = dw.Histogram()
     other.add(1.5, count=100)
     other.merge(histogram)

@@ -51,6 +51,8 @@ pub(crate) enum Doubt {
     BusyMachine,
     /// Another may be better by more than is acceptable.
     TooUncertain,
+    /// Of the first criterion only lower bounds are known, and by the others none differs.
+    OnlyLowerBounds(Metric),
     /// One that misses the throughput floor by chance, perhaps, would win.
     MayKeepThroughput(usize),
     /// All but the leader miss the throughput floor, and all of them by chance, perhaps.
@@ -63,6 +65,10 @@ pub(crate) struct Decision {
     pub(crate) leader: usize,
     /// What decided; where nothing did, the first criterion.
     pub(crate) metric: Metric,
+    /// The first criterion that can decide.
+    pub(crate) primary: Metric,
+    /// The first criterion, where only lower bounds of it are known, so that it cannot decide.
+    pub(crate) unknown: Option<Metric>,
     /// Which can be set.
     pub(crate) settable: Vec<usize>,
     /// Which compete: those that can be set, or all where that is fewer than two.
@@ -161,7 +167,15 @@ pub(crate) fn decide(field: &Field<'_>, replication: Replication) -> Decision {
         .filter(|i| field.conditions.can_be_set(&field.rows[*i]) && (!kernel || field.rows[*i].via == "kernel"))
         .collect();
     let entrants = if settable.len() >= 2 { settable.clone() } else { all };
-    let criteria = field.criteria();
+    let all_criteria = field.criteria();
+    // What was unfinished at the end leaves a lower bound; where no entrant has more, the figure says nothing.
+    let known = |metric: &Metric| {
+        let mut bounded = entrants.iter().map(|i| &field.rows[*i]).filter(|row| row.mean(*metric).is_finite()).peekable();
+        bounded.peek().is_none() || bounded.any(|row| !row.is_lower_bound(*metric))
+    };
+    let criteria: Vec<Metric> = all_criteria.iter().copied().filter(known).collect();
+    let unknown = all_criteria.first().copied().filter(|first| !known(first) && !criteria.is_empty());
+    let criteria = if criteria.is_empty() { all_criteria } else { criteria };
     let primary = criteria.first().copied().unwrap_or(field.goal.metric());
     let (valid, starved) = split_starved(field, primary, &entrants, replication);
     let rates = field.best(Metric::MbPerS, &valid);
@@ -200,7 +214,7 @@ pub(crate) fn decide(field: &Field<'_>, replication: Replication) -> Decision {
     };
     conclude(
         field,
-        Stage { leader, metric, primary, entrants, settable, starved, slow, pool, decided: decided.is_some() },
+        Stage { leader, metric, primary, unknown, entrants, settable, starved, slow, pool, decided: decided.is_some() },
     )
 }
 
@@ -232,6 +246,7 @@ struct Stage {
     leader: usize,
     metric: Metric,
     primary: Metric,
+    unknown: Option<Metric>,
     entrants: Vec<usize>,
     settable: Vec<usize>,
     starved: Vec<usize>,
@@ -242,7 +257,7 @@ struct Stage {
 }
 
 fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
-    let Stage { leader, metric, primary, entrants, settable, starved, slow, pool, decided } = stage;
+    let Stage { leader, metric, primary, unknown, entrants, settable, starved, slow, pool, decided } = stage;
     let worse = field.worse(metric, &pool, leader);
     let by_primary = field.worse(primary, &pool, leader);
     let others = || pool.iter().copied().filter(|i| *i != leader);
@@ -263,6 +278,8 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
     let mut decision = Decision {
         leader,
         metric,
+        primary,
+        unknown,
         settable,
         entrants,
         starved,
@@ -291,6 +308,16 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         None => {
             let runs = decision.pool.iter().map(|i| field.groups[*i].len()).min().unwrap_or(0);
             decision.judge_ties(primary, &by_primary, if runs > 2 { TIE_WITHIN } else { TIE_OF_TWO_WITHIN });
+        }
+    }
+    if let Some(metric) = unknown {
+        match decision.confidence {
+            Confidence::Clear => decision.confidence = Confidence::Likely,
+            Confidence::NoDifference => {
+                (decision.confidence, decision.doubt) =
+                    (Confidence::Inconclusive, Some(Doubt::OnlyLowerBounds(metric)));
+            }
+            _ => {}
         }
     }
     decision

@@ -21,6 +21,8 @@ mod recommend;
 mod row;
 mod sentence;
 mod suite;
+#[cfg(test)]
+mod test_runs;
 pub mod tune;
 mod usage;
 mod verdict;

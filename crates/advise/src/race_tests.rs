@@ -1,5 +1,6 @@
 use super::*;
-use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
+use crate::test_runs::read;
+use dumbwaiter_block::{Nanos, TenantId};
 use dumbwaiter_measure::{Completed, Recorder, RecorderConfig, RunFacts, TenantSpec};
 
 /// A run of one second, in which one tenant waits `p99_us` for each I/O and another transfers `mb` in all.
@@ -13,18 +14,7 @@ fn run(point: &str, scheduler: &str, seed: u64, p99_us: f64, mb: f64) -> RunResu
             [(0, Nanos((p99_us * 1e3) as u64), 0), (1, Nanos::from_ms(1), (mb * 1e4) as u64)]
         {
             let submit = Nanos::from_ms(i * 9);
-            recorder.record(&Completed {
-                op: Op::Read,
-                task: TaskId(0),
-                tenant: TenantId(tenant),
-                sector: 0,
-                bytes,
-                submit,
-                insert: submit,
-                issue: submit,
-                device_done: submit + latency,
-                complete: submit + latency,
-            });
+            recorder.record(&Completed { tenant: TenantId(tenant), ..read(submit, latency, bytes) });
         }
     }
     let facts = RunFacts {

@@ -358,14 +358,19 @@ impl Words<'_> {
                      difference; measure again when it is quiet"
                 )
             }
-            Doubt::MayKeepThroughput(i) => format!(
-                "{} has a better {figure} ({}) than {} ({}), but these runs cannot show whether it keeps {}; add --until 5%",
-                self.name(i),
-                self.value(i),
-                self.name(leader),
-                self.value(leader),
-                self.pool_rule()
-            ),
+            Doubt::MayKeepThroughput(i) => {
+                // It is better by the first criterion, although the throughput may have decided among the others.
+                let value = |i: usize| shown(d.primary, self.row(i).mean(d.primary));
+                format!(
+                    "{} has a better {} ({}) than {} ({}), but these runs cannot show whether it keeps {}; add --until 5%",
+                    self.name(i),
+                    named(d.primary, self.field.focus),
+                    value(i),
+                    self.name(leader),
+                    value(leader),
+                    self.pool_rule()
+                )
+            }
             Doubt::MayAllKeepThroughput(i) => format!(
                 "only {} keeps {} ({}), but these runs cannot show that the others do not: {} has {}; add --until 5%",
                 self.name(leader),
@@ -373,6 +378,12 @@ impl Words<'_> {
                 self.value(leader),
                 self.name(i),
                 self.value(i),
+            ),
+            Doubt::OnlyLowerBounds(metric) => format!(
+                "under each scheduler only a lower bound of the {} is known ({} and more), since I/Os were unfinished at the \
+                 end, and nothing else differs; a longer --duration shows more",
+                named(metric, self.field.focus),
+                shown(metric, self.row(leader).mean(metric))
             ),
             Doubt::TooUncertain => self.uncertain(),
         }
@@ -418,7 +429,13 @@ impl Words<'_> {
         if goal != Goal::Balanced && !self.field.criteria().contains(&goal.metric()) {
             caveats.push(format!("{} cannot be judged here, so `balanced` decided", goal.name()));
         }
-        if self.row(d.leader).metrics.get(d.metric.key()).is_some_and(|estimate| estimate.at_least) {
+        if let Some(metric) = d.unknown.filter(|_| d.doubt.is_none()) {
+            let figure = named(metric, self.field.focus);
+            caveats.push(format!(
+                "of its {figure} only a lower bound is known, since I/Os were unfinished at the end; a longer --duration shows more"
+            ));
+        }
+        if self.row(d.leader).is_lower_bound(d.metric) {
             caveats.push(format!("its {} is a lower bound: I/Os were unfinished", self.figure()));
         }
         if self.field.rows.len() > 1 && self.recorded() {

@@ -2,38 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
-use dumbwaiter_measure::{Completed, Recorder, RecorderConfig, RunFacts, RunResult};
+use dumbwaiter_measure::RunResult;
 use proptest::prelude::*;
 
 use super::*;
 use crate::sentence::shown;
+use crate::test_runs::template;
 use crate::{Conditions, Goal, Metric, Offered, rank_under};
 
 const NAMES: [&str; 5] = ["alpha", "beta", "gamma", "delta", "omega"];
-
-/// A run of reads, whose figures the tests then set.
-fn template() -> RunResult {
-    let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
-    let mut recorder = Recorder::new(config);
-    for i in 0..1200 {
-        let submit = Nanos::from_us(i * 10);
-        let complete = submit + Nanos::from_us(100);
-        recorder.record(&Completed {
-            op: Op::Read,
-            task: TaskId(0),
-            tenant: TenantId(0),
-            sector: 0,
-            bytes: 4096,
-            submit,
-            insert: submit,
-            issue: submit,
-            device_done: complete,
-            complete,
-        });
-    }
-    recorder.finish(Nanos::from_secs(1), RunFacts { device: "d".into(), ..RunFacts::default() })
-}
 
 fn run(template: &RunResult, name: &str, seed: u64, p99_us: f64, mb_per_s: f64) -> RunResult {
     let mut run = template.clone();
@@ -47,7 +24,7 @@ fn run(template: &RunResult, name: &str, seed: u64, p99_us: f64, mb_per_s: f64) 
 type Results = Vec<Vec<(f64, f64)>>;
 
 fn runs_of(results: &Results) -> Vec<RunResult> {
-    let template = template();
+    let template = template(1200);
     let mut all = Vec::new();
     for (name, runs) in NAMES.iter().zip(results) {
         all.extend((0..).zip(runs).map(|(seed, (p99, rate))| run(&template, name, seed, *p99, *rate)));
@@ -231,7 +208,7 @@ fn one_that_started_an_application_is_preferred_to_one_that_did_not() {
         });
         run
     };
-    let template = template();
+    let template = template(1200);
     let mut runs = Vec::new();
     for seed in 0..2 {
         // The one with the better p99 and throughput never started it.
@@ -279,10 +256,40 @@ fn a_throughput_that_varies_rules_nothing_out() {
     assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None));
     assert!(verdict.sentence().contains("only alpha keeps at least 90 % of the best"), "{}", verdict.sentence());
     assert!(verdict.more_runs_help);
+    // The better p99 is named, not the throughput, of which only one has enough.
+    runs = runs_of(&vec![vec![(100.0, 40.0), (100.0, 100.0)], vec![(50.0, 42.0), (50.0, 43.0)]]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    let said = "beta has a better p99 latency of reads (50.0 us) than alpha (100 us)";
+    assert!(verdict.because.starts_with(said), "{}", verdict.because);
     // One that is surely slow is out.
     runs = runs_of(&vec![vec![(100.0, 99.0), (100.0, 100.0)], vec![(100.0, 42.0), (100.0, 43.0)]]);
     let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
     assert_eq!(verdict.recommended.as_deref(), Some("alpha"), "{}", verdict.sentence());
+}
+
+/// Runs of which more was unfinished at the end than the p99 leaves out.
+fn unfinished(results: &Results) -> Vec<RunResult> {
+    let mut runs = runs_of(results);
+    for run in &mut runs {
+        run.latency_us.known_to = 0.8;
+        run.read.latency_us.known_to = 0.8;
+    }
+    runs
+}
+
+#[test]
+fn lower_bounds_decide_nothing() {
+    // Equal but for the length of the run, which is all that the figures show.
+    let runs = unfinished(&vec![vec![(100.0, 40.0), (100.0, 40.0), (100.0, 40.1)]; 2]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None));
+    assert!(verdict.because.contains("only a lower bound of the p99 latency of reads is known"), "{}", verdict.because);
+    // The throughput is known, and may decide: not clearly, since it is not what was asked for.
+    let runs = unfinished(&vec![vec![(100.0, 40.0); 3], vec![(90.0, 20.0), (90.0, 20.1), (90.0, 19.9)]]);
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!((verdict.recommended.as_deref(), verdict.confidence), (Some("alpha"), Confidence::Likely));
+    assert_eq!(verdict.decided_by, "mb_per_s");
+    assert!(verdict.caveats[0].contains("only a lower bound is known"), "{:?}", verdict.caveats);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_policy::{Cell as TableCell, MeasuredLoad, ScoreTable};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
-use dumbwaiter_schedulers::adaptive::{OBSERVED_CLASSES, OBSERVED_LOAD};
+use dumbwaiter_schedulers::adaptive::{OBSERVED_CLASSES, OBSERVED_LOAD, OBSERVED_OUTSTANDING};
 
 use crate::{Cell, Control, Failure, Finished, Matrix, Stack, World};
 
@@ -64,26 +64,68 @@ pub struct TablePlan {
     pub made_by: String,
 }
 
-/// Steady loads: a name, and the task's keys.
-const LOADS: [(&str, &str); 14] = [
-    ("random-1x32", "rw = \"randread\"\nbs = \"4k\"\niodepth = 32\n"),
-    ("random-4", "count = 4\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
-    ("random-8", "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
-    ("random-32", "count = 32\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
-    ("random-64k-8", "count = 8\nrw = \"randread\"\nbs = \"64k\"\niodepth = 2\n"),
-    ("random-mixed-8", "count = 8\nrw = \"randrw\"\nrwmixread = 70\nbs = \"4k\"\niodepth = 4\n"),
-    ("random-write-8", "count = 8\nrw = \"randwrite\"\nbs = \"4k\"\niodepth = 4\n"),
-    ("streams-2", "count = 2\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n"),
-    ("streams-4", "count = 4\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
-    ("streams-8", "count = 8\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
-    ("streams-16", "count = 16\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"6%\"\nsize = \"5%\"\n"),
-    ("streams-256k-4", "count = 4\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
-    ("stream-writes-4", "count = 4\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
-    ("streams-and-random", ""),
+/// A steady load.
+struct Load {
+    name: &'static str,
+    /// The task's keys; empty for [`STREAMS_AND_RANDOM`].
+    keys: &'static str,
+    /// On a disk, few tasks more or less change which scheduler is best; on flash a few loads say as much.
+    only_disks: bool,
+}
+
+const fn on_all(name: &'static str, keys: &'static str) -> Load {
+    Load { name, keys, only_disks: false }
+}
+
+const fn on_disks(name: &'static str, keys: &'static str) -> Load {
+    Load { name, keys, only_disks: true }
+}
+
+const LOADS: [Load; 34] = [
+    on_all("random-1x32", "rw = \"randread\"\nbs = \"4k\"\niodepth = 32\n"),
+    on_disks("random-1x8", "rw = \"randread\"\nbs = \"4k\"\niodepth = 8\n"),
+    on_disks("random-2x8", "count = 2\nrw = \"randread\"\nbs = \"4k\"\niodepth = 8\n"),
+    on_all("random-4x4", "count = 4\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
+    on_disks("random-4x1", "count = 4\nrw = \"randread\"\nbs = \"8k\"\niodepth = 1\n"),
+    on_disks("random-6x4", "count = 6\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
+    on_all("random-8x4", "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
+    on_disks("random-8x1", "count = 8\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
+    on_disks("random-12x2", "count = 12\nrw = \"randread\"\nbs = \"16k\"\niodepth = 2\n"),
+    on_disks("random-16x4", "count = 16\nrw = \"randread\"\nbs = \"4k\"\niodepth = 4\n"),
+    on_disks("random-16x1", "count = 16\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
+    on_all("random-32x1", "count = 32\nrw = \"randread\"\nbs = \"4k\"\niodepth = 1\n"),
+    on_all("random-64k-8x2", "count = 8\nrw = \"randread\"\nbs = \"64k\"\niodepth = 2\n"),
+    on_disks("random-64k-4x4", "count = 4\nrw = \"randread\"\nbs = \"64k\"\niodepth = 4\n"),
+    on_disks("random-mixed-3x4", "count = 3\nrw = \"randrw\"\nrwmixread = 70\nbs = \"4k\"\niodepth = 4\n"),
+    on_disks("random-mixed-5x4", "count = 5\nrw = \"randrw\"\nrwmixread = 65\nbs = \"4k\"\niodepth = 4\n"),
+    on_all("random-mixed-8x4", "count = 8\nrw = \"randrw\"\nrwmixread = 70\nbs = \"4k\"\niodepth = 4\n"),
+    on_disks("random-mixed-8x1", "count = 8\nrw = \"randrw\"\nrwmixread = 60\nbs = \"8k\"\niodepth = 1\n"),
+    on_disks("random-mixed-16x2", "count = 16\nrw = \"randrw\"\nrwmixread = 50\nbs = \"4k\"\niodepth = 2\n"),
+    on_disks("random-write-3x4", "count = 3\nrw = \"randwrite\"\nbs = \"4k\"\niodepth = 4\n"),
+    on_all("random-write-8x4", "count = 8\nrw = \"randwrite\"\nbs = \"4k\"\niodepth = 4\n"),
+    on_all("streams-2", "count = 2\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n"),
+    on_disks("streams-3", "count = 3\nrw = \"read\"\nbs = \"128k\"\noffset_increment = \"30%\"\nsize = \"20%\"\n"),
+    on_all("streams-4", "count = 4\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
+    on_all("streams-8", "count = 8\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
+    on_disks("streams-128k-12", "count = 12\nrw = \"read\"\nbs = \"128k\"\noffset_increment = \"8%\"\nsize = \"7%\"\n"),
+    on_all("streams-16", "count = 16\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"6%\"\nsize = \"5%\"\n"),
+    on_all("streams-256k-4", "count = 4\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
+    on_disks("streams-256k-8", "count = 8\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
+    on_disks("stream-writes-2", "count = 2\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n"),
+    on_all("stream-writes-4", "count = 4\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
+    on_disks("stream-writes-8", "count = 8\nrw = \"write\"\nbs = \"128k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
+    on_all("streams-and-random", ""),
+    on_disks("random-write-16x2", "count = 16\nrw = \"randwrite\"\nbs = \"8k\"\niodepth = 2\n"),
 ];
 const STREAMS_AND_RANDOM: &str = "[[task]]\nname = \"streams\"\ncount = 3\nrw = \"read\"\nbs = \"64k\"\n\
      offset_increment = \"30%\"\nsize = \"10%\"\n[[task]]\nname = \"random\"\ncount = 3\nrw = \"randread\"\nbs = \"4k\"\n\
      iodepth = 4\n";
+
+impl TableDevice {
+    fn loads(&self) -> impl Iterator<Item = &'static Load> {
+        LOADS.iter().filter(|load| self.rotational || !load.only_disks)
+    }
+}
 
 fn scenario(device: &TableDevice, keys: &str) -> Result<Scenario, Failure> {
     // A disk serves some hundred requests a second, flash some ten thousand.
@@ -102,8 +144,8 @@ pub fn score_table(plan: &TablePlan, world: &dyn World, control: &Control) -> Re
     let stack = world.about().stacks.last().copied().unwrap_or(Stack::Simulated);
     let mut cells = Vec::new();
     for device in &plan.devices {
-        for (_, keys) in LOADS {
-            let load = Arc::new(Prepared::new(&scenario(device, keys)?)?);
+        for load in device.loads() {
+            let load = Arc::new(Prepared::new(&scenario(device, load.keys)?)?);
             for scheduler in &plan.schedulers {
                 let text =
                     format!("adaptive:by=trial,candidates={},model=shipped:{CLASSIFIER}", scheduler.replace(',', ";"));
@@ -123,15 +165,16 @@ pub fn score_table(plan: &TablePlan, world: &dyn World, control: &Control) -> Re
     let runs: Vec<&RunResult> = matrix.results().map(|result| &result.run).collect();
     let mut of_cell = runs.chunks(plan.replicates.max(1) as usize);
     for device in &plan.devices {
-        for (name, _) in LOADS {
+        for Load { name, .. } in device.loads() {
             let of_load: Vec<&[&RunResult]> = of_cell.by_ref().take(plan.schedulers.len()).collect();
             let cells = plan.schedulers.iter().zip(&of_load);
             table.loads.push(MeasuredLoad {
-                name: name.to_owned(),
+                name: (*name).to_owned(),
                 device: device.name.clone(),
                 rotational: device.rotational,
                 depth: device.depth,
                 signature: OBSERVED_LOAD.map(|part| mean(of_load.concat().iter().map(|run| counter(run, part)))),
+                outstanding: outstanding(&of_load.concat()),
                 cells: cells.map(|(scheduler, runs)| table_cell(scheduler, runs, table.classes.len())).collect(),
             });
         }
@@ -156,6 +199,13 @@ fn table_cell(scheduler: &str, runs: &[&RunResult], classes: usize) -> TableCell
         latency_ms: of(|run| run.latency_us.mean / 1e3),
         classes: if classified.is_empty() { Vec::new() } else { (0..classes).map(share).collect() },
     }
+}
+
+/// The mean over the runs that knew it.
+fn outstanding(runs: &[&RunResult]) -> Option<f64> {
+    let known = |run: &&&RunResult| run.scheduler_counters.contains_key(OBSERVED_OUTSTANDING);
+    let known: Vec<f64> = runs.iter().filter(known).map(|run| counter(run, OBSERVED_OUTSTANDING)).collect();
+    (!known.is_empty()).then(|| mean(known.into_iter()))
 }
 
 /// A counter in millionths.

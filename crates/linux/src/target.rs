@@ -4,7 +4,7 @@ use std::fmt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_block::hint::suggest;
+use dumbwaiter_block::hint::{nearest, suggest};
 
 use crate::disk::{folders, number};
 use crate::file::read_some;
@@ -43,8 +43,12 @@ pub struct Polling {
 
 /// The device in `/dev` that a bare name such as `sda` means.
 fn in_dev(path: &Path) -> Option<PathBuf> {
-    let bare = path.components().count() == 1;
-    Some(Path::new("/dev").join(path)).filter(|device| bare && device.exists())
+    let name = path.strip_prefix("/dev").unwrap_or(path).to_str().filter(|name| !name.contains('/'))?;
+    let disks = std::fs::read_dir("/sys/class/block").ok()?.flatten();
+    let mut disks: Vec<String> = disks.filter_map(|disk| disk.file_name().into_string().ok()).collect();
+    disks.sort_unstable();
+    let found = nearest(name, disks.iter().map(String::as_str))?;
+    Some(Path::new("/dev").join(found))
 }
 
 /// Facts about a path.

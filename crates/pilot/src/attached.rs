@@ -70,10 +70,10 @@ impl Attached {
         let distrust = table.only_advises(&surroundings.kernel, surroundings.unix_s);
         let advice_only = match by {
             _ if !acts => Some("the pilot was started without --act".to_owned()),
-            By::Model => distrust,
+            By::Model => distrust.clone(),
             By::Trial | By::Both => None,
         };
-        let settings = Settings { by, ..config.policy };
+        let settings = Settings { by, trusts_table: distrust.is_none(), ..config.policy };
         let mut policy = Policy::new(all.len(), 0, settings, table.prior(port.kind(), &all, settings.goal));
         policy.resume(now);
         port.watch(true);

@@ -6,6 +6,8 @@ use crate::signature::Signature;
 pub(crate) const WORKLOADS_MAX: usize = 16;
 /// Loads farther apart than this are different.
 const RADIUS: f64 = 0.15;
+/// The workload that was seen last is kept within this distance.
+const RADIUS_KEPT: f64 = 0.22;
 /// A workload's centre is the mean of at most this many signatures, so that it follows slow change.
 const WEIGHT_MAX: f64 = 64.0;
 
@@ -22,6 +24,19 @@ pub struct KnownWorkloads {
 }
 
 impl KnownWorkloads {
+    /// The workload that a load belongs to, where `current` was seen last; `None` if it is like no known one. A load between two
+    /// stays what it was.
+    pub fn recognise_from(&self, current: Option<usize>, load: &Signature) -> Option<usize> {
+        let kept = current.filter(|workload| {
+            self.known.get(*workload).is_some_and(|known| known.centre.distance(load) <= RADIUS_KEPT)
+        });
+        // Another one that is much nearer is believed.
+        match (kept, self.nearest(load)) {
+            (Some(kept), Some((_, distance))) if 2.0 * distance >= self.known[kept].centre.distance(load) => Some(kept),
+            _ => self.recognise(load),
+        }
+    }
+
     /// The workload that a load belongs to; `None` if it is like no known one.
     pub fn recognise(&self, load: &Signature) -> Option<usize> {
         let full = self.known.len() >= WORKLOADS_MAX;
@@ -84,7 +99,7 @@ mod tests {
     use super::*;
 
     fn load(sequential: f64, write: f64) -> Signature {
-        Signature { parts: [sequential, write, 0.25, 0.5] }
+        Signature::of([sequential, write, 0.25, 0.5])
     }
 
     #[test]

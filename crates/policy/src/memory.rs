@@ -38,6 +38,9 @@ pub struct WorkloadMemory {
     pub best: String,
     /// There was nothing left to try.
     pub settled: bool,
+    /// I/Os that a random task had outstanding, log2 by 12; none where it was not known.
+    #[serde(default)]
+    pub outstanding: Option<f64>,
     /// The table's proposal for it was taken back.
     pub refuted: bool,
     /// Time that its trials have cost, nanoseconds.
@@ -92,6 +95,7 @@ impl crate::Policy {
             let tried = scores.estimates().iter().enumerate().filter(|(_, estimate)| estimate.samples > 0);
             Some(WorkloadMemory {
                 signature: centre.parts,
+                outstanding: centre.outstanding,
                 weight,
                 best: name(scores.baseline()),
                 settled: scores.winner().is_some(),
@@ -122,10 +126,11 @@ impl crate::Policy {
                 continue;
             }
             let settled = workload.settled && names.iter().all(|name| workload.candidates.contains_key(name));
-            self.known.restore(Signature { parts: workload.signature }, workload.weight);
+            self.known.restore(Signature { parts: workload.signature, outstanding: workload.outstanding }, workload.weight);
             self.scores.push(crate::Scores::restored(estimates, best, settled, workload.cost_ns));
             self.penalty.push(Nanos::ZERO);
             self.refuted.push(workload.refuted);
+            self.lasted.push(Nanos::ZERO);
         }
     }
 }

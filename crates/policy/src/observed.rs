@@ -9,6 +9,8 @@ use crate::signature::Signature;
 pub struct Observed {
     looks: u64,
     load: [f64; 4],
+    /// Sum, and looks that knew it.
+    outstanding: (f64, u64),
     readings: u64,
     classes: [f64; MAX_CLASSES],
 }
@@ -17,6 +19,9 @@ impl Observed {
     pub(crate) fn add_load(&mut self, load: &Signature) {
         self.looks += 1;
         self.load.iter_mut().zip(&load.parts).for_each(|(sum, part)| *sum += part);
+        if let Some(outstanding) = load.outstanding {
+            self.outstanding = (self.outstanding.0 + outstanding, self.outstanding.1 + 1);
+        }
     }
 
     pub(crate) fn add_classes(&mut self, posterior: &Posterior) {
@@ -26,7 +31,9 @@ impl Observed {
 
     /// The mean signature; `None` before the first look.
     pub fn load(&self) -> Option<Signature> {
-        (self.looks > 0).then(|| Signature { parts: self.load.map(|sum| sum / self.looks as f64) })
+        let (outstanding, known) = self.outstanding;
+        let outstanding = (known > 0).then(|| outstanding / known as f64);
+        (self.looks > 0).then(|| Signature { parts: self.load.map(|sum| sum / self.looks as f64), outstanding })
     }
 
     /// The classifier's mean posterior over 16 classes, zeros for those that it lacks; `None` before the first reading.

@@ -16,16 +16,28 @@ use crate::trial::{Context, Step, Trial, Work};
 use crate::windows::{Completion, Windows};
 
 /// Arrivals that a look at the load takes.
-const ARRIVALS_MIN: u32 = 8;
+const ARRIVALS_MIN: u32 = 4;
 /// Looks beyond those that confirm a known workload before a new one is believed.
 const CONFIRM_NEW: u32 = 2;
 /// A candidate whose expected score is below this share of the best one's is not tried.
 const WORTH_TRYING: f64 = 0.85;
+/// The same where the table is of a device like this one.
+const WORTH_CHECKING: f64 = 0.95;
+/// Time that a load has lasted, in all, before trials check what such a table proposes for it.
+const CHECK_TABLE_AFTER: Nanos = Nanos::from_secs(30);
 /// Time over which a switch that followed a table is checked, and the completions that this takes.
 const CHECK: Nanos = Nanos::from_ms(1500);
 const CHECK_IOS: u64 = 48;
-/// A loss of this share after a switch undoes it.
+/// A loss of this share after a switch undoes it, if it is no chance...
 const LOSS: f64 = 0.1;
+/// ...by this many standard deviations, where the score of one request varies by this much.
+const SURE: f64 = 2.5;
+const SPREAD_OF_ONE: f64 = 0.4;
+/// A switch whose gain is below this share of what trials had shown is a disappointment: a candidate may do well when it takes
+/// over a running load, and badly when the load begins under it.
+const COMES_TRUE: f64 = 0.6;
+/// A score below this share of the expected one needs no longer look.
+const CLEARLY_LESS: f64 = 0.4;
 const HOUR: Nanos = Nanos::from_secs(3600);
 const DWELL_MAX: Nanos = Nanos::from_secs(600);
 
@@ -97,6 +109,10 @@ struct Guess {
 struct Check {
     from: usize,
     before: f64,
+    /// Requests of `before`.
+    ios: u64,
+    /// The ratio to expect by earlier trials of this workload, if both candidates were tried.
+    expected: Option<f64>,
     since: Nanos,
     work: Work,
     measured: Nanos,
@@ -120,6 +136,8 @@ pub struct Policy {
     pub(crate) penalty: Vec<Nanos>,
     /// By workload: the table's proposal was taken back, so that trials decide alone.
     pub(crate) refuted: Vec<bool>,
+    /// By workload: time with load.
+    pub(crate) lasted: Vec<Nanos>,
     workload: Option<usize>,
     load: Signature,
     guess: Option<Guess>,
@@ -135,6 +153,8 @@ pub struct Policy {
     busy: Nanos,
     /// Of the workload, since it began or the scheduler was exchanged.
     recent: (Work, Nanos),
+    /// Of the load that is looked at, since the first look that saw it.
+    since_guess: (Work, Nanos),
 }
 
 impl Policy {
@@ -152,6 +172,7 @@ impl Policy {
             scores: Vec::new(),
             penalty: Vec::new(),
             refuted: Vec::new(),
+            lasted: Vec::new(),
             workload: None,
             load: Signature::default(),
             guess: None,
@@ -163,6 +184,7 @@ impl Policy {
             switches: VecDeque::new(),
             busy: Nanos::ZERO,
             recent: (Work::default(), Nanos::ZERO),
+            since_guess: (Work::default(), Nanos::ZERO),
         }
     }
 
@@ -183,6 +205,9 @@ impl Policy {
     pub fn classifies(&self) -> bool {
         self.windows.is_some()
     }
+
+    /// DEBUG
+    pub fn dbg_load(&self) -> Signature { self.guess.map_or(self.load, |g| g.load) }
 
     /// What the load looked like, over all looks.
     pub fn observed(&self) -> &Observed {
@@ -232,6 +257,7 @@ impl Policy {
 
     /// The device rested until `now`: the next tick measures from here.
     pub fn resume(&mut self, now: Nanos) {
+        self.since_guess = Default::default();
         self.last_tick = now;
         self.trial = None;
         self.check = None;
@@ -255,16 +281,21 @@ impl Policy {
         }
         if tick.work.ios > 0 {
             self.busy += elapsed;
+            if let Some(lasted) = self.workload.and_then(|workload| self.lasted.get_mut(workload)) {
+                *lasted += elapsed;
+            }
         }
         if let Some(posterior) = self.windows.as_mut().and_then(Windows::read) {
             self.classes = Some(posterior);
             self.observed.add_classes(&posterior);
         }
+        self.since_guess = (self.since_guess.0.plus(tick.work), self.since_guess.1 + elapsed);
         let changed = self.look(tick.now);
         if changed {
             self.trial = None;
             self.check = None;
-            self.recent = Default::default();
+            // What the looks that confirmed it saw is of this workload.
+            self.recent = self.since_guess;
         } else {
             self.recent = (self.recent.0.plus(tick.work), self.recent.1 + elapsed);
         }
@@ -295,6 +326,7 @@ impl Policy {
         }
         self.wanted = to;
         self.recent = Default::default();
+        self.since_guess = Default::default();
         Decision { switch_to, ..self.keep(now, reason) }
     }
 
@@ -305,13 +337,17 @@ impl Policy {
         }
         let Some(load) = self.tasks.signature(now) else { return false };
         self.observed.add_load(&load);
-        let seen = self.known.recognise(&load);
+        let last = self.guess.and_then(|guess| guess.workload);
+        let seen = self.known.recognise_from(last, &load);
         let again = self.guess.filter(|guess| match (guess.workload, seen) {
             (Some(a), Some(b)) => a == b,
             (None, None) => KnownWorkloads::alike(&guess.load, &load),
             _ => false,
         });
         let looks = again.map_or(0, |guess| guess.looks) + 1;
+        if again.is_none() {
+            self.since_guess = Default::default();
+        }
         self.guess = Some(Guess { workload: seen, load, looks });
         let is_known = seen.is_some() || (self.settings.by != By::Trial && self.prior.expect(&load, None).is_some());
         let needed = self.settings.confirm + if is_known { 0 } else { CONFIRM_NEW };
@@ -331,6 +367,7 @@ impl Policy {
             self.scores.push(Scores::new(self.candidates, self.wanted));
             self.penalty.push(Nanos::ZERO);
             self.refuted.push(false);
+            self.lasted.push(Nanos::ZERO);
         }
         let changed = self.workload != Some(workload);
         self.workload = Some(workload);
@@ -343,6 +380,10 @@ impl Policy {
         let spent: f64 = self.scores.iter().map(|scores| scores.cost_ns).sum();
         let own = self.workload.map_or(0.0, |workload| self.scores[workload].cost_ns);
         let others = (spent - own - self.settings.allowance.0 as f64 * (self.scores.len() as f64 - 1.0)).max(0.0);
+        if self.settings.trusts_table && self.workload.is_some_and(|workload| self.proposal(workload).is_some()) {
+            // Trials of what the table knows have no advance: they only find out where it is wrong, in the long run.
+            return (share / 2.0 - others).max(0.0);
+        }
         self.settings.allowance.0 as f64 + (share - others).max(0.0)
     }
 
@@ -356,7 +397,8 @@ impl Policy {
     /// By candidate: the table's expectation of those that are worth a trial, 0 of the others; empty if it proposes nothing.
     fn worth_trying(&self, workload: usize) -> Vec<f64> {
         let Some(expected) = self.proposal(workload) else { return Vec::new() };
-        let worth = |c: usize| if expected.is_near_best(c, WORTH_TRYING) { expected.scores[c].max(1e-3) } else { 0.0 };
+        let near = if self.settings.trusts_table { WORTH_CHECKING } else { WORTH_TRYING };
+        let worth = |c: usize| if expected.is_near_best(c, near) { expected.scores[c].max(1e-3) } else { 0.0 };
         (0..expected.scores.len()).map(worth).collect()
     }
 
@@ -387,14 +429,21 @@ impl Policy {
             let Some(expected) = proposal else { return self.keep(tick.now, Reason::Unknown) };
             return self.follow(tick, workload, &expected);
         }
-        // A new workload whose scheduler the table rules out: the table's is taken at once, and a loss undoes that.
+        // A workload that was not tried yet, and whose scheduler the table rules out (or, of a device like this one, finds worse): the
+        // table's is taken at once, and a loss undoes that.
         let untried = self.scores[workload].is_untried() && self.check.is_none();
-        if let Some(expected) = proposal.filter(|e| untried && !e.is_near_best(self.wanted, WORTH_TRYING)) {
+        let trusts = self.settings.trusts_table;
+        let ruled_out = |e: &Expectation| trusts || !e.is_near_best(self.wanted, WORTH_TRYING);
+        if let Some(expected) = proposal.filter(|e| untried && ruled_out(e)) {
             let decision = self.follow(tick, workload, &expected);
             if decision.switch_to.is_some() {
                 self.scores[workload].rebase(self.wanted);
             }
-            return decision;
+            let lasted = self.lasted.get(workload).copied().unwrap_or_default();
+            if decision.switch_to.is_some() || !trusts || lasted < CHECK_TABLE_AFTER {
+                return decision;
+            }
+            self.scores[workload].rebase(self.wanted);
         }
         if self.check.is_some() {
             return self.keep(tick.now, Reason::Checking);
@@ -432,7 +481,7 @@ impl Policy {
         if best == self.wanted || expected.scores[best] < (1.0 + hysteresis) * expected.scores[self.wanted] {
             return self.keep(tick.now, Reason::BestKnown);
         }
-        if self.recent.0.ios < CHECK_IOS / 4 {
+        if self.recent.0.ios < CHECK_IOS / 6 {
             // Without a score of before, a loss could not be seen.
             return self.keep(tick.now, Reason::TooFewRequests);
         }
@@ -452,10 +501,12 @@ impl Policy {
             return self.keep(tick.now, Reason::Dwelling);
         }
         let (work, measured) = self.recent;
-        if work.ios >= CHECK_IOS / 4 {
+        if work.ios >= CHECK_IOS / 6 {
             let before = work.score(self.settings.goal, measured);
             let (since, work, measured) = (tick.now, Work::default(), Nanos::ZERO);
-            self.check = Some(Check { from: self.wanted, before, since, work, measured });
+            let expected = self.scores[workload].ratio(best, self.wanted);
+            let (from, ios) = (self.wanted, self.recent.0.ios);
+            self.check = Some(Check { from, before, ios, expected, since, work, measured });
         }
         self.last_switch = Some(tick.now);
         self.switches.push_back(tick.now);
@@ -470,11 +521,21 @@ impl Policy {
         }
         check.work = check.work.plus(tick.work);
         check.measured += elapsed;
-        if tick.now.since(check.since) < CHECK || check.work.ios < CHECK_IOS {
+        let expected = check.expected.unwrap_or(1.0) * check.before;
+        let is_clear = check.work.score(self.settings.goal, check.measured) < CLEARLY_LESS * expected
+            && check.work.ios >= CHECK_IOS / 2
+            && tick.now.since(check.since) >= Nanos(CHECK.0 * 2 / 3);
+        if !is_clear && (tick.now.since(check.since) < CHECK || check.work.ios < CHECK_IOS) {
             return None;
         }
         let check = self.check.take()?;
-        if check.work.score(self.settings.goal, check.measured) >= (1.0 - LOSS) * check.before {
+        let ratio = check.work.score(self.settings.goal, check.measured) / check.before.max(f64::MIN_POSITIVE);
+        let of = |ios: u64| 1.0 / ios.max(1) as f64;
+        let chance = SURE * SPREAD_OF_ONE * (of(check.ios) + of(check.work.ios)).sqrt();
+        if ratio >= (1.0 - LOSS) * (1.0 - chance).max(0.5) {
+            if check.expected.is_some_and(|expected| ratio < COMES_TRUE * expected) {
+                self.scores[workload].correct(self.wanted, check.from, ratio);
+            }
             return None;
         }
         let penalty = &mut self.penalty[workload];
@@ -486,7 +547,10 @@ impl Policy {
                 self.refuted[workload] = true;
                 self.scores[workload].rebase(check.from);
             }
-            By::Both | By::Trial => self.scores[workload].settle(check.from),
+            By::Both | By::Trial => match self.scores[workload].ratio(self.wanted, check.from) {
+                Some(_) => self.scores[workload].correct(self.wanted, check.from, ratio),
+                None => self.scores[workload].rebase(check.from),
+            },
         }
         self.last_switch = Some(tick.now);
         Some(self.switch(tick.now, check.from, Reason::Revert))

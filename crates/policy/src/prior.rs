@@ -120,7 +120,7 @@ impl Prior {
 impl Row {
     /// How likely this row's load shows such a signature and such classes; no probability, it has no unit.
     fn likeness(&self, load: &Signature, classes: Option<(usize, &[f32])>) -> f64 {
-        let distance = self.load.distance(load) / WIDTH;
+        let distance = self.load.distance_in_full(load) / WIDTH;
         let near = 1.0 / (1.0 + distance * distance);
         let agreement = classes.and_then(|(in_force, seen)| {
             let own = self.classes.get(in_force).filter(|own| own.len() == seen.len())?;
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn load(part: f64) -> Signature {
-        Signature { parts: [part, 0.0, 0.0, 0.0] }
+        Signature::of([part, 0.0, 0.0, 0.0])
     }
 
     #[test]

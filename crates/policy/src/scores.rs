@@ -43,6 +43,8 @@ impl Estimate {
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
     estimates: Vec<Estimate>,
+    /// By candidate: the baseline that its first slot was compared with.
+    compared_with: Vec<Option<usize>>,
     baseline: usize,
     settled: bool,
     /// Time that its trials have cost, nanoseconds.
@@ -56,12 +58,13 @@ impl Scores {
         if let Some(first) = estimates.get_mut(baseline) {
             *first = Estimate { mean: 1.0, variance: 0.0, samples: 1 };
         }
-        Scores { estimates, baseline, settled: candidates < 2, cost_ns: 0.0 }
+        Scores { estimates, compared_with: vec![None; candidates], baseline, settled: candidates < 2, cost_ns: 0.0 }
     }
 
     /// As they were before.
     pub(crate) fn restored(estimates: Vec<Estimate>, baseline: usize, settled: bool, cost_ns: f64) -> Scores {
-        Scores { estimates, baseline, settled, cost_ns }
+        let compared_with = vec![None; estimates.len()];
+        Scores { estimates, compared_with, baseline, settled, cost_ns }
     }
 
     /// The best candidate so far.
@@ -77,6 +80,31 @@ impl Scores {
     /// Takes `candidate` for the best without further trials.
     pub fn settle(&mut self, candidate: usize) {
         (self.baseline, self.settled) = (candidate, true);
+    }
+
+    /// How many times the score of `base` trials have shown for `candidate`; `None` unless both were tried.
+    pub(crate) fn ratio(&self, candidate: usize, base: usize) -> Option<f64> {
+        let of = |c: usize| self.estimates.get(c).filter(|e| e.samples > 0 && e.mean > 0.0).map(|e| e.mean);
+        Some(of(candidate)? / of(base)?)
+    }
+
+    /// In force, `candidate` had only `ratio` times the score of `base`: that counts instead of its trials, and the best of the
+    /// others is the best one now.
+    pub(crate) fn correct(&mut self, candidate: usize, base: usize, ratio: f64) {
+        let mean = ratio * self.estimates[base].mean;
+        let factor = mean / self.estimates[candidate].mean.max(f64::MIN_POSITIVE);
+        // What was compared with it was as good as it was then, from where it took over.
+        for other in 0..self.estimates.len() {
+            if self.compared_with[other] == Some(candidate) && other != base {
+                self.estimates[other].mean *= factor;
+                self.estimates[other].variance *= factor * factor;
+            }
+        }
+        let variance = (NOISE_MIN * mean) * (NOISE_MIN * mean);
+        self.estimates[candidate] = Estimate { mean, variance, samples: SAMPLES_MAX };
+        let tried = (0..self.estimates.len()).filter(|c| self.estimates[*c].samples > 0);
+        let best = tried.max_by(|a, b| self.estimates[*a].mean.total_cmp(&self.estimates[*b].mean));
+        (self.baseline, self.settled) = (best.unwrap_or(base), false);
     }
 
     /// No trial has shown anything yet.
@@ -98,6 +126,7 @@ impl Scores {
     pub fn record(&mut self, candidate: usize, ratio: f64, variance: f64, hysteresis: f64) -> Verdict {
         let base = self.estimates[self.baseline].mean;
         let value = ratio * base;
+        self.compared_with[candidate].get_or_insert(self.baseline);
         let variance = value * value * variance.max(NOISE_MIN * NOISE_MIN);
         self.estimates[candidate].add(value, variance.max(1e-12));
         let verdict = self.verdict(candidate, hysteresis);
@@ -163,6 +192,21 @@ mod tests {
         assert_eq!(scores.next_challenger(0.02, &[]), Some(3), "the untried one; 1 cannot be five times better");
         assert_eq!(scores.record(3, 0.5, 0.0025, 0.02), Verdict::NotBetter);
         assert_eq!((scores.next_challenger(0.02, &[]), scores.winner()), (None, Some(2)));
+    }
+
+    #[test]
+    fn a_score_that_does_not_come_true_takes_those_with_it_that_rest_on_it() {
+        let mut scores = Scores::new(4, 0);
+        scores.record(1, 5.0, 0.0004, 0.02);
+        scores.record(2, 1.4, 0.0004, 0.02);
+        // Under the state that 1 left, 2 and 3 are fast.
+        scores.record(3, 1.1, 0.0004, 0.02);
+        assert_eq!(scores.baseline(), 3);
+        assert_eq!(scores.ratio(2, 0), Some(7.0));
+        // From the beginning, 2 is as slow as 0: so is what was compared with it.
+        scores.correct(2, 0, 1.0);
+        assert_eq!(scores.baseline(), 1);
+        assert!((scores.estimates()[3].mean - 1.1).abs() < 1e-9, "{scores:?}");
     }
 
     #[test]

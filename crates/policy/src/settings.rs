@@ -80,6 +80,9 @@ pub struct Settings {
     pub regret: u32,
     /// Time that the trials of each workload may cost beyond that.
     pub allowance: Nanos,
+    /// The table is of a device like this one: the best of a load that it knows is used at once, and trials only check it in the long
+    /// run.
+    pub trusts_table: bool,
 }
 
 impl Default for Settings {
@@ -97,6 +100,7 @@ impl Default for Settings {
             slot_min: Nanos::from_ms(200),
             regret: 5,
             allowance: Nanos::from_ms(500),
+            trusts_table: true,
         }
     }
 }

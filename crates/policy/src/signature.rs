@@ -26,6 +26,10 @@ const ACTIVE: Nanos = Nanos::from_ms(1000);
 const ACTIVE_WAITING: Nanos = Nanos::from_ms(5000);
 /// An arrival is sequential if it starts within this many sectors behind the last one of its task.
 const NEAR: u64 = 256;
+/// Arrivals of a task that its figures are the average of: few, to follow a change soon...
+const AVERAGED: u32 = 4;
+/// ...but more for the share of writes, so that a task that mixes them with reads does not look like one and then another.
+const AVERAGED_WRITES: u32 = 8;
 /// Fixed point of the shares in an entry.
 const ONE: u32 = 1024;
 
@@ -38,8 +42,10 @@ struct Entry {
     waiting: u32,
     /// Whether its arrivals are sequential is known from the second on.
     placed: bool,
+    /// Arrivals, up to [`AVERAGED_WRITES`].
+    arrivals: u32,
     /// Share of sequential arrivals and of writes, and log2 of the length in sectors (times `ONE`): averages over the last
-    /// four or so.
+    /// [`AVERAGED`] or [`AVERAGED_WRITES`] or so.
     sequential: u32,
     write: u32,
     length: u32,
@@ -75,8 +81,9 @@ impl Entry {
     }
 }
 
-fn average(old: u32, new: u32) -> u32 {
-    (old * 3 + new) / 4
+/// The average of `count` values, of which `new` is the last.
+fn average(old: u32, new: u32, count: u32) -> u32 {
+    (old * (count - 1) + new) / count
 }
 
 impl TaskTable {
@@ -90,15 +97,17 @@ impl TaskTable {
         }
         self.arrivals = self.arrivals.saturating_add(1);
         let known = entry.is_active(now, self.counts);
+        entry.arrivals = if known { (entry.arrivals + 1).min(AVERAGED_WRITES) } else { 1 };
+        let (count, writes) = (entry.arrivals.min(AVERAGED), entry.arrivals);
         entry.waiting = if known { entry.waiting.saturating_add(1) } else { 1 };
         let ahead = arrival.sector.wrapping_sub(entry.end);
         let sequential = if known && ahead <= NEAR { ONE } else { 0 };
         let write = if arrival.write { ONE } else { 0 };
         let length = log2(arrival.sectors);
-        entry.sequential = if known && entry.placed { average(entry.sequential, sequential) } else { sequential };
+        entry.sequential = if known && entry.placed { average(entry.sequential, sequential, (count - 1).max(1)) } else { sequential };
         entry.placed = known;
-        entry.write = if known { average(entry.write, write) } else { write };
-        entry.length = if known { average(entry.length, length) } else { length };
+        entry.write = if known { average(entry.write, write, writes) } else { write };
+        entry.length = if known { average(entry.length, length, count) } else { length };
         entry.used = true;
         entry.last = now;
         entry.end = end;
@@ -125,19 +134,28 @@ impl TaskTable {
     pub fn signature(&mut self, now: Nanos) -> Option<Signature> {
         self.arrivals = 0;
         let mut sums = [0u64; 3];
-        let mut tasks = 0u32;
+        let (mut tasks, mut random, mut outstanding) = (0u32, 0u32, 0u64);
         for entry in self.entries.iter().filter(|e| e.placed && e.is_active(now, self.counts)) {
             tasks += 1;
             sums[0] += u64::from(entry.sequential);
             sums[1] += u64::from(entry.write);
             sums[2] += u64::from(entry.length);
+            // I/Os of a stream merge, so that their number says little.
+            if entry.sequential < ONE / 2 {
+                random += 1;
+                outstanding += u64::from(log2(entry.waiting));
+            }
         }
         if tasks == 0 {
             return None;
         }
         let mean = |sum: u64| sum as f64 / f64::from(tasks) / f64::from(ONE);
         let crowd = f64::from(log2(tasks)) / f64::from(ONE) / 12.0;
-        Some(Signature { parts: [mean(sums[0]), mean(sums[1]), mean(sums[2]) / 12.0, crowd] })
+        let outstanding = outstanding as f64 / f64::from(random.max(1)) / f64::from(ONE) / 12.0;
+        Some(Signature {
+            parts: [mean(sums[0]), mean(sums[1]), mean(sums[2]) / 12.0, crowd],
+            outstanding: self.counts.then_some(outstanding),
+        })
     }
 }
 
@@ -147,9 +165,24 @@ impl TaskTable {
 pub struct Signature {
     /// The numbers in this order.
     pub parts: [f64; 4],
+    /// I/Os that a random task has outstanding (log2, by 12); `None` where completions are not told. It is no part of what tells
+    /// workloads apart, because the outstanding I/Os of an open load depend on the scheduler.
+    pub outstanding: Option<f64>,
 }
 
 impl Signature {
+    /// A load without its outstanding I/Os.
+    pub fn of(parts: [f64; 4]) -> Signature {
+        Signature { parts, outstanding: None }
+    }
+
+    /// As [`Signature::distance`], with the outstanding I/Os where both are known.
+    pub fn distance_in_full(&self, other: &Signature) -> f64 {
+        let outstanding = self.outstanding.zip(other.outstanding).map_or(0.0, |(a, b)| a - b);
+        let rest = self.distance(other);
+        (rest * rest + outstanding * outstanding).sqrt()
+    }
+
     /// Distance from another: 0 for the same load, about 1 for an opposite one.
     pub fn distance(&self, other: &Signature) -> f64 {
         let squares = self.parts.iter().zip(&other.parts).map(|(a, b)| (a - b) * (a - b));

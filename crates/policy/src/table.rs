@@ -43,6 +43,9 @@ pub struct MeasuredLoad {
     pub depth: u32,
     /// What the load looks like: the parts of a [`Signature`].
     pub signature: [f64; 4],
+    /// I/Os that a random task has outstanding, log2 by 12; none where it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outstanding: Option<f64>,
     /// By scheduler.
     pub cells: Vec<Cell>,
 }
@@ -148,7 +151,7 @@ impl ScoreTable {
             let same_classes = classes == Some(self.classes.as_slice());
             let classes = |cell: &Option<&Cell>| cell.map_or(Vec::new(), |cell| cell.classes.clone());
             prior.add_row(Row {
-                load: Signature { parts: load.signature },
+                load: Signature { parts: load.signature, outstanding: load.outstanding },
                 scores: cells.iter().map(|cell| cell.map_or(0.0, |cell| cell.score(goal))).collect(),
                 spreads: cells.iter().map(|cell| cell.map_or(0.0, |cell| cell.spread(goal))).collect(),
                 classes: if same_classes { cells.iter().map(classes).collect() } else { Vec::new() },
@@ -175,6 +178,9 @@ impl MeasuredLoad {
         };
         if !self.signature.iter().all(|part| (0.0..=2.0).contains(part)) {
             return refuse(format!("the signature is {:?}; each part is from 0 to 2", self.signature));
+        }
+        if self.outstanding.is_some_and(|outstanding| !(0.0..=2.0).contains(&outstanding)) {
+            return refuse(format!("outstanding is {:?}; expected 0 to 2", self.outstanding));
         }
         for cell in &self.cells {
             let sound = |[mean, deviation]: [f64; 2]| mean > 0.0 && mean < 1e12 && (0.0..1e12).contains(&deviation);

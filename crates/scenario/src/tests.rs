@@ -522,7 +522,7 @@ fn exchanges_of_the_scheduler_read_back_and_impossible_ones_are_refused() {
         ("[[change]]\nat = 1\nscheduler = \"bfq\"\nhow = \"cold\"", "expected `freeze` or `live`"),
         ("[[change]]\nat = 1", "missing field `scheduler`"),
         ("[[change]]\nscheduler = \"bfq\"", "missing field `at`"),
-        ("[[change]]\nat = 1\nscheduler = \"bfq\"\nweight = 5", "unknown field `weight`"),
+        ("[[change]]\nat = 1\nscheduler = \"bfq\"\nweight = 5", "unknown key `weight`; known: "),
     ] {
         let known = |name: &str| if name == "cfg" { Err("no cfg here".to_owned()) } else { Ok(()) };
         let read = Scenario::from_toml(&with(changes), "test");
@@ -538,7 +538,7 @@ fn impossible_lifetimes_are_refused() {
         refused(&LIFETIMES.replace(from, to))
     };
     assert!(with("weight = 500", "weight = 10001").contains("line 20"), "{}", with("weight = 500", "weight = 10001"));
-    assert!(with("weight = 500", "weight = 500\nioprio = \"be/1\"").contains("unknown field `ioprio`"));
+    assert!(with("weight = 500", "weight = 500\nioprio = \"be/1\"").contains("unknown key `ioprio`"));
     for (from, to, expected) in [
         ("tenant = \"b\"", "tenant = \"bb\"", "\"bb\" is not a tenant of this scenario; did you mean `b`?"),
         (

@@ -13,6 +13,8 @@ use crate::tenant::Tenant;
 const SHORTEST_S: f64 = 1e-6;
 /// How much of the difference is corrected in one review.
 const GAIN: f64 = 0.5;
+/// A debt is kept while the rate differs from the reservation by no more than this part.
+const NEAR: f64 = 0.25;
 /// Time in which a debt is paid back, and over which rates are averaged, seconds.
 const DEBT_S: f64 = 0.5;
 const AVERAGE_S: f64 = 0.1;
@@ -60,8 +62,10 @@ impl Known {
             (self.weight, self.debt, self.rate) = (own, 0.0, reserved);
             return;
         }
+        // Far from the reservation the weight is still on its way, and a debt would only make it overshoot.
+        let near = (self.rate - reserved).abs() <= NEAR * reserved;
         let most = reserved * DEBT_S;
-        self.debt = (self.debt + reserved * seconds - got).clamp(-most, most);
+        self.debt = if near { (self.debt + reserved * seconds - got).clamp(-most, most) } else { 0.0 };
         let wanted = reserved + self.debt / DEBT_S;
         let factor = (wanted.max(1.0) / self.rate.max(1.0)).clamp(0.25, 4.0);
         self.weight = (self.weight * factor.powf(GAIN)).clamp(own, MAX_RAISED.max(own));

@@ -17,6 +17,8 @@ use crate::volume::RESERVATION_PERIOD;
 
 /// 8 requests of 1 ms at a time.
 const SLOW: &str = "emulate:null:0us?latency_ns=1000000&depth=8";
+/// 24 requests of 4 ms at a time.
+const DEEP: &str = "emulate:null:0us?latency_ns=4000000&depth=24";
 const SSD: &str = "emulate:ssd:850pro-256";
 const WEIGHTS: [&str; 4] = [
     "one:weight=100,size=1G",
@@ -257,24 +259,26 @@ fn loads() -> [(&'static str, [Client; 4]); 3] {
 
 #[test]
 fn shares_hold_in_every_window_and_cost_no_throughput() {
-    for (target, depth) in [(SLOW, DeviceDepth::Default), (SSD, DeviceDepth::Fixed(8))] {
-        for (name, clients) in loads() {
-            let (pvs, all) = windows(target, "headway", depth, &clients);
-            let (unfair, none) = windows(target, "none", depth, &clients);
+    for (target, depth, loads) in
+        [(SLOW, DeviceDepth::Default, &loads()[..]), (SSD, DeviceDepth::Fixed(8), &loads()[1..2])]
+    {
+        for (name, clients) in loads {
+            let (pvs, all) = windows(target, "headway", depth, clients);
+            let (unfair, none) = windows(target, "none", depth, clients);
             assert!(pvs.iter().all(|pv| *pv <= 0.05), "{target}, {name}: PV {pvs:?}");
             assert!(unfair[0] > 0.5, "{target}, {name}: PV {unfair:?} under none tells nothing");
             // Under `none` the mix of sizes is another one, and its bytes are not comparable.
-            assert!(name == "mixed" || all >= 0.95 * none, "{target}, {name}: {all} of {none} bytes");
+            assert!(*name == "mixed" || all >= 0.95 * none, "{target}, {name}: {all} of {none} bytes");
         }
     }
 }
 
 #[test]
 fn the_automatic_depth_reaches_95_percent_and_keeps_the_shares() {
-    for (name, clients) in loads() {
-        let largest = DeviceDepth::Fixed(128);
-        let (pvs, all) = windows(SSD, "headway", DeviceDepth::Auto, &clients);
-        let (_, most) = windows(SSD, "headway", largest, &clients);
+    let loads = loads();
+    for (target, (name, clients)) in [(DEEP, loads[0]), (SSD, loads[1]), (DEEP, loads[2])] {
+        let (pvs, all) = windows(target, "headway", DeviceDepth::Auto, &clients);
+        let (_, most) = windows(target, "headway", DeviceDepth::Fixed(128), &clients);
         assert!(pvs.iter().all(|pv| *pv <= 0.05), "{name}: PV {pvs:?}");
         assert!(all >= 0.95 * most, "{name}: {all} of {most} bytes");
     }

@@ -44,6 +44,9 @@ pub fn check_manifest(sweep: &Sweep, folder: &str, text: &str) -> Result<(), Err
         )));
     }
     let old = found.sweep;
+    if old == *sweep {
+        return Ok(());
+    }
     if old.base != sweep.base {
         return Err(refused("it has the results of another sweep: the base scenario differs".into()));
     }
@@ -53,10 +56,11 @@ pub fn check_manifest(sweep: &Sweep, folder: &str, text: &str) -> Result<(), Err
         return Err(refused(format!("it has the results of another sweep, over {list}")));
     }
     for axis in old.axes() {
-        let now = sweep.axes().iter().find(|now| now.name == axis.name);
-        let lost = axis.values.iter().find(|value| now.is_none_or(|now| !now.values.contains(value)));
-        if let Some(lost) = lost {
-            let (name, value) = (&axis.name, crate::axis::text(lost));
+        let now = sweep.axes().iter().filter(|now| now.name == axis.name).flat_map(|now| &now.values);
+        let now: BTreeSet<String> = now.map(crate::axis::text).collect();
+        let lost = axis.values.iter().map(crate::axis::text).find(|value| !now.contains(value));
+        if let Some(value) = lost {
+            let name = &axis.name;
             return Err(refused(format!("it has the results of another sweep, in which {name} may be {value}")));
         }
     }

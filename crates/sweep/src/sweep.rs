@@ -40,5 +40,8 @@ impl Sweep {
 
 /// The scenario of these keys.
 pub(crate) fn scenario_of(base: &Value) -> Result<Scenario, Error> {
-    Scenario::deserialize(base).map_err(|e| Error::input(e.to_string()))
+    dumbwaiter_experiment::scenario_of_value(base).map_err(|(key, reason)| match key.as_str() {
+        "" => Error::input(reason),
+        key => Error::input(format!("{key}: {reason}")),
+    })
 }

@@ -6,6 +6,7 @@
 
 mod devices;
 mod fidelity;
+mod live_screen;
 mod messages;
 mod models;
 mod pilot;
@@ -20,8 +21,9 @@ mod traces;
 
 pub use devices::{checks_text, devices_text};
 pub use fidelity::{closed_loops_text, scores_text};
+pub use live_screen::LiveScreen;
 pub use messages::{print, screen, style, tell_line};
-pub use models::{evaluation_text, model_text};
+pub use models::{drift_line, drift_text, evaluation_text, model_text};
 pub use pilot::{pilot_status_text, replay_text};
 pub use progress::Watched;
 pub use recording::recording_text;

@@ -3,6 +3,7 @@
 use dumbwaiter_learn::About;
 use dumbwaiter_measure::grouped;
 use dumbwaiter_report::{Align, Style, table};
+use dumbwaiter_training::drift::{DriftEvent, DriftReport, DriftStep};
 use dumbwaiter_training::evaluate::{Baseline, Evaluation};
 
 /// How good a model is, beside the others on the same rows.
@@ -75,4 +76,28 @@ pub fn model_text(name: &str, about: &About) -> String {
     }
     rows.push(("weights", format!("CRC-32C {}", about.weights_crc32c)));
     rows.iter().map(|(key, value)| format!("{key:12}{value}\n")).collect()
+}
+
+/// An alarm or an answer to one, as a line.
+pub fn drift_line(event: &DriftEvent) -> String {
+    format!("{:9.1} s  {:28}  {}\n", event.at_s, event.run, event.step.sentence())
+}
+
+/// The drift of a model during recorded runs: alarms, challengers and roll-backs.
+pub fn drift_text(report: &DriftReport) -> String {
+    let count = |is: fn(&DriftStep) -> bool| report.events.iter().filter(|event| is(&event.step)).count();
+    let alarms = count(|step| matches!(step, DriftStep::Alarm { .. }));
+    let published = count(|step| matches!(step, DriftStep::Trained { published: true, .. }));
+    let trained = count(|step| matches!(step, DriftStep::Trained { .. }));
+    let back = count(|step| matches!(step, DriftStep::RolledBack));
+    let requests = grouped(report.requests);
+    let mut text = format!(
+        "{}: {requests} requests in {:.0} s: {alarms} alarms, {trained} challengers, {published} published, \
+         {back} rolled back\n",
+        report.model, report.seconds
+    );
+    if let Some(why) = &report.no_training {
+        text += &format!("no challenger can be trained: {why}\n");
+    }
+    text
 }

@@ -1,35 +1,12 @@
 //! Whole searches on invented drives, whose true answer is known.
 
-use dumbwaiter_block::{Nanos, Op, TaskId, TenantId};
-use dumbwaiter_measure::{Completed, Recorder, RecorderConfig, RunFacts, RunResult, paired};
+use dumbwaiter_measure::{RunResult, paired};
 use dumbwaiter_scenario::SchedulerSpec;
 use proptest::prelude::*;
 
 use super::*;
 use crate::Goal;
-
-/// A run of reads, whose figures the tests then set.
-fn template() -> RunResult {
-    let config = RecorderConfig { warmup: Nanos::ZERO, interval: Nanos::from_secs(1), tenants: vec![], tasks: vec![] };
-    let mut recorder = Recorder::new(config);
-    for i in 0..200 {
-        let submit = Nanos::from_us(i * 10);
-        let complete = submit + Nanos::from_us(100);
-        recorder.record(&Completed {
-            op: Op::Read,
-            task: TaskId(0),
-            tenant: TenantId(0),
-            sector: 8 * i,
-            bytes: 4096,
-            submit,
-            insert: submit,
-            issue: submit,
-            device_done: complete,
-            complete,
-        });
-    }
-    recorder.finish(Nanos::from_secs(1), RunFacts { device: "d".into(), ..RunFacts::default() })
-}
+use crate::test_runs::template;
 
 fn spaces() -> Vec<Space> {
     let range = |name: &str, values: &[i128]| Range { setting: Setting::Tunable(name.into()), values: values.to_vec() };
@@ -83,7 +60,7 @@ impl Nature {
 
 /// Runs a search to its end, or for so many trials; each batch in the order given by `reverse`. The trials that were run.
 fn searched(nature: Nature, seed: u64, trials_max: usize, reverse: bool) -> (Search, Vec<Trial>) {
-    let template = template();
+    let template = template(200);
     let mut search = Search::new(&spaces(), Plan::of(24, false), Goal::Balanced, seed);
     let mut ran = Vec::new();
     loop {
@@ -193,7 +170,7 @@ fn where_no_setting_matters_the_defaults_stay_but_for_one_search_in_twenty() {
 
 #[test]
 fn a_candidate_that_gains_throughput_at_the_cost_of_the_latency_is_not_chosen() {
-    let template = template();
+    let template = template(200);
     let mut search = Search::new(&spaces()[..1], Plan::of(12, false), Goal::Balanced, 1);
     loop {
         let trials = search.next_trials();

@@ -554,3 +554,70 @@ fn the_container_file_copies_what_is_there() {
     let out = dumbwaiter(&["serve", "--help"]);
     assert!(text(&out.stdout).contains("--tls"), "the recipes of the manual use it");
 }
+
+/// The manual's page on serving.
+fn manual() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/serving.md")).unwrap()
+}
+
+#[test]
+fn the_manuals_pod_starts_a_server() {
+    let manual = manual();
+    let args = manual.split("args: [").nth(1).and_then(|rest| rest.split(']').next()).expect("the pod has arguments");
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk.img");
+    std::fs::File::create(&disk).unwrap().set_len(40 << 30).unwrap();
+    let (disk, sockets) = (disk.display().to_string(), folder.path().display().to_string());
+    let args = args.replace("/data/disk.img", &disk).replace("/run/disks", &sockets).replace("0.0.0.0:9100", "127.0.0.1:0");
+    // A comma inside quotes belongs to its argument.
+    let mut words: Vec<String> = Vec::new();
+    for (number, part) in args.split('"').enumerate() {
+        match number % 2 {
+            1 => words.push(part.to_owned()),
+            _ => words.extend(part.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty())),
+        }
+    }
+    let mut server = Server::spawn(command().args(&words));
+    let ready = server.ready();
+    assert!(ready.contains("/db?socket=") && ready.contains("/batch?socket="), "{ready}");
+    assert!(greets(UnixStream::connect(folder.path().join("nbd.sock")).unwrap()));
+    server.signal("TERM");
+    assert_eq!(server.ended().0, Some(0));
+}
+
+/// The options that the manual gives QEMU, from this word to the end of the code, for a machine without memory to spare.
+fn qemu_options(manual: &str, begin: &str, end: char, folder: &Path) -> Vec<String> {
+    let text = manual.split(begin).nth(1).unwrap_or_else(|| panic!("the manual has no `{begin}`"));
+    let text = format!("{begin}{}", text.split(end).next().unwrap());
+    let text = text.replace('\\', " ").replace("size=4G", "size=64M").replace("/run/disks", &folder.display().to_string());
+    text.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn qemu_takes_the_manuals_options() {
+    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
+        eprintln!("skipped: qemu-system-x86_64 is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let serve = ["serve", "--target", "null", "--export", "db:size=1GiB", "--export", "web:offset=1GiB,size=1GiB"];
+    let mut server = Server::spawn(command().args(serve).args(["--unix", &path, "--vhost-user", &path]));
+    server.ready();
+    let manual = manual();
+    let nbd = qemu_options(&manual, "-blockdev driver=nbd", '`', folder.path());
+    let vhost = qemu_options(&manual, "-object memory-backend-memfd", '`', folder.path());
+    for (options, shown) in [(nbd, "nbd"), (vhost, "vhost-user-blk")] {
+        // Its disks are connected to before the machine would run, which it never does.
+        let mut qemu = Command::new("timeout");
+        qemu.args(["60", "qemu-system-x86_64", "-machine", "q35", "-m", "64M", "-nodefaults", "-display", "none", "-S"]);
+        qemu.args(["-monitor", "stdio"]).args(&options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut machine = qemu.spawn().unwrap();
+        machine.stdin.take().unwrap().write_all(b"info block\ninfo qtree\nquit\n").unwrap();
+        let out = machine.wait_with_output().unwrap();
+        let said = text(&out.stdout) + &text(&out.stderr);
+        assert!(out.status.success() && said.contains(shown), "{options:?}: {said}");
+    }
+    server.signal("TERM");
+    assert_eq!(server.ended().0, Some(0));
+}

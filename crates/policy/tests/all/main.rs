@@ -160,7 +160,7 @@ fn a_table_that_is_wrong_is_reverted() {
     let settings = Settings { by: By::Model, ..Settings::default() };
     let mut prior = Prior::default();
     // It says that candidate 3 is best for random reads, which is the worst.
-    prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![1.0, 1.0, 1.0, 2.0]);
+    prior.add(Signature::of([0.0, 0.0, 0.25, 0.25]), vec![1.0, 1.0, 1.0, 2.0]);
     let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
     let load = Load { rates: [100.0, 90.0, 80.0, 50.0], ..RANDOM };
     world.run(&load, 120);
@@ -171,7 +171,7 @@ fn a_table_that_is_wrong_is_reverted() {
 #[test]
 fn an_unknown_load_keeps_what_is_there_by_model() {
     let mut prior = Prior::default();
-    prior.add(Signature { parts: [1.0, 1.0, 0.9, 0.0] }, vec![1.0, 1.0, 1.0, 2.0]);
+    prior.add(Signature::of([1.0, 1.0, 0.9, 0.0]), vec![1.0, 1.0, 1.0, 2.0]);
     let settings = Settings { by: By::Model, ..Settings::default() };
     let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
     world.run(&RANDOM, 30);
@@ -183,7 +183,7 @@ fn a_table_proposes_and_the_trial_decides() {
     let settings = Settings { by: By::Both, ..Settings::default() };
     let mut prior = Prior::default();
     // It rules out candidates 2 and 3 for streams.
-    prior.add(Signature { parts: [1.0, 0.0, 0.25, 0.215] }, vec![1.0, 1.2, 0.2, 0.2]);
+    prior.add(Signature::of([1.0, 0.0, 0.25, 0.215]), vec![1.0, 1.2, 0.2, 0.2]);
     let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
     world.run(&STREAMS, 30);
     assert_eq!(world.in_force, 1);
@@ -195,7 +195,7 @@ fn a_proposal_that_loses_is_undone_and_trials_decide_then() {
     let settings = Settings { by: By::Both, ..Settings::default() };
     let mut prior = Prior::default();
     // It rules out all but candidate 3, which is the worst; candidate 1 is the best.
-    prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![0.1, 0.1, 0.1, 2.0]);
+    prior.add(Signature::of([0.0, 0.0, 0.25, 0.25]), vec![0.1, 0.1, 0.1, 2.0]);
     let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
     world.run(&Load { rates: [100.0, 140.0, 80.0, 50.0], ..RANDOM }, 120);
     let first: Vec<usize> = world.history.iter().map(|(_, candidate)| *candidate).take(2).collect();
@@ -207,8 +207,8 @@ fn a_load_of_the_table_gets_its_scheduler_within_half_a_second() {
     for by in [By::Model, By::Both] {
         let settings = Settings { by, ..Settings::default() };
         let mut prior = Prior::default();
-        prior.add(Signature { parts: [0.0, 0.0, 0.25, 0.25] }, vec![1.0, 0.4, 0.4, 0.4]);
-        prior.add(Signature { parts: [1.0, 0.0, 0.25, 0.215] }, vec![0.1, 1.0, 0.1, 0.1]);
+        prior.add(Signature::of([0.0, 0.0, 0.25, 0.25]), vec![1.0, 0.4, 0.4, 0.4]);
+        prior.add(Signature::of([1.0, 0.0, 0.25, 0.215]), vec![0.1, 1.0, 0.1, 0.1]);
         let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };
         world.run(&RANDOM, 20);
         let changed = world.now;
@@ -226,7 +226,7 @@ fn a_tables_own_interval_counts_where_it_is_wider_than_the_hysteresis() {
     let settings = Settings { by: By::Model, ..Settings::default() };
     for (spread, switches) in [(0.0, 1), (0.1, 0)] {
         let mut prior = Prior::default();
-        let load = Signature { parts: [0.0, 0.0, 0.25, 0.25] };
+        let load = Signature::of([0.0, 0.0, 0.25, 0.25]);
         let scores = vec![1.0, 1.05, 1.0, 1.0];
         prior.add_row(Row { load, scores, spreads: vec![spread; 4], ..Row::default() });
         let mut world = World { policy: Policy::new(4, 0, settings, prior), ..World::new(settings) };

@@ -20,6 +20,7 @@ fn table() -> ScoreTable {
             rotational: true,
             depth,
             signature: [0.0, 0.0, 0.25, 0.25],
+            outstanding: None,
             cells: vec![cell("none", 5, 10.0, 2.0), cell("bfq", 5, best, 1.0), cell("kyber", 4, 1000.0, 0.1)],
         });
     }
@@ -34,7 +35,7 @@ fn the_shipped_table_knows_the_default_candidates_on_disks_and_flash() {
         for goal in [Goal::Throughput, Goal::Latency] {
             let prior = table.prior(kind, &candidates, goal, Some(&table.classes));
             assert!(prior.len() >= 20, "{kind:?}");
-            let streams = dumbwaiter_policy::Signature { parts: [1.0, 0.0, 0.58, 0.2] };
+            let streams = dumbwaiter_policy::Signature::of([1.0, 0.0, 0.58, 0.2]);
             let expected = prior.expect(&streams, None).unwrap();
             assert!(expected.scores.iter().all(|score| *score > 0.0), "{kind:?}: {expected:?}");
             assert!(!kind.rotational || goal == Goal::Latency || expected.best() == 1, "{expected:?}");
@@ -46,7 +47,7 @@ fn the_shipped_table_knows_the_default_candidates_on_disks_and_flash() {
 #[test]
 fn a_prior_has_the_loads_of_the_nearest_depth_and_cells_of_five_runs() {
     let table = table();
-    let load = dumbwaiter_policy::Signature { parts: [0.0, 0.0, 0.25, 0.25] };
+    let load = dumbwaiter_policy::Signature::of([0.0, 0.0, 0.25, 0.25]);
     let expect = |kind, goal| table.prior(kind, &["none", "bfq", "kyber"], goal, None).expect(&load, None).unwrap();
     let shallow = expect(Kind { depth: 2, ..DISK }, Goal::Throughput);
     assert_eq!((shallow.scores[0], shallow.scores[2]), (shallow.scores[1], 0.0));
@@ -71,6 +72,7 @@ fn tables_with_numbers_that_cannot_be_are_refused() {
         |t: &mut ScoreTable| t.loads[0].cells[0].classes = vec![0.5],
         |t: &mut ScoreTable| t.loads[0].cells[0].classes[0] = 7.0,
         |t: &mut ScoreTable| t.loads[1].signature[2] = -0.5,
+        |t: &mut ScoreTable| t.loads[1].outstanding = Some(9.0),
     ] {
         assert!(matches!(refused(change), TableError::Value { .. }));
     }

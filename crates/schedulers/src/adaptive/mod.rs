@@ -92,6 +92,9 @@ struct Own {
 pub const OBSERVED_LOAD: [&str; 4] =
     ["load_sequential_ppm", "load_writers_ppm", "load_log_size_ppm", "load_log_tasks_ppm"];
 
+/// Counter of the mean of the outstanding I/Os of random tasks, in millionths.
+pub const OBSERVED_OUTSTANDING: &str = "load_log_outstanding_ppm";
+
 /// Counters of the classifier's mean posterior, in millionths, by number of the class.
 pub const OBSERVED_CLASSES: [&str; dumbwaiter_learn::MAX_CLASSES] = [
     "class_0_ppm",
@@ -212,6 +215,11 @@ impl Own {
         // A device at rest needs no ticks; the next arrival starts them again.
         self.next_tick = (!ctx.requests.is_empty() || work.ios > 0).then_some(next.max(ctx.now + Nanos(1)));
         self.wanted = switch_to;
+        if std::env::var("DW_TRACE").is_ok() && (switch_to.is_some() || std::env::var("DW_TRACE").as_deref() == Ok("all")) {
+            let name = |c: usize| self.plan.candidates[c].name.clone();
+            let sc = self.policy.workload().map(|w| self.policy.scores()[w].estimates().iter().enumerate().map(|(c, e)| format!("{}:{:.3}/{}", name(c), e.mean, e.samples)).collect::<Vec<_>>().join(" "));
+            eprintln!("{:8.2} {reason:?} {} -> {:?} workload {:?} load {:?} conf {:?} {sc:?}", ctx.now.as_secs_f64(), name(self.in_force), switch_to.map(name), self.policy.workload(), self.policy.dbg_load().parts, self.policy.expectation().map(|e| (e.confidence, e.scores)));
+        }
         if switch_to.is_some() {
             match reason {
                 Reason::Revert => self.counters.reverts += 1,
@@ -382,6 +390,9 @@ impl Scheduler for Adaptive {
             if let Some(load) = own.policy.observed().load() {
                 for (name, part) in OBSERVED_LOAD.iter().zip(load.parts) {
                     count(name, millionth(part));
+                }
+                if let Some(outstanding) = load.outstanding {
+                    count(OBSERVED_OUTSTANDING, millionth(outstanding));
                 }
             }
             if let (Some(classes), Some(classifier)) = (own.policy.observed().classes(), &own.plan.classifier) {

@@ -26,7 +26,7 @@ pub(super) struct Account {
     /// It is owed service though it nearly always had something outstanding.
     pub(super) behind: bool,
     /// Its own limit keeps it from asking for more.
-    paced: bool,
+    pub(super) paced: bool,
     /// Last completion.
     pub(super) last_seen: Nanos,
 }

@@ -225,7 +225,9 @@ impl Headway {
         } else if in_turn && gains && slice > Nanos::ZERO {
             self.exclusive = Some(ExclusiveSlice::of_task(node, slice, ctx.now));
         }
-        if fresh && self.reservation.is_none() {
+        // While a limit holds its tenant back, its next request is not worth waiting for.
+        let paced = self.depth.accounts[request.io.tenant.0 as usize].paced;
+        if fresh && !paced && self.reservation.is_none() {
             self.reservation = Some(Reservation { task: node, until: ctx.now });
         }
         self.in_device += 1;
