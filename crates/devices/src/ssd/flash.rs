@@ -316,7 +316,8 @@ impl Flash {
     fn place(&mut self, units: u32) -> u32 {
         let dies = self.ftl.shape.dies;
         let turn = self.next_die;
-        let die = self.ftl.die_with_room(turn, units);
+        let found = (turn..dies).chain(0..turn).find(|die| self.ftl.can_keep(*die, units));
+        let die = found.unwrap_or(turn);
         self.next_die = if die + 1 == dies { 0 } else { die + 1 };
         die
     }

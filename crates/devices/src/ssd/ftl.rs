@@ -231,11 +231,6 @@ impl Ftl {
         self.dies[die as usize].valid + units <= most
     }
 
-    /// The first die from `turn` on, in a circle, that can take `units` more valid units; `turn` if none can.
-    pub(crate) fn die_with_room(&self, turn: u32, units: u32) -> u32 {
-        (turn..self.shape.dies).chain(0..turn).find(|die| self.can_keep(*die, units)).unwrap_or(turn)
-    }
-
     /// Unmaps a unit.
     pub(crate) fn unmap(&mut self, unit: u32) {
         self.invalidate(unit);

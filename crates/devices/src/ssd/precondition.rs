@@ -69,20 +69,16 @@ pub(crate) fn fill(ftl: &mut Ftl) {
     }
 }
 
-/// Overwrites at random until the write amplification is steady; returns it. As on a running device, a die that holds all the valid
-/// units that it can is passed over: random overwrites move valid units among the dies, and collection could free nothing on a full one.
+/// Overwrites at random until the write amplification is steady; returns it.
 pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
     let Shape { dies, units_per_program, logical_units, .. } = ftl.shape;
-    let mut die = 0;
     let draw = Stage::new(SEED, 1);
     let window = u64::from(logical_units / 2).max(1);
     let mut before = 0.0;
     for round in 0..u64::from(WINDOWS_MAX) {
         let mut moved = 0;
         for n in round * window..(round + 1) * window {
-            if n % u64::from(units_per_program) == 0 {
-                die = ftl.die_with_room((n / u64::from(units_per_program) % u64::from(dies)) as u32, units_per_program);
-            }
+            let die = (n / u64::from(units_per_program) % u64::from(dies)) as u32;
             moved += make_room(ftl, die);
             let unit = ((u128::from(draw.bits(n)) * u128::from(logical_units)) >> 64) as u32;
             ftl.append(die, unit);
@@ -100,65 +96,7 @@ pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
 fn make_room(ftl: &mut Ftl, die: u32) -> u64 {
     let mut moved = 0;
     while ftl.is_full(die) && ftl.free_blocks(die) < ftl.shape.low {
-        let units = ftl.collect(die).units;
-        moved += u64::from(units);
-        // The block with the fewest valid units was full of them: no collection frees more.
-        if units == ftl.shape.units_per_block {
-            break;
-        }
+        moved += u64::from(ftl.collect(die).units);
     }
     moved
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// A small drive with few spare blocks.
-    fn params(over_provisioning: f64, channels: u32, ftl_gib: f64, gc_low: f64) -> Params {
-        let name = format!(
-            "ssd:sata-mlc?channels={channels}&planes=1&pages_per_block=8&ftl_gib={ftl_gib}&over_provisioning={over_provisioning}&\
-             gc_low={gc_low}&gc_high=0.9&state=steady"
-        );
-        match crate::load(&name).unwrap().params() {
-            crate::Params::Ssd(params) => params.clone(),
-            _ => unreachable!("an SSD"),
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-
-        /// Preconditioning ends, for any share of spare space, and leaves every unit in one place.
-        #[test]
-        fn preconditioning_ends(
-            over_provisioning in 0.02..0.6_f64,
-            channels in 1..12u32,
-            ftl_gib in 0.01..0.08_f64,
-            gc_low in 0.005..0.85_f64,
-        ) {
-            let mut ftl = Ftl::new(Shape::new(&params(over_provisioning, channels, ftl_gib, gc_low)), UNMAPPED);
-            fill(&mut ftl);
-            let amplification = overwrite_until_steady(&mut ftl);
-            prop_assert!(amplification >= 1.0, "{amplification}");
-            prop_assert!((0..ftl.shape.logical_units).all(|unit| ftl.lookup(unit) < UNMAPPED));
-        }
-    }
-}
-
-#[cfg(test)]
-mod scratch {
-    #[test]
-    #[ignore]
-    fn d5() {
-        let spec = crate::load("ssd:d5-p5430?over_provisioning=0.08&state=steady").unwrap();
-        let crate::Params::Ssd(p) = spec.params() else { panic!() };
-        let mut ftl = super::Ftl::new(super::Shape::new(p), super::UNMAPPED);
-        println!("{:?}", ftl.shape);
-        super::fill(&mut ftl);
-        println!("filled");
-        println!("{}", super::overwrite_until_steady(&mut ftl));
-    }
 }
