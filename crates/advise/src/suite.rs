@@ -58,6 +58,9 @@ pub struct SuiteLine {
     /// By scheduler, how much worse it is than the best, as a fraction; `null` where it starved something or the figure is
     /// undefined.
     pub worse_by: BTreeMap<String, Option<f64>>,
+    /// The scheduler of those that can be set that is worst by what decided, or starved something.
+    #[serde(default)]
+    pub worst: Option<String>,
     /// Schedulers that compete: they keep the throughput, starve nothing and can be set.
     pub pool: Vec<String>,
 }
@@ -122,6 +125,10 @@ fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
         let one = |row: &Row| Some(metric.worse_by(value(row), best)).filter(|by| by.is_finite());
         ranking.rows.iter().map(|row| (row.scheduler.clone(), one(row))).collect()
     };
+    let worse_by: BTreeMap<String, Option<f64>> = metric.map(worse_by).unwrap_or_default();
+    let of = |row: &Row| worse_by.get(&row.scheduler).copied().flatten().unwrap_or(f64::INFINITY);
+    let settable = ranking.rows.iter().filter(|row| row.can_be_set && worse_by.contains_key(&row.scheduler));
+    let worst = settable.reduce(|a, b| if of(b) > of(a) { b } else { a });
     SuiteLine {
         case: case.clone(),
         recommended: verdict.recommended.clone(),
@@ -132,7 +139,8 @@ fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
             .spread
             .filter(|spread| spread.is_finite() && verdict.pool.len() > 1)
             .map(|spread| spread.max(0.0)),
-        worse_by: metric.map(worse_by).unwrap_or_default(),
+        worst: worst.map(|row| row.scheduler.clone()),
+        worse_by,
         pool: verdict.pool.clone(),
     }
 }

@@ -8,7 +8,7 @@ use dumbwaiter_experiment::{Input, Overrides, Until, compare, compare_all};
 use dumbwaiter_report::{Format, read_json};
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 
-use crate::args::Compare;
+use crate::args::{Compare, Via};
 use crate::progress::{Watched, end_on_signal};
 use crate::{Ended, input, on, output, results};
 
@@ -28,6 +28,12 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
     }
     if args.print_config {
         return print_config(&read);
+    }
+    if args.via == Some(Via::Serve) {
+        return on::served::run(&args, &read, format, checking);
+    }
+    if args.via.is_some() && args.on.is_none() {
+        bail!("--via: expected --on PATH, the file or device to run on; only --via serve does without");
     }
     if let Some(path) = &args.on {
         return on::run(&args, path, &read, format, checking);

@@ -27,4 +27,5 @@ pub use error::Error;
 pub use experiment::{Cell, run, writes};
 pub use options::{Options, Rings, Verify};
 pub use target::Target;
+pub use usage::Usage;
 pub use verify::{JournalHeader, Verified};

@@ -13,15 +13,18 @@ pub fn monotonic() -> u64 {
 
 /// What this program used so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
-    pub(crate) usr: Nanos,
-    pub(crate) sys: Nanos,
-    pub(crate) switches: u64,
+pub struct Usage {
+    /// User time.
+    pub usr: Nanos,
+    /// System time.
+    pub sys: Nanos,
+    /// Context switches.
+    pub switches: u64,
 }
 
 impl Usage {
     /// Of all threads, those that the kernel runs for our rings included.
-    pub(crate) fn now() -> Usage {
+    pub fn now() -> Usage {
         // SAFETY: a plain structure for the kernel to fill in.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: `usage` lives over the call, which cannot fail with these arguments.
@@ -34,7 +37,8 @@ impl Usage {
         }
     }
 
-    pub(crate) fn since(&self, earlier: &Usage) -> Usage {
+    /// What was used since `earlier`.
+    pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
             usr: self.usr.since(earlier.usr),
             sys: self.sys.since(earlier.sys),

@@ -19,6 +19,8 @@ pub enum Stack {
     Engine,
     /// The kernel's own.
     Kernel,
+    /// Ours, in a served disk, in real time.
+    Served,
 }
 
 impl Stack {
@@ -28,6 +30,7 @@ impl Stack {
             Stack::Simulated => "sim",
             Stack::Engine => "engine",
             Stack::Kernel => "kernel",
+            Stack::Served => "serve",
         }
     }
 }

@@ -13,6 +13,8 @@ pub const MAX_OPTION_BYTES: usize = 64 << 10;
 pub const MAX_SKIPPED_BYTES: usize = 1 << 20;
 /// Options that a client may send.
 pub const MAX_OPTIONS: u32 = 64;
+/// Lists of exports that a client gets: they may be long.
+const MAX_LISTS: u32 = 8;
 /// Bytes of zero after the answer to `EXPORT_NAME`, unless both sides do without.
 const PADDING: usize = 124;
 /// Bytes before the data of an option.
@@ -72,6 +74,7 @@ pub struct Negotiation {
     state: State,
     input: Vec<u8>,
     options: u32,
+    lists: u32,
     no_zeroes: bool,
     structured: bool,
     /// The export for which `base:allocation` was selected.
@@ -88,6 +91,7 @@ impl Default for Negotiation {
             state: State::ClientFlags,
             input: Vec::new(),
             options: 0,
+            lists: 0,
             no_zeroes: false,
             structured: false,
             allocation: None,
@@ -211,7 +215,13 @@ impl Negotiation {
                 return Progress::Ended;
             }
             option::GO | option::INFO => return self.info_or_go(number, data, exports, out),
-            option::LIST if data.is_empty() => list(exports, out),
+            option::LIST if data.is_empty() && self.lists < MAX_LISTS => {
+                self.lists += 1;
+                list(exports, out);
+            }
+            option::LIST if data.is_empty() => {
+                error(out, number, option_reply::ERR_POLICY, "enough lists of exports were sent");
+            }
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.structured = true;
                 reply(out, number, option_reply::ACK, &[]);

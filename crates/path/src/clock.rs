@@ -7,22 +7,37 @@ use dumbwaiter_block::Nanos;
 
 /// Time since the origin.
 #[derive(Clone, Copy)]
-pub(crate) struct Clock(Instant);
+pub(crate) enum Clock {
+    /// The machine's.
+    Monotonic(Instant),
+    /// Time that passes only when its owner says so.
+    Manual(Nanos),
+}
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock(Instant::now())
+        Clock::Monotonic(Instant::now())
+    }
+
+    /// Moves a manual clock on; it never goes back.
+    pub(crate) fn advance(&mut self, to: Nanos) {
+        if let Clock::Manual(now) = self {
+            *now = (*now).max(to);
+        }
     }
 
     /// Counts from an origin that may lie ahead; sleeps until then.
     pub(crate) fn start_at(begin: Instant) -> Clock {
         std::thread::sleep(begin.saturating_duration_since(Instant::now()));
-        Clock(begin)
+        Clock::Monotonic(begin)
     }
 
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
-        Nanos(self.0.elapsed().as_nanos() as u64)
+        match self {
+            Clock::Monotonic(origin) => Nanos(origin.elapsed().as_nanos() as u64),
+            Clock::Manual(now) => *now,
+        }
     }
 
     /// Sleeps until a time, as exactly as the kernel can.

@@ -53,7 +53,7 @@ pub struct DeviceUnderTest {
 }
 
 /// This machine, with its load now.
-fn machine() -> Machine {
+pub(crate) fn machine() -> Machine {
     let dumbwaiter_linux::machine::Machine { kernel, cpu, cpus, memory_bytes, load } =
         dumbwaiter_linux::machine::Machine::now();
     Machine { kernel, cpu, cpus, memory_bytes, load_before: load, load_after: load }
@@ -298,6 +298,19 @@ impl DeviceUnderTest {
         }
         *held = Some(settings);
         Ok(None)
+    }
+
+    /// Guards the queue's settings for runs of our own schedulers, and says what the kernel does below them. An error where another process
+    /// measures the device.
+    pub(crate) fn own_stack_notes(&self) -> Result<Vec<String>, Failure> {
+        let mut notes = self.notes.clone();
+        if let (Some(why), Some(queue)) = (self.guard().map_err(Failure::refused)?, self.queue()) {
+            let (current, _) = queue.schedulers().map_err(Failure::refused)?;
+            if current != "none" {
+                notes.push(format!("the kernel's scheduler stays `{current}` below ours: {why}"));
+            }
+        }
+        Ok(notes)
     }
 
     /// The guarded settings of the queue, if [`DeviceUnderTest::guard`] could take them.

@@ -21,14 +21,7 @@ pub struct Engine<'a> {
 impl Engine<'_> {
     /// Guards the queue's settings. An error where another process measures the device.
     pub fn new(device: &DeviceUnderTest) -> Result<Engine<'_>, Failure> {
-        let mut notes = device.notes().to_vec();
-        if let (Some(why), Some(queue)) = (device.guard().map_err(Failure::refused)?, device.queue()) {
-            let (current, _) = queue.schedulers().map_err(Failure::refused)?;
-            if current != "none" {
-                notes.push(format!("the kernel's scheduler stays `{current}` below ours: {why}"));
-            }
-        }
-        Ok(Engine { device, notes })
+        Ok(Engine { device, notes: device.own_stack_notes()? })
     }
 
     fn run_load(&self, load: &Prepared, cell: &Cell, control: &Control) -> Result<CellResult, Error> {

@@ -1,9 +1,9 @@
 //! Experiments on real files and block devices.
 //!
 //! [`DeviceUnderTest::open`] opens a file or device with every check; nothing writes unless
-//! [`DeviceOptions::allow_writes`] says so. Two worlds run cells on it: [`Engine`], our block layer and schedulers over
-//! io_uring, and [`Kernel`], the kernel's own schedulers with worker processes and cgroups. [`compare`] compares the
-//! schedulers of an experiment in either or in both side by side.
+//! [`DeviceOptions::allow_writes`] says so. Three worlds run cells on it: [`Engine`], our block layer and schedulers over
+//! io_uring, [`Kernel`], the kernel's own schedulers with worker processes and cgroups, and [`Served`], our schedulers in a served disk
+//! with NBD clients. [`compare`] compares the schedulers of an experiment in the first, the second or both side by side.
 //!
 //! The kernel tells tasks and cgroups apart by process, so [`Kernel`] starts worker processes: any program that calls
 //! [`worker::run`] can be one ([`WorkerProgram`]).
@@ -20,6 +20,7 @@ mod lock;
 mod options;
 mod power_log;
 mod recommend;
+mod served;
 mod time;
 mod tune;
 pub mod worker;
@@ -31,5 +32,6 @@ pub use kernel::{Kernel, KernelOptions};
 pub use options::{Announce, DatabaseOptions, DeviceOptions, EnergySource};
 pub use power_log::PowerLog;
 pub use recommend::Survey;
+pub use served::Served;
 pub use tune::tune;
 pub use worker::WorkerProgram;

@@ -21,9 +21,9 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
     let legend = match wide {
         true => {
             "+5: 5 % worse than the best by what decides   (..): out, as it cannot be set or keeps too little throughput   \
-             effect: how much worse the worst that competes is than the best"
+             effect: how much worse the worst that can be set is than the best"
         }
-        false => "effect: how much worse the worst that competes is than the best   --wide: each scheduler",
+        false => "effect: how much worse the worst that can be set is than the best   --wide: each scheduler",
     };
     text += &format!("{}\n\n", style.faint(&folded(legend, style.width, "")));
     let with_counts = drawn(totals(suite, true));
@@ -92,11 +92,21 @@ fn lines(suite: &Suite, wide: bool) -> Cells {
             Some(name) => format!("{name}, {}", line.confidence.name()),
             None => line.confidence.name().to_owned(),
         });
-        row.push(line.spread.map_or(String::new(), |spread| format!("{:.0} %", spread * 100.0)));
+        row.push(effect(line));
         row.extend(schedulers.iter().map(|name| worse(line, name)));
         row
     };
     (header, suite.lines.iter().map(row).collect())
+}
+
+/// How much the choice matters: the worst scheduler that can be set, and how much worse than the best it is.
+fn effect(line: &SuiteLine) -> String {
+    let Some(worst) = &line.worst else { return String::new() };
+    match line.worse_by.get(worst).copied().flatten() {
+        Some(by) if by < 0.005 => "0 %".to_owned(),
+        Some(by) => format!("{:.0} % ({worst})", by * 100.0),
+        None => format!("starved ({worst})"),
+    }
 }
 
 /// `best`, `+12`, `starved`; in parentheses for a scheduler that does not compete.

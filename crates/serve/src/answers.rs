@@ -234,6 +234,7 @@ impl Shard {
     fn stats(&self) -> DiskStats {
         let (disk, layer) = (&self.volume.disk, self.volume.disk.layer());
         let (shares, pv) = self.shares.shares(self.volume.tenants());
+        let oldest = self.volume.oldest();
         let exports = self.volume.tenants().map(|(index, tenant)| {
             let share = shares.get(&index).copied().unwrap_or_default();
             let (settings, counts) = (&tenant.settings, &tenant.counts);
@@ -251,7 +252,7 @@ impl Shard {
                 connections: tenant.connections,
                 leaving: tenant.leaving,
                 outstanding: tenant.outstanding,
-                oldest_ms: ms(self.volume.oldest(index)),
+                oldest_ms: ms(oldest[index as usize]),
                 reads: counts.reads,
                 writes: counts.writes,
                 flushes: counts.flushes,

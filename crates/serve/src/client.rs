@@ -1,8 +1,6 @@
 //! What a disk's thread knows of its clients: an NBD connection and a vhost-user device are two kinds of owner of tasks.
 
-use std::time::Duration;
-
-use dumbwaiter_block::Errno;
+use dumbwaiter_block::{Errno, Nanos};
 use dumbwaiter_nbd::reply::Extent;
 use dumbwaiter_path::{Buffer, Data, WatchId};
 
@@ -81,7 +79,7 @@ pub(crate) trait Client {
     }
 
     /// Looks, once a second, for a reason to drop it.
-    fn complaint(&self, stall: Duration) -> Option<&'static str>;
+    fn complaint(&self, now: Nanos, stall: Nanos) -> Option<&'static str>;
 
     /// Why it was dropped, if it broke the protocol.
     fn violation(&self) -> Option<&'static str>;

@@ -80,6 +80,8 @@ struct File {
     connection_requests: Option<u32>,
     memory: Option<Bytes>,
     emulated_memory: Option<Bytes>,
+    #[serde(default)]
+    forget_writes: bool,
     grace_s: Option<u64>,
     tls: Option<String>,
     tls_certificates: Option<PathBuf>,
@@ -112,6 +114,7 @@ impl ServeSettings {
             connection_requests: file.connection_requests.unwrap_or(default.connection_requests),
             memory: file.memory.map_or(default.memory, |bytes| bytes.0),
             emulated_memory: file.emulated_memory.map_or(default.emulated_memory, |bytes| bytes.0),
+            forget_writes: file.forget_writes,
             grace_s: file.grace_s.unwrap_or(default.grace_s),
             user: file.user,
         };

@@ -260,10 +260,19 @@ impl Drop for ControlSocket {
 fn serve(stream: &UnixStream, inspector: &Inspector) -> std::io::Result<()> {
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(IDLE))?;
-    let mut reader = BufReader::new(stream);
+    let mut out = stream;
+    answer_lines(&mut BufReader::new(stream), &mut out, inspector)
+}
+
+/// Answers line by line, to the end or to a line that is too long.
+pub(crate) fn answer_lines(
+    reader: &mut impl BufRead,
+    out: &mut impl Write,
+    inspector: &Inspector,
+) -> std::io::Result<()> {
     loop {
         let mut line = Vec::new();
-        let count = (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line)?;
+        let count = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
         if count == 0 {
             return Ok(());
         }
@@ -272,7 +281,6 @@ fn serve(stream: &UnixStream, inspector: &Inspector) -> std::io::Result<()> {
             Ok(text) if whole => answer_line(inspector, text.trim()),
             _ => json!({ "error": "a line of more than 64 KiB, or no UTF-8" }),
         };
-        let mut out = stream;
         // One call: the answer arrives whole.
         out.write_all(format!("{answer}\n").as_bytes())?;
         if !whole {

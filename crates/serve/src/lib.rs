@@ -21,6 +21,8 @@ mod depth_search;
 mod device_depth;
 mod error;
 mod export_text;
+#[doc(hidden)]
+pub mod fuzzing;
 mod histogram;
 mod http;
 mod inspector;
@@ -28,6 +30,7 @@ mod load;
 mod memory_store;
 mod metrics;
 mod nbd;
+mod nbd_client;
 mod open_target;
 mod operation;
 mod question;
@@ -37,6 +40,8 @@ mod server;
 mod settings;
 mod shard;
 mod shares;
+#[cfg(test)]
+mod simulation;
 mod spinner;
 pub mod systemd;
 mod tenant;
@@ -55,6 +60,7 @@ mod virtual_devices;
 #[cfg(test)]
 mod virtual_time_tests;
 mod volume;
+mod zeroes;
 
 pub use control::{Order, send_order};
 pub use demo::{DEMO_TARGET, DemoLoad, demo_settings};
@@ -63,6 +69,8 @@ pub use histogram::LatencyHistogram;
 pub use inspector::Inspector;
 pub use load::{Address, LoadReport, NbdLoad};
 pub use metrics::openmetrics;
+pub use nbd_client::{Answered, NbdClient};
+pub use open_target::null_bytes;
 pub use question::{DiskStats, Explanation, ExportStats, HistogramStats};
 pub use server::Server;
 pub use settings::{Cache, DeviceDepth, ExportSettings, ServeSettings, TargetSettings, TlsSettings};

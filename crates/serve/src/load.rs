@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,13 +61,13 @@ pub struct LoadReport {
     pub latency: LatencyHistogram,
 }
 
-enum Stream {
+pub(crate) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
 impl Stream {
-    fn connect(address: &Address) -> std::io::Result<Stream> {
+    pub(crate) fn connect(address: &Address) -> std::io::Result<Stream> {
         Ok(match address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
@@ -82,10 +83,30 @@ impl Stream {
         })
     }
 
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+    pub(crate) fn set_nonblocking(&self) -> std::io::Result<()> {
         match self {
-            Stream::Unix(stream) => stream.read(into),
-            Stream::Tcp(stream) => stream.read(into),
+            Stream::Unix(stream) => stream.set_nonblocking(true),
+            Stream::Tcp(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let read = match self {
+                Stream::Unix(stream) => stream.read(into),
+                Stream::Tcp(stream) => stream.read(into),
+            };
+            match read {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.write(bytes),
         }
     }
 
@@ -93,6 +114,15 @@ impl Stream {
         match self {
             Stream::Unix(stream) => stream.write_all(bytes),
             Stream::Tcp(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tcp(stream) => stream.as_fd(),
         }
     }
 }
@@ -224,7 +254,7 @@ impl Running<'_> {
     }
 }
 
-fn negotiate(stream: &mut Stream, export: &str) -> Result<Offer, Error> {
+pub(crate) fn negotiate(stream: &mut Stream, export: &str) -> Result<Offer, Error> {
     let failed = |source| Error::Io { what: format!("the load on export `{export}`"), source };
     let mut handshake = Handshake::new(Wish { export: export.to_owned(), structured: true, allocation: false });
     let (mut bytes, mut out) = ([0; 4096], Vec::new());

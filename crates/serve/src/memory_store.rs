@@ -13,12 +13,19 @@ const ENOSPC: Errno = Errno(28);
 pub(crate) struct MemoryStore {
     pieces: BTreeMap<u64, Box<[u8]>>,
     most: u64,
+    /// Writes are accepted and not kept.
+    forgets: bool,
 }
 
 impl MemoryStore {
     /// Memory for at most `bytes` of data.
     pub(crate) fn new(bytes: u64) -> MemoryStore {
-        MemoryStore { pieces: BTreeMap::new(), most: bytes / PIECE }
+        MemoryStore { pieces: BTreeMap::new(), most: bytes / PIECE, forgets: false }
+    }
+
+    /// No memory at all: it accepts every write and reads as zeroes.
+    pub(crate) fn forgetful() -> MemoryStore {
+        MemoryStore { forgets: true, ..MemoryStore::new(0) }
     }
 
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) {
@@ -32,6 +39,9 @@ impl MemoryStore {
     }
 
     pub(crate) fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Errno> {
+        if self.forgets {
+            return Ok(());
+        }
         for (piece, from, part) in parts(at, data.len() as u64) {
             let source = &data[part.start as usize..part.end as usize];
             let room = (self.pieces.len() as u64) < self.most;

@@ -11,6 +11,7 @@ use dumbwaiter_workloads::units::{Prefixes, size};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
+use crate::memory_store::MemoryStore;
 use crate::settings::{Cache, TargetSettings, is_null};
 use crate::virtual_devices::{EmulatedDevice, NullDevice};
 
@@ -37,13 +38,15 @@ pub(crate) struct OpenTarget {
     pub(crate) rotational: bool,
     /// Can it give space back, and write zeroes without data?
     pub(crate) trims: bool,
+    /// Time passes only by what the device does: for simulations.
+    pub(crate) manual_clock: bool,
 }
 
-/// Opens `settings.target`, for writing if `writable`.
-pub(crate) fn open(settings: &TargetSettings, writable: bool, memory_bytes: u64) -> Result<OpenTarget, Error> {
+/// Opens `settings.target`, for writing if `writable`; `store` keeps the data of an emulated device.
+pub(crate) fn open(settings: &TargetSettings, writable: bool, store: MemoryStore) -> Result<OpenTarget, Error> {
     let text = settings.target.as_str();
     if let Some(model) = text.strip_prefix("emulate:").or_else(|| text.strip_prefix("emulated:")) {
-        return emulate(text, model, memory_bytes);
+        return emulate(text, model, store);
     }
     if is_null(text) {
         return null(text);
@@ -60,7 +63,7 @@ pub(crate) fn open(settings: &TargetSettings, writable: bool, memory_bytes: u64)
     lock(text, target.file(), operation)?;
     let depth = target.facts().depth;
     let rotational = target.facts().rotational && seeks_are_slow(&target);
-    Ok(OpenTarget { target: Arc::new(target), device: None, depth, rotational, trims: writable })
+    Ok(OpenTarget { target: Arc::new(target), device: None, depth, rotational, trims: writable, manual_clock: false })
 }
 
 /// Reads single blocks all over a target that calls itself rotational, as many virtual disks do whatever is below them. What
@@ -99,7 +102,7 @@ fn lock(text: &str, file: &std::fs::File, operation: FlockOperation) -> Result<(
     }
 }
 
-fn emulate(name: &str, model: &str, memory_bytes: u64) -> Result<OpenTarget, Error> {
+fn emulate(name: &str, model: &str, store: MemoryStore) -> Result<OpenTarget, Error> {
     let model = dumbwaiter_devices::load(model).map_err(|e| Error::Model(format!("{name}: {e}")))?;
     let device = model.build(1);
     let own = device.facts();
@@ -118,11 +121,20 @@ fn emulate(name: &str, model: &str, memory_bytes: u64) -> Result<OpenTarget, Err
     };
     Ok(OpenTarget {
         target: Arc::new(Target::virtual_device(name, facts)?),
-        device: Some(Box::new(EmulatedDevice::new(device, memory_bytes))),
+        device: Some(Box::new(EmulatedDevice::new(device, store))),
         depth: Some(own.depth),
         rotational: own.rotational,
         trims: true,
+        manual_clock: false,
     })
+}
+
+/// Size of a target without a medium, `null` or `null:SIZE`; `None` for another target.
+pub fn null_bytes(text: &str) -> Option<u64> {
+    match text.strip_prefix("null:") {
+        Some(bytes) => size(bytes, Prefixes::Plain).ok(),
+        None => (text == "null").then_some(NULL_BYTES),
+    }
 }
 
 fn null(text: &str) -> Result<OpenTarget, Error> {
@@ -152,5 +164,6 @@ fn null(text: &str) -> Result<OpenTarget, Error> {
         depth: None,
         rotational: false,
         trims: true,
+        manual_clock: false,
     })
 }

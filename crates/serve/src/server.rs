@@ -15,6 +15,7 @@ use dumbwaiter_service::{HttpServer, ServiceUser};
 use crate::Error;
 use crate::control::ControlSocket;
 use crate::inspector::{Inspector, ShardHandle};
+use crate::memory_store::MemoryStore;
 use crate::nbd::directory::Directory;
 use crate::nbd::listener::{Front, Listener};
 use crate::question::{Answer, Question};
@@ -123,7 +124,11 @@ impl Server {
     fn start_shard(&self, number: usize) -> Result<ShardThread, Error> {
         let settings = self.common.settings.targets[number].clone();
         let writable = settings.exports.iter().any(|export| !export.readonly);
-        let open = open_target::open(&settings, writable, self.common.settings.emulated_memory)?;
+        let store = match self.common.settings.forget_writes {
+            true => MemoryStore::forgetful(),
+            false => MemoryStore::new(self.common.settings.emulated_memory),
+        };
+        let open = open_target::open(&settings, writable, store)?;
         for note in open.target.notes() {
             (self.common.log)(&format!("{}: {note}", settings.target));
         }

@@ -217,6 +217,8 @@ pub struct ServeSettings {
     pub memory: u64,
     /// Memory that an emulated device may fill, bytes.
     pub emulated_memory: u64,
+    /// An emulated device keeps no data: reads are zeroes. For loads that only measure.
+    pub forget_writes: bool,
     /// Name of the user as whom it serves, once all is opened; the one who started it if `None`.
     pub user: Option<String>,
     /// How long clients may take their replies at the end, seconds.
@@ -240,6 +242,7 @@ impl Default for ServeSettings {
             connection_requests: CONNECTION_REQUESTS,
             memory: MEMORY_BYTES,
             emulated_memory: 1 << 30,
+            forget_writes: false,
             user: None,
             grace_s: 10,
         }
@@ -250,6 +253,12 @@ impl ServeSettings {
     /// Has any export a block device on this machine?
     pub(crate) fn has_devices(&self) -> bool {
         self.targets.iter().flat_map(|target| &target.exports).any(|export| export.ublk.is_some())
+    }
+
+    /// Connections that one export may have: half of all, where there are several exports.
+    pub(crate) fn tenant_connections(&self) -> u32 {
+        let exports: usize = self.targets.iter().map(|target| target.exports.len()).sum();
+        if exports > 1 { (self.max_connections / 2).max(1) } else { self.max_connections }
     }
 
     /// Do all NBD clients prove who they are?

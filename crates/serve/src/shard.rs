@@ -39,7 +39,7 @@ const MAX_SPUN: usize = 8;
 /// How often clients are looked at whose requests nothing announces.
 const POLL_INTERVAL: Nanos = Nanos::from_us(100);
 /// A client that keeps the rest of a payload back for longer is dropped.
-const STALL: Duration = Duration::from_secs(30);
+const STALL: Nanos = Nanos::from_secs(30);
 
 /// What other threads ask of a disk's thread.
 pub(crate) enum Message {
@@ -99,7 +99,7 @@ pub(crate) struct Shard {
     pub(crate) ordered_switches: u64,
     next_tick: Nanos,
     /// When clients must be gone.
-    pub(crate) shut_down_by: Option<Instant>,
+    pub(crate) shut_down_by: Option<Nanos>,
     pub(crate) started: Instant,
 }
 
@@ -142,7 +142,9 @@ impl Shard {
         let direct = open.device.is_none() && open.target.facts().direct;
         let memory_align = if direct { open.target.facts().logical_block as usize } else { 1 };
         let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);
-        let options = DiskOptions { scratch: true, bypass_workers: true, device, ..DiskOptions::default() };
+        let manual_clock = open.manual_clock;
+        let options =
+            DiskOptions { scratch: true, bypass_workers: true, device, manual_clock, ..DiskOptions::default() };
         let mut disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options)?;
         let waker = disk.waker()?;
         let status = match is_file {
@@ -236,19 +238,7 @@ impl Shard {
     pub(crate) fn run(&mut self) -> Result<bool, Error> {
         let mut happened = Vec::new();
         while !self.is_over() {
-            let deadline = if self.take_news()? { self.volume.disk.now() } else { self.next_look() };
-            let asleep = std::mem::take(&mut self.quiet_before_sleep).then(Instant::now);
-            self.volume.turn(Some(deadline), &mut happened)?;
-            if let Some(since) = asleep {
-                self.spinner.slept(since.elapsed());
-            }
-            for one in happened.drain(..) {
-                self.take(one)?;
-            }
-            self.serve_touched()?;
-            if self.volume.disk.now() >= self.next_tick {
-                self.tick()?;
-            }
+            self.turn(Nanos::MAX, &mut happened)?;
         }
         let is_file = self.status.is_some() || self.volume.disk.target().facts().kind == Kind::Device;
         let writable = self.volume.disk.target().options().allow_writes;
@@ -257,7 +247,26 @@ impl Shard {
         Ok(synced && !self.volume.flush_failed)
     }
 
-    fn is_over(&self) -> bool {
+    /// One turn: waits until something happens, at most until `until`, and serves the clients that it concerns. `happened` is empty before
+    /// and after.
+    pub(crate) fn turn(&mut self, until: Nanos, happened: &mut Vec<Happened>) -> Result<(), Error> {
+        let deadline = if self.take_news()? { self.volume.disk.now() } else { self.next_look().min(until) };
+        let asleep = std::mem::take(&mut self.quiet_before_sleep).then(Instant::now);
+        self.volume.turn(Some(deadline), happened)?;
+        if let Some(since) = asleep {
+            self.spinner.slept(since.elapsed());
+        }
+        for one in happened.drain(..) {
+            self.take(one)?;
+        }
+        self.serve_touched()?;
+        if self.volume.disk.now() >= self.next_tick {
+            self.tick()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
         self.shut_down_by.is_some() && self.clients.iter().all(Option::is_none)
     }
 
@@ -371,7 +380,7 @@ impl Shard {
         }
     }
 
-    fn receive_message(&mut self, message: Message) -> Result<(), Error> {
+    pub(crate) fn receive_message(&mut self, message: Message) -> Result<(), Error> {
         match message {
             Message::Connection { socket, peer, tenant, agreement } => self.connect(socket, peer, tenant, &agreement),
             Message::Ask(question, answer) => {
@@ -382,7 +391,7 @@ impl Shard {
             }
             Message::Attach(attachment) => self.attach(*attachment),
             Message::ShutDown { grace } => {
-                self.shut_down_by = Some(Instant::now() + grace);
+                self.shut_down_by = Some(self.volume.disk.now() + Nanos(grace.as_nanos() as u64));
                 self.close_sockets()?;
                 for index in 0..self.clients.len() as u32 {
                     if let Some(client) = &mut self.clients[index as usize] {
@@ -393,7 +402,7 @@ impl Shard {
                 Ok(())
             }
             Message::Abandon => {
-                self.shut_down_by = Some(Instant::now());
+                self.shut_down_by = Some(self.volume.disk.now());
                 self.close_sockets()?;
                 self.drop_all()
             }
@@ -403,7 +412,13 @@ impl Shard {
     fn connect(&mut self, socket: OwnedFd, peer: String, tenant: u32, agreement: &Agreement) -> Result<(), Error> {
         let name = &agreement.export.name;
         let same = self.volume.tenant(tenant).is_some_and(|own| own.settings.name == *name && !own.leaving);
-        if !same || self.shut_down_by.is_some() {
+        // One tenant's clients do not keep those of others out.
+        let own = self.volume.tenant(tenant).map_or(0, |own| own.connections);
+        let full = own >= self.common.settings.tenant_connections();
+        if !same || full || self.shut_down_by.is_some() {
+            if full {
+                self.log(&format!("export `{name}`: {peer} was turned away: {own} connections of it are open"));
+            }
             self.common.connections.fetch_sub(1, Ordering::Relaxed);
             return Ok(());
         }
@@ -548,14 +563,14 @@ impl Shard {
         for index in 0..self.clients.len() as u32 {
             let Some(mut client) = self.clients[index as usize].take() else { continue };
             self.log_notes(&mut *client);
-            if let Some(complaint) = client.complaint(STALL) {
+            if let Some(complaint) = client.complaint(self.volume.disk.now(), STALL) {
                 client.drop_client(Some(complaint), &mut self.volume);
                 self.touch(index);
             }
             self.clients[index as usize] = Some(client);
         }
         match self.shut_down_by {
-            Some(by) if Instant::now() >= by => self.drop_all(),
+            Some(by) if self.volume.disk.now() >= by => self.drop_all(),
             _ => self.serve_touched(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dumbwaiter_block::{Flags, Io, Nanos, Op, SECTOR_BYTES, TenantId};
+use dumbwaiter_block::{Flags, Io, Nanos, Op, SECTOR_BYTES, TaskId, TenantId};
 use dumbwaiter_path::Data;
 
 use crate::histogram::LatencyHistogram;
@@ -121,6 +121,16 @@ impl Tenant {
         self.pass(now, &io);
         self.counts.throttled_ns += now.since(since).0;
         Some((io, data))
+    }
+
+    /// Takes back the I/Os of a task that its limits hold back.
+    pub(crate) fn give_up(&mut self, task: TaskId) -> Vec<(Io, Data)> {
+        if self.throttled.is_empty() {
+            return Vec::new();
+        }
+        let (gone, kept): (Vec<Throttled>, _) = self.throttled.drain(..).partition(|held| held.io.task == task);
+        self.throttled = kept.into();
+        gone.into_iter().map(|held| (held.io, held.data)).collect()
     }
 
     /// I/Os that its limits hold back.

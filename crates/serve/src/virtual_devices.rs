@@ -16,8 +16,8 @@ pub(crate) struct EmulatedDevice {
 }
 
 impl EmulatedDevice {
-    pub(crate) fn new(model: Box<dyn Device>, memory_bytes: u64) -> EmulatedDevice {
-        EmulatedDevice { model, store: MemoryStore::new(memory_bytes), done: Vec::new() }
+    pub(crate) fn new(model: Box<dyn Device>, store: MemoryStore) -> EmulatedDevice {
+        EmulatedDevice { model, store, done: Vec::new() }
     }
 }
 

@@ -8,6 +8,7 @@ use dumbwaiter_schedulers::Choice;
 
 use crate::depth_search::{self, DepthSearch};
 use crate::load::next_random;
+use crate::memory_store::MemoryStore;
 use crate::open_target;
 use crate::reservation::Reservations;
 use crate::settings::{DeviceDepth, ExportSettings, TargetSettings, place};
@@ -69,7 +70,7 @@ impl Lab {
     fn new(target: &str, scheduler: &str, depth: DeviceDepth, exports: &[&str]) -> Lab {
         let mut settings = TargetSettings::new(target);
         settings.device_depth = depth;
-        let open = open_target::open(&settings, true, 1 << 20).unwrap();
+        let open = open_target::open(&settings, true, MemoryStore::new(1 << 20)).unwrap();
         let config = config(&open, &settings);
         let choice = Choice::parse(scheduler).unwrap();
         let mut layer = BlockLayer::new(config, choice.build(config.setup), dumbwaiter_block::Tenants::default());

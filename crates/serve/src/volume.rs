@@ -11,11 +11,12 @@ use crate::depth_search::{self, DepthSearch};
 use crate::operation::{Command, Operation, Stage};
 use crate::settings::{ExportSettings, check_overlap, place};
 use crate::tenant::Tenant;
+use crate::zeroes::Zeroes;
 
-/// Bytes of zeroes in one write, where a device cannot zero.
-const ZERO_BYTES: u32 = 1 << 20;
 /// How often reservations are looked at.
 pub(crate) const RESERVATION_PERIOD: Nanos = Nanos::from_ms(50);
+/// The result of an I/O that a limit held back until its client was gone.
+const GIVEN_UP: Errno = Errno(libc::ESHUTDOWN);
 
 /// A command that is done.
 pub(crate) struct Done {
@@ -50,6 +51,8 @@ pub(crate) enum Happened {
 /// A disk with its tenants.
 pub(crate) struct Volume {
     pub(crate) disk: Disk,
+    /// Dropped after the disk, which writes from it.
+    zeroes_memory: Zeroes,
     pub(crate) buffers: Buffers,
     tenants: Vec<Option<Tenant>>,
     operations: Vec<Operation>,
@@ -82,6 +85,7 @@ impl Volume {
     pub(crate) fn new(disk: Disk, memory: u64, trims: bool, memory_align: usize) -> Volume {
         Volume {
             disk,
+            zeroes_memory: Zeroes::new(),
             buffers: Buffers::new(memory),
             tenants: Vec::new(),
             operations: Vec::new(),
@@ -384,7 +388,7 @@ impl Volume {
 
     /// An I/O of an operation is done: the next stage, or the end.
     fn completed(&mut self, number: u32, result: Result<(), Errno>, data: Data) -> Result<(), Error> {
-        let Operation { command, stage, tenant, .. } = self.operations[number as usize];
+        let Operation { command, stage, .. } = self.operations[number as usize];
         let unsupported = result == Err(Errno::EOPNOTSUPP);
         match (command, stage) {
             (Command::Trim { .. }, Stage::Only) if unsupported => {
@@ -397,9 +401,6 @@ impl Volume {
                 return if fast { self.finish(number, result, data) } else { self.write_zeroes(number, 0) };
             }
             (Command::Zero { .. }, Stage::WritingZeroes { done, length }) => {
-                if let Data::Buffer(buffer) = data {
-                    self.give_buffer(tenant, buffer);
-                }
                 let (done, (_, all)) = (done + length, command.range());
                 return match result {
                     Ok(()) if done < all => self.write_zeroes(number, done),
@@ -427,22 +428,28 @@ impl Volume {
 
     /// Writes the next zeroes of a command by hand, from `done` bytes on.
     fn write_zeroes(&mut self, number: u32, done: u32) -> Result<(), Error> {
-        let Operation { command, tenant, .. } = self.operations[number as usize];
-        let (offset, all) = command.range();
-        let length = (all - done).min(ZERO_BYTES);
-        let Some(mut buffer) = self.buffers.take(length as usize, 0) else {
-            return self.finish(number, Err(Errno::EIO), Data::Scratch);
-        };
-        if let Some(own) = self.tenant_mut(tenant) {
-            own.memory += buffer.capacity() as u64;
-        }
-        buffer.fill(0);
+        let (offset, all) = self.operations[number as usize].command.range();
+        let length = Zeroes::portion(all - done);
+        let data = self.zeroes_memory.data(number, length);
         self.operations[number as usize].stage = Stage::WritingZeroes { done, length };
-        self.start(number, Op::Write, (offset + u64::from(done), length), false, Data::Buffer(buffer))
+        self.start(number, Op::Write, (offset + u64::from(done), length), false, data)
+    }
+
+    /// Gives up I/Os of a task that a limit holds back, as nobody waits for them any more.
+    pub(crate) fn give_up_throttled(&mut self, index: u32, task: TaskId) {
+        let Some(tenant) = self.tenant_mut(index) else { return };
+        for (io, data) in tenant.give_up(task) {
+            self.conclude(io.token as u32, Err(GIVEN_UP), data);
+        }
     }
 
     /// An operation is over.
     fn finish(&mut self, number: u32, result: Result<(), Errno>, data: Data) -> Result<(), Error> {
+        self.conclude(number, result, data);
+        Ok(())
+    }
+
+    fn conclude(&mut self, number: u32, result: Result<(), Errno>, data: Data) {
         let operation = &mut self.operations[number as usize];
         operation.used = false;
         let Operation { command, tenant, token, since, .. } = *operation;
@@ -453,6 +460,7 @@ impl Volume {
             let bytes = u64::from(command.range().1);
             let counts = &mut own.counts;
             match command {
+                _ if result == Err(GIVEN_UP) => {}
                 _ if result.is_err() => counts.errors += 1,
                 Command::Read { .. } => {
                     (counts.reads, counts.read_bytes) = (counts.reads + 1, counts.read_bytes + bytes)
@@ -466,14 +474,17 @@ impl Volume {
             own.latency.add(now.since(since));
         }
         self.early.push(Done { token, result, data });
-        Ok(())
     }
 
-    /// How long the oldest request of a tenant has waited.
-    pub(crate) fn oldest(&self, tenant: u32) -> Nanos {
+    /// How long the oldest request of each tenant has waited, by place.
+    pub(crate) fn oldest(&self) -> Vec<Nanos> {
         let now = self.disk.now();
-        let own = self.operations.iter().filter(|operation| operation.used && operation.tenant == tenant);
-        own.map(|operation| now.since(operation.since)).max().unwrap_or(Nanos::ZERO)
+        let mut oldest = vec![Nanos::ZERO; self.tenants.len()];
+        for operation in self.operations.iter().filter(|operation| operation.used) {
+            let of_tenant = &mut oldest[operation.tenant as usize];
+            *of_tenant = (*of_tenant).max(now.since(operation.since));
+        }
+        oldest
     }
 
     /// Chooses the device depth by trials from now on.

@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use crate::config::{BlockFacts, ConfigSpace, MAX_RANGE_SECTORS, WRITEBACK_OFFSET};
 use crate::inflight::Inflight;
 use crate::memory::{Memory, Place};
 use crate::message::{Message, encode};
 use crate::request::Rules;
 use crate::ring::{Broken, Ring, RingAddresses};
+use crate::signal::{Signal, is_eventfd};
 use crate::wire::{MAX_QUEUE_SIZE, MAX_REGIONS, code, feature, header_flag, protocol_feature};
 
 /// A message that cannot be carried out; the connection lives if its sender waits for a result.
@@ -59,38 +58,10 @@ impl Queue {
     }
 
     /// Tells the driver of errors that the ring is broken.
-    fn report_error(&self) {
-        if let Some(error) = &self.error {
+    fn report_error(&mut self) {
+        if let Some(error) = &mut self.error {
             error.send();
         }
-    }
-}
-
-/// An eventfd of the front end that the device signals.
-#[derive(Debug)]
-pub struct Signal {
-    descriptor: OwnedFd,
-    /// A write may block. Flags are shared with the front end and stay as they are.
-    blocks: bool,
-}
-
-impl Signal {
-    fn new(descriptor: OwnedFd) -> Signal {
-        let flags = rustix::fs::fcntl_getfl(&descriptor);
-        let blocks = flags.is_ok_and(|flags| !flags.contains(rustix::fs::OFlags::NONBLOCK));
-        Signal { descriptor, blocks }
-    }
-
-    /// Adds one. Where that would block, the counter is full: it was signalled before.
-    fn send(&self) {
-        if self.blocks {
-            let mut one = [PollFd::new(&self.descriptor, PollFlags::OUT)];
-            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-            if !matches!(poll(&mut one, Some(&now)), Ok(1)) {
-                return;
-            }
-        }
-        let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes());
     }
 }
 
@@ -326,14 +297,17 @@ impl Device {
             }
             Message::SetRingBase { ring, base } => self.queue(ring)?.base = base as u16,
             Message::SetRingKick { ring, descriptor } => {
+                if descriptor.as_ref().is_some_and(|descriptor| !is_eventfd(descriptor)) {
+                    return fail(format!("ring {ring}: kicks come by something else than an eventfd"));
+                }
                 let queue = self.queue(ring)?;
                 queue.polled = descriptor.is_none();
                 queue.kick = descriptor;
                 queue.kick_changes += 1;
                 self.start_ring(ring);
             }
-            Message::SetRingCall { ring, descriptor } => self.queue(ring)?.call = descriptor.map(Signal::new),
-            Message::SetRingError { ring, descriptor } => self.queue(ring)?.error = descriptor.map(Signal::new),
+            Message::SetRingCall { ring, descriptor } => self.queue(ring)?.call = signal(ring, descriptor)?,
+            Message::SetRingError { ring, descriptor } => self.queue(ring)?.error = signal(ring, descriptor)?,
             Message::EnableRing { ring, enabled } => {
                 if !self.has_feature(feature::PROTOCOL_FEATURES) {
                     return fail("a ring is enabled without the feature for that");
@@ -430,7 +404,7 @@ impl Device {
         let Some(running) = &mut queue.ring else { return };
         let inflight = self.inflight.as_ref().filter(|inflight| inflight.covers(ring, running.size()));
         if running.publish(&self.memory, inflight)
-            && let Some(call) = &queue.call
+            && let Some(call) = &mut queue.call
         {
             call.send();
         }
@@ -449,6 +423,14 @@ const PROTOCOL_FEATURES: u64 = protocol_feature::MQ
     | protocol_feature::CONFIG
     | protocol_feature::INFLIGHT_SHMFD
     | protocol_feature::CONFIGURE_MEM_SLOTS;
+
+/// Signals for a ring's driver; an error where they cannot be sent.
+fn signal(ring: u16, descriptor: Option<OwnedFd>) -> Result<Option<Signal>, Failure> {
+    let made = descriptor.as_ref().map(Signal::new).transpose();
+    made.map_err(|e| {
+        Failure(format!("ring {ring}: signals cannot be sent to its descriptor, which must be an eventfd: {e}"))
+    })
+}
 
 fn number(code: u32, value: u64) -> Reply {
     Reply { bytes: encode(code, header_flag::REPLY, &value.to_le_bytes()), descriptor: None }

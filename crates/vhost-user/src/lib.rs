@@ -22,6 +22,7 @@ pub mod memory;
 pub mod message;
 pub mod request;
 pub mod ring;
+mod signal;
 pub mod socket;
 pub mod truncation;
 pub mod wire;

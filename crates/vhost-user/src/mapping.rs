@@ -11,13 +11,47 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::truncation;
 
+/// What all mappings of this process may take of its addresses: half of what x86-64 has. One front end must not use up what others need.
+const MAPPED_BYTES_MAX: u64 = 1 << 46;
+/// Bytes that are mapped.
+static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// File systems in memory (`statfs(2)`): tmpfs, which memfd is, ramfs and hugetlbfs. Touching the memory of another may wait for a disk, or for
+/// a program of the front end's.
+const TMPFS_MAGIC: u32 = 0x0102_1994;
+const RAMFS_MAGIC: u32 = 0x8584_58f6;
+const HUGETLBFS_MAGIC: u32 = 0x9584_58f6;
+
 /// A shared mapping.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    /// Bytes that are mapped: whole pages, which may be huge ones.
+    span: usize,
     /// Its place in the table of mappings that may lose their file.
     watched: Option<usize>,
+    _share: AddressShare,
+}
+
+/// Part of the addresses that mappings may take.
+#[derive(Debug)]
+struct AddressShare(u64);
+
+impl AddressShare {
+    fn take(bytes: u64) -> io::Result<AddressShare> {
+        let fits = |mapped: u64| mapped.checked_add(bytes).filter(|all| *all <= MAPPED_BYTES_MAX);
+        match MAPPED_BYTES.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits) {
+            Ok(_) => Ok(AddressShare(bytes)),
+            Err(_) => Err(io::Error::new(io::ErrorKind::OutOfMemory, "more memory than all machines together may map")),
+        }
+    }
+}
+
+impl Drop for AddressShare {
+    fn drop(&mut self) {
+        MAPPED_BYTES.fetch_sub(self.0, Ordering::AcqRel);
+    }
 }
 
 // SAFETY: the mapping belongs to this struct; accesses are atomic or bytewise and volatile.
@@ -30,16 +64,25 @@ impl Mapping {
         if stat.st_size < 0 || (stat.st_size as u64) < len as u64 || len == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than what is to be mapped"));
         }
+        let span = match rustix::fs::fstatfs(&file)?.f_type as u32 {
+            TMPFS_MAGIC | RAMFS_MAGIC => len,
+            HUGETLBFS_MAGIC => len.checked_next_multiple_of(stat.st_blksize.max(1) as usize).unwrap_or(usize::MAX),
+            _ => {
+                let why = "expected memory: a memfd, or a file on tmpfs or hugetlbfs";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            }
+        };
+        let share = AddressShare::take(span as u64)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, &file, 0) }?;
+        let start = unsafe { mmap(std::ptr::null_mut(), span, protection, flags, &file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
         let sealed =
             rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::SHRINK));
-        let mut mapping = Mapping { start, len, watched: None };
+        let mut mapping = Mapping { start, len, span, watched: None, _share: share };
         if !sealed {
-            let place = truncation::watch(start.as_ptr() as usize, len);
+            let place = truncation::watch(start.as_ptr() as usize, span);
             mapping.watched =
                 Some(place.ok_or_else(|| io::Error::other("too many mappings of files that can shrink"))?);
         }
@@ -159,6 +202,6 @@ impl Drop for Mapping {
             truncation::forget(place);
         }
         // SAFETY: the mapping is ours, and its owner has ended all I/O that names it.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.span) };
     }
 }

@@ -18,6 +18,7 @@ Examples:
   dumbwaiter compare job.fio --device hdd:st1000dm003,ssd:850pro-256 --schedulers none,mq-deadline,kyber
   dumbwaiter compare trace.csv.zst --depth 32 --device ./my-drive.toml --json result.json
   dumbwaiter compare job.fio --device ull:optane-900p --completion interrupt,poll,hybrid
+  dumbwaiter compare noisy-neighbour --via serve --device ssd:850pro-256 --duration 5s
   dumbwaiter compare --schedulers mq-deadline,mq-deadline:fifo_batch=1,mq-deadline:kernel=5.15")]
 pub(crate) struct Compare {
     /// Scenarios (a TOML file or a name), fio job files, a suite or one or more block traces; without it, `shared-disk`
@@ -32,8 +33,9 @@ pub(crate) struct Compare {
     /// Run on this file or block device instead of simulating; only reads unless --allow-writes is given
     #[arg(long, value_name = "PATH", conflicts_with = "device")]
     pub(crate) on: Option<PathBuf>,
-    /// With --on: use our engine, the kernel's schedulers, or both (the default on a block device)
-    #[arg(long, value_enum, requires = "on")]
+    /// With --on: use our engine, the kernel's schedulers, or both (the default on a block device); `serve`, also without --on: put the
+    /// load on a served disk through NBD, in real time
+    #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,
     /// With --on: let the load write. This destroys the data on the file or device
     #[arg(long, requires = "on")]
@@ -128,6 +130,8 @@ pub(crate) enum Via {
     Kernel,
     /// Both, side by side
     Both,
+    /// Our schedulers in a disk that this program serves over NBD, with the load as its clients
+    Serve,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

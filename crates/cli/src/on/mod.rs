@@ -2,6 +2,7 @@
 
 pub(crate) mod recommend;
 pub(crate) mod reproduce;
+pub(crate) mod served;
 pub(crate) mod tune;
 
 use std::path::{Path, PathBuf};
@@ -49,10 +50,12 @@ pub(crate) fn run(args: &Compare, path: &Path, read: &Input, format: Format, che
         Ok(device) => device,
         Err(failure) => return ended_by(failure),
     };
-    let via = args.via.map(|via| match via {
-        args::Via::Engine => Via::Engine,
-        args::Via::Kernel => Via::Kernel,
-        args::Via::Both => Via::Both,
+    let via = args.via.and_then(|via| match via {
+        args::Via::Engine => Some(Via::Engine),
+        args::Via::Kernel => Some(Via::Kernel),
+        args::Via::Both => Some(Via::Both),
+        // A world of its own: `served`.
+        args::Via::Serve => None,
     });
     let compared = match read {
         Input::One(experiment) => realworld::compare(experiment, &device, via, worker_program(), &control),

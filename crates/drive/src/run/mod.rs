@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
             scratch_seed: options.allow_writes.then_some(parts.seed ^ SCRATCH_SEED),
             observer: verifier.clone().map(|verifier| Box::new(Watch(verifier)) as _),
             bypass_workers: false,
-            device: None,
+            ..DiskOptions::default()
         };
         let mut disk =
             Disk::new(Arc::clone(parts.target.disk()), parts.config, parts.scheduler, parts.tenants, disk_options)?;

@@ -111,10 +111,13 @@ impl Watches {
             self.disarmed.push(index);
             return;
         }
-        if watch.revents == 0 {
+        // The kernel adds that the other end has closed its writing side. A caller that waits for room to write must not take that for room.
+        let wanted = watch.interest.mask() | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
+        let revents = if result < 0 { i32::from(libc::POLLNVAL) } else { result & i32::from(wanted) };
+        if watch.revents == 0 && revents != 0 {
             self.fired.push(index);
         }
-        watch.revents |= if result < 0 { i32::from(libc::POLLNVAL) } else { result };
+        watch.revents |= revents;
         if !more {
             let ended = watch.revents & i32::from(libc::POLLNVAL | libc::POLLERR | libc::POLLHUP) != 0;
             watch.state = if ended { State::Ended } else { State::Disarmed };

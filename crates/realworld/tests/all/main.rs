@@ -2,6 +2,7 @@
 
 mod engine;
 mod kernel;
+mod served;
 
 use std::sync::Arc;
 

@@ -6,9 +6,8 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use dumbwaiter_block::{Errno, TaskId};
+use dumbwaiter_block::{Errno, Nanos, TaskId};
 use dumbwaiter_nbd::reply::{self, Extent, Header};
 use dumbwaiter_nbd::wire::{BASE_ALLOCATION_ID, command_flag};
 use dumbwaiter_nbd::{Command as NbdCommand, NbdError, Receiver, Request, Rules, Step};
@@ -54,7 +53,7 @@ struct PartialWrite {
     /// `None` while the kernel receives into it.
     buffer: Option<Buffer>,
     filled: usize,
-    since: Instant,
+    since: Nanos,
 }
 
 /// A reply that waits to be sent.
@@ -228,7 +227,7 @@ impl Connection {
         };
         self.in_flight += 1;
         if request.command == NbdCommand::Write && buffer.is_some() {
-            self.write = Some(PartialWrite { request, buffer, filled: 0, since: Instant::now() });
+            self.write = Some(PartialWrite { request, buffer, filled: 0, since: with.volume.disk.now() });
             return Ok(());
         }
         self.submit(index, request, buffer, with)
@@ -508,6 +507,7 @@ impl Client for Connection {
             self.release(reply, volume);
         }
         self.drop_write(volume);
+        volume.give_up_throttled(self.tenant, self.task);
     }
 
     fn is_over(&self) -> bool {
@@ -523,8 +523,8 @@ impl Client for Connection {
         self.held.is_some()
     }
 
-    fn complaint(&self, stall: Duration) -> Option<&'static str> {
-        let stalled = self.write.as_ref().is_some_and(|write| write.since.elapsed() > stall);
+    fn complaint(&self, now: Nanos, stall: Nanos) -> Option<&'static str> {
+        let stalled = self.write.as_ref().is_some_and(|write| now.since(write.since) > stall);
         stalled.then_some("the rest of a payload did not come within 30 s")
     }
 

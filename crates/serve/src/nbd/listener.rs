@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_NEGOTIATING: usize = 256;
 /// Room for replies in the kernel, where it allows that.
 const SEND_BUFFER: usize = 1 << 20;
+/// Clients that are accepted in one go: those that negotiate come in between.
+const MAX_ACCEPTED: usize = 64;
 /// Replies to a client that does not read them.
 const MAX_UNREAD: usize = 4 << 20;
 
@@ -121,8 +123,7 @@ impl Front {
 
     /// Waits; answers which listeners and which newcomers are ready.
     fn wait(&self, newcomers: &[Newcomer]) -> Result<(Vec<bool>, Vec<bool>), Error> {
-        let room = newcomers.len() < MAX_NEGOTIATING;
-        let listeners = if room { &self.listeners[..] } else { &[] };
+        let listeners = &self.listeners;
         let mut all = vec![PollFd::new(&self.stop, PollFlags::IN)];
         for listener in listeners {
             all.push(PollFd::from_borrowed_fd(listener.fd(), PollFlags::IN));
@@ -142,7 +143,7 @@ impl Front {
     }
 
     fn accept(&self, listener: &Listener, newcomers: &mut Vec<Newcomer>) {
-        while newcomers.len() < MAX_NEGOTIATING {
+        for _ in 0..MAX_ACCEPTED {
             let (socket, peer) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
@@ -175,8 +176,22 @@ impl Front {
             };
             match self.serve(&mut newcomer) {
                 true => self.end(newcomer, false),
-                false => newcomers.push(newcomer),
+                false => {
+                    if newcomers.len() >= MAX_NEGOTIATING {
+                        self.end_oldest(newcomers);
+                    }
+                    newcomers.push(newcomer);
+                }
             }
+        }
+    }
+
+    /// Lets the newcomer go that has negotiated longest: clients that connect and say nothing keep nobody else out.
+    fn end_oldest(&self, newcomers: &mut Vec<Newcomer>) {
+        let oldest = (0..newcomers.len()).min_by_key(|at| newcomers[*at].since);
+        if let Some(at) = oldest {
+            let newcomer = newcomers.swap_remove(at);
+            self.end(newcomer, true);
         }
     }
 

@@ -1,6 +1,8 @@
 //! Block status: which parts of a file are holes. The seeks may block, so they run on a thread of their own.
 
 use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -13,6 +15,9 @@ use crate::Error;
 
 /// Extents of one reply.
 const MAX_EXTENTS: usize = 1024;
+
+/// Hints that may wait for the thread; more are dropped, as hints may be.
+const MAX_HINTS: u32 = 64;
 
 /// What is asked of the thread.
 pub(crate) enum StatusQuestion {
@@ -32,6 +37,8 @@ pub(crate) struct StatusAnswer {
 pub(crate) struct StatusThread {
     questions: Option<Sender<StatusQuestion>>,
     pub(crate) answers: Receiver<StatusAnswer>,
+    /// Hints that wait.
+    hints: Arc<AtomicU32>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -40,6 +47,8 @@ impl StatusThread {
     pub(crate) fn start(file: File, waker: Waker) -> Result<StatusThread, Error> {
         let (questions, received) = channel::<StatusQuestion>();
         let (answer, answers) = channel();
+        let hints = Arc::new(AtomicU32::new(0));
+        let waiting = hints.clone();
         let work = move || {
             for question in received {
                 match question {
@@ -51,6 +60,7 @@ impl StatusThread {
                         waker.wake();
                     }
                     StatusQuestion::Cache { offset, length } => {
+                        waiting.fetch_sub(1, Ordering::Relaxed);
                         // A hint: a file system that cannot do it does no harm.
                         let _ = fadvise(&file, offset, std::num::NonZeroU64::new(u64::from(length)), Advice::WillNeed);
                     }
@@ -59,10 +69,15 @@ impl StatusThread {
         };
         let thread = std::thread::Builder::new().name("block-status".into()).spawn(work);
         let thread = thread.map_err(Error::io("a thread cannot be started"))?;
-        Ok(StatusThread { questions: Some(questions), answers, thread: Some(thread) })
+        Ok(StatusThread { questions: Some(questions), answers, hints, thread: Some(thread) })
     }
 
+    /// Asks the thread. A client has few questions under way, but hints are answered at once: their number is bounded here.
     pub(crate) fn ask(&self, question: StatusQuestion) {
+        if matches!(question, StatusQuestion::Cache { .. }) && self.hints.fetch_add(1, Ordering::Relaxed) >= MAX_HINTS {
+            self.hints.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
         if let Some(questions) = &self.questions {
             // It ends only with this struct.
             let _ = questions.send(question);

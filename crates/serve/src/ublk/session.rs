@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
-use dumbwaiter_block::{Errno, SECTOR_BYTES, TaskId};
+use dumbwaiter_block::{Errno, Nanos, SECTOR_BYTES, TaskId};
 use dumbwaiter_nbd::reply::Extent;
 use dumbwaiter_path::{Buffer, Data, DriverCommand, Iovecs, WatchId};
 use dumbwaiter_ublk::{Attributes, Command as TagCommand, Operation, Parameters, Queue, Request};
@@ -256,7 +255,7 @@ impl Client for Session {
         false
     }
 
-    fn complaint(&self, _stall: Duration) -> Option<&'static str> {
+    fn complaint(&self, _now: Nanos, _stall: Nanos) -> Option<&'static str> {
         None
     }
 

@@ -16,6 +16,8 @@ use crate::unix_socket::bind_unix;
 /// Requests that a ring may have under way at least. The bound is twice the device's depth: below that the device idles, and far
 /// above it the queue in here would hide from the scheduler who waits.
 const MIN_IN_FLIGHT: u32 = 32;
+/// Machines that are taken or turned away in one go: one that connects without end holds nobody up.
+const MAX_ACCEPTED: u32 = 16;
 
 impl Shard {
     /// Listens for the machine of a tenant, unless that is done already.
@@ -53,7 +55,7 @@ impl Shard {
     /// Takes the machines that wait at a tenant's socket. A second one is turned away: two writers of a disk destroy it. One that comes while
     /// its predecessor, perhaps itself, is still being taken down waits for that.
     pub(crate) fn accept(&mut self, place: u32) -> Result<(), Error> {
-        loop {
+        for _ in 0..MAX_ACCEPTED {
             let before = self.clients.iter().position(|client| {
                 client.as_ref().is_some_and(|client| client.tenant() == place && !client.may_shrink())
             });
@@ -97,5 +99,6 @@ impl Shard {
             let session = Session::new(stream.into(), peer, place, &name, facts, bound);
             self.admit(Box::new(session));
         }
+        Ok(())
     }
 }

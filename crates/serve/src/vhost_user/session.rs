@@ -2,9 +2,8 @@
 //! it waits.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
 
-use dumbwaiter_block::{Errno, TaskId};
+use dumbwaiter_block::{Errno, Nanos, TaskId};
 use dumbwaiter_nbd::reply::Extent;
 use dumbwaiter_path::{Buffer, Data, Interest, WatchId};
 use dumbwaiter_vhost_user::wire::ID_BYTES;
@@ -24,7 +23,9 @@ use crate::volume::Volume;
 /// rest: with all in one turn server and driver would wait for each other. With fewer the system calls are shared by too few.
 const MAX_CHAINS: u32 = 11;
 /// A message whose rest takes longer does not come.
-const MESSAGE_PATIENCE: Duration = Duration::from_secs(5);
+const MESSAGE_PATIENCE: Nanos = Nanos::from_secs(5);
+/// Messages of a front end that are carried out in one go.
+const MAX_MESSAGES: u32 = 64;
 /// Notes that are kept between two looks at them.
 const MAX_NOTES: usize = 8;
 
@@ -66,7 +67,7 @@ pub(super) struct Session {
     /// Requests that a ring may have under way.
     bound: u32,
     assembler: Assembler<OwnedFd>,
-    partial_since: Option<Instant>,
+    partial_since: Option<Nanos>,
     control: Option<WatchId>,
     control_ready: bool,
     /// A message that waits until nothing is under way: code, message, whether a result is waited for.
@@ -123,18 +124,21 @@ impl Session {
         }
     }
 
-    /// Carries out the messages that are here, as far as what is under way lets them.
-    fn read_messages(&mut self, index: u32, volume: &mut Volume) -> Result<(), Error> {
+    /// Carries out the messages that are here, as far as what is under way lets them. `true` if some may be left: one that sends without end
+    /// holds nobody up.
+    fn read_messages(&mut self, index: u32, volume: &mut Volume) -> Result<bool, Error> {
         if self.in_flight == 0
             && let Some((code, message, needs_reply)) = self.waiting.take()
         {
             self.carry_out(code, message, needs_reply, index, volume)?;
         }
-        while self.control_ready && self.waiting.is_none() && self.phase == Phase::Serving {
+        let mut left = MAX_MESSAGES;
+        while left > 0 && self.control_ready && self.waiting.is_none() && self.phase == Phase::Serving {
+            left -= 1;
             let (count, descriptors) = match socket::receive(&self.socket, self.assembler.room(), false) {
                 Ok((0, _)) => {
                     self.drop_client(None, volume);
-                    return Ok(());
+                    return Ok(false);
                 }
                 Ok(received) => received,
                 Err(rustix::io::Errno::INTR) => continue,
@@ -144,7 +148,7 @@ impl Session {
                 }
                 Err(_) => {
                     self.drop_client(None, volume);
-                    return Ok(());
+                    return Ok(false);
                 }
             };
             let message = match self.assembler.received(count, descriptors) {
@@ -167,8 +171,8 @@ impl Session {
             }
         }
         let partial = self.assembler.is_partial();
-        self.partial_since = if partial { self.partial_since.or_else(|| Some(Instant::now())) } else { None };
-        Ok(())
+        self.partial_since = if partial { self.partial_since.or(Some(volume.disk.now())) } else { None };
+        Ok(left == 0)
     }
 
     fn carry_out(
@@ -451,14 +455,14 @@ impl Client for Session {
         if self.control.is_none() && self.phase == Phase::Serving {
             self.control = Some(volume.watch(self.socket.as_fd(), Interest::Read, index)?);
         }
-        self.read_messages(index, volume)?;
+        let more = self.read_messages(index, volume)?;
         if let Some(number) = self.held.take() {
             self.submit(number, index, volume)?;
         }
         if self.phase != Phase::Serving || self.waiting.is_some() {
             return Ok(false);
         }
-        self.take_requests(index, volume)
+        Ok(self.take_requests(index, volume)? || more)
     }
 
     fn finish(&mut self, _volume: &mut Volume) {
@@ -467,9 +471,12 @@ impl Client for Session {
         }
     }
 
-    fn drop_client(&mut self, violation: Option<&'static str>, _volume: &mut Volume) {
+    fn drop_client(&mut self, violation: Option<&'static str>, volume: &mut Volume) {
         if self.phase == Phase::Dropped {
             return;
+        }
+        for task in self.rings.iter().filter_map(|ring| ring.task) {
+            volume.give_up_throttled(self.tenant, task);
         }
         self.violation = violation;
         self.phase = Phase::Dropped;
@@ -515,11 +522,11 @@ impl Client for Session {
         self.phase == Phase::Serving && self.active.iter().any(polled)
     }
 
-    fn complaint(&self, _stall: Duration) -> Option<&'static str> {
+    fn complaint(&self, now: Nanos, _stall: Nanos) -> Option<&'static str> {
         if self.device.is_truncated() {
             return Some("a file of its memory was cut off");
         }
-        let stalled = self.partial_since.is_some_and(|since| since.elapsed() > MESSAGE_PATIENCE);
+        let stalled = self.partial_since.is_some_and(|since| now.since(since) > MESSAGE_PATIENCE);
         stalled.then_some("the rest of a message did not come within 5 s")
     }
 

@@ -8,7 +8,10 @@ mod limits;
 mod monitoring;
 mod real_clients;
 mod running;
+mod scale;
 mod shares;
+mod soak;
+mod swarm;
 #[cfg(feature = "tls")]
 mod tls;
 mod vhost_user;

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -98,6 +98,23 @@ impl Client {
             out.clear();
             if let Some(offer) = offer {
                 return Client { stream, offer, cookie: 0, expected: 0 };
+            }
+        }
+    }
+
+    /// As [`Client::connect`]; `None` where the export is not there, or the server has no time.
+    pub(crate) fn try_connect(socket: &Path, export: &str) -> Option<Client> {
+        let mut stream = UnixStream::connect(socket).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        let wish = Wish { export: export.to_owned(), structured: true, allocation: false };
+        let (mut handshake, mut bytes, mut out) = (Handshake::new(wish), [0; 4096], Vec::new());
+        loop {
+            let count = stream.read(&mut bytes).ok().filter(|count| *count > 0)?;
+            let offer = handshake.feed(&bytes[..count], &mut out).ok()?;
+            stream.write_all(&out).ok()?;
+            out.clear();
+            if let Some(offer) = offer {
+                return Some(Client { stream, offer, cookie: 0, expected: 0 });
             }
         }
     }

@@ -225,7 +225,7 @@ fn a_ring_outside_of_memory_stays_off_and_the_connection_lives() {
         .iter()
         .for_each(|part: &u64| addresses.extend_from_slice(&part.to_le_bytes()));
     assert!(machine.tell(code::SET_VRING_ADDR, &addresses, &[]).unwrap());
-    let kick = machine.file.try_clone().unwrap();
+    let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
     assert!(machine.tell(code::SET_VRING_KICK, &0u64.to_le_bytes(), &[kick.as_fd()]).unwrap());
     assert_eq!(machine.disk_bytes().unwrap(), 4 << 20);
     machine.start_rings().unwrap();
@@ -417,4 +417,28 @@ fn machines_and_nbd_clients_share_by_weight() {
     let got: Vec<f64> = (0..2).map(|place| (counts[place].load(Ordering::Relaxed) - before[place]) as f64).collect();
     assert!((got[1] / (got[0] + got[1]) - 0.75).abs() < 0.04, "{got:?}");
     assert!(running.end());
+}
+
+#[test]
+fn signals_and_memory_must_be_what_cannot_block_the_disk() {
+    let running = serve("null", &["a", "b"]);
+    let mut other = running.connect("b");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let ring = 0u64.to_le_bytes();
+    for (code, descriptor) in [(code::SET_VRING_CALL, writer.as_fd()), (code::SET_VRING_KICK, reader.as_fd())] {
+        let mut machine = FrontEnd::prepare(&socket(&running, "a"), &Options::default()).unwrap();
+        machine.negotiate().unwrap();
+        assert!(!machine.tell(code, &ring, &[descriptor]).unwrap(), "a pipe is no eventfd");
+        assert_eq!(other.call(dumbwaiter_nbd::Command::Read, 0, 512).0, 0);
+        drop(machine);
+    }
+    // A file of a file system that may be slow, or of the front end's own making.
+    let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let mut machine = FrontEnd::prepare(&socket(&running, "a"), &Options::default()).unwrap();
+    machine.negotiate().unwrap();
+    let mut body = Vec::new();
+    [1u64, 0, 1 << 20, USER_BASE, 0].iter().for_each(|word| body.extend_from_slice(&word.to_le_bytes()));
+    assert!(!machine.tell(code::SET_MEM_TABLE, &body, &[file.as_fd()]).unwrap(), "memory on a disk");
+    assert_eq!(other.call(dumbwaiter_nbd::Command::Read, 0, 512).0, 0);
 }

@@ -1,0 +1,96 @@
+//! `ctl` and `top` ask a server that runs.
+
+use std::io::{BufRead, Read, Write};
+
+use serde_json::Value;
+
+use super::{Config, Server, agreed, eventually, read_request};
+use crate::common::{command, ok, refused};
+
+#[test]
+fn each_order_changes_a_running_server_or_says_why_not() {
+    let config = Config::new();
+    let server = config.start();
+    let stats = || config.json(&["stats"])["disks"][0].clone();
+    for (order, part, value) in [
+        (&["set", "weight", "a", "700"][..], "/exports/0/weight", Value::from(700)),
+        (&["set-weight", "a", "600"], "/exports/0/weight", 600.into()),
+        (&["set", "limit", "b", "--iops", "50", "--bytes", "1MiB"], "/exports/1/limit_bytes", (1 << 20).into()),
+        (&["set", "limit", "b"], "/exports/1/limit_iops", Value::Null),
+        (&["set", "reservation", "b", "--iops", "20"], "/exports/1/reservation_iops", 20.into()),
+        (&["set", "scheduler", "mq-deadline:fifo_batch=1"], "/scheduler", "mq-deadline:fifo_batch=1".into()),
+        (&["set", "setting", "fifo_batch", "4"], "/switches", 1.into()),
+        (&["set", "depth", "8"], "/device_depth", 8.into()),
+        (&["set", "depth", "auto"], "/device_depth", 32.into()),
+        (&["add", "c:offset=4GiB,size=1GiB,weight=5"], "/exports/2/name", "c".into()),
+        (&["resize", "c", "2GiB"], "/exports/2/size", (2u64 << 30).into()),
+        (&["drain", "c", "--timeout", "5"], "/exports/2", Value::Null),
+    ] {
+        config.ctl(order);
+        assert_eq!(stats().pointer(part).unwrap_or(&Value::Null), &value, "{order:?}");
+    }
+    assert!(config.ctl(&["list"]).contains("null"));
+    assert!(config.ctl(&["stats"]).contains("share %"));
+    assert!(config.ctl(&["explain"]).contains("device depth 32: auto"));
+    let client = agreed(&config.socket());
+    (&client).write_all(&read_request(1, 4096)).unwrap();
+    (&client).read_exact(&mut [0; 16 + 4096]).unwrap();
+    let snapshot = config.json(&["snapshot", "a"]);
+    assert_eq!((&snapshot["count"], &snapshot["export"]), (&1.into(), &"a".into()));
+    assert!(config.ctl(&["snapshot", "a"]).starts_with("a: 1 requests\n"));
+    for (order, reason) in [
+        (&["set", "weight", "a", "0"][..], "expected 1 to 10000"),
+        (&["set", "weight", "nobody", "5"], "there is no export `nobody`"),
+        (&["set", "limit", "a", "--iops", "0"], "expected at least 1"),
+        (&["set", "limit", "a", "--bytes", "many"], "--bytes"),
+        (&["set", "scheduler", "elevator"], "elevator"),
+        (&["set", "setting", "no_such", "1"], "no_such"),
+        (&["set", "setting", "fifo_batch", "-5"], "fifo_batch"),
+        (&["set", "depth", "0"], "expected 1 to 4096, or auto"),
+        (&["set", "depth", "8", "--disk", "7"], "there is no disk 7"),
+        (&["add", "a"], "there already"),
+        (&["add", "d:offset=0,size=1GiB,ublk=1"], "when the server starts"),
+        (&["resize", "a", "0"], "at least one block"),
+        (&["resize", "a", "9TiB"], "beyond the target"),
+        (&["remove", "nobody"], "there is no export `nobody`"),
+        (&["drain", "nobody"], "there is no export `nobody`"),
+        (&["snapshot", "nobody"], "there is no export `nobody`"),
+        (&["explain", "--disk", "3"], "there is no disk 3"),
+    ] {
+        refused(&[&["ctl", "--control", &config.control], order].concat(), &[reason]);
+    }
+    config.ctl(&["remove", "a", "--hard"]);
+    eventually("its client is gone", || stats()["exports"].as_array().unwrap().len() == 1);
+    server.signal("TERM");
+    assert_eq!(server.ended().0, Some(0));
+    refused(&["ctl", "--control", &config.control, "list"], &["no server answers there"]);
+    refused(&["ctl", "list"], &["--control SOCKET"]);
+}
+
+#[test]
+fn top_shows_a_running_server_once_as_text_and_as_json() {
+    let config = Config::new();
+    let _server = config.start();
+    let client = agreed(&config.socket());
+    (&client).write_all(&read_request(1, 4096)).unwrap();
+    (&client).read_exact(&mut [0; 16 + 4096]).unwrap();
+    let shown = ok(&["top", "--control", &config.control, "--once"]);
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert!(shown.contains("1 clients") && shown.contains("headway, 0 of 32 in the device"), "{shown}");
+    let view: Value = serde_json::from_str(&ok(&["top", "--control", &config.control, "--once", "--json"])).unwrap();
+    let tenant = &view["disks"][0]["tenants"][0];
+    assert_eq!((&view["schema"], &tenant["activity"]), (&1.into(), &"idle".into()));
+    for key in ["name", "weight", "share", "due", "iops", "mb_per_s", "p50_ms", "p99_ms", "oldest_ms", "clients"] {
+        assert!(tenant.get(key).is_some(), "{key}");
+    }
+    // Without a terminal it prints one view after another until it is ended.
+    let mut shows = Server::spawn(command().args(["top", "--control", &config.control, "--json"]));
+    for _ in 0..2 {
+        let mut line = String::new();
+        shows.output.read_line(&mut line).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["schema"], 1);
+    }
+    shows.signal("TERM");
+    assert_eq!(shows.ended().0, Some(0));
+    refused(&["top", "--once", "--control", "/no/such/socket"], &["no server answers there"]);
+}
