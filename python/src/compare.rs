@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use dumbwaiter_advise::{Document, Goal};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{
-    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare,
-    scenario_of_value,
+    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare, scenario_of_value,
 };
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};

@@ -122,7 +122,8 @@ def test_scenarios_at_random_run_or_are_refused():
         optional={"queue_depth": st.integers(-1, 64), "seed": st.integers(-1, 1 << 65), "replicates": st.integers(0, 2), "frob": anything, "warmup": anything},
     )
 
-    @hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
+    # A loaded machine is slow.
+    @hypothesis.settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     @hypothesis.given(scenario)
     def runs_or_is_refused(scenario):
         try:

@@ -170,7 +170,8 @@ pub(crate) fn decide(field: &Field<'_>, replication: Replication) -> Decision {
     let all_criteria = field.criteria();
     // What was unfinished at the end leaves a lower bound; where no entrant has more, the figure says nothing.
     let known = |metric: &Metric| {
-        let mut bounded = entrants.iter().map(|i| &field.rows[*i]).filter(|row| row.mean(*metric).is_finite()).peekable();
+        let mut bounded =
+            entrants.iter().map(|i| &field.rows[*i]).filter(|row| row.mean(*metric).is_finite()).peekable();
         bounded.peek().is_none() || bounded.any(|row| !row.is_lower_bound(*metric))
     };
     let criteria: Vec<Metric> = all_criteria.iter().copied().filter(known).collect();

@@ -177,6 +177,12 @@ impl Words<'_> {
                 (Some(Doubt::TooUncertain), Some(by)) => format!("another may be better by {}", percent_up(by)),
                 (Some(Doubt::TooUncertain), None) => "one run each".to_owned(),
                 (Some(Doubt::BusyMachine), _) => "the machine was busy".to_owned(),
+                (Some(Doubt::MayKeepThroughput(i) | Doubt::MayAllKeepThroughput(i)), _) => {
+                    let most = d.pool.iter().map(|i| self.row(*i).mean(Metric::MbPerS)).fold(0.0, f64::max);
+                    let part = self.row(i).mean(Metric::MbPerS) / most;
+                    format!("{} has about {:.0} % of the best throughput", self.name(i), (part * 100.0).floor())
+                }
+                (Some(Doubt::OnlyLowerBounds(_)), _) => "only lower bounds are known".to_owned(),
                 _ => "not compared".to_owned(),
             },
         }
@@ -429,7 +435,7 @@ impl Words<'_> {
         if goal != Goal::Balanced && !self.field.criteria().contains(&goal.metric()) {
             caveats.push(format!("{} cannot be judged here, so `balanced` decided", goal.name()));
         }
-        if let Some(metric) = d.unknown.filter(|_| d.doubt.is_none()) {
+        if let Some(metric) = d.unknown {
             let figure = named(metric, self.field.focus);
             caveats.push(format!(
                 "of its {figure} only a lower bound is known, since I/Os were unfinished at the end; a longer --duration shows more"

@@ -1,6 +1,5 @@
 //! `devices --fit`: a survey of a drive, and a model fitted to it.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,9 +11,6 @@ use dumbwaiter_fit::{DriveOptions, Error, Opened, Options, Progress, document, o
 use crate::args::Devices;
 use crate::progress::{RunBar, cancel_on_signal};
 use crate::{Ended, input, output};
-
-/// A line this often where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Surveys `subject` and prints the fitted model.
 pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
@@ -41,13 +37,10 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
     if !virtual_time {
         bar.start_timed(Duration::from_nanos(time.0));
     }
-    let (began, mut last_line) = (Instant::now(), None::<Instant>);
+    let (began, mut steps) = (Instant::now(), bar.steps());
     let mut observe = |step: Progress<'_>| {
-        bar.at(began.elapsed(), step.load);
-        let due = last_line.is_none_or(|at| at.elapsed() >= LINE_EVERY);
-        if !virtual_time && due && !std::io::stderr().is_terminal() {
-            last_line = Some(Instant::now());
-            crate::tell!("{} of {}: {}", step.number, step.of, step.load);
+        if !virtual_time {
+            steps(step.number, step.of, step.load);
         }
     };
     let found = survey(&mut *subject, &options, &control.cancel, &mut observe);

@@ -65,7 +65,7 @@ fn fly(args: &Pilot) -> Result<Ended> {
 
 fn once(ended: &RunSummary, json: bool) -> Result<String> {
     if json {
-        return output::pretty(&serde_json::to_value(&ended.status)?);
+        return Ok(output::pretty(&serde_json::to_value(&ended.status)?)?);
     }
     Ok(ended.status.devices.iter().map(|device| device.explain()).collect())
 }

@@ -24,7 +24,7 @@ pub(crate) fn write_all(args: &Outputs, document: &Document, format: Format) -> 
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
     let json = || args.json.as_ref().map_or(Ok(()), |path| output::write_text(path, &document.to_json()));
     // Files first, each even if another fails; output on stdout is lost if its reader is gone.
-    let mut done = Vec::new();
+    let mut done: Vec<(Result<()>, _, _)> = Vec::new();
     if let Some(path) = &args.html {
         done.push((write_html(document, path).map_err(Into::into), path, "report"));
     }
@@ -32,7 +32,7 @@ pub(crate) fn write_all(args: &Outputs, document: &Document, format: Format) -> 
         done.push((write_parquet(document, dir).map_err(Into::into), dir, "Parquet tables"));
     }
     if let Some(path) = args.json.as_ref().filter(|_| !to_stdout) {
-        done.push((json(), path, "JSON"));
+        done.push((json().map_err(Into::into), path, "JSON"));
     }
     let printed = if to_stdout {
         document.notes.iter().for_each(|note| crate::tell!("note: {note}"));
@@ -44,7 +44,7 @@ pub(crate) fn write_all(args: &Outputs, document: &Document, format: Format) -> 
         written?;
         story(path, what);
     }
-    printed
+    Ok(printed?)
 }
 
 fn story(path: &Path, what: &str) {

@@ -18,7 +18,8 @@ pub fn scenario_of_value(value: &Value) -> Result<Scenario, (String, String)> {
             let inner = parts(value.pointer(&pointer(&key)).unwrap_or(&Value::Null));
             let left = |part: &String| reason_of(&without(value, &pointer(&key), part));
             let helps = inner.iter().find(|part| left(part).is_none());
-            let changes = |part: &&String| left(part).is_some_and(|now| now != reason && !now.contains("missing field"));
+            let changes =
+                |part: &&String| left(part).is_some_and(|now| now != reason && !now.contains("missing field"));
             let Some(part) = helps.or_else(|| inner.iter().find(changes)) else { break };
             key += part;
         }

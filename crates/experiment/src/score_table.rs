@@ -111,9 +111,15 @@ const LOADS: [Load; 34] = [
     on_all("streams-16", "count = 16\nrw = \"read\"\nbs = \"64k\"\noffset_increment = \"6%\"\nsize = \"5%\"\n"),
     on_all("streams-256k-4", "count = 4\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
     on_disks("streams-256k-8", "count = 8\nrw = \"read\"\nbs = \"256k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
-    on_disks("stream-writes-2", "count = 2\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n"),
+    on_disks(
+        "stream-writes-2",
+        "count = 2\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"40%\"\nsize = \"20%\"\n",
+    ),
     on_all("stream-writes-4", "count = 4\nrw = \"write\"\nbs = \"64k\"\noffset_increment = \"24%\"\nsize = \"10%\"\n"),
-    on_disks("stream-writes-8", "count = 8\nrw = \"write\"\nbs = \"128k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n"),
+    on_disks(
+        "stream-writes-8",
+        "count = 8\nrw = \"write\"\nbs = \"128k\"\noffset_increment = \"12%\"\nsize = \"10%\"\n",
+    ),
     on_all("streams-and-random", ""),
     on_disks("random-write-16x2", "count = 16\nrw = \"randwrite\"\nbs = \"8k\"\niodepth = 2\n"),
 ];

@@ -126,7 +126,8 @@ impl crate::Policy {
                 continue;
             }
             let settled = workload.settled && names.iter().all(|name| workload.candidates.contains_key(name));
-            self.known.restore(Signature { parts: workload.signature, outstanding: workload.outstanding }, workload.weight);
+            self.known
+                .restore(Signature { parts: workload.signature, outstanding: workload.outstanding }, workload.weight);
             self.scores.push(crate::Scores::restored(estimates, best, settled, workload.cost_ns));
             self.penalty.push(Nanos::ZERO);
             self.refuted.push(workload.refuted);

@@ -207,7 +207,9 @@ impl Policy {
     }
 
     /// DEBUG
-    pub fn dbg_load(&self) -> Signature { self.guess.map_or(self.load, |g| g.load) }
+    pub fn dbg_load(&self) -> Signature {
+        self.guess.map_or(self.load, |g| g.load)
+    }
 
     /// What the load looked like, over all looks.
     pub fn observed(&self) -> &Observed {

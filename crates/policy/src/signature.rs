@@ -104,7 +104,8 @@ impl TaskTable {
         let sequential = if known && ahead <= NEAR { ONE } else { 0 };
         let write = if arrival.write { ONE } else { 0 };
         let length = log2(arrival.sectors);
-        entry.sequential = if known && entry.placed { average(entry.sequential, sequential, (count - 1).max(1)) } else { sequential };
+        entry.sequential =
+            if known && entry.placed { average(entry.sequential, sequential, (count - 1).max(1)) } else { sequential };
         entry.placed = known;
         entry.write = if known { average(entry.write, write, writes) } else { write };
         entry.length = if known { average(entry.length, length, count) } else { length };

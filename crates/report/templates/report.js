@@ -44,12 +44,18 @@
     const traces = data(specs[id].data).map((trace) => ({ ...trace, visible: !off.has(trace.name) }));
     div.closest("figure").hidden = traces.every((trace) => !trace.visible);
     await Plotly.react(div, traces, layout(specs[id].layout), config);
-    // With a view box and its ratio the drawing scales to the width of paper.
+    scale(div);
+    // Also after it was drawn again for another width of the window.
+    if (!drawn.has(id)) div.on("plotly_afterplot", () => scale(div));
+    drawn.add(id);
+  }
+
+  // With a view box and its ratio the drawing scales to the width of paper.
+  function scale(div) {
     for (const svg of div.querySelectorAll(".main-svg")) {
       svg.setAttribute("viewBox", `0 0 ${svg.getAttribute("width")} ${svg.getAttribute("height")}`);
     }
     if (!matchMedia("print").matches) div.style.setProperty("--ratio", div.clientWidth / div.clientHeight);
-    drawn.add(id);
   }
 
   const inFold = (id) => document.getElementById(id).closest("details:not([open])") !== null;

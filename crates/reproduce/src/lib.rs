@@ -201,10 +201,27 @@ mod scratch {
                         let found = (figure.run)(&effort).unwrap();
                         for r in &found.rows {
                             let ok = r.ordering_holds.or(r.within_tolerance);
-                            println!("{} {} | {} | {} | {:.3} {} {:?} {}", if r.judged { if ok == Some(true) { "ok  " } else { "FAIL" } } else { "    " }, r.figure, r.metric, r.case, r.ours, r.unit, r.paper_value, r.ordering_holds.is_some());
+                            println!(
+                                "{} {} | {} | {} | {:.3} {} {:?} {}",
+                                if r.judged { if ok == Some(true) { "ok  " } else { "FAIL" } } else { "    " },
+                                r.figure,
+                                r.metric,
+                                r.case,
+                                r.ours,
+                                r.unit,
+                                r.paper_value,
+                                r.ordering_holds.is_some()
+                            );
                         }
-                        for g in &found.tables { println!("{} {:?}", g.title, g.header); for l in &g.rows { println!("{}", l.join(" | ")); } }
-                        for n in &found.notes { println!("note {n}"); }
+                        for g in &found.tables {
+                            println!("{} {:?}", g.title, g.header);
+                            for l in &g.rows {
+                                println!("{}", l.join(" | "));
+                            }
+                        }
+                        for n in &found.notes {
+                            println!("note {n}");
+                        }
                     }
                 }
             }

@@ -82,7 +82,8 @@ impl Inspector {
     /// Asks a disk by its number.
     pub(crate) fn ask_shard(&self, shard: usize, question: Question) -> Result<Answer, Error> {
         let disks = self.shards.len();
-        let missing = || Error::Settings(format!("there is no disk {shard}; the last one is {}", disks.saturating_sub(1)));
+        let missing =
+            || Error::Settings(format!("there is no disk {shard}; the last one is {}", disks.saturating_sub(1)));
         self.shards.get(shard).ok_or_else(missing)?.ask(question)
     }
 }

@@ -9,6 +9,7 @@ mod fidelity;
 mod live_screen;
 mod messages;
 mod models;
+pub mod outputs;
 mod pilot;
 mod progress;
 mod recording;

@@ -17,7 +17,8 @@ const SCREEN_COLUMNS_MIN: u16 = 40;
 pub fn print(text: &str) -> io::Result<()> {
     let text = if style().colour { escape_styled(text) } else { escape(text) };
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| io::Error::new(e.kind(), format!("cannot print the results: {e}")))
 }
 
 /// Prints a line on stderr, control characters escaped. A closed terminal ends no work.

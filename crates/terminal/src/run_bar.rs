@@ -1,5 +1,6 @@
 //! The progress bar of runs that take a known time: those on real devices.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use dumbwaiter_experiment::{Control, Step};
 use dumbwaiter_output::escape_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::progress::REDRAW_INTERVAL;
+use crate::progress::{LINE_INTERVAL, REDRAW_INTERVAL};
 
 /// Steps of a bar of time.
 const TIME_STEPS: u32 = 100;
@@ -66,6 +67,20 @@ impl RunBar {
     /// Shows that `what` began, `since` the start of the first.
     pub fn at(&self, since: Duration, what: &str) {
         self.with(|bar| bar.at(since, what));
+    }
+
+    /// A closure for [`RunBar::start_timed`] work whose parts have numbers: it moves the bar, and prints a line now and then where
+    /// stderr is no terminal.
+    pub fn steps(&self) -> impl FnMut(usize, usize, &str) {
+        let (bar, began, mut last_line) = (self.clone(), Instant::now(), None::<Instant>);
+        move |number, of, what| {
+            bar.at(began.elapsed(), what);
+            let due = last_line.is_none_or(|at| at.elapsed() >= LINE_INTERVAL);
+            if due && !std::io::stderr().is_terminal() {
+                last_line = Some(Instant::now());
+                crate::tell!("{number} of {of}: {what}");
+            }
+        }
     }
 
     fn start(&self, runs: u64, each: Duration) {

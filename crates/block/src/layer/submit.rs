@@ -128,11 +128,14 @@ impl BlockLayer {
         if !self.expect_state(id, State::Waiting, Fault::WrongCompletion) {
             return Submitted::Asleep;
         }
+        let queue = self.queue_after_sleep(id);
         if !self.take_tag(id) {
             if let Some(plug) = plug {
                 self.let_go(now, plug, false);
             }
-            self.wait_for_tag(id);
+            let pool = self.pool_of(id);
+            let queue = queue.unwrap_or_else(|| self.waiting[pool].next_queue());
+            self.waiting[pool].push(id, queue);
             return Submitted::Asleep;
         }
         let Request { parent, sequence, io, .. } = self.requests[id];
@@ -222,7 +225,17 @@ impl BlockLayer {
     /// The task of a request sleeps until a tag is freed.
     fn wait_for_tag(&mut self, id: RequestId) {
         let pool = self.pool_of(id);
-        self.waiting[pool].push(id);
+        let queue = self.waiting[pool].next_queue();
+        self.waiting[pool].push(id, queue);
+    }
+
+    /// The wait queue of a task that was woken, should it find no tag. Linux's takes it before it tries, so each sleep takes
+    /// up two queues: where tasks sleep again and again they share every second queue, and those that have one for themselves
+    /// get more tags.
+    fn queue_after_sleep(&mut self, id: RequestId) -> Option<usize> {
+        let pool = self.pool_of(id);
+        let takes = self.config.tasks_sleep && !self.traits.single_queue;
+        takes.then(|| self.waiting[pool].next_queue())
     }
 
     /// The scheduler's limit for this request. It is asked once, when the request first needs a tag: what its task held then
@@ -267,7 +280,7 @@ impl BlockLayer {
         if free {
             self.woken.push_back(id);
         } else {
-            self.waiting[pool].push(id);
+            self.wait_for_tag(id);
         }
     }
 

@@ -15,8 +15,8 @@ pub(super) fn wake_batch(depth: u32, smallest_limit: u32) -> u32 {
 }
 
 /// The requests that wait for a tag of one set, spread over wait queues in turn. A freed tag wakes the first of the next
-/// queue that has one: it may try again, and if another was faster it waits again, in the queue whose turn it is then. So the
-/// order is first come, first served only roughly (Linux: sbitmap).
+/// queue that has one: it may try again, and if another was faster it waits again, in the queue whose turn it was when it was
+/// woken. So the order is first come, first served only roughly (Linux: sbitmap).
 #[derive(Clone, Debug, Default)]
 pub(super) struct TagWaitQueues {
     queues: [VecDeque<RequestId>; QUEUES],
@@ -34,10 +34,16 @@ impl TagWaitQueues {
         self.waiting > 0
     }
 
-    /// A request waits.
-    pub(super) fn push(&mut self, id: RequestId) {
-        self.queues[self.next_wait].push_back(id);
-        self.next_wait = (self.next_wait + 1) % QUEUES;
+    /// The queue of the next waiter.
+    pub(super) fn next_queue(&mut self) -> usize {
+        let queue = self.next_wait;
+        self.next_wait = (queue + 1) % QUEUES;
+        queue
+    }
+
+    /// A request waits in a queue.
+    pub(super) fn push(&mut self, id: RequestId, queue: usize) {
+        self.queues[queue].push_back(id);
         self.waiting += 1;
     }
 
@@ -53,21 +59,24 @@ impl TagWaitQueues {
         }
     }
 
-    /// Wakes up to `count` waiters, one from each queue in turn.
+    /// Wakes up to `count` waiters: of the next queue that has any as many as it has, then of the one after it.
     fn wake(&mut self, count: usize, woken: &mut VecDeque<RequestId>) {
-        for _ in 0..count.min(self.waiting) {
-            while self.queues[self.next_wake].is_empty() {
-                self.next_wake = (self.next_wake + 1) % QUEUES;
-            }
-            woken.extend(self.queues[self.next_wake].pop_front());
+        let mut left = count.min(self.waiting);
+        self.waiting -= left;
+        while left > 0 {
+            let queue = &mut self.queues[self.next_wake];
+            let taken = left.min(queue.len());
+            woken.extend(queue.drain(..taken));
+            left -= taken;
             self.next_wake = (self.next_wake + 1) % QUEUES;
-            self.waiting -= 1;
         }
     }
 
-    /// Wakes all.
+    /// Wakes all, one from each queue in turn.
     pub(super) fn wake_all(&mut self, woken: &mut VecDeque<RequestId>) {
-        self.wake(self.waiting, woken);
+        while self.waiting > 0 {
+            self.wake(1, woken);
+        }
         self.freed = 0;
     }
 
@@ -82,6 +91,11 @@ impl TagWaitQueues {
 mod tests {
     use super::*;
 
+    fn push(waiting: &mut TagWaitQueues, id: u32) {
+        let queue = waiting.next_queue();
+        waiting.push(RequestId(id), queue);
+    }
+
     fn ids(woken: &mut VecDeque<RequestId>) -> Vec<u32> {
         woken.drain(..).map(|id| id.0).collect()
     }
@@ -91,13 +105,13 @@ mod tests {
         let mut waiting = TagWaitQueues::default();
         let mut woken = VecDeque::new();
         for id in 0..20 {
-            waiting.push(RequestId(id));
+            push(&mut waiting, id);
         }
         waiting.freed(1, &mut woken);
         waiting.freed(1, &mut woken);
         assert_eq!(ids(&mut woken), [0, 1]);
         // A waiter that found no tag joins the queue after the last one that was joined.
-        waiting.push(RequestId(0));
+        push(&mut waiting, 0);
         for _ in 0..6 {
             waiting.freed(1, &mut woken);
         }
@@ -112,14 +126,38 @@ mod tests {
         let mut waiting = TagWaitQueues::default();
         let mut woken = VecDeque::new();
         for id in 0..17 {
-            waiting.push(RequestId(id));
+            push(&mut waiting, id);
         }
         for _ in 0..3 {
             waiting.freed(4, &mut woken);
         }
         assert_eq!(ids(&mut woken), []);
         waiting.freed(4, &mut woken);
-        assert_eq!(ids(&mut woken), [0, 1, 2, 3]);
+        // Queues 0 and 1 have three and two of them: 0, 8, 16 and 1, 9.
+        assert_eq!(ids(&mut woken), [0, 8, 16, 1]);
+    }
+
+    #[test]
+    fn with_two_places_for_each_sleep_those_alone_in_a_queue_get_more_tags() {
+        // Six tasks and four tags that complete together (`none-mixed-prio`): with every second queue in use, two queues have
+        // one task each, which gets a tag in each round.
+        let mut waiting = TagWaitQueues::default();
+        let mut woken = VecDeque::new();
+        for id in 0..6 {
+            push(&mut waiting, id);
+            waiting.next_queue();
+        }
+        let mut got = [0; 6];
+        for _ in 0..600 {
+            waiting.freed(1, &mut woken);
+            for id in ids(&mut woken) {
+                got[id as usize] += 1;
+                waiting.next_queue();
+                push(&mut waiting, id);
+            }
+        }
+        assert_eq!(got.iter().sum::<u32>(), 600);
+        assert!(got.iter().max() > got.iter().min(), "{got:?}");
     }
 
     #[test]
@@ -129,7 +167,7 @@ mod tests {
         for _ in 0..100 {
             waiting.freed(8, &mut woken);
         }
-        waiting.push(RequestId(1));
+        push(&mut waiting, 1);
         waiting.freed(8, &mut woken);
         assert_eq!(ids(&mut woken), []);
     }

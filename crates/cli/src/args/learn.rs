@@ -57,17 +57,35 @@ Example:
     Train(LearnTrain),
 }
 
+/// Recorded runs.
 #[derive(clap::Args)]
-pub(crate) struct LearnEval {
-    /// The model: a file, or shipped:classifier, shipped:latency-flash, shipped:latency-disk
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) model: String,
+pub(crate) struct RecordedRuns {
     /// Folder of recorded runs: REPEAT/WORKLOAD.csv.zst
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// Only these repeats
     #[arg(long, value_name = "REPEAT,…", value_delimiter = ',')]
     pub(crate) runs: Vec<String>,
+}
+
+/// What a model does, and from what.
+#[derive(clap::Args)]
+pub(crate) struct ModelInputs {
+    /// What the model does: classify, latency, positioned, ordered
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: String,
+    /// Its inputs, if not the task's usual ones
+    #[arg(long, value_name = "SET")]
+    pub(crate) features: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnEval {
+    /// The model: a file, or shipped:classifier, shipped:latency-flash, shipped:latency-disk
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) recorded: RecordedRuns,
     /// More models to evaluate on the same rows
     #[arg(long, value_name = "MODEL,…", value_delimiter = ',')]
     pub(crate) beside: Vec<String>,
@@ -95,12 +113,8 @@ pub(crate) struct LearnDrift {
     /// The model: a file, or shipped:latency-flash, shipped:latency-disk
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: String,
-    /// Folder of recorded runs: REPEAT/WORKLOAD.csv.zst; they are watched one after the other
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Only these repeats
-    #[arg(long, value_name = "REPEAT,…", value_delimiter = ',')]
-    pub(crate) runs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) recorded: RecordedRuns,
     /// Write the model that serves at the end; the file before is kept as NAME.prev
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
@@ -134,18 +148,10 @@ pub(crate) struct LearnShow {
 
 #[derive(clap::Args)]
 pub(crate) struct LearnFeatures {
-    /// Folder of recorded runs: REPEAT/WORKLOAD.csv.zst
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Only these repeats
-    #[arg(long, value_name = "REPEAT,…", value_delimiter = ',')]
-    pub(crate) runs: Vec<String>,
-    /// What models should learn from the rows: classify, latency, positioned, ordered
-    #[arg(long, value_name = "TASK")]
-    pub(crate) task: String,
-    /// The inputs, if not the task's usual ones
-    #[arg(long, value_name = "SET")]
-    pub(crate) features: Option<String>,
+    #[command(flatten)]
+    pub(crate) recorded: RecordedRuns,
+    #[command(flatten)]
+    pub(crate) inputs: ModelInputs,
     /// Output: NAME.parquet or NAME.npy
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
@@ -159,12 +165,8 @@ pub(crate) struct LearnImport {
     /// Its format: lightgbm, xgboost, sklearn or safetensors
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: String,
-    /// What the model does: classify, latency, positioned, ordered
-    #[arg(long, value_name = "TASK")]
-    pub(crate) task: String,
-    /// Its inputs, if not the task's usual ones
-    #[arg(long, value_name = "SET")]
-    pub(crate) features: Option<String>,
+    #[command(flatten)]
+    pub(crate) inputs: ModelInputs,
     /// Output file
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
@@ -194,15 +196,11 @@ pub(crate) struct LearnTrain {
     /// Folder of recorded runs: REPEAT/WORKLOAD.csv.zst
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// What the model should do: classify, latency, positioned, ordered
-    #[arg(long, value_name = "TASK")]
-    pub(crate) task: String,
+    #[command(flatten)]
+    pub(crate) inputs: ModelInputs,
     /// What kind of model: network, ridge, ridge-of-request, tree, boosted
     #[arg(long, value_name = "METHOD", default_value = "network")]
     pub(crate) method: String,
-    /// The inputs, if not the task's usual ones
-    #[arg(long, value_name = "SET")]
-    pub(crate) features: Option<String>,
     /// Repeats to train on and to validate on; by default the last one validates
     #[arg(long, value_name = "train=REPEAT,…:val=REPEAT,…")]
     pub(crate) split: Option<String>,

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use dumbwaiter_terminal::{drift_line, drift_text};
-use dumbwaiter_training::data::DataSet;
 use dumbwaiter_training::drift::watch_recorded;
 use dumbwaiter_training::store;
 
@@ -14,7 +13,7 @@ pub(super) fn drift(args: &LearnDrift) -> Result<Ended> {
         output::check_writable(path)?;
     }
     let model = store::open(&args.model)?;
-    let data = DataSet::read(&args.data, &args.runs)?;
+    let data = super::recorded(&args.recorded)?;
     let mut lines = String::new();
     let (report, last) = watch_recorded(&args.model, model, &data, |event| lines += &drift_line(event))?;
     if let Some(path) = &args.out {

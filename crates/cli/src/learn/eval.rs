@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use anyhow::{Context, Result};
 use dumbwaiter_learn::Model;
 use dumbwaiter_terminal::evaluation_text;
-use dumbwaiter_training::data::{DataSet, read_run};
+use dumbwaiter_training::data::read_run;
 use dumbwaiter_training::evaluate::{Named, Times, evaluate};
 use dumbwaiter_training::predict::{Line, predict as predict_run};
 use dumbwaiter_training::store;
@@ -29,7 +29,7 @@ pub(super) fn eval(args: &LearnEval) -> Result<Ended> {
         LearnTimes::Recorded => Times::Recorded,
         LearnTimes::Served => Times::Served,
     };
-    let data = DataSet::read(&args.data, &args.runs)?;
+    let data = super::recorded(&args.recorded)?;
     let evaluation = evaluate((&args.model, &model), &named, &data, times)?;
     output::print_or_json(args.json.as_deref(), &evaluation, || evaluation_text(&evaluation, output::style()))?;
     Ok(Ended::Done)

@@ -14,7 +14,7 @@ use dumbwaiter_training::features::{columns, rows_by_run, write_npy};
 use dumbwaiter_training::store;
 use dumbwaiter_training::task::Task;
 
-use crate::args::{Learn, LearnCommand, LearnFeatures, LearnImport, LearnShow};
+use crate::args::{Learn, LearnCommand, LearnFeatures, LearnImport, LearnShow, ModelInputs, RecordedRuns};
 use crate::{Ended, output};
 
 /// Runs the subcommand.
@@ -36,12 +36,14 @@ pub(crate) fn run(args: &Learn) -> Result<Ended> {
     }
 }
 
-fn task(name: &str) -> Result<Task> {
-    Task::parse(name).map_err(|e| anyhow!("--task: {e}"))
+fn recorded(args: &RecordedRuns) -> Result<DataSet> {
+    Ok(DataSet::read(&args.data, &args.runs)?)
 }
 
-fn feature_set(name: Option<&str>, task: Task) -> Result<FeatureSet> {
-    task.parse_features(name).map_err(|e| anyhow!("--features: {e}"))
+/// The task of a model, and its inputs.
+fn inputs(args: &ModelInputs) -> Result<(Task, FeatureSet)> {
+    let task = Task::parse(&args.task).map_err(|e| anyhow!("--task: {e}"))?;
+    Ok((task, task.parse_features(args.features.as_deref()).map_err(|e| anyhow!("--features: {e}"))?))
 }
 
 fn show(args: &LearnShow) -> Result<Ended> {
@@ -52,13 +54,12 @@ fn show(args: &LearnShow) -> Result<Ended> {
 
 fn features(args: &LearnFeatures) -> Result<Ended> {
     output::check_writable(&args.out)?;
-    let task = task(&args.task)?;
-    let set = feature_set(args.features.as_deref(), task)?;
+    let (task, set) = inputs(&args.inputs)?;
     let extension = args.out.extension().and_then(|extension| extension.to_str());
     if !matches!(extension, Some("parquet" | "npy")) {
         bail!("--out {}: expected a name that ends in .parquet or .npy", args.out.display());
     }
-    let runs = rows_by_run(&DataSet::read(&args.data, &args.runs)?, task, set);
+    let runs = rows_by_run(&recorded(&args.recorded)?, task, set);
     let rows: usize = runs.iter().map(|run| run.rows.len()).sum();
     if extension == Some("npy") {
         dumbwaiter_output::write(&args.out, |out| write_npy(&runs, out))
@@ -73,8 +74,7 @@ fn features(args: &LearnFeatures) -> Result<Ended> {
 
 fn import(args: &LearnImport) -> Result<Ended> {
     output::check_writable(&args.out)?;
-    let task = task(&args.task)?;
-    let set = feature_set(args.features.as_deref(), task)?;
+    let (task, set) = inputs(&args.inputs)?;
     let model = store::import(&args.file, &args.format, task, set)?;
     store::save(&model, &args.out)?;
     crate::tell!("model written to {}", args.out.display());

@@ -10,11 +10,10 @@ use crate::{Ended, output};
 
 pub(super) fn train(args: &LearnTrain) -> Result<Ended> {
     output::check_writable(&args.out)?;
-    let task = super::task(&args.task)?;
+    let (task, features) = super::inputs(&args.inputs)?;
     let method = Method::parse(&args.method).map_err(|e| anyhow!("--method: {e}"))?;
     let data = DataSet::read(&args.data, &[])?;
     let Split { train, validate } = Split::parse(args.split.as_deref(), &data)?;
-    let features = super::feature_set(args.features.as_deref(), task)?;
     let request = Request {
         task,
         method,
@@ -33,8 +32,8 @@ pub(super) fn train(args: &LearnTrain) -> Result<Ended> {
 
 /// What decides the result, as a command line: no path, so that the same data anywhere gives the same bytes.
 fn described(args: &LearnTrain) -> String {
-    let mut text = format!("learn train --task {} --method {}", args.task, args.method);
-    let options = [("--features", &args.features), ("--split", &args.split), ("--device", &args.device)];
+    let mut text = format!("learn train --task {} --method {}", args.inputs.task, args.method);
+    let options = [("--features", &args.inputs.features), ("--split", &args.split), ("--device", &args.device)];
     for (name, value) in options {
         if let Some(value) = value {
             text += &format!(" {name} {value}");

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let advice = &found.advice;
     // Each even if another fails; output on stdout is lost if its reader is gone.
     let to_stdout = args.json.as_deref().is_some_and(output::is_stdout);
-    let json = args.json.as_deref().map_or(Ok(()), |file| output::write_json(file, advice));
+    let json: Result<()> =
+        args.json.as_deref().map_or(Ok(()), |file| output::write_json(file, advice)).map_err(Into::into);
     let points: Vec<SurveyPoint<'_>> =
         found.loads.iter().map(|l| SurveyPoint { name: l.name, about: l.about, metric: l.metric }).collect();
     let html = args.html.as_deref().map_or(Ok(()), |file| {
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
         Ok(())
     });
     let text = if to_stdout { Ok(()) } else { output::print(&advice_text(advice, &points, output::screen(args.wide))) };
-    html.and(json).and(text)?;
+    html.and(json).and(text.map_err(Into::into))?;
     Ok(match found.failure {
         Some(_) => Ended::DeviceFailed,
         None if advice.interrupted => Ended::Interrupted,

@@ -82,7 +82,8 @@ fn tune_searches_our_schedulers_on_a_file() {
     std::fs::write(&data, vec![7; 8 << 20]).unwrap();
     let scenario = file(dir.path(), "s.toml", DEEP.as_bytes());
     let out = dir.path().join("tuned.json");
-    let search = ["tune", &scenario, "--on", data.to_str().unwrap(), "--scheduler", "kyber", "--budget", "12s", "--json"];
+    let search =
+        ["tune", &scenario, "--on", data.to_str().unwrap(), "--scheduler", "kyber", "--budget", "12s", "--json"];
     ok(&[search.as_slice(), &[out.to_str().unwrap()]].concat());
     let found = &json(&out)["devices"][0];
     assert_eq!(found["defaults"], "kyber");
@@ -121,7 +122,10 @@ fn tune_names_a_budget_that_is_too_small_and_a_scheduler_that_the_kernel_lacks()
     let scenario = file(dir.path(), "s.toml", DEEP.as_bytes());
     let path = path.to_str().unwrap();
     refused(&["tune", &scenario, "--on", path, "--scheduler", "mq-deadline", "--for", "1s"], &["smallest search"]);
-    refused(&["tune", &scenario, "--on", path, "--scheduler", "headway", "--budget", "1m"], &["none of the schedulers asked for"]);
+    refused(
+        &["tune", &scenario, "--on", path, "--scheduler", "headway", "--budget", "1m"],
+        &["none of the schedulers asked for"],
+    );
 }
 
 #[test]

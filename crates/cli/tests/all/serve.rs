@@ -568,7 +568,8 @@ fn the_manuals_pod_starts_a_server() {
     let disk = folder.path().join("disk.img");
     std::fs::File::create(&disk).unwrap().set_len(40 << 30).unwrap();
     let (disk, sockets) = (disk.display().to_string(), folder.path().display().to_string());
-    let args = args.replace("/data/disk.img", &disk).replace("/run/disks", &sockets).replace("0.0.0.0:9100", "127.0.0.1:0");
+    let args =
+        args.replace("/data/disk.img", &disk).replace("/run/disks", &sockets).replace("0.0.0.0:9100", "127.0.0.1:0");
     // A comma inside quotes belongs to its argument.
     let mut words: Vec<String> = Vec::new();
     for (number, part) in args.split('"').enumerate() {
@@ -589,7 +590,8 @@ fn the_manuals_pod_starts_a_server() {
 fn qemu_options(manual: &str, begin: &str, end: char, folder: &Path) -> Vec<String> {
     let text = manual.split(begin).nth(1).unwrap_or_else(|| panic!("the manual has no `{begin}`"));
     let text = format!("{begin}{}", text.split(end).next().unwrap());
-    let text = text.replace('\\', " ").replace("size=4G", "size=64M").replace("/run/disks", &folder.display().to_string());
+    let text =
+        text.replace('\\', " ").replace("size=4G", "size=64M").replace("/run/disks", &folder.display().to_string());
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
@@ -610,8 +612,23 @@ fn qemu_takes_the_manuals_options() {
     for (options, shown) in [(nbd, "nbd"), (vhost, "vhost-user-blk")] {
         // Its disks are connected to before the machine would run, which it never does.
         let mut qemu = Command::new("timeout");
-        qemu.args(["60", "qemu-system-x86_64", "-machine", "q35", "-m", "64M", "-nodefaults", "-display", "none", "-S"]);
-        qemu.args(["-monitor", "stdio"]).args(&options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        qemu.args([
+            "60",
+            "qemu-system-x86_64",
+            "-machine",
+            "q35",
+            "-m",
+            "64M",
+            "-nodefaults",
+            "-display",
+            "none",
+            "-S",
+        ]);
+        qemu.args(["-monitor", "stdio"])
+            .args(&options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut machine = qemu.spawn().unwrap();
         machine.stdin.take().unwrap().write_all(b"info block\ninfo qtree\nquit\n").unwrap();
         let out = machine.wait_with_output().unwrap();

@@ -7,7 +7,7 @@ use dumbwaiter_scenario::{Host, Scenario, Task, Tenant, TenantChange, Work};
 use dumbwaiter_workloads::generate::Extent;
 
 use super::conditions::{Conditions, Group};
-use crate::recording::Recording;
+use crate::recording::{Recording, RowKind};
 use crate::settings::scheduler_of;
 
 /// Sectors of 512 bytes in a MiB.
@@ -55,7 +55,7 @@ pub(super) fn scenario(about: &Conditions, recording: &Recording) -> Result<Scen
             nr_requests_at_attach: recording.kernel.starts_with("6.12").then_some(at_attach),
             ..Host::default()
         },
-        tenants: tenants(about),
+        tenants: tenants(about, recording),
         ..Scenario::default()
     };
     let files: BTreeMap<String, &str> = (0..).map(job_name).zip(about.jobs()).collect();
@@ -75,7 +75,7 @@ pub(super) fn tenant_name(path: &str) -> &str {
     if path.is_empty() { Tenant::ROOT } else { path }
 }
 
-fn tenants(about: &Conditions) -> Vec<Tenant> {
+fn tenants(about: &Conditions, recording: &Recording) -> Vec<Tenant> {
     let Some(groups) = &about.groups else {
         return vec![Tenant { tasks: vec![task(0)], ..Tenant::new(Tenant::DEFAULT) }];
     };
@@ -90,15 +90,30 @@ fn tenants(about: &Conditions) -> Vec<Tenant> {
         if !tenant.is_root() {
             tenant.weight = group.weight;
             tenant.parent = group.path.rsplit_once('/').map(|(above, _)| above.to_owned());
-            let changes = about.changes.iter().flatten().filter(|change| change.group == group.path);
-            let change = |after_s: f64, weight| TenantChange { at: Nanos((after_s.max(0.0) * 1e9) as u64), weight };
-            tenant.changes = changes.map(|c| change(c.after_s, c.weight)).collect();
+            tenant.changes = changes(about, recording, &group.path);
         }
         tenant
     };
     let mut tenants: Vec<Tenant> = groups.iter().map(of).collect();
     tenants.retain(|tenant| !tenant.is_root() || !tenant.tasks.is_empty());
     tenants
+}
+
+/// The changes of a group's weight: at the times at which they were made, if the rows say so, or as they were planned.
+fn changes(about: &Conditions, recording: &Recording, path: &str) -> Vec<TenantChange> {
+    let number = recording.groups.iter().position(|group| group.path == path);
+    let made = recording.rows.iter().filter_map(|row| match row.kind {
+        RowKind::GroupWeight { group, weight } if number == Some(group as usize) => {
+            Some(TenantChange { at: row.at, weight })
+        }
+        _ => None,
+    });
+    let made: Vec<TenantChange> = made.collect();
+    if !made.is_empty() {
+        return made;
+    }
+    let planned = about.changes.iter().flatten().filter(|change| change.group == path);
+    planned.map(|c| TenantChange { at: Nanos((c.after_s.max(0.0) * 1e9) as u64), weight: c.weight }).collect()
 }
 
 fn task(job: usize) -> Task {

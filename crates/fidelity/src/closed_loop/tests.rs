@@ -1,5 +1,6 @@
 use std::fmt::Write as _;
 
+use dumbwaiter_block::Nanos;
 use dumbwaiter_sim::Simulator;
 
 use super::*;
@@ -112,6 +113,22 @@ fn the_scenario_has_what_the_recording_says() {
     let tenants: Vec<_> = scenario.tenants.iter().map(|t| (t.name.as_str(), t.weight, t.parent.as_deref())).collect();
     assert_eq!(tenants, [("a", 300, None), ("a/x", 50, Some("a")), ("/", 100, None)]);
     assert_eq!(scenario.tenants[0].changes[0].weight, 200);
+}
+
+#[test]
+fn weights_change_when_the_rows_say_so() {
+    let groups = serde_json::json!({ "job": null, "groups": [
+        { "path": "a", "weight": 300, "job": job("0m"), "pids": [5] },
+        { "path": "b", "weight": 100, "job": job("64m"), "pids": [6] },
+    ], "changes": [{ "group": "a", "after_s": 0.5, "weight": 200 }, { "group": "b", "after_s": 0.25, "weight": 70 }] });
+    let dir = tempfile::tempdir().unwrap();
+    let made = "900000000,group_weight,,,,,group=a weight=200,,,0\n";
+    let path = put(dir.path(), "late", &description(groups), &(rows(&[(5, 0)], 2020, 5) + made));
+    let about = Conditions::read(&path).unwrap();
+    let scenario = scenario::scenario(&about, &Recording::open(&path).unwrap()).unwrap();
+    let changes = |i: usize| scenario.tenants[i].changes.iter().map(|c| (c.at, c.weight)).collect::<Vec<_>>();
+    assert_eq!(changes(0), [(Nanos::from_ms(900), 200)], "as it was made");
+    assert_eq!(changes(1), [(Nanos::from_ms(250), 70)], "as planned: no row says when");
 }
 
 #[test]

@@ -215,10 +215,28 @@ impl Own {
         // A device at rest needs no ticks; the next arrival starts them again.
         self.next_tick = (!ctx.requests.is_empty() || work.ios > 0).then_some(next.max(ctx.now + Nanos(1)));
         self.wanted = switch_to;
-        if std::env::var("DW_TRACE").is_ok() && (switch_to.is_some() || std::env::var("DW_TRACE").as_deref() == Ok("all")) {
+        if std::env::var("DW_TRACE").is_ok()
+            && (switch_to.is_some() || std::env::var("DW_TRACE").as_deref() == Ok("all"))
+        {
             let name = |c: usize| self.plan.candidates[c].name.clone();
-            let sc = self.policy.workload().map(|w| self.policy.scores()[w].estimates().iter().enumerate().map(|(c, e)| format!("{}:{:.3}/{}", name(c), e.mean, e.samples)).collect::<Vec<_>>().join(" "));
-            eprintln!("{:8.2} {reason:?} {} -> {:?} workload {:?} load {:?} conf {:?} {sc:?}", ctx.now.as_secs_f64(), name(self.in_force), switch_to.map(name), self.policy.workload(), self.policy.dbg_load().parts, self.policy.expectation().map(|e| (e.confidence, e.scores)));
+            let sc = self.policy.workload().map(|w| {
+                self.policy.scores()[w]
+                    .estimates()
+                    .iter()
+                    .enumerate()
+                    .map(|(c, e)| format!("{}:{:.3}/{}", name(c), e.mean, e.samples))
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            });
+            eprintln!(
+                "{:8.2} {reason:?} {} -> {:?} workload {:?} load {:?} conf {:?} {sc:?}",
+                ctx.now.as_secs_f64(),
+                name(self.in_force),
+                switch_to.map(name),
+                self.policy.workload(),
+                self.policy.dbg_load().parts,
+                self.policy.expectation().map(|e| (e.confidence, e.scores))
+            );
         }
         if switch_to.is_some() {
             match reason {

@@ -1,4 +1,5 @@
-//! Which thread runs on a CPU: one of libaio keeps its CPU until it sleeps, so that it may take several tags in a row.
+//! Which thread runs on a CPU: one of libaio keeps its CPU until it sleeps, so that it may take several tags in a row, or until
+//! it returns to its program after another was woken: that one runs first, and gets the tag for which it was woken.
 //!
 //! The kernel's order among threads that are woken at about the same moment depends on what each ran before, to the microsecond.
 //! Here it is mostly the order in which they were woken, and at random now and then. Without that, loads of constant service time
@@ -31,7 +32,14 @@ impl Run<'_> {
         let cpu = usize::from(self.threads[thread as usize].running.thread.cpu);
         let queue = &mut self.cpus.queues[cpu];
         if queue.owner == Some(thread) {
-            return true;
+            // The next system call comes after the return from the last one, at which the kernel lets the woken thread run.
+            let returned = matches!(event, EventKind::IssueBatch(_));
+            if !(returned && std::mem::take(&mut queue.preempted)) {
+                return true;
+            }
+            queue.owner = None;
+        } else {
+            queue.preempted = queue.owner.is_some();
         }
         queue.runnable.push_back(event);
         if queue.owner.is_none() && !queue.dispatching {
@@ -61,7 +69,7 @@ impl Run<'_> {
         let Some(event) = queue.runnable.remove(chosen) else { return };
         let thread = self.thread_that_runs(event);
         let queue = &mut self.cpus.queues[cpu as usize];
-        (queue.owner, queue.since) = (thread, self.now);
+        (queue.owner, queue.since, queue.preempted) = (thread, self.now, false);
         self.happens(event);
     }
 

@@ -148,6 +148,8 @@ pub(super) struct CpuQueue {
     /// The thread that has it, and since when.
     pub(super) owner: Option<u32>,
     pub(super) since: Nanos,
+    /// Another thread was woken since: that one gets the CPU when the owner returns to its program.
+    pub(super) preempted: bool,
     /// What threads do next that wait for it.
     pub(super) runnable: VecDeque<EventKind>,
     /// A `Dispatch` event is pending.
