@@ -64,7 +64,7 @@ fn tune_searches_the_kernels_scheduler_on_a_device_and_leaves_it_as_it_was() {
     assert!(found["device"].as_str().unwrap().contains(path_text), "{}", found["device"]);
     assert!(found["candidates"].as_u64().unwrap() >= 4 && found["runs"].as_u64().unwrap() >= 20, "{found}");
     let tried = found["tried"].as_array().unwrap();
-    assert!(tried.iter().all(|t| t["scheduler"].as_str().unwrap().starts_with("mq-deadline")), "{tried:?}");
+    assert!(tried.iter().all(|t| t["candidate"].as_str().unwrap().starts_with("mq-deadline")), "{tried:?}");
     assert_eq!(found["defaults"], "mq-deadline");
     check_claim(found);
     // Commands are for this device.

@@ -44,7 +44,8 @@ fn run_toml(toml: &str, scheduler: &str) -> RunResult {
 #[test]
 fn tasks_of_the_root_group_compete_with_tenants() {
     let job = "rw = \"randread\"\nbs = \"4k\"\niodepth = 32\n";
-    let mut toml = "duration = \"6s\"\nwarmup = \"1s\"\n".to_string();
+    // Requests for all, so that the scheduler divides the drive, not the wait for tags.
+    let mut toml = "duration = \"6s\"\nwarmup = \"1s\"\nnr_requests = 256\n".to_string();
     for (name, weight) in [("a", 300), ("b", 100)] {
         toml += &format!("[[tenant]]\nname = \"{name}\"\nweight = {weight}\n[[tenant.task]]\nname = \"j\"\n{job}");
     }

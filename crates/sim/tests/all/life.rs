@@ -101,7 +101,9 @@ fn every_scheduler_is_exchanged_during_a_run_and_the_result_counts_it() {
         let r = run(EXCHANGES, "hdd:st1000dm003", entry.name);
         let (l, switches) = (&r.ledger, r.switches.unwrap());
         assert!(l.submitted > 100 && l.submitted == l.completed, "{}: {l:?}", entry.name);
-        assert_eq!(switches.count, 2, "{}", entry.name);
+        // A policy over schedulers switches by itself as well.
+        let expected = if entry.name == "adaptive" { 2..10 } else { 2..3 };
+        assert!(expected.contains(&switches.count), "{}: {}", entry.name, switches.count);
         assert!(switches.pause_ms > 0.0, "{}: a freeze with I/O waiting has a pause", entry.name);
     }
     let none = run(LIFE, "hdd:st1000dm003", "noop");

@@ -163,7 +163,7 @@ fn errors_name_line_option_value_and_expected_form() {
         ("[a]\niodepth=\n", r#"j.fio:2: iodepth: "" is not a whole number from 1 to 1048576"#),
         ("[a]\ndirect=yes\n", r#"j.fio:2: direct: "yes" is not true (1) or false (0)"#),
         ("[a]\niodpeth=4\n", "j.fio:2: unknown option `iodpeth`; did you mean `iodepth`?"),
-        ("[a]\nburst_on=1s\n", r#"j.fio:2: unknown option "burst_on""#),
+        ("[a]\nburst_on=1s\n", r#"j.fio:2: unknown option `burst_on`"#),
         (
             "[a]\ninclude other.fio\n",
             r#"j.fio:2: "include other.fio": include is not supported; put the file's options here"#,
