@@ -53,7 +53,7 @@ fn the_built_in_scenario_matches_its_description() {
     let scenario = Scenario::builtin();
     assert_eq!(scenario.devices, ["hdd:st1000dm003", "ssd:850pro-256"]);
     assert_eq!(scenario.schedulers.len(), 5);
-    assert_eq!((scenario.duration, scenario.replicates, scenario.seed), (Some(Nanos::from_secs(15)), 3, 1));
+    assert_eq!((scenario.duration, scenario.replicates, scenario.seed), (Some(Nanos::from_secs(15)), 5, 1));
     let names: Vec<&str> = scenario.tenants.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["interactive", "database", "streams", "unpack"]);
     assert!(scenario.tenants[0].focus && !scenario.tenants[1].focus);
