@@ -21,7 +21,7 @@ class Endless(Lifo):
             pass
 
 NVME = "scenarios/nvme-random.toml"
-RUNS = dict(duration="20s", replicates=50, limit=20000, progress=None)
+RUNS = dict(duration="20s", replicates=5000, limit=20000, progress=None)
 grid = dw.Sweep({"devices": ["null:0us"], "schedulers": ["none"], "duration": "20ms", "replicates": 1,
                  "task": [{"name": "r", "rw": "randread", "bs": "4k", "iodepth": 8}]}, {"seed": list(range(100_000))})
 out = tempfile.mkdtemp()
