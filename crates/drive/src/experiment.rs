@@ -6,7 +6,7 @@ use dumbwaiter_block::{AtAttach, Config, Limits, Nanos, Scheduler, Setup, TickCl
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::{Prepared, Replays, Thread};
 use dumbwaiter_measure::{
-    ApplicationStats, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
+    ApplicationStats, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
 use dumbwaiter_path::{CompletionMode, CompletionSupport};
 use dumbwaiter_scenario::{Scenario, SchedulerChange, Work};
@@ -251,13 +251,7 @@ fn result(
             rejected: ledger.rejected,
             ..Ledger::default()
         },
-        cpu: CpuFacts {
-            busy: vec![usage.usr + usage.sys],
-            usr: usage.usr,
-            sys: usage.sys,
-            switches: Some(usage.switches),
-            ..CpuFacts::default()
-        },
+        cpu: usage.cpu_facts(),
         scheduler_counters: outcome.counters,
         device_counters: BTreeMap::from([
             ("ring_waits".to_owned(), outcome.waits as f64),

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_measure::CpuFacts;
 
 /// The monotonic clock that all processes share, ns.
 pub fn monotonic() -> u64 {
@@ -23,6 +24,17 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// As the CPU figures of a run; `self` is what was used between its start and its end.
+    pub fn cpu_facts(self) -> CpuFacts {
+        CpuFacts {
+            busy: vec![self.usr + self.sys],
+            usr: self.usr,
+            sys: self.sys,
+            switches: Some(self.switches),
+            ..CpuFacts::default()
+        }
+    }
+
     /// Of all threads, those that the kernel runs for our rings included.
     pub fn now() -> Usage {
         // SAFETY: a plain structure for the kernel to fill in.

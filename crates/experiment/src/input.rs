@@ -134,7 +134,7 @@ pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
         )));
     }
     if !facts.is_file() {
-        return Err(ReadError::Input(format!("{}: is a pipe, which cannot be read twice; expected a file", named())));
+        return Err(ReadError::Input(format!("{}: is not a regular file; expected one, since it is read twice", named())));
     }
     let mut head = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;

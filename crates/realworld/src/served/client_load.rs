@@ -11,7 +11,7 @@ use dumbwaiter_drive::Usage;
 use dumbwaiter_experiment::{Cell, Control};
 use dumbwaiter_load::{Change, Load, Prepared, Replays};
 use dumbwaiter_measure::{
-    ApplicationStats, Completed, CpuFacts, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
+    ApplicationStats, Completed, Ledger, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
     Unfinished,
 };
 use dumbwaiter_nbd::wire::command_flag;
@@ -480,13 +480,7 @@ impl Ended {
                 failed: self.failed,
                 ..Ledger::default()
             },
-            cpu: CpuFacts {
-                busy: vec![usage.usr + usage.sys],
-                usr: usage.usr,
-                sys: usage.sys,
-                switches: Some(usage.switches),
-                ..CpuFacts::default()
-            },
+            cpu: usage.cpu_facts(),
             device_counters: BTreeMap::from([("ring_waits".to_owned(), disk.waits as f64)]),
             applications: std::mem::take(&mut self.applications),
             ..RunFacts::default()
