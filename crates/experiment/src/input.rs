@@ -134,7 +134,10 @@ pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
         )));
     }
     if !facts.is_file() {
-        return Err(ReadError::Input(format!("{}: is not a regular file; expected one, since it is read twice", named())));
+        return Err(ReadError::Input(format!(
+            "{}: is not a regular file; expected one, since it is read twice",
+            named()
+        )));
     }
     let mut head = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
