@@ -143,7 +143,7 @@ impl Words<'_> {
         best.unwrap_or(self.decision.leader)
     }
 
-    /// What the pool had to keep.
+    /// The floor of the pool.
     pub(crate) fn pool_rule(&self) -> String {
         match self.field.goal.throughput_floor() {
             floor if floor > 0.0 => format!("at least {:.0} % of the best throughput", floor * 100.0),
@@ -290,7 +290,7 @@ impl Words<'_> {
         }
     }
 
-    /// What did better but cannot be set.
+    /// Better schedulers that cannot be set.
     fn elsewhere_clause(&self) -> String {
         let d = self.decision;
         let metric = d.metric;
@@ -439,7 +439,7 @@ impl Words<'_> {
         }
     }
 
-    /// What remains to be said about the recommended one.
+    /// Caveats about the recommended scheduler.
     pub(crate) fn caveats(&self) -> Vec<String> {
         let d = self.decision;
         let own: &[&RunResult] = &self.field.groups[d.leader];
@@ -477,7 +477,7 @@ impl Words<'_> {
         caveats
     }
 
-    /// What another does better by another figure.
+    /// Figures in which another scheduler is better.
     fn faster_elsewhere(&self) -> Vec<String> {
         let d = self.decision;
         let own = |metric: Metric| self.row(d.leader).mean(metric);

@@ -27,7 +27,8 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         read.resume(&read_json(path)?)?;
     }
     if args.print_config {
-        return print_config(&read);
+        output::print(&read.to_toml())?;
+        return Ok(Ended::Done);
     }
     if args.via == Some(Via::Serve) {
         return on::served::run(&args, &read, format, checking);
@@ -53,20 +54,7 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         Input::One(experiment) => compare(experiment, &simulator, control),
         Input::Several { name, cases } => compare_all(name, cases, &simulator, control),
     });
-    results::finish(compared, &args.outputs, format)
-}
-
-/// Prints the effective scenario, or each of several.
-fn print_config(read: &Input) -> Result<Ended> {
-    match read {
-        Input::One(experiment) => output::print(&experiment.scenario.to_toml())?,
-        Input::Several { cases, .. } => {
-            for case in cases {
-                output::print(&format!("# {}\n{}\n", case.variant, case.experiment.scenario.to_toml()))?;
-            }
-        }
-    }
-    Ok(Ended::Done)
+    results::finish(compared?, &args.outputs, format)
 }
 
 /// Until when replicates are added.

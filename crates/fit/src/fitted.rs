@@ -101,7 +101,7 @@ fn by_name<S: serde::Serializer>(parameters: &[Parameter], serializer: S) -> Res
 const POOR_ERROR: f64 = 0.15;
 
 impl Fitted {
-    /// What makes the model doubtful, and what to do about it.
+    /// Why the model is doubtful, and what to do.
     pub fn warning(&self) -> Option<String> {
         let (error, spread) = (self.held_back.median_error * 100.0, self.spread * 100.0);
         match self.held_back.median_error > POOR_ERROR {

@@ -28,7 +28,7 @@ impl Batch {
     }
 }
 
-/// What became of a cell.
+/// The outcome of a cell.
 struct Row {
     key: Key,
     places: Vec<usize>,
