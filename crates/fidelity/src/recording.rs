@@ -538,6 +538,7 @@ mod tests {
         assert_eq!(at_attach(r#","rotational_at_attach":true"#), Some(true));
         assert_eq!(at_attach(""), Some(false), "recorders that do not say it attach the scheduler to flash");
     }
+
     #[test]
     fn a_request_may_be_issued_that_was_never_dispatched() {
         survives(&[
