@@ -17,6 +17,7 @@ mod policy;
 mod request;
 mod result;
 mod rows;
+mod served;
 mod sweep;
 mod switch;
 mod table;
