@@ -58,9 +58,9 @@ def compare(
     ----------
     what
         A path of a scenario, a fio job file or a trace; a list of paths of traces; a dict or :class:`Scenario` with the keys of
-        the TOML file; a table (pandas, polars, pyarrow, anything with ``__arrow_c_stream__``) with the columns ``time_us``,
-        ``op``, ``offset_bytes``, ``size_bytes`` or others that ``--columns`` knows, which is a trace; a list of tables; ``None``
-        for the built-in scenario.
+        the TOML file; a table (pandas, polars, pyarrow, anything with ``__arrow_c_stream__``, a dict of arrays or lists) with the
+        columns ``time_us``, ``op``, ``offset_bytes``, ``size_bytes`` or others that ``--columns`` knows, which is a trace; a list of
+        tables; ``None`` for the built-in scenario.
     devices
         Device models: ``"ssd:850pro-256"``, the path of a parameter file, a :class:`Device`.
     schedulers
@@ -146,11 +146,11 @@ def _inputs(what: Any, settings: Mapping[str, object]) -> _Inputs:
         return [], None, []
     if isinstance(what, (str, os.PathLike)):
         return [what], None, []
-    if isinstance(what, Mapping):
-        return [], json_of("scenario", what), []
     times = not (settings.get("depth") or settings.get("closed_per_task"))
     if is_table(what) or isinstance(what, TraceTable):
         return [], None, [("table", trace_table(what, times=times))]
+    if isinstance(what, Mapping):
+        return [], json_of("scenario", what), []
     if isinstance(what, Sequence) and what and all(isinstance(part, (str, os.PathLike)) for part in what):
         return list(what), None, []
     if isinstance(what, Sequence) and what and all(is_table(part) for part in what):

@@ -79,6 +79,36 @@ pub(crate) fn wait_named<T: Send + 'static>(
     }
 }
 
+/// Runs `work`, which changes nothing and cannot be ended, without the interpreter's lock. Ctrl-C leaves it to its end.
+pub(crate) fn wait_or_leave<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (done, waiting) = std::sync::mpsc::channel();
+    let worker = std::thread::Builder::new().name("dumbwaiter".into()).spawn(move || done.send(work()))?;
+    // Only a thread that may use it without the interpreter's lock can wait for it.
+    let waiting = std::sync::Mutex::new(waiting);
+    loop {
+        let received = py.detach(|| {
+            let waiting = waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            waiting.recv_timeout(BEAT)
+        });
+        match received {
+            Ok(value) => return Ok(value),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                py.check_signals().map_err(|_| errors::interrupted(py, None))?;
+            }
+            // It panicked.
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                return match py.detach(|| worker.join()) {
+                    Ok(_) => Err(errors::of_panic(&"ended without a result")),
+                    Err(why) => Err(errors::of_panic(&*why)),
+                };
+            }
+        }
+    }
+}
+
 /// What the keyword arguments of `dw.compare` say.
 pub(crate) struct Settings {
     pub(crate) overrides: Overrides,
