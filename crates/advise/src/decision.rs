@@ -19,6 +19,8 @@ const LIKELY_WITHIN: f64 = 0.15;
 /// on some knowledge of the noise and are reported, and of two.
 const TIE_WITHIN: f64 = 9.0;
 const TIE_OF_TWO_WITHIN: f64 = 0.25;
+/// Runs whose means differ by more do not show that there is no difference, even if chance explains it.
+const TIE_SEEN_WITHIN: f64 = 0.15;
 /// What single runs must differ by to count as different: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
 /// Differences on a drive without a queue up to which they are the scheduler's own CPU time.
@@ -41,6 +43,8 @@ pub(crate) enum Doubt {
     NoIo,
     /// Only one scheduler was run.
     NothingToCompare,
+    /// The applications should decide, and none of them was launched or played in the measured time.
+    NoLaunch,
     /// Every scheduler starves the focus in some run.
     AllStarve,
     /// None of those that were run can be set.
@@ -350,7 +354,9 @@ impl Decision {
     fn judge_ties(&mut self, primary: Metric, by_primary: &[Worse], within: f64) {
         let scale = primary.useful() / crate::criterion::USEFUL;
         let same = |i: &usize| match by_primary[*i].bounds {
-            Some([least, most]) => least.abs().max(most) <= within * scale,
+            Some([least, most]) => {
+                by_primary[*i].by.abs() <= TIE_SEEN_WITHIN * scale && least.abs().max(most) <= within * scale
+            }
             None => by_primary[*i].by <= primary.useful(),
         };
         if self.ties.iter().all(same) {
@@ -389,6 +395,11 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
     }
     if field.rows.len() < 2 {
         return Some(Doubt::NothingToCompare);
+    }
+    let of_applications = |goal: Goal| matches!(goal, Goal::Balanced | Goal::Latency);
+    let mut applications = runs().flat_map(|run| &run.applications).peekable();
+    if of_applications(field.goal) && applications.peek().is_some() && !applications.any(|a| a.was_active()) {
+        return Some(Doubt::NoLaunch);
     }
     let defined = field.rows.iter().any(|row| !row.mean(primary).is_nan());
     if defined && !field.rows[leader].mean(primary).is_finite() {

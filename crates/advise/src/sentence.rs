@@ -1,5 +1,7 @@
 //! Words a decision. Every clause states something that the decision compared; a property test checks each against the runs.
 
+use std::collections::BTreeSet;
+
 use dumbwaiter_measure::{RunResult, latency_text, rate_text};
 
 use crate::Goal;
@@ -341,6 +343,21 @@ impl Words<'_> {
             }
             Doubt::NothingToCompare => {
                 format!("only {} was run, so there is nothing to compare", self.name(leader))
+            }
+            Doubt::NoLaunch => {
+                let names: BTreeSet<&str> = self
+                    .field
+                    .groups
+                    .iter()
+                    .flatten()
+                    .flat_map(|run| &run.applications)
+                    .map(|a| a.name.as_str())
+                    .collect();
+                let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+                format!(
+                    "{} did not begin in the measured time, and it should decide; a longer --duration may help",
+                    list(&names)
+                )
             }
             Doubt::AllStarve => {
                 format!("under each scheduler {} got nothing in at least one run", self.field.focus.name())

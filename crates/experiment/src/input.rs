@@ -103,6 +103,9 @@ pub struct Overrides {
     pub until: Option<Until>,
     /// It runs on a real drive: a suite then has that drive alone, as full as it is.
     pub real_drive: bool,
+    /// Options of the command that choose where it runs, such as `--via` with `serve`; the value of a switch is empty. They change
+    /// nothing but the command that makes the comparison again.
+    pub world_options: Vec<(&'static str, String)>,
 }
 
 /// Files of a folder that a misspelt name is compared with.

@@ -47,4 +47,9 @@ pub trait Subject {
     /// # Errors
     /// The device failed, or `stop` became true.
     fn measure(&mut self, load: &Load, limits: Limits, stop: &AtomicBool) -> Result<Point, Error>;
+
+    /// Part of the time so far for which the program that measures waited for a CPU, 0 to 1.
+    fn cpu_wait(&self) -> f64 {
+        0.0
+    }
 }

@@ -68,6 +68,8 @@ pub struct Survey {
     pub rotates: bool,
     /// Whether its loads wrote.
     pub wrote: bool,
+    /// Part of its time for which the survey waited for a CPU, 0 to 1.
+    pub cpu_wait: f64,
     /// The points, in the order in which they were measured.
     pub points: Vec<Measured>,
 }
@@ -127,7 +129,7 @@ pub fn survey(
             options.time
         )));
     }
-    let mut survey = Survey { rotates: false, wrote: options.allow_writes, points: Vec::new(), facts };
+    let mut survey = Survey { rotates: false, wrote: options.allow_writes, cpu_wait: 0.0, points: Vec::new(), facts };
     let probe = plan::probe(&survey.facts);
     // The longer of the two plans: the probe's share of the time must not depend on the kind.
     let whole: f64 = probe.iter().chain(&plan::rotating(&survey.facts, options.allow_writes)).map(|p| p.weight).sum();
@@ -146,6 +148,7 @@ pub fn survey(
         let loads: Vec<Planned> = again.iter().chain(&rest).cloned().collect();
         session.run(&mut survey, &loads, (1.0 - probe_time) / f64::from(rounds))?;
     }
+    survey.cpu_wait = session.subject.cpu_wait();
     Ok(survey)
 }
 

@@ -137,6 +137,8 @@ fn describe(path: &Path, events: &[Event], built: &Built, about: &About, summary
         },
         "device": { "kind": about.name, "attributes": { "hw_queue_depth": about.depth, "submit_queues": about.hw_queues } },
         "queue": queue,
+        // As it is now: nobody sets it for a real drive after its scheduler was attached.
+        "rotational_at_attach": about.queue.get("rotational").is_some_and(|value| value == "1"),
         "iosched": iosched,
         "processes": processes,
         "jiffies": tick(events, 1_000_000_000 / hz()),

@@ -19,6 +19,9 @@ pub enum Error {
     /// The base scenario cannot be read.
     #[error(transparent)]
     Base(#[from] dumbwaiter_experiment::ReadError),
+    /// The control ended it while traces or parts were read.
+    #[error("interrupted")]
+    Interrupted,
     /// The folder has something else in it.
     #[error("{folder}: {reason}")]
     Folder {

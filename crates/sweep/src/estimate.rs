@@ -35,7 +35,7 @@ pub fn estimate(sweep: &Sweep, world: &dyn World, control: &Control) -> Result<E
         }
         // In the middle of each eighth of the grid.
         let from = (2 * i + 1) * (all / SAMPLE_CELLS.min(cells)) / 2;
-        let Some(index) = sweep.pending_from(&none, from)?.next() else { break };
+        let Some(index) = sweep.pending(&none, from, control)?.next() else { break };
         let batch = run_cells(sweep, &[index], world, control)?;
         sampled += 1;
         bytes += batch.parquet.len() as u64;

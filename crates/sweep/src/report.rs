@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dumbwaiter_report::{Grid, HeatMap, Page, PageSection, Plot, PlotLine};
 
-use crate::plotted::in_order;
+use crate::plotted::{axis_label, in_order};
 use crate::{Error, Plotted};
 
 /// Writes a page: for each facet the lines, a heat map where there are several, and a table of all means with their confidence.
@@ -54,14 +54,14 @@ impl<'a> Section<'a> {
         let title = format!("{y} by {x}");
         let plot = Plot {
             title: title.clone(),
-            x: x.to_owned(),
-            y: y.to_owned(),
+            x: axis_label(x),
+            y: axis_label(y),
             lines: self.lines.iter().map(|name| self.plot_line(name)).collect(),
         };
         let map = HeatMap {
             title: format!("{y} by {x} and {by}"),
-            x: x.to_owned(),
-            y: by.to_owned(),
+            x: axis_label(x),
+            y: axis_label(by),
             columns: self.places.clone(),
             rows: self.lines.clone(),
             values: self.lines.iter().map(|name| self.means(name)).collect(),

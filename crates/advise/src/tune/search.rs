@@ -175,11 +175,11 @@ impl Search {
         Some((0..self.defaults).chain(kept).collect())
     }
 
-    /// Replaces the last third of `kept` by combinations of the first ones: settings that help alone often help together.
-    fn combine(&mut self, kept: &mut Vec<usize>) {
+    /// Replaces the last ones of `kept`, at most a third, by combinations of the first: settings that help alone often help together.
+    fn combine(&mut self, kept: &mut [usize]) {
         let free = kept.len() / 3;
-        kept.truncate(kept.len() - free);
-        let pairs = (1..kept.len()).flat_map(|second| (0..second).map(move |first| (first, second)));
+        let firm = kept.len() - free;
+        let pairs = (1..firm).flat_map(|second| (0..second).map(move |first| (first, second)));
         let mut joined: Vec<Candidate> = Vec::new();
         for (first, second) in pairs {
             let both = self.candidates[kept[first]].joined(&self.candidates[kept[second]]);
@@ -187,8 +187,8 @@ impl Search {
                 joined.push(both);
             }
         }
-        for candidate in joined.into_iter().take(free) {
-            kept.push(self.candidates.len());
+        for (place, candidate) in kept[firm..].iter_mut().rev().zip(joined) {
+            *place = self.candidates.len();
             self.candidates.push(candidate);
         }
     }
