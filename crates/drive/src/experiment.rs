@@ -85,9 +85,11 @@ pub fn run(
     let group = RingGroup::default();
     let mut threads: Vec<Option<Thread>> = load.threads.into_iter().map(Some).collect();
     let mut parts = Vec::new();
+    let alone = assignments.len() == 1;
     for (ring, assigned) in assignments.into_iter().enumerate() {
         let setup = Setup { device_depth: assigned.depth, ..config.setup };
         let of_ring = Parts {
+            spins: alone,
             target,
             support,
             config: Config { setup, ..config },

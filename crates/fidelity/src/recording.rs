@@ -37,7 +37,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// The JSON beside the rows is not as expected.
@@ -45,7 +45,7 @@ pub enum Error {
     Description {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// The parser's error.
         cause: serde_json::Error,
     },
     /// A value of the JSON beside the rows is out of its range.
@@ -63,7 +63,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What was found and what was expected.
+        /// The value found and the one expected.
         what: String,
     },
 }
@@ -150,7 +150,7 @@ impl Jiffies {
     fn clock(&self, path: &Path) -> Result<TickClock, Error> {
         if !TICK_NS.contains(&self.period_ns) {
             let what = format!(
-                "jiffies.period_ns: {} is no period of a kernel's ticks; expected {} to {} (100 to 1000 Hz)",
+                "jiffies.period_ns: {} is not a kernel's tick period; expected {} to {} (100 to 1000 Hz)",
                 self.period_ns,
                 TICK_NS.start(),
                 TICK_NS.end()
@@ -222,7 +222,7 @@ pub struct Recording {
     pub kernel: String,
     /// Settings in force, as text.
     pub iosched: BTreeMap<String, String>,
-    /// What a scheduler is made with: clock, CPUs, depths.
+    /// The scheduler's setup: clock, CPUs, depths.
     pub setup: Setup,
     /// Control groups, parents before children; none where everything was in the root group.
     pub groups: Vec<Group>,

@@ -105,7 +105,7 @@ const POOR_ERROR: f64 = 0.15;
 const CPU_WAIT: f64 = 0.1;
 
 impl Fitted {
-    /// What makes the model doubtful, and what to do about it.
+    /// Why the model is doubtful, and what to do.
     pub fn warning(&self) -> Option<String> {
         let (error, spread) = (self.held_back.median_error * 100.0, self.spread * 100.0);
         if self.cpu_wait > CPU_WAIT {

@@ -62,7 +62,7 @@ impl Measured {
 /// Everything that was measured of a drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Survey {
-    /// What is known without measuring.
+    /// Properties that need no measurement.
     pub facts: Facts,
     /// Whether the drive rotates, by its times.
     pub rotates: bool,
@@ -156,7 +156,7 @@ fn weight(plan: &[Planned]) -> f64 {
     plan.iter().map(|p| p.weight).sum()
 }
 
-/// What the parts of a survey share.
+/// State that the parts of a survey share.
 struct Session<'a> {
     subject: &'a mut dyn Subject,
     options: &'a Options,

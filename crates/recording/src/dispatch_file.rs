@@ -26,7 +26,7 @@ pub(crate) fn check_name(output: &Path) -> Result<(), Error> {
 }
 
 /// Where the description of a dispatch recording goes; `None` where the name is not that of one.
-pub fn beside(output: &Path) -> Option<PathBuf> {
+pub(crate) fn beside(output: &Path) -> Option<PathBuf> {
     let name = output.file_name()?.to_str()?;
     let stem = name.strip_suffix(".zst").unwrap_or(name).strip_suffix(".csv").filter(|s| !s.is_empty())?;
     Some(output.with_file_name(format!("{stem}.json")))

@@ -46,7 +46,7 @@ pub struct Search {
     over: bool,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// The scheduler that is best with its defaults.
@@ -55,7 +55,7 @@ pub struct Choice {
     pub best: Candidate,
     /// Whether to set it.
     pub outcome: Outcome,
-    /// What it is worth, by the held-out runs; `None` where there are none.
+    /// Its gain in the held-out runs; `None` if there are none.
     pub claim: Option<Claim>,
     /// The figures of the goal in which the held-out runs were compared as well.
     pub others: Vec<Claim>,
@@ -244,7 +244,7 @@ impl Search {
         before.map(of).filter(|(_, claim)| !claim.held_out.is_empty()).collect()
     }
 
-    /// What the results show. A search that ended early gives the best so far.
+    /// The result. A search that ended early gives the best so far.
     pub fn choice(&self) -> Option<Choice> {
         let complete = |round: usize| self.is_complete(round);
         let last_rung = self.plan.rungs.len() - 1;
