@@ -48,6 +48,8 @@ def compare(
     goal: Optional[str] = None,
     jobs: Optional[int] = None,
     progress: Union[str, None, Progress] = "auto",
+    via: Optional[str] = None,
+    on: Optional[str] = None,
     **settings: object,
 ) -> Result:
     """Runs a workload under several schedulers and recommends one: the command ``dumbwaiter compare``.
@@ -76,6 +78,9 @@ def compare(
         Python one, since its runs share the interpreter. Where more are asked for, they run in so many processes.
     progress
         ``"auto"``, ``None``, or a callable ``(done, total, eta_s)``.
+    via, on
+        ``via="serve"``: not a simulation; a disk server in this process, with the load as its NBD clients, in real time. ``on`` names what
+        it serves (``"emulate:hdd:st1000dm003"``, ``"null"``); without it the device models. ``jobs`` has no effect then.
     **settings
         The command's other options with ``_`` for ``-``: ``queue_depth``, ``nr_requests``, ``deadline``, ``warmup``, ``limit``, and for traces
         ``depth``, ``speed``, ``closed_per_task``, ``fit``, ``format``, ``columns``, ``arrival``, ``assume_bytes``.
@@ -110,6 +115,8 @@ def compare(
         "seed": seed,
         "duration": duration,
         "goal": goal,
+        "via": via,
+        "on": on,
         **settings,
     }
     return _native.compare(paths, scenario, tables, keywords, jobs_of(jobs), progress_of(progress))

@@ -17,6 +17,7 @@ mod policy;
 mod request;
 mod result;
 mod rows;
+mod served;
 mod stop;
 mod sweep;
 mod switch;

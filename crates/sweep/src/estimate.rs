@@ -6,7 +6,7 @@ use dumbwaiter_experiment::{Control, World};
 
 use crate::{Done, Error, Sweep, run_cells};
 
-/// What is known of a sweep before it runs.
+/// An estimate of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Cells of the grid.

@@ -45,7 +45,7 @@ fn key_of(digest: &[u8]) -> Key {
     Key(digest.iter().take(16).fold(0, |key, byte| key << 8 | u128::from(*byte)))
 }
 
-/// What of a scenario its results follow from: not its name, nor what the cell has beside it.
+/// The part of a scenario that determines results: not its name, nor the fields that the cell has itself.
 pub(crate) fn canonical(scenario: &Scenario) -> Result<String, Error> {
     let plain = Scenario {
         name: String::new(),

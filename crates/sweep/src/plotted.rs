@@ -124,7 +124,7 @@ fn rows(
     for name in columns.iter().flatten() {
         if !fields.iter().any(|field| field.name() == *name) {
             let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
-            return Err(Error::input(format!("{name:?} is no column; expected one of {}", names.join(", "))));
+            return Err(Error::input(format!("{name:?} is not a column; expected one of {}", names.join(", "))));
         }
     }
     let wanted = fields.into_iter().filter(|field| columns.contains(&Some(field.name()))).collect();

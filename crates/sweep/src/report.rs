@@ -92,7 +92,7 @@ impl<'a> Section<'a> {
         let header = std::iter::once(if by.is_empty() { y } else { by }.to_owned()).chain(self.places.iter().cloned());
         let row = |name: &String| {
             let title = if name.is_empty() { y } else { name };
-            let cells = self.line(name).map(|point| point.map_or_else(String::new, told));
+            let cells = self.line(name).map(|point| point.map_or_else(String::new, shown));
             std::iter::once(title.to_owned()).chain(cells).collect()
         };
         Grid { title: format!("{y} by {x}"), header: header.collect(), rows: self.lines.iter().map(row).collect() }
@@ -108,14 +108,14 @@ fn number(value: f64) -> String {
 }
 
 /// A mean and its confidence, with four digits.
-fn told(point: &Plotted) -> String {
+fn shown(point: &Plotted) -> String {
     match point.ci95 {
         Some([low, high]) => format!("{} ({}–{})", number(point.mean), number(low), number(high)),
         None => number(point.mean),
     }
 }
 
-/// As [`told`], with the number of runs.
+/// As [`shown`], with the number of runs.
 fn noted(point: &Plotted) -> String {
-    format!("{}, {} runs", told(point), point.n)
+    format!("{}, {} runs", shown(point), point.n)
 }

@@ -56,7 +56,7 @@ pub struct Progress {
     pub failed: AtomicU64,
 }
 
-/// What a call of [`run`] did.
+/// The outcome of [`run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Cells of the grid.
