@@ -223,6 +223,6 @@ fn a_queue_is_io_bound_only_once_it_has_paused() {
         let mut lab = lab(Generation::Mainline, 4);
         lab.add(Client { depth, ..reader(0, level(4)) });
         lab.run(Nanos::from_ms(100));
-        assert_eq!(lab.bfq.queues[0].io_bound, io_bound, "depth {depth}");
+        assert_eq!(lab.scheduler.queues[0].io_bound, io_bound, "depth {depth}");
     }
 }
