@@ -11,6 +11,7 @@
 //! it asks for, and exchanges the scheduler when the answer says so.
 #![forbid(unsafe_code)]
 
+mod in_force;
 mod known;
 mod memory;
 mod observed;
