@@ -48,6 +48,8 @@ def compare(
     goal: Optional[str] = None,
     jobs: Optional[int] = None,
     progress: Union[str, None, Progress] = "auto",
+    via: Optional[str] = None,
+    on: Optional[str] = None,
     **settings: object,
 ) -> Result:
     """Runs a workload under several schedulers and recommends one: the command ``dumbwaiter compare``.
@@ -56,9 +58,9 @@ def compare(
     ----------
     what
         A path of a scenario, a fio job file or a trace; a list of paths of traces; a dict or :class:`Scenario` with the keys of
-        the TOML file; a table (pandas, polars, pyarrow, anything with ``__arrow_c_stream__``) with the columns ``time_us``,
-        ``op``, ``offset_bytes``, ``size_bytes`` or others that ``--columns`` knows, which is a trace; a list of tables; ``None``
-        for the built-in scenario.
+        the TOML file; a table (pandas, polars, pyarrow, anything with ``__arrow_c_stream__``, a dict of arrays or lists) with the
+        columns ``time_us``, ``op``, ``offset_bytes``, ``size_bytes`` or others that ``--columns`` knows, which is a trace; a list of
+        tables; ``None`` for the built-in scenario.
     devices
         Device models: ``"ssd:850pro-256"``, the path of a parameter file, a :class:`Device`.
     schedulers
@@ -76,6 +78,9 @@ def compare(
         Python one, since its runs share the interpreter. Where more are asked for, they run in so many processes.
     progress
         ``"auto"``, ``None``, or a callable ``(done, total, eta_s)``.
+    via, on
+        ``via="serve"``: not a simulation; a disk server in this process, with the load as its NBD clients, in real time. ``on`` names what
+        it serves (``"emulate:hdd:st1000dm003"``, ``"null"``); without it the device models. ``jobs`` has no effect then.
     **settings
         The command's other options with ``_`` for ``-``: ``queue_depth``, ``nr_requests``, ``deadline``, ``warmup``, ``limit``, and for traces
         ``depth``, ``speed``, ``closed_per_task``, ``fit``, ``format``, ``columns``, ``arrival``, ``assume_bytes``.
@@ -110,6 +115,8 @@ def compare(
         "seed": seed,
         "duration": duration,
         "goal": goal,
+        "via": via,
+        "on": on,
         **settings,
     }
     return _native.compare(paths, scenario, tables, keywords, jobs_of(jobs), progress_of(progress))
@@ -139,11 +146,11 @@ def _inputs(what: Any, settings: Mapping[str, object]) -> _Inputs:
         return [], None, []
     if isinstance(what, (str, os.PathLike)):
         return [what], None, []
-    if isinstance(what, Mapping):
-        return [], json_of("scenario", what), []
     times = not (settings.get("depth") or settings.get("closed_per_task"))
     if is_table(what) or isinstance(what, TraceTable):
         return [], None, [("table", trace_table(what, times=times))]
+    if isinstance(what, Mapping):
+        return [], json_of("scenario", what), []
     if isinstance(what, Sequence) and what and all(isinstance(part, (str, os.PathLike)) for part in what):
         return list(what), None, []
     if isinstance(what, Sequence) and what and all(is_table(part) for part in what):

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
+import weakref
 from concurrent import futures
 from typing import Any, Callable, Dict, List, Optional
 
-from ._native import InputError
+from ._native import InputError, Stop
 
-__all__ = ["Engine", "engine_of", "task_id"]
+__all__ = ["Engine", "engine_of", "stop_of", "task_id"]
 
 
 #: Characters of an argument that is sent once, not with each task.
 _LONG = 100_000
 
+#: How long Ctrl-C waits for batches that threads of this process run.
+_GRACE_S = 0.1
+
+#: What ends the batches of a call, by the call's name, in the process that made the call.
+_STOPS: "weakref.WeakValueDictionary[str, Stop]" = weakref.WeakValueDictionary()
+
+
+def stop_of(call: str) -> Stop:
+    """What ends a batch of this call: in the process that made the call, that of the call."""
+    return _STOPS.get(call) or Stop()
+
 
 class Engine:
     """Somewhere batches run. A task is whatever the engine gives for one."""
+
+    def __init__(self) -> None:
+        #: The name of the call whose batches it runs.
+        self.call = uuid.uuid4().hex[:12]
+        self.stop = _STOPS[self.call] = Stop()
 
     def __enter__(self) -> "Engine":
         return self
@@ -42,13 +60,14 @@ class Engine:
     def outcome(self, task: Any) -> Any:
         raise NotImplementedError
 
-    def cancel(self, tasks: List[Any]) -> None:
-        for task in tasks:
-            task.cancel()
+    def cancel(self, tasks: List[Any]) -> List[Any]:
+        """Ends tasks without waiting for what runs elsewhere. Returns those that ended with what they had finished."""
+        raise NotImplementedError
 
 
 class _Executor(Engine):
     def __init__(self, executor: futures.Executor, own: bool) -> None:
+        super().__init__()
         self.executor, self.own = executor, own
 
     def __exit__(self, *_: object) -> None:
@@ -71,9 +90,18 @@ class _Executor(Engine):
     def outcome(self, task: Any) -> Any:
         return task.result()
 
+    def cancel(self, tasks: List[Any]) -> List[Any]:
+        self.stop.set()
+        running = [task for task in tasks if not task.cancel()]
+        # Threads of this process end theirs in some milliseconds; other processes end theirs by themselves.
+        is_here = isinstance(self.executor, futures.ThreadPoolExecutor)
+        ended = futures.wait(running, timeout=_GRACE_S if is_here else 0.0).done
+        return [task for task in ended if task.exception() is None]
+
 
 class _Dask(Engine):
     def __init__(self, client: Any) -> None:
+        super().__init__()
         self.client = client
         self.counted = (0.0, 1)
 
@@ -104,9 +132,16 @@ class _Dask(Engine):
     def outcome(self, task: Any) -> Any:
         return task.result()
 
+    def cancel(self, tasks: List[Any]) -> List[Any]:
+        # The scheduler drops what nobody wants any more. To ask it to cancel, and wait for its answer, takes a round trip each.
+        for task in tasks:
+            task.release()
+        return []
+
 
 class _Ray(Engine):
     def __init__(self) -> None:
+        super().__init__()
         import ray
 
         self.ray = ray
@@ -137,9 +172,16 @@ class _Ray(Engine):
     def outcome(self, task: Any) -> Any:
         return self.ray.get(task)
 
-    def cancel(self, tasks: List[Any]) -> None:
+    def cancel(self, tasks: List[Any]) -> List[Any]:
         for task in tasks:
             self.ray.cancel(task)
+        return []
+
+
+def _is_dask_client(on: Any) -> bool:
+    # Without an import of Dask, which takes a second.
+    names = ((base.__module__.partition(".")[0], base.__name__) for base in type(on).__mro__)
+    return ("distributed", "Client") in names
 
 
 def engine_of(on: Any, jobs: Optional[int]) -> Engine:
@@ -149,7 +191,7 @@ def engine_of(on: Any, jobs: Optional[int]) -> Engine:
         return _Executor(on, own=False)
     if on == "ray":
         return _Ray()
-    if type(on).__module__.partition(".")[0] == "distributed":
+    if _is_dask_client(on) and not on.asynchronous:
         return _Dask(on)
     raise InputError(f"on: {on!r} was found; expected a dask.distributed.Client, a concurrent.futures.Executor or 'ray'")
 

@@ -13,8 +13,8 @@ import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._compare import jobs_of, json_of
-from ._engine import Engine, engine_of, task_id
-from ._native import InputError, Interrupted, SweepPlan, in_order, sweep_points, sweep_points_of_parts
+from ._engine import Engine, engine_of, stop_of, task_id
+from ._native import InputError, Interrupted, SweepPlan, axis_label, in_order, sweep_points, sweep_points_of_parts
 from ._progress import Progress, progress_of
 from ._store import Store, open_store, stored_parts
 
@@ -149,9 +149,9 @@ def _plan(text: str) -> SweepPlan:
     return SweepPlan.from_json(text)
 
 
-def run_batch(text: str, cells: List[int]) -> _Outcome:
+def run_batch(text: str, cells: List[int], call: str) -> _Outcome:
     """What a worker does: runs cells and returns their part."""
-    return _plan(text).run_batch(cells)
+    return _plan(text).run_batch(cells, stop_of(call))
 
 
 #: A batch should take about so long.
@@ -170,35 +170,52 @@ def _drive(
 ) -> SweepResult:
     done = store.done()
     found, total, text = len(done), plan.cells, engine.share(plan.to_json())
-    position, ran, failed, took_s = 0, 0, 0, 0.0
-    run_id = f"{time.time_ns():x}"
-    tasks: Dict[Any, Tuple[Any, int]] = {}
-    submitted, exhausted, started = 0, False, time.monotonic()
+    ran, failed, took_s, started = 0, 0, 0.0, time.monotonic()
+    position = 0
+    returned: List[int] = []
+    tasks: Dict[Any, Tuple[Any, List[int]]] = {}
+
+    def more_cells() -> List[int]:
+        """The cells of the next batch: those that a batch had no time for, then further ones of the grid."""
+        nonlocal position, returned
+        under_way = sum(len(cells) for _, cells in tasks.values())
+        n = _size(ran, took_s, total - found - ran - under_way, engine.workers())
+        cells, returned = returned[:n], returned[n:]
+        if not cells:
+            cells, position = plan.next_cells(done, position, n)
+        return cells
+
+    def keep(task: Any, cells: List[int]) -> Optional[str]:
+        """Stores the rows of a batch; the first failure among them."""
+        nonlocal ran, failed, took_s
+        outcome: _Outcome = engine.outcome(task)
+        name, parquet, cells_ran, cells_failed, first, seconds = outcome
+        if cells_ran > 0:
+            store.add(name, parquet)
+        returned.extend(cells[cells_ran:])
+        ran, failed, took_s = ran + cells_ran, failed + cells_failed, took_s + seconds
+        return first
+
     try:
         while True:
-            while not exhausted and len(tasks) < 2 * engine.workers():
-                n = _size(ran, took_s, total - found - submitted, engine.workers())
-                cells, position = plan.next_cells(done, position, n)
-                if not cells:
-                    exhausted = True
-                    break
-                task = engine.submit(run_batch, text, cells, name=f"dumbwaiter-sweep-{run_id}-{cells[0]}")
-                tasks[task_id(task)] = (task, len(cells))
-                submitted += len(cells)
+            while len(tasks) < 2 * engine.workers() and (cells := more_cells()):
+                name = f"dumbwaiter-sweep-{engine.call}-{cells[0]}"
+                task = engine.submit(run_batch, text, cells, engine.call, name=name)
+                tasks[task_id(task)] = (task, cells)
             if not tasks:
                 break
             for task in engine.wait([task for task, _ in tasks.values()]):
-                del tasks[task_id(task)]
-                outcome: _Outcome = engine.outcome(task)
-                name, parquet, cells_ran, cells_failed, first, seconds = outcome
-                store.add(name, parquet)
-                ran, failed, took_s = ran + cells_ran, failed + cells_failed, took_s + seconds
+                first = keep(*tasks.pop(task_id(task)))
                 if first is not None and fail_fast:
                     raise InputError(first)
                 if progress is not None:
                     left = total - found - ran
                     progress(found + ran, total, (time.monotonic() - started) / ran * left if ran else None)
     except KeyboardInterrupt:
+        ended = engine.cancel([task for task, _ in tasks.values()])
+        for task in ended:
+            keep(*tasks[task_id(task)])
+        tasks.clear()
         interrupted = Interrupted("interrupted; what was finished is in the folder: start the sweep again to go on")
         interrupted.result = SweepResult(out, total, found, ran, failed)
         raise interrupted from None
@@ -209,12 +226,41 @@ def _drive(
 
 
 def plot(
-    out: _Path, *, x: str, y: str, by: Optional[str] = None, facet: Optional[str] = None, kind: str = "line"
+    out: _Path,
+    *,
+    x: str,
+    y: str,
+    by: Optional[str] = None,
+    facet: Optional[str] = None,
+    kind: str = "line",
+    title: Optional[str] = None,
 ) -> Any:
     """Plots a column of a sweep's results: the means over the replicates, with their 95 % confidence. Needs matplotlib.
 
-    ``out``: the folder or address of the results; ``x``, ``y``: columns; ``by``: a line for each value; ``facet``: a plot for each value; ``kind``: ``"line"``, or ``"heat"`` for a
-    map with ``by`` on the vertical axis. Returns a matplotlib figure.
+    Parameters
+    ----------
+    out
+        The folder or address of the results.
+    x, y
+        Columns: an axis of the grid, and a figure of the runs such as ``"p99_us"``.
+    by
+        A column: a line for each of its values.
+    facet
+        A column: a plot for each of its values.
+    kind
+        ``"line"``, or ``"heat"`` for a map with ``by`` on the vertical axis.
+    title
+        Above the plots; ``y`` and ``x`` where it is ``None``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A notebook shows it by itself; ``.savefig(path)`` writes it.
+
+    Raises
+    ------
+    InputError
+        A column that the results lack, one of text as ``y``, a folder without results.
     """
     if kind not in ("line", "heat"):
         raise InputError(f"kind: {kind!r} was found; expected 'line' or 'heat'")
@@ -222,23 +268,26 @@ def plot(
 
     place = os.fspath(out)
     if "://" in place:
-        points = sweep_points_of_parts(place, stored_parts(place), x, y, by, facet)
+        points = sweep_points_of_parts(place, stored_parts(place), (x, y, by, facet))
     else:
-        points = sweep_points(out, x, y, by, facet)
+        points = sweep_points(out, (x, y, by, facet))
     facets = in_order([point[0] for point in points])
     figure = Figure(figsize=(6 * len(facets), 4.5), layout="constrained")
+    figure.suptitle(title if title is not None else f"{axis_label(y)} by {axis_label(x)}")
     for axes, name in zip(figure.subplots(1, len(facets), squeeze=False)[0], facets):
         part = [point for point in points if point[0] == name]
         places = in_order([point[2] for point in part])
         lines = in_order([point[1] for point in part])
-        axes.set_title(name if facet is None else f"{facet} = {name}")
-        axes.set_xlabel(x)
+        if facet is not None:
+            axes.set_title(f"{facet} = {name}")
+        axes.set_xlabel(axis_label(x))
         axes.set_xticks(range(len(places)), places)
         if kind == "heat":
             means = {(point[1], point[2]): point[3] for point in part}
-            _heat_map(figure, axes, [[means.get((line, at), float("nan")) for at in places] for line in lines], y)
+            rows = [[means.get((line, at), float("nan")) for at in places] for line in lines]
+            _heat_map(figure, axes, rows, axis_label(y))
             axes.set_yticks(range(len(lines)), lines)
-            axes.set_ylabel(by or "")
+            axes.set_ylabel(axis_label(by or ""))
             continue
         for number, line in enumerate(lines):
             own = [point for point in part if point[1] == line]
@@ -247,11 +296,11 @@ def plot(
             at = [places.index(point[2]) for point in own]
             look = {"marker": "osD^Pv"[number % 6], "color": _COLOURS[number % len(_COLOURS)], "capsize": 3}
             axes.errorbar(at, [point[3] for point in own], yerr=[low, high], label=line or None, **look)
-        axes.set_ylabel(y)
+        axes.set_ylabel(axis_label(y))
         axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
         if by is not None:
-            axes.legend(title=by, frameon=False)
+            axes.legend(title=axis_label(by), frameon=False)
     return figure
 
 

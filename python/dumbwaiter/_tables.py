@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Tuple
+from array import array
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ._native import InputError, TraceTable
 
@@ -10,8 +11,18 @@ __all__ = ["is_table", "trace_table"]
 
 
 def is_table(what: object) -> bool:
-    """Is this a table: does it offer the Arrow C stream interface, or is it a pandas frame?"""
-    return hasattr(what, "__arrow_c_stream__") or _is_pandas(what)
+    """Is this a table: does it offer the Arrow C stream interface, or is it a pandas frame or a dict of columns?"""
+    return hasattr(what, "__arrow_c_stream__") or _is_pandas(what) or _is_dict_of_columns(what)
+
+
+def _is_dict_of_columns(what: object) -> bool:
+    """A dict with the keys of a scenario has none of these."""
+
+    def is_column(name: object, values: object) -> bool:
+        kind = str(name).partition("_")[0]
+        return kind in ("time", "op", "offset", "size") and hasattr(values, "__len__") and not isinstance(values, (str, Mapping))
+
+    return isinstance(what, Mapping) and any(is_column(name, values) for name, values in what.items())
 
 
 def _is_pandas(what: object) -> bool:
@@ -24,6 +35,8 @@ def trace_table(table: Any, *, times: bool = True) -> TraceTable:
         return table
     if _is_pandas(table):
         return TraceTable.from_buffers(_pandas_columns(table), times=times)
+    if isinstance(table, Mapping):
+        return TraceTable.from_buffers(_dict_columns(table), times=times)
     return TraceTable.from_arrow(table, times=times)
 
 
@@ -36,9 +49,13 @@ def _refused(name: str, why: str) -> InputError:
     return error
 
 
-def _pandas_columns(frame: Any) -> List[Tuple[str, object, Optional[List[str]]]]:
+#: Its name, a buffer of numbers, and the words that they stand for.
+_Column = Tuple[str, object, Optional[List[str]]]
+
+
+def _pandas_columns(frame: Any) -> List[_Column]:
     """Through numpy, which pandas has; pyarrow, which it may lack, is not needed."""
-    columns: List[Tuple[str, object, Optional[List[str]]]] = []
+    columns: List[_Column] = []
     for label in frame.columns:
         name = str(label)
         if name.partition("_")[0] not in _KINDS:
@@ -64,7 +81,49 @@ def _pandas_columns(frame: Any) -> List[Tuple[str, object, Optional[List[str]]]]
             row = int((codes == list(words).index(wrong)).argmax())
             raise _refused(name, f"row {row}: {wrong!r} is of type {type(wrong).__name__}; expected numbers or words")
         columns.append((name, codes, [str(word) for word in words]))
+    return _some(columns, frame.columns)
+
+
+def _some(columns: List[_Column], labels: Any) -> List[_Column]:
     if not columns:
-        found: Mapping[str, object] = {str(label): None for label in frame.columns}
-        raise _refused("time_us", f"is missing; found {', '.join(found)}; expected time_us, op, offset_bytes, size_bytes")
+        found = ", ".join(dict.fromkeys(map(str, labels)))
+        raise _refused("time_us", f"is missing; found {found}; expected time_us, op, offset_bytes, size_bytes")
     return columns
+
+
+def _dict_columns(table: Mapping[Any, Any]) -> List[_Column]:
+    """Arrays of numpy as they are, lists and texts as numbers."""
+    named = ((str(label), values) for label, values in table.items())
+    return [_plain_column(name, values) for name, values in named if name.partition("_")[0] in _KINDS]
+
+
+def _plain_column(name: str, values: Any) -> _Column:
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if getattr(values, "ndim", 1) != 1:
+        raise _refused(name, f"has {values.ndim} dimensions; expected an array of one")
+    if kind is not None and kind in "iuf":
+        values = values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+        return name, values if values.flags.c_contiguous else values.copy(), None
+    if kind is not None and kind in "mMb":
+        raise _refused(name, f"is of type {values.dtype}; expected numbers or words")
+    if isinstance(values, array):
+        return name, values, None
+    try:
+        plain = [value.item() if hasattr(value, "item") else value for value in values]
+    except TypeError:
+        raise _refused(name, f"{values!r} was found; expected a list or an array") from None
+    kinds = {type(value) for value in plain}
+    if kinds <= {str}:
+        words: Dict[str, int] = {}
+        return name, array("q", [words.setdefault(word, len(words)) for word in plain]), list(words)
+    if kinds <= {int}:
+        try:
+            return name, array("q", plain), None
+        except OverflowError:
+            raise _refused(name, "has numbers of more than 64 bits") from None
+    if kinds <= {int, float}:
+        return name, array("d", plain), None
+    fitting = {str} if str in kinds else {int, float}
+    row = next(row for row, value in enumerate(plain) if type(value) not in fitting)
+    what = "null" if plain[row] is None else f"{plain[row]!r} is of type {type(plain[row]).__name__}; expected numbers or words"
+    raise _refused(name, f"row {row}: {what}")

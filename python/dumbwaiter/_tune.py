@@ -7,7 +7,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._compare import _inputs, _list, jobs_of
-from ._engine import Engine, engine_of, task_id
+from ._engine import Engine, engine_of, stop_of, task_id
 from ._native import Device, InputError, Interrupted, TunePlan, tune_trial
 from ._progress import Progress, progress_of
 
@@ -112,10 +112,10 @@ def tune(
         return _drive(plan, engine, shown)
 
 
-def run_trials(texts: List[str]) -> Tuple[List[str], float]:
-    """What a worker does: runs trials, and says how long that took."""
-    started = time.monotonic()
-    return [tune_trial(text) for text in texts], time.monotonic() - started
+def run_trials(texts: List[str], call: str) -> Tuple[List[Optional[str]], float]:
+    """What a worker does: runs trials, and says how long that took. ``None`` for a trial that was ended."""
+    started, stop = time.monotonic(), stop_of(call)
+    return [tune_trial(text, stop) for text in texts], time.monotonic() - started
 
 
 def _ended(text: str, interrupted: bool) -> Tuning:
@@ -130,8 +130,16 @@ def _ended(text: str, interrupted: bool) -> Tuning:
 def _drive(plan: TunePlan, engine: Engine, progress: Optional[Progress]) -> Tuning:
     limit_s, started, each_s, batch = plan.limit_s, time.monotonic(), 0.0, 0
     tasks: Dict[Any, Tuple[Any, List[int]]] = {}
-    run_id = f"{time.time_ns():x}"
     early = None
+
+    def record(task: Any, places: List[int]) -> float:
+        """Stores the results of a batch; the seconds that one of them took."""
+        runs, took_s = engine.outcome(task)
+        for place, run in zip(places, runs):
+            if run is not None:
+                plan.record(place, run)
+        return float(took_s) / len(places)
+
     try:
         while early is None and (texts := plan.next()):
             waiting = list(range(len(texts)))
@@ -142,14 +150,11 @@ def _drive(plan: TunePlan, engine: Engine, progress: Optional[Progress]) -> Tuni
                     n = max(1, min(n, -(-len(waiting) // (2 * engine.workers()))))
                     places, waiting = waiting[:n], waiting[n:]
                     batch += 1
-                    task = engine.submit(run_trials, [texts[place] for place in places], name=f"dumbwaiter-tune-{run_id}-{batch}")
+                    name = f"dumbwaiter-tune-{engine.call}-{batch}"
+                    task = engine.submit(run_trials, [texts[place] for place in places], engine.call, name=name)
                     tasks[task_id(task)] = (task, places)
                 for task in engine.wait([task for task, _ in tasks.values()]):
-                    _, places = tasks.pop(task_id(task))
-                    runs, took_s = engine.outcome(task)
-                    each_s = took_s / len(places)
-                    for place, run in zip(places, runs):
-                        plan.record(place, run)
+                    each_s = record(*tasks.pop(task_id(task)))
                     if progress is not None:
                         done, total = plan.progress()
                         left = (time.monotonic() - started) / done * (total - done) if done else None
@@ -157,6 +162,10 @@ def _drive(plan: TunePlan, engine: Engine, progress: Optional[Progress]) -> Tuni
                 if limit_s is not None and time.monotonic() - started > limit_s:
                     early = "time is over"
     except KeyboardInterrupt:
+        ended = engine.cancel([task for task, _ in tasks.values()])
+        for task in ended:
+            record(*tasks[task_id(task)])
+        tasks.clear()
         try:
             text = plan.finish("interrupted")
         except BaseException:

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dumbwaiter_devices::{DeviceModel, load, models, validate};
+use dumbwaiter_experiment::Control;
 use dumbwaiter_report::columns::Columns;
 use dumbwaiter_schedulers::REGISTRY;
 use dumbwaiter_traces::{self as traces, Format, Options, Record, StatOptions, TraceReader, TraceStat};
@@ -12,8 +13,10 @@ use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
 use crate::arrow::Layout;
+use crate::compare::wait_or_leave;
 use crate::errors::plain;
 use crate::rows::TraceTable;
+use crate::stop::Stop;
 use crate::table::Stream;
 
 /// JSON as Python's own objects.
@@ -21,7 +24,12 @@ fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (value.to_string(),))
 }
 
-/// The schedulers of the registry, as a list of dicts.
+/// The built-in schedulers: a list of dicts with `name`, `summary`, `source`, `versions` and `settings`, which is a list of dicts
+/// with `name`, `unit`, `min`, `max`, `default` and `help`.
+///
+/// >>> import dumbwaiter as dw
+/// >>> [scheduler["name"] for scheduler in dw.schedulers()][:4]
+/// ['none', 'noop', 'deadline', 'mq-deadline']
 #[pyfunction]
 pub(crate) fn schedulers(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let settings = |e: &dumbwaiter_schedulers::Entry| -> Vec<Value> {
@@ -42,7 +50,12 @@ pub(crate) fn schedulers(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     python(py, &Value::from(list))
 }
 
-/// The built-in device models, as a list of dicts.
+/// The built-in device models: a list of dicts with `name`, `about`, `capacity_bytes`, `depth` (commands that the device takes at a
+/// time), `queues` and `rotational`.
+///
+/// >>> import dumbwaiter as dw
+/// >>> next(device["depth"] for device in dw.devices() if device["name"] == "ssd:850pro-256")
+/// 32
 #[pyfunction]
 pub(crate) fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let of = |m: &dumbwaiter_devices::ModelInfo| -> PyResult<Value> {
@@ -54,7 +67,12 @@ pub(crate) fn devices(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     python(py, &Value::from(list))
 }
 
-/// A model of a device.
+/// A model of a device; `devices=` takes it.
+///
+/// >>> import dumbwaiter as dw
+/// >>> device = dw.Device.load("ssd:850pro-256").replace(ncq_depth=8)
+/// >>> device.name
+/// 'ssd:850pro-256?ncq_depth=8'
 #[pyclass(frozen, module = "dumbwaiter")]
 pub(crate) struct Device {
     model: DeviceModel,
@@ -62,7 +80,7 @@ pub(crate) struct Device {
 
 #[pymethods]
 impl Device {
-    /// Loads a model by `kind:name`, a name, or the path of a parameter file.
+    /// Loads a model by `kind:name`, a name, or the path of a parameter file. Raises InputError where there is none.
     #[staticmethod]
     fn load(path: PathBuf) -> PyResult<Device> {
         load(&path.to_string_lossy()).map(|model| Device { model }).map_err(plain)
@@ -80,7 +98,7 @@ impl Device {
         self.model.description()
     }
 
-    /// The same model with other values of parameters.
+    /// The same model with other values of parameters. Raises InputError for a parameter that it lacks, or an impossible value.
     #[pyo3(signature = (**parameters))]
     fn replace(&self, parameters: Option<Bound<'_, PyDict>>) -> PyResult<Device> {
         let mut pairs = Vec::new();
@@ -93,9 +111,11 @@ impl Device {
         self.model.with(&pairs.join("&")).map(|model| Device { model }).map_err(plain)
     }
 
-    /// Measures the model and checks it against its data sheet. A list of dicts.
+    /// Measures the model and checks it against its data sheet, which takes seconds: a list of dicts with `measurement`, `target`,
+    /// `model` (the value measured), `unit`, `tolerance`, `ok`, `source` and `grade`.
     fn validate<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let checks = py.detach(|| validate::run(&self.model));
+        let model = self.model.clone();
+        let checks = wait_or_leave(py, move || validate::run(&model))?;
         python(py, &serde_json::to_value(checks).map_err(plain)?)
     }
 
@@ -130,7 +150,9 @@ pub(crate) fn trace_stat<'py>(
     columns: Option<&str>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut reader = open(&path, format, columns)?;
-    let stat = py.detach(|| TraceStat::of(&mut reader, &StatOptions::default())).map_err(plain)?;
+    let stat =
+        move |control: &Control| TraceStat::unless(&mut reader, &StatOptions::default(), &|| control.cancelled());
+    let stat = Stop::new().run(py, stat)?.map_err(plain)?;
     python(py, &serde_json::to_value(stat).map_err(plain)?)
 }
 
@@ -180,11 +202,11 @@ pub(crate) fn trace_write(
     let read = options(None, Some(table.column_names()))?;
     let format = Format::parse(format).map_err(plain)?;
     let columns = columns.map(traces::Columns::parse).transpose().map_err(plain)?;
-    let written = py.detach(|| {
+    let write = move |control: &Control| {
         let mut reader = traces::open_reader("table", rows.open(), &read)?;
-        traces::convert(&mut reader, &path, format, columns.as_ref(), None)
-    });
-    written.map(|written| written.records).map_err(plain)
+        traces::convert(&mut reader, &path, format, columns.as_ref(), &|| control.cancelled())
+    };
+    Stop::new().run(py, write)?.map(|written| written.records).map_err(plain)
 }
 
 /// A path, or a list of them.
@@ -194,14 +216,15 @@ pub(crate) enum Paths {
     Several(Vec<PathBuf>),
 }
 
-/// Agreement of our schedulers with recordings of the kernel's, as `dumbwaiter fidelity --json` writes it.
+/// Agreement of our schedulers with recordings of the kernel's, as `dumbwaiter fidelity --json` writes it: a dict of `files`, with a
+/// dict for each recording, and `summary`, with one for each scheduler. Raises InputError for a recording that cannot be read.
 #[pyfunction]
 pub(crate) fn fidelity<'py>(py: Python<'py>, paths: Paths) -> PyResult<Bound<'py, PyAny>> {
     let paths = match paths {
         Paths::One(path) => vec![path],
         Paths::Several(paths) => paths,
     };
-    let scores = py.detach(|| dumbwaiter_fidelity::scores(&paths, None, None)).map_err(plain)?;
+    let scores = wait_or_leave(py, move || dumbwaiter_fidelity::scores(&paths, None, None))?.map_err(plain)?;
     python(py, &serde_json::to_value(&scores).map_err(plain)?)
 }
 

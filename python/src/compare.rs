@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use dumbwaiter_advise::{Document, Goal};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{
-    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, compare as library_compare, scenario_of_value,
+    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, World, compare as library_compare,
+    scenario_of_value,
 };
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};
@@ -23,6 +24,7 @@ use crate::own_class::OwnClass;
 use crate::own_runs::{Attached, OwnRuns, start_workers};
 use crate::result::ResultDocument;
 use crate::rows::TraceTable;
+use crate::served::take_served;
 
 /// How often Ctrl-C and progress are looked at while the library works.
 const BEAT: Duration = Duration::from_millis(20);
@@ -74,6 +76,36 @@ pub(crate) fn wait_named<T: Send + 'static>(
     match py.detach(|| worker.join()) {
         Ok(value) => Ok((value, told)),
         Err(why) => Err(errors::of_panic(&*why)),
+    }
+}
+
+/// Runs `work`, which changes nothing and cannot be ended, without the interpreter's lock. Ctrl-C leaves it to its end.
+pub(crate) fn wait_or_leave<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let (done, waiting) = std::sync::mpsc::channel();
+    let worker = std::thread::Builder::new().name("dumbwaiter".into()).spawn(move || done.send(work()))?;
+    // Only a thread that may use it without the interpreter's lock can wait for it.
+    let waiting = std::sync::Mutex::new(waiting);
+    loop {
+        let received = py.detach(|| {
+            let waiting = waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            waiting.recv_timeout(BEAT)
+        });
+        match received {
+            Ok(value) => return Ok(value),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                py.check_signals().map_err(|_| errors::interrupted(py, None))?;
+            }
+            // It panicked.
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                return match py.detach(|| worker.join()) {
+                    Ok(_) => Err(errors::of_panic(&"ended without a result")),
+                    Err(why) => Err(errors::of_panic(&*why)),
+                };
+            }
+        }
     }
 }
 
@@ -176,6 +208,7 @@ impl Settings {
             until: None,
             own_schedulers: own.iter().map(|(name, ..)| name.clone()).collect(),
             real_drive: false,
+            world_options: Vec::new(),
         };
         let goal = goal(keys.get("goal", "balanced, latency, throughput or fairness")?)?;
         keys.rest()?;
@@ -318,10 +351,22 @@ pub(crate) fn compare(
     }));
     let cancelling = Arc::clone(&control);
     let failed = Failed::new(move || cancelling.cancel.store(true, Ordering::Relaxed));
+    let served = take_served(&keywords)?;
     let mut settings = Settings::of(&keywords, &failed)?;
+    if let Some(served) = &served {
+        settings.overrides.world_options.clone_from(&served.options);
+    }
     let experiment = experiment(py, &paths, scenario.as_deref(), &tables, &mut settings)?;
-    let world = settings.world(py, jobs, &experiment, &failed)?;
-    let workers = world.workers.as_ref().map(|workers| workers.clone_ref(py));
+    let world: Box<dyn World + Send>;
+    let mut workers = None;
+    match served {
+        Some(served) => world = Box::new(served.world),
+        None => {
+            let simulated = settings.world(py, jobs, &experiment, &failed)?;
+            workers = simulated.workers.as_ref().map(|workers| workers.clone_ref(py));
+            world = Box::new(simulated);
+        }
+    }
     let kill = |py: Python<'_>| workers.as_ref().map_or(Ok(()), |workers| workers.call_method0(py, "kill").map(drop));
     let running = Arc::clone(&control);
     let started = Instant::now();
@@ -332,7 +377,7 @@ pub(crate) fn compare(
         // They are ended below in any case.
         let _ = kill(py);
     };
-    let waited = wait(py, move || library_compare(&experiment, &world, &running), beat, stop);
+    let waited = wait(py, move || library_compare(&experiment, &*world, &running), beat, stop);
     kill(py)?;
     let (compared, told) = waited?;
     ended(py, compared, told, &failed, || report(py, progress.as_ref(), &counted, started))

@@ -11,6 +11,11 @@ use crate::errors::plain;
 use crate::table::Table;
 
 /// Counts of latencies from 0 to 1 h, exact to 0.1 %. Longer ones are counted as 1 h. It pickles.
+///
+/// >>> import dumbwaiter as dw
+/// >>> histogram = dw.Histogram([80.0, 120.0, 4000.0])
+/// >>> len(histogram), round(histogram.percentile(50))
+/// (3, 120)
 #[pyclass(frozen, module = "dumbwaiter")]
 pub(crate) struct Histogram {
     counted: Mutex<LatencyHistogram>,

@@ -21,7 +21,7 @@ pub(crate) struct WaitUntil {
     ns: u64,
 }
 
-/// Answer of `Scheduler.next`: send nothing before `ns`, although requests are queued.
+/// Answer of `Scheduler.next`: send nothing before the time `ns` of the run's clock, although requests are queued.
 #[pyfunction]
 pub(crate) fn wait_until(ns: u64) -> WaitUntil {
     WaitUntil { ns }

@@ -1,11 +1,11 @@
 //! The result of a comparison.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dumbwaiter_advise::Document;
-use dumbwaiter_report::{Style, columns, compare_text, write_html, write_json, write_parquet};
+use dumbwaiter_report::{Style, columns, compare_text, notebook_html, write_html, write_json, write_parquet};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -131,25 +131,9 @@ impl ResultDocument {
         Table::new(columns::difference(&self.document.ranking, &other.document.ranking))
     }
 
-    /// The ranking as a table, with the recommendation: what a notebook shows.
+    /// The verdicts and the rankings: what a notebook shows.
     fn _repr_html_(&self) -> String {
-        let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        let metrics: BTreeSet<&String> = self.document.ranking.iter().flat_map(|r| r.metrics.keys()).collect();
-        let mut html = String::from("<table><thead><tr><th>device</th><th>rank</th><th>scheduler</th>");
-        html.extend(metrics.iter().map(|metric| format!("<th>{}</th>", escaped(metric))));
-        html += "</tr></thead><tbody>";
-        for row in &self.document.ranking {
-            let scheduler = escaped(&row.scheduler);
-            html += &format!("<tr><td>{}</td><td>{}</td><td>{scheduler}</td>", escaped(&row.device), row.rank);
-            for metric in &metrics {
-                let mean = row.metrics.get(*metric).and_then(|estimate| estimate.mean);
-                html += &mean.map_or("<td>–</td>".to_owned(), |mean| format!("<td>{mean:.4}</td>"));
-            }
-            html += "</tr>";
-        }
-        html += "</tbody></table>";
-        html.extend(self.document.recommendation.iter().map(|r| format!("<p>{}</p>", escaped(&r.sentence))));
-        html
+        notebook_html(&self.document)
     }
 
     /// Pickles as its JSON.

@@ -34,11 +34,11 @@ struct Part {
 /// The owner of the memory of a part.
 enum Kept {
     Arrow(#[allow(dead_code)] ArrowArray),
-    Buffers(#[allow(dead_code)] Vec<Owner>),
+    Buffers(#[allow(dead_code)] Vec<Lent>),
 }
 
-/// A Python object that lends its memory. The last reference that is dropped gives it back.
-struct Owner(#[allow(dead_code)] Py<PyAny>);
+/// A buffer of a Python object, which can neither move nor free it before this is dropped.
+type Lent = Box<dyn std::any::Any + Send + Sync>;
 
 /// A chunk of a column. Pointers are valid for `rows` values as long as [`Part::_kept`] lives.
 enum Chunk {
@@ -195,13 +195,16 @@ impl TraceTable {
         complete(py, &names, &names, times)?;
         let (mut chunks, mut kept, mut rows) = (Vec::new(), Vec::new(), 0);
         for (name, object, words) in columns {
-            let (chunk, length) = chunk_of_buffer(py, &name, &object)?;
+            let (chunk, length, lent) = chunk_of_buffer(py, &name, &object)?;
+            if !chunks.is_empty() && length != rows {
+                return Err(refused(py, &name, format!("has {length} rows, and {} has {rows}", names[0])));
+            }
             let chunk = match words {
                 Some(words) => Chunk::Codes { codes: Box::new(chunk), words },
                 None => chunk,
             };
             check_type(py, &name, &chunk)?;
-            kept.push(Owner(object.unbind()));
+            kept.push(lent);
             chunks.push(chunk);
             rows = length;
         }
@@ -226,9 +229,8 @@ impl TraceTable {
     }
 }
 
-/// Number of values in a buffer of one dimension, checked for its type.
-fn chunk_of_buffer(py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<(Chunk, usize)> {
-    // The object stays with the part, and with it the memory; numpy's arrays do not move theirs.
+/// A buffer of one dimension as a chunk, with the number of its values, checked for its type.
+fn chunk_of_buffer(py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<(Chunk, usize, Lent)> {
     macro_rules! of {
         ($($type:ty => $chunk:expr),*) => { $(
             if let Ok(buffer) = PyBuffer::<$type>::get(object) {
@@ -236,7 +238,8 @@ fn chunk_of_buffer(py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyR
                     return Err(refused(py, name, "is not contiguous; expected an array of one dimension"));
                 }
                 let make: fn(*const u8, usize) -> Chunk = $chunk;
-                return Ok((make(buffer.buf_ptr().cast(), std::mem::size_of::<$type>()), buffer.item_count()));
+                let chunk = make(buffer.buf_ptr().cast(), std::mem::size_of::<$type>());
+                return Ok((chunk, buffer.item_count(), Box::new(buffer)));
             }
         )* };
     }
@@ -286,6 +289,9 @@ fn complete(py: Python<'_>, used: &[String], all: &[String], times: bool) -> PyR
     Ok(())
 }
 
+/// Rows that are checked between two looks for Ctrl-C.
+const SIGNAL_POLL_ROWS: usize = 1 << 20;
+
 /// Checks every value: none negative, times in order, words without separators.
 fn finished(py: Python<'_>, names: Vec<String>, parts: Vec<Part>) -> PyResult<TraceTable> {
     let rows = parts.iter().map(|p| p.rows).sum();
@@ -298,6 +304,10 @@ fn finished(py: Python<'_>, names: Vec<String>, parts: Vec<Part>) -> PyResult<Tr
         let (mut row, mut last) = (0usize, f64::NEG_INFINITY);
         for part in &parts {
             for i in 0..part.rows {
+                // Of a large table this takes seconds.
+                if row.is_multiple_of(SIGNAL_POLL_ROWS) && py.check_signals().is_err() {
+                    return Err(crate::errors::interrupted(py, None));
+                }
                 let number = match part.chunks[column].value(i) {
                     Value::Int(n) => n as f64,
                     Value::Float(x) if x.is_nan() => return Err(refused(py, name, format!("row {row}: null"))),

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors;
+use crate::stop::Stop;
 
 fn failed(error: Error) -> PyErr {
     match &error {
@@ -22,7 +23,7 @@ fn failed(error: Error) -> PyErr {
             Python::attach(|py| errors::input(py, error.to_string(), Some(folder), None, None))
         }
         Error::Part { path, .. } => Python::attach(|py| errors::input(py, error.to_string(), Some(path), None, None)),
-        Error::Input(_) | Error::Cell { .. } => errors::plain(error),
+        Error::Input(_) | Error::Cell { .. } | Error::Interrupted => errors::plain(error),
     }
 }
 
@@ -38,9 +39,11 @@ pub(crate) struct SweepPlan {
 }
 
 impl SweepPlan {
-    fn of(sweep: Result<Sweep, Error>) -> PyResult<SweepPlan> {
-        let sweep = Arc::new(sweep.map_err(failed)?);
-        Ok(SweepPlan { cells: sweep.len(), sweep })
+    /// `make` may read traces, and counts cells.
+    fn of(py: Python<'_>, make: impl FnOnce(&Control) -> Result<Sweep, Error> + Send + 'static) -> PyResult<SweepPlan> {
+        let made = Stop::new().run(py, move |control| make(control).map(|sweep| (sweep.len(), sweep)))?;
+        let (cells, sweep) = made.map_err(failed)?;
+        Ok(SweepPlan { cells, sweep: Arc::new(sweep) })
     }
 }
 
@@ -58,13 +61,13 @@ type BatchOutcome<'py> = (String, Bound<'py, PyBytes>, u64, u64, Option<String>,
 impl SweepPlan {
     /// Reads a sweep's file.
     #[staticmethod]
-    fn read(path: PathBuf) -> PyResult<SweepPlan> {
-        SweepPlan::of(Sweep::read(&path))
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<SweepPlan> {
+        SweepPlan::of(py, move |control| Sweep::read(&path, control))
     }
 
     /// A sweep over a scenario: the path of a file, or JSON with the keys of one.
     #[staticmethod]
-    fn new(base: Base, axes: &str, replicates: Option<u32>, leave_out: &str) -> PyResult<SweepPlan> {
+    fn new(py: Python<'_>, base: Base, axes: &str, replicates: Option<u32>, leave_out: &str) -> PyResult<SweepPlan> {
         let base = match base {
             Base::Json(text) => json("base", &text)?,
             Base::File(path) => sweeps::read_base(&path).map_err(failed)?,
@@ -73,13 +76,13 @@ impl SweepPlan {
         let rules = json("leave_out", leave_out)?;
         let not = rules.as_array().into_iter().flatten().map(|rule| rule.as_object().cloned()).collect::<Option<_>>();
         let not = not.ok_or_else(|| errors::plain("leave_out: expected a list of dicts"))?;
-        SweepPlan::of(Sweep::new(base, axes, replicates, not))
+        SweepPlan::of(py, move |control| Sweep::new(base, axes, replicates, not, control))
     }
 
     /// Reads what `to_json` gave.
     #[staticmethod]
-    fn from_json(text: &str) -> PyResult<SweepPlan> {
-        SweepPlan::of(Sweep::from_json(text))
+    fn from_json(py: Python<'_>, text: String) -> PyResult<SweepPlan> {
+        SweepPlan::of(py, move |_| Sweep::from_json(&text))
     }
 
     /// The whole sweep as text, for other processes.
@@ -111,20 +114,20 @@ impl SweepPlan {
 
     /// Numbers of up to `n` cells from `position` on that are not done, and the position after them.
     fn next_cells(&self, py: Python<'_>, done: &SweepDone, position: u64, n: usize) -> PyResult<(Vec<u64>, u64)> {
-        py.detach(|| {
-            let mut pending = self.sweep.pending_from(&done.done, position)?;
+        let (sweep, done) = (Arc::clone(&self.sweep), Arc::clone(&done.done));
+        let next = move |control: &Control| {
+            let mut pending = sweep.pending(&done, position, control)?;
             let cells = pending.by_ref().take(n).collect();
             Ok((cells, pending.position()))
-        })
-        .map_err(failed)
+        };
+        Stop::new().run(py, next)?.map_err(failed)
     }
 
-    /// Runs cells one after the other, without the interpreter's lock.
-    fn run_batch<'py>(&self, py: Python<'py>, cells: Vec<u64>) -> PyResult<BatchOutcome<'py>> {
+    /// Runs cells one after the other, without the interpreter's lock, until `stop` ends it.
+    fn run_batch<'py>(&self, py: Python<'py>, cells: Vec<u64>, stop: &Stop) -> PyResult<BatchOutcome<'py>> {
         let (started, sweep) = (Instant::now(), Arc::clone(&self.sweep));
-        let batch = py
-            .detach(move || sweeps::run_cells(&sweep, &cells, &Simulator::new(1), &Control::default()))
-            .map_err(failed)?;
+        let run = move |control: &Control| sweeps::run_cells(&sweep, &cells, &Simulator::new(1), control);
+        let batch = stop.run(py, run)?.map_err(failed)?;
         let first = batch.errors.first().map(|(cell, why)| format!("cell {cell}: {why}"));
         let (cells, errors) = (batch.keys.len() as u64, batch.errors.len() as u64);
         let parquet = PyBytes::new(py, &batch.parquet);
@@ -169,8 +172,9 @@ impl SweepPlan {
 
     /// Estimates the whole from a sample: cells, seconds of one, bytes.
     fn estimate(&self, py: Python<'_>) -> PyResult<(u64, Option<f64>, Option<u64>)> {
-        let estimate = py.detach(|| sweeps::estimate(&self.sweep, &Simulator::new(1), &Control::default()));
-        let estimate = estimate.map_err(failed)?;
+        let sweep = Arc::clone(&self.sweep);
+        let estimate = move |control: &Control| sweeps::estimate(&sweep, &Simulator::new(1), control);
+        let estimate = Stop::new().run(py, estimate)?.map_err(failed)?;
         Ok((estimate.cells, estimate.each.map(|each| each.as_secs_f64()), estimate.bytes))
     }
 }
@@ -178,7 +182,7 @@ impl SweepPlan {
 /// Cells that have their rows.
 #[pyclass(frozen, module = "dumbwaiter._native")]
 pub(crate) struct SweepDone {
-    done: Done,
+    done: Arc<Done>,
 }
 
 #[pymethods]
@@ -191,7 +195,7 @@ impl SweepDone {
             let (name, content): (String, Vec<u8>) = part?.extract()?;
             keys.extend(sweeps::part_keys(&name, content).map_err(failed)?);
         }
-        Ok(SweepDone { done: Done::new(keys) })
+        Ok(SweepDone { done: Arc::new(Done::new(keys)) })
     }
 
     fn __len__(&self) -> usize {
@@ -215,7 +219,9 @@ impl SweepFolder {
 
     /// The cells that have their rows.
     fn done(&self, py: Python<'_>) -> PyResult<SweepDone> {
-        py.detach(|| self.folder.done()).map(|done| SweepDone { done }).map_err(failed)
+        let folder = self.folder.clone();
+        let done = Stop::new().run(py, move |control| folder.done(control))?.map_err(failed)?;
+        Ok(SweepDone { done: Arc::new(done) })
     }
 
     /// Writes a part, whole or not at all.
@@ -227,17 +233,19 @@ impl SweepFolder {
 /// A point of a plot: facet, line, place, mean, ends of its confidence interval, runs.
 type Point = (String, String, String, f64, Option<(f64, f64)>, usize);
 
+/// The columns of x, y, line and facet.
+type PlotColumns = (String, String, Option<String>, Option<String>);
+
+fn names(columns: &PlotColumns) -> [Option<&str>; 4] {
+    let (x, y, by, facet) = columns;
+    [Some(x), Some(y), by.as_deref(), facet.as_deref()]
+}
+
 /// Means of a column of a sweep's results by others.
 #[pyfunction]
-#[pyo3(signature = (folder, x, y, by = None, facet = None))]
-pub(crate) fn sweep_points(
-    folder: PathBuf,
-    x: &str,
-    y: &str,
-    by: Option<&str>,
-    facet: Option<&str>,
-) -> PyResult<Vec<Point>> {
-    sweeps::plotted(&folder, x, y, by, facet).map(points).map_err(failed)
+pub(crate) fn sweep_points(py: Python<'_>, folder: PathBuf, columns: PlotColumns) -> PyResult<Vec<Point>> {
+    let read = move |control: &Control| sweeps::plotted(&folder, names(&columns), control);
+    Stop::new().run(py, read)?.map(points).map_err(failed)
 }
 
 fn points(points: Vec<sweeps::Plotted>) -> Vec<Point> {
@@ -247,18 +255,22 @@ fn points(points: Vec<sweeps::Plotted>) -> Vec<Point> {
 
 /// As [`sweep_points`], of parts that are not in a folder of this machine: pairs of a name for errors and the content.
 #[pyfunction]
-#[pyo3(signature = (place, parts, x, y, by = None, facet = None))]
 pub(crate) fn sweep_points_of_parts(
-    place: &str,
+    place: String,
     parts: &Bound<'_, PyAny>,
-    x: &str,
-    y: &str,
-    by: Option<&str>,
-    facet: Option<&str>,
+    columns: PlotColumns,
 ) -> PyResult<Vec<Point>> {
+    let py = parts.py();
     let parts: Vec<(String, Vec<u8>)> = parts.try_iter()?.map(|part| part?.extract()).collect::<PyResult<_>>()?;
-    let columns = [Some(x), Some(y), by, facet];
-    sweeps::plotted_parts(place, parts.into_iter().map(Ok), columns).map(points).map_err(failed)
+    let join =
+        move |control: &Control| sweeps::plotted_parts(&place, parts.into_iter().map(Ok), names(&columns), control);
+    Stop::new().run(py, join)?.map(points).map_err(failed)
+}
+
+/// The name of a column as the label of an axis: `p99_us` is `p99, us`.
+#[pyfunction]
+pub(crate) fn axis_label(column: &str) -> String {
+    sweeps::axis_label(column)
 }
 
 /// Different values in the order of an axis.

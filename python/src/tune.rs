@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dumbwaiter_advise::tune::Tuning;
-use dumbwaiter_experiment::{Budget, Control, Failure, Step, TuneOptions, Tuner, TunerTrial, run_trial, tune};
+use dumbwaiter_experiment::{
+    Budget, Control, Failure, FailureKind, Step, TuneOptions, Tuner, TunerTrial, run_trial, tune,
+};
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_sim::Simulator;
@@ -17,6 +19,7 @@ use crate::compare::{Counted, Settings, experiment, report, time, wait};
 use crate::errors;
 use crate::failed::Failed;
 use crate::rows::TraceTable;
+use crate::stop::Stop;
 
 fn failure(failure: &Failure) -> PyErr {
     Python::attach(|py| errors::of_failure(py, failure, None))
@@ -144,9 +147,13 @@ impl TunePlan {
     }
 }
 
-/// Runs a trial that [`TunePlan::next`] named; the result as JSON.
+/// Runs a trial that [`TunePlan::next`] named; the result as JSON. `None` where `stop` ended it.
 #[pyfunction]
-pub(crate) fn tune_trial(py: Python<'_>, text: String) -> PyResult<String> {
-    let run = py.detach(|| run_trial(&text, &Simulator::new(1), &Control::default())).map_err(|e| failure(&e))?;
-    serde_json::to_string(&run).map_err(errors::plain)
+pub(crate) fn tune_trial(py: Python<'_>, text: String, stop: &Stop) -> PyResult<Option<String>> {
+    let run = stop.run(py, move |control| run_trial(&text, &Simulator::new(1), control))?;
+    match run {
+        Ok(run) => serde_json::to_string(&run).map(Some).map_err(errors::plain),
+        Err(why) if why.kind == FailureKind::Interrupted => Ok(None),
+        Err(why) => Err(failure(&why)),
+    }
 }

@@ -52,6 +52,16 @@ def test_a_result_pickles_and_is_saved_and_loaded(tmp_path):
         result.to_json(tmp_path / "no/such/r.json")
 
 
+def test_via_serve_puts_the_load_on_a_served_disk():
+    task = {"name": "reader", "rw": "randread", "bs": "4k", "iodepth": 4}
+    scenario = dw.Scenario(schedulers=["none"], duration="50ms", warmup=0, replicates=1, task=[task])
+    result = dw.compare(scenario, via="serve", on="null", progress=None)
+    assert result.runs["via"] == ["serve"] and result.runs["device"] == ["null"]
+    for keywords, said in [({"via": "engine"}, "via"), ({"on": "null"}, "on"), ({"via": "serve", "on": "nul"}, "nul")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.compare(scenario, progress=None, **keywords)
+
+
 def test_a_dict_is_checked_by_the_same_code():
     task = {"name": "reader", "rw": "randread", "bs": "4k", "iodepth": 4}
     scenario = dw.Scenario(devices=["null:0us"], schedulers=["noop"], duration="5ms", replicates=1, task=[task])

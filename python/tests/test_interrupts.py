@@ -28,6 +28,11 @@ out = tempfile.mkdtemp()
 found = lambda: len(SweepFolder.open(out, grid.plan).done())
 """
 
+DASK = """
+import distributed
+client = distributed.Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50)
+"""
+
 #: What runs, and what its exception must hold.
 CASES = {
     "compare": ("dw.compare(NVME, schedulers=['none'], jobs=1, **RUNS)", "len(result.runs) > 0"),
@@ -36,10 +41,15 @@ CASES = {
     "compare with a class in processes": ("dw.compare(NVME, schedulers=[Lifo], jobs=2, **RUNS)", "len(result.runs) > 0"),
     "check": ("dw.check(Lifo, cases=10**7)", "result is None"),
     "sweep": ("dw.sweep(grid, out, progress=None)", "0 < result.ran <= found()"),
-    "sweep on an executor": (
+    "sweep on threads": (
         "with concurrent.futures.ThreadPoolExecutor(2) as pool: dw.sweep(grid, out, on=pool, progress=None)",
-        "result.found > 0",
+        "result.found > 0 and result.ran > 0 and result.found + result.ran == found()",
     ),
+    "sweep in processes": (
+        "with concurrent.futures.ProcessPoolExecutor(2) as pool: dw.sweep(grid, out, on=pool, progress=None)",
+        "result.found > 0 and result.found + result.ran == found()",
+    ),
+    "sweep on Dask": ("dw.sweep(grid, out, on=client, progress=None)", "result.found > 0 and result.found + result.ran == found()"),
     "tune": (
         "dw.tune(NVME, schedulers='kyber', devices=['ull:optane-p4801x'], duration='40ms', budget='600s', progress=None)",
         "result is None or result.document['ended_early'] == 'interrupted'",
@@ -81,7 +91,7 @@ class Kernel:
             message = self.client.get_iopub_msg(timeout=timeout)
             if message["msg_type"] == "error":
                 pytest.fail("\n".join(message["content"]["traceback"]))
-            if message["msg_type"] == "stream":
+            if message["msg_type"] == "stream" and message["content"]["name"] == "stdout":
                 return message["content"]["text"].strip()
 
     def idle(self):
@@ -112,6 +122,9 @@ def test_a_kernel_is_back_at_once(kernel, case):
     if case == "SwitchEnv":
         pytest.importorskip("gymnasium")
         kernel.run("from dumbwaiter.gym import SwitchEnv")
+    if case == "sweep on Dask":
+        pytest.importorskip("distributed")
+        kernel.run(DASK)
     kernel.start(cell(call, check))
     assert kernel.line() == "running"
     time.sleep(1.5)

@@ -151,11 +151,18 @@ def raising(hook):
     return type("Raising", (Lifo,), {hook: body})
 
 
-@pytest.mark.parametrize("hook", ["__init__", "insert", "next", "complete", "limit", "timer", "merge"])
+HOOKS = ["__init__", "insert", "next", "complete", "requeue", "merge", "absorbed", "former", "latter", "event", "limit", "timer"]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
 def test_what_a_hook_raises_ends_the_run(hook):
-    with pytest.raises(KeyError, match=f"in {hook}") as error:
-        dw.compare("scenarios/shared-disk.toml", schedulers=[raising(hook)], devices=["hdd:st1000dm003"], **dict(SHORT, duration="1s"))
-    assert any(entry.name == "body" for entry in error.traceback)
+    with pytest.raises(dw.SchedulerError, match=f"in {hook}") as error:
+        dw.check(raising(hook))
+    assert isinstance(error.value.__cause__, KeyError)
+    if hook not in ("requeue", "absorbed", "former", "latter"):
+        with pytest.raises(KeyError, match=f"in {hook}") as error:
+            dw.compare("scenarios/shared-disk.toml", schedulers=[raising(hook)], devices=["hdd:st1000dm003"], **dict(SHORT, duration="1s"))
+        assert any(entry.name == "body" for entry in error.traceback)
 
 
 @pytest.mark.parametrize(

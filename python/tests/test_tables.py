@@ -34,14 +34,38 @@ def kinds():
     yield "dictionary", lambda table: pyarrow.Table.from_pandas(table.assign(op=table.op.astype("category")))
     polars = pytest.importorskip("polars")
     yield "polars", polars.from_pandas
+    yield "dict of arrays", lambda table: {name: table[name].to_numpy() for name in table.columns}
+    yield "dict of lists", lambda table: {name: table[name].tolist() for name in table.columns}
     yield "record batches", lambda table: pyarrow.Table.from_batches(pyarrow.Table.from_pandas(table).to_batches(100)[2:])
 
 
-@pytest.mark.parametrize("kind, convert", list(kinds()), ids=[name for name, _ in kinds()])
-def test_a_table_is_a_trace(kind, convert):
-    table = convert(frame())
+KINDS = dict(kinds())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_is_a_trace(kind):
+    table = KINDS[kind](frame())
     result = dw.compare(table, devices=["ssd:850pro-256"], schedulers=["none"], progress=None)
-    assert result.runs["completed"] == [len(table)]
+    rows = len(next(iter(table.values()))) if isinstance(table, dict) else len(table)
+    assert result.runs["completed"] == [rows]
+
+
+def test_every_kind_of_table_gives_the_same_result():
+    def document(table):
+        return dw.compare(table, devices=["ssd:850pro-256"], schedulers=["none", "bfq"], progress=None).to_json()
+
+    assert len({document(convert(frame())) for name, convert in KINDS.items() if name != "record batches"}) == 1
+
+
+def test_columns_of_a_dict_have_one_length():
+    columns = {name: frame()[name].to_numpy() for name in frame().columns}
+    with pytest.raises(dw.InputError, match="has 7 rows, and time_us has 1000") as error:
+        dw.compare({**columns, "size_bytes": columns["size_bytes"][:7]})
+    assert error.value.key == "size_bytes"
+    with pytest.raises(dw.InputError, match="size_bytes.*2 dimensions"):
+        dw.compare({**columns, "size_bytes": columns["size_bytes"].reshape(2, -1)})
+    with pytest.raises(dw.InputError, match="op.*row 1: null"):
+        dw.compare({**columns, "op": ["read", None] * (N // 2)})
 
 
 BAD = [
@@ -52,16 +76,16 @@ BAD = [
     ("op", {"op": ["read"] * 7 + ["frob"] * (N - 7)}, "row 7: .*frob"),
     ("offset_bytes", {"offset_bytes": 1.5}, "whole numbers"),
     ("offset_bytes", {"offset_bytes": [4096] * 5 + [None] * (N - 5)}, "row 5: null|whole numbers"),
-    ("time_us", {"time_us": pandas.to_datetime(numpy.arange(N))}, "datetime|times of day"),
+    ("time_us", {"time_us": pandas.to_datetime(numpy.arange(N))}, "datetime|times of day|Timestamp"),
     ("size_bytes", {"size_bytes": "4k"}, "text|numbers"),
 ]
 
 
-@pytest.mark.parametrize("convert", [kind[1] for kind in kinds()][:2], ids=["pandas", "pyarrow"])
+@pytest.mark.parametrize("kind", ["pandas", "pyarrow", "polars", "dict of arrays", "dict of lists"])
 @pytest.mark.parametrize("column, change, said", BAD, ids=[f"{bad[0]}-{i}" for i, bad in enumerate(BAD)])
-def test_bad_tables_are_refused_by_name(column, change, said, convert):
+def test_bad_tables_are_refused_by_name(column, change, said, kind):
     with pytest.raises(dw.InputError, match=said) as error:
-        dw.compare(convert(frame(**change)), schedulers=["none"])
+        dw.compare(KINDS[kind](frame(**change)), schedulers=["none"])
     assert error.value.key == column and column in str(error.value)
 
 

@@ -56,7 +56,7 @@ pub struct Advice {
     pub survey: Document,
 }
 
-/// A survey of a device, whatever came of it.
+/// A survey of a device: what was run, and what the race of the schedulers decided.
 pub struct Survey<'a> {
     /// Its path, as it was given.
     pub path: &'a str,
@@ -80,7 +80,7 @@ pub struct Survey<'a> {
     pub scenarios: serde_json::Value,
     /// The rules, and what is set now.
     pub race: &'a Race,
-    /// What follows from the runs.
+    /// The outcome of the race.
     pub decision: Decision,
     /// The completion methods under the pick.
     pub methods: Methods,
@@ -89,63 +89,17 @@ pub struct Survey<'a> {
 }
 
 /// What to set, from the runs of a survey.
-pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
-    let Survey { path, race, decision, methods, .. } = found;
-    let device = found.disk;
-    let current = race.current.as_str();
-    let place = Place {
-        disk: device.to_owned(),
-        udev_match: found.udev_match.to_owned(),
-        previous: current.to_owned(),
-        previous_nr_requests: None,
-    };
-    let spec = found.schedulers.iter().find(|spec| spec.to_string() == decision.pick);
-    let Commands { apply, undo, udev_rule } = match spec {
-        Some(spec) => commands(&place, spec, None),
-        None => Commands { apply: Vec::new(), undo: Vec::new(), udev_rule: String::new() },
-    };
-    let busy = found.load > found.cpus;
-    let (confidence, certainty) = match busy {
-        true => (Confidence::Inconclusive, format!("load {:.1} on {:.0} CPUs", found.load, found.cpus)),
-        false => confidence(&decision),
-    };
-    let mut sentence = sentence(&decision, current, race.schedulers.len());
-    if busy {
-        sentence = format!(
-            "The machine was busy with other work, which can hide or feign a difference: measure again when it is quiet. \
-             These runs by themselves say: {sentence}"
-        );
-    }
-    let mut notes = vec![sentence.clone()];
-    notes.extend(found.notes);
-    if found.interrupted {
-        notes.push("interrupted: fewer runs than planned".into());
-    }
-    if !found.not_loaded.is_empty() {
-        let names = found.not_loaded.join(", ");
-        notes.push(format!(
-            "not tried, since this kernel does not offer it for {device}: {names} (perhaps a module that is not loaded)"
-        ));
-    }
-    let deciding = results.iter().filter(|r| r.variant == race.points[0]).count();
-    notes.push(format!("{} runs, {deciding} of the deciding workload", results.len()));
-    let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
-    let title = format!("survey of {path}");
-    let mut survey = Document::new(&title, found.scenarios, versions, results, race.goal);
-    survey.notes = notes;
-    // What each point by itself would say is not the advice.
-    for told in &mut survey.recommendation {
-        if told.variant == race.points[0] {
-            (told.scheduler, told.sentence) = (decision.pick.clone(), sentence.clone());
-        } else if race.points.contains(&told.variant.as_str()) {
-            told.sentence = format!("This workload only rules schedulers out. {}", told.sentence);
-        }
-    }
+pub fn advice(mut found: Survey<'_>, results: Vec<RunResult>) -> Advice {
+    let Commands { apply, undo, udev_rule } = set_and_undo(&found);
+    let (confidence, certainty, sentence) = answer(&found);
+    let notes = notes(&mut found, &sentence, &results);
+    let survey = Document { notes, ..document(&mut found, &sentence, results) };
+    let Survey { path, race, decision, methods, interrupted, seconds, .. } = found;
     Advice {
         device: path.to_owned(),
         goal: race.goal.name().to_owned(),
         criterion: criterion(race, &decision),
-        current: current.to_owned(),
+        current: race.current.clone(),
         recommended: decision.pick,
         keep: decision.keep,
         confidence,
@@ -158,10 +112,73 @@ pub fn advice(found: Survey<'_>, results: Vec<RunResult>) -> Advice {
         undo,
         udev_rule,
         completion: methods,
-        interrupted: found.interrupted,
-        seconds: found.seconds,
+        interrupted,
+        seconds,
         survey,
     }
+}
+
+/// Commands that set the chosen scheduler, and that take it back.
+fn set_and_undo(found: &Survey<'_>) -> Commands {
+    let place = Place {
+        disk: found.disk.to_owned(),
+        udev_match: found.udev_match.to_owned(),
+        previous: found.race.current.clone(),
+        previous_nr_requests: None,
+    };
+    match found.schedulers.iter().find(|spec| spec.to_string() == found.decision.pick) {
+        Some(spec) => commands(&place, spec, None),
+        None => Commands { apply: Vec::new(), undo: Vec::new(), udev_rule: String::new() },
+    }
+}
+
+/// How sure the survey is, the number behind that, and the recommendation in a sentence.
+fn answer(found: &Survey<'_>) -> (Confidence, String, String) {
+    let sentence = sentence(&found.decision, &found.race.current, found.race.schedulers.len());
+    if found.load <= found.cpus {
+        let (confidence, certainty) = confidence(&found.decision);
+        return (confidence, certainty, sentence);
+    }
+    let sentence = format!(
+        "The machine was busy with other work, which can hide or feign a difference: measure again when it is quiet. \
+         These runs by themselves say: {sentence}"
+    );
+    (Confidence::Inconclusive, format!("load {:.1} on {:.0} CPUs", found.load, found.cpus), sentence)
+}
+
+/// The notes of the survey's document, which begin with the recommendation.
+fn notes(found: &mut Survey<'_>, sentence: &str, results: &[RunResult]) -> Vec<String> {
+    let mut notes = vec![sentence.to_owned()];
+    notes.append(&mut found.notes);
+    if found.interrupted {
+        notes.push("interrupted: fewer runs than planned".into());
+    }
+    if !found.not_loaded.is_empty() {
+        let (device, names) = (found.disk, found.not_loaded.join(", "));
+        notes.push(format!(
+            "not tried, since this kernel does not offer it for {device}: {names} (perhaps a module that is not loaded)"
+        ));
+    }
+    let deciding = results.iter().filter(|r| r.variant == found.race.points[0]).count();
+    notes.push(format!("{} runs, {deciding} of the deciding workload", results.len()));
+    notes
+}
+
+/// Every run, ranked, with the recommendation at the deciding point.
+fn document(found: &mut Survey<'_>, sentence: &str, results: Vec<RunResult>) -> Document {
+    let versions = BTreeMap::from([("dumbwaiter".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+    let title = format!("survey of {}", found.path);
+    let points = &found.race.points;
+    let mut survey = Document::new(&title, found.scenarios.take(), versions, results, found.race.goal);
+    // A recommendation from one point's runs alone is not the survey's.
+    for one in &mut survey.recommendation {
+        if one.variant == points[0] {
+            (one.scheduler, one.sentence) = (found.decision.pick.clone(), sentence.to_owned());
+        } else if points.contains(&one.variant.as_str()) {
+            one.sentence = format!("This workload only rules schedulers out. {}", one.sentence);
+        }
+    }
+    survey
 }
 
 impl Advice {

@@ -32,7 +32,7 @@ pub struct Method {
     pub better: bool,
 }
 
-/// What is known of completion methods.
+/// Results for the completion methods.
 #[derive(Clone, Debug, Serialize)]
 pub struct Methods {
     /// Figures by depth and method.
@@ -95,7 +95,7 @@ pub fn compare_methods(results: &[RunResult], methods: &[String], available: (bo
     Methods { measured, sentence, how }
 }
 
-/// What to do about it.
+/// Advice.
 fn advice(measured: &[Method], can_poll: bool, about: &str) -> (String, Vec<String>) {
     let mut how = Vec::new();
     if !can_poll {

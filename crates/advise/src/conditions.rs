@@ -17,7 +17,7 @@ pub enum Offered {
     These(Vec<String>),
 }
 
-/// What a decision depends on beside the runs.
+/// Conditions of a decision, beside the runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
     /// The schedulers that can be set.

@@ -103,7 +103,7 @@ impl Metric {
         !matches!(self, Metric::DroppedFrames | Metric::Rejected | Metric::ShareError | Metric::Pv | Metric::Jain)
     }
 
-    /// What a difference of 1 means, in the metric's unit, where differences are not ratios.
+    /// A difference of 1 in the metric's unit, where differences are not ratios.
     fn whole(self) -> f64 {
         if matches!(self, Metric::DroppedFrames | Metric::Rejected) { 100.0 } else { 1.0 }
     }

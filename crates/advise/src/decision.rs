@@ -16,10 +16,12 @@ pub(crate) const CLEAR_WITHIN: f64 = 0.05;
 /// Up to this it is likely.
 const LIKELY_WITHIN: f64 = 0.15;
 /// Where chance may hide differences larger than this, runs that show none say nothing: of three runs or more, whose bounds rest
-/// on some knowledge of the noise and are told, and of two.
+/// on some knowledge of the noise and are reported, and of two.
 const TIE_WITHIN: f64 = 9.0;
 const TIE_OF_TWO_WITHIN: f64 = 0.25;
-/// What single runs must differ by to be told apart: p99 latencies of equal runs seldom differ by a quarter.
+/// Runs whose means differ by more do not show that there is no difference, even if chance explains it.
+const TIE_SEEN_WITHIN: f64 = 0.15;
+/// What single runs must differ by to count as different: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
 /// Differences on a drive without a queue up to which they are the scheduler's own CPU time.
 const IDLE_WITHIN: f64 = 0.10;
@@ -41,6 +43,8 @@ pub(crate) enum Doubt {
     NoIo,
     /// Only one scheduler was run.
     NothingToCompare,
+    /// The applications should decide, and none of them was launched or played in the measured time.
+    NoLaunch,
     /// Every scheduler starves the focus in some run.
     AllStarve,
     /// None of those that were run can be set.
@@ -148,7 +152,7 @@ impl Field<'_> {
 }
 
 /// Whether single or equal runs must do.
-fn told_apart(metric: Metric, worse: &Worse) -> bool {
+fn distinguished(metric: Metric, worse: &Worse) -> bool {
     let useful = worse.by > metric.useful();
     match worse.bounds {
         Some(_) => useful && worse.surely,
@@ -190,7 +194,7 @@ pub(crate) fn decide(field: &Field<'_>, replication: Replication) -> Decision {
     for metric in &criteria {
         let Some(leader) = field.best(*metric, &left).filter(|_| left.len() > 1) else { break };
         let worse = field.worse(*metric, &left, leader);
-        if decided.is_none() && left.iter().any(|i| told_apart(*metric, &worse[*i])) {
+        if decided.is_none() && left.iter().any(|i| distinguished(*metric, &worse[*i])) {
             decided = Some(*metric);
         }
         left.retain(|i| worse[*i].by <= metric.useful());
@@ -242,7 +246,7 @@ fn split_starved(
     entrants.iter().partition(|i| part(**i) >= most)
 }
 
-/// What the steps found.
+/// The result of the steps.
 struct Stage {
     leader: usize,
     metric: Metric,
@@ -253,7 +257,7 @@ struct Stage {
     starved: Vec<usize>,
     slow: Vec<usize>,
     pool: Vec<usize>,
-    /// A criterion told some of the pool apart.
+    /// A criterion distinguished some of the pool.
     decided: bool,
 }
 
@@ -263,7 +267,7 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
     let by_primary = field.worse(primary, &pool, leader);
     let others = || pool.iter().copied().filter(|i| *i != leader);
     let beaten: Vec<usize> =
-        others().filter(|i| told_apart(metric, &worse[*i]) || told_apart(primary, &by_primary[*i])).collect();
+        others().filter(|i| distinguished(metric, &worse[*i]) || distinguished(primary, &by_primary[*i])).collect();
     let ties: Vec<usize> = others().filter(|i| !beaten.contains(i)).collect();
     let regret = |of: &[Worse], metric: Metric| -> Option<f64> {
         let scale = metric.useful() / crate::criterion::USEFUL;
@@ -295,11 +299,11 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         doubt: None,
     };
     let sure = decided || !decision.starved.is_empty() || surely_slow(field, &decision);
-    let told = decided || !decision.slow.is_empty() || !decision.starved.is_empty();
+    let has_reason = decided || !decision.slow.is_empty() || !decision.starved.is_empty();
     match doubt(field, &decision, &by_primary, primary) {
         Some(doubt) => decision.doubt = Some(doubt),
         None if is_idle(field, &decision, primary, &by_primary) => decision.confidence = Confidence::NoDifference,
-        None if told => {
+        None if has_reason => {
             decision.judge();
             // All hangs on a throughput that may be enough after all.
             if !sure && decision.confidence == Confidence::Clear {
@@ -350,7 +354,9 @@ impl Decision {
     fn judge_ties(&mut self, primary: Metric, by_primary: &[Worse], within: f64) {
         let scale = primary.useful() / crate::criterion::USEFUL;
         let same = |i: &usize| match by_primary[*i].bounds {
-            Some([least, most]) => least.abs().max(most) <= within * scale,
+            Some([least, most]) => {
+                by_primary[*i].by.abs() <= TIE_SEEN_WITHIN * scale && least.abs().max(most) <= within * scale
+            }
             None => by_primary[*i].by <= primary.useful(),
         };
         if self.ties.iter().all(same) {
@@ -389,6 +395,11 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
     }
     if field.rows.len() < 2 {
         return Some(Doubt::NothingToCompare);
+    }
+    let of_applications = |goal: Goal| matches!(goal, Goal::Balanced | Goal::Latency);
+    let mut applications = runs().flat_map(|run| &run.applications).peekable();
+    if of_applications(field.goal) && applications.peek().is_some() && !applications.any(|a| a.was_active()) {
+        return Some(Doubt::NoLaunch);
     }
     let defined = field.rows.iter().any(|row| !row.mean(primary).is_nan());
     if defined && !field.rows[leader].mean(primary).is_finite() {

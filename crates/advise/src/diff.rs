@@ -85,7 +85,7 @@ pub struct Diff {
     pub summary: Vec<String>,
     /// Every figure of every scheduler that both have.
     pub differences: Vec<Difference>,
-    /// What only one of them has, and other remarks.
+    /// Runs that only one of them has, and other remarks.
     pub notes: Vec<String>,
 }
 

@@ -24,7 +24,7 @@ pub struct Provenance {
     pub machine: Option<Machine>,
     /// The drive; `null` in a simulation.
     pub drive: Option<Drive>,
-    /// What kinds of drives the simulated devices are, by their names.
+    /// Kinds of the simulated drives, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, DriveKind>,
 }
@@ -84,7 +84,7 @@ pub struct Drive {
 }
 
 impl Provenance {
-    /// What a decision depends on beside the runs. `error` is the probability that a comparison is wrong.
+    /// Conditions of a decision, beside the runs. `error` is the probability that a comparison is wrong.
     pub fn conditions(&self, error: f64) -> Conditions {
         let offered = match &self.drive {
             Some(drive) if !drive.offered.is_empty() => drive.offered.clone(),

@@ -21,7 +21,7 @@ const GUARD_RUNS_MAX: usize = 6;
 /// Means nearer than this are the same for all practical purposes.
 const SAME: f64 = 0.02;
 
-/// What the race is about.
+/// The contestants and the rules of a race.
 pub struct Race {
     /// Names of the points, the one that decides first.
     pub points: Vec<&'static str>,
@@ -95,7 +95,7 @@ pub struct Gain {
     pub p: f64,
 }
 
-/// What follows.
+/// The outcome of a race.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The recommended scheduler.
@@ -235,7 +235,7 @@ impl Race {
         keepers.iter().copied().filter(|index| *index == leader || open(*index)).collect()
     }
 
-    /// What follows; nothing where what is set has not run twice yet.
+    /// The outcome; `None` if the current scheduler has not run twice yet.
     pub fn decide(&self, results: &[RunResult]) -> Option<Decision> {
         let enough = |name: &String| self.runs(results, 0, name).len() >= 2;
         if !enough(&self.current) {
@@ -259,32 +259,32 @@ impl Race {
         };
         let loses = losses.iter().filter(|l| l.scheduler == self.current).min_by(|a, b| a.share.total_cmp(&b.share));
         let current_is_in = keepers.iter().any(|index| self.schedulers[*index] == self.current);
-        let (pick, told, unproven) = if winner == self.current {
+        let (pick, proven, unproven) = if winner == self.current {
             (winner, None, None)
         } else if let Some(loss) = loses.filter(|_| !current_is_in) {
             let point = self.points.iter().position(|p| *p == loss.point).unwrap_or(0);
-            let told = gain(Metric::MbPerS, point, &winner);
+            let difference = gain(Metric::MbPerS, point, &winner);
             // A loss to some scheduler does not show that the winner has more throughput.
-            if told.then > told.now && told.p <= SIGNIFICANCE {
-                (winner, Some(told), None)
+            if difference.then > difference.now && difference.p <= SIGNIFICANCE {
+                (winner, Some(difference), None)
             } else {
-                (self.current.clone(), None, Some((winner, told)))
+                (self.current.clone(), None, Some((winner, difference)))
             }
         } else {
             // The winner is the best of several, each of which was compared with what is set.
             let found = p_values(&self.current).into_iter().find(|(name, _)| **name == winner);
-            let told = Gain { p: found.map_or(f64::NAN, |(_, p)| p), ..gain(ranking.metric, 0, &winner) };
-            let better = ranking.metric.better(told.then, told.now);
+            let difference = Gain { p: found.map_or(f64::NAN, |(_, p)| p), ..gain(ranking.metric, 0, &winner) };
+            let better = ranking.metric.better(difference.then, difference.now);
             // What is set stays, unless another is better by more than chance and by an amount that can be noticed.
-            if better && told.p <= SIGNIFICANCE && told.change.abs() > SAME {
-                (winner, Some(told), None)
+            if better && difference.p <= SIGNIFICANCE && difference.change.abs() > SAME {
+                (winner, Some(difference), None)
             } else {
-                (self.current.clone(), None, better.then_some((winner, told)))
+                (self.current.clone(), None, better.then_some((winner, difference)))
             }
         };
         let tied = p_values(&pick).into_iter().filter(|(_, p)| *p > SIGNIFICANCE);
         let ties = tied.map(|(name, _)| name.clone()).collect();
-        Some(Decision { keep: pick == self.current, pick, ranking, losses, gain: told, ties, unproven })
+        Some(Decision { keep: pick == self.current, pick, ranking, losses, gain: proven, ties, unproven })
     }
 }
 
@@ -334,7 +334,7 @@ impl Contrast {
     }
 }
 
-/// What changes from one to the other.
+/// The difference between two schedulers.
 pub fn gain(point: &str, metric: Metric, from: &[(u64, f64)], to: &[(u64, f64)]) -> Gain {
     let Contrast { ci95, p, .. } = Contrast::of(from, to);
     // The means of the table, so that a reader finds them there.

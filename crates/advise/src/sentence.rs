@@ -1,5 +1,7 @@
 //! Words a decision. Every clause states something that the decision compared; a property test checks each against the runs.
 
+use std::collections::BTreeSet;
+
 use dumbwaiter_measure::{RunResult, latency_text, rate_text};
 
 use crate::Goal;
@@ -141,7 +143,7 @@ impl Words<'_> {
         best.unwrap_or(self.decision.leader)
     }
 
-    /// What the pool had to keep.
+    /// The floor of the pool.
     pub(crate) fn pool_rule(&self) -> String {
         match self.field.goal.throughput_floor() {
             floor if floor > 0.0 => format!("at least {:.0} % of the best throughput", floor * 100.0),
@@ -288,7 +290,7 @@ impl Words<'_> {
         }
     }
 
-    /// What did better but cannot be set.
+    /// Better schedulers that cannot be set.
     fn elsewhere_clause(&self) -> String {
         let d = self.decision;
         let metric = d.metric;
@@ -341,6 +343,21 @@ impl Words<'_> {
             }
             Doubt::NothingToCompare => {
                 format!("only {} was run, so there is nothing to compare", self.name(leader))
+            }
+            Doubt::NoLaunch => {
+                let names: BTreeSet<&str> = self
+                    .field
+                    .groups
+                    .iter()
+                    .flatten()
+                    .flat_map(|run| &run.applications)
+                    .map(|a| a.name.as_str())
+                    .collect();
+                let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+                format!(
+                    "{} did not begin in the measured time, and it should decide; a longer --duration may help",
+                    list(&names)
+                )
             }
             Doubt::AllStarve => {
                 format!("under each scheduler {} got nothing in at least one run", self.field.focus.name())
@@ -422,7 +439,7 @@ impl Words<'_> {
         }
     }
 
-    /// What remains to be said about the recommended one.
+    /// Caveats about the recommended scheduler.
     pub(crate) fn caveats(&self) -> Vec<String> {
         let d = self.decision;
         let own: &[&RunResult] = &self.field.groups[d.leader];
@@ -460,7 +477,7 @@ impl Words<'_> {
         caveats
     }
 
-    /// What another does better by another figure.
+    /// Figures in which another scheduler is better.
     fn faster_elsewhere(&self) -> Vec<String> {
         let d = self.decision;
         let own = |metric: Metric| self.row(d.leader).mean(metric);

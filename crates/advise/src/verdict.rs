@@ -8,7 +8,7 @@ use crate::row::{Axes, Row};
 use crate::sentence::Words;
 use crate::usage::Usage;
 
-/// What a comparison says to do on one device.
+/// The verdict of a comparison on one device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Verdict {
     /// The scheduler to set, with its settings; `null` where nothing is to be changed: no difference, or inconclusive.
@@ -47,7 +47,7 @@ pub struct Verdict {
     /// Commands that take that back.
     #[serde(default)]
     pub undo: Vec<String>,
-    /// What remains to be said, most important first.
+    /// Caveats, most important first.
     #[serde(default)]
     pub caveats: Vec<String>,
 }

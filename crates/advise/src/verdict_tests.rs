@@ -180,6 +180,9 @@ fn small_differences_are_no_practical_difference_however_sure() {
     assert!(verdict.certainty.contains("cannot exclude one of up to"), "{}", verdict.certainty);
     assert!(verdict.because.starts_with("these runs show no difference"), "{}", verdict.because);
     assert!(!verdict.is_settled(0.05));
+    // Means that differ by half do not show that there is none, even if chance explains them.
+    let verdict = of_two([210.0, 240.0, 180.0], [325.0, 200.0, 450.0]);
+    assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None), "{}", verdict.sentence());
     // Where it hides everything, nothing can be said.
     let verdict = of_two([600.0, 1400.0, 900.0], [1300.0, 700.0, 1500.0]);
     assert_eq!(verdict.confidence, Confidence::Inconclusive);
@@ -195,27 +198,42 @@ fn a_busy_machine_makes_every_verdict_inconclusive_and_is_said_first() {
     assert!(verdict.because.starts_with("the machine was busy"), "{}", verdict.because);
 }
 
+fn with_writer(mut run: RunResult, start_up: dumbwaiter_measure::StartUpStats) -> RunResult {
+    run.applications.push(dumbwaiter_measure::ApplicationStats {
+        name: "writer".into(),
+        tenant: "default".into(),
+        kind: "writer".into(),
+        start_up: Some(start_up),
+        player: None,
+    });
+    run
+}
+
+#[test]
+fn an_application_that_did_not_begin_leaves_the_verdict_open() {
+    use dumbwaiter_measure::StartUpStats;
+    let runs = runs_of(&vec![vec![(100.0, 90.0); 3], vec![(900.0, 90.0); 3]]);
+    let runs: Vec<RunResult> =
+        runs.into_iter().map(|run| with_writer(run, StartUpStats::new(vec![], 0, vec![], 10.0))).collect();
+    let verdict = &rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict;
+    assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None));
+    assert!(verdict.because.starts_with("writer did not begin in the measured time"), "{}", verdict.because);
+    // Where throughput was asked for, it is not missed.
+    let verdict = &rank_under(&runs, Goal::Throughput, &Conditions::default())[0].verdict;
+    assert!(!verdict.because.contains("writer"), "{}", verdict.because);
+}
+
 #[test]
 fn one_that_started_an_application_is_preferred_to_one_that_did_not() {
-    use dumbwaiter_measure::{ApplicationStats, StartUpStats};
-    let with = |mut run: RunResult, start_up: StartUpStats| {
-        run.applications.push(ApplicationStats {
-            name: "writer".into(),
-            tenant: "default".into(),
-            kind: "writer".into(),
-            start_up: Some(start_up),
-            player: None,
-        });
-        run
-    };
+    use dumbwaiter_measure::StartUpStats;
     let template = template(1200);
     let mut runs = Vec::new();
     for seed in 0..2 {
         // The one with the better p99 and throughput never started it.
         let never = StartUpStats::new(vec![], 2, vec![], 10.0);
         let started = StartUpStats::new(vec![4.1, 4.2 + seed as f64 / 100.0], 0, vec![], 10.0);
-        runs.push(with(run(&template, "cfq", seed, 50.0, 100.0), never));
-        runs.push(with(run(&template, "bfq", seed, 500.0, 95.0), started));
+        runs.push(with_writer(run(&template, "cfq", seed, 50.0, 100.0), never));
+        runs.push(with_writer(run(&template, "bfq", seed, 500.0, 95.0), started));
     }
     let conditions = Conditions { offered: Offered::These(vec!["bfq".into()]), ..Conditions::default() };
     for conditions in [Conditions::default(), conditions] {

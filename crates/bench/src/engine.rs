@@ -28,7 +28,7 @@ pub const OPS: [&str; 6] = ["randread", "randwrite", "randrw", "read", "write", 
 const OWN_BYTES: u64 = 1 << 30;
 const BLOCK: u32 = 4096;
 
-/// What is measured, and where.
+/// A measurement: its target, loads and schedulers.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// A file or block device; `None` makes a loop device in memory.
@@ -61,7 +61,7 @@ impl Default for Plan {
     }
 }
 
-/// What the measurement found.
+/// The result of a measurement.
 pub struct Measured {
     runs: Vec<Runs>,
     /// The engine beside fio, by depth and scheduler.

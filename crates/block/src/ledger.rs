@@ -80,7 +80,7 @@ impl Ledger {
         self.sectors_completed += sectors_completed;
     }
 
-    /// What does not add up once everything has drained; `None` when all is well.
+    /// The first inconsistency of the counts once everything has drained; `None` if there is none.
     pub fn imbalance(&self) -> Option<String> {
         let l = self;
         if l.submitted != l.completed {

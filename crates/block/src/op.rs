@@ -147,7 +147,7 @@ pub enum IoClass {
 pub struct Ioprio(pub u16);
 
 impl Ioprio {
-    /// What a task at nice 0 has: best effort, level 4.
+    /// The priority of a task at nice 0: best effort, level 4.
     pub const DEFAULT: Ioprio = Ioprio(2 << 13 | 4);
 
     /// Priority of a class and a level; levels over 7 are cut to 7.

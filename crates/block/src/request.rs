@@ -94,7 +94,7 @@ pub struct Request {
     pub(crate) pieces: u32,
     /// The first error of its pieces.
     pub(crate) error: Option<Errno>,
-    /// What remains of a flush sequence.
+    /// The remaining steps of its flush sequence.
     pub(crate) sequence: crate::sequence::Sequence,
 }
 

@@ -51,9 +51,9 @@ pub enum Event {
     TenantRetired(TenantId),
     /// The number of requests that the scheduler may hold, or that the device may hold, changed.
     DepthChanged {
-        /// What [`Setup::nr_requests`] would be now.
+        /// The new [`Setup::nr_requests`].
         nr_requests: u32,
-        /// What [`Setup::device_depth`] would be now.
+        /// The new [`Setup::device_depth`].
         device_depth: u32,
     },
     /// The device was declared rotational or not (Linux: queue/rotational was written).
@@ -83,7 +83,7 @@ pub enum Handover {
     Live,
 }
 
-/// What a scheduler requires of the block layer around it.
+/// Requirements of a scheduler on the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traits {
     /// State per hardware queue (`true`), or one state for the device.
@@ -120,7 +120,7 @@ pub struct Setup {
     pub device_depth: u32,
     /// The device is a disk with a moving arm.
     pub rotational: bool,
-    /// What was different when the scheduler was attached.
+    /// Values that differed when the scheduler was attached.
     pub at_attach: AtAttach,
 }
 
@@ -235,7 +235,7 @@ impl std::error::Error for TunableError {}
 
 /// A policy: which queued request goes to the device next, and when none should.
 pub trait Scheduler: Send {
-    /// What it requires of the block layer. The answer never changes.
+    /// Its requirements on the block layer, which never change.
     fn traits(&self) -> Traits {
         Traits::default()
     }

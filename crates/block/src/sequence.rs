@@ -27,7 +27,7 @@ impl Sequence {
         [Sequence::PRE, Sequence::DATA, Sequence::POST].into_iter().find(|s| self.has(*s))
     }
 
-    /// What remains after the next step.
+    /// The steps that remain after the next one.
     pub(crate) fn rest(self) -> Sequence {
         Sequence(self.0 & self.0.wrapping_sub(1))
     }

@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use crate::args::{Bench, BenchWhat};
 use crate::progress::{cancel_on_signal, cancel_on_signal_and_undo};
-use crate::results::ended_by;
 use crate::{Ended, input, output};
 
 /// Measures and prints.
@@ -96,13 +95,10 @@ fn engine(args: &Bench) -> Result<Ended> {
     plan.rounds = args.engine.rounds.unwrap_or(plan.rounds);
     let control = Arc::new(Control::default());
     cancel_on_signal_and_undo(&control)?;
-    let measured = match engine::run(&plan, &control, &|line| crate::tell!("{line}")) {
-        Ok(measured) => measured,
-        Err(failure) => return ended_by(failure),
-    };
+    let measured = engine::run(&plan, &control, &|line| crate::tell!("{line}"))?;
     show(args, &measured.rows, || engine::text(&measured, output::style()))?;
     match measured.failure {
-        Some(failure) => ended_by(failure),
+        Some(failure) => Err(failure.into()),
         None if control.cancelled() => Ok(Ended::Interrupted),
         None => Ok(Ended::Done),
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use clap::ValueEnum;
 use dumbwaiter_experiment::{Input, Overrides, Until, compare, compare_all};
 use dumbwaiter_report::{Format, read_json};
 use dumbwaiter_scenario::{Scenario, TraceOptions};
@@ -27,7 +28,8 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         read.resume(&read_json(path)?)?;
     }
     if args.print_config {
-        return print_config(&read);
+        output::print(&read.to_toml())?;
+        return Ok(Ended::Done);
     }
     if args.via == Some(Via::Serve) {
         return on::served::run(&args, &read, format, checking);
@@ -53,20 +55,7 @@ pub(crate) fn run(args: Compare) -> Result<Ended> {
         Input::One(experiment) => compare(experiment, &simulator, control),
         Input::Several { name, cases } => compare_all(name, cases, &simulator, control),
     });
-    results::finish(compared, &args.outputs, format)
-}
-
-/// Prints the effective scenario, or each of several.
-fn print_config(read: &Input) -> Result<Ended> {
-    match read {
-        Input::One(experiment) => output::print(&experiment.scenario.to_toml())?,
-        Input::Several { cases, .. } => {
-            for case in cases {
-                output::print(&format!("# {}\n{}\n", case.variant, case.experiment.scenario.to_toml()))?;
-            }
-        }
-    }
-    Ok(Ended::Done)
+    results::finish(compared?, &args.outputs, format)
 }
 
 /// Until when replicates are added.
@@ -106,5 +95,23 @@ fn overrides(args: &Compare, trace_format: Option<&str>) -> Result<Overrides> {
         },
         own_schedulers: Vec::new(),
         real_drive: args.on.is_some(),
+        world_options: world_options(args),
     })
+}
+
+/// The flags that say where the runs are made and what they may do there. That data may be destroyed is asked anew.
+fn world_options(args: &Compare) -> Vec<(&'static str, String)> {
+    let on = args.on.as_ref().map(|path| path.display().to_string());
+    let via = args.via.and_then(|via| Some(via.to_possible_value()?.get_name().to_owned()));
+    let switches = [
+        ("--allow-writes", args.allow_writes),
+        ("--verify", args.verify),
+        ("--buffered", args.buffered),
+        ("--keep-going", args.keep_going),
+        ("--round-out", args.round_out),
+    ];
+    let given = [("--on", on), ("--via", via), ("--rings", args.rings.clone())];
+    let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let switches = switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| (name, String::new()));
+    given.chain(switches).collect()
 }

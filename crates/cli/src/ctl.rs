@@ -16,7 +16,9 @@ pub(crate) fn run(args: &Ctl) -> Result<Ended> {
         output::print(&output::pretty(&answer)?)?;
         return Ok(Ended::Done);
     }
-    output::print(&answer_text(&order, answer, output::style()).context("the server is of another version")?)?;
+    output::print(
+        &answer_text(&order, answer, output::style()).context("the server has another version of dumbwaiter")?,
+    )?;
     Ok(Ended::Done)
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use dumbwaiter_experiment::Control;
-use dumbwaiter_fit::{DriveOptions, Error, Opened, Options, Progress, document, open, survey};
+use dumbwaiter_fit::{DriveOptions, Opened, Options, Progress, document, open, survey};
 
 use crate::args::Devices;
 use crate::progress::{RunBar, cancel_on_signal};
@@ -20,10 +20,7 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
     cancel_on_signal(&control)?;
     let options =
         DriveOptions { allow_writes: args.allow_writes, i_know_this_destroys: args.i_know_this_destroys.clone() };
-    let Opened { mut subject, virtual_time } = match open(subject, &options) {
-        Ok(opened) => opened,
-        Err(error) => return ended_by(error),
-    };
+    let Opened { mut subject, virtual_time } = open(subject, &options)?;
     let facts = subject.facts();
     if !virtual_time {
         let writes = if args.allow_writes { "WRITES TO IT" } else { "only reads" };
@@ -45,10 +42,7 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
     };
     let found = survey(&mut *subject, &options, &control.cancel, &mut observe);
     bar.finish();
-    let fitted = match found.and_then(|found| dumbwaiter_fit::fit(&found)) {
-        Ok(fitted) => fitted,
-        Err(error) => return ended_by(error),
-    };
+    let fitted = found.and_then(|found| dumbwaiter_fit::fit(&found))?;
     let document = document(fitted, began.elapsed().as_secs_f64());
     if let Some(path) = &args.json {
         output::write_json(path, &document)?;
@@ -67,15 +61,4 @@ pub(crate) fn run(args: &Devices, subject: &Path) -> Result<Ended> {
         crate::tell!("warning: {warning}");
     }
     Ok(Ended::Done)
-}
-
-/// The exit code of a failure; its reason goes to stderr.
-fn ended_by(error: Error) -> Result<Ended> {
-    let ended = match error {
-        Error::Refused(_) | Error::NoFit(_) => bail!(error),
-        Error::Device(_) => Ended::DeviceFailed,
-        Error::Interrupted => Ended::Interrupted,
-    };
-    crate::tell!("dumbwaiter: {error}");
-    Ok(ended)
 }

@@ -1,7 +1,7 @@
 //! The `dumbwaiter` command: choose and prove a block I/O scheduler. A library, so that `python -m dumbwaiter` is the same one.
 //!
-//! stdout is for results, stderr for the story. Exit codes: 0 done, 1 a check failed, 2 bad input or refused, 3 a
-//! device or an I/O failed (with what was finished), 130 interrupted (with what was finished).
+//! Results go to stdout, messages to stderr. Exit codes: 0 done, 1 a check failed, 2 bad input or refused, 3 a
+//! device or an I/O failed, 130 interrupted; completed work is printed and written in both cases.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -33,19 +33,21 @@ mod tune;
 use std::ffi::OsString;
 
 use clap::Parser;
+use dumbwaiter_experiment::{Failure, FailureKind};
 use dumbwaiter_terminal::tell;
 
 use args::{Args, Command};
 
 /// How a command ended.
+#[derive(Clone, Copy)]
 pub(crate) enum Ended {
     /// All is well.
     Done,
-    /// The answer is "no": a validation target was missed.
+    /// A check failed, such as a target of a validation.
     Failed,
-    /// By a signal, with what was finished.
+    /// By a signal; completed work is printed and written.
     Interrupted,
-    /// A device or an I/O failed; what was finished is written.
+    /// A device or an I/O failed; completed work is printed and written.
     DeviceFailed,
 }
 
@@ -53,9 +55,9 @@ pub(crate) enum Ended {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
-        Err(told) => {
-            let _ = told.print();
-            return told.exit_code().clamp(0, 255) as u8;
+        Err(help) => {
+            let _ = help.print();
+            return help.exit_code().clamp(0, 255) as u8;
         }
     };
     // Workers leave that to the process that started them.
@@ -65,14 +67,38 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     }
     match command(args.command) {
-        Ok(Ended::Done) => 0,
-        Ok(Ended::Failed) => 1,
-        Ok(Ended::Interrupted) => 130,
-        Ok(Ended::DeviceFailed) => 3,
+        Ok(ended) => ended.exit_code(),
         Err(error) if output::is_broken_pipe(&error) => 0,
         Err(error) => {
-            crate::tell!("dumbwaiter: {}", told_once(&error));
-            2
+            crate::tell!("dumbwaiter: {}", one_line(&error));
+            Ended::by(&error).map_or(2, Ended::exit_code)
+        }
+    }
+}
+
+impl Ended {
+    /// What a failure of a library means; `None` if it is bad input or a refusal.
+    fn by(error: &anyhow::Error) -> Option<Ended> {
+        if let Some(failure) = error.downcast_ref::<Failure>() {
+            return match failure.kind {
+                FailureKind::Refused => None,
+                FailureKind::Device => Some(Ended::DeviceFailed),
+                FailureKind::Interrupted => Some(Ended::Interrupted),
+            };
+        }
+        match error.downcast_ref::<dumbwaiter_fit::Error>()? {
+            dumbwaiter_fit::Error::Refused(_) | dumbwaiter_fit::Error::NoFit(_) => None,
+            dumbwaiter_fit::Error::Device(_) => Some(Ended::DeviceFailed),
+            dumbwaiter_fit::Error::Interrupted => Some(Ended::Interrupted),
+        }
+    }
+
+    fn exit_code(self) -> u8 {
+        match self {
+            Ended::Done => 0,
+            Ended::Failed => 1,
+            Ended::DeviceFailed => 3,
+            Ended::Interrupted => 130,
         }
     }
 }
@@ -105,8 +131,8 @@ fn command(command: Command) -> anyhow::Result<Ended> {
     }
 }
 
-/// The error and its causes in one line, each part once: many errors tell their cause themselves.
-pub(crate) fn told_once(error: &anyhow::Error) -> String {
+/// The error and its causes in one line, each part once: many errors name their cause themselves.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

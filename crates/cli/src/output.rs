@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind};
 
 pub(crate) use dumbwaiter_terminal::outputs::{
-    check_files, check_folder, check_writable, is_stdout, pretty, print_or_json, write_json, write_text,
+    check_files, check_writable, is_stdout, pretty, print_or_json, write_json, write_text,
 };
 pub(crate) use dumbwaiter_terminal::{print, screen, style};
 

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Pilot) -> Result<Ended> {
         }
         Some(PilotQuestion::Resume { device, control }) => {
             ask(&control.path(), &Question::Resume { device: device.clone() })?;
-            output::print(&format!("{device} is taken up again\n"))?;
+            output::print(&format!("resumed {device}\n"))?;
             Ok(Ended::Done)
         }
         Some(PilotQuestion::Replay { trace: file, config, scheduler, rotating, json, reading }) => {
@@ -44,14 +44,14 @@ pub(crate) fn run(args: &Pilot) -> Result<Ended> {
 
 /// Runs until a signal, or once.
 fn fly(args: &Pilot) -> Result<Ended> {
-    let path = args.config.as_ref().context("which disks? Give --config FILE")?;
+    let path = args.config.as_ref().context("no configuration: give --config FILE, which names the disks")?;
     let config = PilotConfig::from_file(path)?;
     let stop = Arc::new(AtomicBool::new(false));
     undo::on_signals(Some(Arc::clone(&stop)))?;
     let options = RunOptions { act: args.act, once: args.once };
     let ended = dumbwaiter_pilot::run(&config, options, &stop, &mut |line| crate::tell!("{line}"))?;
     for problem in &ended.problems {
-        crate::tell!("not put back: {problem}");
+        crate::tell!("not restored: {problem}");
     }
     if args.once {
         output::print(&once(&ended, args.json)?)?;

@@ -6,7 +6,6 @@ use dumbwaiter_reproduce::{Effort, Error, Figure, PAPERS, Paper, Row, find_all};
 
 use crate::args::Reproduce;
 use crate::progress::{RunBar, Watched, cancel_on_signal_and_undo};
-use crate::results::ended_by;
 use crate::{Ended, input, on, output};
 
 /// Runs what is asked for, prints tables and writes files.
@@ -49,10 +48,7 @@ fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -
     let bar = RunBar::default();
     let control = bar.quiet_control();
     cancel_on_signal_and_undo(&control)?;
-    let device = match on::reproduce::device(args)? {
-        Ok(device) => device,
-        Err(failure) => return ended_by(failure),
-    };
+    let device = on::reproduce::device(args)?;
     let figures = on::reproduce::in_kernel(args, &device, &control, |world, control| {
         let effort = Effort::new(args.quick, world, control);
         let mut finished: Vec<Finished> = Vec::new();
@@ -65,15 +61,12 @@ fn on_device(args: &Reproduce, wanted: Vec<(&'static Paper, &'static Figure)>) -
         Ok::<_, Error>((finished, effort.failure()))
     });
     bar.finish();
-    let (finished, failure) = match figures {
-        Ok(figures) => figures?,
-        Err(failure) => return ended_by(failure),
-    };
+    let (finished, failure) = figures??;
     write_all(args, Some(&device.describe()), &finished)?;
     match failure {
         None if control.cancelled() => Ok(Ended::Interrupted),
         None => Ok(Ended::Done),
-        Some(failure) => ended_by(failure),
+        Some(failure) => Err(failure.into()),
     }
 }
 

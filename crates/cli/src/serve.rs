@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use dumbwaiter_serve::{
-    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings, systemd,
+    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings,
+    raise_open_files_limit, systemd,
 };
 use dumbwaiter_terminal::disks_text;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -30,6 +31,9 @@ pub(crate) fn run(args: &Serve) -> Result<Ended> {
         Some(folder) => demo(args, folder.path()),
         None => settings(args)?,
     };
+    if let Err(error) = raise_open_files_limit() {
+        crate::tell!("the limit of open files stays as it is: {error}");
+    }
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals cannot be handled")?;
     let signals = RefCell::new(signals);
     let reload_asked = Cell::new(false);
@@ -78,7 +82,7 @@ fn reload(args: &Serve, server: &Server) {
     };
     match done {
         Ok(()) => crate::tell!("the configuration was read again"),
-        Err(error) => crate::tell!("nothing was changed: {}", crate::told_once(&error)),
+        Err(error) => crate::tell!("nothing was changed: {}", crate::one_line(&error)),
     }
     systemd::notify("READY=1");
 }

@@ -19,10 +19,13 @@ pub(crate) fn run(args: &Sweep) -> Result<Ended> {
     }
     let Some(file) = &args.file else { bail!("expected the file of a sweep") };
     let jobs = input::jobs(args.jobs)?;
-    let sweep = sweeps::Sweep::read(file)?;
     let world = Simulator::new(1);
     let control = Arc::new(Control::default());
     cancel_on_signal(&control)?;
+    let sweep = match sweeps::Sweep::read(file, &control) {
+        Err(sweeps::Error::Interrupted) => return Ok(Ended::Interrupted),
+        read => read?,
+    };
     if args.dry_run {
         let estimate = sweeps::estimate(&sweep, &world, &control)?;
         output::print(&estimate_text(&sweep, &estimate, jobs))?;
@@ -44,7 +47,8 @@ pub(crate) fn run(args: &Sweep) -> Result<Ended> {
 
 fn report(args: &SweepReport) -> Result<Ended> {
     output::check_files(args.json.as_deref(), args.html.as_deref(), &[])?;
-    let points = sweeps::plotted(&args.dir, &args.x, &args.y, args.by.as_deref(), args.facet.as_deref())?;
+    let columns = [Some(args.x.as_str()), Some(&args.y), args.by.as_deref(), args.facet.as_deref()];
+    let points = sweeps::plotted(&args.dir, columns, &Control::default())?;
     if let Some(path) = &args.html {
         let title = format!("{} by {}", args.y, args.x);
         sweeps::write_report(&title, &points, [&args.x, &args.y, args.by.as_deref().unwrap_or_default()], path)?;

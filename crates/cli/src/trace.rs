@@ -65,7 +65,7 @@ fn convert(args: &TraceConvert) -> Result<Ended> {
         })?,
     };
     let mut reader = open(std::slice::from_ref(&args.from), &args.reading)?;
-    let written = traces::convert(&mut reader, &args.to_file, format, columns.as_ref(), None)?;
+    let written = traces::convert(&mut reader, &args.to_file, format, columns.as_ref(), &|| false)?;
     crate::tell!(
         "{} records of {} written to {} as {}",
         grouped(written.records),

@@ -4,14 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use dumbwaiter_block::Nanos;
-use dumbwaiter_experiment::{Budget, Experiment, Failure, Overrides, TuneOptions, Tuned, tune};
+use dumbwaiter_experiment::{Budget, Experiment, Overrides, TuneOptions, Tuned, tune};
 use dumbwaiter_report::tune_text;
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 
 use crate::args::Tune;
 use crate::progress::{Watched, end_on_signal};
-use crate::results::ended_by;
 use crate::{Ended, input, on, output};
 
 /// Reads the experiment, searches, and prints what was found.
@@ -29,18 +27,15 @@ pub(crate) fn run(args: &Tune) -> Result<Ended> {
     let watched = Watched::start()?;
     drop(checking);
     let found = watched.run(|control| tune(&experiment, &options, &simulator, control));
-    finish(args, found)
+    finish(args, found?)
 }
 
-/// Prints and writes what a search found, and says how it ended.
-pub(crate) fn finish(args: &Tune, found: Result<Tuned, Failure>) -> Result<Ended> {
-    let Tuned { tuning, failure } = match found {
-        Ok(found) => found,
-        Err(failure) => return ended_by(failure),
-    };
+/// Prints or writes what a search found, and says how it ended.
+pub(crate) fn finish(args: &Tune, found: Tuned) -> Result<Ended> {
+    let Tuned { tuning, failure } = found;
     output::print_or_json(args.json.as_deref(), &tuning, || tune_text(&tuning, output::screen(false)))?;
     match failure {
-        Some(failure) => ended_by(failure),
+        Some(failure) => Err(failure.into()),
         None if tuning.ended_early.as_deref() == Some("interrupted") => Ok(Ended::Interrupted),
         None => Ok(Ended::Done),
     }
@@ -59,12 +54,11 @@ fn overrides(args: &Tune) -> Result<Overrides> {
 fn options(args: &Tune) -> Result<TuneOptions> {
     let lists = args.scheduler.iter().map(|list| SchedulerSpec::parse_list(list));
     let lists = lists.collect::<Result<Vec<_>, _>>().map_err(|e| anyhow!("--scheduler: {e}"))?;
-    let clock = input::time_if("--for", args.length.as_ref())?;
+    let clock = input::time_if("--for", args.length.as_ref())?.map(|time| Duration::from_nanos(time.0));
     let runs = input::time_if("--budget", args.budget.as_ref())?;
-    let budget = Budget {
-        // Runs on a drive take as long as they cover, and some time between them: what is left makes sure of the claim.
-        runs: runs.or(clock.filter(|_| args.on.is_some()).map(|clock| Nanos(clock.0 / 10 * 7))),
-        clock: clock.map(|time| Duration::from_nanos(time.0)),
+    let budget = match args.on {
+        Some(_) => Budget::on_drive(runs, clock),
+        None => Budget { runs, clock },
     };
     Ok(TuneOptions { schedulers: lists.concat(), budget })
 }

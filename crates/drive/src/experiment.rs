@@ -79,15 +79,15 @@ pub fn run(
     let load = prepared.load(seed, target.sectors(), config.setup.cpus)?;
     let (assignments, note) = partition(s, options, choice, config.setup, &load);
     let (tenant_specs, task_specs) = (&load.tenant_specs, &load.task_specs);
-    let (tenants, tasks) = (tenant_specs.clone(), task_specs.clone());
-    let recorder = Recorder::new(RecorderConfig { warmup: s.warmup, interval: s.series, tenants, tasks });
+    let recorder = recorder(s, tenant_specs, task_specs);
     let mut verifier = verifier(target, seed)?;
     let group = RingGroup::default();
     let mut threads: Vec<Option<Thread>> = load.threads.into_iter().map(Some).collect();
-    let mut parts = Vec::new();
+    let (alone, mut parts) = (assignments.len() == 1, Vec::new());
     for (ring, assigned) in assignments.into_iter().enumerate() {
         let setup = Setup { device_depth: assigned.depth, ..config.setup };
         let of_ring = Parts {
+            spins: alone,
             target,
             support,
             config: Config { setup, ..config },
@@ -133,7 +133,12 @@ pub fn run(
     })
 }
 
-/// Watches the data of a run where that was asked for.
+fn recorder(s: &Scenario, tenants: &[TenantSpec], tasks: &[TaskSpec]) -> Recorder {
+    let (tenants, tasks) = (tenants.to_vec(), tasks.to_vec());
+    Recorder::new(RecorderConfig { warmup: s.warmup, interval: s.series, tenants, tasks })
+}
+
+/// The verifier of a run with `--verify`.
 fn verifier(target: &Target, seed: u64) -> Result<Option<Verifier>, Error> {
     let Some(verify) = &target.options().verify else { return Ok(None) };
     let block = u64::from(target.facts().logical_block);

@@ -75,7 +75,7 @@ impl Rings {
     }
 }
 
-/// What `--verify` needs.
+/// Options of `--verify`.
 #[derive(Clone, Debug, Default)]
 pub struct Verify {
     /// Every acknowledged write is noted in this file, for [`crate::verify::check`] after a crash of the program.
@@ -83,7 +83,7 @@ pub struct Verify {
 }
 
 impl Options {
-    /// What of them concerns opening.
+    /// The options for opening.
     pub(crate) fn open_options(&self) -> OpenOptions {
         let Options { direct, allow_writes, exclusive, max_request_bytes, .. } = *self;
         OpenOptions { direct, allow_writes, exclusive, max_request_bytes }

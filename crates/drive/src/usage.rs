@@ -12,7 +12,7 @@ pub fn monotonic() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What this program used so far.
+/// CPU time and context switches of this program so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// User time.
@@ -49,7 +49,7 @@ impl Usage {
         }
     }
 
-    /// What was used since `earlier`.
+    /// The difference from an earlier reading.
     pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
             usr: self.usr.since(earlier.usr),

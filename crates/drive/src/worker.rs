@@ -80,6 +80,8 @@ pub fn run(
     let config = Config { setup, nomerges: 2, ..config };
     let group = RingGroup::default();
     let mut run = Run::new(Parts {
+        // Other workers want the CPUs.
+        spins: false,
         target,
         support,
         config,

@@ -68,7 +68,7 @@ pub struct Cell {
     pub completion: Completion,
     /// Number of the replicate from 0; the run's seed is the scenario's plus this.
     pub replicate: u32,
-    /// What else is varied, such as the point of a survey; empty where nothing is.
+    /// Another varied dimension, such as the point of a survey; empty if there is none.
     pub variant: String,
 }
 
@@ -100,7 +100,7 @@ impl Cell {
     }
 }
 
-/// What a person calls it: the scheduler, and the database if there is one.
+/// Its name for people: the scheduler, and the database if there is one.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.work {

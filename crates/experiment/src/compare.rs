@@ -72,12 +72,12 @@ pub fn compare(experiment: &Experiment, world: &dyn World, control: &Control) ->
     notes.extend(notes_of_cells(&used));
     notes.extend(unused_notes(&unused));
     // A failure to complete the figures does not hide that of a run.
-    let (told, ending) = match (concluded, ending) {
-        (Ok(told), ending) => (told, ending),
+    let (added, ending) = match (concluded, ending) {
+        (Ok(added), ending) => (added, ending),
         (Err(failure), Ending::Complete) => (Vec::new(), Ending::Failed(failure)),
         (Err(failure), ending) => (vec![failure.reason], ending),
     };
-    notes.extend(told);
+    notes.extend(added);
     let mut document = described(experiment, &about, runs)?;
     if let Some(look) = until {
         document.until = Some(look.found);
@@ -238,12 +238,12 @@ fn first_of_each_device(results: &[CellResult]) -> impl Iterator<Item = &CellRes
 
 /// Devices that no request reached: nothing can be said of their schedulers.
 fn unused_notes(results: &[CellResult]) -> Vec<String> {
-    let told = |result: &CellResult| {
+    let unreached = |result: &CellResult| {
         let reasons = result.skipped.iter().map(|(reason, n)| format!("{} records: {reason}", grouped(*n)));
         let reasons: Vec<String> = reasons.collect();
         format!("{}: no request reached it ({})", result.run.device, reasons.join(", "))
     };
-    first_of_each_device(results).map(told).collect()
+    first_of_each_device(results).map(unreached).collect()
 }
 
 /// Schedulers that left an I/O waiting for more than twice as long as any that they finished. One remark for each

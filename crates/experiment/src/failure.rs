@@ -7,7 +7,7 @@ use std::fmt;
 #[error("{0}")]
 pub struct Refusal(pub String);
 
-/// What kind of failure ended a run.
+/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// The experiment asks for something that cannot be (exit code 2).
@@ -21,7 +21,7 @@ pub enum FailureKind {
 /// Why a run, or the whole experiment, ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind.
+    /// Its kind.
     pub kind: FailureKind,
     /// The reason in one line.
     pub reason: String,

@@ -14,7 +14,7 @@ use dumbwaiter_traces as traces;
 
 use crate::until::Until;
 
-/// What is to be compared, and by which goal.
+/// A comparison to run: a scenario, and the goal of the recommendation.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// The load, the devices and the schedulers.
@@ -41,7 +41,7 @@ pub enum ReadError {
     File {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file is not what is expected; the text names it and says what is.
@@ -52,7 +52,7 @@ pub enum ReadError {
     Scenario(#[from] dumbwaiter_scenario::Error),
 }
 
-/// What an input file is.
+/// Kind of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
     /// A scenario in TOML.
@@ -103,6 +103,9 @@ pub struct Overrides {
     pub until: Option<Until>,
     /// It runs on a real drive: a suite then has that drive alone, as full as it is.
     pub real_drive: bool,
+    /// Options of the command that choose where it runs, such as `--via` with `serve`; the value of a switch is empty. They change
+    /// nothing but the command that makes the comparison again.
+    pub world_options: Vec<(&'static str, String)>,
 }
 
 /// Files of a folder that a misspelt name is compared with.
@@ -110,7 +113,7 @@ const FILES_COMPARED: usize = 4096;
 /// Bytes of a file that decide its kind.
 const HEAD_BYTES: usize = 64 * 1024;
 
-/// What a file is, by its content. A folder, a pipe, a missing and an empty file are refused.
+/// Kind of a file, by its content. A folder, a pipe, a missing and an empty file are refused.
 pub fn input_kind(path: &Path) -> Result<InputKind, ReadError> {
     let named = || path.display().to_string();
     let failed = |source: std::io::Error| match similar_file(path).or_else(|| similar_builtin(path)) {
@@ -204,7 +207,7 @@ fn builtin_of(path: &Path) -> Option<library::Named> {
     path.to_str().filter(|_| !path.exists()).and_then(library::named)
 }
 
-/// What a word of the command line is: a scenario inside the program, or a file.
+/// Kind of an argument: a scenario inside the program, or a file.
 pub(crate) fn kind_of(path: &Path) -> Result<InputKind, ReadError> {
     if builtin_of(path).is_some() { Ok(InputKind::Scenario) } else { input_kind(path) }
 }

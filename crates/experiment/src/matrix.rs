@@ -22,7 +22,7 @@ pub enum Finished {
     All,
     /// [`Control::cancel`] ended it.
     Cancelled,
-    /// A cell failed; no other was begun after it.
+    /// A cell failed. Of cells that share a device, no other was begun after it.
     Failed(Failure),
 }
 

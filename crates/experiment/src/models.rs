@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dumbwaiter_advise::DriveKind;
 
-/// What kinds of drives the models are, by the names that their runs have.
+/// Kinds of the simulated drives, by the names that their runs have.
 pub(crate) fn models(devices: &[String]) -> BTreeMap<String, DriveKind> {
     let kind = |device: &String| {
         let model = dumbwaiter_devices::load(device).ok()?;

@@ -15,7 +15,7 @@ const DECIDING_MIN: Nanos = Nanos::from_ms(300);
 const DECIDING_MAX: Nanos = Nanos::from_secs(3);
 const GUARD_MIN: Nanos = Nanos::from_ms(250);
 const GUARD_MAX: Nanos = Nanos::from_secs(2);
-/// What starting and collecting a run takes beside it.
+/// Time to start and collect a run, beside its own length.
 pub(crate) const OVERHEAD: Nanos = Nanos::from_ms(150);
 /// Part of a run that is warm-up, in percent.
 const WARMUP_PERCENT: u64 = 20;
@@ -29,7 +29,7 @@ pub(crate) struct Point {
     pub(crate) scenario: Scenario,
 }
 
-/// What is run, the point that decides first.
+/// The points, the deciding one first.
 pub(crate) struct Plan {
     pub(crate) points: Vec<Point>,
     /// Time for the schedulers.

@@ -17,7 +17,9 @@ const CLASSIFIER: &str = "classifier";
 /// A device of a table.
 #[derive(Clone, Debug)]
 pub struct TableDevice {
-    /// The device, as `--device` takes it.
+    /// As it was given: `DEVICE` or `DEVICE@DEPTH`.
+    pub text: String,
+    /// The device model.
     pub name: String,
     /// It is a disk with a moving arm.
     pub rotational: bool,
@@ -36,7 +38,7 @@ impl TableDevice {
                 Ok(depth) if depth > 0 => (name, Some(depth)),
                 _ => {
                     return Err(Failure::refused(format!(
-                        "--device {text}: `{depth}` is no depth; expected DEVICE@DEPTH with a depth of at least 1"
+                        "--device {text}: `{depth}` is not a depth; expected DEVICE@DEPTH with a depth of at least 1"
                     )));
                 }
             },
@@ -44,6 +46,7 @@ impl TableDevice {
         };
         let facts = dumbwaiter_devices::load(name).map_err(|error| Failure::refused(error.to_string()))?.facts();
         Ok(TableDevice {
+            text: text.to_owned(),
             name: name.to_owned(),
             rotational: facts.rotational,
             depth: depth.unwrap_or(facts.depth).min(facts.depth),
@@ -51,7 +54,7 @@ impl TableDevice {
     }
 }
 
-/// What a table measures.
+/// Devices, schedulers and replicates of a table.
 #[derive(Clone, Debug)]
 pub struct TablePlan {
     /// The devices.
@@ -60,8 +63,19 @@ pub struct TablePlan {
     pub schedulers: Vec<String>,
     /// Runs of each cell; a policy uses cells of at least five.
     pub replicates: u32,
+}
+
+impl TablePlan {
     /// The command that makes it, for [`ScoreTable::made_by`].
-    pub made_by: String,
+    pub fn command(&self) -> String {
+        let devices: String = self.devices.iter().map(|device| format!(" --device {}", device.text)).collect();
+        let schedulers = self.schedulers.join(",");
+        format!(
+            "dumbwaiter {} learn table{devices} --schedulers {schedulers} --replicates {}",
+            env!("CARGO_PKG_VERSION"),
+            self.replicates
+        )
+    }
 }
 
 /// A steady load.
@@ -164,10 +178,10 @@ pub fn score_table(plan: &TablePlan, world: &dyn World, control: &Control) -> Re
     let mut matrix = Matrix::new(cells);
     match matrix.run(world, control) {
         Finished::All => {}
-        Finished::Cancelled => return Err(Failure::refused("interrupted; no table was made".to_owned())),
+        Finished::Cancelled => return Err(Failure::interrupted("interrupted; no table was made")),
         Finished::Failed(failure) => return Err(failure),
     }
-    let mut table = ScoreTable::new(plan.made_by.clone(), format!("shipped:{CLASSIFIER}"), classes);
+    let mut table = ScoreTable::new(plan.command(), format!("shipped:{CLASSIFIER}"), classes);
     let runs: Vec<&RunResult> = matrix.results().map(|result| &result.run).collect();
     let mut of_cell = runs.chunks(plan.replicates.max(1) as usize);
     for device in &plan.devices {

@@ -1,9 +1,11 @@
 //! Several scenarios compared as one: those of a suite on several drives, or scenarios that are listed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_advise::{Document, Goal, Provenance, Suite, SuiteCase};
 use dumbwaiter_block::hint::did_you_mean_of;
+use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::{Scenario, Work, library};
 use dumbwaiter_workloads::generate::Extent;
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ const SCHEDULERS: &str = "none,mq-deadline,kyber,bfq,headway";
 /// Begins the name of a suite on the command line.
 const SUITE: &str = "suite:";
 
-/// What a comparison compares.
+/// The input of a comparison.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// One scenario.
@@ -86,6 +88,17 @@ impl Input {
             cases.push(Case { variant, drive: None, fill_percent: None, experiment });
         }
         Ok(Input::Several { name: String::new(), cases })
+    }
+
+    /// The effective scenario, or each of several under a line with its name.
+    pub fn to_toml(&self) -> String {
+        match self {
+            Input::One(experiment) => experiment.scenario.to_toml(),
+            Input::Several { cases, .. } => {
+                let one = |case: &Case| format!("# {}\n{}\n", case.variant, case.experiment.scenario.to_toml());
+                cases.iter().map(one).collect()
+            }
+        }
     }
 }
 
@@ -170,7 +183,7 @@ fn confine(scenario: &mut Scenario, percent: u8) {
 /// Compares the schedulers under each of several scenarios, and over all of them.
 ///
 /// # Errors
-/// As [`compare()`]; what was finished before is lost only where nothing was.
+/// As [`compare()`], if it fails in the first case. A later failure ends the comparison, which keeps its completed runs.
 pub fn compare_all(name: &str, cases: &[Case], world: &dyn World, control: &Control) -> Result<Comparison, Failure> {
     compare_each(name, cases, &mut |experiment| compare(experiment, world, control), control)
 }
@@ -185,72 +198,91 @@ pub fn compare_each(
     one: &mut dyn FnMut(&Experiment) -> Result<Comparison, Failure>,
     control: &Control,
 ) -> Result<Comparison, Failure> {
-    let mut load_patterns_unix_s = Vec::new();
-    let (mut runs, mut notes, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
-    let mut found: Vec<SuiteCase> = Vec::new();
-    let mut provenance: Option<Provenance> = None;
+    let mut merged = MergedCases::default();
     let mut ending = Ending::Complete;
-    let mut versions = Default::default();
     for case in cases {
-        let done = match one(&case.experiment) {
-            Ok(done) => done,
-            Err(failure) if runs.is_empty() => return Err(failure.of(&case.variant)),
-            Err(failure) => {
-                ending = match control.cancelled() {
-                    true => Ending::Interrupted,
-                    false => Ending::Failed(failure.of(&case.variant)),
-                };
-                break;
+        match one(&case.experiment) {
+            Ok(done) => {
+                merged.add(case, done.document);
+                ending = done.ending;
             }
-        };
-        let document = done.document;
-        versions = document.versions;
+            Err(failure) if merged.runs.is_empty() => return Err(failure.of(&case.variant)),
+            Err(_) if control.cancelled() => ending = Ending::Interrupted,
+            Err(failure) => ending = Ending::Failed(failure.of(&case.variant)),
+        }
+        if ending != Ending::Complete {
+            break;
+        }
+    }
+    Ok(Comparison { document: merged.into_document(name, cases)?, ending })
+}
+
+/// The documents of several cases, merged into one.
+#[derive(Default)]
+struct MergedCases {
+    runs: Vec<RunResult>,
+    cases: Vec<SuiteCase>,
+    notes: Vec<String>,
+    warnings: Vec<String>,
+    load_patterns_unix_s: Vec<f64>,
+    provenance: Option<Provenance>,
+    versions: BTreeMap<String, String>,
+}
+
+impl MergedCases {
+    /// Adds the document of a case.
+    fn add(&mut self, case: &Case, document: Document) {
+        self.versions = document.versions;
         let mut models = document.provenance.models.clone();
         // Runs are named after the drive, not after the part of it that a case fills.
         if let (Some((_, device)), Some(kind)) = (&case.drive, models.values().next().copied()) {
             models = [(device.clone(), kind)].into();
         }
-        provenance.get_or_insert(document.provenance).models.extend(models);
-        load_patterns_unix_s.extend(document.load_patterns_unix_s);
-        warnings.extend(document.warnings.into_iter().map(|warning| format!("{}: {warning}", case.variant)));
-        // A note of every case is said once.
-        let fresh = |note: &String, notes: &Vec<String>| !notes.contains(note);
+        self.provenance.get_or_insert(document.provenance).models.extend(models);
+        self.load_patterns_unix_s.extend(document.load_patterns_unix_s);
+        self.warnings.extend(document.warnings.into_iter().map(|warning| format!("{}: {warning}", case.variant)));
         for note in document.notes {
-            if fresh(&note, &notes) {
-                notes.push(note);
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
             }
         }
-        for mut run in document.runs {
-            let device = case.drive.as_ref().map_or(run.device.clone(), |(_, device)| device.clone());
-            run.device.clone_from(&device);
-            run.variant = match run.variant.as_str() {
-                "" => case.variant.clone(),
-                of_run => format!("{}, {of_run}", case.variant),
-            };
-            let one = SuiteCase {
-                scenario: case.experiment.scenario.name.clone(),
-                device,
-                variant: run.variant.clone(),
-                drive_class: case.drive.as_ref().map_or(String::new(), |(class, _)| class.clone()),
-                fill_percent: case.fill_percent,
-            };
-            if !found.contains(&one) {
-                found.push(one);
-            }
-            runs.push(run);
-        }
-        if done.ending != Ending::Complete {
-            ending = done.ending;
-            break;
+        for run in document.runs {
+            self.add_run(case, run);
         }
     }
-    let title = if name.is_empty() { "several scenarios".to_owned() } else { format!("{SUITE}{name}") };
-    let goal = cases.first().map_or(Goal::default(), |case| case.experiment.goal);
-    let scenarios: Result<Vec<Value>, _> =
-        cases.iter().map(|case| serde_json::to_value(&case.experiment.scenario)).collect();
-    let scenario = json!({ "name": title, "scenarios": scenarios.map_err(Failure::refused)? });
-    let document = Document::new(&title, scenario, versions, runs, goal)
-        .with_provenance(provenance.unwrap_or_default())
-        .with_suite(Suite::new(name, found));
-    Ok(Comparison { document: Document { warnings, notes, load_patterns_unix_s, ..document }, ending })
+
+    fn add_run(&mut self, case: &Case, mut run: RunResult) {
+        if let Some((_, device)) = &case.drive {
+            run.device.clone_from(device);
+        }
+        run.variant = match run.variant.as_str() {
+            "" => case.variant.clone(),
+            of_run => format!("{}, {of_run}", case.variant),
+        };
+        let suite_case = SuiteCase {
+            scenario: case.experiment.scenario.name.clone(),
+            device: run.device.clone(),
+            variant: run.variant.clone(),
+            drive_class: case.drive.as_ref().map_or(String::new(), |(class, _)| class.clone()),
+            fill_percent: case.fill_percent,
+        };
+        if !self.cases.contains(&suite_case) {
+            self.cases.push(suite_case);
+        }
+        self.runs.push(run);
+    }
+
+    /// One document of all runs, under the name of the suite, if it has one.
+    fn into_document(self, name: &str, cases: &[Case]) -> Result<Document, Failure> {
+        let title = if name.is_empty() { "several scenarios".to_owned() } else { format!("{SUITE}{name}") };
+        let goal = cases.first().map_or(Goal::default(), |case| case.experiment.goal);
+        let scenarios: Result<Vec<Value>, _> =
+            cases.iter().map(|case| serde_json::to_value(&case.experiment.scenario)).collect();
+        let scenario = json!({ "name": title, "scenarios": scenarios.map_err(Failure::refused)? });
+        let document = Document::new(&title, scenario, self.versions, self.runs, goal)
+            .with_provenance(self.provenance.unwrap_or_default())
+            .with_suite(Suite::new(name, self.cases));
+        let MergedCases { notes, warnings, load_patterns_unix_s, .. } = self;
+        Ok(Document { warnings, notes, load_patterns_unix_s, ..document })
+    }
 }

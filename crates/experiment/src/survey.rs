@@ -54,7 +54,7 @@ pub struct SurveyLoad {
     pub metric: Metric,
 }
 
-/// What a survey found.
+/// The result of a survey.
 pub struct Surveyed {
     /// What to set.
     pub advice: Advice,

@@ -69,7 +69,7 @@ impl Looks {
     }
 }
 
-/// What a look found.
+/// The result of a look.
 pub(crate) struct Look {
     /// Replicates of each scheduler to have next; `None` where these are enough, or no more can be made.
     pub(crate) next: Option<u32>,

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Refusal};
 
 /// Somewhere a [`Cell`] can run: a simulator, a device, a served disk.
 pub trait World: Sync {
-    /// What it is and what it offers.
+    /// Its properties.
     fn about(&self) -> About;
 
     /// May its runs be made at the same time?
@@ -35,7 +35,7 @@ pub trait World: Sync {
     }
 }
 
-/// What a world is and offers.
+/// Properties of a world.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct About {
     /// A name for people: `simulator`, or the path of a device.

@@ -44,7 +44,7 @@ pub fn free_running(recording: &Recording, make: &dyn Fn(Setup) -> Box<dyn Sched
 struct FreeRun {
     scheduler: Box<dyn Scheduler>,
     state: ReplayState,
-    /// What ours dispatched, in order.
+    /// Our scheduler's dispatches, in order.
     order: Vec<u32>,
     /// The kernel's place of each request it dispatched and has not completed.
     place_of: BTreeMap<u32, usize>,

@@ -37,7 +37,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// The JSON beside the rows is not as expected.
@@ -45,7 +45,7 @@ pub enum Error {
     Description {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// The parser's error.
         cause: serde_json::Error,
     },
     /// A value of the JSON beside the rows is out of its range.
@@ -63,7 +63,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What was found and what was expected.
+        /// The value found and the one expected.
         what: String,
     },
 }
@@ -150,7 +150,7 @@ impl Jiffies {
     fn clock(&self, path: &Path) -> Result<TickClock, Error> {
         if !TICK_NS.contains(&self.period_ns) {
             let what = format!(
-                "jiffies.period_ns: {} is no period of a kernel's ticks; expected {} to {} (100 to 1000 Hz)",
+                "jiffies.period_ns: {} is not a kernel's tick period; expected {} to {} (100 to 1000 Hz)",
                 self.period_ns,
                 TICK_NS.start(),
                 TICK_NS.end()
@@ -186,6 +186,9 @@ struct Description {
     device: serde_json::Value,
     #[serde(default)]
     groups: Vec<Group>,
+    /// Whether the device was declared rotational when its scheduler was attached.
+    #[serde(default)]
+    rotational_at_attach: bool,
 }
 
 /// A control group of a recording.
@@ -219,7 +222,7 @@ pub struct Recording {
     pub kernel: String,
     /// Settings in force, as text.
     pub iosched: BTreeMap<String, String>,
-    /// What a scheduler is made with: clock, CPUs, depths.
+    /// The scheduler's setup: clock, CPUs, depths.
     pub setup: Setup,
     /// Control groups, parents before children; none where everything was in the root group.
     pub groups: Vec<Group>,
@@ -292,8 +295,8 @@ impl Recording {
             nr_requests: depth("queue.nr_requests", number(&about.queue.nr_requests), 256)?,
             device_depth: depth("device.attributes.hw_queue_depth", device_depth, 128)?,
             rotational: number(&about.queue.rotational) == Some(1),
-            // The recorder attaches the scheduler to flash, which it may declare rotational afterwards.
-            at_attach: AtAttach { rotational: Some(false), ..AtAttach::default() },
+            // A recorder that does not say it attached the scheduler to flash, and may have declared that rotational afterwards.
+            at_attach: AtAttach { rotational: Some(about.rotational_at_attach), ..AtAttach::default() },
         };
         let iosched = about.iosched.iter().map(|(k, v)| (k.clone(), plain(v))).collect();
         let (scheduler, kernel, groups) = (about.scheduler, about.kernel, about.groups);
@@ -522,6 +525,18 @@ mod tests {
             call_by_call(&recording, &make, Some(1));
             compare(&kernel_order(&recording), &free_running(&recording, &make));
         }
+    }
+
+    #[test]
+    fn a_recording_says_what_the_device_was_when_its_scheduler_was_attached() {
+        let at_attach = |more: &str| {
+            let about = format!(r#"{{"scheduler":"bfq","kernel":"6.12","queue":{{"rotational":"1"}}{more}}}"#);
+            let rows = format!("{HEADER}\n1,getrq,1,8,4096,R,S,12,0,1\n");
+            let read = Recording::read(Path::new("r.csv"), rows.as_bytes(), Path::new("r.json"), about.as_bytes());
+            read.unwrap().setup.at_attach.rotational
+        };
+        assert_eq!(at_attach(r#","rotational_at_attach":true"#), Some(true));
+        assert_eq!(at_attach(""), Some(false), "recorders that do not say it attach the scheduler to flash");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub enum ScoreError {
     Settings {
         /// The recording's rows.
         file: String,
-        /// What the scheduler said.
+        /// The scheduler's error.
         cause: String,
     },
 }
@@ -161,7 +161,7 @@ pub fn score(path: &Path, explain: Option<u64>) -> Result<Score, ScoreError> {
     Ok(score)
 }
 
-/// What the scores amount to, by scheduler, in the order of their names.
+/// Summaries of the scores by scheduler, in the order of their names.
 pub fn summary(scores: &[Score]) -> Vec<Summary> {
     let mut names: Vec<&str> = scores.iter().map(|s| s.scheduler.as_str()).collect();
     names.sort_unstable();

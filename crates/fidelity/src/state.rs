@@ -168,7 +168,7 @@ impl ReplayState {
         self.homes.get(&pid).copied().unwrap_or(self.root)
     }
 
-    /// What a row says of groups and processes.
+    /// The groups and processes of a row.
     fn administer(&mut self, scheduler: &mut dyn Scheduler, row: &Row) {
         match row.kind {
             RowKind::GroupWeight { group, weight } => {
@@ -197,7 +197,7 @@ impl ReplayState {
         }
     }
 
-    /// What happens by itself until `now`: timers fire.
+    /// Fires the timers that are due at `now`.
     pub(crate) fn pass_time(&mut self, scheduler: &mut dyn Scheduler, now: Nanos) {
         if scheduler.timer().is_some_and(|t| t <= now) {
             scheduler.event(Event::Timer, &self.context(now));

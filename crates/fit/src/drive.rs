@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use dumbwaiter_block::Nanos;
 use dumbwaiter_linux::target as linux;
 use dumbwaiter_path::closed_loop::{self, Timed};
 use dumbwaiter_path::{OpenOptions, Target};
@@ -31,6 +32,8 @@ pub struct Drive {
     facts: Facts,
     /// Loads so far.
     loads: u64,
+    /// For how long the thread that measures waited for a CPU in the loads so far, and their length, ns.
+    waited_of: [u64; 2],
 }
 
 impl Drive {
@@ -74,7 +77,7 @@ impl Drive {
             rotational: known.rotational,
             notes,
         };
-        Ok(Drive { target, facts, loads: 0 })
+        Ok(Drive { target, facts, loads: 0, waited_of: [0; 2] })
     }
 }
 
@@ -86,7 +89,18 @@ fn tags(disk: &Path) -> Option<(u32, u32)> {
     (depth > 0).then_some((depth, queues.len() as u32))
 }
 
+/// For how long this thread has waited for a CPU, ns; 0 where the kernel does not count it.
+fn waited_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 impl Subject for Drive {
+    fn cpu_wait(&self) -> f64 {
+        let [waited, length] = self.waited_of.map(|ns| ns as f64);
+        if waited > 0.0 { (waited / length).min(1.0) } else { 0.0 }
+    }
+
     fn facts(&self) -> Facts {
         self.facts.clone()
     }
@@ -103,8 +117,12 @@ impl Subject for Drive {
             ios: limits.ios,
             least_ios: LEAST_IOS.max(2 * u64::from(load.depth)),
         };
+        let before = waited_ns();
         let ended = closed_loop::closed_loop(&self.target, limits, stop, || addresses.next(), |io| timed.push(io))
             .map_err(|e| Error::Device(format!("{path}: {}: {e}", load.name)))?;
+        let length = timed.first().zip(timed.last()).map_or(Nanos::ZERO, |(a, b)| b.completed.since(a.submitted));
+        self.waited_of[0] += waited_ns().saturating_sub(before);
+        self.waited_of[1] += length.0;
         if let Some((access, error)) = ended.failed {
             let gone = if self.target.is_gone() { "; the device has disappeared" } else { "" };
             return Err(Error::Device(format!(

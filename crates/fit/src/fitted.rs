@@ -82,6 +82,8 @@ pub struct Fitted {
     pub parameters: Vec<Parameter>,
     /// By how much the rounds of a point differ in throughput: the median over all points. No fit is better than that.
     pub spread: f64,
+    /// Part of its time for which the survey waited for a CPU, 0 to 1.
+    pub cpu_wait: f64,
     /// Prediction of the points that the fit did not see.
     pub held_back: HeldBack,
     /// Those points.
@@ -99,11 +101,19 @@ fn by_name<S: serde::Serializer>(parameters: &[Parameter], serializer: S) -> Res
 
 /// Median error of the held-back points beyond which a model says little of its drive.
 const POOR_ERROR: f64 = 0.15;
+/// Part of its time for which a survey may wait for a CPU; a longer wait is in what it measured.
+const CPU_WAIT: f64 = 0.1;
 
 impl Fitted {
-    /// What makes the model doubtful, and what to do about it.
+    /// Why the model is doubtful, and what to do.
     pub fn warning(&self) -> Option<String> {
         let (error, spread) = (self.held_back.median_error * 100.0, self.spread * 100.0);
+        if self.cpu_wait > CPU_WAIT {
+            return Some(format!(
+                "the CPUs were busy: the survey waited for one for {:.0} % of its time, so the drive seems slower than it is (median error {error:.0} %); do not rely on the model, and repeat the survey on an idle machine",
+                self.cpu_wait * 100.0
+            ));
+        }
         match self.held_back.median_error > POOR_ERROR {
             false => None,
             true if self.spread > POOR_ERROR => Some(format!(
@@ -120,9 +130,9 @@ impl Fitted {
         self.parameters.iter().filter(|p| matches!(p.origin, Origin::Assumed(_) | Origin::Doubtful(_)))
     }
 
-    /// Measured parameters of a model that predicts poorly are doubtful.
+    /// Measured parameters of a model that predicts poorly, or of a survey that waited for the CPUs, are doubtful.
     fn judge(mut self) -> Fitted {
-        if self.held_back.median_error > POOR_ERROR {
+        if self.warning().is_some() {
             for parameter in &mut self.parameters {
                 if let Origin::Measured(how) = &mut parameter.origin {
                     parameter.origin = Origin::Doubtful(std::mem::take(how));
@@ -164,6 +174,7 @@ pub fn fit(survey: &Survey) -> Result<Fitted, Error> {
         host_us: single.host_us,
         parameters,
         spread: median_spread(survey),
+        cpu_wait: survey.cpu_wait,
         held_back: summary(&held_back_points),
         held_back_points,
         fitted_points,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Facts, Load, Pattern};
 
-/// What a point is for.
+/// The purpose of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -22,7 +22,7 @@ pub enum Role {
 pub struct Planned {
     /// What runs.
     pub load: Load,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Its part of the survey's time, relative to the others.
     pub weight: f64,

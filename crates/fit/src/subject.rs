@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Error, Load, Point};
 
-/// What is known of a subject without measuring.
+/// Properties of a subject that need no measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Facts {
     /// Its path, or the name of the model.
@@ -39,7 +39,7 @@ pub struct Limits {
 
 /// A drive, or a model of one, on which loads can be measured.
 pub trait Subject {
-    /// What is known without measuring.
+    /// Properties that need no measurement.
     fn facts(&self) -> Facts;
 
     /// Runs a load.
@@ -47,4 +47,9 @@ pub trait Subject {
     /// # Errors
     /// The device failed, or `stop` became true.
     fn measure(&mut self, load: &Load, limits: Limits, stop: &AtomicBool) -> Result<Point, Error>;
+
+    /// Part of the time so far for which the program that measures waited for a CPU, 0 to 1.
+    fn cpu_wait(&self) -> f64 {
+        0.0
+    }
 }

@@ -62,12 +62,14 @@ impl Measured {
 /// Everything that was measured of a drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Survey {
-    /// What is known without measuring.
+    /// Properties that need no measurement.
     pub facts: Facts,
     /// Whether the drive rotates, by its times.
     pub rotates: bool,
     /// Whether its loads wrote.
     pub wrote: bool,
+    /// Part of its time for which the survey waited for a CPU, 0 to 1.
+    pub cpu_wait: f64,
     /// The points, in the order in which they were measured.
     pub points: Vec<Measured>,
 }
@@ -127,7 +129,7 @@ pub fn survey(
             options.time
         )));
     }
-    let mut survey = Survey { rotates: false, wrote: options.allow_writes, points: Vec::new(), facts };
+    let mut survey = Survey { rotates: false, wrote: options.allow_writes, cpu_wait: 0.0, points: Vec::new(), facts };
     let probe = plan::probe(&survey.facts);
     // The longer of the two plans: the probe's share of the time must not depend on the kind.
     let whole: f64 = probe.iter().chain(&plan::rotating(&survey.facts, options.allow_writes)).map(|p| p.weight).sum();
@@ -146,6 +148,7 @@ pub fn survey(
         let loads: Vec<Planned> = again.iter().chain(&rest).cloned().collect();
         session.run(&mut survey, &loads, (1.0 - probe_time) / f64::from(rounds))?;
     }
+    survey.cpu_wait = session.subject.cpu_wait();
     Ok(survey)
 }
 
@@ -153,7 +156,7 @@ fn weight(plan: &[Planned]) -> f64 {
     plan.iter().map(|p| p.weight).sum()
 }
 
-/// What the parts of a survey share.
+/// State that the parts of a survey share.
 struct Session<'a> {
     subject: &'a mut dyn Subject,
     options: &'a Options,

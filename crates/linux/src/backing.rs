@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::Roots;
 use crate::file::read_some;
 
-/// What a path leads to: the number of a device, or the inode of a file. Two names of one file have the same.
+/// The file of a path: the number of a device, or the inode of a file. Two names of one file have the same.
 #[derive(PartialEq, Eq)]
 enum Identity {
     Device(u64),

@@ -84,7 +84,7 @@ pub fn detect(roots: &Roots) -> (Option<Hierarchy>, String) {
     (None, format!("no weights: {why}"))
 }
 
-/// What this system offers to tell tenants apart, one line each.
+/// The controllers by which this system distinguishes tenants, one line each.
 pub fn facilities(roots: &Roots) -> Vec<String> {
     vec![detect(roots).1, "ioprio: classes rt, be, idle for threads, honoured by mq-deadline and bfq".into()]
 }

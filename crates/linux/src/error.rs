@@ -6,11 +6,11 @@ pub enum Error {
     /// A file of the kernel cannot be read or written.
     #[error("cannot {doing} {path}: {cause}")]
     File {
-        /// What was tried, such as "read" or "write 5 to".
+        /// The operation, such as "read" or "write 5 to".
         doing: String,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// Something is refused or missing; the text names what was found and what was expected.

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::file::read_some;
-use crate::undo::{Action, Guard, OWN_PREFIX};
+use crate::undo::{Action, Guard, own_name};
 use crate::{Error, Roots, process};
 
 /// A folder that is removed with its content on drop.
@@ -41,7 +41,7 @@ impl TemporaryFolder {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let parent = parent.canonicalize().map_err(|e| Error::file("open", parent, e))?;
-        let dir = parent.join(format!("{OWN_PREFIX}{}-{number}", std::process::id()));
+        let dir = parent.join(own_name(number)?);
         // It must be new: what is in it will be removed.
         std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(|e| Error::file("make the folder", &dir, e))?;
         let guard = Guard::new(action(&dir), || change(&dir))?;

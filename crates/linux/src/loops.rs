@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::undo::{Action, Guard, OWN_PREFIX};
+use crate::undo::{Action, Guard, own_name};
 use crate::{Error, process};
 
 /// A loop device over a new file; both are removed when this is dropped.
@@ -22,7 +22,7 @@ impl OwnLoop {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = dir.canonicalize().map_err(|e| Error::file("open", dir, e))?;
-        let file = dir.join(format!("{OWN_PREFIX}{}-{number}.img", std::process::id()));
+        let file = dir.join(format!("{}.img", own_name(number)?));
         // It must be new: it will be removed.
         let mut open = std::fs::OpenOptions::new()
             .write(true)

@@ -17,7 +17,7 @@ const REMOVED: [(&str, &str); 3] = [("noop", "none"), ("deadline", "mq-deadline"
 pub struct Settings {
     queue: Queue,
     guard: Guard,
-    /// What `nr_requests` was under `none` before it was changed there.
+    /// `nr_requests` under `none`, before it was changed there.
     driver_tags: Option<String>,
     /// Released last, when all is put back.
     _lock: Option<Lock>,

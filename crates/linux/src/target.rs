@@ -11,7 +11,7 @@ use crate::file::read_some;
 use crate::queue::Queue;
 use crate::{Error, Roots, backing};
 
-/// What kind of thing a path is.
+/// Kind of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -80,7 +80,7 @@ pub struct Target {
     pub firmware: Option<String>,
     /// Is it marked read-only? (The mark of the device or file, not its mode.)
     pub read_only: bool,
-    /// What uses it, one line each.
+    /// Its users, one line each.
     pub uses: Vec<String>,
     /// Whether reads can be polled for.
     pub polling: Polling,
@@ -229,7 +229,7 @@ fn unescaped(field: &str) -> PathBuf {
     PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes))
 }
 
-/// What uses a device: mounts, swap and holders of it, of its partitions, and of the disk that it is part of.
+/// Users of a device: mounts, swap and holders of it, of its partitions, and of the disk that it is part of.
 fn uses(path: &Path, dev: (u32, u32), own: &Path, disk: &Path, roots: &Roots) -> Vec<String> {
     let mut folders = vec![own.to_owned()];
     if own == disk {
@@ -294,7 +294,7 @@ fn polling(disk: &Path, roots: &Roots) -> Polling {
         (true, Some(m)) => format!("{m}.poll_queues={}", count.as_deref().unwrap_or("?")),
         (true, None) => "queue/io_poll is 1".into(),
         (false, Some(m)) => {
-            let now = count.as_deref().unwrap_or("not told");
+            let now = count.as_deref().unwrap_or("unknown");
             format!("needs {m}.poll_queues=N, 1 or more, on the kernel's command line or as {m} is loaded (now {now})")
         }
         (false, None) => "queue/io_poll is 0, and this driver is not known to have poll queues".into(),

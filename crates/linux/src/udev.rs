@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn a_rule_matches_the_identity_that_a_disk_reports() {
         let folder = tempfile::tempdir().unwrap();
-        let told = |attribute: &str, id: &str| {
+        let matched = |attribute: &str, id: &str| {
             let disk = tempfile::tempdir_in(folder.path()).unwrap();
             std::fs::create_dir(disk.path().join("device")).unwrap();
             std::fs::write(disk.path().join(attribute), id).unwrap();
@@ -36,14 +36,14 @@ mod tests {
         };
         let disk = "SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\"";
         assert_eq!(
-            told("wwid", "eui.0025385b71b00b2f\n"),
+            matched("wwid", "eui.0025385b71b00b2f\n"),
             Some(format!("{disk}, ATTR{{wwid}}==\"eui.0025385b71b00b2f\""))
         );
         let ata = "t10.ATA     ST1000DM003-1CH162       Z1D5ABCD";
-        assert_eq!(told("device/wwid", &format!("{ata}   \n")), Some(format!("{disk}, ATTRS{{wwid}}==\"{ata}\"")));
-        assert_eq!(told("serial", "vol-1\n"), Some(format!("{disk}, ATTR{{serial}}==\"vol-1\"")));
+        assert_eq!(matched("device/wwid", &format!("{ata}   \n")), Some(format!("{disk}, ATTRS{{wwid}}==\"{ata}\"")));
+        assert_eq!(matched("serial", "vol-1\n"), Some(format!("{disk}, ATTR{{serial}}==\"vol-1\"")));
         for useless in ["", "\n", "any*\n", "a\"b\n", "it's\n"] {
-            assert_eq!(told("wwid", useless), None, "{useless:?}");
+            assert_eq!(matched("wwid", useless), None, "{useless:?}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::Error;
 pub use action::Action;
 pub(crate) use journal::lock;
 pub use journal::{leftovers, read_entry};
-pub(crate) use removal::OWN_PREFIX;
+pub(crate) use removal::own_name;
 
 /// A change in force.
 struct Change {
@@ -109,7 +109,7 @@ impl Drop for Guard {
 
 fn report(about: &str, problems: &[String]) {
     for problem in problems {
-        say(&format!("not put back, {about}: {problem}"));
+        say(&format!("not restored, {about}: {problem}"));
     }
 }
 

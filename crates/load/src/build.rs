@@ -22,7 +22,7 @@ use crate::replays::Replays;
 use crate::thread::{Mode, Thread};
 use crate::trace;
 
-/// What a load needs to know of the run and its machine.
+/// Properties of the run and its machine that a load needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Host {
     pub(crate) seed: u64,
@@ -263,7 +263,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What a task of the root group weighs beside the tenants: as much as its queue in bfq.
+/// Weight of a task of the root group beside the tenants: that of its queue in bfq.
 fn root_task_weight(ioprio: Ioprio) -> u32 {
     10 * (8 - u32::from(ioprio.level().min(7)))
 }

@@ -23,6 +23,13 @@ pub struct ApplicationStats {
     pub player: Option<PlayerStats>,
 }
 
+impl ApplicationStats {
+    /// Whether it was launched, or had a frame to play, in the measured time.
+    pub fn was_active(&self) -> bool {
+        self.start_up.as_ref().is_some_and(|of| of.count > 0) || self.player.as_ref().is_some_and(|of| of.frames > 0)
+    }
+}
+
 /// Cold starts of a program. Times in s; NaN (`null`) without a launch, or if no launch succeeded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartUpStats {

@@ -55,7 +55,7 @@ impl LatencyHistogram {
         self.counts.quantiles_ns([quantile]).map(|[ns]| Nanos(ns.min(LATENCY_NS_MAX)))
     }
 
-    /// What it counted, by rising latency, without empty counts.
+    /// The counts by rising latency, without empty ones.
     pub fn counts(&self) -> impl Iterator<Item = LatencyCount> + '_ {
         self.counts.recorded().map(|(longest, count)| {
             let to = Nanos(longest.min(LATENCY_NS_MAX));

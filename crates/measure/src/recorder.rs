@@ -59,7 +59,7 @@ pub struct Recorder {
     weights: Vec<(Nanos, usize, u32)>,
 }
 
-/// What is kept of each task, however many there are.
+/// Sums of each task, whatever the number of tasks.
 #[derive(Clone, Debug, Default)]
 struct TaskTally {
     /// Requests that finished in the measured time.

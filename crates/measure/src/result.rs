@@ -550,7 +550,7 @@ pub struct SchedulerSwitches {
 }
 
 impl RunResult {
-    /// What an experiment compares: (scheduler, block layer, completion method).
+    /// The compared combination: (scheduler, block layer, completion method).
     pub fn configuration(&self) -> (&str, &str, &str) {
         (&self.scheduler, &self.via, &self.completion)
     }

@@ -8,7 +8,7 @@ pub(crate) fn parse(text: &str) -> Result<f64, String> {
     let bad =
         |what: &str| format!("\"{text}\" {what}; expected a time such as 03/28/23 02:15:00 PM or 2023-03-28 14:15:00");
     let plain = text.trim().trim_end_matches('Z');
-    let (date, rest) = plain.split_once([' ', 'T']).ok_or_else(|| bad("is no date and time"))?;
+    let (date, rest) = plain.split_once([' ', 'T']).ok_or_else(|| bad("is not a date and time"))?;
     let numbers = |text: &str, separator: char| -> Option<Vec<i64>> {
         text.split(separator).map(|n| n.parse().ok().filter(|n| *n >= 0)).collect()
     };

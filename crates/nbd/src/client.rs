@@ -7,7 +7,7 @@ use crate::wire::{
     u64_at,
 };
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// Name of the export.
@@ -18,7 +18,7 @@ pub struct Wish {
     pub allocation: bool,
 }
 
-/// What the server offered.
+/// The server's offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// Size of the export, bytes.

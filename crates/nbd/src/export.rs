@@ -12,7 +12,7 @@ pub struct BlockSizes {
 }
 
 impl Default for BlockSizes {
-    /// What the protocol assumes where nothing is said.
+    /// The protocol's default.
     fn default() -> BlockSizes {
         BlockSizes { minimum: 1, preferred: 4096, maximum: 32 << 20 }
     }

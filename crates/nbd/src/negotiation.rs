@@ -29,7 +29,7 @@ pub fn greeting() -> [u8; 18] {
     bytes
 }
 
-/// What client and server agreed on.
+/// The result of a negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// The export, with the transmission flags that were sent.
@@ -268,7 +268,7 @@ impl Negotiation {
     }
 
     fn export_name(&mut self, data: &[u8], exports: &dyn Exports, out: &mut Vec<u8>) -> Progress {
-        let Some(name) = string(data) else { return Progress::Violation("an export name that is no valid text") };
+        let Some(name) = string(data) else { return Progress::Violation("an export name that is not valid text") };
         let Some(export) = exports.find(name) else { return Progress::Violation("unknown export") };
         out.extend_from_slice(&export.size.to_be_bytes());
         out.extend_from_slice(&self.flags(&export).to_be_bytes());

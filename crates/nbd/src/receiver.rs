@@ -16,7 +16,7 @@ enum State {
     Broken,
 }
 
-/// What comes next in a stream.
+/// The next part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Nothing before more bytes have come.

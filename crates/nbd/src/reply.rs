@@ -49,7 +49,7 @@ fn chunk_header(cookie: u64, kind: u16, length: u32) -> [u8; CHUNK_BYTES] {
     header
 }
 
-/// What goes before the data of a successful READ.
+/// The header before the data of a successful READ.
 pub fn data(request: &Request, structured: bool) -> Header {
     match (structured, request.length) {
         (false, _) => simple(request.cookie, 0),

@@ -4,7 +4,7 @@ use crate::error::NbdError;
 use crate::export::BlockSizes;
 use crate::wire::{REQUEST_BYTES, REQUEST_MAGIC, command, command_flag, transmission, u16_at, u32_at, u64_at};
 
-/// What a request asks for.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read.
@@ -85,7 +85,7 @@ pub struct Request {
     pub length: u32,
 }
 
-/// What an agreed connection allows.
+/// Limits of a negotiated connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Size of the export, bytes.

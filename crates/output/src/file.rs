@@ -59,7 +59,7 @@ impl Drop for Unnamed {
     }
 }
 
-/// What an output path leads to.
+/// The place that an output path names.
 enum Place {
     /// A file of ours that is open already.
     Descriptor(File),
@@ -179,7 +179,7 @@ fn place(path: &Path) -> io::Result<Place> {
     }
 }
 
-/// What the kernel offers as names of this process's own descriptors: `/dev/stdout`, `/dev/fd/3` and alike.
+/// The kernel's names of this process's own descriptors: `/dev/stdout`, `/dev/fd/3` and alike.
 fn descriptor(path: &Path) -> io::Result<Option<File>> {
     let numbered = ["/dev/fd", "/proc/self/fd"].iter().find_map(|dir| path.strip_prefix(dir).ok());
     let number = numbered.and_then(|rest| rest.to_str()?.parse::<u32>().ok());

@@ -13,7 +13,7 @@ pub enum Error {
     Open {
         /// The target.
         path: PathBuf,
-        /// What is wrong, and what helps.
+        /// The reason, and a remedy.
         reason: String,
     },
     /// The kernel gives no ring.

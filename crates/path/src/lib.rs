@@ -49,6 +49,7 @@ mod observer;
 mod options;
 mod ring;
 mod rings;
+mod spinner;
 mod target;
 mod user_data;
 mod virtual_device;

@@ -340,7 +340,7 @@ impl Drop for Ring {
     }
 }
 
-/// What a kernel that gives no ring means, in a line.
+/// Why the kernel gives no ring, and what to do, in one line.
 pub(crate) fn why_no_ring(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSYS) => {

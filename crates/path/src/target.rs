@@ -16,7 +16,10 @@ use crate::completion::{CompletionMode, CompletionSupport, Sleep};
 use crate::options::OpenOptions;
 use crate::ring::{Ring, RingMode, why_no_ring};
 
-/// What kind of thing a target is.
+/// The number of the kernel's loop driver (`LOOP_MAJOR` of `linux/major.h`).
+const LOOP_MAJOR: u32 = 7;
+
+/// Kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -84,8 +87,10 @@ impl Target {
             return Err(refuse(format!("has {whole} bytes; expected at least one block of {block}")));
         }
         if facts.bytes != whole {
-            notes
-                .push(format!("its last {} bytes are no whole block of {block} and are not used", whole - facts.bytes));
+            notes.push(format!(
+                "its last {} bytes are less than a block of {block} and are not used",
+                whole - facts.bytes
+            ));
         }
         if kind == Kind::File {
             notes.extend(holes(&file, &meta, whole));
@@ -156,6 +161,12 @@ impl Target {
         &self.file
     }
 
+    /// Is it a loop device? A thread of this machine serves it, not hardware.
+    pub(crate) fn is_loop(&self) -> bool {
+        let number = self.file.metadata().map_or(0, |meta| meta.rdev());
+        self.facts.kind == Kind::Device && libc::major(number) == LOOP_MAJOR
+    }
+
     /// Has the device disappeared since it was opened? Its I/O then fails or transfers nothing.
     pub fn is_gone(&self) -> bool {
         let number = self.file.metadata().map(|meta| meta.rdev());
@@ -221,7 +232,7 @@ fn kind_of(meta: &Metadata) -> Result<Kind, String> {
     }
 }
 
-/// What an open target of `whole` bytes is; its `bytes` may be 0.
+/// Properties of an open target of `whole` bytes; its `bytes` may be 0.
 fn facts_of(file: &File, meta: &Metadata, kind: Kind, direct: bool, whole: u64, options: &OpenOptions) -> Facts {
     let queue = queue_of(meta, kind);
     let device = kind == Kind::Device;
@@ -318,7 +329,7 @@ fn chosen(list: &str) -> String {
     inside.map_or(list, |(name, _)| name).to_owned()
 }
 
-/// What the file system wants positions of direct I/O to be multiples of (Linux 6.1).
+/// Alignment of direct I/O that the file system requires (Linux 6.1).
 fn direct_alignment(file: &File) -> Option<u64> {
     // SAFETY: a plain structure for the kernel to fill in.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };

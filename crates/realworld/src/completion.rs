@@ -15,7 +15,7 @@ pub(crate) struct Method {
     pub(crate) mode: CompletionMode,
     /// A kernel thread submits.
     pub(crate) sqpoll: bool,
-    /// What a reader should know.
+    /// Remarks.
     pub(crate) note: Option<&'static str>,
 }
 

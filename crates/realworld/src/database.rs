@@ -42,7 +42,7 @@ pub(crate) struct Database {
     files: Mutex<Option<TemporaryFolder>>,
 }
 
-/// What db_bench reports of one benchmark.
+/// db_bench's report of one benchmark.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reported {
     operations: u64,

@@ -191,7 +191,7 @@ impl DeviceUnderTest {
         Ok(())
     }
 
-    /// What every world of the device says of a scenario and a completion method.
+    /// Checks that all worlds of the device share.
     pub(crate) fn supports(&self, scenario: &Scenario, completion: Completion) -> Result<(), Refusal> {
         if self.forbidden_writer(scenario).is_some() {
             let text = "loads that write; --allow-writes runs them, and destroys what is on the device";
@@ -321,7 +321,7 @@ impl DeviceUnderTest {
     /// Puts the queue's settings back; says what could not be.
     pub(crate) fn restore(&self) -> Vec<String> {
         let problems = lock(&self.settings).as_mut().map_or_else(Vec::new, Settings::restore);
-        problems.into_iter().map(|problem| format!("not put back: {problem}")).collect()
+        problems.into_iter().map(|problem| format!("not restored: {problem}")).collect()
     }
 
     /// Before the first run: the load pattern for a power logger.
@@ -375,9 +375,15 @@ impl DeviceUnderTest {
             && !runs.is_empty()
         {
             let joined = log.fill_when_complete(runs, &self.load_patterns_unix_s());
-            notes.extend(joined.map_err(|failure| {
-                failure.of("the runs have no energy; `dumbwaiter energy` can add it to their JSON later")
-            })?);
+            match joined {
+                Ok(more) => notes.extend(more),
+                Err(failure) => {
+                    // There is no result that could carry them.
+                    notes.iter().for_each(|note| self.announce(note));
+                    let what = "the runs have no energy; `dumbwaiter energy` can add it to their JSON later";
+                    return Err(failure.of(what));
+                }
+            }
         }
         Ok(notes)
     }

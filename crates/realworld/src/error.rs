@@ -29,7 +29,7 @@ pub(crate) enum Error {
     /// Another error, with what was being done.
     #[error("{doing}: {cause}")]
     Doing {
-        /// What was being done.
+        /// The failed operation.
         doing: String,
         /// Why it failed.
         cause: Box<Error>,

@@ -10,7 +10,7 @@ const PART: Duration = Duration::from_secs(20);
 /// How soon cancelling is noticed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a person should know while the pattern runs.
+/// A line for people while the pattern runs.
 pub(crate) fn description() -> String {
     format!("a minute for the power logger: {} s each of idling, full load and idling", PART.as_secs())
 }

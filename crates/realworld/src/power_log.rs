@@ -88,17 +88,13 @@ impl PowerLog {
                 old.runs.len()
             )));
         }
-        let told = self.fill(&mut old.runs, &old.load_patterns_unix_s)?;
-        let mut document =
-            Document::new(&old.title, old.scenario, old.versions, old.runs, old.goal).with_provenance(old.provenance);
-        document.until = old.until;
-        document.decide();
+        let remarks = self.fill(&mut old.runs, &old.load_patterns_unix_s)?;
         // Remarks on the meters of the runs no longer hold.
         let of_meters = |note: &String| note.starts_with("no energy meter: ") || note.starts_with("energy meter: ");
-        document.warnings = old.warnings;
-        document.notes = old.notes.into_iter().filter(|note| !of_meters(note)).chain(told).collect();
-        document.load_patterns_unix_s = old.load_patterns_unix_s;
-        Ok(document)
+        old.notes.retain(|note| !of_meters(note));
+        old.notes.extend(remarks);
+        old.decide();
+        Ok(old)
     }
 
     fn read(&self, patterns: &[f64]) -> Result<Samples, Failure> {

@@ -35,7 +35,7 @@ use crate::error::{Doing, Error};
 const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Buffer of the log of completed I/Os.
 const LOG_BUFFER_BYTES: usize = 1 << 18;
-/// What a worker writes when its disk is set up.
+/// The line that a worker writes when its disk is set up.
 pub(crate) const READY: &str = "ready";
 
 /// The program that the workers are, and the arguments with which it calls [`run`].
@@ -54,7 +54,7 @@ impl WorkerProgram {
     }
 }
 
-/// What a worker is to run.
+/// The job of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerJob {
     /// The scenario, as TOML.

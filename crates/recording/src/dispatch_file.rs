@@ -26,7 +26,7 @@ pub(crate) fn check_name(output: &Path) -> Result<(), Error> {
 }
 
 /// Where the description of a dispatch recording goes; `None` where the name is not that of one.
-pub fn beside(output: &Path) -> Option<PathBuf> {
+pub(crate) fn beside(output: &Path) -> Option<PathBuf> {
     let name = output.file_name()?.to_str()?;
     let stem = name.strip_suffix(".zst").unwrap_or(name).strip_suffix(".csv").filter(|s| !s.is_empty())?;
     Some(output.with_file_name(format!("{stem}.json")))
@@ -137,6 +137,8 @@ fn describe(path: &Path, events: &[Event], built: &Built, about: &About, summary
         },
         "device": { "kind": about.name, "attributes": { "hw_queue_depth": about.depth, "submit_queues": about.hw_queues } },
         "queue": queue,
+        // As it is now: nobody sets it for a real drive after its scheduler was attached.
+        "rotational_at_attach": about.queue.get("rotational").is_some_and(|value| value == "1"),
         "iosched": iosched,
         "processes": processes,
         "jiffies": tick(events, 1_000_000_000 / hz()),

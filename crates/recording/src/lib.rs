@@ -7,6 +7,7 @@
 
 mod about;
 mod capture;
+mod check;
 mod dispatch_file;
 mod event;
 mod groups;
@@ -19,6 +20,6 @@ mod text;
 mod tracefs;
 
 pub use capture::record;
-pub use dispatch_file::beside;
+pub use check::check_files;
 pub use live::{LiveEvent, LiveEvents, LiveKind};
 pub use options::{Method, Options, Summary};

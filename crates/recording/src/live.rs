@@ -16,7 +16,7 @@ use crate::event::{Format, Kind};
 use crate::pages::records;
 use crate::tracefs;
 
-/// What happened to a request.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LiveKind {
     /// A task created it.

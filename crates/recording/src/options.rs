@@ -67,7 +67,7 @@ pub struct Summary {
     pub unfinished: u64,
     /// How dispatches were recorded; `None` for a trace.
     pub method: Option<Method>,
-    /// What a reader should know, one line each.
+    /// Remarks, one line each.
     pub notes: Vec<String>,
 }
 

@@ -78,26 +78,57 @@ impl Columns {
 
     /// Writes the table as Parquet.
     pub fn write(&self, out: impl Write + Send) -> io::Result<()> {
-        self.write_parquet(out).map_err(io::Error::other)
+        let mut file = ParquetFile::create(out, self)?;
+        file.add(self)?;
+        file.finish().map(drop)
     }
 
-    fn write_parquet(&self, out: impl Write + Send) -> parquet::errors::Result<()> {
-        let fields = self.0.iter().map(|c| c.field().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
-        let schema = Arc::new(Type::group_type_builder("dumbwaiter").with_fields(fields).build()?);
+    fn fields(&self) -> parquet::errors::Result<Vec<Type>> {
+        self.0.iter().map(Column::field).collect()
+    }
+}
+
+/// A Parquet file that gets its rows in groups, so that a table need not be whole before it is encoded.
+pub struct ParquetFile<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+    fields: Vec<Type>,
+}
+
+impl<W: Write + Send> ParquetFile<W> {
+    /// Begins a file with the columns of a table, whose rows are not written yet.
+    pub fn create(out: W, like: &Columns) -> io::Result<ParquetFile<W>> {
+        let fields = like.fields().map_err(io::Error::other)?;
+        let shared = fields.iter().cloned().map(Arc::new).collect();
+        let schema = Type::group_type_builder("dumbwaiter").with_fields(shared).build().map_err(io::Error::other)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_created_by("dumbwaiter".to_string())
             .build();
-        let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
-        let mut group = writer.next_row_group()?;
-        for column in &self.0 {
+        let writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties));
+        Ok(ParquetFile { writer: writer.map_err(io::Error::other)?, fields })
+    }
+
+    /// Encodes rows. A table with other columns than those of the file is refused.
+    pub fn add(&mut self, rows: &Columns) -> io::Result<()> {
+        if rows.fields().map_err(io::Error::other)? != self.fields {
+            return Err(io::Error::other("rows with other columns than those of the file"));
+        }
+        self.add_group(rows).map_err(io::Error::other)
+    }
+
+    fn add_group(&mut self, rows: &Columns) -> parquet::errors::Result<()> {
+        let mut group = self.writer.next_row_group()?;
+        for column in &rows.0 {
             let Some(mut to) = group.next_column()? else { break };
             column.write(&mut to)?;
             to.close()?;
         }
-        group.close()?;
-        writer.close()?;
-        Ok(())
+        group.close().map(drop)
+    }
+
+    /// Ends the file and returns what it was written to.
+    pub fn finish(self) -> io::Result<W> {
+        self.writer.into_inner().map_err(io::Error::other)
     }
 }
 

@@ -11,7 +11,7 @@ use dumbwaiter_measure::Difference;
 /// Marks the recommended scheduler.
 const WINNER: &str = "▸";
 /// Marks a scheduler that cannot be set.
-const NOT_OFFERED: &str = "†";
+pub(crate) const NOT_OFFERED: &str = "†";
 
 /// For each device the verdict and a table of the schedulers, best first. Where the style has a width, the columns are those that
 /// fit and texts are folded at words; else all columns are shown.
@@ -162,7 +162,7 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
 }
 
 /// Whether the kernel lacks the scheduler; our engine's one of the same name is no lack of it.
-fn is_absent(ranking: &Ranking, row: &Row) -> bool {
+pub(crate) fn is_absent(ranking: &Ranking, row: &Row) -> bool {
     !row.can_be_set && !ranking.rows.iter().any(|other| other.can_be_set && other.scheduler == row.scheduler)
 }
 

@@ -146,7 +146,7 @@ impl File {
     }
 }
 
-/// What people and other tools call the keys of a scenario.
+/// Other names of a scenario's keys.
 const SYNONYMS: [(&str, &str); 12] = [
     ("drive", "devices"),
     ("disk", "devices"),
@@ -162,7 +162,7 @@ const SYNONYMS: [(&str, &str); 12] = [
     ("job", "task"),
 ];
 
-/// What the parser says, with the nearest name for one that is not known.
+/// The parser's error, with the nearest name for an unknown one.
 fn message(error: &toml::de::Error) -> String {
     let text = error.to_string().trim_end().to_string();
     let said = error.message();

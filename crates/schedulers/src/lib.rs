@@ -23,6 +23,8 @@ pub mod noop;
 pub mod registry;
 pub mod sjf;
 pub mod sstf;
+#[cfg(test)]
+mod test_lab;
 pub mod wf2q_plus;
 
 pub use registry::{Choice, ChoiceError, Entry, Factory, Kind, Parameter, REGISTRY, Searched, Settings, find};

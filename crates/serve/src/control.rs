@@ -156,7 +156,8 @@ impl Inspector {
         match order {
             Order::List {} => self.list(),
             Order::Stats {} => Ok(json!({
-                "connections": self.connections(), "failed_negotiations": self.failed_negotiations(), "disks": self.stats()?,
+                "connections": self.connections(), "failed_negotiations": self.failed_negotiations(),
+                "log_lines_left_out": self.log_lines_left_out(), "disks": self.stats()?,
             })),
             Order::SetWeight { export, weight } => to_export(export.clone(), Question::Weight { export, weight }),
             Order::SetLimit { export, iops, bytes } => {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::control::answer_lines;
 use crate::inspector::Inspector;
+use crate::log::Log;
 use crate::nbd::directory::Directory;
 use crate::settings::{ExportSettings, ServeSettings};
 use crate::shard::Common;
@@ -20,7 +21,7 @@ pub fn inspector() -> Inspector {
         failed_negotiations: AtomicU64::new(0),
         changes: Mutex::default(),
         settings: ServeSettings::default(),
-        log: Box::new(|_| {}),
+        log: Log::new(|_| {}),
     };
     Inspector { shards: Vec::new(), common: Arc::new(common) }
 }

@@ -73,6 +73,11 @@ impl Inspector {
         self.common.failed_negotiations.load(Ordering::Relaxed)
     }
 
+    /// Log lines about clients and disks that were left out, as there were too many of one kind.
+    pub fn log_lines_left_out(&self) -> u64 {
+        self.common.log.left_out()
+    }
+
     /// Asks the disk that serves an export.
     pub(crate) fn ask_export(&self, export: &str, question: Question) -> Result<Answer, Error> {
         let shard = self.common.directory.shard_of(export).ok_or_else(|| Error::NoExport(export.to_owned()))?;

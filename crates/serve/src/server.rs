@@ -15,6 +15,7 @@ use dumbwaiter_service::{HttpServer, ServiceUser};
 use crate::Error;
 use crate::control::ControlSocket;
 use crate::inspector::{Inspector, ShardHandle};
+use crate::log::Log;
 use crate::memory_store::MemoryStore;
 use crate::nbd::directory::Directory;
 use crate::nbd::listener::{Front, Listener};
@@ -62,7 +63,7 @@ impl Server {
             failed_negotiations: AtomicU64::new(0),
             changes: Mutex::default(),
             settings,
-            log: Box::new(log),
+            log: Log::new(log),
         });
         let (stop, stop_reader) = stop_signal()?;
         let mut server = Server {
@@ -130,7 +131,7 @@ impl Server {
         };
         let open = open_target::open(&settings, writable, store)?;
         for note in open.target.notes() {
-            (self.common.log)(&format!("{}: {note}", settings.target));
+            self.common.log.say(&format!("{}: {note}", settings.target));
         }
         let (messages, received) = channel();
         let (ready, started) = channel();
@@ -144,7 +145,8 @@ impl Server {
                     let _ = ready.send(Ok(waker));
                     let ended = shard.run();
                     if let Err(error) = &ended {
-                        shard.log(&format!("{}: the disk is given up: {error}", shard.target_settings.target));
+                        let target = &shard.target_settings.target;
+                        shard.common.log.say(&format!("{target}: the disk is given up: {error}"));
                     }
                     ended
                 }
@@ -229,6 +231,7 @@ impl Server {
             safe &= shard.thread.join().map_err(|_| Error::Gone)??;
         }
         self.await_tls(hurried);
+        self.common.log.end();
         Ok(safe)
     }
 

@@ -15,6 +15,7 @@ use crate::Error;
 use crate::buffers::LARGEST;
 use crate::client::{Client, Surroundings};
 use crate::depth_search;
+use crate::log::Log;
 use crate::nbd::connection::Connection;
 use crate::nbd::directory::{Directory, Entry};
 use crate::nbd::status::{StatusAnswer, StatusThread};
@@ -66,8 +67,7 @@ pub(crate) struct Common {
     pub(crate) tls: Option<Tls>,
     /// Clients that were let go before they agreed on an export: they broke the protocol, were too slow, or had no valid certificate.
     pub(crate) failed_negotiations: AtomicU64,
-    /// Takes notes for people.
-    pub(crate) log: Box<dyn Fn(&str) + Send + Sync>,
+    pub(crate) log: Log,
 }
 
 /// A disk's thread, from its own side.
@@ -230,8 +230,11 @@ impl Shard {
         self.close_socket(place)
     }
 
-    pub(crate) fn log(&self, line: &str) {
-        (self.common.log)(line);
+    /// A line about a tenant.
+    pub(crate) fn log_about(&self, place: u32, line: &str) {
+        let name = self.volume.tenant(place).map(|own| own.settings.name.as_str()).unwrap_or_default();
+        let subject = format!("export `{name}`");
+        self.common.log.about(&subject, &format!("{subject}: {line}"));
     }
 
     /// Serves until it is shut down. `true` if all that was acknowledged is safe.
@@ -417,7 +420,7 @@ impl Shard {
         let full = own >= self.common.settings.tenant_connections();
         if !same || full || self.shut_down_by.is_some() {
             if full {
-                self.log(&format!("export `{name}`: {peer} was turned away: {own} connections of it are open"));
+                self.log_about(tenant, &format!("{peer} was turned away: {own} connections of it are open"));
             }
             self.common.connections.fetch_sub(1, Ordering::Relaxed);
             return Ok(());
@@ -509,8 +512,8 @@ impl Shard {
         let place = client.tenant();
         self.log_notes(&mut *client);
         if let Some(why) = client.violation() {
-            let name = self.volume.tenant(place).map(|own| own.settings.name.clone()).unwrap_or_default();
-            self.log(&format!("export `{name}`: {} broke the protocol ({why}) and was disconnected", client.peer()));
+            let line = format!("{} broke the protocol ({why}) and was disconnected", client.peer());
+            self.log_about(place, &line);
         }
         let violated = client.violation().is_some();
         client.close(&mut self.volume)?;
@@ -527,8 +530,7 @@ impl Shard {
 
     fn log_notes(&self, client: &mut dyn Client) {
         for note in client.take_notes() {
-            let name = self.volume.tenant(client.tenant()).map(|own| own.settings.name.as_str()).unwrap_or_default();
-            self.log(&format!("export `{name}`: {}: {note}", client.peer()));
+            self.log_about(client.tenant(), &format!("{}: {note}", client.peer()));
         }
     }
 
@@ -558,8 +560,10 @@ impl Shard {
         self.next_tick = self.volume.disk.now() + TICK;
         self.shares.note(self.volume.disk.now(), self.volume.tenants());
         if let Some(failure) = self.volume.last_failure.take() {
-            self.log(&format!("{}: {failure}", self.target_settings.target));
+            let target = &self.target_settings.target;
+            self.common.log.about(target, &format!("{target}: {failure}"));
         }
+        self.common.log.end_periods();
         for index in 0..self.clients.len() as u32 {
             let Some(mut client) = self.clients[index as usize].take() else { continue };
             self.log_notes(&mut *client);

@@ -12,7 +12,7 @@ pub struct Family {
     pub name: &'static str,
     /// `counter`, `gauge`, `histogram` or `info`.
     pub kind: &'static str,
-    /// What it counts.
+    /// Its help text.
     pub help: &'static str,
 }
 

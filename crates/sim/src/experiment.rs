@@ -138,7 +138,7 @@ pub(crate) fn run(
 /// A run that is set up, with what is needed beside it.
 pub(crate) struct Started<'a> {
     pub(crate) run: Run<'a>,
-    /// What a scheduler that takes over is built with.
+    /// Setup of a scheduler that takes over.
     pub(crate) setup: Setup,
     replays: dumbwaiter_load::Replays,
     tasks: Vec<TaskSpec>,

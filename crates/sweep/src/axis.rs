@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// What an axis sets.
+/// The target of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AxisKind {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dumbwaiter_experiment::{Cell, Stack};
+use dumbwaiter_experiment::{Cell, Control, Stack};
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::{Completion, Scenario, SchedulerSpec};
 use serde_json::Value;
@@ -74,6 +74,8 @@ struct Variant {
 /// Resolves cells. Neighbours share their scenario.
 pub(crate) struct Resolver<'a> {
     sweep: &'a Sweep,
+    /// Ends the reading of traces.
+    control: &'a Control,
     /// Number of axes of keys, which come first.
     keys: usize,
     variant: Option<Variant>,
@@ -83,16 +85,16 @@ pub(crate) struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    pub(crate) fn new(sweep: &'a Sweep) -> Result<Resolver<'a>, Error> {
+    pub(crate) fn new(sweep: &'a Sweep, control: &'a Control) -> Resolver<'a> {
         let keys = sweep.grid.axes.iter().filter(|axis| axis.kind == AxisKind::Key).count();
-        Ok(Resolver { sweep, keys, variant: None, devices: BTreeMap::new(), traces: BTreeMap::new() })
+        Resolver { sweep, control, keys, variant: None, devices: BTreeMap::new(), traces: BTreeMap::new() }
     }
 
     fn variant(&mut self, places: &[usize]) -> Result<&mut Variant, Error> {
         let known = self.variant.as_ref().is_some_and(|variant| variant.places == places[..self.keys]);
         if !known {
             let scenario = self.sweep.scenario(places)?;
-            let traces = key::of_traces(&scenario, &mut self.traces)?;
+            let traces = key::of_traces(&scenario, &mut self.traces, self.control)?;
             let canonical = key::hash([key::canonical(&scenario)?.as_str(), &traces]);
             let (places, scenario) = (places[..self.keys].to_vec(), Arc::new(scenario));
             self.variant = Some(Variant { places, scenario, canonical, prepared: None });
@@ -121,11 +123,13 @@ impl<'a> Resolver<'a> {
         let device = self.sweep.value(AxisKind::Device, places);
         let scheduler = SchedulerSpec::parse(&self.sweep.value(AxisKind::Scheduler, places)).map_err(Error::Input)?;
         let completion: Completion = self.sweep.value(AxisKind::Completion, places).parse().map_err(Error::Input)?;
+        let control = self.control;
         let variant = self.variant(places)?;
         let prepared = match &variant.prepared {
             Some(prepared) => Arc::clone(prepared),
             None => {
-                let prepared = Arc::new(Prepared::new(&variant.scenario).map_err(|e| Error::input(e.to_string()))?);
+                let prepared = Prepared::unless(&variant.scenario, &|| control.cancelled());
+                let prepared = Arc::new(prepared.map_err(|e| Error::input(e.to_string()))?);
                 Arc::clone(variant.prepared.insert(prepared))
             }
         };

@@ -10,7 +10,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The sweep's file or a value in it is not what is expected; the text names it and says what is.
@@ -19,6 +19,9 @@ pub enum Error {
     /// The base scenario cannot be read.
     #[error(transparent)]
     Base(#[from] dumbwaiter_experiment::ReadError),
+    /// The control ended it while traces or parts were read.
+    #[error("interrupted")]
+    Interrupted,
     /// The folder has something else in it.
     #[error("{folder}: {reason}")]
     Folder {
@@ -29,12 +32,12 @@ pub enum Error {
     },
     /// A part of the data set is damaged.
     #[error(
-        "{path}: is no complete part of a sweep ({reason}): it was cut off or changed. Delete it; its cells will run again"
+        "{path}: not a complete part of a sweep ({reason}): truncated or changed. Delete it, and its cells will run again"
     )]
     Part {
         /// The part.
         path: String,
-        /// What the reader said.
+        /// The reader's error.
         reason: String,
     },
     /// A cell failed, and the sweep was to stop at the first that does.

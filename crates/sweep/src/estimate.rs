@@ -6,7 +6,7 @@ use dumbwaiter_experiment::{Control, World};
 
 use crate::{Done, Error, Sweep, run_cells};
 
-/// What is known of a sweep before it runs.
+/// An estimate of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Cells of the grid.
@@ -35,7 +35,7 @@ pub fn estimate(sweep: &Sweep, world: &dyn World, control: &Control) -> Result<E
         }
         // In the middle of each eighth of the grid.
         let from = (2 * i + 1) * (all / SAMPLE_CELLS.min(cells)) / 2;
-        let Some(index) = sweep.pending_from(&none, from)?.next() else { break };
+        let Some(index) = sweep.pending(&none, from, control)?.next() else { break };
         let batch = run_cells(sweep, &[index], world, control)?;
         sampled += 1;
         bytes += batch.parquet.len() as u64;

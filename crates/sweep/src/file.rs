@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use dumbwaiter_experiment::{Experiment, InputKind, Overrides, input_kind};
+use dumbwaiter_experiment::{Control, Experiment, InputKind, Overrides, input_kind};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec, read_text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -35,15 +35,16 @@ struct Where {
 const CELLS_MAX: u64 = 1 << 40;
 
 impl Sweep {
-    /// Reads a sweep's file. Its `base` is beside it, unless it is an absolute path.
-    pub fn read(path: &Path) -> Result<Sweep, Error> {
+    /// Reads a sweep's file. Its `base` is beside it, unless it is an absolute path. Traces are read for their keys, until
+    /// `control` is cancelled.
+    pub fn read(path: &Path, control: &Control) -> Result<Sweep, Error> {
         let text = read_text(path).map_err(|e| Error::Base(e.into()))?;
         let refused = |e: &dyn std::fmt::Display| Error::input(format!("{}: {e}", path.display()));
         let file: File = toml::from_str(&text).map_err(|e| refused(&e.to_string().trim_end()))?;
         let base = path.parent().unwrap_or(Path::new("")).join(&file.base);
         let base = if base.exists() || !Path::new(&file.base).exists() { base } else { PathBuf::from(&file.base) };
         let base = read_base(&base)?;
-        Sweep::new(base, file.axes, file.replicates, file.leave.not).map_err(|e| match e {
+        Sweep::new(base, file.axes, file.replicates, file.leave.not, control).map_err(|e| match e {
             Error::Input(text) => refused(&text),
             other => other,
         })
@@ -56,6 +57,7 @@ impl Sweep {
         mut axes: Map<String, Value>,
         replicates: Option<u32>,
         not: Vec<Map<String, Value>>,
+        control: &Control,
     ) -> Result<Sweep, Error> {
         let scenario = scenario_of(&base)?;
         let given = match axes.remove("replicates") {
@@ -93,14 +95,14 @@ impl Sweep {
             return Err(Error::input("axes: the grid has more than 10^12 cells; expected fewer"));
         }
         let sweep = Sweep { base, grid };
-        sweep.check_axes()?;
+        sweep.check_axes(control)?;
         Ok(sweep)
     }
 
     /// Each value of each axis with the first values of the others: one that no cell can have is a mistake of the sweep, as
     /// are two that mean the same.
-    fn check_axes(&self) -> Result<(), Error> {
-        let mut resolver = Resolver::new(self)?;
+    fn check_axes(&self, control: &Control) -> Result<(), Error> {
+        let mut resolver = Resolver::new(self, control);
         for (number, axis) in self.grid.axes.iter().enumerate() {
             let mut refusal = None;
             let mut accepted = false;
@@ -123,6 +125,7 @@ impl Sweep {
                             )));
                         }
                     }
+                    Err(Error::Interrupted) => return Err(Error::Interrupted),
                     Err(why) => refusal = refusal.or(Some(why)),
                 }
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use dumbwaiter_experiment::Control;
 use serde::{Deserialize, Serialize};
 
 use crate::{Batch, Done, Error, Key, MODEL, Sweep, part_keys};
@@ -74,6 +75,7 @@ pub fn check_manifest(sweep: &Sweep, folder: &str, text: &str) -> Result<(), Err
 }
 
 /// A folder that holds the results of a sweep.
+#[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
@@ -120,10 +122,13 @@ impl Folder {
         Ok(parts)
     }
 
-    /// The cells that have their rows.
-    pub fn done(&self) -> Result<Done, Error> {
+    /// The cells that have their rows; of a folder with many parts those read before `control` was cancelled.
+    pub fn done(&self, control: &Control) -> Result<Done, Error> {
         let mut keys: Vec<Key> = Vec::new();
         for part in Folder::parts(&self.path)? {
+            if control.cancelled() {
+                break;
+            }
             let content = std::fs::read(&part).map_err(|source| Error::File { path: part.clone(), source })?;
             keys.extend(part_keys(&part.display().to_string(), content)?);
         }

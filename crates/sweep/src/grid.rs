@@ -48,7 +48,7 @@ impl Grid {
             for (name, pattern) in not {
                 let number = self.axes.iter().position(|axis| axis.name == *name).ok_or_else(|| {
                     let known: Vec<&str> = self.axes.iter().map(|axis| axis.name.as_str()).collect();
-                    format!("where.not: {name:?} is no axis; expected one of {}", known.join(", "))
+                    format!("where.not: {name:?} is not an axis; expected one of {}", known.join(", "))
                 })?;
                 rule.push((number, self.axes[number].values.iter().map(|v| matches(pattern, v)).collect()));
             }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use dumbwaiter_devices::DeviceModel;
+use dumbwaiter_experiment::Control;
 use dumbwaiter_scenario::{Scenario, Work};
 use sha2::{Digest, Sha256};
 
@@ -44,7 +45,7 @@ fn key_of(digest: &[u8]) -> Key {
     Key(digest.iter().take(16).fold(0, |key, byte| key << 8 | u128::from(*byte)))
 }
 
-/// What of a scenario its results follow from: not its name, nor what the cell has beside it.
+/// The part of a scenario that determines results: not its name, nor the fields that the cell has itself.
 pub(crate) fn canonical(scenario: &Scenario) -> Result<String, Error> {
     let plain = Scenario {
         name: String::new(),
@@ -65,13 +66,17 @@ pub(crate) fn of_device(model: &DeviceModel) -> Result<String, Error> {
 }
 
 /// Hashes of the traces that a scenario names, by path.
-pub(crate) fn of_traces(scenario: &Scenario, known: &mut BTreeMap<String, String>) -> Result<String, Error> {
+pub(crate) fn of_traces(
+    scenario: &Scenario,
+    known: &mut BTreeMap<String, String>,
+    control: &Control,
+) -> Result<String, Error> {
     let mut text = String::new();
     for (_, task) in scenario.tasks() {
         let Work::Trace(spec) = &task.work else { continue };
         for path in std::iter::once(&spec.path).chain(&spec.options.parts) {
             if !known.contains_key(path) {
-                known.insert(path.clone(), of_file(Path::new(path))?);
+                known.insert(path.clone(), of_file(Path::new(path), control)?);
             }
             text += &known[path];
         }
@@ -79,12 +84,15 @@ pub(crate) fn of_traces(scenario: &Scenario, known: &mut BTreeMap<String, String
     Ok(text)
 }
 
-fn of_file(path: &Path) -> Result<String, Error> {
+fn of_file(path: &Path, control: &Control) -> Result<String, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
     let mut file = std::fs::File::open(path).map_err(failed)?;
     let mut hasher = Sha256::new();
     let mut bytes = vec![0; 1 << 20];
     loop {
+        if control.cancelled() {
+            return Err(Error::Interrupted);
+        }
         let read = file.read(&mut bytes).map_err(failed)?;
         if read == 0 {
             return Ok(key_of(&hasher.finalize()).to_string());

@@ -30,7 +30,7 @@ pub use folder::{Folder, MANIFEST, check_manifest, manifest};
 pub use key::{Key, MODEL};
 pub use part::{part_keys, part_name};
 pub use pending::{Done, Pending};
-pub use plotted::{Plotted, in_order, plotted, plotted_parts};
+pub use plotted::{Plotted, axis_label, in_order, plotted, plotted_parts};
 pub use report::write_report;
 pub use run::{BatchSize, Finished, Progress, run};
 pub use sweep::Sweep;

@@ -30,7 +30,7 @@ pub fn part_keys(path: &str, content: Vec<u8>) -> Result<Vec<Key>, Error> {
     rows.map(|row| {
         let row = row.map_err(|e| damaged(e.to_string()))?;
         let text = row.get_string(0).map_err(|e| damaged(e.to_string()))?;
-        Key::parse(text).ok_or_else(|| damaged(format!("{text:?} is no key")))
+        Key::parse(text).ok_or_else(|| damaged(format!("{text:?} is not a key")))
     })
     .collect()
 }

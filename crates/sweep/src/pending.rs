@@ -1,5 +1,7 @@
 //! The cells that are still to be run.
 
+use dumbwaiter_experiment::Control;
+
 use crate::cell::Resolver;
 use crate::grid::Rules;
 use crate::{Error, Key, Sweep};
@@ -34,12 +36,16 @@ impl Done {
     }
 }
 
+/// Cells that are passed over between two looks at the control: some milliseconds of work.
+const CONTROL_POLL_CELLS: u64 = 1024;
+
 /// The numbers of the cells that are neither left out nor done, in order. No list of them is made.
 pub struct Pending<'a> {
     sweep: &'a Sweep,
     rules: Rules,
     done: &'a Done,
     resolver: Resolver<'a>,
+    control: &'a Control,
     next: u64,
     end: u64,
 }
@@ -63,16 +69,11 @@ impl Sweep {
         self.len() == 0
     }
 
-    /// The cells that `done` lacks.
-    pub fn pending<'a>(&'a self, done: &'a Done) -> Result<Pending<'a>, Error> {
-        self.pending_from(done, 0)
-    }
-
-    /// The cells from this number on that `done` lacks.
-    pub fn pending_from<'a>(&'a self, done: &'a Done, next: u64) -> Result<Pending<'a>, Error> {
+    /// The cells from this number on that `done` lacks, until `control` is cancelled.
+    pub fn pending<'a>(&'a self, done: &'a Done, next: u64, control: &'a Control) -> Result<Pending<'a>, Error> {
         let rules = self.grid.rules().map_err(Error::Input)?;
         let end = self.grid.len().unwrap_or(0);
-        Ok(Pending { sweep: self, rules, done, resolver: Resolver::new(self)?, next, end })
+        Ok(Pending { sweep: self, rules, done, resolver: Resolver::new(self, control), control, next, end })
     }
 
     /// The key of a cell that cannot be resolved: of its values.
@@ -99,6 +100,9 @@ impl Iterator for Pending<'_> {
     fn next(&mut self) -> Option<u64> {
         while self.next < self.end {
             let index = self.next;
+            if index.is_multiple_of(CONTROL_POLL_CELLS) && self.control.cancelled() {
+                return None;
+            }
             self.next += 1;
             let (places, replicate) = self.sweep.grid.at(index);
             if self.rules.leave_out(&places) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dumbwaiter_experiment::Control;
 use dumbwaiter_measure::Sample;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -32,26 +33,30 @@ pub struct Plotted {
 }
 
 /// Reads `folder` and joins the runs of each point; see [`plotted_parts`].
-pub fn plotted(folder: &Path, x: &str, y: &str, by: Option<&str>, facet: Option<&str>) -> Result<Vec<Plotted>, Error> {
+pub fn plotted(folder: &Path, columns: [Option<&str>; 4], control: &Control) -> Result<Vec<Plotted>, Error> {
     let read = |part: &std::path::PathBuf| {
         let content = std::fs::read(part).map_err(|source| Error::File { path: part.clone(), source })?;
         Ok((part.display().to_string(), content))
     };
     let parts = Folder::parts(folder)?;
-    plotted_parts(&folder.display().to_string(), parts.iter().map(read), [Some(x), Some(y), by, facet])
+    plotted_parts(&folder.display().to_string(), parts.iter().map(read), columns, control)
 }
 
-/// Joins the runs of each point. `parts` are names for errors and contents, `columns` those of x, y, line and facet. Runs that
-/// failed are left out. Points are in the order of facet, line and x: numbers and sizes by their value, then words.
+/// Joins the runs of each point, unless `control` is cancelled. `parts` are names for errors and contents, `columns` those of x, y,
+/// line and facet. Runs that failed are left out. Points are in the order of facet, line and x: numbers and sizes by their value, then words.
 pub fn plotted_parts(
     place: &str,
     parts: impl Iterator<Item = Result<(String, Vec<u8>), Error>>,
     columns: [Option<&str>; 4],
+    control: &Control,
 ) -> Result<Vec<Plotted>, Error> {
     let [x, y, by, facet] = columns;
     let mut points: BTreeMap<[Position; 3], Vec<f64>> = BTreeMap::new();
     let mut empty = true;
     for part in parts {
+        if control.cancelled() {
+            return Err(Error::Interrupted);
+        }
         let (path, content) = part?;
         empty = false;
         for row in rows(&path, content, &columns)? {
@@ -86,6 +91,22 @@ pub fn in_order<'a>(values: impl Iterator<Item = &'a str>) -> Vec<String> {
     all.into_iter().map(|position| position.text).collect()
 }
 
+/// The name of a column as the label of an axis, its unit apart: `read_p99_us` is `read p99, us`.
+pub fn axis_label(column: &str) -> String {
+    let units = [("mb_per_s", "MB/s"), ("us_per_io", "us per I/O"), ("iops", "IOPS"), ("us", "us"), ("s", "s")];
+    for (suffix, unit) in units {
+        match column.strip_suffix(suffix) {
+            Some("") => return unit.to_owned(),
+            Some(rest) if rest.ends_with('_') => {
+                let of = rest.trim_end_matches('_').replace("99_9", "99.9").replace('_', " ");
+                return format!("{of}, {unit}");
+            }
+            _ => {}
+        }
+    }
+    column.to_owned()
+}
+
 /// A row's values by column, as text.
 type Row = BTreeMap<String, Option<String>>;
 
@@ -103,7 +124,7 @@ fn rows(
     for name in columns.iter().flatten() {
         if !fields.iter().any(|field| field.name() == *name) {
             let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
-            return Err(Error::input(format!("{name:?} is no column; expected one of {}", names.join(", "))));
+            return Err(Error::input(format!("{name:?} is not a column; expected one of {}", names.join(", "))));
         }
     }
     let wanted = fields.into_iter().filter(|field| columns.contains(&Some(field.name()))).collect();
@@ -176,6 +197,15 @@ impl Ord for Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_has_the_unit_of_its_column() {
+        let names =
+            ["p99_us", "read_p99_9_us", "iops", "write_mb_per_s", "cpu_us_per_io", "cpu_busy_s", "pv", "task.a.bs"];
+        let labels =
+            ["p99, us", "read p99.9, us", "IOPS", "write, MB/s", "cpu, us per I/O", "cpu busy, s", "pv", "task.a.bs"];
+        assert_eq!(names.map(axis_label), labels.map(str::to_owned));
+    }
 
     #[test]
     fn values_are_in_the_order_of_an_axis() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dumbwaiter_report::{Grid, HeatMap, Page, PageSection, Plot, PlotLine};
 
-use crate::plotted::in_order;
+use crate::plotted::{axis_label, in_order};
 use crate::{Error, Plotted};
 
 /// Writes a page: for each facet the lines, a heat map where there are several, and a table of all means with their confidence.
@@ -54,14 +54,14 @@ impl<'a> Section<'a> {
         let title = format!("{y} by {x}");
         let plot = Plot {
             title: title.clone(),
-            x: x.to_owned(),
-            y: y.to_owned(),
+            x: axis_label(x),
+            y: axis_label(y),
             lines: self.lines.iter().map(|name| self.plot_line(name)).collect(),
         };
         let map = HeatMap {
             title: format!("{y} by {x} and {by}"),
-            x: x.to_owned(),
-            y: by.to_owned(),
+            x: axis_label(x),
+            y: axis_label(by),
             columns: self.places.clone(),
             rows: self.lines.clone(),
             values: self.lines.iter().map(|name| self.means(name)).collect(),
@@ -92,7 +92,7 @@ impl<'a> Section<'a> {
         let header = std::iter::once(if by.is_empty() { y } else { by }.to_owned()).chain(self.places.iter().cloned());
         let row = |name: &String| {
             let title = if name.is_empty() { y } else { name };
-            let cells = self.line(name).map(|point| point.map_or_else(String::new, told));
+            let cells = self.line(name).map(|point| point.map_or_else(String::new, shown));
             std::iter::once(title.to_owned()).chain(cells).collect()
         };
         Grid { title: format!("{y} by {x}"), header: header.collect(), rows: self.lines.iter().map(row).collect() }
@@ -108,14 +108,14 @@ fn number(value: f64) -> String {
 }
 
 /// A mean and its confidence, with four digits.
-fn told(point: &Plotted) -> String {
+fn shown(point: &Plotted) -> String {
     match point.ci95 {
         Some([low, high]) => format!("{} ({}–{})", number(point.mean), number(low), number(high)),
         None => number(point.mean),
     }
 }
 
-/// As [`told`], with the number of runs.
+/// As [`shown`], with the number of runs.
 fn noted(point: &Plotted) -> String {
-    format!("{}, {} runs", told(point), point.n)
+    format!("{}, {} runs", shown(point), point.n)
 }

@@ -56,7 +56,7 @@ pub struct Progress {
     pub failed: AtomicU64,
 }
 
-/// What a call of [`run`] did.
+/// The outcome of [`run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Cells of the grid.
@@ -73,6 +73,8 @@ pub struct Finished {
 
 struct Work<'a> {
     pending: crate::Pending<'a>,
+    /// Cells that a batch had no time for.
+    returned: Vec<u64>,
     size: BatchSize,
     left: u64,
     error: Option<Error>,
@@ -89,13 +91,14 @@ pub fn run(
     progress: &Progress,
 ) -> Result<Finished, Error> {
     let folder = Folder::open(folder, sweep)?;
-    let done = folder.done()?;
+    let done = folder.done(control)?;
     let cells = sweep.len();
     progress.cells.store(cells, Ordering::Relaxed);
     progress.found.store(done.len() as u64, Ordering::Relaxed);
     let jobs = jobs.max(1);
     let left = cells.saturating_sub(done.len() as u64);
-    let work = Mutex::new(Work { pending: sweep.pending(&done)?, size: BatchSize::default(), left, error: None });
+    let pending = sweep.pending(&done, 0, control)?;
+    let work = Mutex::new(Work { pending, returned: Vec::new(), size: BatchSize::default(), left, error: None });
     std::thread::scope(|scope| {
         for _ in 0..jobs.min(left.max(1) as usize) {
             scope.spawn(|| {
@@ -143,7 +146,11 @@ fn one_batch(
             return None;
         }
         let size = work.size.next(work.left, jobs as u64);
-        let indices: Vec<u64> = work.pending.by_ref().take(size as usize).collect();
+        let Work { pending, returned, .. } = &mut *work;
+        let indices: Vec<u64> = match returned.len() {
+            0 => pending.by_ref().take(size as usize).collect(),
+            waiting => returned.drain(waiting.saturating_sub(size as usize)..).collect(),
+        };
         work.left = work.left.saturating_sub(indices.len() as u64);
         indices
     };
@@ -162,7 +169,12 @@ fn one_batch(
     let ran = batch.keys.len() as u64;
     progress.ran.fetch_add(ran, Ordering::Relaxed);
     progress.failed.fetch_add(batch.errors.len() as u64, Ordering::Relaxed);
-    lock(work).size.record(ran, started.elapsed());
+    {
+        let mut work = lock(work);
+        work.size.record(ran, started.elapsed());
+        work.returned.extend(&indices[indices.len() - batch.left..]);
+        work.left += batch.left as u64;
+    }
     match stops {
         Some((cell, reason)) => Some(Err(Error::Cell { cell, reason })),
         None => Some(Ok(())),

@@ -1,8 +1,10 @@
 //! Cells run, and their rows.
 
+use std::time::{Duration, Instant};
+
 use dumbwaiter_experiment::{Control, World};
 use dumbwaiter_measure::RunResult;
-use dumbwaiter_report::columns::{self, Column, Columns, Values};
+use dumbwaiter_report::columns::{self, Column, Columns, ParquetFile, Values};
 
 use crate::axis::AxisKind;
 use crate::cell::Resolver;
@@ -17,7 +19,7 @@ pub struct Batch {
     pub parquet: Vec<u8>,
     /// Of each cell that failed, its values and why.
     pub errors: Vec<(String, String)>,
-    /// Number of the given cells that were not run, since the control was cancelled.
+    /// Number of the given cells, the last ones, that were not run: time was over, or the control was cancelled.
     pub left: usize,
 }
 
@@ -28,7 +30,7 @@ impl Batch {
     }
 }
 
-/// What became of a cell.
+/// The result of a cell.
 struct Row {
     key: Key,
     places: Vec<usize>,
@@ -37,32 +39,86 @@ struct Row {
     outcome: Result<RunResult, String>,
 }
 
-/// Runs the cells of these numbers one after the other. A cell that cannot be run has a row with its `error`.
+/// Rows that are encoded together. A batch that Ctrl-C ends has at most so many left to encode, and a part has few groups, for each
+/// takes 10 kB by itself.
+const GROUP_ROWS: usize = 250;
+
+/// Encodes rows while further cells run.
+struct Encoder<'a> {
+    sweep: &'a Sweep,
+    waiting: Vec<Row>,
+    file: Option<ParquetFile<Vec<u8>>>,
+    keys: Vec<Key>,
+    errors: Vec<(String, String)>,
+}
+
+impl<'a> Encoder<'a> {
+    fn new(sweep: &'a Sweep) -> Encoder<'a> {
+        Encoder { sweep, waiting: Vec::new(), file: None, keys: Vec::new(), errors: Vec::new() }
+    }
+
+    fn add(&mut self, row: Row) -> Result<(), Error> {
+        self.keys.push(row.key);
+        if let Err(why) = &row.outcome {
+            let cell = crate::SweepCell { index: 0, places: row.places.clone(), replicate: row.replicate };
+            self.errors.push((self.sweep.told(&cell), why.clone()));
+        }
+        self.waiting.push(row);
+        if self.waiting.len() == GROUP_ROWS { self.encode() } else { Ok(()) }
+    }
+
+    fn encode(&mut self) -> Result<(), Error> {
+        let failed = |e: std::io::Error| Error::input(format!("rows cannot be written as Parquet: {e}"));
+        let rows = table(self.sweep, std::mem::take(&mut self.waiting));
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(ParquetFile::create(Vec::new(), &rows).map_err(failed)?),
+        };
+        file.add(&rows).map_err(failed)
+    }
+
+    fn finish(mut self, left: usize) -> Result<Batch, Error> {
+        if !self.waiting.is_empty() {
+            self.encode()?;
+        }
+        let parquet = self.file.map_or(Ok(Vec::new()), ParquetFile::finish);
+        let parquet = parquet.map_err(|e| Error::input(format!("rows cannot be written as Parquet: {e}")))?;
+        Ok(Batch { keys: self.keys, parquet, errors: self.errors, left })
+    }
+}
+
+/// Time after which a batch begins no further cell: its size was chosen by cells that may have been much shorter.
+const BATCH_LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs the cells of these numbers one after the other, for some seconds: [`Batch::left`] says how many at the end of the list were
+/// not begun. A cell that cannot be run has a row with its `error`.
 pub fn run_cells(sweep: &Sweep, indices: &[u64], world: &dyn World, control: &Control) -> Result<Batch, Error> {
-    let mut resolver = Resolver::new(sweep)?;
-    let mut rows = Vec::with_capacity(indices.len());
+    run_cells_for(BATCH_LIMIT, sweep, indices, world, control)
+}
+
+fn run_cells_for(
+    limit: Duration,
+    sweep: &Sweep,
+    indices: &[u64],
+    world: &dyn World,
+    control: &Control,
+) -> Result<Batch, Error> {
+    let started = Instant::now();
+    let mut resolver = Resolver::new(sweep, control);
+    let mut encoder = Encoder::new(sweep);
+    let mut ran = 0;
     for index in indices {
-        if control.cancelled() {
+        if control.cancelled() || ran > 0 && started.elapsed() >= limit {
             break;
         }
         let (places, replicate) = sweep.grid.at(*index);
         let Some(outcome) = run_one(&mut resolver, &places, replicate, world, control) else { break };
         let key = resolver.key(&places, replicate).unwrap_or_else(|_| sweep.key_of_values(&places, replicate));
         let seed = resolver.seed(&places, replicate);
-        rows.push(Row { key, places, replicate, seed, outcome });
+        encoder.add(Row { key, places, replicate, seed, outcome })?;
+        ran += 1;
     }
-    let left = indices.len() - rows.len();
-    let failed = rows.iter().filter_map(|row| {
-        let cell = crate::SweepCell { index: 0, places: row.places.clone(), replicate: row.replicate };
-        row.outcome.as_ref().err().map(|why| (sweep.told(&cell), why.clone()))
-    });
-    let errors = failed.collect();
-    let mut parquet = Vec::new();
-    if !rows.is_empty() {
-        let written = table(sweep, &rows).write(&mut parquet);
-        written.map_err(|e| Error::input(format!("rows cannot be written as Parquet: {e}")))?;
-    }
-    Ok(Batch { keys: rows.iter().map(|row| row.key).collect(), parquet, errors, left })
+    encoder.finish(indices.len() - ran)
 }
 
 /// `None` where the control ended the run.
@@ -94,7 +150,7 @@ fn run_one(
 /// Columns of a run that a cell's own values stand for, or that mean nothing outside a document.
 const NOT_OF_A_CELL: [&str; 8] = ["run", "device", "variant", "scheduler", "replicate", "completion", "seed", "world"];
 
-fn table(sweep: &Sweep, rows: &[Row]) -> Columns {
+fn table(sweep: &Sweep, rows: Vec<Row>) -> Columns {
     let mut c = Columns::default();
     c.text("key", rows.iter().map(|row| row.key.to_string()));
     for (name, kind) in
@@ -111,14 +167,19 @@ fn table(sweep: &Sweep, rows: &[Row]) -> Columns {
     for (number, axis) in sweep.axes().iter().enumerate().filter(|(_, axis)| axis.kind == AxisKind::Key) {
         c.push(axis.column(rows.iter().map(|row| row.places[number])));
     }
-    let failed = rows.iter().map(|row| row.outcome.as_ref().err().cloned());
-    c.push(Column {
-        name: "error".into(),
-        values: Values::Text(failed.clone().map(Option::unwrap_or_default).collect()),
-        present: Some(failed.map(|why| why.is_some()).collect()),
-    });
     let present: Vec<bool> = rows.iter().map(|row| row.outcome.is_ok()).collect();
-    let runs: Vec<RunResult> = rows.iter().filter_map(|row| row.outcome.as_ref().ok().cloned()).collect();
+    let (mut runs, mut errors) = (Vec::new(), Vec::new());
+    for row in rows {
+        match row.outcome {
+            Ok(run) => {
+                runs.push(run);
+                errors.push(String::new());
+            }
+            Err(why) => errors.push(why),
+        }
+    }
+    let failed = present.iter().map(|ran| !ran).collect();
+    c.push(Column { name: "error".into(), values: Values::Text(errors), present: Some(failed) });
     let names: Vec<String> = c.columns().iter().map(|column| column.name.clone()).collect();
     let mut figures = Columns::default();
     columns::figures(&mut figures, &runs);
@@ -143,4 +204,49 @@ fn spread(column: Column, present: &[bool]) -> Column {
     };
     // Every part has the same schema, whether a cell of it failed or not.
     Column { name: column.name, values, present: Some(present.to_vec()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dumbwaiter_sim::Simulator;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use serde_json::json;
+
+    fn grid(seeds: u64) -> Sweep {
+        let base = json!({"devices": ["null:0us"], "schedulers": ["none"], "duration": "1ms", "warmup": 0, "limit": 2,
+            "task": [{"name": "reader", "rw": "randread", "bs": "4k", "iodepth": 1}]});
+        let axes = json!({"seed": (0..seeds).collect::<Vec<u64>>()});
+        Sweep::new(base, axes.as_object().unwrap().clone(), None, Vec::new(), &Control::default()).unwrap()
+    }
+
+    #[test]
+    fn a_batch_of_several_groups_has_every_row_once() {
+        let cells = 2 * GROUP_ROWS as u64 + 7;
+        let sweep = grid(cells);
+        let all: Vec<u64> = (0..cells).collect();
+        let batch = run_cells(&sweep, &all, &Simulator::new(1), &Control::default()).unwrap();
+        let reader = SerializedFileReader::new(bytes::Bytes::from(batch.parquet.clone())).unwrap();
+        assert_eq!(reader.num_row_groups(), 3);
+        assert_eq!(crate::part_keys("part", batch.parquet).unwrap(), batch.keys);
+        let different: std::collections::BTreeSet<Key> = batch.keys.iter().copied().collect();
+        assert_eq!((different.len() as u64, batch.left), (cells, 0));
+    }
+
+    #[test]
+    fn a_batch_without_time_runs_one_cell_and_returns_the_others() {
+        let (sweep, world, control) = (grid(5), Simulator::new(1), Control::default());
+        let batch = run_cells_for(Duration::ZERO, &sweep, &[3, 1, 4], &world, &control).unwrap();
+        assert_eq!((batch.keys.len(), batch.left), (1, 2));
+        let alone = run_cells(&sweep, &[3], &world, &control).unwrap();
+        assert_eq!(batch.keys, alone.keys);
+    }
+
+    #[test]
+    fn a_batch_that_is_cancelled_has_no_part() {
+        let control = Control::default();
+        control.cancel.store(true, std::sync::atomic::Ordering::Relaxed);
+        let batch = run_cells(&grid(3), &[0, 1, 2], &Simulator::new(1), &control).unwrap();
+        assert_eq!((batch.keys.len(), batch.parquet.len(), batch.left), (0, 0, 3));
+    }
 }

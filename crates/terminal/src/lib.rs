@@ -1,10 +1,11 @@
 //! What a terminal shows: results of the libraries as text, the progress of long work, and the end by Ctrl-C.
 //!
-//! A function `*_text` returns the text of a result in a [`Style`](dumbwaiter_report::Style) and prints nothing. Comparisons
-//! and whatever also has a page are in `dumbwaiter-report`.
+//! A function `*_text` returns the text of a result and prints nothing. Comparisons, and results that also have a page, are in
+//! `dumbwaiter-report`.
 #![forbid(unsafe_code)]
 
 mod devices;
+mod documents;
 mod fidelity;
 mod live_screen;
 mod messages;
@@ -18,13 +19,14 @@ mod schedulers;
 mod server;
 mod signals;
 mod sweep;
+mod top;
 mod traces;
 
 pub use devices::{checks_text, devices_text};
+pub use documents::DocumentOutputs;
 pub use fidelity::{closed_loops_text, scores_text};
-pub use live_screen::LiveScreen;
 pub use messages::{print, screen, style, tell_line};
-pub use models::{drift_line, drift_text, evaluation_text, model_text};
+pub use models::{drift_line, drift_text, evaluation_text, model_text, prediction_text};
 pub use pilot::{pilot_status_text, replay_text};
 pub use progress::Watched;
 pub use recording::recording_text;
@@ -33,4 +35,5 @@ pub use schedulers::{scheduler_json, scheduler_text, schedulers_text};
 pub use server::{answer_text, disks_text};
 pub use signals::{Checking, cancel_on_signal, cancel_on_signal_and_undo, end_on_signal};
 pub use sweep::{PlotColumns, estimate_text, finished_text, plotted_text, watch_sweep};
+pub use top::{server_text, watch_server};
 pub use traces::{formats_text, records_text, trace_text};

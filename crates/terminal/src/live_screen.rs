@@ -1,4 +1,4 @@
-//! A view that fills the terminal and is drawn anew, as `top` has it.
+//! A view that fills the terminal and is drawn anew, as in `top`.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const COLUMNS: usize = 80;
 const ROWS_MIN: usize = 2;
 
 /// The terminal's other screen, with keys that arrive at once; it is as before when this is dropped.
-pub struct LiveScreen {
+pub(crate) struct LiveScreen {
     before: Option<Termios>,
 }
 
@@ -25,7 +25,7 @@ impl LiveScreen {
     ///
     /// # Errors
     /// If the terminal cannot be read or written.
-    pub fn open() -> io::Result<Option<LiveScreen>> {
+    pub(crate) fn open() -> io::Result<Option<LiveScreen>> {
         if !std::io::stdout().is_terminal() {
             return Ok(None);
         }
@@ -42,7 +42,7 @@ impl LiveScreen {
     }
 
     /// Columns and rows; no rows if the terminal does not say how many it has.
-    pub fn size(&self) -> (usize, Option<usize>) {
+    pub(crate) fn size(&self) -> (usize, Option<usize>) {
         match tcgetwinsize(std::io::stdout()) {
             Ok(size) if size.ws_col > 0 => (usize::from(size.ws_col), Some(usize::from(size.ws_row).max(ROWS_MIN))),
             _ => (COLUMNS, None),
@@ -53,7 +53,7 @@ impl LiveScreen {
     ///
     /// # Errors
     /// If the terminal cannot be written.
-    pub fn show(&self, page: &str) -> io::Result<()> {
+    pub(crate) fn show(&self, page: &str) -> io::Result<()> {
         let mut text = "\x1b[H".to_owned();
         // The last line has no line end, which would scroll.
         for (number, line) in escape(page).lines().enumerate() {
@@ -65,7 +65,7 @@ impl LiveScreen {
     }
 
     /// Waits 50 ms for a key; was `q` typed?
-    pub fn is_quit(&self) -> bool {
+    pub(crate) fn is_quit(&self) -> bool {
         let stdin = std::io::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
         if !matches!(poll(&mut fds, Some(&KEY_TIMEOUT)), Ok(1..)) {

@@ -5,6 +5,7 @@ use dumbwaiter_measure::grouped;
 use dumbwaiter_report::{Align, Style, table};
 use dumbwaiter_training::drift::{DriftEvent, DriftReport, DriftStep};
 use dumbwaiter_training::evaluate::{Baseline, Evaluation};
+use dumbwaiter_training::predict::Line;
 
 /// How good a model is, beside the others on the same rows.
 pub fn evaluation_text(evaluation: &Evaluation, style: Style) -> String {
@@ -48,7 +49,7 @@ pub fn evaluation_text(evaluation: &Evaluation, style: Style) -> String {
     text
 }
 
-/// What the model `name` is, how it was trained and what it reached.
+/// Description, training and accuracy of the model `name`.
 pub fn model_text(name: &str, about: &About) -> String {
     let layers: Vec<String> = about.layers.iter().map(usize::to_string).collect();
     let trained = &about.trained;
@@ -100,4 +101,16 @@ pub fn drift_text(report: &DriftReport) -> String {
         text += &format!("no challenger can be trained: {why}\n");
     }
     text
+}
+
+/// A prediction in one line, with its line end: class and probability, or latency and predicted latency in microseconds. Empty if the
+/// model predicts neither.
+pub fn prediction_text(line: &Line) -> String {
+    match (&line.class, line.predicted_us, line.latency_us) {
+        (Some(class), ..) => format!("{class} {:.3}\n", line.probability.unwrap_or(0.0)),
+        (None, Some(predicted), Some(latency)) => {
+            format!("{latency:.0} {predicted:.0}{}\n", if line.cold { " cold" } else { "" })
+        }
+        _ => String::new(),
+    }
 }

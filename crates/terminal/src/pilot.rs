@@ -35,7 +35,7 @@ pub fn pilot_status_text(answer: &Value, style: Style) -> String {
     format!("process {} {mode}\n{}", answer["pid"], table(&header, &rows, style))
 }
 
-/// What a pilot would have advised during a trace.
+/// The pilot's advice during a trace.
 pub fn replay_text(summary: &ReplaySummary) -> String {
     let mut out = format!(
         "{} requests in {:.1} s: {} decisions, {} switches advised, {} workloads\n",

@@ -3,7 +3,7 @@
 use dumbwaiter_measure::grouped;
 use dumbwaiter_recording::Summary;
 
-/// What was recorded and where it is, a line for each remark.
+/// A recording's counts and files, and a line for each remark.
 pub fn recording_text(s: &Summary) -> String {
     let what = if s.method.is_some() { "rows" } else { "I/Os" };
     let mut lines = Vec::new();

@@ -10,7 +10,7 @@ use dumbwaiter_sweep::{Estimate, Finished, Plotted, Progress, Sweep};
 
 use crate::progress::{LINE_INTERVAL, REDRAW_INTERVAL};
 
-/// What a sweep ran into the folder `out`, in one line.
+/// The outcome of a sweep into the folder `out`, in one line.
 pub fn finished_text(f: &Finished, out: &str) -> String {
     let failed = if f.failed > 0 {
         format!(", {} of them failed: see the column `error`", grouped(f.failed))

@@ -7,7 +7,7 @@ use super::text::header;
 /// Lines whose values decide the proposed units.
 const LINES_SAMPLED: usize = 16;
 
-/// What a first line of names says.
+/// Column names of the first line.
 #[derive(Debug)]
 pub(crate) enum Header {
     /// All that a replay needs; the names in `unused` mean nothing to it.

@@ -43,7 +43,7 @@ pub struct Options {
     pub assume_bytes: Option<u32>,
 }
 
-/// What the records of a trace contain.
+/// Fields that the records of a trace have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// Arrival times; without them all are 0.
@@ -329,7 +329,7 @@ impl TraceReader {
         self.format
     }
 
-    /// What the records contain.
+    /// Fields that the records have.
     pub fn known(&self) -> Known {
         self.known
     }

@@ -108,8 +108,8 @@ pub struct Survey {
     pub unusable: Vec<Skipped>,
 }
 
-/// Records between two looks at whether a survey should end.
-const STOP_CHECK_RECORDS: u64 = 1 << 14;
+/// Records between two looks at whether a reading to the end should be given up.
+pub(crate) const STOP_CHECK_RECORDS: u64 = 1 << 14;
 
 impl Survey {
     /// Surveys a trace to its end (or to `limit` records), unless `stopped` answers yes.

@@ -10,6 +10,7 @@ use super::footprint::Footprint;
 use super::histogram::Histogram;
 use super::reader::{Known, TraceReader};
 use super::record::{Record, Skipped};
+use super::replay::STOP_CHECK_RECORDS;
 
 /// Largest distance between the end of a request and the start of a near one, in sectors (128 KiB).
 const NEAR_SECTORS: u64 = 256;
@@ -521,8 +522,23 @@ impl TraceStat {
     /// # Errors
     /// A read error of the trace.
     pub fn of(reader: &mut TraceReader, options: &StatOptions) -> Result<TraceStat, Error> {
+        TraceStat::unless(reader, options, &|| false)
+    }
+
+    /// The same, given up once `stopped` answers yes.
+    ///
+    /// # Errors
+    /// As [`TraceStat::of`], and [`Error::Interrupted`].
+    pub fn unless(
+        reader: &mut TraceReader,
+        options: &StatOptions,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<TraceStat, Error> {
         let mut builder = StatBuilder::new(options);
         while options.limit.is_none_or(|l| builder.records < l) {
+            if builder.records.is_multiple_of(STOP_CHECK_RECORDS) && stopped() {
+                return Err(Error::Interrupted);
+            }
             let Some(record) = reader.next_record()? else { break };
             builder.add(&record);
         }

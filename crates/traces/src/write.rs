@@ -16,6 +16,7 @@ use super::format::Format;
 use super::iolog::{HEAD2, HEAD3, IologWriter};
 use super::reader::{Known, TraceReader};
 use super::record::{Counts, NAMED, Record, Skipped};
+use super::replay::STOP_CHECK_RECORDS;
 use super::table;
 use super::vscsi;
 
@@ -335,24 +336,25 @@ fn later_lines(line: &mut Vec<u8>, later: &mut Later, now: u64, sequence: &mut u
     }
 }
 
-/// Writes the rest of a trace (or `limit` records of it) to another file.
+/// Writes the rest of a trace to another file, unless `stopped` answers yes: then there is no file.
 ///
 /// # Errors
-/// As [`TraceReader::next_record`] and [`TraceWriter::create`].
+/// As [`TraceReader::next_record`] and [`TraceWriter::create`], and [`Error::Interrupted`].
 pub fn convert(
     reader: &mut TraceReader,
     path: &Path,
     format: Format,
     columns: Option<&Columns>,
-    limit: Option<u64>,
+    stopped: &dyn Fn() -> bool,
 ) -> Result<Written, Error> {
     let mut writer = TraceWriter::create(path, format, columns, reader.known())?;
-    let mut left = limit.unwrap_or(u64::MAX);
-    while left > 0
-        && let Some(record) = reader.next_record()?
-    {
+    let mut written = 0u64;
+    while let Some(record) = reader.next_record()? {
+        if written.is_multiple_of(STOP_CHECK_RECORDS) && stopped() {
+            return Err(Error::Interrupted);
+        }
         writer.write(&record)?;
-        left -= 1;
+        written += 1;
     }
     writer.finish()
 }

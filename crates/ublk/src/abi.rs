@@ -89,6 +89,8 @@ pub struct DeviceInfo {
     pub features: Features,
 }
 
+/// A device that was added and not started, or whose server is gone for good.
+pub const DEAD: u16 = 0;
 /// The server of a device died, and its requests wait.
 pub const QUIESCED: u16 = 2;
 

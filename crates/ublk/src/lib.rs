@@ -23,5 +23,5 @@ mod request;
 pub use abi::{Attributes, DeviceInfo, Features, Parameters};
 pub use control::Control;
 pub use error::Error;
-pub use queue::{Command, Queue, TagMemory, serve_from_here};
+pub use queue::{Command, Queue, TagMemory, is_served, serve_from_here};
 pub use request::{Operation, Refusal, Request};

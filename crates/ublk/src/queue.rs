@@ -162,6 +162,12 @@ pub fn serve_from_here() {
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
 }
 
+/// Does a process have this device open to serve it? One alone can.
+pub fn is_served(device: u32) -> bool {
+    let opened = File::options().read(true).write(true).open(format!("/dev/ublkc{device}"));
+    opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+}
+
 fn non_null(start: *mut c_void) -> NonNull<c_void> {
     // A mapping is never at address 0 unless that was asked for.
     NonNull::new(start).unwrap_or(NonNull::dangling())

@@ -42,8 +42,7 @@ struct Descriptor {
 
 impl Descriptor {
     fn load(memory: &Memory, table: Place, index: u64) -> Descriptor {
-        let place = table.plus(index * DESCRIPTOR_BYTES);
-        let (address, rest) = (memory.load64(place), memory.load64(place.plus(8)));
+        let (address, rest) = memory.load_pair(table.plus(index * DESCRIPTOR_BYTES));
         Descriptor {
             address: u64::from_le(address),
             len: rest as u32,
@@ -62,46 +61,54 @@ impl Chain {
     pub fn load(&mut self, memory: &Memory, table: Place, size: u16, head: u16) -> Result<(), ChainError> {
         self.readable.clear();
         self.writable.clear();
-        if head >= size {
-            return Err(ChainError::Index);
-        }
-        let first = Descriptor::load(memory, table, u64::from(head));
-        if !first.has(descriptor_flag::INDIRECT) {
-            return self.walk(memory, table, u32::from(size), first);
-        }
-        // The device reads the table, whatever the other flags say.
-        let whole = first.len > 0 && u64::from(first.len).is_multiple_of(DESCRIPTOR_BYTES);
-        let count = first.len / DESCRIPTOR_BYTES as u32;
-        if first.has(descriptor_flag::NEXT) || !whole {
+        let mut left = MAX_DESCRIPTORS;
+        let Some(rest) = self.walk(memory, table, u32::from(size), head, &mut left)? else { return Ok(()) };
+        // The last one may name a table with the rest of the chain. The device reads that, whatever the other flags say.
+        let whole = rest.len > 0 && u64::from(rest.len).is_multiple_of(DESCRIPTOR_BYTES);
+        let count = rest.len / DESCRIPTOR_BYTES as u32;
+        if rest.has(descriptor_flag::NEXT) || !whole {
             return Err(ChainError::Indirect);
         }
         if count > MAX_DESCRIPTORS {
             return Err(ChainError::TooLong);
         }
-        let (table, here) = memory.locate(first.address, u64::from(first.len)).ok_or(ChainError::Address)?;
-        if here < u64::from(first.len) || !first.address.is_multiple_of(8) {
+        let (table, here) = memory.locate(rest.address, u64::from(rest.len)).ok_or(ChainError::Address)?;
+        if here < u64::from(rest.len) || !rest.address.is_multiple_of(8) {
             return Err(ChainError::Address);
         }
-        let first = Descriptor::load(memory, table, 0);
-        self.walk(memory, table, count, first)
+        match self.walk(memory, table, count, 0, &mut left)? {
+            Some(_) => Err(ChainError::Indirect),
+            None => Ok(()),
+        }
     }
 
-    fn walk(&mut self, memory: &Memory, table: Place, size: u32, mut at: Descriptor) -> Result<(), ChainError> {
-        let most = size.min(MAX_DESCRIPTORS);
-        for _ in 0..most {
-            if at.has(descriptor_flag::INDIRECT) {
-                return Err(ChainError::Indirect);
-            }
-            self.append(memory, &at)?;
-            if !at.has(descriptor_flag::NEXT) {
-                return Ok(());
-            }
-            if u32::from(at.next) >= size {
+    /// Follows the descriptors of a table of `size` from `index` on, at most `left` of them. Answers with one that names another table,
+    /// which ends the walk.
+    fn walk(
+        &mut self,
+        memory: &Memory,
+        table: Place,
+        size: u32,
+        mut index: u16,
+        left: &mut u32,
+    ) -> Result<Option<Descriptor>, ChainError> {
+        for _ in 0..size.min(*left) {
+            if u32::from(index) >= size {
                 return Err(ChainError::Index);
             }
-            at = Descriptor::load(memory, table, u64::from(at.next));
+            let at = Descriptor::load(memory, table, u64::from(index));
+            if at.has(descriptor_flag::INDIRECT) {
+                return Ok(Some(at));
+            }
+            *left -= 1;
+            self.append(memory, &at)?;
+            if !at.has(descriptor_flag::NEXT) {
+                return Ok(None);
+            }
+            index = at.next;
         }
-        Err(ChainError::TooLong)
+        // A circle, or an index behind the table at its end.
+        if u32::from(index) >= size { Err(ChainError::Index) } else { Err(ChainError::TooLong) }
     }
 
     fn append(&mut self, memory: &Memory, descriptor: &Descriptor) -> Result<(), ChainError> {

@@ -64,7 +64,8 @@ impl Mapping {
         if stat.st_size < 0 || (stat.st_size as u64) < len as u64 || len == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than what is to be mapped"));
         }
-        let span = match rustix::fs::fstatfs(&file)?.f_type as u32 {
+        let system = rustix::fs::fstatfs(&file)?.f_type as u32;
+        let span = match system {
             TMPFS_MAGIC | RAMFS_MAGIC => len,
             HUGETLBFS_MAGIC => len.checked_next_multiple_of(stat.st_blksize.max(1) as usize).unwrap_or(usize::MAX),
             _ => {
@@ -80,8 +81,10 @@ impl Mapping {
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| io::Error::other("a mapping at address 0"))?;
         let sealed =
             rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::SHRINK));
+        // A page that was never touched is missing where the system has no huge page left for it, whatever the seals say.
+        let stays = sealed && system != HUGETLBFS_MAGIC;
         let mut mapping = Mapping { start, len, span, watched: None, _share: share };
-        if !sealed {
+        if !stays {
             let place = truncation::watch(start.as_ptr() as usize, span);
             mapping.watched =
                 Some(place.ok_or_else(|| io::Error::other("too many mappings of files that can shrink"))?);
@@ -93,7 +96,7 @@ impl Mapping {
         self.len
     }
 
-    /// Its file was cut off: what is there now is zeroes of our own.
+    /// Memory of its file is missing: what is there now is zeroes of our own.
     pub(crate) fn is_truncated(&self) -> bool {
         self.watched.is_some_and(truncation::is_truncated)
     }
@@ -132,6 +135,17 @@ impl Mapping {
     pub(crate) fn load64(&self, at: u64) -> u64 {
         // SAFETY: as above.
         self.aligned(at).map_or(0, |p| unsafe { AtomicU64::from_ptr(p) }.load(Ordering::Acquire))
+    }
+
+    /// Eight bytes, and the eight bytes behind them; 0 outside or unaligned.
+    #[inline]
+    pub(crate) fn load_pair(&self, at: u64) -> (u64, u64) {
+        let first = self.pointer(at, 16).map(|p| p.cast::<u64>()).filter(|p| (*p as usize).is_multiple_of(8));
+        let Some(first) = first else { return (0, 0) };
+        // SAFETY: both lie within the mapping and are aligned.
+        let load = |p: *mut u64| unsafe { AtomicU64::from_ptr(p) }.load(Ordering::Acquire);
+        // SAFETY: as above.
+        (load(first), load(unsafe { first.add(1) }))
     }
 
     /// Stores two bytes; nothing outside or unaligned. What was stored before is seen before it.

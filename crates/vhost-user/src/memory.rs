@@ -76,7 +76,9 @@ impl Memory {
     /// Maps a region of `file` and adds it.
     pub fn add(&mut self, region: Region, file: impl AsFd) -> Result<(), MemoryError> {
         let Region { guest, bytes, user, offset } = region;
-        let in_file = offset.checked_add(bytes).filter(|end| *end <= crate::wire::MAX_MAPPED_BYTES);
+        let mapped: u64 = self.regions.iter().map(|one| one.mapping.len() as u64).sum();
+        let left = crate::wire::MAX_MAPPED_BYTES.saturating_sub(mapped);
+        let in_file = offset.checked_add(bytes).filter(|end| *end <= left);
         let (Some(in_file), Some(guest_end), Some(_)) = (in_file, guest.checked_add(bytes), user.checked_add(bytes))
         else {
             return Err(MemoryError::Range);
@@ -107,7 +109,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Has a region lost its file?
+    /// Has a region lost its memory?
     pub fn is_truncated(&self) -> bool {
         self.regions.iter().any(|one| one.mapping.is_truncated())
     }
@@ -173,9 +175,10 @@ impl Memory {
         self.mapping(place).map_or(0, |mapping| mapping.load32(place.at))
     }
 
+    /// Two words of eight bytes in a row.
     #[inline]
-    pub(crate) fn load64(&self, place: Place) -> u64 {
-        self.mapping(place).map_or(0, |mapping| mapping.load64(place.at))
+    pub(crate) fn load_pair(&self, place: Place) -> (u64, u64) {
+        self.mapping(place).map_or((0, 0), |mapping| mapping.load_pair(place.at))
     }
 
     #[inline]
@@ -248,6 +251,37 @@ mod tests {
         ] {
             assert!(memory.add(bad, &file).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn one_device_maps_no_more_than_its_bound() {
+        let half = crate::wire::MAX_MAPPED_BYTES / 2;
+        let file = memfd_create("memory", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, half).unwrap();
+        let mut memory = Memory::default();
+        let region = Region { guest: 0, bytes: half, user: 0, offset: 0 };
+        memory.add(region, &file).unwrap();
+        memory.add(Region { guest: half, ..region }, &file).unwrap();
+        let more = Region { guest: 2 * half, bytes: 0x1000, ..region };
+        assert!(matches!(memory.add(more, &file), Err(MemoryError::Range)));
+        memory.remove(region).unwrap();
+        memory.add(more, &file).unwrap();
+    }
+
+    #[test]
+    fn huge_pages_that_the_system_does_not_have_read_as_zeroes_and_are_noticed() {
+        let file = match memfd_create("memory", MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING) {
+            Ok(file) if std::fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|n| n.trim() == "0") => file,
+            _ => return println!("skipped: no huge pages, or some in stock"),
+        };
+        let bytes = 64 << 20;
+        ftruncate(&file, bytes).unwrap();
+        rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::SHRINK).unwrap();
+        let mut memory = Memory::default();
+        memory.add(Region { guest: 0, bytes, user: 0, offset: 0 }, &file).unwrap();
+        let mut read = [1; 8];
+        assert!(memory.read(memory.locate(0, 8).unwrap().0, &mut read));
+        assert_eq!((read, memory.is_truncated()), ([0; 8], true));
     }
 
     #[test]

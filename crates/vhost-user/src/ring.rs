@@ -71,6 +71,9 @@ pub struct Ring {
     places: Places,
     event_index: bool,
     next_available: u16,
+    /// The driver's index when it was last read: entries before it are there. The driver writes to that cache line with each request, so it
+    /// is read again only when these are used up.
+    seen_available: u16,
     used_index: u16,
     /// The used index that the driver has seen.
     published: u16,
@@ -111,6 +114,7 @@ impl Ring {
             places,
             event_index,
             next_available,
+            seen_available: next_available,
             used_index,
             published: used_index,
             held: vec![false; usize::from(size)],
@@ -158,13 +162,12 @@ impl Ring {
 
     /// Takes the next head, if there is one. A head beyond the ring is given back at once by the owner, as it names no chain.
     pub fn take(&mut self, memory: &Memory, inflight: Option<&Inflight>) -> Result<Option<u16>, Broken> {
-        let index = memory.load16(self.places.available.plus(2));
-        let waiting = index.wrapping_sub(self.next_available);
-        if waiting == 0 {
-            return Ok(None);
-        }
-        if waiting > self.size {
-            return Err(Broken::AvailableIndex);
+        if self.seen_available == self.next_available {
+            match self.offered(memory) {
+                0 => return Ok(None),
+                offered if offered > self.size => return Err(Broken::AvailableIndex),
+                offered => self.seen_available = self.next_available.wrapping_add(offered),
+            }
         }
         let slot = u64::from(self.next_available % self.size);
         let head = memory.load16(self.places.available.plus(4 + 2 * slot));

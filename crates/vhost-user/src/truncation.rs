@@ -1,4 +1,5 @@
-//! Files that shrink while they are mapped. Touching what is gone raises SIGBUS, which would end the server and all of its clients;
+//! Files that shrink while they are mapped, or have no huge page for a part of them. Touching what is missing raises SIGBUS, which would end the
+//! server and all of its clients;
 //! the handler here puts zeroes in place of the mapping and marks it, and its device ends.
 #![allow(unsafe_code)]
 

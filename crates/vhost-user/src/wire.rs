@@ -12,8 +12,8 @@ pub const MAX_QUEUES: u16 = 64;
 pub const MAX_QUEUE_SIZE: u16 = 1024;
 /// Most memory regions of a device.
 pub const MAX_REGIONS: usize = 64;
-/// Most bytes of guest memory: a mapping beyond this is refused.
-pub const MAX_MAPPED_BYTES: u64 = 1 << 46;
+/// Most bytes that the regions of a device may map. Each is mapped from the start of its file.
+pub const MAX_MAPPED_BYTES: u64 = 1 << 42;
 
 /// Flags in a message's header.
 pub mod header_flag {

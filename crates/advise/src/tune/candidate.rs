@@ -28,12 +28,12 @@ pub struct Range {
     pub values: Vec<i128>,
 }
 
-/// What is searched of one scheduler.
+/// The search space of one scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     /// The scheduler with its defaults, or with settings that stay as they are.
     pub scheduler: SchedulerSpec,
-    /// What is varied.
+    /// The setting.
     pub ranges: Vec<Range>,
 }
 

@@ -50,7 +50,10 @@ impl Claim {
     /// is simulated again is the same run, and counts once.
     pub(crate) fn of(metric: Metric, focus: &Focus, defaults: &[&RunResult], tuned: &[&RunResult]) -> Claim {
         let value = |run: &RunResult| match metric.of(run, focus) {
-            starved if starved.is_infinite() => run.oldest_unfinished_s.max(run.duration_s) * 1e6,
+            starved if starved.is_infinite() => {
+                let second = if metric == Metric::StartUp { 1.0 } else { 1e6 };
+                run.oldest_unfinished_s.max(run.duration_s) * second
+            }
             value => value,
         };
         let pair = |run: &&RunResult| {

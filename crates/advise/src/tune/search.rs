@@ -46,7 +46,7 @@ pub struct Search {
     over: bool,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// The scheduler that is best with its defaults.
@@ -55,7 +55,7 @@ pub struct Choice {
     pub best: Candidate,
     /// Whether to set it.
     pub outcome: Outcome,
-    /// What it is worth, by the held-out runs; `None` where there are none.
+    /// Its gain in the held-out runs; `None` if there are none.
     pub claim: Option<Claim>,
     /// The figures of the goal in which the held-out runs were compared as well.
     pub others: Vec<Claim>,
@@ -175,11 +175,11 @@ impl Search {
         Some((0..self.defaults).chain(kept).collect())
     }
 
-    /// Replaces the last third of `kept` by combinations of the first ones: settings that help alone often help together.
-    fn combine(&mut self, kept: &mut Vec<usize>) {
+    /// Replaces the last ones of `kept`, at most a third, by combinations of the first: settings that help alone often help together.
+    fn combine(&mut self, kept: &mut [usize]) {
         let free = kept.len() / 3;
-        kept.truncate(kept.len() - free);
-        let pairs = (1..kept.len()).flat_map(|second| (0..second).map(move |first| (first, second)));
+        let firm = kept.len() - free;
+        let pairs = (1..firm).flat_map(|second| (0..second).map(move |first| (first, second)));
         let mut joined: Vec<Candidate> = Vec::new();
         for (first, second) in pairs {
             let both = self.candidates[kept[first]].joined(&self.candidates[kept[second]]);
@@ -187,8 +187,8 @@ impl Search {
                 joined.push(both);
             }
         }
-        for candidate in joined.into_iter().take(free) {
-            kept.push(self.candidates.len());
+        for (place, candidate) in kept[firm..].iter_mut().rev().zip(joined) {
+            *place = self.candidates.len();
             self.candidates.push(candidate);
         }
     }
@@ -244,7 +244,7 @@ impl Search {
         before.map(of).filter(|(_, claim)| !claim.held_out.is_empty()).collect()
     }
 
-    /// What the results show. A search that ended early gives the best so far.
+    /// The result. A search that ended early gives the best so far.
     pub fn choice(&self) -> Option<Choice> {
         let complete = |round: usize| self.is_complete(round);
         let last_rung = self.plan.rungs.len() - 1;

@@ -213,3 +213,38 @@ fn a_result_sets_the_scheduler_its_settings_and_the_limits_and_takes_them_back()
     let elsewhere = tuned(&Applied { offered: &[], ..at }, &choice, 10, 100, None);
     assert!(elsewhere.apply.is_empty() && elsewhere.sentence.contains("kernel has no x"), "{}", elsewhere.sentence);
 }
+
+#[test]
+fn no_candidate_is_dropped_for_combinations_that_do_not_exist() {
+    let range = Range { setting: Setting::Tunable("a".into()), values: (1..=9).collect() };
+    let spaces = [Space { scheduler: SchedulerSpec::named("x"), ranges: vec![range] }];
+    let plan = Plan::of(9, false);
+    let (template, kept) = (template(200), plan.rungs[1].candidates);
+    let nature = Nature { a: -0.4, b: 0.0, scatter: 0.01, seed: 3 };
+    let mut search = Search::new(&spaces, plan, Goal::Balanced, 1);
+    for trial in search.next_trials() {
+        let run = nature.run(&template, search.candidate(trial.candidate), &trial);
+        search.record(&trial, run);
+    }
+    let mut second: Vec<usize> = search.next_trials().iter().map(|trial| trial.candidate).collect();
+    second.sort_unstable();
+    second.dedup();
+    assert_eq!(second.len(), 1 + kept, "the defaults, and {kept} values of the only setting");
+}
+
+#[test]
+fn a_start_that_never_ended_counts_as_the_length_of_its_run_in_seconds() {
+    use dumbwaiter_measure::{ApplicationStats, StartUpStats};
+    let template = template(200);
+    let run = |startup_s: Vec<f64>, not_started| {
+        let start_up = Some(StartUpStats::new(startup_s, not_started, Vec::new(), 20.0));
+        let mut run = template.clone();
+        (run.seed, run.duration_s, run.oldest_unfinished_s) = (1, 30.0, 0.0);
+        let (name, tenant, kind) = ("writer".to_owned(), String::new(), String::new());
+        run.applications = vec![ApplicationStats { name, tenant, kind, start_up, player: None }];
+        run
+    };
+    let (never, quick) = (run(Vec::new(), 1), run(vec![3.0], 0));
+    let claim = Claim::of(crate::Metric::StartUp, &crate::Focus::All, &[&never], &[&quick]);
+    assert_eq!((claim.defaults, claim.tuned), (30.0, 3.0));
+}

@@ -38,7 +38,7 @@ pub struct Tuning {
     pub notes: Vec<String>,
 }
 
-/// What was found on one device.
+/// The result on one device.
 #[derive(Clone, Debug, Serialize)]
 pub struct TunedDevice {
     /// Name of the device.
@@ -65,7 +65,7 @@ pub struct TunedDevice {
     pub decided_by: String,
     /// The result in a sentence.
     pub sentence: String,
-    /// What the best candidate is worth, by held-out seeds; `null` where none beats the defaults in the search.
+    /// The gain of the best candidate with held-out seeds; `null` where none beats the defaults in the search.
     pub claim: Option<Claim>,
     /// How it compares in the goal's figures that come before the one that decided.
     pub others: Vec<Claim>,
@@ -110,7 +110,7 @@ pub struct Applied<'a> {
     pub previous_queue_depth: Option<u32>,
 }
 
-/// What a search found, in words and with commands. `ended_early` says why it ended before its time.
+/// The result of a search, in words and with commands. `ended_early` says why it ended before its time.
 pub fn tuned(
     at: &Applied<'_>,
     choice: &Choice,

@@ -47,11 +47,11 @@ fn metric_of(claim: &Claim) -> Metric {
 /// The choice in a sentence or two.
 pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>) -> String {
     let (best, defaults, focus) = (&choice.best, &choice.defaults, choice.focus());
-    let told = choice.claim.as_ref().map(|claim| worth(claim, metric_of(claim), &focus, defaults));
+    let effect = choice.claim.as_ref().map(|claim| worth(claim, metric_of(claim), &focus, defaults));
     let early = ended_early.map_or(String::new(), |why| format!("{why}: "));
     match choice.outcome {
         Outcome::Better => {
-            let mut text = format!("{early}set {best}: {}.", told.unwrap_or_default());
+            let mut text = format!("{early}set {best}: {}.", effect.unwrap_or_default());
             capitalise(&mut text);
             text
         }
@@ -59,9 +59,9 @@ pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>)
             let mut text = format!(
                 "{early}keep {defaults}: none of {tried} candidates is better without being worse in another figure"
             );
-            match told {
-                Some(told) => {
-                    _ = write!(text, "; the nearest is {best}, which the held-out runs do not confirm: {told}.")
+            match effect {
+                Some(effect) => {
+                    _ = write!(text, "; the nearest is {best}, which the held-out runs do not confirm: {effect}.")
                 }
                 None => text.push('.'),
             }
@@ -72,7 +72,7 @@ pub(super) fn sentence(choice: &Choice, tried: usize, ended_early: Option<&str>)
             format!("{early}nothing better than the defaults of {defaults} was found so far, and nothing is confirmed.")
         }
         Outcome::Unconfirmed => {
-            let so_far = told.map_or(String::new(), |told| format!(" (so far {told})"));
+            let so_far = effect.map_or(String::new(), |effect| format!(" (so far {effect})"));
             format!(
                 "{early}the best so far is {best}; it is not confirmed by held-out seeds{so_far}. Let it run longer."
             )

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Failure};
+use dumbwaiter_linux::filesystem::TemporaryFolder;
 use dumbwaiter_measure::median;
 use dumbwaiter_meters::SystemCalls;
 use dumbwaiter_report::{Align, Style, table};
@@ -169,14 +170,13 @@ fn row(peer: &'static str, case: &Case, ours: &[Figure], peers: &[Figure]) -> Ro
 /// The file that is served, and the groups of server and client.
 struct Work<'a> {
     plan: &'a Plan,
-    folder: PathBuf,
+    folder: TemporaryFolder,
     groups: Option<CpuGroups>,
 }
 
 impl<'a> Work<'a> {
     fn new(plan: &'a Plan, progress: &dyn Fn(&str)) -> Result<Work<'a>> {
-        let folder = plan.folder.join(format!("dumbwaiter-bench-{}", std::process::id()));
-        std::fs::create_dir(&folder).map_err(|e| Failure::refused(format!("{}: {e}", folder.display())))?;
+        let folder = TemporaryFolder::inside(&plan.folder).map_err(Failure::refused)?;
         let groups = CpuGroups::new();
         if groups.is_none() {
             progress("no control groups for CPU time here: servers of many threads get more of it than others");
@@ -187,14 +187,14 @@ impl<'a> Work<'a> {
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.join("disk.img")
+        self.folder.dir().join("disk.img")
     }
 
     /// One server under one load.
     fn one(&self, program: Program, case: &Case) -> Result<Figure> {
         // A disk that does nothing shows what the server itself costs.
         let target = if case.op.contains("of null") { PathBuf::from("null") } else { self.file() };
-        let server = RunningServer::start(program, self.plan, &self.folder, &target, case.protocol)?;
+        let server = RunningServer::start(program, self.plan, self.folder.dir(), &target, case.protocol)?;
         if let Some(groups) = &self.groups {
             groups.add_server(server.pid());
         }
@@ -236,13 +236,6 @@ impl<'a> Work<'a> {
     }
 }
 
-impl Drop for Work<'_> {
-    fn drop(&mut self) {
-        // It lies in a folder for temporary files.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 /// A virtual machine's driver as the client.
 fn machine(
     server: &RunningServer,
@@ -264,7 +257,7 @@ fn machine(
     std::thread::spawn(move || load.run(&stop, &done))
 }
 
-/// What the server used in the measured part of a run.
+/// CPU time and system calls of the server in the measured part of a run.
 struct Counted {
     ios: u64,
     seconds: f64,

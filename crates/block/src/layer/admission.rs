@@ -13,11 +13,14 @@ use crate::{Io, Nanos, Op, TaskId, TenantId};
 /// The mean time between completions follows the last 16 or so.
 const MEAN_SHIFT: u32 = 4;
 
+/// It has been busy since before it was observed.
+const UNKNOWN: Nanos = Nanos::MAX;
+
 /// Completions of the device or of a tenant.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     outstanding: u64,
-    /// The last completion, or when it became busy.
+    /// The last completion, or when it became busy; [`UNKNOWN`]: before it was observed.
     since: Nanos,
     /// Mean time between completions while it is busy, ns; 0: unknown.
     mean_ns: u64,
@@ -26,6 +29,11 @@ struct Progress {
 }
 
 impl Progress {
+    /// With so many I/Os under way that began before.
+    fn with_under_way(outstanding: u64) -> Progress {
+        Progress { outstanding, since: UNKNOWN, ..Progress::default() }
+    }
+
     fn begins(&mut self, now: Nanos) {
         if self.outstanding == 0 {
             self.since = now;
@@ -34,9 +42,12 @@ impl Progress {
     }
 
     fn ends(&mut self, now: Nanos) {
-        let time = now.since(self.since).0;
-        self.since = now;
         self.outstanding = self.outstanding.saturating_sub(1);
+        let since = std::mem::replace(&mut self.since, now);
+        if since == UNKNOWN {
+            return;
+        }
+        let time = now.since(since).0;
         let mean = self.mean_ns - (self.mean_ns >> MEAN_SHIFT) + (time >> MEAN_SHIFT);
         self.mean_ns = if self.mean_ns == 0 { time } else { mean }.max(1);
     }
@@ -52,6 +63,13 @@ pub(super) struct Admission {
 }
 
 impl Admission {
+    /// Without a deadline, while so many I/Os of each tenant are under way.
+    pub(super) fn with_under_way(tenants: impl Iterator<Item = u32>) -> Admission {
+        let tenants: Vec<Progress> = tenants.map(|ios| Progress::with_under_way(u64::from(ios))).collect();
+        let all = tenants.iter().map(|own| own.outstanding).sum();
+        Admission { deadlines: Vec::new(), device: Progress::with_under_way(all), tenants }
+    }
+
     fn tenant(&mut self, tenant: TenantId) -> &mut Progress {
         let index = tenant.0 as usize;
         if index >= self.tenants.len() {
@@ -112,5 +130,27 @@ impl Admission {
     /// A tenant was retired, and its number may be used again.
     pub(super) fn forget_tenant(&mut self, tenant: TenantId) {
         *self.tenant(tenant) = Progress::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight I/Os are always under way, and one completes each millisecond.
+    #[test]
+    fn a_deadline_that_is_set_under_load_knows_what_is_under_way() {
+        let mut admission = Admission::with_under_way([8, 0].into_iter());
+        let (busy, own) = (TenantId(0), TenantId(1));
+        admission.set_deadline(TaskId(1), Some(Nanos::from_ms(5)));
+        let start = Nanos::from_secs(100);
+        for n in 0..20 {
+            let now = start + Nanos::from_ms(n);
+            admission.ends(now, busy);
+            admission.begins(now, busy);
+        }
+        let (now, io) = (start + Nanos::from_ms(20), Io { task: TaskId(1), tenant: own, ..Io::default() });
+        assert_eq!(admission.predicted(own), Nanos::from_ms(8), "eight times the millisecond of each");
+        assert!(!admission.refuses(now, &io) && admission.refuses(now, &io), "one is admitted whatever is predicted");
     }
 }

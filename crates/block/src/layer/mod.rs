@@ -14,13 +14,16 @@ mod check;
 mod complete;
 mod exchange;
 mod fault;
+mod insert;
 mod members;
+mod merging;
 mod parts;
 mod population;
 mod rejection;
 mod replace;
 mod service;
 mod submit;
+mod tag_pools;
 mod waiting;
 
 pub use fault::{Culprit, Fault, NO_PROGRESS_LIMIT};
@@ -66,7 +69,7 @@ pub struct Config {
     pub tasks_sleep: bool,
 }
 
-/// What a submission led to.
+/// The outcome of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// The I/O has its request, or joined one.
@@ -108,7 +111,7 @@ struct HwQueue {
     owed: u32,
     /// How often the device refused lately: an average, eight times the share (Linux: dispatch_busy).
     busy: u32,
-    /// What it was before the last request went out: that one may come back refused.
+    /// Its value before the last request was dispatched, which may come back refused.
     busy_before: u32,
     /// A completion must run this queue again.
     restart: bool,

@@ -2,14 +2,14 @@
 
 use crate::{TaskId, TenantId, Tenants};
 
-/// What keeps an id from being given out again.
+/// Uses of an id, which keep it from being given to another.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Use {
     /// I/Os under way.
     pub(super) ios: u32,
     /// Of a tenant: its tasks and the tenants nested in it.
     pub(super) members: u32,
-    /// It is to go as soon as there is nothing of it.
+    /// It is removed as soon as it has no use left.
     pub(super) retiring: bool,
 }
 

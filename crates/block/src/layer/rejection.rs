@@ -1,5 +1,6 @@
 //! Refusing I/Os that would miss their deadlines.
 
+use crate::layer::admission::Admission;
 use crate::layer::{BlockLayer, Finished};
 use crate::request::{Request, State};
 use crate::{Errno, Io, Nanos, TaskId};
@@ -11,7 +12,9 @@ impl BlockLayer {
         if deadline.is_none() && self.admission.is_none() {
             return;
         }
-        self.admission.get_or_insert_default().set_deadline(task, deadline);
+        let under_way = self.population.tenants.iter().map(|tenant| tenant.ios);
+        let admission = self.admission.get_or_insert_with(|| Box::new(Admission::with_under_way(under_way)));
+        admission.set_deadline(task, deadline);
     }
 
     /// Would this I/O wait for longer than it may?

@@ -1,4 +1,4 @@
-//! What `bench` takes.
+//! Arguments of `bench`.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,9 @@
-//! What `compare` takes.
+//! Arguments of `compare`.
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use dumbwaiter_terminal::DocumentOutputs;
 
 use super::trace::Reading;
 
@@ -71,7 +72,7 @@ pub(crate) struct Compare {
     /// Requests that the scheduler may hold
     #[arg(long, value_name = "N")]
     pub(crate) nr_requests: Option<u32>,
-    /// Refuse an I/O whose predicted wait is longer than this, in tasks for which the scenario gives no deadline
+    /// Refuse an I/O whose predicted wait is longer than this, for tasks without a deadline in the scenario
     #[arg(long, value_name = "TIME")]
     pub(crate) deadline: Option<String>,
     /// Simulated time that is measured, such as 10s
@@ -86,7 +87,7 @@ pub(crate) struct Compare {
     /// Number of runs of each combination, each with its own seed
     #[arg(long, short, value_name = "N")]
     pub(crate) replicates: Option<u32>,
-    /// Add replicates until no other scheduler can be better than the recommended one by more than this, or the tie is as sure
+    /// Add replicates until no other scheduler can be better than the recommended one by more than this, or no difference is larger
     /// (95 % confidence over all looks)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) until: Option<String>,
@@ -104,7 +105,7 @@ pub(crate) struct Compare {
     pub(crate) jobs: Option<usize>,
     #[command(flatten)]
     pub(crate) outputs: Outputs,
-    /// Go on with a comparison that ended early: do not make the runs of this result of it again
+    /// Resume a comparison that ended early: keep the completed runs of this result
     #[arg(long, value_name = "RESULT.json")]
     pub(crate) resume: Option<PathBuf>,
     /// Print the effective scenario and run nothing
@@ -173,6 +174,14 @@ pub(crate) struct Outputs {
     /// Write Parquet tables of runs, tenants, series and distributions to this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) parquet: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// Where a document goes.
+    pub(crate) fn of_document(&self) -> DocumentOutputs<'_> {
+        let Outputs { wide, json, html, parquet } = self;
+        DocumentOutputs { json: json.as_deref(), html: html.as_deref(), parquet: parquet.as_deref(), wide: *wide }
+    }
 }
 
 /// How a trace is replayed.

@@ -50,7 +50,7 @@ pub(crate) enum CtlOrder {
         #[command(flatten)]
         of: OfDisk,
     },
-    /// Withdraw an export; it goes with its last client
+    /// Withdraw an export; it is removed when its last client disconnects
     Remove {
         export: String,
         /// Disconnect its clients
@@ -59,7 +59,7 @@ pub(crate) enum CtlOrder {
     },
     /// Change the size of an export
     Resize { export: String, size: String },
-    /// Withdraw an export and wait until its last client is gone
+    /// Withdraw an export and wait for its last client to disconnect
     Drain {
         export: String,
         /// Seconds to wait
@@ -69,7 +69,7 @@ pub(crate) enum CtlOrder {
     /// The latencies of an export since the start, as a histogram
     #[command(alias = "histogram")]
     Snapshot { export: String },
-    /// Why a disk has its scheduler and its depth
+    /// Explain the scheduler and the depth of a disk
     Explain {
         #[command(flatten)]
         of: OfDisk,
@@ -84,9 +84,9 @@ pub(crate) enum CtlOrder {
 pub(crate) enum Set {
     /// Change the weight of an export
     Weight(Weight),
-    /// Change the limits of an export; what is left out is unlimited
+    /// Change the limits of an export; a limit that is not given is removed
     Limit(Limit),
-    /// Change the reservation of an export; without --iops it has none
+    /// Change the reservation of an export; without --iops it is removed
     Reservation(Reservation),
     /// Exchange the scheduler of a disk, while it serves
     Scheduler(Scheduler),
@@ -178,7 +178,7 @@ pub(crate) struct Top {
     /// The server's control socket
     #[arg(long, value_name = "SOCKET", env = "DUMBWAITER_CONTROL")]
     pub(crate) control: Option<PathBuf>,
-    /// Print one view and end
+    /// Print one view and exit
     #[arg(long)]
     pub(crate) once: bool,
     /// Print views as JSON, one object a line

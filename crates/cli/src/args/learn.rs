@@ -1,4 +1,4 @@
-//! What `learn` takes.
+//! Arguments of `learn`.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ Examples:
         after_help = "Example:\n  dumbwaiter learn predict --model shipped:latency-flash --trace r1/oltp.csv.zst"
     )]
     Predict(LearnPredict),
-    /// Show what a model is, how it was trained and what it reached
+    /// Show what a model predicts, how it was trained and how accurate it is
     #[command(after_help = "Example:\n  dumbwaiter learn show shipped:classifier")]
     Show(LearnShow),
     /// Write the rows of inputs that training uses, for other frameworks
@@ -32,7 +32,7 @@ Examples:
   dumbwaiter learn features --data recordings --task latency --out rows.parquet
   dumbwaiter learn features --data recordings --task classify --out rows.npy")]
     Features(LearnFeatures),
-    /// Make a model of one that another program trained
+    /// Import a model that another program trained
     #[command(after_help = "\
 Examples:
   dumbwaiter learn import model.txt --format lightgbm --task latency --out mine.safetensors
@@ -50,7 +50,7 @@ Examples:
   dumbwaiter learn tag --device /dev/sdb1
   dumbwaiter learn tag --device /dev/sdb1 --mount /data --json -")]
     Tag(LearnTag),
-    /// Watch a latency model over recorded runs: when its errors change, train it further, keep what is better
+    /// Watch a latency model over recorded runs: retrain it when its errors change, and keep the better model
     #[command(after_help = "\
 Examples:
   dumbwaiter learn drift --model shipped:latency-flash --data recordings
@@ -74,13 +74,13 @@ pub(crate) struct RecordedRuns {
     pub(crate) runs: Vec<String>,
 }
 
-/// What a model does, and from what.
+/// The task of a model, and its inputs.
 #[derive(clap::Args)]
 pub(crate) struct ModelInputs {
     /// What the model does: classify, latency, positioned, ordered
     #[arg(long, value_name = "TASK")]
     pub(crate) task: String,
-    /// Its inputs, if not the task's usual ones
+    /// Its feature set; by default that of the task
     #[arg(long, value_name = "SET")]
     pub(crate) features: Option<String>,
 }
@@ -121,10 +121,10 @@ pub(crate) struct LearnDrift {
     pub(crate) model: String,
     #[command(flatten)]
     pub(crate) recorded: RecordedRuns,
-    /// Write the model that serves at the end; the file before is kept as NAME.prev
+    /// Write the final model; a previous file is kept as NAME.prev
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Write what happened as JSON; `-` is stdout
+    /// Write the events as JSON; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 mod bench;
 mod compare;
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Compare(Box<Compare>),
     /// Run a grid of experiments, or plot its results
     Sweep(Sweep),
-    /// Search better settings of the schedulers for a workload, and prove what they are worth
+    /// Search for better scheduler settings for a workload, and confirm the gain in further runs
     Tune(Box<Tune>),
     /// List the schedulers, or show the manual of one
     Schedulers(Schedulers),
@@ -79,11 +79,11 @@ pub(crate) enum Command {
     Learn(Learn),
     /// Serve a drive to many clients over NBD, shared by weight
     Serve(Box<Serve>),
-    /// Ask and change a running server
+    /// Query and control a running server
     Ctl(Ctl),
-    /// Watch a running server: who gets what, who waits
+    /// Watch a running server: the share, rates and latencies of each export
     Top(Top),
-    /// Choose the scheduler of live disks: watch, advise, and with --act change and put back
+    /// Choose schedulers for live disks: watch and advise; with --act, also set them until it ends
     Pilot(Pilot),
     /// Measure the speed of the simulator, the schedulers, the engine, learned models and the disk server
     Bench(Bench),
@@ -195,7 +195,7 @@ pub(crate) struct Report {
     /// How the result is printed: table, csv, markdown or json
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: String,
-    /// Decide by another goal
+    /// The goal of the recommendation; by default that of the result
     #[arg(long, value_enum)]
     pub(crate) goal: Option<Goal>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What `pilot` takes.
+//! Arguments of `pilot`.
 
 use std::path::PathBuf;
 
@@ -24,13 +24,13 @@ The smallest configuration:
 pub(crate) struct Pilot {
     #[command(subcommand)]
     pub(crate) question: Option<PilotQuestion>,
-    /// The disks to watch, and the limits of what may be done to them
+    /// The configuration: the disks to watch, and limits on changes to them
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) config: Option<PathBuf>,
     /// Change the settings of the disks in the configuration; without it, only advise
     #[arg(long)]
     pub(crate) act: bool,
-    /// Look until something can be said, say it, and end; what was changed meanwhile with --act is put back
+    /// Watch until there is advice, print it and exit; changes made with --act are reverted
     #[arg(long)]
     pub(crate) once: bool,
     /// With --once: print the result as JSON
@@ -38,48 +38,48 @@ pub(crate) struct Pilot {
     pub(crate) json: bool,
 }
 
-/// What can be asked of a running pilot, or of a trace.
+/// Commands to a running pilot, and the replay of a trace.
 #[derive(clap::Subcommand)]
 pub(crate) enum PilotQuestion {
     /// The state of a running pilot
     Status {
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         control: PilotControl,
     },
-    /// Why a disk has the settings that it has
+    /// Explain the current settings of a disk
     Explain {
         /// The disk, as the configuration names it, or its name such as sda
         device: String,
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         control: PilotControl,
     },
-    /// Take up a disk that was left alone because another user changed its settings
+    /// Resume work on a disk that the pilot left alone because someone else changed its settings
     Resume {
         /// The disk
         device: String,
         #[command(flatten)]
         control: PilotControl,
     },
-    /// What a pilot would have advised while a recorded trace ran
+    /// Replay a trace, and print what the pilot would have advised
     Replay {
         /// The trace, in any format that `dumbwaiter trace` reads
         trace: PathBuf,
         /// Limits from this configuration (its first device)
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// The scheduler that was in force
+        /// The scheduler that was set
         #[arg(long, value_name = "NAME", default_value = "none")]
         scheduler: String,
-        /// The trace is of a disk with a moving arm
+        /// The trace comes from a rotational disk
         #[arg(long)]
         rotating: bool,
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]

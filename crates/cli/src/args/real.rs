@@ -1,4 +1,4 @@
-//! What commands on real drives take.
+//! Arguments of commands on real drives.
 
 use std::path::PathBuf;
 

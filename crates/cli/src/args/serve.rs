@@ -1,4 +1,4 @@
-//! What `serve` takes.
+//! Arguments of `serve`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     /// Serve virtual machines over vhost-user-blk, at DIR/NAME.vhost
     #[arg(long, value_name = "DIR")]
     pub(crate) vhost_user: Option<PathBuf>,
-    /// Leave block devices (ublk=N) to the next server when this one ends: their requests wait for it
+    /// On exit, keep block devices (ublk=N) for the next server; their requests wait for it
     #[arg(long)]
     pub(crate) keep_devices: bool,
     /// Encrypt NBD: clients may (on) or must (require) use TLS [default: off]
@@ -48,10 +48,10 @@ pub(crate) struct Serve {
     /// Folder of server-cert.pem, server-key.pem and, to check clients, ca-cert.pem
     #[arg(long, value_name = "DIR")]
     pub(crate) tls_certificates: Option<PathBuf>,
-    /// Let in only clients with a certificate that ca-cert.pem has signed
+    /// Accept only clients with a certificate signed by ca-cert.pem
     #[arg(long)]
     pub(crate) tls_verify_peer: bool,
-    /// Allow --tcp on an address that other machines reach, although clients do not prove who they are
+    /// Allow --tcp without client authentication on an address that other machines can reach
     #[arg(long)]
     pub(crate) insecure: bool,
     /// The scheduler, with settings: headway, bfq, mq-deadline:fifo_batch=1 … [default: headway]
@@ -60,7 +60,7 @@ pub(crate) struct Serve {
     /// Requests that the device may hold; auto finds the fewest that reach 95 % of its throughput [default: 32]
     #[arg(long, value_name = "N|auto", conflicts_with = "config")]
     pub(crate) device_depth: Option<DeviceDepth>,
-    /// none: past the page cache where the target allows it; writeback: through it
+    /// none: bypass the page cache if the target allows it; writeback: use the page cache
     #[arg(long, value_name = "none|writeback", default_value = "none", conflicts_with = "config")]
     pub(crate) cache: String,
     /// Refuse writes on all exports
@@ -69,7 +69,7 @@ pub(crate) struct Serve {
     /// Read targets and exports from a TOML file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Take orders on this Unix socket; see `dumbwaiter ctl`
+    /// Accept control commands on this Unix socket; see `dumbwaiter ctl`
     #[arg(long, value_name = "SOCKET")]
     pub(crate) control: Option<PathBuf>,
     /// Serve metrics and the live page
@@ -78,19 +78,19 @@ pub(crate) struct Serve {
     /// Serve an emulated SSD to four tenants with load, and show their shares
     #[arg(long, conflicts_with_all = ["target", "emulate", "exports", "config", "unix", "tcp", "vhost_user"])]
     pub(crate) demo: bool,
-    /// End after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS")]
     pub(crate) seconds: Option<u64>,
-    /// Connections in all
+    /// Maximum number of connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: Option<u32>,
     /// Memory for requests under way, by target [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
-    /// How long clients may take their replies at the end, seconds [default: 10]
+    /// Seconds that clients have to receive their replies at shutdown [default: 10]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) grace: Option<u64>,
-    /// Go on as this user once all is open: no right of root is left
+    /// Switch to this user, without any rights of root, once all files and sockets are open
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What `sweep` takes.
+//! Arguments of `sweep`.
 
 use std::path::PathBuf;
 
@@ -22,16 +22,16 @@ pub(crate) struct Sweep {
     /// The sweep: a base scenario and the axes of a grid (TOML)
     #[arg(required = true, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Folder of the results, a Parquet data set; it is made if it is missing
+    /// Folder of the results, a Parquet data set; created if it is missing
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     pub(crate) out: Option<PathBuf>,
     /// Number of cells simulated in parallel; does not change the results
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Run a few cells, print how many there are and what the whole will take, and write nothing
+    /// Run a few cells to estimate the time and the size of the whole sweep; write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Stop at the first cell that fails; without it, its row says why and the sweep goes on
+    /// Stop at the first failed cell; by default its row holds the error and the sweep continues
     #[arg(long)]
     pub(crate) fail_fast: bool,
 }

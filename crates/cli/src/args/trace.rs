@@ -1,4 +1,4 @@
-//! What is said of traces, and what `trace` and `fidelity` take.
+//! How traces are read, and arguments of `trace` and `fidelity`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What `tune` takes.
+//! Arguments of `tune`.
 
 use std::path::PathBuf;
 
@@ -33,13 +33,13 @@ pub(crate) struct Tune {
     /// With --allow-writes: write although the device is mounted or in use; PATH must be that of --on
     #[arg(long, value_name = "PATH", requires = "allow_writes")]
     pub(crate) i_know_this_destroys: Option<PathBuf>,
-    /// What decides
+    /// The goal of the search
     #[arg(long, value_enum, default_value_t)]
     pub(crate) goal: Goal,
     /// Time that all runs cover together, virtual in a simulation; it sets how many candidates are tried
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<String>,
-    /// End after this time on the clock, with the best so far. With --on this is the budget too
+    /// Stop after this real time, with the best settings so far; with --on it also limits the budget
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Option<String>,
     /// Measured time of a run of full length

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
 use dumbwaiter_learn::Model;
-use dumbwaiter_terminal::evaluation_text;
+use dumbwaiter_terminal::{evaluation_text, prediction_text};
 use dumbwaiter_training::data::read_run;
 use dumbwaiter_training::evaluate::{Named, Times, evaluate};
 use dumbwaiter_training::predict::{Line, predict as predict_run};
@@ -52,15 +52,10 @@ pub(super) fn predict(args: &LearnPredict) -> Result<Ended> {
 }
 
 fn write_line(out: &mut impl Write, line: &Line, json: bool) -> std::io::Result<()> {
-    if json {
-        serde_json::to_writer(&mut *out, line)?;
-        return writeln!(out);
-    }
-    match (&line.class, line.predicted_us, line.latency_us) {
-        (Some(class), ..) => writeln!(out, "{class} {:.3}", line.probability.unwrap_or(0.0)),
-        (None, Some(predicted), Some(latency)) => {
-            writeln!(out, "{latency:.0} {predicted:.0}{}", if line.cold { " cold" } else { "" })
-        }
-        _ => Ok(()),
-    }
+    let text = match json {
+        true => serde_json::to_string(line)? + "\n",
+        false => prediction_text(line),
+    };
+    // The model's file names the classes.
+    out.write_all(dumbwaiter_output::escape(&text).as_bytes())
 }

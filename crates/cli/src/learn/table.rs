@@ -19,21 +19,9 @@ pub(super) fn table(args: &LearnTable) -> Result<Ended> {
         devices: args.device.iter().map(|text| TableDevice::parse(text)).collect::<Result<_, _>>()?,
         schedulers: args.schedulers.clone(),
         replicates: args.replicates,
-        made_by: described(args),
     };
     let table = Watched::start()?.run(|control| score_table(&plan, &world, control))?;
     output::write_text(&args.out, &table.to_json()?)?;
     crate::tell!("{} loads on {} devices", table.loads.len(), plan.devices.len());
     Ok(Ended::Done)
-}
-
-/// The command, as it can be typed again.
-fn described(args: &LearnTable) -> String {
-    let devices: String = args.device.iter().map(|device| format!(" --device {device}")).collect();
-    format!(
-        "dumbwaiter {} learn table{devices} --schedulers {} --replicates {}",
-        env!("CARGO_PKG_VERSION"),
-        args.schedulers.join(","),
-        args.replicates
-    )
 }

@@ -18,7 +18,7 @@ use dumbwaiter_report::Format;
 
 use crate::args::{self, Compare, VerifyArgs};
 use crate::progress::{Checking, RunBar, cancel_on_signal_and_undo};
-use crate::results::{ended_by, finish};
+use crate::results::finish;
 use crate::{Ended, energy, output, results};
 
 /// The hidden command that the processes of a load run.
@@ -46,10 +46,7 @@ pub(crate) fn run(args: &Compare, path: &Path, read: &Input, format: Format, che
     let control = bar.control(path, writes);
     cancel_on_signal_and_undo(&control)?;
     drop(checking);
-    let device = match DeviceUnderTest::open(path, options) {
-        Ok(device) => device,
-        Err(failure) => return ended_by(failure),
-    };
+    let device = DeviceUnderTest::open(path, options)?;
     let via = args.via.and_then(|via| match via {
         args::Via::Engine => Some(Via::Engine),
         args::Via::Kernel => Some(Via::Kernel),
@@ -64,7 +61,7 @@ pub(crate) fn run(args: &Compare, path: &Path, read: &Input, format: Format, che
         }
     };
     bar.finish();
-    finish(compared, &args.outputs, format)
+    finish(compared?, &args.outputs, format)
 }
 
 /// How the flags let the device be used.

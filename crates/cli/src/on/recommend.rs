@@ -9,7 +9,6 @@ use dumbwaiter_report::{SurveyPoint, advice_text, write_advice_html};
 use super::{announce, worker_program};
 use crate::args::Recommend;
 use crate::progress::{RunBar, cancel_on_signal_and_undo};
-use crate::results::ended_by;
 use crate::{Ended, input, output};
 
 /// Surveys the drive, and says what to set.
@@ -21,24 +20,15 @@ pub(crate) fn run(args: &Recommend) -> Result<Ended> {
     let control = bar.timed_control(Duration::from_nanos(budget.0));
     cancel_on_signal_and_undo(&control)?;
     let options = DeviceOptions { energy: EnergySource::None, announce: Some(announce()), ..DeviceOptions::default() };
-    let device = match DeviceUnderTest::open(path, options) {
-        Ok(device) => device,
-        Err(failure) => return ended_by(failure),
-    };
-    let survey = match Survey::new(&device, args.schedulers.as_deref(), worker_program()) {
-        Ok(survey) => survey,
-        Err(failure) => return ended_by(failure),
-    };
+    let device = DeviceUnderTest::open(path, options)?;
+    let survey = Survey::new(&device, args.schedulers.as_deref(), worker_program())?;
     crate::tell!("{}: up to {budget}, only reads", path.display());
     for note in device.notes() {
         crate::tell!("{note}");
     }
     let found = survey.recommend(budget, args.goal.into(), &control);
     bar.finish();
-    let found = match found {
-        Ok(found) => found,
-        Err(failure) => return ended_by(failure),
-    };
+    let found = found?;
     if let Some(failure) = &found.failure {
         crate::tell!("dumbwaiter: {failure}");
     }

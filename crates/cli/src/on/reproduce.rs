@@ -9,7 +9,7 @@ use super::{announce, worker_program};
 use crate::args::Reproduce;
 
 /// The device that the flags name.
-pub(crate) fn device(args: &Reproduce) -> Result<Result<DeviceUnderTest, Failure>> {
+pub(crate) fn device(args: &Reproduce) -> Result<DeviceUnderTest> {
     let (path, folder) = match (&args.on, &args.dir) {
         (Some(path), _) => (path.clone(), None),
         (None, Some(dir)) => (filesystem::device_of(dir)?, Some(dir.clone())),
@@ -25,7 +25,7 @@ pub(crate) fn device(args: &Reproduce) -> Result<Result<DeviceUnderTest, Failure
         announce: Some(announce()),
         ..DeviceOptions::default()
     };
-    Ok(DeviceUnderTest::open(&path, options))
+    Ok(DeviceUnderTest::open(&path, options)?)
 }
 
 /// Runs `work` with the kernel's schedulers on the device as the world. Runs are made once, whichever figures show them.

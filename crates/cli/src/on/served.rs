@@ -10,13 +10,8 @@ use dumbwaiter_report::Format;
 use super::options;
 use crate::args::Compare;
 use crate::progress::{Checking, RunBar, cancel_on_signal_and_undo};
-use crate::results::{ended_by, finish};
+use crate::results::finish;
 use crate::{Ended, results};
-
-/// Targets of the server that are no path.
-fn is_named(target: &str) -> bool {
-    target == "null" || target.starts_with("null:") || target.starts_with("emulate:")
-}
 
 /// Serves the target of `--on`, or the device models, and runs the comparison on it.
 pub(crate) fn run(args: &Compare, read: &Input, format: Format, checking: Checking) -> Result<Ended> {
@@ -28,31 +23,21 @@ pub(crate) fn run(args: &Compare, read: &Input, format: Format, checking: Checki
     let control = bar.control(name, args.allow_writes);
     cancel_on_signal_and_undo(&control)?;
     drop(checking);
-    let opened = match args.on.as_deref().and_then(Path::to_str) {
-        Some(text) if is_named(text) => None,
-        _ => args
-            .on
-            .as_deref()
-            .map(|path| Ok::<_, anyhow::Error>(DeviceUnderTest::open(path, options(args)?)))
-            .transpose()?,
-    };
-    let device = match opened.transpose() {
-        Ok(device) => device,
-        Err(failure) => return ended_by(failure),
+    let device = match args.on.as_deref() {
+        Some(path) if !path.to_str().is_some_and(Served::is_named) => {
+            Some(DeviceUnderTest::open(path, options(args)?)?)
+        }
+        _ => None,
     };
     let world = match (&device, &args.on) {
-        (Some(device), _) => Served::device(device),
-        (None, Some(target)) => Served::named(&target.display().to_string()),
-        (None, None) => Ok(Served::models()),
-    };
-    let world = match world {
-        Ok(world) => world,
-        Err(failure) => return ended_by(failure),
+        (Some(device), _) => Served::device(device)?,
+        (None, Some(target)) => Served::named(&target.display().to_string())?,
+        (None, None) => Served::models(),
     };
     let compared = match read {
         Input::One(experiment) => compare(experiment, &world, &control),
         Input::Several { name, cases } => compare_all(name, cases, &world, &control),
     };
     bar.finish();
-    finish(compared, &args.outputs, format)
+    finish(compared?, &args.outputs, format)
 }

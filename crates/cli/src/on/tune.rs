@@ -9,7 +9,6 @@ use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource};
 use super::{announce, worker_program};
 use crate::args::Tune;
 use crate::progress::{Checking, RunBar, cancel_on_signal_and_undo};
-use crate::results::ended_by;
 use crate::{Ended, output, tune};
 
 /// Searches through the kernel's schedulers on a block device, through ours on a file.
@@ -34,13 +33,10 @@ pub(crate) fn run(
         announce: Some(announce()),
         ..DeviceOptions::default()
     };
-    let device = match DeviceUnderTest::open(path, device) {
-        Ok(device) => device,
-        Err(failure) => return ended_by(failure),
-    };
+    let device = DeviceUnderTest::open(path, device)?;
     let writes = if args.allow_writes { "WRITES TO IT" } else { "only reads" };
     crate::tell!("{}: {writes}", path.display());
     let found = dumbwaiter_realworld::tune(experiment, options, &device, worker_program(), &control);
     bar.finish();
-    tune::finish(args, found)
+    tune::finish(args, found?)
 }

@@ -45,6 +45,7 @@ fn several_scenarios_run_on_a_drive_and_a_suite_that_writes_needs_permission() {
     assert!(found["runs"].as_array().unwrap().iter().all(|run| run["world"] == "real"));
     let command = found["provenance"]["command"].as_str().unwrap();
     assert!(command.contains("one.toml") && command.contains("two.toml"), "{command}");
+    assert!(command.ends_with(&format!(" --on {disk}")), "{command}");
     let suite = dumbwaiter(&["compare", "suite:database", "--on", &disk]);
     let why = String::from_utf8_lossy(&suite.stderr).into_owned();
     assert_eq!(suite.status.code(), Some(2), "{why}");

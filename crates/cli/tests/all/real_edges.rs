@@ -47,7 +47,7 @@ fn a_journal_goes_over_nothing_but_a_journal_whose_writes_are_there() {
     };
     for precious in [&text, &scenario] {
         let (code, said) = run(precious, &[]);
-        assert!(code == Some(2) && said.contains("is no journal"), "{said}");
+        assert!(code == Some(2) && said.contains("is not a journal"), "{said}");
     }
     assert_eq!(std::fs::read(&text).unwrap(), b"three years of work");
     assert_eq!(std::fs::read(&scenario).unwrap(), WRITES.as_bytes());

@@ -1,9 +1,9 @@
 //! `tune --on` and `--deadline` on loop devices and files, as users meet them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use dumbwaiter_testkit::program;
+use dumbwaiter_testkit::{LoopDevice, program};
 use serde_json::Value;
 
 use crate::common::*;
@@ -33,6 +33,16 @@ fn settings_of(device: &Path) -> Vec<(String, String)> {
     all
 }
 
+/// A device with the kernel's mq-deadline, and the file of a scenario for it.
+fn device_and_scenario(dir: &Path) -> Option<(LoopDevice, PathBuf, String)> {
+    let (disk, path) = device(dir)?;
+    if !scheduler_of(&path).contains("mq-deadline") {
+        println!("skipped: this kernel has no mq-deadline");
+        return None;
+    }
+    Some((disk, path, file(dir, "s.toml", DEEP.as_bytes())))
+}
+
 /// The rules of a claim, of one searched device.
 fn check_claim(found: &Value) {
     let outcome = found["outcome"].as_str().unwrap();
@@ -48,12 +58,7 @@ fn check_claim(found: &Value) {
 #[test]
 fn tune_searches_the_kernels_scheduler_on_a_device_and_leaves_it_as_it_was() {
     let dir = folder();
-    let Some((_disk, path)) = device(dir.path()) else { return };
-    if !scheduler_of(&path).contains("mq-deadline") {
-        println!("skipped: this kernel has no mq-deadline");
-        return;
-    }
-    let scenario = file(dir.path(), "s.toml", DEEP.as_bytes());
+    let Some((_disk, path, scenario)) = device_and_scenario(dir.path()) else { return };
     let (before, out) = (settings_of(&path), dir.path().join("tuned.json"));
     let path_text = path.to_str().unwrap();
     // The smallest search.
@@ -93,12 +98,7 @@ fn tune_searches_our_schedulers_on_a_file() {
 #[test]
 fn tune_that_is_interrupted_puts_back_what_was_set() {
     let dir = folder();
-    let Some((_disk, path)) = device(dir.path()) else { return };
-    if !scheduler_of(&path).contains("mq-deadline") {
-        println!("skipped: this kernel has no mq-deadline");
-        return;
-    }
-    let scenario = file(dir.path(), "s.toml", DEEP.as_bytes());
+    let Some((_disk, path, scenario)) = device_and_scenario(dir.path()) else { return };
     let (before, folders) = (settings_of(&path), tempfile::tempdir().unwrap());
     let mut child = command()
         .args(["tune", &scenario, "--on", path.to_str().unwrap(), "--scheduler", "mq-deadline", "--for", "10m"])

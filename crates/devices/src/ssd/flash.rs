@@ -410,7 +410,7 @@ impl Flash {
                 return Nanos::ZERO;
             }
             if self.dies[die as usize].gc_left == Nanos::ZERO {
-                if self.ftl.free_blocks(die) >= self.ftl.shape.high {
+                if self.ftl.free_blocks(die) >= self.ftl.shape.high || self.ftl.has_no_garbage(die) {
                     self.dies[die as usize].collecting = false;
                     return Nanos::ZERO;
                 }

@@ -231,6 +231,13 @@ impl Ftl {
         self.dies[die as usize].valid + units <= most
     }
 
+    /// Whether all blocks that collection could take hold nothing but valid units, so that it would free nothing.
+    pub(crate) fn has_no_garbage(&self, die: u32) -> bool {
+        let d = &self.dies[die as usize];
+        let full = self.shape.units_per_block;
+        (0u32..).zip(&d.blocks).all(|(b, block)| b == d.open || block.opened == 0 || block.valid == full)
+    }
+
     /// Unmaps a unit.
     pub(crate) fn unmap(&mut self, unit: u32) {
         self.invalidate(unit);

@@ -63,8 +63,7 @@ fn insert(states: &mut StateCache, key: String, ftl: Ftl) {
 pub(crate) fn fill(ftl: &mut Ftl) {
     let Shape { dies, units_per_program, logical_units, .. } = ftl.shape;
     for unit in 0..logical_units {
-        let die = unit / units_per_program % dies;
-        make_room(ftl, die);
+        let (die, _) = die_with_room(ftl, unit / units_per_program % dies);
         ftl.append(die, unit);
     }
 }
@@ -78,8 +77,9 @@ pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
     for round in 0..u64::from(WINDOWS_MAX) {
         let mut moved = 0;
         for n in round * window..(round + 1) * window {
-            let die = (n / u64::from(units_per_program) % u64::from(dies)) as u32;
-            moved += make_room(ftl, die);
+            let turn = (n / u64::from(units_per_program) % u64::from(dies)) as u32;
+            let (die, units) = die_with_room(ftl, turn);
+            moved += units;
             let unit = ((u128::from(draw.bits(n)) * u128::from(logical_units)) >> 64) as u32;
             ftl.append(die, unit);
         }
@@ -92,11 +92,69 @@ pub(crate) fn overwrite_until_steady(ftl: &mut Ftl) -> f64 {
     before
 }
 
-/// Collects garbage before a block must be opened; returns the units moved.
-fn make_room(ftl: &mut Ftl, die: u32) -> u64 {
+/// Fewest free blocks with which a die can go on: one that collection moves units to, and one for what is written.
+const FREE_LEAST: u32 = 2;
+
+/// The die for the next unit, after its collection, and the units that this moved: the one whose `turn` it is, or the next that can be collected.
+/// Overwrites at random move valid units among the dies, and a die that holds nothing else would collect without end.
+fn die_with_room(ftl: &mut Ftl, turn: u32) -> (u32, u64) {
     let mut moved = 0;
-    while ftl.is_full(die) && ftl.free_blocks(die) < ftl.shape.low {
-        moved += u64::from(ftl.collect(die).units);
+    // The dies together have room beside the fewest free blocks, so one of them ends the search.
+    for free in [ftl.shape.low, FREE_LEAST] {
+        for die in (turn..ftl.shape.dies).chain(0..turn) {
+            if make_room(ftl, die, free, &mut moved) {
+                return (die, moved);
+            }
+        }
     }
-    moved
+    (turn, moved)
+}
+
+/// Collects garbage before a block must be opened, until so many blocks are free; whether that succeeds.
+fn make_room(ftl: &mut Ftl, die: u32, free: u32, moved: &mut u64) -> bool {
+    while ftl.is_full(die) && ftl.free_blocks(die) < free {
+        if ftl.has_no_garbage(die) {
+            return false;
+        }
+        *moved += u64::from(ftl.collect(die).units);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A small drive with few spare blocks.
+    fn params(over_provisioning: f64, channels: u32, ftl_gib: f64, gc_low: f64) -> Params {
+        let name = format!(
+            "ssd:sata-mlc?channels={channels}&planes=1&pages_per_block=8&ftl_gib={ftl_gib}&over_provisioning={over_provisioning}&\
+             gc_low={gc_low}&gc_high=0.9&state=steady"
+        );
+        match crate::load(&name).unwrap().params() {
+            crate::Params::Ssd(params) => params.clone(),
+            _ => unreachable!("an SSD"),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Preconditioning ends, for any share of spare space, and leaves every unit in one place and room on each die that is written next.
+        #[test]
+        fn preconditioning_ends(
+            over_provisioning in 0.02..0.6_f64,
+            channels in 1..12u32,
+            ftl_gib in 0.01..0.08_f64,
+            gc_low in 0.005..0.85_f64,
+        ) {
+            let mut ftl = Ftl::new(Shape::new(&params(over_provisioning, channels, ftl_gib, gc_low)), UNMAPPED);
+            fill(&mut ftl);
+            let amplification = overwrite_until_steady(&mut ftl);
+            prop_assert!(amplification >= 1.0, "{amplification}");
+            prop_assert!((0..ftl.shape.logical_units).all(|unit| ftl.lookup(unit) < UNMAPPED));
+        }
+    }
 }

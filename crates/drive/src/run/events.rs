@@ -126,7 +126,7 @@ impl Run<'_> {
     }
 }
 
-/// What an error means, beyond its text.
+/// A hint about an error, beside its text.
 fn advice(errno: i32) -> &'static str {
     match errno {
         libc::ENOSPC => " (the file system, or the thin device below, is full)",

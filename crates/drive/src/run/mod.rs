@@ -40,8 +40,10 @@ pub(crate) struct RunLimit {
     pub(crate) ios: u64,
 }
 
-/// What a run consists of.
+/// Parts of a run.
 pub(crate) struct Parts<'a> {
+    /// See [`DiskOptions::spins`].
+    pub(crate) spins: bool,
     pub(crate) target: &'a Target,
     pub(crate) support: CompletionSupport,
     pub(crate) config: Config,
@@ -156,6 +158,7 @@ impl<'a> Run<'a> {
             scratch_seed: options.allow_writes.then_some(parts.seed ^ SCRATCH_SEED),
             observer: verifier.clone().map(|verifier| Box::new(Watch(verifier)) as _),
             bypass_workers: false,
+            spins: parts.spins,
             ..DiskOptions::default()
         };
         let mut disk =

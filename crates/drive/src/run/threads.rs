@@ -160,7 +160,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What the thread wants, in whole blocks, if the target allows it.
+    /// The thread's next I/O in whole blocks, if the target allows it.
     fn permitted(&mut self, thread: u32, want: Want) -> Result<Want, Error> {
         let options = self.target.options();
         if !options.allow_writes && !matches!(want.op, Op::Read | Op::Flush) {

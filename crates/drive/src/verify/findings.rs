@@ -3,7 +3,7 @@
 /// Begins every block that was written.
 const MAGIC: u64 = 0x4457_424c_4f43_4b31;
 
-/// What checking found.
+/// Findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Blocks read and judged.

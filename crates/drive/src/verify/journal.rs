@@ -117,7 +117,7 @@ impl JournalHeader {
     pub fn read(header: &[u8; 32], file_bytes: u64) -> Result<JournalHeader, String> {
         let [block_bytes, stamp, blocks, magic] = [0, 1, 2, 3].map(|i| word_of(header, i));
         if magic != JOURNAL_MAGIC || !block_bytes.is_power_of_two() || journal_bytes(blocks) != Some(file_bytes) {
-            return Err("is no journal of writes, or was cut off".into());
+            return Err("is not a journal of writes, or was cut off".into());
         }
         if !(512..=BLOCK_BYTES_MAX).contains(&block_bytes) {
             return Err(format!("has blocks of {block_bytes} bytes; expected 512 to {BLOCK_BYTES_MAX}"));
@@ -135,7 +135,7 @@ pub(super) fn open(journal: &Path, target: &Target) -> Result<(Floors, u64, u64)
     let file = File::open(journal).map_err(|e| journal_error(journal, &e))?;
     let len = file.metadata().map_err(|e| journal_error(journal, &e))?.len();
     let mut header = [0; 32];
-    file.read_exact_at(&mut header, 0).map_err(|_| refuse("is no journal of writes: too short".into()))?;
+    file.read_exact_at(&mut header, 0).map_err(|_| refuse("is not a journal of writes: too short".into()))?;
     let JournalHeader { block_bytes: block, stamp, blocks } = JournalHeader::read(&header, len).map_err(refuse)?;
     let facts = target.facts();
     let fits = blocks.checked_mul(block).is_some_and(|bytes| bytes <= facts.bytes);

@@ -139,7 +139,7 @@ impl DeviceSearch {
         remote.to_text()
     }
 
-    /// What the search found so far; `None` before the defaults have run.
+    /// The result so far; `None` before the defaults have run.
     pub(super) fn found(&self, ended_early: Option<&str>) -> Option<TunedDevice> {
         let at = Applied {
             device: &self.device,

@@ -30,7 +30,19 @@ pub struct Budget {
     pub clock: Option<Duration>,
 }
 
-/// What a search varies.
+/// Of the time on the clock, tenths that runs on a drive may cover. They take as long as they cover, and some time between them; what is
+/// left confirms the result.
+const RUNS_TENTHS: u64 = 7;
+
+impl Budget {
+    /// On a real drive, where `clock` also bounds the runs unless `runs` does.
+    pub fn on_drive(runs: Option<Nanos>, clock: Option<Duration>) -> Budget {
+        let of_clock = clock.map(|clock| Nanos(clock.as_nanos() as u64 / 10 * RUNS_TENTHS));
+        Budget { runs: runs.or(of_clock), clock }
+    }
+}
+
+/// Options of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TuneOptions {
     /// The schedulers whose settings are searched; settings that they have stay as they are. Empty: those of the scenario that a

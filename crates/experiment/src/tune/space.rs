@@ -42,7 +42,7 @@ pub(super) fn schedulers(
     Ok(different)
 }
 
-/// What is searched of a scheduler: its settings that matter, and limits of the queue that can be set.
+/// The search space of a scheduler: its settings that matter, and limits of the queue that can be set.
 pub(super) fn space(spec: &SchedulerSpec, scenario: &Scenario, sata_depth: Option<u32>) -> Space {
     let searched = find(&spec.name).map_or(&[][..], |entry| entry.searched());
     let free = searched.iter().filter(|s| !spec.tunables.contains_key(s.name));

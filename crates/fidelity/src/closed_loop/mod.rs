@@ -119,7 +119,7 @@ pub fn closed_loops(paths: &[PathBuf], world: &dyn World, control: &Control) -> 
     Ok(answer)
 }
 
-/// What a run is compared with.
+/// The kernel's figures that a run is compared with.
 struct Case {
     file: String,
     scheduler: String,

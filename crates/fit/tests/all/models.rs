@@ -101,3 +101,15 @@ fn what_a_disturbed_survey_measured_is_doubtful() {
     assert!(fitted.parameters.iter().all(|p| !matches!(p.origin, Origin::Measured(_))));
     assert!(fitted.undetermined().any(|p| p.name == "link_mb_per_s"));
 }
+
+#[test]
+fn a_survey_that_waited_for_the_cpus_says_that_it_cannot_be_trusted() {
+    let mut subject = Model::new(load("ssd:850pro-256").unwrap(), 5);
+    let mut found = survey(&mut subject, &Options::default(), &AtomicBool::new(false), &mut |_| {}).unwrap();
+    assert_eq!(found.cpu_wait, 0.0, "virtual time waits for no CPU");
+    found.cpu_wait = 0.3;
+    let fitted = fit(&found).unwrap();
+    assert!(fitted.held_back.median_error < 0.15, "its own figures agree with one another");
+    assert!(fitted.warning().is_some_and(|warning| warning.contains("for 30 % of its time")), "{:?}", fitted.warning());
+    assert!(fitted.parameters.iter().all(|p| !matches!(p.origin, Origin::Measured(_))));
+}

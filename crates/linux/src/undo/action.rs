@@ -10,7 +10,7 @@ use crate::owned::Owned;
 use crate::process;
 use crate::queue::{Queue, Snapshot};
 
-/// What puts one change back. It is plain data, and doing it again does no harm.
+/// The undo of one change. It is plain data, and running it again does no harm.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Action(Kind);
 
@@ -97,7 +97,7 @@ impl Action {
         done.err().map(|e| e.to_string()).into_iter().collect()
     }
 
-    /// What it puts back, for messages.
+    /// The change that it undoes, for messages.
     pub(crate) fn about(&self) -> String {
         match &self.0 {
             Kind::Attributes(snapshot) => format!("the settings of {}", snapshot.queue().name()),
@@ -121,7 +121,7 @@ impl Action {
         }
     }
 
-    /// What is left to do after an attempt that had problems. Attributes that were put back are left out: their user
+    /// The rest of the undo after an attempt that had problems. Attributes that were put back are left out: their user
     /// may change them before the next attempt.
     pub(crate) fn remaining(&self) -> Action {
         match &self.0 {

@@ -41,7 +41,7 @@ pub(crate) struct JournalEntry {
     action: Action,
 }
 
-/// What every format has.
+/// The fields of all formats.
 #[derive(Deserialize)]
 struct Header {
     #[serde(default = "first_format")]
@@ -187,7 +187,7 @@ fn leftovers_in(dir: &Path) -> Vec<String> {
                 let path = path.display();
                 lines.push(format!(
                     "{path} was written by another version of dumbwaiter (format {format}, expected {FORMAT}): its change \
-                     is not put back; start that version once, or remove the file"
+                     is not restored; start that version once, or remove the file"
                 ));
                 continue;
             }
@@ -226,7 +226,7 @@ fn stale_entries(dir: &Path) -> Vec<(Stale, PathBuf)> {
     found.into_iter().map(|(_, stale, path)| (stale, path)).collect()
 }
 
-/// What the change of a journal entry is, in words. Nothing is put back.
+/// The change of a journal entry, in words. Restores nothing.
 ///
 /// # Errors
 /// Why the text is no entry of this version.
@@ -266,7 +266,7 @@ fn recover(entry: &JournalEntry, path: &Path) -> String {
     let about = entry.action.about();
     match problems.first() {
         None => format!("put back {about}, left by process {} that is gone", entry.pid),
-        Some(problem) => format!("could not put back {about}, left by process {}: {problem}", entry.pid),
+        Some(problem) => format!("could not restore {about}, left by process {}: {problem}", entry.pid),
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
         std::fs::write(pages.join("1-0.json"), serde_json::to_vec(&page).unwrap()).unwrap();
         for _ in 0..2 {
             let lines = leftovers_in(&pages);
-            assert!(lines.len() == 1 && lines[0].contains("could not put back cgroup"), "{lines:?}");
+            assert!(lines.len() == 1 && lines[0].contains("could not restore cgroup"), "{lines:?}");
         }
         std::fs::remove_dir(&member).unwrap();
         let lines = leftovers_in(&pages);

@@ -1,6 +1,7 @@
 //! Removing what we made: cgroups, trace instances, mounts, folders, loop devices. What is gone already is no error.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::file::{read, read_some, write};
 use crate::{Error, Roots, backing, process};
 
 /// First letters of the names of our folders and files; others are never removed.
-pub(crate) const OWN_PREFIX: &str = "dumbwaiter-";
+const OWN_PREFIX: &str = "dumbwaiter-";
 
 /// How often the removal of a busy folder is tried, and how long between two tries.
 const BUSY_TRIES: u32 = 50;
@@ -18,9 +19,17 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 const UNMOUNT_TRIES: u32 = 40;
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
 
+/// A name for a file or folder in a place where others may write, which they cannot foresee; `number` counts those of this process.
+pub(crate) fn own_name(number: u64) -> Result<String, Error> {
+    let random = read(Path::new("/proc/sys/kernel/random/uuid"))?;
+    Ok(format!("{OWN_PREFIX}{}-{number}", random.replace('-', "")))
+}
+
+/// Has it one of our names, and belongs to this user? Another user may have planted it where ours was.
 fn is_own(path: &Path) -> bool {
+    let user = std::fs::metadata("/proc/self").map(|process| process.uid());
     path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(OWN_PREFIX))
-        && std::fs::symlink_metadata(path).is_ok_and(|m| !m.is_symlink())
+        && std::fs::symlink_metadata(path).is_ok_and(|m| !m.is_symlink() && user.is_ok_and(|user| user == m.uid()))
 }
 
 /// Moves the members of a cgroup to `home`, or to the root group where that is gone, and removes the cgroup.

@@ -172,11 +172,11 @@ impl Recorder {
     }
 
     fn task_stats(&self, rate: impl Fn(f64) -> f64) -> (Vec<TaskStats>, u64) {
-        let mut told: Vec<usize> = (0..self.task_specs.len()).collect();
-        if told.len() > TASKS_LISTED_MAX {
-            told.sort_by_key(|&i| (std::cmp::Reverse((self.tasks[i].bytes, self.tasks[i].count)), i));
-            told.truncate(TASKS_LISTED_MAX);
-            told.sort_unstable();
+        let mut reported: Vec<usize> = (0..self.task_specs.len()).collect();
+        if reported.len() > TASKS_LISTED_MAX {
+            reported.sort_by_key(|&i| (std::cmp::Reverse((self.tasks[i].bytes, self.tasks[i].count)), i));
+            reported.truncate(TASKS_LISTED_MAX);
+            reported.sort_unstable();
         }
         let one = |&i: &usize| {
             let spec = &self.task_specs[i];
@@ -191,7 +191,7 @@ impl Recorder {
                 latency_us: self.task_latencies.get(i).map_or_else(|| tally.latencies.latency(), Latencies::latency),
             }
         };
-        (told.iter().map(one).collect(), (self.task_specs.len() - told.len()) as u64)
+        (reported.iter().map(one).collect(), (self.task_specs.len() - reported.len()) as u64)
     }
 }
 

@@ -15,7 +15,7 @@ pub struct DriverCommand {
     pub argument: [u8; 16],
 }
 
-/// What a command uses until the driver answers.
+/// The descriptor and the memory that a command uses until the driver answers.
 pub(super) struct Pending {
     pub(super) tag: u64,
     pub(super) _device: Arc<OwnedFd>,

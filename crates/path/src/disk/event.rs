@@ -12,7 +12,7 @@ pub enum Event {
     Completed {
         /// The I/O as it was submitted, its times and its result. A transfer that came back short ends with `EIO`.
         finished: Finished,
-        /// What was submitted with it.
+        /// Its data.
         data: Data,
     },
     /// The device failed a request. The I/Os of which it consisted follow as completed with the same error.
@@ -28,7 +28,7 @@ pub enum Event {
     Received {
         /// The submitter's own number.
         tag: u64,
-        /// What was handed over with it.
+        /// The buffer of the receive.
         buffer: Buffer,
         /// Bytes received; 0 at the end of the stream.
         result: Result<usize, Errno>,
@@ -37,7 +37,7 @@ pub enum Event {
     Commanded {
         /// The submitter's own number.
         tag: u64,
-        /// What it answered: a negative number is an error of the system.
+        /// The driver's result; a negative number is an error of the system.
         result: i32,
     },
     /// A [`Waker`](crate::Waker) was called, once or several times.
@@ -47,13 +47,13 @@ pub enum Event {
 /// A request that the device failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestFailure {
-    /// What it was to do.
+    /// The operation.
     pub op: Op,
     /// First sector, 512 bytes each.
     pub sector: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// What the kernel answered.
+    /// The kernel's result.
     pub outcome: Outcome,
 }
 

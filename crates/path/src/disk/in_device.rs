@@ -7,7 +7,7 @@ use crate::observer::Transfer;
 /// The request has no scratch buffer.
 pub(super) const NO_SCRATCH: u32 = u32::MAX;
 
-/// What is kept of a request in the device.
+/// A request in the device.
 #[derive(Clone, Copy)]
 pub(super) struct InDevice {
     /// Its scratch buffer, or [`NO_SCRATCH`].

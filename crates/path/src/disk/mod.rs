@@ -47,6 +47,7 @@ use crate::observer::Observer;
 use crate::options::Batching;
 use crate::ring::{Ring, why_no_ring};
 use crate::rings::Rings;
+use crate::spinner::Spinner;
 use crate::virtual_device::VirtualDevice;
 use crate::{Error, Target};
 
@@ -80,6 +81,9 @@ pub struct DiskOptions {
     /// Do I/O through the page cache without the kernel's worker threads where that is possible. Without effect on targets
     /// past the page cache.
     pub bypass_workers: bool,
+    /// On a loop device with few requests under way: look at the ring for up to 64 us before a wait sleeps, where trials show that this is
+    /// faster. For a thread that has its CPU to itself.
+    pub spins: bool,
     /// Takes the place of the target's file; for a target of [`Target::virtual_device`].
     pub device: Option<Box<dyn VirtualDevice>>,
     /// Time stands still but for waits, and a wait is over at once: the clock jumps to what is due next. Tests run a program around a disk with
@@ -98,6 +102,7 @@ impl Default for DiskOptions {
             scratch_seed: None,
             observer: None,
             bypass_workers: false,
+            spins: false,
             device: None,
             manual_clock: false,
         }
@@ -146,6 +151,8 @@ pub struct Disk {
     /// Mean service time, ns.
     service: u64,
     sleeper: Option<Sleeper>,
+    /// For a device that a thread of this machine serves.
+    spinner: Option<Spinner>,
     to_sleep: ToSleep,
     /// Nothing happened since all that may go was sent.
     all_sent: bool,
@@ -191,6 +198,8 @@ impl Disk {
             }
             false => (None, false),
         };
+        let by_interrupts = options.completion == CompletionSupport::default() && !options.sqpoll;
+        let spins = options.spins && by_interrupts && target.is_loop() && !options.manual_clock;
         let room = 2 * entries as usize;
         let page_cache = match options.bypass_workers && options.device.is_none() {
             true => PageCacheMode::of(&target),
@@ -203,6 +212,7 @@ impl Disk {
             layer: BlockLayer::new(config, scheduler, tenants),
             rings,
             sleeper: options.completion.sleep.map(Sleeper::new),
+            spinner: spins.then(Spinner::new),
             completion: options.completion,
             batching: options.batching,
             arena,
@@ -301,9 +311,13 @@ impl Disk {
     }
 
     /// Hands the device what the scheduler chooses now, without waiting. A turn does the same first; in between the caller
-    /// can work while the device does. Appends I/Os that need nothing from the device.
+    /// can work while the device does. Appends I/Os that need nothing from the device. A single request may go with the next turn, whose
+    /// system call submits it and waits for it.
     pub fn send(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
         self.queue(events)?;
+        if self.goes_with_the_wait() {
+            return Ok(());
+        }
         self.rings.main.submit().map_err(|source| Error::Ring { what: "the ring takes no requests", source })
     }
 

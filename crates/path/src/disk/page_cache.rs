@@ -29,7 +29,7 @@ pub(super) enum PageCacheMode {
 const ASYNCHRONOUS_WRITERS: [i64; 2] = [0x5846_5342, 0x9123_683e];
 
 impl PageCacheMode {
-    /// What suits a target. Reads its first block, if that is in memory.
+    /// The mode for a target. Reads its first block, if that is in memory.
     pub(super) fn of(target: &Target) -> PageCacheMode {
         let facts = target.facts();
         if facts.direct || facts.kind != Kind::File {

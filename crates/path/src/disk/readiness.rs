@@ -1,6 +1,6 @@
 //! What descriptors are watched for, and what they become ready for.
 
-/// What a descriptor is watched for. Errors and hang-ups are always reported.
+/// Conditions for which a descriptor is watched. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// There is something to read, or a connection to accept.
@@ -21,7 +21,7 @@ impl Interest {
     }
 }
 
-/// What a watched descriptor is ready for.
+/// The readiness of a watched descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// There is something to read, the end of the stream included.

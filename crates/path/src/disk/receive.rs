@@ -104,7 +104,7 @@ impl Disk {
     }
 }
 
-/// What is wrong with an answer, if anything.
+/// The error in an answer, if there is one.
 fn outcome_of(held: &InDevice, result: i32) -> Option<Outcome> {
     match u64::try_from(result) {
         Err(_) => Some(Outcome::Error(Errno(-result))),

@@ -17,7 +17,7 @@ const BUFFERS: u16 = 0;
 /// The file's number with the kernel.
 const FILE: types::Fixed = types::Fixed(0);
 
-/// What of a request goes into its entry.
+/// The fields of a request that its ring entry needs.
 struct Outgoing {
     op: Op,
     sector: u64,

@@ -213,6 +213,30 @@ fn a_dropped_disk_waits_for_io_under_way() {
 }
 
 #[test]
+fn a_single_request_is_submitted_by_the_call_that_waits_for_it() {
+    for (count, left) in [(1, 1), (2, 0)] {
+        let (mut disk, mut writer) = stream_disk();
+        for number in 0..count {
+            disk.submit(io(Op::Read, 8 * number, 8, number), Data::Scratch).unwrap();
+        }
+        disk.send(&mut Vec::new()).unwrap();
+        assert_eq!(disk.rings.main.pending(), left);
+        writer.write_all(&vec![0; 4096 * count as usize]).unwrap();
+        assert!(complete(&mut disk, count as usize).iter().all(|(_, result, _)| result.is_ok()));
+    }
+}
+
+#[test]
+fn discards_of_several_ranges_are_refused() {
+    let (_dir, path) = numbered_file(8);
+    let mut config = config();
+    config.limits.max_discard_segments = 2;
+    let scheduler = Choice::parse("none").unwrap().build(config.setup);
+    let made = Disk::new(Arc::new(open(&path)), config, scheduler, Tenants::default(), scratch());
+    assert!(made.err().unwrap().to_string().contains("discards of 2 ranges"));
+}
+
+#[test]
 fn a_request_that_the_ring_refuses_ends_the_disk_and_not_its_drop() {
     let (mut disk, mut writer) = stream_disk();
     disk.submit(io(Op::Read, 0, 8, 1), Data::Scratch).unwrap();

@@ -7,7 +7,7 @@ use super::readiness::{Interest, Readiness, WatchId};
 use super::waker::Waker;
 use crate::user_data::UserData;
 
-/// What the kernel does with a watch.
+/// The state of a watch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
@@ -23,7 +23,7 @@ struct Watch {
     interest: Interest,
     generation: u32,
     state: State,
-    /// What the poll answered in this turn.
+    /// The result of the poll in this turn.
     revents: i32,
 }
 

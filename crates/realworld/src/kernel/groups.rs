@@ -44,11 +44,13 @@ impl TenantGroups {
         let groups = match made {
             Some(Ok(groups)) => groups,
             Some(Err(e)) => {
-                notes.push(format!("tenants are told apart by process only, their weights do not count: {e}"));
+                notes.push(format!("tenants are distinguished by process only, and their weights have no effect: {e}"));
                 return Ok(None);
             }
             None => {
-                notes.push(format!("tenants are told apart by process only, their weights do not count: {about}"));
+                notes.push(format!(
+                    "tenants are distinguished by process only, and their weights have no effect: {about}"
+                ));
                 return Ok(None);
             }
         };
@@ -67,7 +69,7 @@ impl TenantGroups {
             }
             // The controller may be there without a scheduler that honours weights: then the file for a weight is missing.
             if let Err(e) = made.make(load, i) {
-                notes.push(format!("tenants are told apart by process only, their weights do not count: {e}"));
+                notes.push(format!("tenants are distinguished by process only, and their weights have no effect: {e}"));
                 return Ok(None);
             }
         }

@@ -24,7 +24,7 @@ const LOG_BUFFER_BYTES: usize = 1 << 16;
 /// Tasks of a thread behind its first, by the thread and the number of the task in it.
 type OtherTasks = BTreeMap<(usize, u16), TaskId>;
 
-/// What the workers ran.
+/// A run of workers.
 pub(super) struct Joined<'a> {
     pub(super) prepared: &'a Prepared,
     pub(super) load: Load,

@@ -28,7 +28,7 @@ use crate::error::Error;
 
 /// How often progress is reported and cancelling is looked at; also the longest wait.
 const CONTROL_POLL_INTERVAL: Nanos = Nanos::from_ms(50);
-/// What is under way at the end is waited for no longer than this.
+/// Longest wait for the requests under way at the end.
 const DRAIN_PATIENCE: Nanos = Nanos::from_secs(60);
 
 /// A request under way.
@@ -53,7 +53,8 @@ pub(super) struct ClientLoad<'a> {
     threads: Vec<ClientThread>,
     stage: Option<u32>,
     connections: Vec<NbdClient>,
-    slots: Vec<Slot>,
+    /// By cookie; free ones are in `free`.
+    slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     /// The same bytes for every write.
     payload: Vec<u8>,
@@ -73,7 +74,7 @@ pub(super) struct ClientLoad<'a> {
     answered: Vec<Answered>,
 }
 
-/// What a load did.
+/// The outcome of a load.
 pub(super) struct Ended {
     recorder: Option<Recorder>,
     end: Nanos,
@@ -325,11 +326,11 @@ impl<'a> ClientLoad<'a> {
         let slot = Slot { submit, thread, number: want.task, op: want.op, sector: want.sector, sectors: want.sectors };
         let cookie = match self.free.pop() {
             Some(cookie) => {
-                self.slots[cookie as usize] = slot;
+                self.slots[cookie as usize] = Some(slot);
                 cookie
             }
             None => {
-                self.slots.push(slot);
+                self.slots.push(Some(slot));
                 self.slots.len() as u32 - 1
             }
         };
@@ -397,11 +398,11 @@ impl<'a> ClientLoad<'a> {
     }
 
     fn deliver(&mut self, Answered { cookie, error }: Answered) -> Result<(), Error> {
-        let number = cookie as u32;
-        let Some(slot) = self.slots.get(number as usize).copied() else {
-            return Err(Error::failed(format!("the server answers request {cookie}, which nobody sent")));
+        let slot = usize::try_from(cookie).ok().and_then(|number| self.slots.get_mut(number)?.take());
+        let Some(slot) = slot else {
+            return Err(Error::failed(format!("the server answers request {cookie}, which is not under way")));
         };
-        self.free.push(number);
+        self.free.push(cookie as u32);
         let now = self.now;
         let Slot { submit, thread, op, sector, sectors, .. } = slot;
         let (task, tenant) = self.owner(thread);
@@ -443,9 +444,7 @@ impl<'a> ClientLoad<'a> {
     }
 
     fn count_unfinished(&mut self) {
-        let mut waits = vec![true; self.slots.len()];
-        self.free.iter().for_each(|slot| waits[*slot as usize] = false);
-        for (slot, _) in self.slots.iter().zip(waits).filter(|(_, waits)| *waits) {
+        for slot in self.slots.iter().flatten() {
             let (task, tenant) = self.owner(slot.thread);
             self.recorder.unfinished(Unfinished { op: slot.op, task, tenant, submit: slot.submit, end: self.now });
         }

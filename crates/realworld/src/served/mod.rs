@@ -28,7 +28,7 @@ const MAX_CONNECTIONS: u32 = 1 << 16;
 /// Requests that a connection may have under way at least.
 const MIN_REQUESTS: u32 = 64;
 
-/// What is served.
+/// The target of a served disk.
 enum Target<'a> {
     /// The device model that a cell names, in real time.
     Models,
@@ -50,14 +50,18 @@ impl Served<'_> {
         Served { target: Target::Models, notes: Vec::new() }
     }
 
+    /// Is this a target of the server's own, and no path: `null`, `null:SIZE` or `emulate:MODEL`?
+    pub fn is_named(target: &str) -> bool {
+        target == "null" || target.starts_with("null:") || target.starts_with("emulate:")
+    }
+
     /// Serves `emulate:MODEL` or `null`, whatever device a cell names.
     pub fn named(target: &str) -> Result<Served<'static>, Failure> {
-        if target != "null" && !target.starts_with("null:") {
-            let Some(model) = target.strip_prefix("emulate:") else {
-                return Err(Failure::refused(format!(
-                    "{target}: expected emulate:MODEL, null, a file or a block device"
-                )));
-            };
+        if !Served::is_named(target) {
+            let expected = "expected emulate:MODEL, null, a file or a block device";
+            return Err(Failure::refused(format!("{target}: {expected}")));
+        }
+        if let Some(model) = target.strip_prefix("emulate:") {
             dumbwaiter_devices::load(model).map_err(|e| Failure::refused(format!("{target}: {e}")))?;
         }
         Ok(Served { target: Target::Named(target.to_owned()), notes: Vec::new() })
@@ -190,7 +194,7 @@ fn no_priorities(task: &str) -> String {
     format!("task `{task}` has an I/O priority, and NBD carries none; leave out --via serve, or the priority")
 }
 
-/// What clients of a served disk cannot do.
+/// Why clients of a served disk cannot run a scenario.
 fn objection(scenario: &Scenario, completion: Completion) -> Option<String> {
     if completion != Completion::Interrupt {
         return Some(format!("completion {completion}: a server sleeps until its sockets or its device wake it"));

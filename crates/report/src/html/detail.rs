@@ -10,7 +10,7 @@ const PLOTS_BYTES_MAX: usize = 900_000;
 /// Digits of a plotted value: a screen shows no more.
 const DIGITS: usize = 4;
 
-/// What the plots of a device show.
+/// Data of a device's plots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Detail {
     /// Points of a line over time.

@@ -251,7 +251,8 @@ fn section(
         rows: of.rows,
     });
     // The whole document determines names better than one of its rankings.
-    let told = document.recommendation.iter().find(|r| r.device == ranking.device && r.variant == ranking.variant);
+    let recommendation =
+        document.recommendation.iter().find(|r| r.device == ranking.device && r.variant == ranking.variant);
     Section {
         id: format!("device-{number}"),
         place: place(ranking),
@@ -261,7 +262,7 @@ fn section(
         apply_title: apply_title(&ranking.verdict.apply),
         apply: ranking.verdict.apply.clone(),
         undo: ranking.verdict.undo.clone(),
-        sentence: told.unwrap_or(&ranking.recommendation).sentence.clone(),
+        sentence: recommendation.unwrap_or(&ranking.recommendation).sentence.clone(),
         caveats: ranking.recommendation.caveats.clone(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
         tested: ranking.is_tested(),

@@ -50,15 +50,18 @@ impl Listener {
         }
     }
 
-    /// The next client and its name for people.
-    fn accept(&self) -> std::io::Result<(OwnedFd, String)> {
+    /// The next client.
+    fn accept(&self) -> std::io::Result<(OwnedFd, Peer)> {
         match self {
             Listener::Unix(listener) => {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(true)?;
                 let peer = match rustix::net::sockopt::socket_peercred(&socket) {
-                    Ok(peer) => format!("process {} of user {}", peer.pid.as_raw_nonzero(), peer.uid.as_raw()),
-                    Err(_) => "a local client".to_owned(),
+                    Ok(peer) => {
+                        let user = format!("user {}", peer.uid.as_raw());
+                        Peer { name: format!("process {} of {user}", peer.pid.as_raw_nonzero()), origin: user }
+                    }
+                    Err(_) => Peer { name: "a local client".to_owned(), origin: "a local client".to_owned() },
                 };
                 Ok((socket.into(), peer))
             }
@@ -66,16 +69,24 @@ impl Listener {
                 let (socket, address) = listener.accept()?;
                 socket.set_nonblocking(true)?;
                 socket.set_nodelay(true)?;
-                Ok((socket.into(), address.to_string()))
+                Ok((socket.into(), Peer { name: address.to_string(), origin: address.ip().to_string() }))
             }
         }
     }
 }
 
+/// Who a client is, for people.
+#[derive(Clone)]
+struct Peer {
+    name: String,
+    /// Where it comes from, a user or an address: the next client from there has the same.
+    origin: String,
+}
+
 /// A client that has not agreed on an export yet.
 struct Newcomer {
     socket: OwnedFd,
-    peer: String,
+    peer: Peer,
     negotiation: Negotiation,
     /// Replies that are not sent.
     out: Vec<u8>,
@@ -158,7 +169,8 @@ impl Front {
             let before = self.common.connections.fetch_add(1, Ordering::Relaxed);
             if before >= self.common.settings.max_connections {
                 self.common.connections.fetch_sub(1, Ordering::Relaxed);
-                (self.common.log)(&format!("{peer} was turned away: {before} connections are open"));
+                let line = format!("{} was turned away: {before} connections are open", peer.name);
+                self.common.log.about(&peer.origin, &line);
                 continue;
             }
             // The kernel may allow less.
@@ -244,11 +256,12 @@ impl Front {
         let (common, peer) = (self.common.clone(), newcomer.peer.clone());
         let failed = move |why: &str| {
             common.failed_negotiations.fetch_add(1, Ordering::Relaxed);
-            (common.log)(&format!("{peer}: TLS failed: {why}"));
+            common.log.about(&peer.origin, &format!("{}: TLS failed: {why}", peer.name));
         };
         let started = tls.start(&mut newcomer.socket, failed);
         if let Err(error) = &started {
-            (self.common.log)(&format!("{} was disconnected: {error}", newcomer.peer));
+            let Peer { name, origin } = &newcomer.peer;
+            self.common.log.about(origin, &format!("{name} was disconnected: {error}"));
         }
         started.is_ok()
     }
@@ -257,7 +270,8 @@ impl Front {
     fn end(&self, newcomer: Newcomer, timed_out: bool) {
         let Newcomer { socket, peer, ended, out, .. } = newcomer;
         if let Some(Progress::Violation(why)) = &ended {
-            (self.common.log)(&format!("{peer} was disconnected in its negotiation: {why}"));
+            let line = format!("{} was disconnected in its negotiation: {why}", peer.name);
+            self.common.log.about(&peer.origin, &line);
         }
         let too_slow = timed_out && !self.stopping.load(Ordering::Acquire);
         if too_slow || matches!(ended, Some(Progress::Violation(_))) {
@@ -268,7 +282,7 @@ impl Front {
             && out.is_empty()
             && let Some(entry) = self.common.directory.get(&agreement.export.name)
             && let Some(shard) = self.shards.get(entry.shard)
-            && shard.send(Message::Connection { socket, peer, tenant: entry.tenant, agreement }).is_ok()
+            && shard.send(Message::Connection { socket, peer: peer.name, tenant: entry.tenant, agreement }).is_ok()
         {
             return;
         }

@@ -25,6 +25,7 @@ use self::client::Client;
 use self::drive::{Drive, Faults, SharedDrive};
 use self::history::History;
 use self::layout::{CLIENTS, EXPORT_BYTES, EXPORTS};
+use crate::log::Log;
 use crate::nbd::directory::Directory;
 use crate::open_target::OpenTarget;
 use crate::question::{Answer, Question};
@@ -147,7 +148,7 @@ impl Simulation {
             failed_negotiations: AtomicU64::new(0),
             changes: Mutex::default(),
             settings,
-            log: Box::new(move |line| lines.lock().unwrap().push(line.to_owned())),
+            log: Log::new(move |line| lines.lock().unwrap().push(line.to_owned())),
         });
         let (messages, received) = channel();
         let (shard, _) = Shard::open(0, target, open, received, common).unwrap();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use dumbwaiter_block::SECTOR_BYTES;
 use dumbwaiter_ublk::{Control, DeviceInfo, Features, Parameters, Queue, abi};
@@ -14,6 +15,29 @@ use crate::ublk::attachment::{Attachment, Description, MAX_IO_BYTES, Order, devi
 
 /// Tags of a device.
 const TAGS: u16 = 128;
+/// The disk's thread has this long to let go of a device that could not be started.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the driver is asked for while a device is there.
+trait Driver {
+    fn resize(&mut self, device: u32, sectors: u64) -> Result<(), dumbwaiter_ublk::Error>;
+    fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
+    fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
+}
+
+impl Driver for Control {
+    fn resize(&mut self, device: u32, sectors: u64) -> Result<(), dumbwaiter_ublk::Error> {
+        Control::resize(self, device, sectors)
+    }
+
+    fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+        Control::stop(self, device)
+    }
+
+    fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+        Control::delete(self, device)
+    }
+}
 
 /// A device with the thread that looks after it.
 pub(crate) struct Device {
@@ -36,9 +60,7 @@ impl Device {
                 Err(error) => return drop(ready.send(Err(error))),
             };
             let _ = ready.send(Ok(()));
-            if let Err(error) = look_after(number, &mut control, &received, &closed) {
-                (common.log)(&error.to_string());
-            }
+            look_after(number, &mut control, &received, &closed, &|error| common.log.say(&error.to_string()));
         };
         let thread = std::thread::Builder::new().name(format!("ublk-{number}")).spawn(work);
         let thread = thread.map_err(Error::io("a thread cannot be started"))?;
@@ -67,7 +89,12 @@ fn make(
     if !features.has(Features::IOCTL_NUMBERS) {
         return Err(Error::Settings(format!("{}: this kernel's ublk driver is too old", device_path(number))));
     }
-    let there = control.info(number).ok();
+    let mut there = control.info(number).ok();
+    if there.is_some_and(|there| there.state == abi::DEAD && !dumbwaiter_ublk::is_served(number)) {
+        // Its server died before it had started the device: nobody can use it.
+        control.delete(number)?;
+        there = None;
+    }
     let recovered = there.is_some();
     let info = match there {
         None => {
@@ -132,31 +159,80 @@ fn attach(
     let (closed, is_closed) = channel();
     shard.send(Message::Attach(Box::new(Attachment { tenant, queue, fetched, orders, closed })))?;
     all_fetched.recv().map_err(|_| Error::Gone)?;
-    if recovered {
-        control.end_recovery(info.device)?;
-    } else {
-        control.start(info.device)?;
+    let begun = if recovered { control.end_recovery(info.device) } else { control.start(info.device) };
+    if let Err(error) = begun {
+        if !recovered {
+            // The disk's thread lets go of a device that is stopped, and only then it can be removed.
+            let _ = control.stop(info.device);
+            let _ = is_closed.recv_timeout(CLOSE_PATIENCE);
+        }
+        return Err(error.into());
     }
     Ok(is_closed)
 }
 
-/// Carries out orders until the device has ended.
+/// Carries out orders until the device has ended. One that fails does not keep those after it from being carried out.
 fn look_after(
     number: u32,
-    control: &mut Control,
+    driver: &mut impl Driver,
     orders: &Receiver<Order>,
     closed: &Receiver<()>,
-) -> Result<(), Error> {
+    failed: &dyn Fn(dumbwaiter_ublk::Error),
+) {
     loop {
         match orders.recv() {
-            Ok(Order::Resize(bytes)) => control.resize(number, bytes / SECTOR_BYTES)?,
-            Ok(Order::Leave) | Err(_) => return Ok(()),
-            Ok(Order::Stop) => {
-                control.stop(number)?;
-                // The disk's thread still has the device open until its last tag has ended.
-                let _ = closed.recv();
-                return Ok(control.delete(number)?);
-            }
+            Ok(Order::Resize(bytes)) => driver.resize(number, bytes / SECTOR_BYTES).unwrap_or_else(failed),
+            Ok(Order::Leave) | Err(_) => return,
+            Ok(Order::Stop) => match driver.stop(number) {
+                Ok(()) => {
+                    // The disk's thread still has the device open until its last tag has ended.
+                    let _ = closed.recv();
+                    return driver.delete(number).unwrap_or_else(failed);
+                }
+                Err(error) => return failed(error),
+            },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct OldDriver(Vec<&'static str>);
+
+    impl Driver for OldDriver {
+        fn resize(&mut self, device: u32, _sectors: u64) -> Result<(), dumbwaiter_ublk::Error> {
+            self.0.push("resize");
+            let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+            Err(dumbwaiter_ublk::Error::Refused { device, what: "its size cannot change", source })
+        }
+
+        fn stop(&mut self, _device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+            self.0.push("stop");
+            Ok(())
+        }
+
+        fn delete(&mut self, _device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+            self.0.push("delete");
+            Ok(())
+        }
+    }
+
+    /// Before Linux 6.16 the size of a device cannot change.
+    #[test]
+    fn a_device_whose_size_cannot_change_is_still_removed_at_the_end() {
+        let (orders, received) = channel();
+        let (closed, is_closed) = channel::<()>();
+        drop(closed);
+        orders.send(Order::Resize(1 << 20)).unwrap();
+        orders.send(Order::Stop).unwrap();
+        let (mut driver, failures) = (OldDriver::default(), RefCell::new(Vec::new()));
+        look_after(3, &mut driver, &received, &is_closed, &|error| failures.borrow_mut().push(error.to_string()));
+        assert_eq!(driver.0, ["resize", "stop", "delete"]);
+        assert!(failures.into_inner()[0].contains("its size cannot change"));
     }
 }

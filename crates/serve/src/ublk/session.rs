@@ -197,8 +197,11 @@ impl Client for Session {
     }
 
     fn commanded(&mut self, index: u32, tag: u32, result: i32, volume: &mut Volume) -> Result<(), Error> {
-        if result == 0 {
-            return self.begin(index, tag as u16, volume);
+        match (result, self.phase) {
+            // It comes again, to the next server.
+            (0, Phase::Leaving) => return Ok(()),
+            (0, _) => return self.begin(index, tag as u16, volume),
+            _ => {}
         }
         self.open -= 1;
         if !matches!(-result, libc::ENODEV | libc::ECANCELED) {
@@ -238,9 +241,9 @@ impl Client for Session {
 
     fn drop_client(&mut self, _violation: Option<&'static str>, _volume: &mut Volume) {
         if self.phase == Phase::Serving {
-            self.phase = Phase::Stopping;
-            // Without its thread the device has ended.
-            let _ = self.orders.send(Order::Stop);
+            // Without its thread, which was told to leave it, nobody can end the device: it waits for the next server.
+            let ending = self.orders.send(Order::Stop).is_ok();
+            self.phase = if ending { Phase::Stopping } else { Phase::Leaving };
         }
     }
 

@@ -80,12 +80,12 @@ impl Shard {
             };
             let name = socket.name.clone();
             if before.is_some() {
-                self.log(&format!("export `{name}`: {peer} was turned away: another one uses the disk"));
+                self.log_about(place, &format!("{peer} was turned away: another one uses the disk"));
                 continue;
             }
             if self.common.connections.fetch_add(1, Ordering::Relaxed) >= self.common.settings.max_connections {
                 self.common.connections.fetch_sub(1, Ordering::Relaxed);
-                self.log(&format!("export `{name}`: {peer} was turned away: too many connections are open"));
+                self.log_about(place, &format!("{peer} was turned away: too many connections are open"));
                 continue;
             }
             let Some(own) = self.volume.tenant(place).filter(|own| !own.leaving) else { return Ok(()) };

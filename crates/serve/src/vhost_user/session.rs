@@ -24,8 +24,9 @@ use crate::volume::Volume;
 const MAX_CHAINS: u32 = 11;
 /// A message whose rest takes longer does not come.
 const MESSAGE_PATIENCE: Nanos = Nanos::from_secs(5);
-/// Messages of a front end that are carried out in one go.
-const MAX_MESSAGES: u32 = 64;
+/// Messages of a front end that are carried out in one go. Some map memory or make a ring of the kernel's, which takes tens of microseconds, and
+/// other tenants of the disk wait meanwhile.
+const MAX_MESSAGES: u32 = 8;
 /// Notes that are kept between two looks at them.
 const MAX_NOTES: usize = 8;
 
@@ -524,7 +525,7 @@ impl Client for Session {
 
     fn complaint(&self, now: Nanos, _stall: Nanos) -> Option<&'static str> {
         if self.device.is_truncated() {
-            return Some("a file of its memory was cut off");
+            return Some("a file of its memory was cut off, or has no huge pages");
         }
         let stalled = self.partial_since.is_some_and(|since| now.since(since) > MESSAGE_PATIENCE);
         stalled.then_some("the rest of a message did not come within 5 s")

@@ -138,6 +138,30 @@ fn a_wrong_magic_ends_one_connection_only() {
 }
 
 #[test]
+fn clients_that_break_the_rules_again_and_again_fill_no_log() {
+    let running = Running::start("null", &["a"]);
+    for _ in 0..40 {
+        let mut client = running.connect("a");
+        client.stream.write_all(&[0xff; 28]).unwrap();
+        assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "closed");
+    }
+    let inspector = running.server().inspector();
+    let counted = || (inspector.stats().unwrap()[0].exports[0].violations, inspector.log_lines_left_out());
+    for _ in 0..500 {
+        if counted().0 == 40 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(counted(), (40, 30), "each is counted");
+    let log = running.log.clone();
+    assert!(running.end());
+    let log = log.lock().unwrap();
+    assert_eq!(log.iter().filter(|line| line.contains("broke the protocol")).count(), 10);
+    assert!(log.iter().any(|line| line.starts_with("export `a`: 30 more lines")), "{log:?}");
+}
+
+#[test]
 fn a_payload_that_is_cut_off_is_never_written() {
     let running = Running::start("file", &["a"]);
     for sent in [0usize, 100, 40 << 10] {

@@ -306,6 +306,7 @@ fn a_day_of_clients_and_orders_leaves_nothing_behind() {
     (0..EXPORTS).for_each(|at| drop(order(format!("e{at}"))));
     settle(&running);
     for disk in inspector.stats().unwrap() {
+        println!("{}: {} I/Os submitted, {} completed", disk.target, disk.submitted, disk.completed);
         assert_eq!((disk.submitted, disk.buffer_bytes), (disk.completed, 0), "{}", disk.target);
         assert!(!disk.flush_failed);
     }

@@ -71,11 +71,11 @@ pub struct Run<'a> {
     /// The scheduler's cost from when a freeze has ended.
     next_cost: Option<SchedulerCost>,
     control: &'a Control,
-    /// What host and device had done at the end of the warm-up.
+    /// Counts of host and device at the end of the warm-up.
     warm: Option<Done>,
     completions: Vec<Completion>,
     finished: Vec<Finished>,
-    /// What completed since the period began, where someone decides period by period.
+    /// Completions of the period, where a controller decides period by period.
     period: Option<Box<Period>>,
 }
 
@@ -89,7 +89,7 @@ pub struct RunOutput {
     pub counters: Counters,
     /// The host at that time.
     pub host: Host,
-    /// What host and device did in the measured time.
+    /// Counts of host and device in the measured time.
     pub measured: Done,
     /// End of the measured time.
     pub end: Nanos,
@@ -101,7 +101,7 @@ pub struct RunOutput {
     pub applications: Vec<(TaskId, dumbwaiter_workloads::ApplicationOutcome)>,
 }
 
-/// What host and device have done in a time.
+/// Counts of host and device over a time.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     /// Activity of the CPUs.
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What completed since the period began.
+    /// Completions of the period.
     pub(crate) fn period(&self) -> &Period {
         static NOTHING: LazyLock<Period> = LazyLock::new(Period::default);
         self.period.as_deref().unwrap_or(&NOTHING)

@@ -99,7 +99,7 @@ impl AsMut<Running> for ThreadState {
     }
 }
 
-/// What a thread needs a CPU for.
+/// Work of a thread on a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
     /// To submit the I/O of this slot and wait for it.

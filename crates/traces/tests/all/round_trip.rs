@@ -221,7 +221,7 @@ fn a_failed_conversion_leaves_no_file() {
     std::fs::write(&from, bytes).unwrap();
     std::fs::write(&to, "what was there").unwrap();
     let mut reader = open(&[&from], &Options::default()).unwrap();
-    assert!(convert(&mut reader, &to, Format::Msr, None, None).is_err());
+    assert!(convert(&mut reader, &to, Format::Msr, None, &|| false).is_err());
     assert_eq!(std::fs::read_to_string(&to).unwrap(), "what was there");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }

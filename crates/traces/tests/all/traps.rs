@@ -423,7 +423,7 @@ fn a_written_replay_log_is_found_in_its_own_unit() {
         let mut reader =
             reader_of("time_ms,op,offset_sectors,size_sectors\n1,R,17,8\n1001,W,4096,8\n", &Options::default())
                 .unwrap();
-        dumbwaiter_traces::convert(&mut reader, &path, format, None, None).unwrap();
+        dumbwaiter_traces::convert(&mut reader, &path, format, None, &|| false).unwrap();
         let reader = open(&[&path], &Options::default()).unwrap();
         assert_eq!(reader.format(), format);
         assert_eq!(reader.map(|r| r.unwrap().sector).collect::<Vec<_>>(), [17, 4096]);

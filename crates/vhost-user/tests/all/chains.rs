@@ -53,7 +53,7 @@ fn chains_that_cannot_be_followed_are_errors() {
         assert_eq!(load(&guest, 0).map(|_| ()), Err(want), "{first:x?}");
     };
     guest.descriptor(BASE, 1, DATA, 16, NEXT, 0);
-    guest.descriptor(BASE, 2, DATA, 16, INDIRECT, 0);
+    guest.descriptor(BASE, 2, DATA, 16, NEXT | INDIRECT, 0);
     check((DATA, 16, NEXT, 1), ChainError::TooLong);
     check((DATA, 16, NEXT, SIZE), ChainError::Index);
     check((DATA, 16, NEXT, 2), ChainError::Indirect);
@@ -73,6 +73,22 @@ fn chains_that_cannot_be_followed_are_errors() {
     guest.descriptor(DATA, 0, DATA, 16, NEXT, 1);
     check((DATA, 16, INDIRECT, 0), ChainError::Index);
     assert_eq!(load(&guest, SIZE).map(|_| ()), Err(ChainError::Index));
+}
+
+/// Virtio 1.2, "Indirect Descriptors": a device must take descriptors of the ring that are followed by one with a table.
+#[test]
+fn a_chain_may_end_in_a_table() {
+    let guest = Guest::new();
+    guest.write(DATA, &header(1, 8));
+    guest.descriptor(BASE, 0, DATA, 16, NEXT, 3);
+    guest.descriptor(BASE, 3, DATA + 0x200, 32, INDIRECT, 0);
+    guest.descriptor(DATA + 0x200, 0, DATA + 0x400, 512, NEXT, 1);
+    guest.descriptor(DATA + 0x200, 1, DATA + 0x80, 1, WRITE, 0);
+    assert_eq!(answer(&guest, &RULES), Ok((Operation::Write, 4096, 512)));
+    // The bound holds for both parts together.
+    (0..128).for_each(|at| guest.descriptor(DATA + 0x200, at, DATA + 0x400, 1, NEXT, at + 1));
+    guest.descriptor(BASE, 3, DATA + 0x200, 128 * 16, INDIRECT, 0);
+    assert_eq!(load(&guest, 0).map(|_| ()), Err(ChainError::TooLong));
 }
 
 #[test]

@@ -114,6 +114,7 @@ fn a_ring_that_breaks_its_rules_is_broken_and_nothing_else() {
     driver.offer(3);
     assert_eq!(ring.take(&driver.guest.memory, None), Ok(Some(3)));
     assert_eq!(ring.take(&driver.guest.memory, None), Err(Broken::HeadInFlight(3)));
+    let (mut ring, _) = start(&driver.guest.memory, None);
     driver.guest.write(BASE + 0x202, &500u16.to_le_bytes());
     assert_eq!(ring.take(&driver.guest.memory, None), Err(Broken::AvailableIndex));
 }

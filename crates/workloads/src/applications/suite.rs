@@ -20,7 +20,7 @@ const WRITERS_RATE: u64 = 16_500_000;
 /// How long the launcher of a process reads, at random.
 const LAUNCH_TIME: &str = "150ms";
 
-/// What each stand-in for a trace keeps outstanding.
+/// I/Os that each stand-in for a trace keeps outstanding.
 pub(super) const TRACE_DEPTH: u32 = 32;
 
 /// fio's pattern of a file server.

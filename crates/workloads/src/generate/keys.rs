@@ -177,7 +177,7 @@ impl JobSpec {
         ("buffered", "direct"),
     ];
 
-    /// What people and other tools call options.
+    /// Other names of options.
     const SYNONYMS: &'static [(&'static str, &'static str)] = &[
         ("block", "bs"),
         ("block_size", "bs"),

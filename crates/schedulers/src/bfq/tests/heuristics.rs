@@ -41,8 +41,8 @@ fn idle_only_to_wait() {
         }
         for ms in 1..5000 {
             lab.run(Nanos::from_ms(ms));
-            let idle = lab.bfq.in_driver == 0 && lab.bfq.has_work(0);
-            assert!(!idle || lab.bfq.idle_until.is_some(), "{generation:?} at {ms} ms");
+            let idle = lab.scheduler.in_driver == 0 && lab.scheduler.has_work(0);
+            assert!(!idle || lab.scheduler.idle_until.is_some(), "{generation:?} at {ms} ms");
         }
     }
 }
@@ -93,9 +93,9 @@ fn switching_low_latency_off_ends_all_raises() {
     lab.add(reader(0, level(0)));
     lab.add(Client { start: Nanos::from_ms(500), ..reader(1, level(4)) });
     lab.run(Nanos::from_secs(2));
-    assert!(lab.bfq.raised_busy > 0);
+    assert!(lab.scheduler.raised_busy > 0);
     lab = lab.set("low_latency", 0);
-    assert_eq!(lab.bfq.raised_busy, 0);
+    assert_eq!(lab.scheduler.raised_busy, 0);
     lab.run(Nanos::from_secs(40));
     close(lab.shares(Nanos::from_secs(3), Nanos::MAX)[1], 1.0 / 3.0, 0.02, "weight 40 of 120");
 }
@@ -110,8 +110,8 @@ fn a_large_burst_is_not_raised() {
                 lab.add(Client { sectors: 8, depth: 1, start, stop: start + Nanos::from_ms(1), ..reader(i, level(4)) });
             }
             lab.run(Nanos::from_ms(1000 + apart * n + 5));
-            let raised = lab.bfq.queues.iter().filter(|q| q.live && q.raise.coeff > 1).count() as u64;
-            let marked = lab.bfq.queues.iter().filter(|q| q.live && q.large_burst).count() as u64;
+            let raised = lab.scheduler.queues.iter().filter(|q| q.live && q.raise.coeff > 1).count() as u64;
+            let marked = lab.scheduler.queues.iter().filter(|q| q.live && q.large_burst).count() as u64;
             assert_eq!(marked, if n < large { 0 } else { n }, "{generation:?}, {n} queues");
             assert!(if n < large { raised == n } else { raised < n }, "{generation:?}, {n} queues: {raised} raised");
         }
@@ -129,8 +129,8 @@ fn little_and_steady_is_soft_realtime_and_greed_is_not() {
         let (mut steady, mut greedy) = (0, 0);
         for ms in 60_000..61_000 {
             lab.run(Nanos::from_ms(ms));
-            steady += u32::from(lab.bfq.queues[0].raise.soft_rt);
-            greedy += u32::from(lab.bfq.queues[1].raise.soft_rt);
+            steady += u32::from(lab.scheduler.queues[0].raise.soft_rt);
+            greedy += u32::from(lab.scheduler.queues[1].raise.soft_rt);
         }
         assert!(steady > 800 && greedy == 0, "{generation:?}: soft realtime for {steady} and {greedy} of 1000 ms");
     }
@@ -188,16 +188,16 @@ proptest! {
         };
         let mut lab = if disk { Lab::disk(make) } else { Lab::fifo(make, 8) }.weights(&[100, 500, 20][..tenants]);
         for (which, on) in settings {
-            let switches: Vec<_> = lab.bfq.tunables().iter().filter(|t| t.unit == "bool").collect();
+            let switches: Vec<_> = lab.scheduler.tunables().iter().filter(|t| t.unit == "bool").collect();
             lab = lab.set(switches[which.index(switches.len())].name, i128::from(on));
         }
         for client in clients {
             lab.add(Client { tenant: client.tenant % tenants as u32, ..client });
         }
         lab.run(Nanos::from_secs(60));
-        prop_assert_eq!((lab.bfq.queued, lab.bfq.in_driver), (0, 0));
+        prop_assert_eq!((lab.scheduler.queued, lab.scheduler.in_driver), (0, 0));
         prop_assert!(lab.requests.is_empty());
-        for queue in lab.bfq.queues.iter().filter(|q| q.live && q.busy) {
+        for queue in lab.scheduler.queues.iter().filter(|q| q.live && q.busy) {
             prop_assert!(queue.is_empty());
         }
     }
@@ -205,7 +205,7 @@ proptest! {
 
 #[test]
 fn shares_hold_without_each_mechanism() {
-    let switches = lab(Generation::Mainline, 1).bfq.tunables().iter().filter(|t| t.help.starts_with("mechanism"));
+    let switches = lab(Generation::Mainline, 1).scheduler.tunables().iter().filter(|t| t.help.starts_with("mechanism"));
     for switch in switches {
         for value in [0, 1] {
             let mut lab = lab(Generation::Mainline, 1).set("strict_guarantees", 1).set(switch.name, value);
@@ -213,5 +213,16 @@ fn shares_hold_without_each_mechanism() {
             lab.add(reader(1, level(4)));
             close(settled(&mut lab, Generation::Mainline)[0], 2.0 / 3.0, 0.03, &format!("{} = {value}", switch.name));
         }
+    }
+}
+
+#[test]
+fn a_queue_is_io_bound_only_once_it_has_paused() {
+    // With two requests at a time from the start the queue is never without one.
+    for (depth, io_bound) in [(1, true), (2, false)] {
+        let mut lab = lab(Generation::Mainline, 4);
+        lab.add(Client { depth, ..reader(0, level(4)) });
+        lab.run(Nanos::from_ms(100));
+        assert_eq!(lab.scheduler.queues[0].io_bound, io_bound, "depth {depth}");
     }
 }

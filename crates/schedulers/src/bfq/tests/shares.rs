@@ -74,7 +74,7 @@ fn tasks_of_the_root_compete_with_the_groups_one_by_one() {
         for (place, (tenant, of_level)) in (0..).zip(clients) {
             lab.add(Client { tenant, ..reader(place, level(of_level)) });
         }
-        let by_level = f64::from(lab.bfq.constants.weight_per_level);
+        let by_level = f64::from(lab.scheduler.constants.weight_per_level);
         let weights = [300.0, 100.0, 4.0 * by_level, 8.0 * by_level];
         let all: f64 = weights.iter().sum();
         for (share, weight) in settled(&mut lab, generation).into_iter().zip(weights) {
@@ -96,7 +96,7 @@ fn history_does_not_move_shares() {
             for (share, ideal) in settled(&mut lab, generation).into_iter().zip([0.125, 0.25, 0.625]) {
                 close(share, ideal, 0.01, &format!("{generation:?}, {exhausted} after exhaustion"));
             }
-            for queue in lab.bfq.queues.iter().filter(|q| q.live) {
+            for queue in lab.scheduler.queues.iter().filter(|q| q.live) {
                 assert!((1..=16384).contains(&queue.max_budget), "{}", queue.max_budget);
             }
         }

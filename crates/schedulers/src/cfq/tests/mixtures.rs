@@ -69,15 +69,15 @@ proptest! {
         exits.sort_by_key(|e| e.1);
         for (task, ms) in exits {
             lab.run(Nanos::from_ms(ms));
-            check_fractions(&lab.cfq);
+            check_fractions(&lab.scheduler);
             lab.reweigh(task as u32 % 4, 1 + task as u32 * 100);
             let leaf = ["leaf_weight", "root_leaf_weight"][task % 2];
-            dumbwaiter_block::set_tunable(&mut lab.cfq, leaf, 1 + i128::from(ms)).unwrap();
+            dumbwaiter_block::set_tunable(&mut lab.scheduler, leaf, 1 + i128::from(ms)).unwrap();
             lab.ends(task % n);
         }
         // All have stopped after 3.5 s; what they asked for is served in some time.
         lab.run(Nanos::from_secs(120));
         prop_assert!(lab.requests.is_empty(), "{} are left", lab.requests.len());
-        prop_assert_eq!(lab.cfq.in_driver, 0);
+        prop_assert_eq!(lab.scheduler.in_driver, 0);
     }
 }

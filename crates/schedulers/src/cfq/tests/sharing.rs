@@ -183,9 +183,9 @@ fn interleaved_readers_merge_and_part_when_they_seek() {
     }
     lab.add(sequential(9, level(4)));
     lab.run(Nanos::from_secs(5));
-    let [a, b] = [0, 1].map(|t| lab.cfq.processes[t].queue);
+    let [a, b] = [0, 1].map(|t| lab.scheduler.processes[t].queue);
     assert_eq!(a, b, "one queue");
-    assert!(lab.cfq.queues[a as usize].coop);
+    assert!(lab.scheduler.queues[a as usize].coop);
     let seeks = lab.sent.windows(2).filter(|p| p[0].at > Nanos::from_secs(3) && p[1].sector != p[0].sector + 128);
     let sent = lab.sent.iter().filter(|s| s.at > Nanos::from_secs(3)).count();
     assert!(seeks.count() * 10 < sent, "one stream");
@@ -194,7 +194,7 @@ fn interleaved_readers_merge_and_part_when_they_seek() {
         lab.jump_about(client);
     }
     lab.run(Nanos::from_secs(15));
-    assert_ne!(lab.cfq.processes[0].queue, lab.cfq.processes[1].queue);
+    assert_ne!(lab.scheduler.processes[0].queue, lab.scheduler.processes[1].queue);
 }
 
 /// Each request of a reader that always has one in the device preempts write-back, and nothing of that goes while a

@@ -38,10 +38,10 @@ fn time_goes_by_weight() {
     }
     for second in 1..200 {
         lab.run(Nanos::from_secs(second));
-        let groups = &lab.cfq.groups[1..];
+        let groups = &lab.scheduler.groups[1..];
         let times = groups.iter().map(|g| g.vdisktime);
         let spread = times.clone().max().unwrap() - times.min().unwrap();
-        let slice = lab.cfq.set.slice[1] as u64;
+        let slice = lab.scheduler.set.slice[1] as u64;
         let least = groups.iter().map(|g| g.vfraction).min().unwrap();
         assert!(second < 3 || spread <= (slice << 24) / least, "a spread of {spread} after {second} s");
     }
@@ -95,10 +95,10 @@ fn a_group_that_slept_goes_to_the_end_of_the_line() {
     lab.add(random(0, 64, 8));
     lab.add(Client { start: Nanos::from_secs(5), ..random(1, 64, 8) });
     lab.run(Nanos::from_secs(5));
-    let used = lab.cfq.groups[1].vdisktime;
+    let used = lab.scheduler.groups[1].vdisktime;
     assert!(used > 0);
     lab.run(Nanos::from_ms(5_001));
-    assert!(lab.cfq.groups[2].vdisktime >= used, "no credit for the sleep");
+    assert!(lab.scheduler.groups[2].vdisktime >= used, "no credit for the sleep");
     lab.run(Nanos::from_secs(25));
     let shares = lab.shares(Nanos::from_secs(5), requests);
     close(shares[0], 0.5, 0.01, "equal weights");
@@ -114,7 +114,8 @@ fn nested_fractions_multiply() {
         lab.add(random(tenant, 64, 8));
     }
     lab.run(Nanos::from_secs(20));
-    let fractions: Vec<u64> = lab.cfq.tenants[1..].iter().map(|g| lab.cfq.groups[*g as usize].vfraction).collect();
+    let fractions: Vec<u64> =
+        lab.scheduler.tenants[1..].iter().map(|g| lab.scheduler.groups[*g as usize].vfraction).collect();
     // 4096 x 200/300; 4096 x 300/400 x 100/300; 4096 x 100/400 x 100/300.
     assert_eq!(fractions, [2730, 1024, 341]);
     for (share, want) in lab.shares(SECOND, requests)[1..].iter().zip([2.0 / 3.0, 0.25, 1.0 / 12.0]) {
@@ -138,7 +139,7 @@ fn parents_in_a_circle_hang_from_the_root() {
     lab.add(random(0, 4, 8));
     lab.add(random(1, 4, 8));
     lab.run(SECOND);
-    assert!(lab.cfq.groups[1..].iter().all(|g| g.parent == 0));
+    assert!(lab.scheduler.groups[1..].iter().all(|g| g.parent == 0));
 }
 
 #[test]
@@ -184,8 +185,8 @@ fn virtual_time_is_sectors_by_weight() {
     let (mut before, mut served) = ([0u64; 2], [0u64; 2]);
     for ms in 1..4000 {
         lab.run(Nanos::from_ms(ms));
-        let anticipation = lab.cfq.anticipation.as_ref().unwrap();
-        let now = [1, 2].map(|g| if g < lab.cfq.groups.len() as u32 { anticipation.vt(g) } else { 0 });
+        let anticipation = lab.scheduler.anticipation.as_ref().unwrap();
+        let now = [1, 2].map(|g| if g < lab.scheduler.groups.len() as u32 { anticipation.vt(g) } else { 0 });
         assert!(now[0] >= before[0] && now[1] >= before[1], "virtual time goes on");
         if now != before && ms > 500 {
             // At most a slot apart: 300 ms of 1.6 GB/s by the smaller weight, and a request.
@@ -198,7 +199,7 @@ fn virtual_time_is_sectors_by_weight() {
         served[sent.client] += u64::from(sent.sectors);
     }
     // All that was sent is charged, but for the turn that goes on and for rounding.
-    let (current, so_far) = lab.cfq.anticipation.as_ref().unwrap().turn_sectors().unwrap_or_default();
+    let (current, so_far) = lab.scheduler.anticipation.as_ref().unwrap().turn_sectors().unwrap_or_default();
     for tenant in [0, 1] {
         let charged = u128::from(before[tenant]) * u128::from(weights[tenant]);
         let goes_on = if current == tenant as u32 + 1 { so_far } else { 0 };
@@ -269,7 +270,7 @@ fn own_tasks_beside_nested_tenants_have_their_leaf_weight() {
     lab.add(random(1, 64, 8));
     lab.run(Nanos::from_secs(10));
     close(lab.shares(SECOND, requests)[0], 0.75, 0.01, "300 of 400");
-    dumbwaiter_block::set_tunable(&mut lab.cfq, "leaf_weight", 100).unwrap();
+    dumbwaiter_block::set_tunable(&mut lab.scheduler, "leaf_weight", 100).unwrap();
     lab.run(Nanos::from_secs(20));
     close(lab.shares(Nanos::from_secs(11), requests)[0], 0.5, 0.01, "100 of 200");
 }
