@@ -43,13 +43,13 @@ CASES = {
     "sweep": ("dw.sweep(grid, out, progress=None)", "0 < result.ran <= found()"),
     "sweep on threads": (
         "with concurrent.futures.ThreadPoolExecutor(2) as pool: dw.sweep(grid, out, on=pool, progress=None)",
-        "result.found > 0 and result.ran > 0 and result.found + result.ran == found()",
+        "result.ran > 0 and result.found + result.ran == found()",
     ),
     "sweep in processes": (
         "with concurrent.futures.ProcessPoolExecutor(2) as pool: dw.sweep(grid, out, on=pool, progress=None)",
-        "result.found > 0 and result.found + result.ran == found()",
+        "result.found + result.ran == found()",
     ),
-    "sweep on Dask": ("dw.sweep(grid, out, on=client, progress=None)", "result.found > 0 and result.found + result.ran == found()"),
+    "sweep on Dask": ("dw.sweep(grid, out, on=client, progress=None)", "result.found + result.ran == found()"),
     "tune": (
         "dw.tune(NVME, schedulers='kyber', devices=['ull:optane-p4801x'], duration='40ms', budget='600s', progress=None)",
         "result is None or result.document['ended_early'] == 'interrupted'",
