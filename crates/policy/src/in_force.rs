@@ -7,7 +7,7 @@
 use dumbwaiter_block::Nanos;
 
 use crate::settings::Goal;
-use crate::trial::Work;
+use crate::work::Work;
 
 // Times are in periods of the policy.
 

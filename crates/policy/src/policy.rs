@@ -13,8 +13,9 @@ use crate::prior::{Expectation, Prior};
 use crate::scores::Scores;
 use crate::settings::{By, Settings};
 use crate::signature::{Arrival, Signature, TaskTable};
-use crate::trial::{Context, Step, Trial, Work};
+use crate::trial::{Context, Step, Trial};
 use crate::windows::{Completion, Windows};
+use crate::work::Work;
 
 /// Arrivals that a look at the load takes.
 const ARRIVALS_MIN: u32 = 4;

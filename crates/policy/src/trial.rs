@@ -16,7 +16,8 @@ use dumbwaiter_block::Nanos;
 
 use crate::in_force::Measure;
 use crate::scores::{Scores, Verdict};
-use crate::settings::{Goal, Settings};
+use crate::settings::Settings;
+use crate::work::Work;
 
 /// Parts of a slot that are measured; their spread says how exact the slot is.
 const PARTS: usize = 4;
@@ -33,37 +34,6 @@ const DRIFT: f64 = 0.05;
 const PART_IOS: u64 = 8;
 /// A slot is as long as this many completions take, within the limits of the settings.
 const SLOT_IOS: f64 = 64.0;
-
-/// What a device completed in a span of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Requests.
-    pub ios: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Sum of their latencies.
-    pub latency: Nanos,
-}
-
-impl Work {
-    /// How good this is, higher is better: bytes per second, or requests per second of waiting.
-    pub fn score(&self, goal: Goal, elapsed: Nanos) -> f64 {
-        match goal {
-            Goal::Throughput => self.bytes as f64 / elapsed.as_secs_f64().max(1e-9),
-            Goal::Latency => self.ios as f64 / self.latency.as_secs_f64().max(1e-9),
-        }
-    }
-
-    /// Mean latency of a request, seconds; 0 without requests.
-    pub fn mean_latency_s(&self) -> f64 {
-        self.latency.as_secs_f64() / self.ios.max(1) as f64
-    }
-
-    /// Both together.
-    pub fn plus(self, other: Work) -> Work {
-        Work { ios: self.ios + other.ios, bytes: self.bytes + other.bytes, latency: self.latency + other.latency }
-    }
-}
 
 /// A measured slot.
 #[derive(Clone, Copy, Debug)]
