@@ -95,8 +95,8 @@ fn a_journal_of_something_else_is_refused() {
         std::fs::write(&journal, content).unwrap();
         verify::check(&target, &journal).unwrap_err().to_string()
     };
-    assert!(say(b"x").contains("no journal"));
-    assert!(say(&[0; 8192]).contains("no journal"));
+    assert!(say(b"x").contains("not a journal"));
+    assert!(say(&[0; 8192]).contains("not a journal"));
     let header = |block: u64, stamp: u64, blocks: u64| {
         let words = [block, stamp, blocks, 0x4457_4a4f_5552_4e31];
         let mut file: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
@@ -105,7 +105,7 @@ fn a_journal_of_something_else_is_refused() {
     };
     // Sizes that overflow when they are counted in bytes.
     for blocks in [1 << 61, u64::MAX, u64::MAX / 8] {
-        assert!(say(&header(512, 1, blocks)).contains("no journal"), "{blocks}");
+        assert!(say(&header(512, 1, blocks)).contains("not a journal"), "{blocks}");
     }
     assert!(say(&header(512, 1, 0)).contains("nothing to check"));
     let mut one_block = header(1 << 63, 1, 2);
