@@ -22,17 +22,38 @@ def progress_of(progress: Union[str, None, Progress]) -> Optional[Progress]:
         return progress
     if progress != "auto":
         raise InputError(f"progress: {progress!r} was found; expected 'auto', None or a callable (done, total, eta_s)")
-    notebook = "ipykernel" in sys.modules
-    if notebook or sys.stderr.isatty():
-        return _Line(sys.stdout if notebook else sys.stderr)
-    return None
+    if "ipykernel" in sys.modules:
+        return _Line(_in_notebook())
+    return _Line(_in_terminal) if sys.stderr.isatty() else None
+
+
+def _in_terminal(line: str, finished: bool) -> None:
+    print(f"\r{line}   ", end="\n" if finished else "", file=sys.stderr, flush=True)
+
+
+def _in_notebook() -> Callable[[str, bool], None]:
+    """A line of the cell's output that is replaced: a saved notebook has the last one only."""
+    from IPython.display import display
+
+    handle = None
+
+    def show(line: str, finished: bool) -> None:
+        nonlocal handle
+        text = {"text/plain": line}
+        if handle is None:
+            handle = display(text, raw=True, display_id=True)
+        else:
+            handle.update(text, raw=True)
+
+    return show
 
 
 class _Line:
-    def __init__(self, out: object) -> None:
-        self.out = out
+    def __init__(self, show: Callable[[str, bool], None]) -> None:
+        self.show = show
         self.started = time.monotonic()
         self.last = 0.0
+        self.finished = False
 
     def __call__(self, done: int, total: int, eta_s: Optional[float]) -> None:
         now = time.monotonic()
@@ -40,10 +61,9 @@ class _Line:
         finished = done == total
         if now - self.started < _PATIENCE_S or (now - self.last < 0.1 and not finished):
             return
-        if finished and not shown:
+        if finished and not shown or self.finished:
             return
-        self.last = now
+        self.last, self.finished = now, finished
         filled = 30 * done // max(total, 1)
         left = "" if eta_s is None or finished else f"  {eta_s:.0f} s left"
-        end = "\n" if finished else ""
-        print(f"\r[{'=' * filled}{' ' * (30 - filled)}] {done}/{total} runs{left}   ", end=end, file=self.out, flush=True)  # type: ignore[call-overload]
+        self.show(f"[{'=' * filled}{' ' * (30 - filled)}] {done}/{total} runs{left}", finished)

@@ -531,7 +531,7 @@ mod tests {
     fn a_recording_says_what_the_device_was_when_its_scheduler_was_attached() {
         let at_attach = |more: &str| {
             let about = format!(r#"{{"scheduler":"bfq","kernel":"6.12","queue":{{"rotational":"1"}}{more}}}"#);
-            let rows = format!("{HEADER}\n");
+            let rows = format!("{HEADER}\n1,getrq,1,8,4096,R,S,12,0,1\n");
             let read = Recording::read(Path::new("r.csv"), rows.as_bytes(), Path::new("r.json"), about.as_bytes());
             read.unwrap().setup.at_attach.rotational
         };

@@ -41,6 +41,12 @@ impl Tag {
     pub const META: Tag = Tag(1);
     /// An inode table.
     pub const INODE: Tag = Tag(6);
+    /// Blocks that point to a file's other blocks, without extents.
+    pub const INDIRECT: Tag = Tag(8);
+    /// A block of a file's extent tree.
+    pub const EXTENT: Tag = Tag(9);
+    /// Extended attributes in a block of their own.
+    pub const XATTR: Tag = Tag(10);
     /// A block of a directory.
     pub const DATA_DIR: Tag = Tag(11);
     /// The journal.

@@ -11,6 +11,7 @@ pub mod claim;
 pub mod disk;
 pub mod diskstats;
 mod error;
+pub mod ext4;
 pub mod file;
 pub mod filesystem;
 pub mod ioprio;

@@ -108,15 +108,18 @@ impl Attached {
 
     /// What was done since the last call, and in what time.
     pub(crate) fn work(&mut self, now: Nanos, counters: Counters) -> (Work, Nanos) {
-        let (old, new) = (self.counters.work, counters.work);
-        let work = Work {
-            ios: new.ios.saturating_sub(old.ios),
-            bytes: new.bytes.saturating_sub(old.bytes),
-            latency: Nanos(new.latency.0.saturating_sub(old.latency.0)),
-        };
+        let work = difference(self.counters.work, counters.work);
         let elapsed = now.since(self.since);
         (self.counters, self.since) = (counters, now);
         (work, elapsed)
+    }
+
+    /// Nothing is known of the time until `now`: the next measurement begins here.
+    pub(crate) fn skip(&mut self, now: Nanos, port: &mut dyn Port) {
+        if let Ok(counters) = port.counters() {
+            (self.counters, self.since) = (counters, now);
+        }
+        self.policy.resume(now);
     }
 
     /// Begins the next period. Of a busy disk only the end of it is watched, which is what the load is like when it is
@@ -170,6 +173,13 @@ impl Exchanges {
         self.0.push_back(now);
     }
 
+    /// May there be another one? The last of `limit` is kept for the way back, so that no candidate that is only tried stays in
+    /// force for the rest of the hour.
+    pub(crate) fn has_room(&mut self, now: Nanos, limit: u32, is_way_back: bool) -> bool {
+        let needed = if is_way_back { 1 } else { 2 };
+        self.count(now) + needed <= limit as usize
+    }
+
     /// Their number in the hour before `now`.
     pub(crate) fn count(&mut self, now: Nanos) -> usize {
         while self.0.front().is_some_and(|at| now.since(*at) >= HOUR) {
@@ -177,6 +187,17 @@ impl Exchanges {
         }
         self.0.len()
     }
+}
+
+/// What was done between two looks. The kernel's milliseconds have 32 bits: of 32 requests outstanding they begin anew every 37
+/// hours. Counters that all fell are of a disk that began anew.
+fn difference(old: Work, new: Work) -> Work {
+    const AROUND: Nanos = Nanos::from_ms(1 << 32);
+    if new.ios < old.ios || new.bytes < old.bytes {
+        return Work::default();
+    }
+    let latency = if new.latency >= old.latency { new.latency } else { new.latency + AROUND };
+    Work { ios: new.ios - old.ios, bytes: new.bytes - old.bytes, latency: latency.since(old.latency) }
 }
 
 /// Rates of the work of a period.
@@ -187,5 +208,33 @@ pub(crate) fn measured(work: Work, elapsed: Nanos) -> Measured {
         mb_per_s: work.bytes as f64 / 1e6 / seconds,
         latency_ms: (work.ios > 0).then(|| work.latency.0 as f64 / 1e6 / work.ios as f64),
         ..Measured::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(ios: u64, ms: u64) -> Work {
+        Work { ios, bytes: 4096 * ios, latency: Nanos::from_ms(ms) }
+    }
+
+    #[test]
+    fn milliseconds_that_begin_anew_are_no_requests_without_latency() {
+        let last = (1 << 32) - 100;
+        assert_eq!(difference(work(1000, last), work(1100, 300)), work(100, 400));
+        assert_eq!(difference(work(1000, 5000), work(1100, 5400)), work(100, 400));
+        assert_eq!(difference(work(1000, 5000), work(10, 20)), Work::default(), "a disk that began anew");
+    }
+
+    #[test]
+    fn the_last_exchange_of_an_hour_is_a_way_back() {
+        let mut exchanges = Exchanges::default();
+        exchanges.add(Nanos::ZERO);
+        assert!(exchanges.has_room(Nanos::ZERO, 3, false));
+        exchanges.add(Nanos::ZERO);
+        assert_eq!([false, true].map(|back| exchanges.has_room(Nanos::ZERO, 3, back)), [false, true]);
+        exchanges.add(Nanos::ZERO);
+        assert!(!exchanges.has_room(Nanos::ZERO, 3, true) && exchanges.has_room(HOUR, 3, false));
     }
 }

@@ -129,15 +129,20 @@ pub fn run(
     if !options.once {
         keeper.keep_learned(&fleet, true, log);
     }
+    Ok(end(&mut fleet, begun, config.restore, log))
+}
+
+/// Puts the settings back, and logs what that took.
+fn end(fleet: &mut Fleet<KernelPort>, begun: Nanos, restore: bool, log: &mut dyn FnMut(&str)) -> RunSummary {
     let (status, has_disks) = (fleet.status(clock() - begun), fleet.has_disks());
     let before: Vec<Option<Decision>> = fleet.devices().map(|pilot| pilot.last().cloned()).collect();
-    let problems = fleet.finish(clock(), config.restore);
+    let problems = fleet.finish(clock(), restore);
     for (pilot, before) in fleet.devices().zip(before) {
         if let Some(decision) = pilot.last().filter(|last| Some(*last) != before.as_ref()) {
             log(&decision.line());
         }
     }
-    Ok(RunSummary { status, problems, has_disks })
+    RunSummary { status, problems, has_disks }
 }
 
 /// A disk that another process changes is no disk to act on.

@@ -8,19 +8,18 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::attached::{Attached, Exchanges, Surroundings, measured};
-use crate::candidate::Candidate;
 use crate::config::DeviceConfig;
 use crate::decision::{Action, Decision, Measured, told};
 use crate::latency::{LatencyWatch, ModelStatus};
 use crate::load::{LoadClass, LoadClassifier};
-use crate::ownership::{ForeignChange, NotSet};
-use crate::port::{Fault, Port, Reading, Values};
+use crate::ownership::ForeignChange;
+use crate::port::{Fault, Port, Values};
 use crate::store::Learned;
 
 /// A period in which more than one event in so many was lost decides nothing.
 const LOST_SHARE: u64 = 100;
-/// Failures of one candidate in a row after which it is not used any more.
-const FAILURES_MAX: u32 = 3;
+/// A turn that is later than this measures nothing.
+const LATE: Nanos = Nanos::from_secs(10);
 
 /// How a disk is treated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -69,29 +68,29 @@ pub struct Tally {
 /// The pilot of one disk.
 #[derive(Debug)]
 pub struct DevicePilot {
-    config: DeviceConfig,
+    pub(crate) config: DeviceConfig,
     /// The user allowed changes.
-    may_act: bool,
-    surroundings: Surroundings,
-    state: State,
-    attached: Option<Attached>,
-    classifier: LoadClassifier,
-    model: Option<LatencyWatch>,
-    model_events: Vec<ModelEvent>,
+    pub(crate) may_act: bool,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) state: State,
+    pub(crate) attached: Option<Attached>,
+    pub(crate) classifier: LoadClassifier,
+    pub(crate) model: Option<LatencyWatch>,
+    pub(crate) model_events: Vec<ModelEvent>,
     /// What trials had shown before the policy in force began.
-    learned: Option<Learned>,
+    pub(crate) learned: Option<Learned>,
     /// Of the disk that is there.
-    identity: String,
+    pub(crate) identity: String,
     /// Candidates that the kernel did not take.
-    refused: Vec<String>,
+    pub(crate) refused: Vec<String>,
     /// Failures in a row.
-    failures: u32,
-    exchanges: Exchanges,
-    events: Vec<LiveEvent>,
-    blind: Option<String>,
-    tally: Tally,
-    last: Option<Decision>,
-    next: Nanos,
+    pub(crate) failures: u32,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) events: Vec<LiveEvent>,
+    pub(crate) blind: Option<String>,
+    pub(crate) tally: Tally,
+    pub(crate) last: Option<Decision>,
+    pub(crate) next: Nanos,
 }
 
 /// Something that happened to the latency model of a disk.
@@ -104,10 +103,10 @@ pub struct ModelEvent {
 }
 
 /// What a turn found out before it decides.
-struct Look {
-    now: Nanos,
-    measured: Measured,
-    class: Option<LoadClass>,
+pub(crate) struct Look {
+    pub(crate) now: Nanos,
+    pub(crate) measured: Measured,
+    pub(crate) class: Option<LoadClass>,
 }
 
 impl DevicePilot {
@@ -162,9 +161,13 @@ impl DevicePilot {
         Ok(())
     }
 
-    /// What trials have shown of the disk; `None` before the first workload, and where nothing may be tried.
+    /// What trials have shown of the disk, also of one that went away; `None` before the first workload, and where nothing may be
+    /// tried.
     pub fn learned(&self, now: Nanos) -> Option<Learned> {
-        let attached = self.attached.as_ref().filter(|attached| attached.advice_only.is_none())?;
+        let Some(attached) = &self.attached else { return self.learned.clone() };
+        if attached.advice_only.is_some() {
+            return None;
+        }
         let memory = attached.policy.memory(&self.candidates());
         let Surroundings { kernel, unix_s, began } = &self.surroundings;
         let unix_s = unix_s + now.since(*began).0 / 1_000_000_000;
@@ -183,7 +186,7 @@ impl DevicePilot {
     }
 
     /// Requests were missed.
-    fn gap(&mut self) {
+    pub(crate) fn gap(&mut self) {
         self.classifier.gap();
         self.model.iter_mut().for_each(LatencyWatch::gap);
     }
@@ -239,6 +242,14 @@ impl DevicePilot {
         if now < self.next {
             return None;
         }
+        let late = now.since(self.next);
+        if late > LATE && self.next > Nanos::ZERO {
+            // The pilot was stopped, or had no CPU: a measurement over this time would be of more than one load.
+            self.gap();
+            if let Some(attached) = &mut self.attached {
+                attached.skip(now, port);
+            }
+        }
         self.next = now + self.config.policy.period;
         let decision = match self.attached.is_some() {
             true => self.look(now, port),
@@ -249,114 +260,7 @@ impl DevicePilot {
         self.last.as_ref()
     }
 
-    /// Takes a disk up again that was left to another user, or whose changes were not permitted.
-    pub fn resume(&mut self, port: &mut dyn Port) {
-        if matches!(self.state, State::HandsOff { .. } | State::NotPermitted { .. }) {
-            // Settings that are still ours are put back first, so that what is found next is the user's.
-            if matches!(self.state, State::NotPermitted { .. })
-                && let Some(attached) = &mut self.attached
-            {
-                let _ = attached.ownership.restore(port);
-            }
-            port.release();
-            self.attached = None;
-            self.refused.clear();
-            self.next = Nanos::ZERO;
-        }
-    }
-
-    /// The pilot ends: puts the settings back if `restore` and they are ours. What could not be put back, one line each.
-    pub fn finish(&mut self, now: Nanos, port: &mut dyn Port, restore: bool) -> Vec<String> {
-        port.watch(false);
-        let Some(attached) = &mut self.attached else { return Vec::new() };
-        if matches!(self.state, State::HandsOff { .. }) || !attached.ownership.has_changed() {
-            port.release();
-            return Vec::new();
-        }
-        if !restore {
-            port.release();
-            return Vec::new();
-        }
-        let from = attached.name(attached.in_force);
-        let (action, problems, why) = match attached.ownership.restore(port) {
-            Ok(problems) if problems.is_empty() => (Action::Restore, problems, "the pilot ends".to_owned()),
-            Ok(problems) => (Action::Failed, problems.clone(), problems.join("; ")),
-            Err(NotSet::Foreign(change)) => {
-                let why = foreign_text(&change);
-                self.state = State::HandsOff { change };
-                self.tally.foreign_changes += 1;
-                (Action::HandsOff, Vec::new(), why)
-            }
-            Err(NotSet::Gone(why)) => (Action::Missing, Vec::new(), why),
-            Err(NotSet::NotPermitted(why) | NotSet::Refused(why) | NotSet::Failed(why)) => {
-                (Action::Failed, vec![why.clone()], why)
-            }
-        };
-        let look = Look { now, measured: Measured::default(), class: None };
-        let decision = self.decision(&look, action, ("end", &why), &from);
-        self.last = Some(decision);
-        problems
-    }
-
-    /// The disk was missing: is it there?
-    fn find(&mut self, now: Nanos, port: &mut dyn Port) -> Decision {
-        let reading = port.open().and_then(|()| port.read());
-        let found = reading.and_then(|reading| self.attach(now, port, &reading));
-        let look = Look { now, measured: Measured::default(), class: None };
-        match found {
-            Ok(()) => {
-                let why = match &self.blind {
-                    Some(why) => format!("found; its requests cannot be watched: {why}"),
-                    None => "found".to_owned(),
-                };
-                self.decision(&look, Action::Found, ("found", &why), "")
-            }
-            Err(fault) => {
-                self.state = State::Missing { why: fault.text().to_owned() };
-                self.decision(&look, Action::Missing, ("missing", fault.text()), "")
-            }
-        }
-    }
-
-    fn attach(&mut self, now: Nanos, port: &mut dyn Port, reading: &Reading) -> Result<(), Fault> {
-        let acts = self.may_act && !matches!(self.state, State::NotPermitted { .. });
-        // A policy that begins again, because a candidate failed, goes on from what the last one learned.
-        self.learned = self.learned(now).or_else(|| self.learned.take());
-        let parts = (acts, &self.surroundings);
-        let mut attached = Attached::new(now, &self.config, &self.refused, (port, reading), parts)?;
-        self.identity = port.identity();
-        let Surroundings { kernel, unix_s, .. } = &self.surroundings;
-        let learned = self.learned.as_ref().filter(|learned| learned.fits(&self.identity, kernel, *unix_s));
-        if let Some(learned) = learned.filter(|_| attached.advice_only.is_none()) {
-            let names: Vec<String> = attached.candidates.iter().map(|candidate| candidate.name.clone()).collect();
-            attached.policy.remember(&learned.memory, &names);
-        }
-        self.attached = Some(attached);
-        self.blind = port.blind();
-        self.classifier.discard();
-        self.model.iter_mut().for_each(LatencyWatch::gap);
-        match (&self.state, acts) {
-            (State::NotPermitted { .. }, _) => {}
-            (_, true) => self.state = State::Acting,
-            (_, false) => self.state = State::Advising,
-        }
-        Ok(())
-    }
-
-    /// The disk went away, with all that was set.
-    fn lose(&mut self, look: &Look, port: &mut dyn Port, why: String) -> Decision {
-        let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
-        self.learned = self.learned(look.now).or_else(|| self.learned.take());
-        self.attached = None;
-        port.release();
-        self.tally.disappearances += 1;
-        self.refused.clear();
-        let decision = self.decision(look, Action::Missing, ("missing", &why), &from);
-        self.state = State::Missing { why };
-        decision
-    }
-
-    fn hands_off(&mut self, look: &Look, port: &mut dyn Port, change: ForeignChange) -> Decision {
+    pub(crate) fn hands_off(&mut self, look: &Look, port: &mut dyn Port, change: ForeignChange) -> Decision {
         port.release();
         self.tally.foreign_changes += 1;
         let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
@@ -413,10 +317,11 @@ impl DevicePilot {
         self.tally.lost_events += lost;
         look.measured.lost_events = lost;
         if lost > 0 {
+            // Nobody knows where they are missing: no history may span the place.
             self.gap();
+            self.classifier.discard();
         }
         if lost * LOST_SHARE > self.events.len() as u64 + lost {
-            self.classifier.discard();
             return Ok(false);
         }
         let Some(attached) = &mut self.attached else { return Ok(false) };
@@ -427,8 +332,10 @@ impl DevicePilot {
                 let arrival = Arrival { task: event.pid, write, sector: event.sector, sectors: event.sectors };
                 attached.policy.arrive(Nanos(event.at_ns), arrival);
             }
-            self.classifier.event(event);
-            self.model.iter_mut().for_each(|model| model.event(event));
+            if lost == 0 {
+                self.classifier.event(event);
+                self.model.iter_mut().for_each(|model| model.event(event));
+            }
         }
         look.class = self.classifier.period();
         self.review_model(now);
@@ -491,7 +398,9 @@ impl DevicePilot {
             let decision = self.keep(&look, &from, port, told(decided.reason));
             return Decision { action: Action::Advise, ..decision };
         }
-        if self.exchanges.count(look.now) >= self.config.exchanges_per_hour as usize {
+        let is_way_back =
+            matches!(decided.reason, Reason::Revert | Reason::TrialOver) || attached.policy.best() == Some(wanted);
+        if !self.exchanges.has_room(look.now, self.config.exchanges_per_hour, is_way_back) {
             attached.policy.not_done(attached.in_force);
             return self.keep(
                 &look,
@@ -508,100 +417,13 @@ impl DevicePilot {
         self.attached.as_ref().map(|a| a.name(0)).unwrap_or_default()
     }
 
-    /// Sets a candidate.
-    fn exchange(&mut self, look: &Look, wanted: usize, reason: Reason, port: &mut dyn Port) -> Decision {
-        let Some(attached) = &mut self.attached else { return self.find(look.now, port) };
-        let from = attached.name(attached.in_force);
-        let Some(candidate) = attached.candidates.get(wanted).cloned() else { return self.find(look.now, port) };
-        self.exchanges.add(look.now);
-        let done = attached.ownership.apply(port, &candidate.scheduler, &candidate.settings);
-        let iops = look.measured.iops;
-        if attached.watch(look.now, self.next, iops, port) {
-            self.classifier.gap();
-            self.model.iter_mut().for_each(LatencyWatch::gap);
-        }
-        let (text, about) = told(reason);
-        match done {
-            Ok(()) => {
-                attached.in_force = wanted;
-                self.failures = 0;
-                self.tally.exchanges += 1;
-                let action = if reason == Reason::Revert { Action::Revert } else { Action::Switch };
-                self.tally.reverts += u64::from(action == Action::Revert);
-                let took = port.last_write();
-                let decision = self.decision(look, action, (text, about), &from);
-                Decision { took_ms: took.map(|took| took.0 as f64 / 1e6), ..decision }
-            }
-            Err(NotSet::Foreign(change)) => self.hands_off(look, port, change),
-            Err(NotSet::Gone(why)) => self.lose(look, port, why),
-            Err(NotSet::NotPermitted(why)) => {
-                self.tally.faults += 1;
-                self.state = State::NotPermitted { why: why.clone() };
-                attached.advice_only = Some(format!("the settings may not be changed: {why}"));
-                attached.in_force = attached.present();
-                attached.policy.settings_mut().by = dumbwaiter_policy::By::Model;
-                attached.policy.not_done(attached.in_force);
-                self.decision(look, Action::Failed, ("not-permitted", &why), &from)
-            }
-            Err(NotSet::Refused(why)) => self.give_up(look, &candidate, ("refused", &why), port),
-            Err(NotSet::Failed(why)) => {
-                self.failures += 1;
-                if self.failures >= FAILURES_MAX {
-                    return self.give_up(look, &candidate, ("failed", &why), port);
-                }
-                self.tally.faults += 1;
-                attached.in_force = attached.present();
-                attached.policy.not_done(attached.in_force);
-                self.decision(look, Action::Failed, ("failed", &why), &from)
-            }
-        }
-    }
-
-    /// The kernel does not take a candidate: the settings as found are put back, and the others are left to choose from.
-    fn give_up(
+    pub(crate) fn decision(
         &mut self,
         look: &Look,
-        candidate: &Candidate,
+        action: Action,
         (reason, why): (&'static str, &str),
-        port: &mut dyn Port,
+        from: &str,
     ) -> Decision {
-        self.tally.faults += 1;
-        self.failures = 0;
-        let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
-        self.refused.push(candidate.name.clone());
-        if let Some(attached) = &mut self.attached {
-            if attached.ownership.in_force().get("scheduler") != Some(&candidate.scheduler) {
-                // Not one of its settings, but the scheduler itself.
-                let same = attached.candidates.iter().filter(|other| other.scheduler == candidate.scheduler);
-                self.refused.extend(same.map(|other| other.name.clone()));
-            }
-            match attached.ownership.restore(port) {
-                Err(NotSet::Foreign(change)) => return self.hands_off(look, port, change),
-                Err(NotSet::Gone(why)) => return self.lose(look, port, why),
-                _ => {}
-            }
-        }
-        let original = self.attached.as_ref().map(|a| a.ownership.clone());
-        let reading = port.read();
-        let attached = reading.and_then(|reading| {
-            let wanted =
-                original.as_ref().map_or(reading.clone(), |own| Reading { values: own.original().clone(), ..reading });
-            self.attach(look.now, port, &wanted)
-        });
-        // What is in force is still known to the old owner of the settings.
-        if let (Some(attached), Some(ownership)) = (&mut self.attached, original) {
-            attached.ownership = ownership;
-            attached.in_force = attached.present();
-            attached.policy.not_done(attached.in_force);
-        }
-        let why = match attached {
-            Ok(()) => format!("{} is not used any more: {why}", candidate.name),
-            Err(fault) => format!("{}: {why}; {}", candidate.name, fault.text()),
-        };
-        self.decision(look, Action::Failed, (reason, &why), &from)
-    }
-
-    fn decision(&mut self, look: &Look, action: Action, (reason, why): (&'static str, &str), from: &str) -> Decision {
         let attached = self.attached.as_ref();
         let to = attached.map(|a| a.name(a.in_force)).unwrap_or_default();
         let workload = attached.and_then(|a| a.policy.workload());
@@ -623,7 +445,7 @@ impl DevicePilot {
     }
 }
 
-fn foreign_text(change: &ForeignChange) -> String {
+pub(crate) fn foreign_text(change: &ForeignChange) -> String {
     let ForeignChange { attribute, expected, found } = change;
     format!(
         "another user changed {attribute} from {expected} to {found}: nothing more is written to this disk, also at the end; \

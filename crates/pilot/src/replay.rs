@@ -18,6 +18,9 @@ use crate::{Error, Surroundings};
 /// Requests that the device is taken to hold: traces do not tell.
 const DEPTH: u32 = 32;
 
+/// A longer pause between two requests is passed over.
+const PAUSE: Nanos = Nanos::from_secs(3600);
+
 /// The disk that the trace is taken to be of.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
@@ -153,7 +156,9 @@ pub fn replay(
     };
     let mut note = |pilot: &mut DevicePilot, port: &mut ReplayPort, until: Nanos| {
         while pilot.wake_at() <= until {
-            let (at, before) = (pilot.wake_at(), pilot.last().cloned());
+            let (due, before) = (pilot.wake_at(), pilot.last().cloned());
+            // A pause of days takes one look, not one a second.
+            let at = if until.since(due) > PAUSE { until } else { due };
             let Some(decision) = pilot.turn(at, port).cloned() else { continue };
             if let Some(before) = &before {
                 let held = summary.seconds_by_candidate.entry(before.to.clone()).or_default();

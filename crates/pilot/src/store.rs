@@ -15,6 +15,7 @@ const SCHEMA: u32 = 1;
 const BYTES_MAX: u64 = 1 << 20;
 /// Older trials say little about a disk.
 const SECONDS_MAX: u64 = 30 * 86_400;
+const DAY: i128 = 86_400;
 
 /// What trials have shown of a disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +39,9 @@ impl Learned {
 
     /// Is it of this disk, under this kernel, and recent?
     pub(crate) fn fits(&self, disk: &str, kernel: &str, unix_s: u64) -> bool {
-        self.disk == disk && self.kernel == kernel && unix_s.saturating_sub(self.unix_s) <= SECONDS_MAX
+        let age = i128::from(unix_s) - i128::from(self.unix_s);
+        // A clock that is set a little back is no reason to forget.
+        self.disk == disk && self.kernel == kernel && (-DAY..=i128::from(SECONDS_MAX)).contains(&age)
     }
 }
 

@@ -46,6 +46,9 @@ impl DeviceTable {
             return Some(format!("the table was measured on kernel {of_kernel}, this is {kernel}"));
         }
         let age = days(date).map_or(i64::MAX, |day| (unix_s / 86_400) as i64 - day);
+        if age < -1 {
+            return Some(format!("the table is dated {} days from now: check the clock, or table_date", -age));
+        }
         (age > DAYS_MAX).then(|| format!("the table is {age} days old; at most {DAYS_MAX} are trusted"))
     }
 
@@ -88,6 +91,7 @@ mod tests {
         assert_eq!(fresh.only_advises("6.18", day), None);
         assert!(fresh.only_advises("6.12", day).unwrap().contains("6.18"));
         assert!(fresh.only_advises("6.18", day + 10 * 86_400).unwrap().contains("32 days"));
+        assert!(fresh.only_advises("6.18", day - 30 * 86_400).unwrap().contains("from now"));
         assert!(table(None, None).only_advises("6.18", day).unwrap().contains("a test"));
         let scores = ScoreTable::new("a test".into(), String::new(), Vec::new());
         assert!(DeviceTable::new(scores, None, Some("soon".into())).unwrap_err().contains("2026-11-23"));

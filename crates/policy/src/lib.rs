@@ -11,6 +11,7 @@
 //! it asks for, and exchanges the scheduler when the answer says so.
 #![forbid(unsafe_code)]
 
+mod in_force;
 mod known;
 mod memory;
 mod observed;
@@ -22,6 +23,7 @@ mod signature;
 mod table;
 mod trial;
 mod windows;
+mod work;
 
 pub use known::KnownWorkloads;
 pub use memory::{CandidateMemory, Memory, WorkloadMemory};
@@ -32,5 +34,6 @@ pub use scores::{Estimate, Scores};
 pub use settings::{By, Goal, Settings};
 pub use signature::{Arrival, Signature, TaskTable};
 pub use table::{Cell, Kind, MeasuredLoad, ScoreTable, TableError};
-pub use trial::{Slot, Trial, Work};
+pub use trial::{Slot, Trial};
 pub use windows::Completion;
+pub use work::Work;

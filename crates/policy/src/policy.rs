@@ -6,14 +6,16 @@ use std::sync::Arc;
 use dumbwaiter_block::Nanos;
 use dumbwaiter_learn::{Classifier, Posterior};
 
+use crate::in_force::Measure;
 use crate::known::KnownWorkloads;
 use crate::observed::Observed;
 use crate::prior::{Expectation, Prior};
 use crate::scores::Scores;
 use crate::settings::{By, Settings};
 use crate::signature::{Arrival, Signature, TaskTable};
-use crate::trial::{Context, Step, Trial, Work};
+use crate::trial::{Context, Step, Trial};
 use crate::windows::{Completion, Windows};
+use crate::work::Work;
 
 /// Arrivals that a look at the load takes.
 const ARRIVALS_MIN: u32 = 4;
@@ -33,11 +35,10 @@ const LOSS: f64 = 0.1;
 /// ...by this many standard deviations, where the score of one request varies by this much.
 const SURE: f64 = 2.5;
 const SPREAD_OF_ONE: f64 = 0.4;
-/// A switch whose gain is below this share of what trials had shown is a disappointment: a candidate may do well when it takes
-/// over a running load, and badly when the load begins under it.
-const COMES_TRUE: f64 = 0.6;
-/// A score below this share of the expected one needs no longer look.
+/// A score below this share of the one before needs no longer look.
 const CLEARLY_LESS: f64 = 0.4;
+/// Periods after an exchange that do not count for the candidate that took over.
+const SETTLING: u64 = 3;
 const HOUR: Nanos = Nanos::from_secs(3600);
 const DWELL_MAX: Nanos = Nanos::from_secs(600);
 
@@ -104,15 +105,13 @@ struct Guess {
     looks: u32,
 }
 
-/// A switch that a table or an earlier trial suggested, while it is checked.
+/// A switch that a table suggested, while it is checked.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     from: usize,
     before: f64,
     /// Requests of `before`.
     ios: u64,
-    /// The ratio to expect by earlier trials of this workload, if both candidates were tried.
-    expected: Option<f64>,
     since: Nanos,
     work: Work,
     measured: Nanos,
@@ -155,8 +154,6 @@ pub struct Policy {
     recent: (Work, Nanos),
     /// Of the load that is looked at, since the first look that saw it.
     since_guess: (Work, Nanos),
-    /// Of the best candidate of a workload that was tried, since its score was last compared with what trials showed.
-    in_force: (Work, Nanos),
 }
 
 impl Policy {
@@ -187,7 +184,6 @@ impl Policy {
             busy: Nanos::ZERO,
             recent: (Work::default(), Nanos::ZERO),
             since_guess: (Work::default(), Nanos::ZERO),
-            in_force: (Work::default(), Nanos::ZERO),
         }
     }
 
@@ -240,6 +236,11 @@ impl Policy {
         &mut self.settings
     }
 
+    /// The best candidate for the present workload, as far as trials have shown; `None` without a workload.
+    pub fn best(&self) -> Option<usize> {
+        self.workload.map(|workload| self.scores[workload].baseline())
+    }
+
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -258,7 +259,7 @@ impl Policy {
     /// The device rested until `now`: the next tick measures from here.
     pub fn resume(&mut self, now: Nanos) {
         self.since_guess = Default::default();
-        self.in_force = Default::default();
+        self.begin_anew();
         self.last_tick = now;
         self.trial = None;
         self.check = None;
@@ -268,6 +269,7 @@ impl Policy {
     /// An exchange that was asked for was not done, and will not be: `in_force` is there. A trial ends.
     pub fn not_done(&mut self, in_force: usize) {
         self.wanted = in_force;
+        self.begin_anew();
         self.trial = None;
         self.check = None;
         self.recent = Default::default();
@@ -295,9 +297,9 @@ impl Policy {
         if changed {
             self.trial = None;
             self.check = None;
+            self.begin_anew();
             // What the looks that confirmed it saw is of this workload.
             self.recent = self.since_guess;
-            self.in_force = Default::default();
         } else {
             self.recent = (self.recent.0.plus(tick.work), self.recent.1 + elapsed);
         }
@@ -311,23 +313,43 @@ impl Policy {
         if let Some(undo) = self.check_switch(tick, workload, elapsed) {
             return undo;
         }
-        self.confirm(tick, workload, elapsed);
+        if let Some(left) = self.leave_if_worse(tick, workload, elapsed) {
+            return left;
+        }
         self.act(tick, workload)
     }
 
-    /// Does the best candidate still do what its trials showed?
-    fn confirm(&mut self, tick: &Tick, workload: usize, elapsed: Nanos) {
+    fn measure(&self) -> Measure {
+        Measure { goal: self.settings.goal, period: self.settings.period }
+    }
+
+    /// Leaves the best candidate of a tried workload once it has lost too much against another one, or collapsed.
+    fn leave_if_worse(&mut self, tick: &Tick, workload: usize, elapsed: Nanos) -> Option<Decision> {
+        let measure = self.measure();
+        let settling = self.last_switch.is_some_and(|at| tick.now.since(at).0 < SETTLING * measure.period.0);
         let scores = &mut self.scores[workload];
-        if self.settings.by == By::Model || self.check.is_some() || scores.baseline() != self.wanted || !tick.clean {
-            self.in_force = Default::default();
-            return;
+        if self.settings.by == By::Model
+            || self.check.is_some()
+            || scores.baseline() != self.wanted
+            || !tick.clean
+            || settling
+        {
+            return None;
         }
-        self.in_force = (self.in_force.0.plus(tick.work), self.in_force.1 + elapsed);
-        let (work, measured) = self.in_force;
-        if measured >= CHECK && work.ios >= CHECK_IOS / 2 {
-            let latency_s = work.latency.as_secs_f64() / work.ios as f64;
-            scores.confirm(work.score(self.settings.goal, measured), latency_s);
-            self.in_force = Default::default();
+        let loss = scores.in_force.tick(self.wanted, (tick.work, elapsed), measure)?;
+        scores.correct(self.wanted, loss);
+        let best = scores.baseline();
+        if best == self.wanted {
+            return None;
+        }
+        self.last_switch = Some(tick.now);
+        Some(self.switch(tick.now, best, Reason::Revert))
+    }
+
+    /// The candidate in force is compared with others from here on.
+    fn begin_anew(&mut self) {
+        if let Some(scores) = self.workload.and_then(|workload| self.scores.get_mut(workload)) {
+            scores.in_force.begin();
         }
     }
 
@@ -346,7 +368,7 @@ impl Policy {
         self.wanted = to;
         self.recent = Default::default();
         self.since_guess = Default::default();
-        self.in_force = Default::default();
+        self.begin_anew();
         Decision { switch_to, ..self.keep(now, reason) }
     }
 
@@ -423,6 +445,11 @@ impl Policy {
     }
 
     fn go_on_with_trial(&mut self, tick: &Tick, mut trial: Trial, workload: usize, elapsed: Nanos) -> Decision {
+        if trial.baseline_counts()
+            && let Some(left) = self.leave_if_worse(tick, workload, elapsed)
+        {
+            return left;
+        }
         let (budget_ns, expected) = (self.budget_ns(), self.worth_trying(workload));
         let context =
             Context { scores: &mut self.scores[workload], settings: &self.settings, expected: &expected, budget_ns };
@@ -484,13 +511,17 @@ impl Policy {
         if self.scores[workload].next_challenger(hysteresis, &expected).is_none() {
             return self.switch_to_better(tick, workload, best);
         }
+        if best != self.wanted {
+            return self.switch_to_better(tick, workload, best);
+        }
         let (work, measured) = self.recent;
-        if work.ios == 0 || measured == Nanos::ZERO {
+        let is_a_measure = self.scores[workload].in_force.is_a_measure(best, self.measure());
+        if work.ios == 0 || measured == Nanos::ZERO || !is_a_measure {
             return self.keep(tick.now, Reason::Trial);
         }
         let per_second = work.ios as f64 / measured.as_secs_f64();
         self.trial = Some(Trial::new(tick.now, per_second, &self.settings));
-        self.switch(tick.now, best, Reason::Trial)
+        self.keep(tick.now, Reason::Trial)
     }
 
     /// Uses the candidate that the table expects most of, if that is enough more than of the one in force.
@@ -521,12 +552,12 @@ impl Policy {
             return self.keep(tick.now, Reason::Dwelling);
         }
         let (work, measured) = self.recent;
-        if work.ios >= CHECK_IOS / 6 {
+        // What trials have shown is watched for as long as it is in force.
+        if work.ios >= CHECK_IOS / 6 && (self.settings.by == By::Model || self.scores[workload].is_untried()) {
             let before = work.score(self.settings.goal, measured);
             let (since, work, measured) = (tick.now, Work::default(), Nanos::ZERO);
-            let expected = self.scores[workload].ratio(best, self.wanted);
             let (from, ios) = (self.wanted, self.recent.0.ios);
-            self.check = Some(Check { from, before, ios, expected, since, work, measured });
+            self.check = Some(Check { from, before, ios, since, work, measured });
         }
         self.last_switch = Some(tick.now);
         self.switches.push_back(tick.now);
@@ -541,8 +572,7 @@ impl Policy {
         }
         check.work = check.work.plus(tick.work);
         check.measured += elapsed;
-        let expected = check.expected.unwrap_or(1.0) * check.before;
-        let is_clear = check.work.score(self.settings.goal, check.measured) < CLEARLY_LESS * expected
+        let is_clear = check.work.score(self.settings.goal, check.measured) < CLEARLY_LESS * check.before
             && check.work.ios >= CHECK_IOS / 2
             && tick.now.since(check.since) >= Nanos(CHECK.0 * 2 / 3);
         if !is_clear && (tick.now.since(check.since) < CHECK || check.work.ios < CHECK_IOS) {
@@ -553,24 +583,14 @@ impl Policy {
         let of = |ios: u64| 1.0 / ios.max(1) as f64;
         let chance = SURE * SPREAD_OF_ONE * (of(check.ios) + of(check.work.ios)).sqrt();
         if ratio >= (1.0 - LOSS) * (1.0 - chance).max(0.5) {
-            if check.expected.is_some_and(|expected| ratio < COMES_TRUE * expected) {
-                self.scores[workload].correct(self.wanted, check.from, ratio);
-            }
             return None;
         }
         let penalty = &mut self.penalty[workload];
         *penalty = Nanos((2 * penalty.0).clamp(self.settings.dwell.0, DWELL_MAX.0));
-        match self.settings.by {
-            By::Model => {}
+        if self.settings.by != By::Model {
             // What the table proposed was worse: trials decide alone.
-            By::Both if self.scores[workload].is_untried() => {
-                self.refuted[workload] = true;
-                self.scores[workload].rebase(check.from);
-            }
-            By::Both | By::Trial => match self.scores[workload].ratio(self.wanted, check.from) {
-                Some(_) => self.scores[workload].correct(self.wanted, check.from, ratio),
-                None => self.scores[workload].rebase(check.from),
-            },
+            self.refuted[workload] = true;
+            self.scores[workload].rebase(check.from);
         }
         self.last_switch = Some(tick.now);
         Some(self.switch(tick.now, check.from, Reason::Revert))

@@ -1,13 +1,11 @@
 //! How good each candidate is for one workload, as far as trials have shown.
 
+use crate::in_force::{InForce, Loss};
+
 /// Samples after which a candidate that is neither better nor worse is left alone.
-const SAMPLES_MAX: u32 = 3;
+const SAMPLES_MAX: u32 = 2;
 /// Standard errors by which a difference must exceed 0 to be believed.
 const SURE: f64 = 2.5;
-/// A candidate in force with less than this share of the score that its trials showed, and latencies so many times longer, has
-/// collapsed: it did well only from where another one had left the device.
-const COLLAPSED: f64 = 0.4;
-const SLOWER: f64 = 1.5;
 /// No sample is believed to be more exact than this (relative standard error): slots differ by more than their parts do.
 const NOISE_MIN: f64 = 0.02;
 
@@ -43,15 +41,6 @@ impl Estimate {
     }
 }
 
-/// What scores are relative to, as one slot of a baseline showed it.
-#[derive(Clone, Copy, Debug)]
-struct Reference {
-    /// The score that counts as 1.
-    unit: f64,
-    /// Mean latency of a request, seconds.
-    latency_s: f64,
-}
-
 /// The candidates' scores for one workload.
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
@@ -60,8 +49,8 @@ pub struct Scores {
     compared_with: Vec<Option<usize>>,
     baseline: usize,
     settled: bool,
-    /// Of the last slot of a baseline.
-    reference: Option<Reference>,
+    /// What candidates did while they were in force.
+    pub(crate) in_force: InForce,
     /// Time that its trials have cost, nanoseconds.
     pub(crate) cost_ns: f64,
 }
@@ -78,15 +67,15 @@ impl Scores {
             compared_with: vec![None; candidates],
             baseline,
             settled: candidates < 2,
-            reference: None,
+            in_force: InForce::new(candidates),
             cost_ns: 0.0,
         }
     }
 
     /// As they were before.
     pub(crate) fn restored(estimates: Vec<Estimate>, baseline: usize, settled: bool, cost_ns: f64) -> Scores {
-        let compared_with = vec![None; estimates.len()];
-        Scores { estimates, compared_with, baseline, settled, reference: None, cost_ns }
+        let (compared_with, in_force) = (vec![None; estimates.len()], InForce::new(estimates.len()));
+        Scores { estimates, compared_with, baseline, settled, in_force, cost_ns }
     }
 
     /// The best candidate so far.
@@ -104,51 +93,41 @@ impl Scores {
         (self.baseline, self.settled) = (candidate, true);
     }
 
-    /// How many times the score of `base` trials have shown for `candidate`; `None` unless both were tried.
-    pub(crate) fn ratio(&self, candidate: usize, base: usize) -> Option<f64> {
-        let of = |c: usize| self.estimates.get(c).filter(|e| e.samples > 0 && e.mean > 0.0).map(|e| e.mean);
-        Some(of(candidate)? / of(base)?)
-    }
-
-    /// A slot of the baseline had this score, with this mean latency.
-    pub(crate) fn refer(&mut self, score: f64, latency_s: f64) {
-        let mean = self.estimates.get(self.baseline).map_or(0.0, |estimate| estimate.mean);
-        self.reference = (mean > 0.0 && score > 0.0).then(|| Reference { unit: score / mean, latency_s });
-    }
-
-    /// The best candidate is in force and has this score and mean latency: where that is far from what its trials showed, and not
-    /// because less is asked of the device, it counts instead. Returns whether it did.
-    pub(crate) fn confirm(&mut self, score: f64, latency_s: f64) -> bool {
-        let Some(Reference { unit, latency_s: usual }) = self.reference else { return false };
-        let expected = unit * self.estimates[self.baseline].mean;
-        if score >= COLLAPSED * expected || latency_s <= SLOWER * usual {
-            return false;
-        }
-        self.correct_to(self.baseline, None, score / unit);
-        true
-    }
-
-    /// In force, `candidate` had only `ratio` times the score of `base`: that counts instead of its trials, and the best of the
-    /// others is the best one now.
-    pub(crate) fn correct(&mut self, candidate: usize, base: usize, ratio: f64) {
-        self.correct_to(candidate, Some(base), ratio * self.estimates[base].mean);
-    }
-
-    fn correct_to(&mut self, candidate: usize, base: Option<usize>, mean: f64) {
-        let base = base.unwrap_or(candidate);
-        let factor = mean / self.estimates[candidate].mean.max(f64::MIN_POSITIVE);
-        // What was compared with it was as good as it was then, from where it took over.
-        for other in 0..self.estimates.len() {
-            if self.compared_with[other] == Some(candidate) && other != base {
-                self.estimates[other].mean *= factor;
-                self.estimates[other].variance *= factor * factor;
+    /// What the candidate in force did is not what its trials showed: that counts instead, and the best of the others is the best
+    /// one now.
+    pub(crate) fn correct(&mut self, candidate: usize, loss: Loss) {
+        let compared = |scores: &Scores, other: usize| scores.compared_with[other] == Some(candidate);
+        match loss {
+            Loss::Against { other: better, ratio } => {
+                if self.estimates[better].samples == 0 {
+                    let mean = self.estimates[candidate].mean;
+                    self.estimates[better] = Estimate { mean, variance: (NOISE_MIN * mean).powi(2), samples: 1 };
+                }
+                let mean = ratio * self.estimates[better].mean;
+                let factor = mean / self.estimates[candidate].mean.max(f64::MIN_POSITIVE);
+                // What was compared with it was as good as it was then, from where it took over.
+                for other in (0..self.estimates.len()).filter(|other| *other != better) {
+                    if compared(self, other) {
+                        self.estimates[other].mean *= factor;
+                        self.estimates[other].variance *= factor * factor;
+                    }
+                }
+                let variance = (NOISE_MIN * mean) * (NOISE_MIN * mean);
+                self.estimates[candidate] = Estimate { mean, variance, samples: SAMPLES_MAX };
+            }
+            // The state in which the others were worse is no more: they are tried again.
+            Loss::Collapse => {
+                for other in 0..self.estimates.len() {
+                    if compared(self, other) {
+                        self.estimates[other] = Estimate::default();
+                        self.compared_with[other] = None;
+                    }
+                }
             }
         }
-        let variance = (NOISE_MIN * mean) * (NOISE_MIN * mean);
-        self.estimates[candidate] = Estimate { mean, variance, samples: SAMPLES_MAX };
         let tried = (0..self.estimates.len()).filter(|c| self.estimates[*c].samples > 0);
         let best = tried.max_by(|a, b| self.estimates[*a].mean.total_cmp(&self.estimates[*b].mean));
-        (self.baseline, self.settled, self.reference) = (best.unwrap_or(candidate), false, None);
+        (self.baseline, self.settled) = (best.unwrap_or(candidate), false);
     }
 
     /// No trial has shown anything yet.
@@ -246,23 +225,20 @@ mod tests {
         // Under the state that 1 left, 2 and 3 are fast.
         scores.record(3, 1.1, 0.0004, 0.02);
         assert_eq!(scores.baseline(), 3);
-        assert_eq!(scores.ratio(2, 0), Some(7.0));
-        // From the beginning, 2 is as slow as 0: so is what was compared with it.
-        scores.correct(2, 0, 1.0);
+        // In force, 2 is as slow as 0: so is what was compared with it.
+        scores.correct(2, Loss::Against { other: 0, ratio: 1.0 });
         assert_eq!(scores.baseline(), 1);
         assert!((scores.estimates()[3].mean - 1.1).abs() < 1e-9, "{scores:?}");
     }
 
     #[test]
-    fn a_winner_that_collapses_in_force_loses_its_place_unless_less_is_asked_of_the_device() {
+    fn a_collapse_takes_back_what_was_compared_with_the_candidate() {
         let mut scores = Scores::new(3, 0);
         scores.record(1, 5.0, 0.0004, 0.02);
-        scores.record(2, 1.4, 0.0004, 0.02);
-        scores.refer(700.0, 0.01);
-        assert!(!scores.confirm(650.0, 0.011) && !scores.confirm(100.0, 0.01), "a load that asks for less");
-        assert!(scores.confirm(100.0, 0.07));
-        assert_eq!((scores.baseline(), scores.winner()), (1, None));
-        assert!((scores.estimates()[2].mean - 1.0).abs() < 1e-9, "{scores:?}");
+        scores.record(2, 0.8, 0.0004, 0.02);
+        assert_eq!((scores.baseline(), scores.next_challenger(0.02, &[])), (1, None));
+        scores.correct(1, Loss::Collapse);
+        assert_eq!((scores.baseline(), scores.next_challenger(0.02, &[])), (1, Some(2)), "{scores:?}");
     }
 
     #[test]

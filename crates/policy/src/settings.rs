@@ -96,7 +96,7 @@ impl Default for Settings {
             hysteresis: 20,
             confidence: 600,
             switches_per_hour: 720,
-            slot: Nanos::from_ms(800),
+            slot: Nanos::from_ms(10_000),
             slot_min: Nanos::from_ms(200),
             regret: 5,
             allowance: Nanos::from_ms(500),

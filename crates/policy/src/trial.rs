@@ -5,51 +5,35 @@
 //! ```
 //!
 //! A challenger is compared with the baseline's slots just before and after its own, so that a load that drifts does not
-//! favour either. A slot begins to count when the requests that the scheduler before had sent are complete and a third of
-//! its length has passed. A challenger that is clearly worse after half of its slot loses the rest of it.
+//! favour either. A slot begins to count when the requests that the scheduler before had sent are complete and two parts have
+//! passed.
+//!
+//! A scheduler may need seconds until it shows what it can do: it has to learn the load first. So a challenger's slot has no
+//! fixed length. It lasts as long as it costs little: it ends when it has lost [`LOST`] of a short slot against the baseline, when
+//! it is clearly better, or when it has the longest length. What counts are its last parts.
 
 use dumbwaiter_block::Nanos;
 
+use crate::in_force::Measure;
 use crate::scores::{Scores, Verdict};
-use crate::settings::{Goal, Settings};
+use crate::settings::Settings;
+use crate::work::Work;
 
 /// Parts of a slot that are measured; their spread says how exact the slot is.
 const PARTS: usize = 4;
 /// Parts that pass before.
 const SETTLING: u64 = 2;
-/// A challenger below this share of the baseline's score, where the baseline would have completed `EARLY_IOS`, is given up.
-const EARLY_SHARE: f64 = 0.7;
-const EARLY_IOS: f64 = 12.0;
+/// A challenger's slot ends when it has lost so much of the shortest slot's time.
+const LOST: f64 = 1.0;
+/// Parts before that.
+const PARTS_MIN: usize = 2;
+/// Standard errors, and the share by which a load drifts from slot to slot, that a clear difference exceeds.
+const SURE: f64 = 2.5;
+const DRIFT: f64 = 0.05;
 /// Completions that a part takes, unless it lasts for its share of the longest slot.
 const PART_IOS: u64 = 8;
 /// A slot is as long as this many completions take, within the limits of the settings.
 const SLOT_IOS: f64 = 64.0;
-
-/// What a device completed in a span of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Requests.
-    pub ios: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Sum of their latencies.
-    pub latency: Nanos,
-}
-
-impl Work {
-    /// How good this is, higher is better: bytes per second, or requests per second of waiting.
-    pub fn score(&self, goal: Goal, elapsed: Nanos) -> f64 {
-        match goal {
-            Goal::Throughput => self.bytes as f64 / elapsed.as_secs_f64().max(1e-9),
-            Goal::Latency => self.ios as f64 / self.latency.as_secs_f64().max(1e-9),
-        }
-    }
-
-    /// Both together.
-    pub fn plus(self, other: Work) -> Work {
-        Work { ios: self.ios + other.ios, bytes: self.bytes + other.bytes, latency: self.latency + other.latency }
-    }
-}
 
 /// A measured slot.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +41,24 @@ pub struct Slot {
     score: f64,
     /// Of the mean over its parts, relative.
     variance: f64,
-    ios_per_s: f64,
     /// Mean latency, seconds.
     latency_s: f64,
+    measured: Nanos,
+}
+
+impl Slot {
+    /// Bounds of this slot's score relative to another's.
+    fn lower(&self, other: &Slot) -> f64 {
+        (1.0 - self.spread(other)) * self.score / other.score.max(f64::MIN_POSITIVE)
+    }
+
+    fn upper(&self, other: &Slot) -> f64 {
+        (1.0 + self.spread(other)) * self.score / other.score.max(f64::MIN_POSITIVE)
+    }
+
+    fn spread(&self, other: &Slot) -> f64 {
+        SURE * (self.variance + other.variance).sqrt() + DRIFT
+    }
 }
 
 /// A slot under way.
@@ -68,8 +67,11 @@ struct Running {
     began: Nanos,
     /// It counts.
     counts: bool,
+    /// The last parts, a ring.
     parts: [f64; PARTS],
     filled: usize,
+    /// Time lost against the baseline since it counts, seconds.
+    lost_s: f64,
     ios: u64,
     latency: Nanos,
     measured: Nanos,
@@ -84,6 +86,7 @@ impl Running {
             counts: false,
             parts: [0.0; PARTS],
             filled: 0,
+            lost_s: 0.0,
             ios: 0,
             latency: Nanos::ZERO,
             measured: Nanos::ZERO,
@@ -92,14 +95,13 @@ impl Running {
     }
 
     fn slot(&self) -> Slot {
-        let n = self.filled.max(1) as f64;
-        let parts = &self.parts[..self.filled];
+        let parts = &self.parts[..self.filled.min(PARTS)];
+        let n = parts.len().max(1) as f64;
         let mean = parts.iter().sum::<f64>() / n;
         let squares: f64 = parts.iter().map(|part| (part - mean) * (part - mean)).sum();
         let variance = squares / (n - 1.0).max(1.0) / n / (mean * mean).max(f64::MIN_POSITIVE);
-        let ios_per_s = self.ios as f64 / self.measured.as_secs_f64().max(1e-9);
         let latency_s = self.latency.as_secs_f64() / self.ios.max(1) as f64;
-        Slot { score: mean, variance, ios_per_s, latency_s }
+        Slot { score: mean, variance, latency_s, measured: self.measured }
     }
 }
 
@@ -141,6 +143,11 @@ impl Trial {
         }
     }
 
+    /// Is the baseline in force, and does it count?
+    pub(crate) fn baseline_counts(&self) -> bool {
+        self.challenger.is_none() && self.running.counts
+    }
+
     /// Time until the next tick.
     pub(crate) fn interval(&self) -> Nanos {
         self.part
@@ -149,57 +156,58 @@ impl Trial {
     /// A part of a slot is over; `clean`: all requests of the scheduler before are complete. `budget` is the time that trials
     /// of this workload may still cost.
     pub(crate) fn tick(&mut self, now: Nanos, part: (Work, Nanos), clean: bool, context: Context<'_>) -> Step {
+        let lost_s = self.lost_s(part, &context);
+        context.scores.cost_ns = (context.scores.cost_ns + 1e9 * lost_s).max(0.0);
         if !self.running.counts {
             let passed = now.since(self.running.began);
             let settled = passed >= Nanos(self.part.0 * SETTLING);
             self.running.counts = settled && (clean || passed >= Nanos(self.part.0 * 4 * SETTLING));
             return Step::Continue;
         }
+        self.running.lost_s += lost_s;
         let (work, elapsed) = (self.running.open.0.plus(part.0), self.running.open.1 + part.1);
         if work.ios < PART_IOS && elapsed < Nanos(context.settings.slot.0 / PARTS as u64) {
             self.running.open = (work, elapsed);
             return Step::Continue;
         }
         self.running.open = Default::default();
-        self.running.parts[self.running.filled.min(PARTS - 1)] = work.score(context.settings.goal, elapsed);
-        self.running.filled = (self.running.filled + 1).min(PARTS);
+        self.running.parts[self.running.filled % PARTS] = work.score(context.settings.goal, elapsed);
+        self.running.filled += 1;
         self.running.ios += work.ios;
         self.running.latency += work.latency;
         self.running.measured += elapsed;
-        if self.running.filled < PARTS && !self.hopeless() {
-            return Step::Continue;
-        }
         let slot = self.running.slot();
-        let lasted = now.since(self.running.began);
-        match self.challenger.take() {
-            Some(challenger) => self.challenger_done(now, challenger, slot, lasted, context),
+        match self.challenger {
+            None if self.running.filled < PARTS => Step::Continue,
             None => self.baseline_done(now, slot, context),
+            Some(_) if !self.has_shown_enough(now, &slot, &context) => Step::Continue,
+            Some(challenger) => {
+                self.challenger = None;
+                self.challenger_done(now, challenger, slot, context)
+            }
         }
     }
 
-    /// Is the challenger so far behind that the rest of its slot would be lost?
-    fn hopeless(&self) -> bool {
-        let (Some(_), Some(before)) = (self.challenger, self.before) else { return false };
-        let expected = before.ios_per_s * self.running.measured.as_secs_f64();
-        let slot = self.running.slot();
-        self.running.filled >= PARTS / 2 && expected >= EARLY_IOS && slot.score < EARLY_SHARE * before.score
+    /// What a tick has lost against the last slot of the baseline, seconds; below 0 where it was better.
+    fn lost_s(&self, (work, elapsed): (Work, Nanos), context: &Context<'_>) -> f64 {
+        let Some(before) = self.before.filter(|before| before.score > 0.0) else { return 0.0 };
+        elapsed.as_secs_f64() * (1.0 - work.score(context.settings.goal, elapsed) / before.score)
     }
 
-    fn challenger_done(
-        &mut self,
-        now: Nanos,
-        challenger: usize,
-        slot: Slot,
-        lasted: Nanos,
-        context: Context<'_>,
-    ) -> Step {
+    /// Has the challenger lost too much, is it clearly better, or has it had its time?
+    fn has_shown_enough(&self, now: Nanos, slot: &Slot, context: &Context<'_>) -> bool {
+        let Some(before) = &self.before else { return true };
+        let lost_max = LOST * context.settings.slot_min.as_secs_f64();
+        let has_lost = self.running.filled >= PARTS_MIN && self.running.lost_s > lost_max;
+        let wins = self.running.filled >= PARTS && slot.lower(before) > 1.0 + context.hysteresis();
+        has_lost || wins || now.since(self.running.began) >= context.settings.slot
+    }
+
+    fn challenger_done(&mut self, now: Nanos, challenger: usize, slot: Slot, mut context: Context<'_>) -> Step {
         let baseline = context.scores.baseline();
         let Some(before) = self.before else { return Step::End(baseline) };
         let ratio = slot.score / before.score.max(f64::MIN_POSITIVE);
-        let charge = lasted.0 as f64 * (1.0 - ratio);
-        context.scores.cost_ns = (context.scores.cost_ns + charge).max(0.0);
-        let spread = 2.5 * (slot.variance + before.variance).sqrt() + 0.05;
-        let clear = ratio - spread * ratio > 1.0 + context.hysteresis() || ratio + spread * ratio < 1.0;
+        let clear = slot.lower(&before) > 1.0 + context.hysteresis() || slot.upper(&before) < 1.0;
         if !clear {
             self.pending = Some((challenger, slot));
             self.running = Running::new(now);
@@ -209,7 +217,7 @@ impl Trial {
         self.running = Running::new(now);
         if verdict == Verdict::Better {
             self.before = Some(slot);
-            context.scores.refer(slot.score, slot.latency_s);
+            context.remember(challenger, &slot);
             return self.go_on(now, context);
         }
         if context.scores.next_challenger(context.hysteresis(), context.expected).is_none() {
@@ -220,7 +228,6 @@ impl Trial {
 
     fn baseline_done(&mut self, now: Nanos, slot: Slot, context: Context<'_>) -> Step {
         let before = self.before.replace(slot);
-        context.scores.refer(slot.score, slot.latency_s);
         if let (Some((challenger, of_challenger)), Some(before)) = (self.pending.take(), before) {
             let mean = (before.score + slot.score) / 2.0;
             let ratio = of_challenger.score / mean.max(f64::MIN_POSITIVE);
@@ -239,6 +246,10 @@ impl Trial {
     fn go_on(&mut self, now: Nanos, context: Context<'_>) -> Step {
         let next = context.scores.next_challenger(context.hysteresis(), context.expected);
         let baseline = context.scores.baseline();
+        if self.before.is_some_and(|before| context.was_better(baseline, &before)) {
+            // It is no measure while it is far from what another one did: that takes over.
+            return Step::End(baseline);
+        }
         match next {
             Some(challenger) if context.budget_ns > context.scores.cost_ns => {
                 self.challenger = Some(challenger);
@@ -261,6 +272,20 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The slot of a candidate that is the best one.
+    fn remember(&mut self, candidate: usize, slot: &Slot) {
+        let measure = self.measure();
+        self.scores.in_force.add(candidate, (slot.score, slot.latency_s), slot.measured, measure);
+    }
+
+    fn was_better(&self, candidate: usize, slot: &Slot) -> bool {
+        self.scores.in_force.was_better(candidate, (slot.score, slot.latency_s), self.measure())
+    }
+
+    fn measure(&self) -> Measure {
+        Measure { goal: self.settings.goal, period: self.settings.period }
+    }
+
     fn hysteresis(&self) -> f64 {
         f64::from(self.settings.hysteresis) / 1000.0
     }

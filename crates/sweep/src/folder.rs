@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dumbwaiter_experiment::Control;
+use dumbwaiter_output::OutputFile;
 use serde::{Deserialize, Serialize};
 
 use crate::{Batch, Done, Error, Key, MODEL, Sweep, part_keys};
@@ -78,6 +80,8 @@ pub fn check_manifest(sweep: &Sweep, folder: &str, text: &str) -> Result<(), Err
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// Of threads that begin a file at the same time, one would take the other's for what a killed run left.
+    beginning: Arc<Mutex<()>>,
 }
 
 impl Folder {
@@ -86,7 +90,7 @@ impl Folder {
         let failed = |source| Error::File { path: path.to_owned(), source };
         dumbwaiter_output::create_folder(path).map_err(failed)?;
         dumbwaiter_output::remove_leftovers(path).map_err(failed)?;
-        let folder = Folder { path: path.to_owned() };
+        let folder = Folder { path: path.to_owned(), beginning: Arc::default() };
         let manifest_path = path.join(MANIFEST);
         match std::fs::read_to_string(&manifest_path) {
             Ok(text) => check_manifest(sweep, &path.display().to_string(), &text)?,
@@ -146,6 +150,14 @@ impl Folder {
     /// Writes a file into it, whole or not at all.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         let path = self.path.join(name);
-        dumbwaiter_output::write(&path, |out| out.write_all(content)).map_err(|source| Error::File { path, source })
+        let written = || {
+            let mut file = {
+                let _one = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+                OutputFile::create(&path)?
+            };
+            file.write_all(content)?;
+            file.commit().map(drop)
+        };
+        written().map_err(|source| Error::File { path: path.clone(), source })
     }
 }

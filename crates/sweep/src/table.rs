@@ -225,7 +225,7 @@ mod tests {
         let cells = 2 * GROUP_ROWS as u64 + 7;
         let sweep = grid(cells);
         let all: Vec<u64> = (0..cells).collect();
-        let batch = run_cells(&sweep, &all, &Simulator::new(1), &Control::default()).unwrap();
+        let batch = run_cells_for(Duration::MAX, &sweep, &all, &Simulator::new(1), &Control::default()).unwrap();
         let reader = SerializedFileReader::new(bytes::Bytes::from(batch.parquet.clone())).unwrap();
         assert_eq!(reader.num_row_groups(), 3);
         assert_eq!(crate::part_keys("part", batch.parquet).unwrap(), batch.keys);

@@ -112,6 +112,11 @@ impl DataSet {
         Ok(DataSet { runs })
     }
 
+    /// The segments of all runs.
+    pub fn segments(&self) -> impl Iterator<Item = &[RequestRecord]> {
+        self.runs.iter().flat_map(|run| run.segments.iter().map(Vec::as_slice))
+    }
+
     /// Names of its repeats, in order.
     pub fn repeats(&self) -> Vec<String> {
         let mut repeats: Vec<String> = self.runs.iter().map(|run| run.repeat.clone()).collect();

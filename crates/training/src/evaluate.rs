@@ -9,7 +9,7 @@ use dumbwaiter_learn::{
 use serde::Serialize;
 
 use crate::Error;
-use crate::data::{DataSet, Run};
+use crate::data::{DataSet, LATENCY_WORKLOADS, Run};
 use crate::samples::{Geometry, Moment, View, for_stretches, window_rows};
 
 /// Most windows of one run.
@@ -78,7 +78,7 @@ pub fn evaluate(model: Named, baselines: &[Named], data: &DataSet, times: Times)
     let served = serve_if_wanted(model, data, times)?;
     let data = served.as_ref().unwrap_or(data);
     let score = score_of((name, model), data)?;
-    let mut beside = simple_baselines(model, data);
+    let mut beside = simple_baselines(model, data)?;
     for &(name, baseline) in baselines {
         let score = score_of((name, baseline), data)?;
         beside.push(Baseline { name: name.to_owned(), accuracy: score.accuracy, latency: score.latency });
@@ -161,7 +161,7 @@ fn score_of((name, model): Named, data: &DataSet) -> Result<Score, Error> {
             let latency = model.latency().map_err(refuse)?;
             Ok(Score::latency(&predict(data, &device, Moment::of(features), service_us, |view| {
                 predict_us(&latency, view)
-            })))
+            })?))
         }
         Kind::Ordered => {
             let network = model.network().map_err(refuse)?;
@@ -169,7 +169,7 @@ fn score_of((name, model): Named, data: &DataSet) -> Result<Score, Error> {
                 let mut output = [0.0];
                 network.forward(&ordered_row(view.record, view.delta, view.last_latency), &mut output);
                 libm::exp(f64::from(output[0]))
-            })))
+            })?))
         }
     }
 }
@@ -216,7 +216,7 @@ fn predict(
     moment: Moment,
     truth: fn(&RequestRecord) -> f64,
     mut predicted: impl FnMut(&View) -> f64,
-) -> Vec<PredictedRun> {
+) -> Result<Vec<PredictedRun>, Error> {
     let mut runs = Vec::new();
     for run in data.runs.iter().filter(|run| run.is_for_latency()) {
         let mut out = PredictedRun::default();
@@ -230,28 +230,30 @@ fn predict(
         });
         runs.push(out);
     }
-    runs
+    if runs.is_empty() {
+        let workloads = LATENCY_WORKLOADS.join(", ");
+        return Err(Error::Usage(format!("the data has no run of the workloads of latency models: {workloads}")));
+    }
+    Ok(runs)
 }
 
 /// Baselines that need no training.
-fn simple_baselines(model: &Model, data: &DataSet) -> Vec<Baseline> {
+fn simple_baselines(model: &Model, data: &DataSet) -> Result<Vec<Baseline>, Error> {
     let features = model.features().unwrap_or(FeatureSet::Unordered);
-    match model.about.kind {
-        Kind::Classifier => majority(model, data).into_iter().collect(),
-        _ => {
-            let truth = if model.about.kind == Kind::Ordered { total_us } else { service_us };
-            let beside = |name: &str, predicted: fn(&View) -> f64| {
-                let runs = predict(data, &Geometry::of(&model.about.device), Moment::of(features), truth, predicted);
-                Baseline { name: name.to_owned(), accuracy: None, latency: Some(LatencyQuality::of(&runs)) }
-            };
-            vec![
-                beside("mean of the last 16", |view| {
-                    view.history.normal().map_or(1.0, |(mean, _)| libm::exp(f64::from(mean)))
-                }),
-                beside("line over size, per operation", |view| line_us(view.line, view.record)),
-            ]
-        }
+    if model.about.kind == Kind::Classifier {
+        return Ok(majority(model, data).into_iter().collect());
     }
+    let truth = if model.about.kind == Kind::Ordered { total_us } else { service_us };
+    let beside = |name: &str, predicted: fn(&View) -> f64| {
+        let runs = predict(data, &Geometry::of(&model.about.device), Moment::of(features), truth, predicted)?;
+        Ok(Baseline { name: name.to_owned(), accuracy: None, latency: Some(LatencyQuality::of(&runs)) })
+    };
+    Ok(vec![
+        beside("mean of the last 16", |view| {
+            view.history.normal().map_or(1.0, |(mean, _)| libm::exp(f64::from(mean)))
+        })?,
+        beside("line over size, per operation", |view| line_us(view.line, view.record))?,
+    ])
 }
 
 fn line_us(line: &LatencyLine, record: &RequestRecord) -> f64 {

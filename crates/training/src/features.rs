@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use dumbwaiter_learn::FeatureSet;
 
+use crate::Error;
 use crate::data::DataSet;
 use crate::samples::{Geometry, Rows};
 use crate::task::{RECORDED_SECTORS, Task, task_rows};
@@ -17,14 +18,53 @@ pub struct NamedRows {
     pub rows: Rows,
 }
 
+/// The rows of recorded runs, and the runs that gave none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FeatureRows {
+    /// Runs with rows.
+    pub runs: Vec<NamedRows>,
+    /// Runs that were skipped.
+    pub skipped: Vec<SkippedRun>,
+}
+
+/// A run without rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedRun {
+    /// `repeat/workload`.
+    pub run: String,
+    /// Why, as a sentence.
+    pub why: String,
+}
+
 /// The rows that training would use, run by run: a classifier's truth is the class, otherwise ln latency in us.
-pub fn rows_by_run(data: &DataSet, task: Task, features: FeatureSet) -> Vec<NamedRows> {
+///
+/// # Errors
+/// No run gives rows.
+pub fn rows_by_run(data: &DataSet, task: Task, features: FeatureSet) -> Result<FeatureRows, Error> {
     let device = Geometry { sectors: RECORDED_SECTORS, ..Geometry::default() };
-    let rows_of = |run: &crate::data::Run| {
+    let mut found = FeatureRows::default();
+    for run in &data.runs {
+        let name = run.name();
+        if !task.uses(run) {
+            let why = format!("the task {} knows the workloads {}", task.name(), task.workloads().join(", "));
+            found.skipped.push(SkippedRun { run: name, why });
+            continue;
+        }
         let one = DataSet { runs: vec![run.clone()] };
-        NamedRows { run: run.name(), rows: task_rows(&one, task, features, &device) }
-    };
-    data.runs.iter().map(rows_of).filter(|named| !named.rows.is_empty()).collect()
+        let rows = task_rows(&one, task, features, &device);
+        if rows.is_empty() {
+            let why = "too few reads and writes: the inputs need 16 that completed before".to_owned();
+            found.skipped.push(SkippedRun { run: name, why });
+        } else {
+            found.runs.push(NamedRows { run: name, rows });
+        }
+    }
+    if found.runs.is_empty() {
+        let skipped = found.skipped.iter().map(|skipped| format!("{}: {}", skipped.run, skipped.why));
+        let skipped: Vec<String> = skipped.collect();
+        return Err(Error::Usage(format!("no run gives rows; {}", skipped.join("; "))));
+    }
+    Ok(found)
 }
 
 /// The rows of all runs by column: inputs `x0` and on, the truth, mean and deviation of the last 16 ln latencies.

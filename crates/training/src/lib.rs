@@ -14,8 +14,6 @@ pub mod network;
 pub mod predict;
 #[cfg(feature = "fit")]
 mod ridge;
-#[cfg(feature = "fit")]
-pub mod rotation;
 pub mod samples;
 pub mod serve;
 pub mod store;

@@ -3,7 +3,7 @@
 use dumbwaiter_learn::{FeatureSet, Kind};
 
 use crate::Error;
-use crate::data::{DataSet, Run};
+use crate::data::{CLASSES, DataSet, LATENCY_WORKLOADS, Run};
 use crate::samples::{Geometry, Rows, latency_rows, window_rows};
 
 /// Most windows of one run.
@@ -84,6 +84,19 @@ impl Task {
         }
     }
 
+    /// The workloads of the runs that it uses, by the names of their files.
+    pub fn workloads(self) -> &'static [&'static str] {
+        match self {
+            Task::Classify => &CLASSES,
+            Task::Latency | Task::Positioned | Task::Ordered => &LATENCY_WORKLOADS,
+        }
+    }
+
+    /// Does it use this run?
+    pub fn uses(self, run: &Run) -> bool {
+        self.workloads().contains(&run.workload.as_str())
+    }
+
     /// The kind of its models.
     pub fn kind(self) -> Kind {
         match self {
@@ -109,12 +122,8 @@ fn rows_of<'a>(runs: impl Iterator<Item = &'a Run>, rows: impl Fn(&Run) -> Rows)
 
 /// Rows of a task from the runs that it uses.
 pub(crate) fn task_rows(data: &DataSet, task: Task, features: FeatureSet, device: &Geometry) -> Rows {
-    match task {
-        Task::Classify => {
-            rows_of(data.runs.iter().filter(|run| run.class().is_some()), |run| window_rows(run, features, WINDOWS))
-        }
-        _ => rows_of(data.runs.iter().filter(|run| run.is_for_latency()), |run| {
-            latency_rows(run, features, device, REQUESTS)
-        }),
-    }
+    rows_of(data.runs.iter().filter(|run| task.uses(run)), |run| match task {
+        Task::Classify => window_rows(run, features, WINDOWS),
+        _ => latency_rows(run, features, device, REQUESTS),
+    })
 }

@@ -1,6 +1,7 @@
 //! Training of a model from recorded runs.
 
 use dumbwaiter_devices::Facts;
+use dumbwaiter_learn::rotation;
 use dumbwaiter_learn::{
     About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, Posterior, Scaling, Target, Training, Weights,
 };
@@ -283,7 +284,7 @@ fn normal_of(rows: &Rows) -> (f32, f32) {
 /// Size and rotation of the device; how it turns matters only where a request lies.
 fn geometry(task: Task, training: &DataSet, facts: Option<&Facts>) -> Geometry {
     let rotation = match facts {
-        Some(facts) if task == Task::Positioned && facts.rotational => crate::rotation::find(training),
+        Some(facts) if task == Task::Positioned && facts.rotational => rotation::find(training.segments()),
         _ => None,
     };
     let sectors = facts.map_or(RECORDED_SECTORS, |facts| facts.capacity_sectors);

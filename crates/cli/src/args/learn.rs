@@ -44,6 +44,12 @@ Examples:
   dumbwaiter learn table --device hdd:hts541010a9e662@4 --out mine.json
   dumbwaiter compare load.toml --schedulers adaptive:by=model,table=mine.json")]
     Table(LearnTable),
+    /// Show what the blocks of an ext4 file system hold: the I/O tags of its requests
+    #[command(after_help = "\
+Examples:
+  dumbwaiter learn tag --device /dev/sdb1
+  dumbwaiter learn tag --device /dev/sdb1 --mount /data --json -")]
+    Tag(LearnTag),
     /// Watch a latency model over recorded runs: retrain it when its errors change, and keep the better model
     #[command(after_help = "\
 Examples:
@@ -189,6 +195,19 @@ pub(crate) struct LearnTable {
     /// Output file; `-` is stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LearnTag {
+    /// The device with the file system
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: PathBuf,
+    /// Where it is mounted; its files are tagged by size too
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) mount: Option<PathBuf>,
+    /// Write as JSON; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

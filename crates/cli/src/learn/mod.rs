@@ -3,6 +3,7 @@
 mod drift;
 mod eval;
 mod table;
+mod tag;
 #[cfg(feature = "train")]
 mod train;
 
@@ -10,7 +11,7 @@ use anyhow::{Result, anyhow, bail};
 use dumbwaiter_learn::FeatureSet;
 use dumbwaiter_terminal::model_text;
 use dumbwaiter_training::data::DataSet;
-use dumbwaiter_training::features::{columns, rows_by_run, write_npy};
+use dumbwaiter_training::features::{FeatureRows, SkippedRun, columns, rows_by_run, write_npy};
 use dumbwaiter_training::store;
 use dumbwaiter_training::task::Task;
 
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &Learn) -> Result<Ended> {
         LearnCommand::Features(args) => features(args),
         LearnCommand::Import(args) => import(args),
         LearnCommand::Table(args) => table::table(args),
+        LearnCommand::Tag(args) => tag::tag(args),
         #[cfg(feature = "train")]
         LearnCommand::Train(args) => train::train(args),
         #[cfg(not(feature = "train"))]
@@ -59,7 +61,10 @@ fn features(args: &LearnFeatures) -> Result<Ended> {
     if !matches!(extension, Some("parquet" | "npy")) {
         bail!("--out {}: expected a name that ends in .parquet or .npy", args.out.display());
     }
-    let runs = rows_by_run(&recorded(&args.recorded)?, task, set);
+    let FeatureRows { runs, skipped } = rows_by_run(&recorded(&args.recorded)?, task, set)?;
+    for SkippedRun { run, why } in &skipped {
+        crate::tell!("skipped {run}: {why}");
+    }
     let rows: usize = runs.iter().map(|run| run.rows.len()).sum();
     if extension == Some("npy") {
         dumbwaiter_output::write(&args.out, |out| write_npy(&runs, out))

@@ -131,7 +131,7 @@ mod tests {
     fn params(over_provisioning: f64, channels: u32, ftl_gib: f64, gc_low: f64) -> Params {
         let name = format!(
             "ssd:sata-mlc?channels={channels}&planes=1&pages_per_block=8&ftl_gib={ftl_gib}&over_provisioning={over_provisioning}&\
-             gc_low={gc_low}&gc_high=0.95&state=steady"
+             gc_low={gc_low}&gc_high=0.9&state=steady"
         );
         match crate::load(&name).unwrap().params() {
             crate::Params::Ssd(params) => params.clone(),
@@ -148,7 +148,7 @@ mod tests {
             over_provisioning in 0.02..0.6_f64,
             channels in 1..12u32,
             ftl_gib in 0.01..0.08_f64,
-            gc_low in 0.005..0.9_f64,
+            gc_low in 0.005..0.85_f64,
         ) {
             let mut ftl = Ftl::new(Shape::new(&params(over_provisioning, channels, ftl_gib, gc_low)), UNMAPPED);
             fill(&mut ftl);

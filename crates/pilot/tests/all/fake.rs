@@ -63,6 +63,10 @@ pub(crate) struct Disk {
     /// The kernel refuses every write.
     pub(crate) forbidden: bool,
     pub(crate) blind: Option<String>,
+    /// Events that are lost in every period.
+    pub(crate) loses: u64,
+    /// Requests that are shown in every period.
+    pub(crate) shown: u64,
     /// The process is dead: its calls have no effect.
     pub(crate) crashed: bool,
     /// Calls until it crashes.
@@ -117,6 +121,8 @@ impl Disk {
             refuses: Vec::new(),
             forbidden: false,
             blind: None,
+            loses: 0,
+            shown: 16,
             crashed: false,
             crash_in: None,
             foreign: false,
@@ -246,16 +252,21 @@ impl Disk {
         self.counters.in_flight = u64::from(ios > 0) * 4;
     }
 
+    /// The time passes without a request.
+    pub(crate) fn rest_until(&mut self, now: Nanos) {
+        self.now = now;
+        (self.counted_to, self.shown_to) = (now, now);
+    }
+
     /// A sample of the requests since the last call.
     fn show(&mut self, into: &mut Vec<LiveEvent>) {
-        const SHOWN: u64 = 16;
         let (from, to) = (self.shown_to.0, self.now.0);
         self.shown_to = self.now;
         if self.load == Load::Idle || to <= from {
             return;
         }
-        for i in 0..SHOWN {
-            let at_ns = from + (to - from) * i / SHOWN;
+        for i in 0..self.shown {
+            let at_ns = from + (to - from) * i / self.shown;
             let task = (i % 4) as u32;
             self.place += 1;
             let sector = match self.load {
@@ -376,7 +387,7 @@ impl Port for FakePort {
         }
         disk.show(into);
         let rate = disk.rates.lost;
-        Ok(if disk.random.chance(rate) { 1000 } else { 0 })
+        Ok(if disk.random.chance(rate) { 1000 } else { disk.loses })
     }
 }
 

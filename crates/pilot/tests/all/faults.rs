@@ -79,6 +79,67 @@ fn without_permission_it_only_advises() {
 }
 
 #[test]
+fn what_was_set_before_permission_was_lost_stays_known_and_is_put_back() {
+    let mut world = acting(10);
+    let found = world.disk("a").found.clone();
+    world.disk("a").forbidden = true;
+    world.disk("a").load = Load::Random;
+    world.run(Nanos(30 * MINUTE.0), |_| ());
+    assert!(matches!(state(&world), State::NotPermitted { .. }));
+    // Still not permitted: what is in force is not taken for what was found.
+    assert!(world.fleet.resume("a"));
+    world.run(MINUTE, |_| ());
+    assert!(matches!(state(&world), State::NotPermitted { .. }));
+    world.disk("a").forbidden = false;
+    assert_eq!(world.finish(), Vec::<String>::new());
+    assert_eq!(world.disk("a").values, found);
+    world.check();
+}
+
+#[test]
+fn what_was_learned_of_a_disk_that_went_away_is_kept() {
+    let mut world = acting(11);
+    let learned = world.fleet.learned(world.now).count();
+    world.disk("a").vanish();
+    world.run(MINUTE, |_| ());
+    assert!(matches!(state(&world), State::Missing { .. }));
+    assert_eq!((learned, world.fleet.learned(world.now).count()), (1, 1));
+}
+
+#[test]
+fn a_pilot_that_was_stopped_for_a_while_draws_no_conclusion_from_it() {
+    let mut world = acting(12);
+    let (before, reverts) = (world.disk("a").writes.len(), world.fleet.status(world.now).devices[0].counts.reverts);
+    for _ in 0..10 {
+        // The disk rests while the pilot has no CPU.
+        world.disk("a").load = Load::Idle;
+        world.now += Nanos(3 * MINUTE.0);
+        let now = world.now;
+        world.disk("a").rest_until(now);
+        world.disk("a").load = Load::Streams;
+        world.run(Nanos::from_secs(20), |_| ());
+    }
+    let status = world.fleet.status(world.now);
+    assert_eq!((world.disk("a").scheduler(), status.devices[0].counts.reverts), ("bfq", reverts));
+    assert_eq!(world.disk("a").writes.len(), before);
+    world.check();
+}
+
+#[test]
+fn a_load_has_no_name_where_events_are_missing() {
+    let class = |loses: u64| {
+        let mut world = World::new(13, &["a"], 1, true, By::Both);
+        let mut disk = world.disk("a");
+        (disk.load, disk.loses, disk.shown) = (Load::Streams, loses, 80);
+        drop(disk);
+        world.run(Nanos::from_secs(5), |_| ());
+        world.fleet.devices().next().unwrap().last().unwrap().class.clone()
+    };
+    assert!(class(0).is_some());
+    assert_eq!(class(1), None, "one of 240: decided, but no window spans the place");
+}
+
+#[test]
 fn without_tracefs_it_watches_decides_nothing_and_says_why() {
     let mut world = World::new(5, &["a"], 1, true, By::Both);
     world.disk("a").blind = Some("tracefs is not mounted".into());

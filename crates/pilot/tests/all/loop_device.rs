@@ -185,3 +185,35 @@ fn cpu_time_of_watching() {
     let decision = summary.status.devices[0].last_decision.as_ref().map(|last| last.line());
     println!("{}: {:.0} IOPS, {:.3} % of a core, {decision:?}", queue.name(), ios / 20.0, 100.0 * used / 20.0);
 }
+
+#[test]
+fn the_layout_map_names_the_blocks_of_a_real_file_system() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    use dumbwaiter_learn::Tag;
+
+    let Some(device) = LoopDevice::new(Path::new("/dev/shm"), 64 * MIB) else { return };
+    if let Err(error) = dumbwaiter_linux::filesystem::make_ext4(device.path()) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let mounted = dumbwaiter_linux::filesystem::TemporaryFolder::mount(device.path(), "ext4").unwrap();
+    let path = mounted.dir().join("data");
+    std::fs::write(&path, vec![0xa5; 100_000]).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    assert!(Command::new("sync").arg("-f").arg(&path).status().unwrap().success());
+    let map = dumbwaiter_pilot::layout_map(device.path(), Some(mounted.dir())).unwrap();
+    let counts = map.blocks_by_tag();
+    let of = |tag: Tag| counts[usize::from(tag.code())] * map.block_bytes();
+    assert!(of(Tag::JOURNAL) >= MIB && of(Tag::INODE) > 0 && of(Tag::DATA_DIR) > 0, "{counts:?}");
+    assert!(of(Tag::of_file_size(100_000)) >= 100_000, "{counts:?}");
+    // The file's bytes are where the map says.
+    let raw = std::fs::File::open(device.path()).unwrap();
+    let mut sector = [0u8; 512];
+    let found = (0..64 * MIB / 512).find(|at| {
+        raw.read_exact_at(&mut sector, at * 512).unwrap();
+        sector == [0xa5; 512]
+    });
+    assert_eq!(map.tag(found.unwrap()), Tag::of_file_size(file.metadata().unwrap().size()));
+}

@@ -42,6 +42,11 @@ pub(crate) const PAPER: Paper = Paper {
             run: phases::held_out,
         },
         Figure {
+            name: "steady",
+            title: "adaptive on loads that do not change: no more than 1 % below the best fixed scheduler",
+            run: phases::steady_loads,
+        },
+        Figure {
             name: "classification",
             title: "accuracy of the shipped classifier, with baselines (recorded runs)",
             run: recorded::classification,

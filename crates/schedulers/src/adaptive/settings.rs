@@ -53,7 +53,7 @@ pub const TUNABLES: &[Tunable] = &[
         default: 720,
         help: "most exchanges in an hour, trials apart",
     },
-    Tunable { name: "slot_ms", unit: "ms", min: 100, max: 60_000, default: 800, help: "longest slot of a trial" },
+    Tunable { name: "slot_ms", unit: "ms", min: 100, max: 60_000, default: 10_000, help: "longest slot of a trial" },
     Tunable {
         name: "regret",
         unit: "thousandths",

@@ -261,12 +261,15 @@ impl Bfq {
         }
         let window = now.at.0.saturating_sub(queue.window_start);
         if queue.is_empty() && queue.in_flight == 0 {
-            queue.idle_sum += now.at.0.saturating_sub(queue.think.last_completion);
+            // A new queue has its last completion 1 ns ahead, so that its first pause is -1 ns, which Linux takes without a sign: until
+            // a real pause follows, the queue does not count as I/O-bound.
+            let pause = now.at.0.wrapping_sub(queue.think.last_completion);
+            queue.idle_sum = queue.idle_sum.wrapping_add(pause);
         }
         if queue.just_created {
             return;
         }
-        queue.io_bound = queue.idle_sum * 5 <= window;
+        queue.io_bound = queue.idle_sum.wrapping_mul(5) <= window;
         if window > IO_BOUND_WINDOW_NS {
             queue.window_start = now.at.0 - window / 2;
             queue.idle_sum /= 2;

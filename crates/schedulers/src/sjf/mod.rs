@@ -16,7 +16,6 @@ mod network;
 mod overlaps;
 mod position;
 mod predictor;
-mod rotation;
 mod settings;
 
 use std::sync::Arc;

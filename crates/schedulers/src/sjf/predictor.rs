@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use dumbwaiter_block::{Nanos, Op, Request, ServiceOracle};
 use dumbwaiter_learn::LatencyLine;
+use dumbwaiter_learn::rotation::Platter;
 
 use super::position::PositionCosts;
-use super::rotation::Rotation;
 
 /// A model that predicts latencies. It may be wrong or hostile: its caller limits what a prediction can do.
 pub trait Model: Send + Sync {
@@ -63,7 +63,7 @@ pub(super) struct Predictor {
     line: LatencyLine,
     positions: PositionCosts,
     /// Of a disk that gets one request at a time.
-    rotation: Rotation,
+    platter: Platter,
     /// Of the request that arrived before, ns.
     last: u64,
 }
@@ -75,7 +75,7 @@ impl Predictor {
             oracle: None,
             line: LatencyLine::default(),
             positions: PositionCosts::default(),
-            rotation: Rotation::default(),
+            platter: Platter::default(),
             last: 0,
         }
     }
@@ -111,8 +111,8 @@ impl Predictor {
             return model.predict(request, at);
         }
         let gap = request.sector.abs_diff(position);
-        if self.rotation.ready() && request.io.op == Op::Read {
-            return self.rotation.cost(request, gap, now);
+        if self.platter.ready() && request.io.op == Op::Read {
+            return self.platter.cost(request.end(), gap, now);
         }
         let by_position = self.positions.predict(request, gap);
         by_position.map_or_else(|| self.by_line(request), |ns| ns.saturating_add(self.size_cost(request)))
@@ -131,7 +131,7 @@ impl Predictor {
         let gap = request.sector.abs_diff(sent.position);
         self.positions.learn(request, gap, latency.0.saturating_sub(self.size_cost(request)));
         if sent.alone_on_a_disk && request.io.op == Op::Read {
-            self.rotation.learn(request, gap, latency, sent.predicted, now);
+            self.platter.learn(request.end(), gap, latency, sent.predicted, now);
         }
     }
 

@@ -6,6 +6,8 @@ use std::path::Path;
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::Tag;
 use dumbwaiter_training::data::DataSet;
+use dumbwaiter_training::features::rows_by_run;
+use dumbwaiter_training::task::Task;
 
 const HEADER: &str = "seg,t_us,op,rwbs,sector,bytes,wait_us,lat_us,qd,tag,ino,who\n";
 
@@ -73,4 +75,26 @@ fn errors_name_the_file_the_line_and_what_is_wrong() {
     let empty = tempfile::tempdir().unwrap();
     assert!(DataSet::read(empty.path(), &[]).unwrap_err().to_string().contains("<repeat>/<workload>.csv.zst"));
     assert!(DataSet::read(Path::new("/no/such/folder"), &[]).is_err());
+}
+
+#[test]
+fn runs_that_a_task_does_not_use_are_named_and_none_left_is_an_error() {
+    let lines: String = (0..40).map(|i| format!("0,{},R,RA,{},4096,1,100,0,13,0,a\n", 200 * i, 8 * i)).collect();
+    let (long, short) = (format!("{HEADER}{lines}"), format!("{HEADER}0,0,R,RA,8,4096,1,1,0,13,0,a\n"));
+    let other = folder(&[("r1/overwrite.csv", &long), ("r1/mine.csv", &long)]);
+    let rows = |folder: &tempfile::TempDir, task: Task| {
+        rows_by_run(&DataSet::read(folder.path(), &[]).unwrap(), task, task.features())
+    };
+    let error = rows(&other, Task::Latency).unwrap_err().to_string();
+    assert!(error.contains("r1/mine") && error.contains("r1/overwrite") && error.contains("varmail"), "{error}");
+    let mixed = folder(&[("r1/overwrite.csv", &long), ("r1/oltp.csv", &long), ("r1/readseq.csv", &short)]);
+    let found = rows(&mixed, Task::Latency).unwrap();
+    let skipped: Vec<&str> = found.skipped.iter().map(|skipped| skipped.run.as_str()).collect();
+    assert_eq!(
+        (found.runs.len(), found.runs[0].run.as_str(), skipped),
+        (1, "r1/oltp", vec!["r1/overwrite", "r1/readseq"])
+    );
+    assert!(found.skipped[1].why.contains("too few"), "{:?}", found.skipped);
+    let error = rows(&mixed, Task::Classify).unwrap_err().to_string();
+    assert!(error.contains("r1/oltp: the task classify knows"), "{error}");
 }

@@ -119,9 +119,9 @@ fn random_reads() -> DataSet {
 #[test]
 fn the_rotation_of_a_disk_is_found_and_none_where_nothing_turns() {
     let (served, _) = dumbwaiter_training::serve::serve(&random_reads(), "hdd:hts541010a9e662?ncq_depth=1").unwrap();
-    let rotation = dumbwaiter_training::rotation::find(&served).expect("a disk turns");
+    let rotation = dumbwaiter_learn::rotation::find(served.segments()).expect("a disk turns");
     assert!((rotation.period_ns - 60e9 / 5400.0).abs() < 1.0, "{rotation:?}");
     // 2,824 sectors a track, and a skew of about a tenth of a revolution to the next.
     assert!((2_450.0..2_700.0).contains(&rotation.sectors), "{rotation:?}");
-    assert_eq!(dumbwaiter_training::rotation::find(&random_reads()), None);
+    assert_eq!(dumbwaiter_learn::rotation::find(random_reads().segments()), None);
 }

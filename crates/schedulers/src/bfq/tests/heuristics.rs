@@ -215,3 +215,14 @@ fn shares_hold_without_each_mechanism() {
         }
     }
 }
+
+#[test]
+fn a_queue_is_io_bound_only_once_it_has_paused() {
+    // With two requests at a time from the start the queue is never without one.
+    for (depth, io_bound) in [(1, true), (2, false)] {
+        let mut lab = lab(Generation::Mainline, 4);
+        lab.add(Client { depth, ..reader(0, level(4)) });
+        lab.run(Nanos::from_ms(100));
+        assert_eq!(lab.scheduler.queues[0].io_bound, io_bound, "depth {depth}");
+    }
+}

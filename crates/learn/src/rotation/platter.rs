@@ -9,9 +9,10 @@
 //! It only works while the disk gets one request at a time, and keeps a speed that is known: one of the usual ones, found by
 //! the first region. Where angles do not agree, nothing is claimed, and rotation counts as half a revolution.
 
-use dumbwaiter_block::{Nanos, Request};
+use dumbwaiter_block::Nanos;
 
-use super::position::GapBins;
+use super::speeds::SPEEDS;
+use crate::gap::GapBins;
 
 /// Sectors of a region, as a shift: 8 GiB.
 const REGION_SHIFT: u32 = 24;
@@ -27,8 +28,6 @@ const FREQUENCIES: [f64; 2] = [1.0 / 4000.0, 1.0 / 500.0];
 const STEPS: f64 = 3.0;
 /// How much track lengths differ between neighbouring regions at most.
 const NEIGHBOUR: f64 = 0.04;
-/// Usual speeds, revolutions per minute.
-const SPEEDS: [u64; 6] = [5400, 7200, 5900, 4200, 10_000, 15_000];
 /// Reads faster than this came from a cache, ns.
 const MEDIA_MIN: u64 = 500_000;
 /// After a missed revolution a seek counts for longer, after each other read for a little less: one read in 17 may miss.
@@ -61,7 +60,7 @@ struct Region {
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rotation {
+pub struct Platter {
     /// Time of a revolution, ns; 0 while it is not known.
     revolution: u64,
     regions: Vec<Region>,
@@ -116,14 +115,14 @@ fn search(samples: &[Sample], revolution: u64, range: [f64; 2]) -> (f64, f64, f6
     (coherence, chance, range[0] + k as f64 * step, fraction(phase))
 }
 
-impl Rotation {
+impl Platter {
     fn region_of(sector: u64) -> Option<(usize, u32)> {
         let number = (sector >> REGION_SHIFT) as usize;
         (number < REGIONS_MAX).then_some((number, (sector & ((1 << REGION_SHIFT) - 1)) as u32))
     }
 
     /// Is anything known about angles?
-    pub(super) fn ready(&self) -> bool {
+    pub fn ready(&self) -> bool {
         self.fitted > 0
     }
 
@@ -134,22 +133,22 @@ impl Rotation {
         Some(fraction(fit.frequency * f64::from(within) + fit.phase))
     }
 
-    /// Latency of a request that an idle disk gets at `now` behind `gap` sectors, ns.
-    pub(super) fn cost(&self, request: &Request, gap: u64, now: Nanos) -> u64 {
+    /// Latency of a read that ends before sector `end`, which an idle disk gets at `now` behind `gap` sectors, ns.
+    pub fn cost(&self, end: u64, gap: u64, now: Nanos) -> u64 {
         let arm = self.arms.at_or_near(gap).unwrap_or(0);
-        let Some(angle) = self.angle(request.end()) else { return arm + self.revolution / 2 };
+        let Some(angle) = self.angle(end) else { return arm + self.revolution / 2 };
         let settled = turns(now.0 + arm, self.revolution);
         arm + (fraction(angle - settled) * self.revolution as f64) as u64
     }
 
-    /// A read that the disk had for itself completed; `predicted` is what [`Rotation::cost`] had said, or 0.
-    pub(super) fn learn(&mut self, request: &Request, gap: u64, latency: Nanos, predicted: u64, now: Nanos) {
+    /// A read that the disk had for itself completed; `predicted` is what [`Platter::cost`] had said, or 0.
+    pub fn learn(&mut self, end: u64, gap: u64, latency: Nanos, predicted: u64, now: Nanos) {
         let given_up = !self.ready() && self.full_searches >= FULL_SEARCHES_MAX;
         if latency.0 < MEDIA_MIN || gap == 0 || given_up {
             return;
         }
-        self.learn_arm(request, gap, latency.0, predicted);
-        let Some((number, within)) = Self::region_of(request.end()) else { return };
+        self.learn_arm(end, gap, latency.0, predicted);
+        let Some((number, within)) = Self::region_of(end) else { return };
         if number >= self.regions.len() {
             self.regions.resize_with(number + 1, Region::default);
         }
@@ -169,8 +168,8 @@ impl Rotation {
         }
     }
 
-    fn learn_arm(&mut self, request: &Request, gap: u64, latency: u64, predicted: u64) {
-        let known = self.ready() && predicted > 0 && self.angle(request.end()).is_some();
+    fn learn_arm(&mut self, end: u64, gap: u64, latency: u64, predicted: u64) {
+        let known = self.ready() && predicted > 0 && self.angle(end).is_some();
         if !known {
             self.arms.lower_to(gap, latency);
         } else if latency > predicted + self.revolution / 2 {
@@ -225,8 +224,6 @@ impl Rotation {
 
 #[cfg(test)]
 mod tests {
-    use dumbwaiter_block::Io;
-
     use super::*;
 
     const TURN: u64 = 11_111_111;
@@ -234,16 +231,16 @@ mod tests {
     /// A disk with tracks of `spt` sectors and a skew of 1 ms, read at random. Returns the share of predictions within a tenth
     /// of a revolution over the last reads.
     fn predicted(spt: u64, reads: u64, noise: bool) -> f64 {
-        let mut rotation = Rotation::default();
+        let mut platter = Platter::default();
         let (mut state, mut now, mut position) = (7u64, 0u64, 0u64);
         let (mut right, mut asked) = (0, 0);
         for i in 0..reads {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let sector = (state >> 30) % (4 << REGION_SHIFT) / 8 * 8;
-            let request = Request::new(Io { sector, sectors: 8, ..Io::default() }, Nanos(now));
+            let end = sector + 8;
             let gap = sector.abs_diff(position);
-            let cost = if rotation.ready() { rotation.cost(&request, gap, Nanos(now)) } else { 0 };
-            let (track, at) = (request.end() / spt, request.end() % spt);
+            let cost = if platter.ready() { platter.cost(end, gap, Nanos(now)) } else { 0 };
+            let (track, at) = (end / spt, end % spt);
             let mut angle = (at * TURN / spt + track * 1_000_000) % TURN;
             if noise {
                 angle = (state >> 3) % TURN;
@@ -256,8 +253,8 @@ mod tests {
                 right +=
                     u64::from(cost.abs_diff(latency) < TURN / 10 || cost.abs_diff(latency).abs_diff(TURN) < TURN / 10);
             }
-            rotation.learn(&request, gap, Nanos(latency), cost, Nanos(done));
-            (now, position) = (done, request.end());
+            platter.learn(end, gap, Nanos(latency), cost, Nanos(done));
+            (now, position) = (done, end);
         }
         right as f64 / asked as f64
     }

@@ -2,12 +2,10 @@
 
 use std::f64::consts::TAU;
 
-use dumbwaiter_learn::Rotation;
+use super::speeds::SPEEDS;
+use super::spindle::Rotation;
+use crate::record::RequestRecord;
 
-use crate::data::DataSet;
-
-/// Revolutions per minute that disks have.
-const SPEEDS: [f64; 7] = [3600.0, 4200.0, 5400.0, 5900.0, 7200.0, 10_000.0, 15_000.0];
 /// Sectors of a revolution that disks have, at least and at most.
 const SECTORS: [f64; 2] = [300.0, 8_000.0];
 /// Pairs of requests that are looked at.
@@ -26,15 +24,16 @@ struct Pair {
     time: f64,
 }
 
-/// The rotation at which the angles of completed requests agree with their times, if there is one.
+/// The rotation at which the angles of completed requests agree with their times, if there is one. Each segment has requests that
+/// followed each other, in order of issue.
 ///
 /// The search goes from near pairs, where a wrong number of sectors matters little, to far ones, where it matters much.
-pub fn find(data: &DataSet) -> Option<Rotation> {
-    let mut pairs = pairs_of(data);
+pub fn find<'a>(segments: impl Iterator<Item = &'a [RequestRecord]>) -> Option<Rotation> {
+    let mut pairs = pairs_of(segments);
     pairs.sort_by(|a, b| a.distance.abs().total_cmp(&b.distance.abs()));
     let mut best: Option<(f64, Rotation)> = None;
     for speed in SPEEDS {
-        let period_ns = 60e9 / speed;
+        let period_ns = 60e9 / speed as f64;
         let (mut low, mut high) = (1.0 / SECTORS[1], 1.0 / SECTORS[0]);
         let mut found = (0.0, 0.0);
         for reach in [3e4, 3e5, 3e6, 3e7] {
@@ -58,9 +57,9 @@ pub fn find(data: &DataSet) -> Option<Rotation> {
     best.filter(|(agreement, _)| *agreement >= LEAST_AGREEMENT).map(|(_, rotation)| rotation)
 }
 
-fn pairs_of(data: &DataSet) -> Vec<Pair> {
+fn pairs_of<'a>(segments: impl Iterator<Item = &'a [RequestRecord]>) -> Vec<Pair> {
     let mut pairs = Vec::new();
-    for segment in data.runs.iter().flat_map(|run| &run.segments) {
+    for segment in segments {
         let served = segment.iter().filter(|record| record.is_learnable() && record.latency().0 >= QUICKEST_NS);
         let served: Vec<_> = served.collect();
         for pair in served.windows(2) {

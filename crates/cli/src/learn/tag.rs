@@ -1,0 +1,28 @@
+//! `learn tag`.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use dumbwaiter_learn::Tag;
+use dumbwaiter_pilot::layout_map;
+use serde_json::json;
+
+use crate::args::LearnTag;
+use crate::{Ended, output};
+
+pub(super) fn tag(args: &LearnTag) -> Result<Ended> {
+    let map = layout_map(&args.device, args.mount.as_deref())?;
+    let counts = map.blocks_by_tag();
+    let named = (0..Tag::COUNT as u8).filter_map(Tag::from_code).zip(counts).filter(|(_, blocks)| *blocks > 0);
+    let named: BTreeMap<&str, u64> = named.map(|(tag, blocks)| (tag.name(), blocks)).collect();
+    let total: u64 = counts.iter().sum();
+    let document = json!({ "schema": 1, "device": args.device, "block_bytes": map.block_bytes(), "blocks": named });
+    output::print_or_json(args.json.as_deref(), &document, || {
+        let mut text = format!("{}: {total} blocks of {} bytes\n", args.device.display(), map.block_bytes());
+        for (name, blocks) in &named {
+            text += &format!("  {name:12} {blocks:>12} {:6.2} %\n", 100.0 * *blocks as f64 / total.max(1) as f64);
+        }
+        text
+    })?;
+    Ok(Ended::Done)
+}

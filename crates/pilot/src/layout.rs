@@ -1,0 +1,28 @@
+//! The layout map of a mounted ext4 file system.
+
+use std::path::Path;
+
+use dumbwaiter_learn::layout::LayoutMap;
+use dumbwaiter_linux::ext4;
+
+use crate::Error;
+
+/// The journal's inode, which no folder has.
+const JOURNAL: u64 = 8;
+
+/// Reads what each block of the file system on `device` holds; the files below `mount` with it, if it is given.
+///
+/// # Errors
+/// e2fsprogs is missing, the device is none of ext4, or its text is not as expected.
+pub fn layout_map(device: &Path, mount: Option<&Path>) -> Result<LayoutMap, Error> {
+    let refused = |error: &dyn std::fmt::Display| Error::Refused(format!("{}: {error}", device.display()));
+    let groups = ext4::groups(device).map_err(|error| refused(&error))?;
+    let mut map = LayoutMap::from_dumpe2fs(&groups).map_err(|error| refused(&error))?;
+    let mut inodes = vec![JOURNAL];
+    if let Some(mount) = mount {
+        inodes.extend(ext4::inodes_below(mount).map_err(|error| refused(&error))?);
+    }
+    let text = ext4::inodes(device, &inodes).map_err(|error| refused(&error))?;
+    map.add_inodes(&text).map_err(|error| refused(&error))?;
+    Ok(map)
+}
