@@ -55,33 +55,31 @@ _Column = Tuple[str, object, Optional[List[str]]]
 
 def _pandas_columns(frame: Any) -> List[_Column]:
     """Through numpy, which pandas has; pyarrow, which it may lack, is not needed."""
-    columns: List[_Column] = []
-    for label in frame.columns:
-        name = str(label)
-        if name.partition("_")[0] not in _KINDS:
-            continue
-        series = frame[label]
-        if getattr(series, "ndim", 1) != 1:
-            raise _refused(name, "occurs more than once")
-        missing = series.isna()
-        if missing.any():
-            raise _refused(name, f"row {int(missing.to_numpy().argmax())}: null")
-        kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
-        if kind in "iuf":
-            values = series.to_numpy(dtype=f"{kind}{series.dtype.itemsize}")
-            columns.append((name, values if values.flags.c_contiguous else values.copy(), None))
-            continue
-        if kind in "mMb":
-            raise _refused(name, f"is of type {series.dtype}; expected numbers or words")
-        import pandas
-
-        codes, words = pandas.factorize(series)
-        wrong = next((word for word in words if not isinstance(word, str)), None)
-        if wrong is not None:
-            row = int((codes == list(words).index(wrong)).argmax())
-            raise _refused(name, f"row {row}: {wrong!r} is of type {type(wrong).__name__}; expected numbers or words")
-        columns.append((name, codes, [str(word) for word in words]))
+    named = ((str(label), label) for label in frame.columns)
+    columns = [_pandas_column(name, frame[label]) for name, label in named if name.partition("_")[0] in _KINDS]
     return _some(columns, frame.columns)
+
+
+def _pandas_column(name: str, series: Any) -> _Column:
+    if getattr(series, "ndim", 1) != 1:
+        raise _refused(name, "occurs more than once")
+    missing = series.isna()
+    if missing.any():
+        raise _refused(name, f"row {int(missing.to_numpy().argmax())}: null")
+    kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
+    if kind in "iuf":
+        values = series.to_numpy(dtype=f"{kind}{series.dtype.itemsize}")
+        return name, values if values.flags.c_contiguous else values.copy(), None
+    if kind in "mMb":
+        raise _refused(name, f"is of type {series.dtype}; expected numbers or words")
+    import pandas
+
+    codes, words = pandas.factorize(series)
+    wrong = next((word for word in words if not isinstance(word, str)), None)
+    if wrong is not None:
+        row = int((codes == list(words).index(wrong)).argmax())
+        raise _refused(name, f"row {row}: {wrong!r} is of type {type(wrong).__name__}; expected numbers or words")
+    return name, codes, [str(word) for word in words]
 
 
 def _some(columns: List[_Column], labels: Any) -> List[_Column]:
@@ -98,6 +96,8 @@ def _dict_columns(table: Mapping[Any, Any]) -> List[_Column]:
 
 
 def _plain_column(name: str, values: Any) -> _Column:
+    if type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "factorize"):
+        return _pandas_column(name, values)
     kind = getattr(getattr(values, "dtype", None), "kind", None)
     if getattr(values, "ndim", 1) != 1:
         raise _refused(name, f"has {values.ndim} dimensions; expected an array of one")

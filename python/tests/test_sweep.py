@@ -82,6 +82,12 @@ def test_a_folder_may_grow_but_not_change(sweep, tmp_path):
         dw.sweep(dw.Sweep(base, axes), tmp_path / "mine", progress=None)
 
 
+def test_an_axis_of_seeds_has_one_column(tmp_path):
+    axes = {"device": ["null:0us"], "scheduler": ["none"], "seed": [3, 9], "duration": "5ms", "replicates": 2}
+    dw.sweep(dw.Sweep("scenarios/nvme-random.toml", axes), tmp_path / "out", progress=None)
+    assert sorted(rows(tmp_path / "out").seed) == [3, 4, 9, 10]
+
+
 def test_a_cell_that_fails_is_a_row_with_its_error(tmp_path):
     axes = {"device": ["null:0us"], "scheduler": ["none", "frob"], "duration": "5ms", "replicates": 1}
     grid = dw.Sweep("scenarios/nvme-random.toml", axes)

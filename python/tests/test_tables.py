@@ -35,6 +35,7 @@ def kinds():
     polars = pytest.importorskip("polars")
     yield "polars", polars.from_pandas
     yield "dict of arrays", lambda table: {name: table[name].to_numpy() for name in table.columns}
+    yield "dict of series", lambda table: {name: table[name] for name in table.columns}
     yield "dict of lists", lambda table: {name: table[name].tolist() for name in table.columns}
     yield "record batches", lambda table: pyarrow.Table.from_batches(pyarrow.Table.from_pandas(table).to_batches(100)[2:])
 
