@@ -34,7 +34,7 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use dumbwaiter_experiment::{Failure, FailureKind};
-use dumbwaiter_terminal::tell;
+use dumbwaiter_terminal::{one_line, tell};
 
 use args::{Args, Command};
 
@@ -70,7 +70,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(ended) => ended.exit_code(),
         Err(error) if output::is_broken_pipe(&error) => 0,
         Err(error) => {
-            crate::tell!("dumbwaiter: {}", one_line(&error));
+            crate::tell!("dumbwaiter: {}", one_line(&*error));
             Ended::by(&error).map_or(2, Ended::exit_code)
         }
     }
@@ -129,15 +129,4 @@ fn command(command: Command) -> anyhow::Result<Ended> {
         Command::Completions(args) => shell::completions(&args),
         Command::Man(args) => shell::man(&args),
     }
-}
-
-/// The error and its causes in one line, each part once: many errors name their cause themselves.
-pub(crate) fn one_line(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text += &format!(": {cause}");
-        }
-    }
-    text
 }

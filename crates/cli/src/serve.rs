@@ -82,7 +82,7 @@ fn reload(args: &Serve, server: &Server) {
     };
     match done {
         Ok(()) => crate::tell!("the configuration was read again"),
-        Err(error) => crate::tell!("nothing was changed: {}", crate::one_line(&error)),
+        Err(error) => crate::tell!("nothing was changed: {}", crate::one_line(&*error)),
     }
     systemd::notify("READY=1");
 }

@@ -46,3 +46,17 @@ pub fn screen(wide: bool) -> Style {
     let style = style();
     Style { width: (!wide).then(|| style.width.unwrap_or(SCREEN_COLUMNS).max(SCREEN_COLUMNS_MIN)), ..style }
 }
+
+/// The error and its causes in one line, each part once: many errors name their cause themselves.
+pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text += &format!(": {part}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,5 +1,8 @@
 //! Learned models: what they are and how good.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use dumbwaiter_learn::About;
 use dumbwaiter_measure::grouped;
 use dumbwaiter_report::{Align, Style, table};
@@ -113,4 +116,14 @@ pub fn prediction_text(line: &Line) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Blocks of a disk by what they hold, with their part of all.
+pub fn tags_text(device: &Path, block_bytes: u64, blocks: &BTreeMap<&str, u64>) -> String {
+    let total: u64 = blocks.values().sum();
+    let mut text = format!("{}: {total} blocks of {block_bytes} bytes\n", device.display());
+    for (name, blocks) in blocks {
+        text += &format!("  {name:12} {blocks:>12} {:6.2} %\n", 100.0 * *blocks as f64 / total.max(1) as f64);
+    }
+    text
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use dumbwaiter_learn::Tag;
 use dumbwaiter_pilot::layout_map;
+use dumbwaiter_terminal::tags_text;
 use serde_json::json;
 
 use crate::args::LearnTag;
@@ -15,14 +16,7 @@ pub(super) fn tag(args: &LearnTag) -> Result<Ended> {
     let counts = map.blocks_by_tag();
     let named = (0..Tag::COUNT as u8).filter_map(Tag::from_code).zip(counts).filter(|(_, blocks)| *blocks > 0);
     let named: BTreeMap<&str, u64> = named.map(|(tag, blocks)| (tag.name(), blocks)).collect();
-    let total: u64 = counts.iter().sum();
     let document = json!({ "schema": 1, "device": args.device, "block_bytes": map.block_bytes(), "blocks": named });
-    output::print_or_json(args.json.as_deref(), &document, || {
-        let mut text = format!("{}: {total} blocks of {} bytes\n", args.device.display(), map.block_bytes());
-        for (name, blocks) in &named {
-            text += &format!("  {name:12} {blocks:>12} {:6.2} %\n", 100.0 * *blocks as f64 / total.max(1) as f64);
-        }
-        text
-    })?;
+    output::print_or_json(args.json.as_deref(), &document, || tags_text(&args.device, map.block_bytes(), &named))?;
     Ok(Ended::Done)
 }

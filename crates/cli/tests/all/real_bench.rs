@@ -43,12 +43,17 @@ fn a_device_of_its_own_is_gone_after_a_killed_bench() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let file = PathBuf::from(format!("/dev/shm/dumbwaiter-{}-0.img", child.id()));
-    let attached = || {
-        let out = Command::new("losetup").arg("--associated").arg(&file).output().unwrap();
+    let own = format!("dumbwaiter-{}-", child.id());
+    let file = || {
+        let is_own = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own));
+        std::fs::read_dir("/dev/shm").unwrap().flatten().map(|entry| entry.path()).find(is_own)
+    };
+    let is_attached = |file: &PathBuf| {
+        let out = Command::new("losetup").arg("--associated").arg(file).output().unwrap();
         !out.stdout.is_empty()
     };
-    program::wait_until(&mut child, "it has a loop device", || file.exists() && attached());
+    program::wait_until(&mut child, "it has a loop device", || file().is_some_and(|file| is_attached(&file)));
+    let file = file().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     let next = dumbwaiter(&["schedulers"]);
@@ -56,7 +61,7 @@ fn a_device_of_its_own_is_gone_after_a_killed_bench() {
     // Where another program was started before, that one put it back.
     let gone = || {
         std::thread::sleep(Duration::from_millis(20));
-        !file.exists() && !attached()
+        !file.exists() && !is_attached(&file)
     };
     assert!((0..3000).any(|_| gone()), "{said}");
 }

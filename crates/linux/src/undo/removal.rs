@@ -22,7 +22,7 @@ const UNMOUNT_PAUSE: Duration = Duration::from_millis(50);
 /// A name for a file or folder in a place where others may write, which they cannot foresee; `number` counts those of this process.
 pub(crate) fn own_name(number: u64) -> Result<String, Error> {
     let random = read(Path::new("/proc/sys/kernel/random/uuid"))?;
-    Ok(format!("{OWN_PREFIX}{}-{number}", random.replace('-', "")))
+    Ok(format!("{OWN_PREFIX}{}-{}-{number}", std::process::id(), random.replace('-', "")))
 }
 
 /// Has it one of our names, and belongs to this user? Another user may have planted it where ours was.
