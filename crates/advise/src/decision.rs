@@ -20,7 +20,7 @@ const LIKELY_WITHIN: f64 = 0.15;
 const TIE_WITHIN: f64 = 9.0;
 const TIE_OF_TWO_WITHIN: f64 = 0.25;
 /// Runs whose means differ by more do not show that there is no difference, even if chance explains it.
-const TIE_SEEN_WITHIN: f64 = 0.15;
+const TIE_SEEN_WITHIN: f64 = 1.0;
 /// What single runs must differ by to count as different: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
 /// Differences on a drive without a queue up to which they are the scheduler's own CPU time.

@@ -180,8 +180,8 @@ fn small_differences_are_no_practical_difference_however_sure() {
     assert!(verdict.certainty.contains("cannot exclude one of up to"), "{}", verdict.certainty);
     assert!(verdict.because.starts_with("these runs show no difference"), "{}", verdict.because);
     assert!(!verdict.is_settled(0.05));
-    // Means that differ by half do not show that there is none, even if chance explains them.
-    let verdict = of_two([210.0, 240.0, 180.0], [325.0, 200.0, 450.0]);
+    // Means of which one is over twice the other do not show that there is none, even if chance explains them.
+    let verdict = of_two([200.0, 240.0, 160.0], [300.0, 190.0, 900.0]);
     assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None), "{}", verdict.sentence());
     // Where it hides everything, nothing can be said.
     let verdict = of_two([600.0, 1400.0, 900.0], [1300.0, 700.0, 1500.0]);
