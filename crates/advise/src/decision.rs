@@ -19,7 +19,7 @@ const LIKELY_WITHIN: f64 = 0.15;
 /// on some knowledge of the noise and are reported, and of two.
 const TIE_WITHIN: f64 = 9.0;
 const TIE_OF_TWO_WITHIN: f64 = 0.25;
-/// Runs whose means differ by more do not show that there is no difference, even if chance explains it.
+/// Runs of which one mean is over twice another do not show that there is no difference, even if chance explains it.
 const TIE_SEEN_WITHIN: f64 = 1.0;
 /// What single runs must differ by to count as different: p99 latencies of equal runs seldom differ by a quarter.
 const SINGLE_RUN_WITHIN: f64 = 0.25;
@@ -396,9 +396,9 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
     if field.rows.len() < 2 {
         return Some(Doubt::NothingToCompare);
     }
-    let of_applications = |goal: Goal| matches!(goal, Goal::Balanced | Goal::Latency);
+    let applications_decide = field.goal.criteria(&[]).contains(&Metric::StartUp);
     let mut applications = runs().flat_map(|run| &run.applications).peekable();
-    if of_applications(field.goal) && applications.peek().is_some() && !applications.any(|a| a.was_active()) {
+    if applications_decide && applications.peek().is_some() && !applications.any(|a| a.was_active()) {
         return Some(Doubt::NoLaunch);
     }
     let defined = field.rows.iter().any(|row| !row.mean(primary).is_nan());

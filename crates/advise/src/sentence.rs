@@ -355,7 +355,7 @@ impl Words<'_> {
                     .collect();
                 let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
                 format!(
-                    "{} did not begin in the measured time, and it should decide; a longer --duration may help",
+                    "{} did not begin in the measured time, so what decides was not measured; a longer --duration may help",
                     list(&names)
                 )
             }
