@@ -32,7 +32,7 @@ pub struct LatencyModel {
     pub(crate) cold_normal: (f32, f32),
 }
 
-/// What all predictions at one moment of a device share: compute it once, and then predict several requests.
+/// The common part of all predictions at one moment of a device: compute it once, then predict several requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     shared: Shared,
@@ -65,7 +65,7 @@ impl LatencyModel {
         }
     }
 
-    /// Does it use [`Place`], so that its predictions hold only at the moment of dispatch?
+    /// Whether it uses [`Place`], so that its predictions hold only at the moment of dispatch.
     pub fn is_positioned(&self) -> bool {
         self.features == FeatureSet::Positioned
     }
@@ -148,7 +148,7 @@ pub(crate) fn history_inputs(set: FeatureSet, history: &History, normal: (f32, f
 /// A latency from its ln in microseconds.
 fn latency_of(ln_us: f32) -> Nanos {
     let us = libm::expf(ln_us);
-    // What is no number fails both comparisons and becomes the longest.
+    // NaN fails both comparisons and becomes the longest.
     let bounded = if us < LONGEST { us.max(SHORTEST) } else { LONGEST };
     Nanos((f64::from(bounded) * 1e3) as u64)
 }

@@ -21,7 +21,7 @@ const TREE_DEPTH: usize = 18;
 /// Normalised latencies further from 0 count as this far in training.
 const LARGEST_TARGET: f32 = 8.0;
 
-/// What kind of model is trained.
+/// The kind of model to train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// A fully connected network of the specification's shape.
@@ -63,7 +63,7 @@ impl Method {
         method.ok_or_else(|| Error::Usage(format!("there is no method `{name}`; expected {}", expected())))
     }
 
-    /// What the outputs of its models mean.
+    /// The meaning of the outputs of its models.
     fn target(self, task: Task) -> Target {
         match (task, self) {
             (Task::Classify, _) => Target::Logits,
@@ -113,12 +113,12 @@ impl Split {
     }
 }
 
-/// What to train, and on what.
+/// A request for training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What the model should do.
+    /// The task.
     pub task: Task,
-    /// What kind of model.
+    /// The kind of model.
     pub method: Method,
     /// Its inputs.
     pub features: FeatureSet,
@@ -137,7 +137,9 @@ pub struct Request {
 /// Trains a model. The same data, request and version of the program give the same bytes.
 pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
     if request.train.iter().any(|repeat| request.validate.contains(repeat)) {
-        return Err(Error::Usage("a repeat cannot be both trained on and validated on: it would be known".to_owned()));
+        return Err(Error::Usage(
+            "a repeat cannot be both trained on and validated on: validation needs unseen data".to_owned(),
+        ));
     }
     let (data, facts) = match &request.device {
         Some(device) => crate::serve::serve(data, device).map(|(data, facts)| (data, Some(facts)))?,
@@ -187,7 +189,9 @@ fn fit(request: &Request, rows: &Rows, validation: &Rows) -> Result<Weights, Err
             Weights::Dense { layers: trained.layers, scaling: trained.scaling }
         }
         Method::Ridge | Method::RidgeOfRequest if is_class => {
-            return Err(Error::Usage("a linear model names no class; expected network, tree or boosted".to_owned()));
+            return Err(Error::Usage(
+                "a linear model is not a classifier; expected network, tree or boosted".to_owned(),
+            ));
         }
         Method::Ridge | Method::RidgeOfRequest => {
             let used = if request.method == Method::Ridge { rows.width } else { own.max(1) };

@@ -178,7 +178,7 @@ fn a_kernel_run_ends_with_its_parent_and_says_what_it_cannot_do() {
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.contains("a limit of 100 I/Os") && said.contains("give a time, or use"), "{said}");
-    // Nobody asked for the kernel's schedulers: then it is a remark, and the rest is done.
+    // The kernel's schedulers were not requested: then it is a remark, and the rest runs.
     let out = dir.path().join("out.json");
     let done = dumbwaiter(&["compare", &short, "--on", path, "--limit", "100", "--json", out.to_str().unwrap()]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

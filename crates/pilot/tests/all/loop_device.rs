@@ -14,7 +14,7 @@ const MIB: u64 = 1 << 20;
 /// One at a time: they share the machine's two CPUs and the device under each is exchanged.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A loop device with settings that are nobody's default; `None`, and the reason, where there is none.
+/// A loop device with settings that differ from all defaults; `None`, and the reason, where there is none.
 fn device() -> Option<(LoopDevice, Queue)> {
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
         eprintln!("skipped: no tracefs, or not root");

@@ -8,7 +8,7 @@ use dumbwaiter_measure::{
     Completed, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
 
-/// Name, factor on the latency of the desktop's reads, on everybody's latency, on the throughput.
+/// Name, factor on the latency of the desktop's reads, on the latency of all, on the throughput.
 const SCHEDULERS: [(&str, u64, u64, u64); 5] = [
     ("none", 100, 100, 100),
     ("mq-deadline", 35, 90, 98),
@@ -100,7 +100,7 @@ fn run(
     scheduler: (&str, u64, u64, u64),
     replicate: u32,
 ) -> RunResult {
-    let (name, desktop, everybody, throughput) = scheduler;
+    let (name, desktop, all_factor, throughput) = scheduler;
     let tenant = |(name, weight, ..): &(&str, u32, u64, u64, u64)| TenantSpec {
         name: (*name).to_string(),
         weight: *weight,
@@ -128,7 +128,7 @@ fn run(
         });
         let who = who.expect("the percentages sum to 100");
         let (_, _, _, bytes, reads) = TENANTS[who];
-        let factor = if who == 3 { desktop } else { everybody };
+        let factor = if who == 3 { desktop } else { all_factor };
         let ns = draw.latency(typical_us * 10 * factor);
         let device_ns = (typical_us * 100).min(ns / 2);
         let submit = Nanos(now.0.saturating_sub(ns));

@@ -1,9 +1,9 @@
-//! Completed requests as a model saw them, and models that predict them.
+//! Completed requests with the inputs and predictions of a model.
 
 use dumbwaiter_block::Op;
 use dumbwaiter_learn::{FeatureSet, Kind, MAX_INPUTS, Model, ModelError, Network, Target};
 
-/// A completed request: what a model saw of it, what it predicted, and how long it took.
+/// A completed request: the inputs of a model, its prediction, and the measured latency.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// Place in the order of completion.
