@@ -3,7 +3,7 @@
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use dumbwaiter_fidelity::call_by_call;
 use dumbwaiter_fidelity::recording::{Recording, RowKind};
@@ -13,7 +13,7 @@ use dumbwaiter_linux::target::Target;
 use dumbwaiter_linux::{Roots, cgroup};
 use dumbwaiter_recording::{Method, Options, Summary, record};
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_testkit::LoopDevice;
+use dumbwaiter_testkit::{LoopDevice, StopOnDrop};
 use dumbwaiter_traces as traces;
 
 const MIB: u64 = 1 << 20;
@@ -86,8 +86,8 @@ fn recorded(device: &Shallow, options: &Options, work: impl FnOnce() + Send) -> 
     std::thread::scope(|scope| {
         let began = || {
             scope.spawn(|| {
+                let _stopping = StopOnDrop(&stop);
                 work();
-                stop.store(true, Ordering::Relaxed);
             });
         };
         record(&target, options, &stop, began).unwrap()
