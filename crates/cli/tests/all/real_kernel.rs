@@ -76,17 +76,9 @@ fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
     };
     let scenario = file(dir.path(), "s.toml", CHANGES.as_bytes());
     let out = dir.path().join("out.json");
+    let (path, out_text) = (path.to_str().unwrap(), out.to_str().unwrap());
     let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
-        .args([
-            "compare",
-            &scenario,
-            "--on",
-            path.to_str().unwrap(),
-            "--via",
-            "kernel",
-            "--json",
-            out.to_str().unwrap(),
-        ])
+        .args(["compare", &scenario, "--on", path, "--via", "kernel", "--json", out_text])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -93,6 +93,23 @@ pub fn advice(mut survey: Document) -> Advice {
     }
 }
 
+/// A recorder of 20 s after a second of warm-up.
+fn recorder() -> Recorder {
+    let tenant = |(name, weight, ..): &(&str, u32, u64, u64, u64)| TenantSpec {
+        name: (*name).to_string(),
+        weight: *weight,
+        parent: None,
+        focus: false,
+    };
+    let task = |i: u32| TaskSpec { name: format!("{}.0", TENANTS[i as usize].0), tenant: TenantId(i) };
+    Recorder::new(RecorderConfig {
+        warmup: Nanos::from_secs(1),
+        interval: Nanos::from_ms(500),
+        tenants: TENANTS.iter().map(tenant).collect(),
+        tasks: (0..4).map(task).collect(),
+    })
+}
+
 fn run(
     device: &str,
     (gap_us, typical_us): (u64, u64),
@@ -101,19 +118,7 @@ fn run(
     replicate: u32,
 ) -> RunResult {
     let (name, desktop, all_factor, throughput) = scheduler;
-    let tenant = |(name, weight, ..): &(&str, u32, u64, u64, u64)| TenantSpec {
-        name: (*name).to_string(),
-        weight: *weight,
-        parent: None,
-        focus: false,
-    };
-    let task = |i: u32| TaskSpec { name: format!("{}.0", TENANTS[i as usize].0), tenant: TenantId(i) };
-    let mut recorder = Recorder::new(RecorderConfig {
-        warmup: Nanos::from_secs(1),
-        interval: Nanos::from_ms(500),
-        tenants: TENANTS.iter().map(tenant).collect(),
-        tasks: (0..4).map(task).collect(),
-    });
+    let mut recorder = recorder();
     let end = Nanos::from_secs(21);
     let mut draw = Draw(u64::from(replicate) * 977 + index as u64 + 1);
     let mut now = Nanos::from_ms(100);
