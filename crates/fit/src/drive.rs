@@ -49,11 +49,11 @@ impl Drive {
             ..OpenOptions::default()
         };
         if options.allow_writes {
-            let known = linux::Target::of(path).map_err(|e| refused(&e))?;
+            let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
             known.check_writes(true, options.i_know_this_destroys.as_deref()).map_err(|e| refused(&e))?;
         }
         let target = Target::open(path, &open).map_err(|e| refused(&e))?;
-        let known = linux::Target::of(path).map_err(|e| refused(&e))?;
+        let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
         let (depth, queues) = known.disk.as_deref().and_then(tags).unzip();
         let own = target.facts();
         let mut notes = target.notes().to_vec();

@@ -6,7 +6,7 @@ mod sklearn;
 mod xgboost;
 
 use crate::model::Weights;
-use crate::{About, FeatureSet, HISTORY, Kind, LEAF, LatencyModel, Model, ModelError, Node, Target, Trees};
+use crate::{About, FeatureSet, HISTORY, Kind, LEAF, LatencyModel, Model, ModelError, Node, OutputKind, Trees};
 
 /// The format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Purpose {
     /// Its inputs.
     pub features: FeatureSet,
     /// What its output means.
-    pub target: Target,
+    pub target: OutputKind,
     /// Names of the workloads, in the order of its outputs; empty but for classifiers.
     pub classes: Vec<String>,
 }

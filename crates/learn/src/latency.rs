@@ -4,7 +4,7 @@ use dumbwaiter_block::Nanos;
 
 use crate::dense::Shared;
 use crate::features::{MAX_INPUTS, PLACE, VECTOR};
-use crate::{FeatureSet, History, ModelError, Network, Place, RequestVector, Target};
+use crate::{FeatureSet, History, ModelError, Network, OutputKind, Place, RequestVector};
 
 /// Predictions are not below this.
 const SHORTEST: f32 = 1.0;
@@ -25,7 +25,7 @@ pub struct Prediction {
 pub struct LatencyModel {
     pub(crate) net: Network,
     pub(crate) features: FeatureSet,
-    pub(crate) target: Target,
+    pub(crate) target: OutputKind,
     /// The training set's mean history inputs, used while cold.
     pub(crate) cold_history: Vec<f32>,
     /// The training set's mean and standard deviation of ln latency in microseconds, used while cold.
@@ -45,7 +45,7 @@ impl LatencyModel {
     pub fn new(
         net: Network,
         features: FeatureSet,
-        target: Target,
+        target: OutputKind,
         cold_history: Vec<f32>,
         cold_normal: (f32, f32),
     ) -> Result<LatencyModel, ModelError> {
@@ -101,7 +101,7 @@ impl LatencyModel {
         let mut output = [0.0];
         self.net.forward_own(&own[..count], &moment.shared, &mut output);
         let (mean, deviation) = match self.target {
-            Target::Normalised => moment.normal,
+            OutputKind::Normalised => moment.normal,
             _ => (0.0, 1.0),
         };
         Prediction { latency: latency_of(output[0] * deviation + mean), cold: moment.cold }

@@ -30,7 +30,7 @@ pub use features::{FeatureSet, HISTORY, MAX_INPUTS, Place, RequestVector, VECTOR
 pub use history::{History, IssueOrder, Regions};
 pub use latency::{LatencyModel, Moment, Prediction, latency_row};
 pub use line::LatencyLine;
-pub use model::{About, Device, Kind, Model, Target, Training, Weights};
+pub use model::{About, Device, Kind, Model, OutputKind, Training, Weights};
 pub use network::Network;
 pub use record::RequestRecord;
 pub use rotation::{Rotation, Spindle};

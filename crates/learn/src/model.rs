@@ -6,7 +6,7 @@ mod write;
 
 pub(crate) use read::check_header;
 
-pub use about::{About, Device, Kind, Target, Training};
+pub use about::{About, Device, Kind, OutputKind, Training};
 
 use crate::dense::{LayerWeights, Scaling};
 use crate::{Classifier, Dense, FeatureSet, LatencyModel, ModelError, Network, Trees};

@@ -47,12 +47,12 @@ pub struct MeasuredLoad {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outstanding: Option<f64>,
     /// By scheduler.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<Measurement>,
 }
 
 /// One scheduler's runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub struct Measurement {
     /// The scheduler, with settings as `--schedulers` takes them.
     pub scheduler: String,
     /// Runs.
@@ -144,12 +144,12 @@ impl ScoreTable {
         let mut prior = Prior::default();
         for load in same_kind().filter(|load| distance(load) <= nearest + 1e-9) {
             let cell = |name: &&str| load.cells.iter().find(|c| c.scheduler == *name && c.runs >= RUNS_MIN);
-            let cells: Vec<Option<&Cell>> = candidates.iter().map(cell).collect();
+            let cells: Vec<Option<&Measurement>> = candidates.iter().map(cell).collect();
             if cells.iter().flatten().count() == 0 {
                 continue;
             }
             let same_classes = classes == Some(self.classes.as_slice());
-            let classes = |cell: &Option<&Cell>| cell.map_or(Vec::new(), |cell| cell.classes.clone());
+            let classes = |cell: &Option<&Measurement>| cell.map_or(Vec::new(), |cell| cell.classes.clone());
             prior.add_row(Row {
                 load: Signature { parts: load.signature, outstanding: load.outstanding },
                 scores: cells.iter().map(|cell| cell.map_or(0.0, |cell| cell.score(goal))).collect(),
@@ -196,7 +196,7 @@ impl MeasuredLoad {
     }
 }
 
-impl Cell {
+impl Measurement {
     fn of(&self, goal: Goal) -> [f64; 2] {
         match goal {
             Goal::Throughput => self.mb_per_s,

@@ -9,7 +9,7 @@ use dumbwaiter_fidelity::call_by_call;
 use dumbwaiter_fidelity::recording::{Recording, RowKind};
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::Settings;
-use dumbwaiter_linux::target::Target;
+use dumbwaiter_linux::target::PathFacts;
 use dumbwaiter_linux::{Roots, cgroup};
 use dumbwaiter_recording::{Method, Options, Summary, record};
 use dumbwaiter_schedulers::Choice;
@@ -81,7 +81,7 @@ fn load(path: &Path, threads: u64, each: u64) {
 }
 
 fn recorded(device: &Shallow, options: &Options, work: impl FnOnce() + Send) -> Summary {
-    let target = Target::of(&device.path).unwrap();
+    let target = PathFacts::of(&device.path).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let began = || {

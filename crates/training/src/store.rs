@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_learn::import::{Format, Purpose, import as import_model};
-use dumbwaiter_learn::{FeatureSet, Model, ModelError, Target, shipped};
+use dumbwaiter_learn::{FeatureSet, Model, ModelError, OutputKind, shipped};
 
 use crate::Error;
 use crate::data::CLASSES;
@@ -51,9 +51,9 @@ pub fn import(path: &Path, format: &str, task: Task, features: FeatureSet) -> Re
         .find(|known| known.name() == format)
         .ok_or_else(|| Error::Usage(format!("--format: there is no format `{format}`; expected {}", names())))?;
     let target = match task {
-        Task::Classify => Target::Logits,
-        Task::Latency => Target::Normalised,
-        Task::Positioned | Task::Ordered => Target::Ln,
+        Task::Classify => OutputKind::Logits,
+        Task::Latency => OutputKind::Normalised,
+        Task::Positioned | Task::Ordered => OutputKind::Ln,
     };
     let classes = if task == Task::Classify { CLASSES.map(str::to_owned).to_vec() } else { Vec::new() };
     let purpose = Purpose { kind: task.kind(), features, target, classes };

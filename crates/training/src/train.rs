@@ -3,7 +3,7 @@
 use dumbwaiter_devices::Facts;
 use dumbwaiter_learn::rotation;
 use dumbwaiter_learn::{
-    About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, Posterior, Scaling, Target, Training, Weights,
+    About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, OutputKind, Posterior, Scaling, Training, Weights,
 };
 
 use crate::data::{CLASSES, DataSet};
@@ -64,11 +64,11 @@ impl Method {
     }
 
     /// The meaning of the outputs of its models.
-    fn target(self, task: Task) -> Target {
+    fn target(self, task: Task) -> OutputKind {
         match (task, self) {
-            (Task::Classify, _) => Target::Logits,
-            (Task::Latency, Method::Network | Method::Tree | Method::Boosted) => Target::Normalised,
-            _ => Target::Ln,
+            (Task::Classify, _) => OutputKind::Logits,
+            (Task::Latency, Method::Network | Method::Tree | Method::Boosted) => OutputKind::Normalised,
+            _ => OutputKind::Ln,
         }
     }
 }
@@ -170,12 +170,12 @@ pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
 fn fit(request: &Request, rows: &Rows, validation: &Rows) -> Result<Weights, Error> {
     let target = request.method.target(request.task);
     let targets_of = |rows: &Rows| match target {
-        Target::Normalised => rows.normalised(LARGEST_TARGET),
-        Target::Ln | Target::Logits => rows.truths.clone(),
+        OutputKind::Normalised => rows.normalised(LARGEST_TARGET),
+        OutputKind::Ln | OutputKind::Logits => rows.truths.clone(),
     };
     let (targets, own) = (targets_of(rows), LatencyModel::own_inputs(request.features));
     let refuse = |error| Error::Model { name: "the trained model".to_owned(), error };
-    let is_class = target == Target::Logits;
+    let is_class = target == OutputKind::Logits;
     Ok(match request.method {
         Method::Network => {
             let (widths, loss): (&[usize], _) = match is_class {

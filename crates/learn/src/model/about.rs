@@ -31,7 +31,7 @@ impl Kind {
 /// The meaning of a model's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Target {
+pub enum OutputKind {
     /// ln latency, less the mean of the last 16, over their standard deviation.
     #[default]
     Normalised,
@@ -62,7 +62,7 @@ pub struct About {
     pub feature_hash: String,
     /// The meaning of the output.
     #[serde(default)]
-    pub target: Target,
+    pub target: OutputKind,
     /// Names of the workloads; empty but for classifiers.
     #[serde(default)]
     pub classes: Vec<String>,

@@ -3,7 +3,7 @@
 use dumbwaiter_learn::drift::Judgement;
 use dumbwaiter_learn::metrics::latency::{LatencyQuality, Predicted, PredictedRun};
 #[cfg(feature = "fit")]
-use dumbwaiter_learn::{Model, Target, Training, Weights};
+use dumbwaiter_learn::{Model, OutputKind, Training, Weights};
 
 use super::sample::{Sample, Serving};
 use crate::Error;
@@ -91,7 +91,7 @@ impl Lesson {
             rows
         };
         let targets_of = |rows: &Rows| match model.about.target {
-            Target::Normalised => rows.normalised(LARGEST_TARGET),
+            OutputKind::Normalised => rows.normalised(LARGEST_TARGET),
             _ => rows.truths.clone(),
         };
         let (rows, validation) = (rows_of(training), rows_of(validation));

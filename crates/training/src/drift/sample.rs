@@ -1,7 +1,7 @@
 //! Completed requests with the inputs and predictions of a model.
 
 use dumbwaiter_block::Op;
-use dumbwaiter_learn::{FeatureSet, Kind, MAX_INPUTS, Model, ModelError, Network, Target};
+use dumbwaiter_learn::{FeatureSet, Kind, MAX_INPUTS, Model, ModelError, Network, OutputKind};
 
 /// A completed request: the inputs of a model, its prediction, and the measured latency.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl Serving {
         let mut output = [0.0];
         self.network.forward(&row[..self.features.inputs()], &mut output);
         match self.model.about.target {
-            Target::Normalised => output[0] * normal.1 + normal.0,
+            OutputKind::Normalised => output[0] * normal.1 + normal.0,
             _ => output[0],
         }
     }
