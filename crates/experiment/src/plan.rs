@@ -56,7 +56,12 @@ fn points() -> Result<Vec<Point>, Failure> {
     let four = Scenario::from_toml(&format!("schedulers = [\"none\"]\n{}", four.concat()), "built-in point")
         .map_err(Failure::refused)?;
     Ok(vec![
-        point("shared", "one who waits, a database and a backup together", Metric::FocusP99, Scenario::builtin_real()),
+        point(
+            "shared",
+            "an interactive user, a database and a backup at once",
+            Metric::FocusP99,
+            Scenario::builtin_real(),
+        ),
         point(
             "4k-32",
             "4 KiB at random, 32 at a time",
