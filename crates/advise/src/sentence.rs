@@ -346,6 +346,7 @@ impl Words<'_> {
         same
     }
 
+    /// Why the runs do not decide. Long because it has one arm for each reason.
     fn doubt(&self, doubt: Doubt) -> String {
         let d = self.decision;
         let (leader, figure) = (d.leader, self.figure());

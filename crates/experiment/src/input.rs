@@ -334,7 +334,7 @@ fn is_blktrace(path: &PathBuf) -> bool {
 
 impl Overrides {
     /// The first setting given that only a trace can use, as the command spells it.
-    fn trace_option(&self) -> Option<&'static str> {
+    pub fn trace_option(&self) -> Option<&'static str> {
         let trace = &self.trace;
         let given = [
             (trace.speed.is_some(), "--speed"),
