@@ -133,7 +133,7 @@ class _Dask(Engine):
         return task.result()
 
     def cancel(self, tasks: List[Any]) -> List[Any]:
-        # The scheduler drops what nobody wants any more. To ask it to cancel, and wait for its answer, takes a round trip each.
+        # The scheduler drops what is not wanted any more. To ask it to cancel, and wait for its answer, takes a round trip each.
         for task in tasks:
             task.release()
         return []

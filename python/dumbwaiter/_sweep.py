@@ -1,4 +1,4 @@
-"""Sweeps: grids of experiments, here or on an engine that somebody runs already.
+"""Sweeps: grids of experiments, here or on a cluster that is running.
 
 No scheduler, retry queue or protocol of our own: batches of cells go to the engine, their rows come back as Parquet, and this
 process writes them.

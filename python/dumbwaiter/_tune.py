@@ -1,4 +1,4 @@
-"""`tune`: the search for better settings, here or on an engine that somebody runs already."""
+"""`tune`: the search for better settings, here or on a cluster that is running."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ pub(crate) struct Volume {
     throttled: Vec<u32>,
     /// A flush failed: what was written before may be lost, and no later flush can say otherwise.
     pub(crate) flush_failed: bool,
-    /// The device zeroes by itself, as far as is known.
+    /// The device supports zeroing, unless it has refused it.
     zeroes: bool,
     trims: bool,
     pub(crate) last_failure: Option<String>,
@@ -435,7 +435,7 @@ impl Volume {
         self.start(number, Op::Write, (offset + u64::from(done), length), false, data)
     }
 
-    /// Gives up I/Os of a task that a limit holds back, as nobody waits for them any more.
+    /// Drops the I/Os of a task that a limit holds back, as no client waits for them any more.
     pub(crate) fn give_up_throttled(&mut self, index: u32, task: TaskId) {
         let Some(tenant) = self.tenant_mut(index) else { return };
         for (io, data) in tenant.give_up(task) {

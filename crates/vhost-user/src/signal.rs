@@ -1,7 +1,7 @@
 //! Signals to an eventfd that belongs to another process too.
 //!
 //! A plain `write` blocks where the counter is full, and whether it may block is a flag that the other side can change at any time. The
-//! kernel's own signals never block: a small ring is told to raise the eventfd with each completion, and a signal is a completed no-op.
+//! kernel's own signals never block: a small ring raises the eventfd with each completion, and a signal is a completed no-op.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,5 +1,5 @@
 //! The server in a simulation: the loop of a disk's thread as it is, with a fake drive below it, scripted clients at the other ends of its
-//! sockets, and a clock that stands still while anything can be done. One thread does all of it, so that one seed gives one result.
+//! sockets, and a clock that stops while there is work. One thread does all of it, so that one seed gives one result.
 //!
 //! The clients are cut off in the middle of requests, read slowly or break the protocol; the drive fails requests, loses its volatile cache
 //! and completes in any order; weights, limits, sizes and the scheduler change meanwhile. Each client knows what its sectors may hold.

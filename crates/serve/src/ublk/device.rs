@@ -91,7 +91,7 @@ fn make(
     }
     let mut there = control.info(number).ok();
     if there.is_some_and(|there| there.state == abi::DEAD && !dumbwaiter_ublk::is_served(number)) {
-        // Its server died before it had started the device: nobody can use it.
+        // Its server died before it had started the device: it cannot be used.
         control.delete(number)?;
         there = None;
     }

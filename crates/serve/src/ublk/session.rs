@@ -241,7 +241,7 @@ impl Client for Session {
 
     fn drop_client(&mut self, _violation: Option<&'static str>, _volume: &mut Volume) {
         if self.phase == Phase::Serving {
-            // Without its thread, which was told to leave it, nobody can end the device: it waits for the next server.
+            // Its thread was ordered to leave it, so that the device cannot be ended: it waits for the next server.
             let ending = self.orders.send(Order::Stop).is_ok();
             self.phase = if ending { Phase::Stopping } else { Phase::Leaving };
         }
