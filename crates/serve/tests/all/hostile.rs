@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use dumbwaiter_nbd::Command;
+use dumbwaiter_nbd::{Command, Request};
 use dumbwaiter_nbd::client::Wish;
 use dumbwaiter_nbd::wire::command_flag;
 
