@@ -1,7 +1,7 @@
 """Dumbwaiter: which block I/O scheduler serves a workload best, and how sure that is.
 
 >>> import dumbwaiter as dw
->>> result = dw.compare("scenarios/nvme-random.toml", duration="20ms", progress=None)
+>>> result = dw.compare("nvme-random", duration="20ms", progress=None)
 >>> sorted(result.best)
 ['ssd:850pro-256', 'ull:optane-p4801x']
 
@@ -33,8 +33,9 @@ from ._native import (
     schedulers,
     wait_until,
 )
+from ._plot import plot
 from ._scheduler import Scheduler, check
-from ._sweep import Sweep, SweepResult, plot, sweep
+from ._sweep import Sweep, SweepResult, sweep
 from ._tune import Tuning, tune
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
@@ -29,23 +30,32 @@ class Scenario(dict):  # type: ignore[type-arg]
 
     @classmethod
     def load(cls, path: _Path) -> "Scenario":
-        """Reads a TOML file."""
+        """Reads a TOML file. A fio file that it names is looked for in the current folder, not beside it."""
         import tomllib
 
-        with open(path, "rb") as file:
-            return cls(tomllib.load(file))
+        try:
+            with open(path, "rb") as file:
+                return cls(tomllib.load(file))
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            refused = InputError(f"{os.fspath(path)}: {why}")
+            refused.file = os.fspath(path)
+            raise refused from None
 
 
 def compare(
     what: Any = None,
     *,
     devices: Optional[Sequence[Union[str, Device]]] = None,
-    schedulers: Union[str, Sequence[Union[str, Type[Scheduler]]], None] = None,
+    schedulers: Union[str, Type[Scheduler], Sequence[Union[str, Type[Scheduler]]], None] = None,
     completion: Optional[Sequence[str]] = None,
     replicates: Optional[int] = None,
     seed: Optional[int] = None,
     duration: Union[str, float, None] = None,
     goal: Optional[str] = None,
+    until: Union[str, float, None] = None,
+    until_time: Union[str, float, None] = None,
+    resume: Union[Result, _Path, None] = None,
     jobs: Optional[int] = None,
     progress: Union[str, None, Progress] = "auto",
     via: Optional[str] = None,
@@ -57,10 +67,11 @@ def compare(
     Parameters
     ----------
     what
-        A path of a scenario, a fio job file or a trace; a list of paths of traces; a dict or :class:`Scenario` with the keys of
-        the TOML file; a table (pandas, polars, pyarrow, anything with ``__arrow_c_stream__``, a dict of arrays or lists) with the
-        columns ``time_us``, ``op``, ``offset_bytes``, ``size_bytes`` or others that ``--columns`` knows, which is a trace; a list of
-        tables; ``None`` for the built-in scenario.
+        A path of a scenario, a fio job file or a trace, or the name of a scenario such as ``"database"``; a list of traces, of
+        scenarios or of job files; a suite, such as ``"suite:desktop"``; a dict or :class:`Scenario` with the keys of the TOML file;
+        a table (pandas, polars, pyarrow, anything with ``__arrow_c_stream__``, a dict of arrays or lists) with the columns
+        ``time_us``, ``op``, ``offset_bytes``, ``size_bytes`` or others that ``--columns`` knows, which is a trace; a list of tables;
+        ``None`` for the built-in scenario.
     devices
         Device models: ``"ssd:850pro-256"``, the path of a parameter file, a :class:`Device`.
     schedulers
@@ -73,9 +84,15 @@ def compare(
         Measured time of each run, such as ``"200ms"``; a number is in seconds.
     goal
         ``"balanced"``, ``"latency"``, ``"throughput"`` or ``"fairness"``.
+    until, until_time
+        Add replicates until the decision is sure within this part, such as ``"5%"``; begin none that would end after
+        ``until_time`` on the clock (``"10m"``).
+    resume
+        A result that ended early (``Interrupted.result``), or the path of its JSON: its runs are not made again.
     jobs
         Runs simulated in parallel; it does not change the result. All CPUs where it is ``None``; with a scheduler that is written in
-        Python one, since its runs share the interpreter. Where more are asked for, they run in so many processes.
+        Python one, since its runs share the interpreter. Where more are asked for, they run in so many processes; of several
+        scenarios one after the other.
     progress
         ``"auto"``, ``None``, or a callable ``(done, total, eta_s)``.
     via, on
@@ -102,19 +119,22 @@ def compare(
     Examples
     --------
     >>> import dumbwaiter as dw
-    >>> r = dw.compare("scenarios/nvme-random.toml", duration="20ms", seed=7, progress=None)
+    >>> r = dw.compare("nvme-random", duration="20ms", seed=7, progress=None)
     >>> sorted(r.best)
     ['ssd:850pro-256', 'ull:optane-p4801x']
     """
     paths, scenario, tables = _inputs(what, settings)
     keywords = {
         "devices": None if devices is None else [str(device) for device in _list("devices", devices)],
-        "schedulers": schedulers,
+        "schedulers": [schedulers] if isinstance(schedulers, type) else schedulers,
         "completion": None if completion is None else _list("completion", completion),
         "replicates": replicates,
         "seed": seed,
         "duration": duration,
         "goal": goal,
+        "until": until,
+        "until_time": until_time,
+        "resume": Result.load(resume) if isinstance(resume, (str, os.PathLike)) else resume,
         "via": via,
         "on": on,
         **settings,
@@ -124,13 +144,22 @@ def compare(
 
 def jobs_of(jobs: Optional[int]) -> Optional[int]:
     """A number of jobs, checked."""
-    if jobs is None or isinstance(jobs, int) and not isinstance(jobs, bool) and jobs >= 1:
-        return jobs
-    raise InputError(f"jobs = {jobs!r}: expected a whole number from 1")
+    return None if jobs is None else from_one("jobs", jobs)
+
+
+def from_one(name: str, value: Any) -> int:
+    """A whole number from 1, also one of numpy."""
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise InputError(f"{name} = {value!r}: expected a whole number from 1")
+    return number
 
 
 def _list(name: str, value: Sequence[Any]) -> List[Any]:
-    if isinstance(value, (str, bytes, Device)):
+    if isinstance(value, (str, bytes, os.PathLike, Device)):
         return [value]
     try:
         return list(value)
@@ -177,5 +206,5 @@ def json_of(name: str, value: Any) -> str:
 
     try:
         return json.dumps(value, allow_nan=False, default=plain)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{name}: {error}; expected texts, numbers, lists and dicts") from None

@@ -133,7 +133,7 @@ class _Dask(Engine):
         return task.result()
 
     def cancel(self, tasks: List[Any]) -> List[Any]:
-        # The scheduler drops what nobody wants any more. To ask it to cancel, and wait for its answer, takes a round trip each.
+        # The scheduler drops what is not wanted any more. To ask it to cancel, and wait for its answer, takes a round trip each.
         for task in tasks:
             task.release()
         return []
@@ -142,8 +142,10 @@ class _Dask(Engine):
 class _Ray(Engine):
     def __init__(self) -> None:
         super().__init__()
-        import ray
-
+        try:
+            import ray
+        except ImportError:
+            raise InputError("on: 'ray' needs the package ray: pip install ray") from None
         self.ray = ray
         if not ray.is_initialized():
             ray.init(log_to_driver=False)
@@ -189,9 +191,11 @@ def engine_of(on: Any, jobs: Optional[int]) -> Engine:
         return _Executor(futures.ThreadPoolExecutor(jobs or os.cpu_count() or 1), own=True)
     if isinstance(on, futures.Executor):
         return _Executor(on, own=False)
-    if on == "ray":
+    if isinstance(on, str) and on == "ray":
         return _Ray()
-    if _is_dask_client(on) and not on.asynchronous:
+    if _is_dask_client(on):
+        if on.asynchronous:
+            raise InputError("on: the Client is asynchronous; expected one that is not: Client(address)")
         return _Dask(on)
     raise InputError(f"on: {on!r} was found; expected a dask.distributed.Client, a concurrent.futures.Executor or 'ray'")
 

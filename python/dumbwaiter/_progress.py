@@ -53,7 +53,7 @@ class _Line:
         self.show = show
         self.started = time.monotonic()
         self.last = 0.0
-        self.finished = False
+        self.finished_at = -1
 
     def __call__(self, done: int, total: int, eta_s: Optional[float]) -> None:
         now = time.monotonic()
@@ -61,9 +61,10 @@ class _Line:
         finished = done == total
         if now - self.started < _PATIENCE_S or (now - self.last < 0.1 and not finished):
             return
-        if finished and not shown or self.finished:
+        # Runs may be added to those that are done.
+        if finished and (not shown or self.finished_at == done):
             return
-        self.last, self.finished = now, finished
+        self.last, self.finished_at = now, done if finished else -1
         filled = 30 * done // max(total, 1)
         left = "" if eta_s is None or finished else f"  {eta_s:.0f} s left"
         self.show(f"[{'=' * filled}{' ' * (30 - filled)}] {done}/{total} runs{left}", finished)

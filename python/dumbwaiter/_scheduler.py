@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Dict, Optional, Tuple, Type, Union
 
 from . import _native
-from ._native import Request, Setup, WaitUntil
+from ._native import InputError, Request, Setup, WaitUntil
 
 __all__ = ["Scheduler", "check"]
 
@@ -22,7 +23,7 @@ class Scheduler:
     ...     def __init__(self, setup): self.queue = []
     ...     def insert(self, request, now): self.queue.append(request)
     ...     def next(self, hw_queue, now): return self.queue.pop() if self.queue else None
-    >>> result = dw.compare("scenarios/nvme-random.toml", schedulers=["noop", Lifo], duration="20ms", progress=None)
+    >>> result = dw.compare("nvme-random", schedulers=["noop", Lifo], duration="20ms", progress=None)
     >>> sorted(set(result.runs["scheduler"]))
     ['Lifo', 'noop']
 
@@ -117,4 +118,10 @@ def check(scheduler: Type[Scheduler], *, cases: int = 200, seed: int = 1) -> Non
     ...     def next(self, hw_queue, now): return self.queue.pop(0) if self.queue else None
     >>> dw.check(Fifo, cases=20)
     """
+    for name, value, least in (("cases", cases, 1), ("seed", seed, 0)):
+        try:
+            if not least <= operator.index(value) < 1 << (32 if name == "cases" else 64):
+                raise TypeError
+        except TypeError:
+            raise InputError(f"{name} = {value!r}: expected a whole number from {least}") from None
     _native.check(scheduler, cases=cases, seed=seed)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import uuid
-from typing import Any, Iterator, Protocol, Tuple
+from typing import Any, Iterator, Protocol, Tuple, Union
 
 from ._native import InputError, SweepDone, SweepFolder, SweepPlan
 
-__all__ = ["Store", "open_store", "stored_parts"]
+__all__ = ["Store", "open_store", "place_of", "stored_parts"]
 
 
 class Store(Protocol):
@@ -109,11 +111,16 @@ def stored_parts(address: str) -> Iterator[Tuple[str, bytes]]:
     return _Files(address.rstrip("/")).parts()
 
 
+def place_of(out: Union[str, "os.PathLike[str]"]) -> str:
+    """The text of a folder, or of an address with ``://``."""
+    text = os.fspath(out)
+    if not isinstance(text, str) or not text:
+        raise InputError(f"out: {out!r} was found; expected a folder, or an address such as s3://bucket/name")
+    if isinstance(out, os.PathLike) and re.match(r"[a-z][a-z0-9+.-]+:/[^/]", text):
+        raise InputError(f"out: {text}: a Path has one slash where an address has two; give the address as a text")
+    return text[len("file://") :] if text.startswith("file://") else text
+
+
 def open_store(out: str, plan: SweepPlan) -> Store:
     """A folder, or an address with ``://``. Refuses one that has something else in it."""
-    if out.startswith("file://"):
-        out = out[len("file://") :]
-    if "://" in out:
-        return _Remote(out.rstrip("/"), plan)
-    folder = SweepFolder.open(out, plan)
-    return folder
+    return _Remote(out.rstrip("/"), plan) if "://" in out else SweepFolder.open(out, plan)

@@ -1,4 +1,4 @@
-"""Sweeps: grids of experiments, here or on an engine that somebody runs already.
+"""Sweeps: grids of experiments, here or on a cluster that is running.
 
 No scheduler, retry queue or protocol of our own: batches of cells go to the engine, their rows come back as Parquet, and this
 process writes them.
@@ -12,13 +12,13 @@ import pathlib
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ._compare import jobs_of, json_of
+from ._compare import from_one, jobs_of, json_of
 from ._engine import Engine, engine_of, stop_of, task_id
-from ._native import InputError, Interrupted, SweepPlan, axis_label, in_order, sweep_points, sweep_points_of_parts
+from ._native import InputError, Interrupted, SweepPlan
 from ._progress import Progress, progress_of
-from ._store import Store, open_store, stored_parts
+from ._store import Store, open_store, place_of
 
-__all__ = ["Sweep", "SweepResult", "plot", "sweep"]
+__all__ = ["Sweep", "SweepResult", "sweep"]
 
 _Path = Union[str, "os.PathLike[str]"]
 #: Name of the part, the part, cells, failed cells, the first failure, seconds.
@@ -39,7 +39,7 @@ class Sweep:
         Cells that fit one of these dicts are left out; ``*`` stands for any text.
 
     >>> import dumbwaiter as dw
-    >>> grid = dw.Sweep("scenarios/nvme-random.toml", {"scheduler": ["none", "noop"], "queue_depth": [1, 2], "replicates": 3})
+    >>> grid = dw.Sweep("nvme-random", {"scheduler": ["none", "noop"], "queue_depth": [1, 2], "replicates": 3})
     >>> len(grid)
     24
     """
@@ -62,8 +62,8 @@ class Sweep:
             raise InputError(f"axes: {axes!r} was found; expected a dict of names and lists of values")
         if isinstance(leave_out, (str, Mapping)):
             raise InputError(f"leave_out: {leave_out!r} was found; expected a list of dicts")
-        if replicates is not None and (not isinstance(replicates, int) or replicates < 1):
-            raise InputError(f"replicates = {replicates!r}: expected a whole number from 1")
+        if replicates is not None:
+            replicates = from_one("replicates", replicates)
         self.plan = SweepPlan.new(base, json_of("axes", axes), replicates, json_of("leave_out", list(leave_out)))
 
     def __len__(self) -> int:
@@ -130,11 +130,11 @@ def sweep(
     else:
         raise InputError(f"{what!r} was found; expected the path of a sweep's file, or a Sweep")
     shown = progress_of(progress)
-    text = os.fspath(out)
+    text = place_of(out)
     jobs = jobs_of(jobs)
     if on is None and "://" not in text:
         try:
-            return SweepResult(text, *plan.run_local(out, jobs, fail_fast, shown))
+            return SweepResult(text, *plan.run_local(text, jobs, fail_fast, shown))
         except Interrupted as error:
             error.result = SweepResult(text, *error.result)
             raise
@@ -223,97 +223,3 @@ def _drive(
         if tasks:
             engine.cancel([task for task, _ in tasks.values()])
     return SweepResult(out, total, found, ran, failed)
-
-
-def plot(
-    out: _Path,
-    *,
-    x: str,
-    y: str,
-    by: Optional[str] = None,
-    facet: Optional[str] = None,
-    kind: str = "line",
-    title: Optional[str] = None,
-) -> Any:
-    """Plots a column of a sweep's results: the means over the replicates, with their 95 % confidence. Needs matplotlib.
-
-    Parameters
-    ----------
-    out
-        The folder or address of the results.
-    x, y
-        Columns: an axis of the grid, and a figure of the runs such as ``"p99_us"``.
-    by
-        A column: a line for each of its values.
-    facet
-        A column: a plot for each of its values.
-    kind
-        ``"line"``, or ``"heat"`` for a map with ``by`` on the vertical axis.
-    title
-        Above the plots; ``y`` and ``x`` where it is ``None``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A notebook shows it by itself; ``.savefig(path)`` writes it.
-
-    Raises
-    ------
-    InputError
-        A column that the results lack, one of text as ``y``, a folder without results.
-    """
-    if kind not in ("line", "heat"):
-        raise InputError(f"kind: {kind!r} was found; expected 'line' or 'heat'")
-    from matplotlib.figure import Figure
-
-    place = os.fspath(out)
-    if "://" in place:
-        points = sweep_points_of_parts(place, stored_parts(place), (x, y, by, facet))
-    else:
-        points = sweep_points(out, (x, y, by, facet))
-    facets = in_order([point[0] for point in points])
-    figure = Figure(figsize=(6 * len(facets), 4.5), layout="constrained")
-    figure.suptitle(title if title is not None else f"{axis_label(y)} by {axis_label(x)}")
-    for axes, name in zip(figure.subplots(1, len(facets), squeeze=False)[0], facets):
-        part = [point for point in points if point[0] == name]
-        places = in_order([point[2] for point in part])
-        lines = in_order([point[1] for point in part])
-        if facet is not None:
-            axes.set_title(f"{facet} = {name}")
-        axes.set_xlabel(axis_label(x))
-        axes.set_xticks(range(len(places)), places)
-        if kind == "heat":
-            means = {(point[1], point[2]): point[3] for point in part}
-            rows = [[means.get((line, at), float("nan")) for at in places] for line in lines]
-            _heat_map(figure, axes, rows, axis_label(y))
-            axes.set_yticks(range(len(lines)), lines)
-            axes.set_ylabel(axis_label(by or ""))
-            continue
-        for number, line in enumerate(lines):
-            own = [point for point in part if point[1] == line]
-            low = [point[3] - point[4][0] if point[4] else 0.0 for point in own]
-            high = [point[4][1] - point[3] if point[4] else 0.0 for point in own]
-            at = [places.index(point[2]) for point in own]
-            look = {"marker": "osD^Pv"[number % 6], "color": _COLOURS[number % len(_COLOURS)], "capsize": 3}
-            axes.errorbar(at, [point[3] for point in own], yerr=[low, high], label=line or None, **look)
-        axes.set_ylabel(axis_label(y))
-        axes.set_ylim(bottom=0)
-        axes.spines[["top", "right"]].set_visible(False)
-        if by is not None:
-            axes.legend(title=axis_label(by), frameon=False)
-    return figure
-
-
-#: Of Okabe and Ito: distinct for colour-blind readers, and the same as on the pages.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
-
-
-def _heat_map(figure: Any, axes: Any, values: List[List[float]], title: str) -> None:
-    image = axes.imshow(values, aspect="auto", cmap="Blues")
-    figure.colorbar(image, ax=axes, label=title)
-    known = [value for row in values for value in row if value == value]
-    middle = (min(known) + max(known)) / 2 if known else 0.0
-    for row, line in enumerate(values):
-        for column, value in enumerate(line):
-            if value == value:
-                axes.text(column, row, f"{value:.4g}", ha="center", va="center", color="white" if value > middle else "black")

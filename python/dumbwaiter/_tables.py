@@ -68,18 +68,37 @@ def _pandas_column(name: str, series: Any) -> _Column:
         raise _refused(name, f"row {int(missing.to_numpy().argmax())}: null")
     kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
     if kind in "iuf":
-        values = series.to_numpy(dtype=f"{kind}{series.dtype.itemsize}")
-        return name, values if values.flags.c_contiguous else values.copy(), None
+        return _numbers(name, series.to_numpy(dtype=f"{kind}{_bytes(series.dtype)}"))
     if kind in "mMb":
-        raise _refused(name, f"is of type {series.dtype}; expected numbers or words")
+        raise _refused(name, _unfit(series.dtype))
     import pandas
 
     codes, words = pandas.factorize(series)
-    wrong = next((word for word in words if not isinstance(word, str)), None)
-    if wrong is not None:
-        row = int((codes == list(words).index(wrong)).argmax())
-        raise _refused(name, f"row {row}: {wrong!r} is of type {type(wrong).__name__}; expected numbers or words")
+    if not all(isinstance(word, str) for word in words):
+        # Objects or categories that are numbers; what is neither is refused by its row.
+        return _plain_column(name, series.tolist())
     return name, codes, [str(word) for word in words]
+
+
+def _bytes(dtype: Any) -> int:
+    """Of a number in a pandas column; sparse ones have the type of their values apart."""
+    return int(getattr(dtype, "subtype", dtype).itemsize)
+
+
+def _numbers(name: str, values: Any) -> _Column:
+    """An array of numpy as it is, or, where its numbers have a form that few use, in the nearest common one."""
+    if values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8):
+        values = values.astype("f8")
+    values = values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+    return name, values if values.flags.c_contiguous else values.copy(), None
+
+
+def _unfit(dtype: Any) -> str:
+    """Why times of day, lengths of time and truth values are not taken."""
+    say = f"is of type {dtype}; expected numbers or words"
+    if getattr(dtype, "kind", "") in "mM":
+        say += ', such as microseconds: (frame["time"] - frame["time"].min()) / pandas.Timedelta("1us")'
+    return say
 
 
 def _some(columns: List[_Column], labels: Any) -> List[_Column]:
@@ -97,15 +116,22 @@ def _dict_columns(table: Mapping[Any, Any]) -> List[_Column]:
 
 def _plain_column(name: str, values: Any) -> _Column:
     if type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "factorize"):
-        return _pandas_column(name, values)
+        import pandas
+
+        # An index and an array of pandas too.
+        return _pandas_column(name, pandas.Series(values))
+    if hasattr(values, "to_pylist"):
+        values = values.to_pylist()
     kind = getattr(getattr(values, "dtype", None), "kind", None)
     if getattr(values, "ndim", 1) != 1:
         raise _refused(name, f"has {values.ndim} dimensions; expected an array of one")
+    masked = getattr(values, "mask", None)
+    if masked is not None and getattr(masked, "any", lambda: False)():
+        raise _refused(name, f"row {int(masked.argmax())}: null")
     if kind is not None and kind in "iuf":
-        values = values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
-        return name, values if values.flags.c_contiguous else values.copy(), None
+        return _numbers(name, values)
     if kind is not None and kind in "mMb":
-        raise _refused(name, f"is of type {values.dtype}; expected numbers or words")
+        raise _refused(name, _unfit(values.dtype))
     if isinstance(values, array):
         return name, values, None
     try:
@@ -120,7 +146,8 @@ def _plain_column(name: str, values: Any) -> _Column:
         try:
             return name, array("q", plain), None
         except OverflowError:
-            raise _refused(name, "has numbers of more than 64 bits") from None
+            row = next(row for row, value in enumerate(plain) if not -(1 << 63) <= value < 1 << 63)
+            raise _refused(name, f"row {row}: {plain[row]} has more than 64 bits") from None
     if kinds <= {int, float}:
         return name, array("d", plain), None
     fitting = {str} if str in kinds else {int, float}

@@ -1,4 +1,4 @@
-"""`tune`: the search for better settings, here or on an engine that somebody runs already."""
+"""`tune`: the search for better settings, here or on a cluster that is running."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def tune(
     Examples
     --------
     >>> import dumbwaiter as dw
-    >>> found = dw.tune("scenarios/nvme-random.toml", schedulers="mq-deadline", devices=["ull:optane-p4801x"], duration="20ms",
+    >>> found = dw.tune("nvme-random", schedulers="mq-deadline", devices=["ull:optane-p4801x"], duration="20ms",
     ...                 warmup="10ms", budget="2s", progress=None)
     >>> found.devices[0]["scheduler"]
     'mq-deadline'

@@ -24,6 +24,7 @@ class Workers:
     def __init__(self, count: int, run: Callable[..., str]) -> None:
         context = multiprocessing.get_context("fork")
         self.processes: List[Any] = []
+        self.ended = False
         self.free: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         with warnings.catch_warnings():
             # That a process with threads forks: the child uses nothing that they may have locked.
@@ -37,13 +38,17 @@ class Workers:
                 self.free.put(here)
 
     def run(self, *cell: Any) -> Optional[str]:
-        """What ``run`` gives for a cell; raises what it raises. ``None`` where the processes were killed."""
+        """What ``run`` gives for a cell; raises what it raises. ``None`` where :meth:`kill` ended it."""
         worker = self.free.get()
         try:
             worker.send(cell)
             fine, answer = worker.recv()
         except (EOFError, OSError):
-            return None
+            if self.ended:
+                return None
+            raise RuntimeError(
+                f"the process that ran {cell[1]} on {cell[0]} was killed, perhaps for want of memory; expected fewer jobs"
+            ) from None
         finally:
             self.free.put(worker)
         if fine:
@@ -52,6 +57,7 @@ class Workers:
 
     def kill(self) -> None:
         """Ends all of them."""
+        self.ended = True
         for process in self.processes:
             process.kill()
         for process in self.processes:

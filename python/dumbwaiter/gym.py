@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 import gymnasium
 import numpy
 
-from ._compare import _inputs
+from ._compare import _inputs, _list, from_one
 from ._native import Device, InputError, SwitchEpisode, SwitchLoad
 
 __all__ = ["FEATURES", "SwitchEnv"]
@@ -73,11 +73,13 @@ class SwitchEnv(gymnasium.Env):  # type: ignore[misc]
     ) -> None:
         if goal not in ("throughput", "latency", "p99"):
             raise InputError(f"goal: {goal!r} was found; expected throughput, latency or p99")
-        if periods < 1:
-            raise InputError(f"periods = {periods}: expected at least 1")
+        periods = from_one("periods", periods)
+        names = _list("schedulers", schedulers)
+        if not all(isinstance(name, str) for name in names):
+            raise InputError("schedulers: expected names; one that is written in Python cannot take over a run")
         paths, scenario, tables = _inputs(what, settings)
         devices = None if device is None else [str(device)]
-        keywords = {"schedulers": list(schedulers), "devices": devices, **settings}
+        keywords = {"schedulers": names, "devices": devices, **settings}
         self.load = SwitchLoad.read(paths, scenario, tables, keywords, period)
         self.schedulers: List[str] = self.load.schedulers
         self.periods, self.goal = periods, goal

@@ -22,5 +22,5 @@ class Lifo(dw.Scheduler):
 
 if __name__ == "__main__":
     dw.check(Lifo)
-    result = dw.compare("scenarios/nvme-random.toml", schedulers=["none", "mq-deadline", Lifo], duration="100ms")
+    result = dw.compare("nvme-random", schedulers=["none", "mq-deadline", Lifo], duration="100ms")
     print(result.to_text())

@@ -119,6 +119,11 @@ impl Device {
         python(py, &serde_json::to_value(checks).map_err(plain)?)
     }
 
+    /// Pickles as its name: who reads it loads it again.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.get_type::<Device>().getattr("load")?, (self.model.name().to_owned(),)))
+    }
+
     fn __str__(&self) -> &str {
         self.model.name()
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use dumbwaiter_advise::{Document, Goal};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{
-    Comparison, Control, Ending, Experiment, Failure, Overrides, Step, World, compare as library_compare,
-    scenario_of_value,
+    Comparison, Control, Ending, Experiment, Failure, Input, Overrides, Step, Until, World, compare as compare_one,
+    compare_all, scenario_of_value,
 };
 use dumbwaiter_scenario::{Scenario, TraceOptions};
 use dumbwaiter_schedulers::{Entry, Factory};
@@ -224,21 +224,19 @@ impl Settings {
 
     /// The world of these jobs. Hooks of two runs in one process would only wait for each other's turn with the interpreter:
     /// schedulers that are written in Python run one by one, or each in a process of its own where there are several jobs.
-    fn world(
-        &self,
-        py: Python<'_>,
-        jobs: Option<usize>,
-        experiment: &Experiment,
-        failed: &Failed,
-    ) -> PyResult<Attached> {
+    /// A process has the load of one scenario.
+    fn world(&self, py: Python<'_>, jobs: Option<usize>, input: &Input, failed: &Failed) -> PyResult<Attached> {
         let own = self.overrides.own_schedulers.clone();
         let several = jobs.filter(|jobs| *jobs > 1 && !own.is_empty());
-        let workers = several.map(|jobs| {
-            let runs = OwnRuns::new(experiment.scenario.clone(), self.simulator(Some(1)), failed.clone());
-            start_workers(py, jobs, runs)
-        });
+        let (workers, several) = match (several, input) {
+            (Some(jobs), Input::One(experiment)) => {
+                let runs = OwnRuns::new(experiment.scenario.clone(), self.simulator(Some(1)), failed.clone());
+                (Some(start_workers(py, jobs, runs)?), Some(jobs))
+            }
+            _ => (None, None),
+        };
         let jobs = if own.is_empty() { jobs } else { several.or(Some(1)) };
-        Ok(Attached { simulator: self.simulator(jobs), own, failed: failed.clone(), workers: workers.transpose()? })
+        Ok(Attached { simulator: self.simulator(jobs), own, failed: failed.clone(), workers })
     }
 }
 
@@ -286,7 +284,7 @@ fn schedulers(list: Option<Bound<'_, PyAny>>, failed: &Failed) -> PyResult<(Opti
     Ok((Some(names.join(",")), own))
 }
 
-/// Reads what is to be compared: paths, a scenario as JSON text, or tables with their names.
+/// Reads one load: paths, a scenario as JSON text, or tables with their names.
 pub(crate) fn experiment(
     py: Python<'_>,
     paths: &[PathBuf],
@@ -295,6 +293,9 @@ pub(crate) fn experiment(
     settings: &mut Settings,
 ) -> PyResult<Experiment> {
     if let Some(text) = scenario {
+        if let Some(option) = settings.overrides.trace_option() {
+            return Err(errors::plain(format!("{option}: applies only to traces; give a trace, or leave it out")));
+        }
         let value = serde_json::from_str(text).map_err(errors::plain)?;
         let scenario = scenario_of_value(&value).map_err(|(key, reason)| match key.as_str() {
             "" => errors::plain(format!("scenario: {reason}")),
@@ -328,7 +329,56 @@ fn resolved(mut scenario: Scenario) -> Result<(Scenario, Vec<String>), dumbwaite
 pub(crate) struct Counted {
     pub(crate) planned: AtomicU64,
     pub(crate) done: AtomicU64,
+    /// Scenarios whose runs are not planned yet.
+    waiting: AtomicU64,
+    /// Runs of the scenario that was planned last.
+    each: AtomicU64,
 }
+
+impl Counted {
+    fn plan(&self, cells: u64) {
+        self.planned.fetch_add(cells, Ordering::Relaxed);
+        self.each.store(cells, Ordering::Relaxed);
+        let _ = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| waiting.checked_sub(1));
+    }
+
+    /// All runs; scenarios that are not planned yet are taken to have as many as the last one.
+    fn all(&self) -> u64 {
+        let [planned, waiting, each] = [&self.planned, &self.waiting, &self.each].map(|n| n.load(Ordering::Relaxed));
+        planned + waiting * each
+    }
+}
+
+/// A result that is gone on with, or until when replicates are added.
+#[derive(Default)]
+struct Extent {
+    until: Option<Until>,
+    resume: Option<Py<ResultDocument>>,
+}
+
+impl Extent {
+    /// Takes them out of the keyword arguments.
+    fn take(keywords: &Bound<'_, PyDict>) -> PyResult<Extent> {
+        let keys = Keywords(keywords.clone());
+        let resume = keys.get("resume", "a Result")?;
+        let time = keys.any("until_time")?;
+        let Some(within) = keys.any("until")? else {
+            return match time {
+                Some(_) => Err(errors::plain("until_time: expected `until` beside it")),
+                None => Ok(Extent { until: None, resume }),
+            };
+        };
+        let text = within.extract::<f64>().map(|within| within.to_string()).or_else(|_| within.extract::<String>());
+        let text =
+            text.map_err(|_| errors::plain(format!("until: {within} was found; expected a part such as \"5%\"")))?;
+        let time = self::time("until_time", time)?.map_or(UNTIL_TIME, |time| Duration::from_nanos(time.0));
+        let until = Until::parse(&text, time).map_err(|e| errors::plain(format!("until: {e}")))?;
+        Ok(Extent { until: Some(until), resume })
+    }
+}
+
+/// The command's own default of `--until-time`.
+const UNTIL_TIME: Duration = Duration::from_secs(600);
 
 /// Compares schedulers; see `dumbwaiter.compare`.
 #[pyfunction]
@@ -345,24 +395,37 @@ pub(crate) fn compare(
     let counted = Arc::new(Counted::default());
     let counts = Arc::clone(&counted);
     let control = Arc::new(Control::observed(move |step| match step {
-        Step::Planned { cells, .. } => _ = counts.planned.fetch_add(*cells, Ordering::Relaxed),
+        Step::Planned { cells, .. } => counts.plan(*cells),
         Step::Began(_) => {}
         Step::Finished(..) => _ = counts.done.fetch_add(1, Ordering::Relaxed),
     }));
     let cancelling = Arc::clone(&control);
     let failed = Failed::new(move || cancelling.cancel.store(true, Ordering::Relaxed));
     let served = take_served(&keywords)?;
+    let extent = Extent::take(&keywords)?;
     let mut settings = Settings::of(&keywords, &failed)?;
+    settings.overrides.until = extent.until;
     if let Some(served) = &served {
         settings.overrides.world_options.clone_from(&served.options);
     }
-    let experiment = experiment(py, &paths, scenario.as_deref(), &tables, &mut settings)?;
+    let mut input = if scenario.is_none() && tables.is_empty() {
+        Input::read(&paths, Scenario::builtin, &settings.overrides, settings.goal)
+            .map_err(|e| errors::of_reading(py, &e))?
+    } else {
+        Input::One(Box::new(experiment(py, &paths, scenario.as_deref(), &tables, &mut settings)?))
+    };
+    if let Some(result) = &extent.resume {
+        input.resume(result.get().document()).map_err(|e| errors::of_reading(py, &e))?;
+    }
+    if let Input::Several { cases, .. } = &input {
+        counted.waiting.store(cases.len() as u64, Ordering::Relaxed);
+    }
     let world: Box<dyn World + Send>;
     let mut workers = None;
     match served {
         Some(served) => world = Box::new(served.world),
         None => {
-            let simulated = settings.world(py, jobs, &experiment, &failed)?;
+            let simulated = settings.world(py, jobs, &input, &failed)?;
             workers = simulated.workers.as_ref().map(|workers| workers.clone_ref(py));
             world = Box::new(simulated);
         }
@@ -377,7 +440,11 @@ pub(crate) fn compare(
         // They are ended below in any case.
         let _ = kill(py);
     };
-    let waited = wait(py, move || library_compare(&experiment, &*world, &running), beat, stop);
+    let compare = move || match &input {
+        Input::One(experiment) => compare_one(experiment, &*world, &running),
+        Input::Several { name, cases } => compare_all(name, cases, &*world, &running),
+    };
+    let waited = wait(py, compare, beat, stop);
     kill(py)?;
     let (compared, told) = waited?;
     ended(py, compared, told, &failed, || report(py, progress.as_ref(), &counted, started))
@@ -390,7 +457,7 @@ pub(crate) fn report(
     started: Instant,
 ) -> PyResult<()> {
     let Some(progress) = progress else { return Ok(()) };
-    let (done, planned) = (counted.done.load(Ordering::Relaxed), counted.planned.load(Ordering::Relaxed));
+    let (done, planned) = (counted.done.load(Ordering::Relaxed), counted.all());
     let left = planned.saturating_sub(done) as f64;
     let eta = (done > 0).then(|| started.elapsed().as_secs_f64() / done as f64 * left);
     progress.call1(py, (done, planned, eta)).map(drop)

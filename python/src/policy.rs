@@ -1,7 +1,5 @@
 //! Schedulers written in Python, as the block layer knows schedulers.
 
-use std::sync::atomic::Ordering;
-
 use dumbwaiter_block::{
     Context, Event, Flags, Io, Join, MergeIndex, Merging, Nanos, Next, Place, Request as Block, RequestId, Scheduler,
     Setup, Side, Traits, Tunable,
@@ -127,6 +125,13 @@ impl Policy {
         };
         let object = class.call1((given,))?;
         let hooks = Hooks::of(&object)?;
+        // Of a class that is known before; a function may return anything.
+        for (name, hook) in [("insert", &hooks.insert), ("next", &hooks.next)] {
+            if hook.is_none() {
+                let what = shown(&object);
+                return Err(PyTypeError::new_err(format!("{what} is no scheduler: it has no method `{name}`")));
+            }
+        }
         let flag = |name: &str, default: bool| -> PyResult<bool> {
             object.getattr_opt(name)?.map_or(Ok(default), |value| value.extract())
         };
@@ -155,6 +160,12 @@ impl Policy {
         self.requests.get(id.index())?.as_ref()
     }
 
+    /// Is this very object in the scheduler's queue? Those of other runs may have its number.
+    fn holds(&self, request: &Bound<'_, Request>) -> bool {
+        let held = self.request(RequestId(request.get().number));
+        held.is_some_and(|held| held.is(request)) && request.get().place() == place::QUEUED
+    }
+
     /// Calls a hook unless an earlier one failed.
     fn call<T>(
         &self,
@@ -177,16 +188,25 @@ impl Policy {
             return Ok(Some(Next::Empty));
         }
         if let Ok(request) = answer.cast::<Request>() {
+            let is_held = self.holds(request);
             let request = request.get();
-            let known = self.request(RequestId(request.number)).is_some_and(|held| held.get().serial == request.serial);
             match request.place() {
-                place::QUEUED if known => {
+                place::QUEUED if is_held => {
                     request.put(place::SENT);
                     self.queued -= 1;
                     return Ok(Some(Next::Dispatch(RequestId(request.number))));
                 }
-                // Its I/O goes with the request that it joined.
-                place::MERGED => return Ok(None),
+                // Its I/O goes with the request that it joined. Whoever returns it again has it in the queue for ever.
+                place::MERGED => {
+                    request.put(place::DROPPED);
+                    return Ok(None);
+                }
+                place::DROPPED => {
+                    return Err(SchedulerError::new_err(format!(
+                        "next returned {} twice, which joined another request",
+                        request.told()
+                    )));
+                }
                 place::DONE => {
                     return Err(SchedulerError::new_err(format!(
                         "next returned {}, which is complete",
@@ -227,8 +247,8 @@ impl Policy {
             if answer.is_none() {
                 return Ok(None);
             }
-            let other = answer.cast::<Request>().map_err(|_| nonsense(name, &answer, "a request or None"))?.get();
-            Ok((other.place() == place::QUEUED).then_some(RequestId(other.number)))
+            let other = answer.cast::<Request>().map_err(|_| nonsense(name, &answer, "a request or None"))?;
+            Ok(self.holds(other).then_some(RequestId(other.get().number)))
         })?
     }
 }
@@ -334,10 +354,20 @@ impl Scheduler for Policy {
                 return Ok(shared.filter(|_| joins.is_true()));
             }
             let expected = "None, True, False or a request";
-            let into = answer.cast::<Request>().map_err(|_| nonsense("merge", &answer, expected))?.get();
-            let sector = into.sector.load(Ordering::Relaxed);
-            let side = if io.sector + u64::from(io.sectors) == sector { Side::Front } else { Side::Back };
-            Ok((into.place() == place::QUEUED).then_some(Join { into: RequestId(into.number), side }))
+            let into = answer.cast::<Request>().map_err(|_| nonsense("merge", &answer, expected))?;
+            if !self.holds(into) {
+                return Ok(None);
+            }
+            let into = RequestId(into.get().number);
+            if shared.is_some_and(|shared| shared.into == into) {
+                return Ok(shared);
+            }
+            let side = match &ctx.requests[into] {
+                request if io.sector.checked_add(u64::from(io.sectors)) == Some(request.sector) => Side::Front,
+                request if request.end() == io.sector => Side::Back,
+                _ => return Err(nonsense("merge", &answer, "a request that touches the arrival")),
+            };
+            Ok(Some(Join { into, side }))
         })?;
         own.filter(|join| dumbwaiter_block::merge::compatible(&ctx.requests[join.into], io))
     }

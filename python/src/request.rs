@@ -17,6 +17,8 @@ pub(crate) mod place {
     pub(crate) const DONE: u8 = 2;
     /// It became part of another request.
     pub(crate) const MERGED: u8 = 3;
+    /// As `MERGED`, and the scheduler returned it once since.
+    pub(crate) const DROPPED: u8 = 4;
 }
 
 /// A request that a scheduler holds or has sent. Compares by its id; reading one after its completion raises an error.
@@ -26,7 +28,7 @@ pub(crate) struct Request {
     pub(crate) number: u32,
     pub(crate) serial: u64,
     arrived_ns: u64,
-    pub(crate) sector: AtomicU64,
+    sector: AtomicU64,
     sectors: AtomicU32,
     place: AtomicU8,
     /// For the policy: 0 is none.

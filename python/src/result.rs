@@ -22,6 +22,10 @@ impl ResultDocument {
     pub(crate) fn new(document: Document) -> ResultDocument {
         ResultDocument { document: Arc::new(document) }
     }
+
+    pub(crate) fn document(&self) -> &Document {
+        &self.document
+    }
 }
 
 fn failed(error: &dumbwaiter_report::Error) -> PyErr {

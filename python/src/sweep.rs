@@ -90,6 +90,11 @@ impl SweepPlan {
         self.sweep.to_json()
     }
 
+    /// Pickles as its text.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.get_type::<SweepPlan>().getattr("from_json")?, (self.to_json(),)))
+    }
+
     /// Number of cells.
     #[getter]
     fn cells(&self) -> u64 {

@@ -12,7 +12,7 @@ use crate::arrow::{self, Batches, Data, Layout, LayoutColumn};
 /// A table: columns with their units in their names. pandas, polars, pyarrow and duckdb read it without a copy.
 ///
 /// >>> import dumbwaiter as dw
-/// >>> runs = dw.compare("scenarios/nvme-random.toml", duration="10ms", replicates=1, progress=None).runs
+/// >>> runs = dw.compare("nvme-random", duration="10ms", replicates=1, progress=None).runs
 /// >>> len(runs), runs["scheduler"][:3]
 /// (6, ['none', 'mq-deadline', 'kyber'])
 #[pyclass(frozen, module = "dumbwaiter")]

@@ -1,5 +1,7 @@
 """`compare`: the same bytes as the command, tables in and out, errors, Ctrl-C."""
 
+import asyncio
+import multiprocessing
 import os
 import pathlib
 import pickle
@@ -14,22 +16,59 @@ import pytest
 import dumbwaiter as dw
 from dumbwaiter import _native
 
-SCENARIOS = sorted(pathlib.Path(__file__).resolve().parents[2].glob("scenarios/*.toml"))
+FILES = pathlib.Path(__file__).resolve().parents[2] / "scenarios"
+SCENARIOS = [*FILES.glob("*.toml"), *FILES.glob("suites/*/*.toml")]
 NVME = "scenarios/nvme-random.toml"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
-def test_json_is_the_command_s_byte_for_byte(scenario, command, tmp_path):
-    settings = ["--duration", "50ms", "--warmup", "0", "--replicates", "1", "--seed", "7", "--limit", "3000"]
-    run = subprocess.run([command, "compare", scenario, *settings, "--json", tmp_path / "b.json"], capture_output=True, text=True)
-    keywords = dict(duration="50ms", warmup=0, replicates=1, seed=7, limit=3000, progress=None)
+def same_bytes(command, folder, what, words, **keywords):
+    """The command and the package write the same JSON, or refuse with the same text."""
+    given = [str(what)] if isinstance(what, (str, pathlib.Path)) else what
+    run = subprocess.run([command, "compare", *given, *words, "--json", folder / "b.json"], capture_output=True, text=True)
     if run.returncode:
         with pytest.raises(Exception) as failed:
-            dw.compare(scenario, **keywords)
+            dw.compare(what, progress=None, **keywords)
         assert str(failed.value) in run.stderr
         return
-    dw.compare(scenario, **keywords).to_json(tmp_path / "a.json")
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    dw.compare(what, progress=None, **keywords).to_json(folder / "a.json")
+    assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS), ids=lambda path: path.stem)
+def test_json_is_the_command_s_byte_for_byte(scenario, command, tmp_path):
+    for seed in (7, 4711):
+        words = ["--duration", "50ms", "--warmup", "0", "--replicates", "1", "--seed", str(seed), "--limit", "3000"]
+        same_bytes(command, tmp_path, scenario, words, duration="50ms", warmup=0, replicates=1, seed=seed, limit=3000)
+
+
+@pytest.mark.parametrize(
+    "what, words, keywords",
+    [
+        ("nvme-random", ["--replicates", "2"], dict(replicates=2)),
+        (["nvme-random", "database"], [], {}),
+        ("suite:kv-store", ["--schedulers", "none", "--replicates", "1"], dict(schedulers="none", replicates=1)),
+        ("suite:nothing", [], {}),
+        ("nvme-random", ["--until", "80%", "--schedulers", "none,kyber"], dict(until="80%", schedulers=["none", "kyber"])),
+    ],
+    ids=["name", "names", "suite", "unknown suite", "until"],
+)
+def test_names_suites_and_until_are_the_command_s(what, words, keywords, command, tmp_path):
+    words = [*words, "--duration", "20ms", "--warmup", "0", "--limit", "500"]
+    same_bytes(command, tmp_path, what, words, duration="20ms", warmup=0, limit=500, **keywords)
+
+
+def test_a_result_is_gone_on_with(tmp_path):
+    settings = dict(duration="10ms", progress=None)
+    few = dw.compare(NVME, replicates=1, **settings)
+    few.to_json(tmp_path / "few.json")
+    whole = dw.compare(NVME, replicates=2, **settings)
+    for resume in (few, tmp_path / "few.json"):
+        seen = []
+        found = dw.compare(NVME, replicates=2, resume=resume, duration="10ms", progress=lambda *told: seen.append(told))
+        assert found.runs.to_pydict() == whole.runs.to_pydict() and seen[-1][:2] == (6, 6)
+    for wrong, said in [(dict(resume=few, seed=9), "another scenario"), (dict(resume=7), "expected a Result"), (dict(until_time="1s"), "until")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.compare(NVME, **settings, **wrong)
 
 
 def test_the_module_is_the_command(command):
@@ -76,6 +115,61 @@ def test_a_dict_is_checked_by_the_same_code():
     assert error.value.key == "queue_depth"
 
 
+def test_numbers_of_numpy_paths_and_a_class_alone_are_taken():
+    numpy = pytest.importorskip("numpy")
+
+    class Lifo(dw.Scheduler):
+        def __init__(self, setup):
+            self.queue = []
+
+        def insert(self, request, now):
+            self.queue.append(request)
+
+        def next(self, hw_queue, now):
+            return self.queue.pop() if self.queue else None
+
+    found = dw.compare(
+        pathlib.Path(NVME), devices=dw.Device.load("null:0us"), schedulers=Lifo, replicates=numpy.int64(2), seed=numpy.uint8(3),
+        duration=numpy.float64(0.01), jobs=numpy.int32(1), progress=None,
+    )
+    assert found.runs["scheduler"] == ["Lifo", "Lifo"] and found.runs["seed"] == [3, 4]
+
+
+def test_devices_sweeps_and_errors_pickle(tmp_path):
+    device = dw.Device.load("ssd:850pro-256").replace(ncq_depth=8)
+    assert pickle.loads(pickle.dumps(device)).name == device.name
+    assert len(pickle.loads(pickle.dumps(dw.Sweep(NVME, {"queue_depth": [1, 2], "replicates": 1})))) == 12
+    with pytest.raises(dw.InputError) as error:
+        dw.compare({"task": [{"name": "r", "rw": "frob", "bs": "4k"}]})
+    assert pickle.loads(pickle.dumps(error.value)).key == error.value.key is not None
+
+
+def test_a_scenario_that_cannot_be_loaded_is_named(tmp_path):
+    (tmp_path / "cut.toml").write_text("[[task")
+    for name in ["missing.toml", "cut.toml"]:
+        with pytest.raises(dw.InputError, match=name) as error:
+            dw.Scenario.load(tmp_path / name)
+        assert error.value.file == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_process_may_compare_after_its_parent_did(method):
+    dw.compare(NVME, duration="5ms", progress=None)
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply(compared).best == compared().best
+
+
+def compared():
+    return dw.compare(NVME, duration="5ms", replicates=1, progress=None)
+
+
+def test_threads_and_an_event_loop_may_compare_at_once():
+    async def both():
+        return await asyncio.gather(*(asyncio.to_thread(compared) for _ in range(3)))
+
+    assert len({result.to_json() for result in asyncio.run(both())}) == 1
+
+
 def test_errors_have_their_place(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text("name = 'x'\nschedulers = 3\n")
@@ -104,6 +198,9 @@ def test_errors_have_their_place(tmp_path):
         (dict(devices=["ssd:frob"]), "frob"),
         (dict(progress="loud"), "progress"),
         (dict(devices=7), "devices"),
+        (dict(until="soon"), "until: `soon`.*percentage"),
+        (dict(until=object()), "until.*expected a part"),
+        (dict(depth=4), "depth.*traces"),
     ],
 )
 def test_a_bad_setting_is_named(settings, said):

@@ -48,11 +48,11 @@ assert rates.loc[16, 'poll'] < rates.loc[16, 'interrupt']
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_and_its_conclusions_hold(path):
+def test_it_runs_and_its_conclusions_hold(path, tmp_path):
     for needed in ["ipykernel", "matplotlib", "pandas", "gymnasium"]:
         pytest.importorskip(needed)
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     notebook = nbformat.read(path, as_version=4)
     notebook.cells.append(nbformat.v4.new_code_cell(CLAIMS[path.stem]))
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -4,6 +4,7 @@ import bisect
 import json
 import multiprocessing
 import os
+import signal
 
 import pytest
 
@@ -202,6 +203,94 @@ def test_nonsense_from_a_hook_is_named(hook, answer, said):
     settings = dict(SHORT, duration="2s", warmup=0, devices=["hdd:st1000dm003"])
     with pytest.raises(TypeError, match=said):
         dw.compare("scenarios/shared-disk.toml", schedulers=[broken], **settings)
+
+
+@pytest.mark.parametrize("hook", ["merge", "former", "latter"])
+def test_a_request_that_is_not_queued_here_joins_nothing(hook):
+    """The arrival itself, one of an earlier run, one that was sent."""
+    for pick in [lambda self, first: first, lambda self, first: OLD[0] if OLD else None, lambda self, first: self.sent]:
+
+        class Odd(Noop):
+            name = "odd"
+            sent = None
+
+            def insert(self, request, now):
+                OLD.append(request)
+                super().insert(request, now)
+
+            def next(self, hw_queue, now):
+                self.sent = super().next(hw_queue, now)
+                return self.sent
+
+        setattr(Odd, hook, lambda self, first, *others: pick(self, first))
+        result = dw.compare(DENSE, schedulers=[Odd], devices=["hdd:st1000dm003"], **dict(SHORT, duration="200ms"))
+        assert result.runs["completed"][0] > 0
+
+
+#: Requests of earlier runs.
+OLD = []
+
+
+def test_a_merge_far_away_is_named():
+    class Far(Noop):
+        name = "far"
+
+        def merge(self, arrival, queued, now):
+            return next((other for other in self.queue if abs(other.sector - arrival.sector) > 8000), None)
+
+    scenario = {"task": [{**DENSE["task"][0], "size": "64m"}]}
+    with pytest.raises(TypeError, match="merge returned .*expected a request that touches the arrival"):
+        dw.compare(scenario, schedulers=[Far], devices=["hdd:st1000dm003"], **SHORT)
+
+
+def test_a_request_that_joined_another_leaves_the_queue():
+    class Forgetful(Noop):
+        """Without `absorbed`, it returns one that joined another: once that is no error."""
+
+        name = "forgetful"
+
+        def absorbed(self, request, into, now):
+            pass
+
+    settings = dict(SHORT, devices=["hdd:st1000dm003"], duration="1s")
+    assert dw.compare(DENSE, schedulers=[Forgetful], **settings).runs["completed"][0] > 0
+
+    class Stuck(Forgetful):
+        def next(self, hw_queue, now):
+            request = self.queue[0]
+            if request not in self.gone:
+                self.queue.pop(0)
+            return request
+
+        gone = ()
+
+        def absorbed(self, request, into, now):
+            self.gone = (*self.gone, request)
+
+    with pytest.raises(dw.SchedulerError, match="twice, which joined another request"):
+        dw.compare(DENSE, schedulers=[Stuck], **settings)
+
+
+def test_a_function_must_return_a_scheduler():
+    def scheduler(setup):
+        return object()
+
+    with pytest.raises(TypeError, match="is no scheduler: it has no method `insert`"):
+        dw.compare(NVME, schedulers=[scheduler], **SHORT)
+    with pytest.raises(dw.SchedulerError, match="is no scheduler"):
+        dw.check(scheduler)
+    for wrong in [dict(cases=0), dict(cases="many"), dict(seed=-1), dict(cases=1 << 40)]:
+        with pytest.raises(dw.InputError, match=next(iter(wrong))):
+            dw.check(Lifo, **wrong)
+
+
+def test_a_process_that_is_killed_is_no_ctrl_c():
+    class Killed(Lifo):
+        def next(self, hw_queue, now):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(RuntimeError, match="the process that ran Killed on .* was killed"):
+        dw.compare(NVME, schedulers=[Killed], jobs=2, **SHORT)
 
 
 class Batches(dw.Scheduler):

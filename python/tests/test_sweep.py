@@ -136,70 +136,146 @@ def test_bases_are_files_of_any_kind_dicts_or_refused(tmp_path):
         dw.sweep(7, tmp_path / "o")
 
 
-def test_killed_and_started_again(tmp_path):
-    path = write(tmp_path, "400ms")
-    run = [sys.executable, "-c", f"import dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, jobs=2)"]
-    child = subprocess.Popen(run)
-    while len(list((tmp_path / "a").glob("part-*"))) < 3:
-        assert child.poll() is None, "it ended before it was killed"
-        time.sleep(0.01)
+#: Repetitions of each kill, each at another moment.
+KILLS = range(int(os.environ.get("DUMBWAITER_KILLS", "1")))
+
+
+def wait_for_parts(folder, child=None, count=3):
+    """Until some rows are there."""
+    while len(list(folder.glob("part-*"))) < count:
+        assert child is None or child.poll() is None, "it ended before it was killed"
+        time.sleep(0.005)
+
+
+def kill_in_the_middle(pid, folder, kill):
+    """A thread that kills a process when some rows are there."""
+
+    def kill_it():
+        wait_for_parts(folder, count=2 + kill % 5)
+        counts.append(len(pandas.concat(pandas.read_parquet(part, columns=["key"]) for part in folder.glob("part-*"))))
+        os.kill(pid, signal.SIGKILL)
+
+    counts = []
+    thread = threading.Thread(target=kill_it, daemon=True)
+    thread.start()
+    return thread, counts
+
+
+def killed_in_the_middle(code, folder, kill):
+    """Runs a client, kills it when some rows are there, and waits for its end."""
+    child = subprocess.Popen([sys.executable, "-c", code])
+    wait_for_parts(folder, child, count=2 + kill % 5)
+    time.sleep(0.02 * kill)
+    assert child.poll() is None, "it ended before it was killed"
     child.send_signal(signal.SIGKILL)
     child.wait()
-    ran = dw.sweep(path, tmp_path / "a", progress=None)
-    assert 0 < ran.found and ran.found + ran.ran == 20
+
+
+def resumed(path, tmp_path, **engine):
+    """Goes on with what was killed: every row once, and those of a run that nothing disturbed."""
+    ran = dw.sweep(path, tmp_path / "a", progress=None, **engine)
+    assert 0 < ran.found < 20 and ran.found + ran.ran == 20
+    undisturbed(path, tmp_path)
+
+
+def undisturbed(path, tmp_path):
+    assert len(rows(tmp_path / "a")) == 20
     dw.sweep(path, tmp_path / "b", progress=None)
     same(tmp_path / "a", tmp_path / "b")
 
 
-def test_dask_with_a_worker_killed(tmp_path):
+def local_cluster():
     distributed = pytest.importorskip("distributed")
-    path = write(tmp_path, "300ms")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster, distributed.Client(cluster) as client:
-        pid = next(iter(client.run(os.getpid).values()))
-        killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
-        killer.start()
-        assert dw.sweep(path, tmp_path / "a", on=client, progress=None)[2:] == (0, 20, 0)
-        killer.join()
-    dw.sweep(path, tmp_path / "b", progress=None)
-    same(tmp_path / "a", tmp_path / "b")
+    return distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50)
 
 
-def test_dask_with_the_client_killed(tmp_path):
-    distributed = pytest.importorskip("distributed")
+@pytest.mark.parametrize("kill", KILLS)
+def test_killed_and_started_again(kill, tmp_path):
     path = write(tmp_path, "400ms")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        code = f"import distributed, dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, on=distributed.Client({cluster.scheduler_address!r}))"
-        child = subprocess.Popen([sys.executable, "-c", code])
-        while len(list((tmp_path / "a").glob("part-*"))) < 3:
-            assert child.poll() is None, "it ended before it was killed"
-            time.sleep(0.01)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
+    killed_in_the_middle(
+        f"import dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, jobs=2)", tmp_path / "a", kill
+    )
+    resumed(path, tmp_path)
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_a_pool_whose_client_is_killed(kill, tmp_path):
+    """Its workers were forked and live on; they hold nothing that the next client needs."""
+    path = write(tmp_path, "400ms")
+    pool = "concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context('fork'))"
+    code = f"import concurrent.futures, multiprocessing, os, dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, on={pool})"
+    killed_in_the_middle(code, tmp_path / "a", kill)
+    resumed(path, tmp_path)
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_dask_with_a_worker_killed(kill, tmp_path):
+    path = write(tmp_path, "400ms")
+    with local_cluster() as cluster:
+        import distributed
+
         with distributed.Client(cluster) as client:
-            ran = dw.sweep(path, tmp_path / "a", on=client, progress=None)
-    assert 0 < ran.found and ran.found + ran.ran == 20
-    dw.sweep(path, tmp_path / "b", progress=None)
-    same(tmp_path / "a", tmp_path / "b")
+            pid = list(client.run(os.getpid).values())[kill % 2]
+            killer, counts = kill_in_the_middle(pid, tmp_path / "a", kill)
+            assert dw.sweep(path, tmp_path / "a", on=client, progress=None)[2:] == (0, 20, 0)
+            killer.join()
+    assert counts[0] < 20, "it ended before the worker was killed"
+    undisturbed(path, tmp_path)
 
 
-def test_ray_with_a_worker_killed(tmp_path):
+@pytest.mark.parametrize("kill", KILLS)
+def test_dask_with_the_client_killed(kill, tmp_path):
+    path = write(tmp_path, "400ms")
+    with local_cluster() as cluster:
+        import distributed
+
+        code = f"import distributed, dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, on=distributed.Client({cluster.scheduler_address!r}))"
+        killed_in_the_middle(code, tmp_path / "a", kill)
+        with distributed.Client(cluster) as client:
+            resumed(path, tmp_path, on=client)
+
+
+@pytest.fixture(scope="module")
+def ray():
     ray = pytest.importorskip("ray")
-    path = write(tmp_path, "300ms")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_ray_with_a_worker_killed(ray, kill, tmp_path):
+    path = write(tmp_path, "400ms")
+    pid = ray.get(ray.remote(lambda: os.getpid()).remote())
+    killer, counts = kill_in_the_middle(pid, tmp_path / "a", kill)
+    assert dw.sweep(path, tmp_path / "a", on="ray", progress=None)[2:] == (0, 20, 0)
+    killer.join()
+    assert counts[0] < 20, "it ended before the worker was killed"
+    undisturbed(path, tmp_path)
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_ray_with_the_client_killed(ray, kill, tmp_path):
+    path = write(tmp_path, "400ms")
+    address = ray.get_runtime_context().gcs_address
+    code = f"import ray, dumbwaiter as dw; ray.init({address!r}, log_to_driver=False); dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, on='ray')"
+    killed_in_the_middle(code, tmp_path / "a", kill)
+    resumed(path, tmp_path, on="ray")
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path):
+    path = write(tmp_path, "10s")
+    child = subprocess.Popen([sys.executable, "-c", f"import dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r})"])
     try:
-        pid = ray.get(ray.remote(lambda: os.getpid()).remote())
-        killer = threading.Timer(0.5, os.kill, (pid, signal.SIGKILL))
-        killer.start()
-        assert dw.sweep(path, tmp_path / "a", on="ray", progress=None)[2:] == (0, 20, 0)
-        killer.join()
+        wait_for_parts(tmp_path / "a", child, count=1)
+        with pytest.raises(dw.InputError, match="another process is running a sweep into it"):
+            dw.sweep(path, tmp_path / "a", progress=None)
     finally:
-        ray.shutdown()
-    dw.sweep(path, tmp_path / "b", progress=None)
-    same(tmp_path / "a", tmp_path / "b")
+        child.kill()
+        child.wait()
+    grid = dw.Sweep("scenarios/nvme-random.toml", {"replicates": 1, "duration": "5ms"})
+    for _ in range(2):
+        dw.sweep(grid, tmp_path / "b", progress=None)
 
 
 def test_stores_of_fsspec(sweep, tmp_path):
@@ -214,6 +290,69 @@ def test_stores_of_fsspec(sweep, tmp_path):
 def test_a_store_that_refuses_writes_is_named(sweep):
     with pytest.raises(OSError, match="/proc"):
         dw.sweep(sweep, "/proc/sweep", progress=None)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 60 kB, and how to change it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("skipped: a file system cannot be mounted here")
+    yield disk, lambda how: subprocess.run(["mount", "-o", f"remount,{how}", disk], check=True)
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_disk_that_is_full_or_read_only_is_named_and_nothing_is_half_written(sweep, tmp_path, small_disk):
+    disk, remount = small_disk
+    with pytest.raises(OSError, match="disk/out.*No space left"):
+        dw.sweep(sweep, disk / "out", progress=None)
+    left = [path.name for path in (disk / "out").iterdir() if not path.name.startswith(("part-", "_sweep"))]
+    assert not left and sum(len(pandas.read_parquet(part)) for part in (disk / "out").glob("part-*")) < 20
+    result = dw.compare("nvme-random", duration="20ms", progress=None)
+    for write in (lambda: result.to_json(disk / "r.json"), lambda: result.to_html(disk / "r.html"), lambda: result.to_parquet(disk / "r")):
+        with pytest.raises(OSError, match="disk/r.*No space left"):
+            write()
+    assert not list(disk.glob("r.*")) and not list(disk.glob(".*"))
+    remount("size=4m,ro")
+    with pytest.raises(OSError, match="Read-only file system"):
+        dw.sweep(sweep, disk / "out", progress=None)
+    remount("rw")
+    dw.sweep(sweep, disk / "out", progress=None)
+    dw.sweep(sweep, tmp_path / "b", progress=None)
+    same(disk / "out", tmp_path / "b")
+
+
+@pytest.mark.parametrize("engine", ["here", "threads"])
+def test_interrupted_at_every_stage(sweep, tmp_path, engine):
+    """An alarm stands for Ctrl-C; it comes a little later each time, until the sweep has time to end."""
+
+    def alarm(*_):
+        raise KeyboardInterrupt
+
+    def run():
+        if engine == "here":
+            return dw.sweep(sweep, tmp_path / "a", progress=None)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            return dw.sweep(sweep, tmp_path / "a", on=pool, progress=None)
+
+    before, interrupts, after_s = signal.signal(signal.SIGALRM, alarm), 0, 0.001
+    try:
+        while True:
+            signal.setitimer(signal.ITIMER_REAL, after_s)
+            try:
+                ran = run()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                break
+            except KeyboardInterrupt:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                interrupts, after_s = interrupts + 1, after_s * 1.3
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert interrupts > 3 and ran.found + ran.ran == 20
+    undisturbed(sweep, tmp_path)
 
 
 def test_a_store_that_fails_in_the_middle_is_named_and_resumed(sweep, monkeypatch):

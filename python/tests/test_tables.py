@@ -69,6 +69,42 @@ def test_columns_of_a_dict_have_one_length():
         dw.compare({**columns, "op": ["read", None] * (N // 2)})
 
 
+def test_columns_of_many_types_are_the_same_trace():
+    """Nullable, Arrow-backed, categorical, sparse, odd widths, objects: the numbers count."""
+    pyarrow = pytest.importorskip("pyarrow")
+
+    def document(table):
+        return dw.compare(table, devices=["ssd:850pro-256"], schedulers=["none"], progress=None).to_json()
+
+    plain, expected = frame(), document(frame())
+    for column, kinds in {
+        "time_us": ["Int64", "int64[pyarrow]", ">i8", "float64", "Float64", "longdouble", object, "Sparse[int64]", "category"],
+        "size_bytes": ["uint16", "Int32", "category", object],
+        "op": ["category", "string", "string[pyarrow]", object],
+    }.items():
+        for kind in kinds:
+            assert document(plain.assign(**{column: plain[column].astype(kind)})) == expected, (column, kind)
+    columns = {name: plain[name] for name in plain.columns}
+    for values in [pandas.Index(plain.time_us), plain.time_us.array, pyarrow.array(plain.time_us), numpy.ma.masked_array(plain.time_us)]:
+        assert document({**columns, "time_us": values}) == expected, type(values)
+    assert document(plain.iloc[::-1].iloc[::-1]) == expected
+
+
+def test_a_null_in_any_kind_of_array_is_named():
+    times = list(range(N))
+    masked = numpy.ma.masked_array(times, mask=[row == 3 for row in times])
+    nullable = pandas.array([None if row == 3 else row for row in times], dtype="Int64")
+    for values in [masked, nullable, pandas.Series(nullable)]:
+        with pytest.raises(dw.InputError, match="time_us.*row 3: null"):
+            dw.compare({**{name: frame()[name] for name in frame().columns}, "time_us": values})
+
+
+def test_times_of_day_are_refused_with_what_to_do():
+    for times in [pandas.date_range("2026-01-01", periods=N, freq="ms", tz="Europe/Berlin"), pandas.to_timedelta(range(N))]:
+        with pytest.raises(dw.InputError, match="time_us.*Timedelta"):
+            dw.compare(frame(time_us=times))
+
+
 BAD = [
     ("time_us", {"time_us": [None] * N}, "null"),
     ("size_bytes", {"size_bytes": -1}, "row 0: -1"),
@@ -79,6 +115,7 @@ BAD = [
     ("offset_bytes", {"offset_bytes": [4096] * 5 + [None] * (N - 5)}, "row 5: null|whole numbers"),
     ("time_us", {"time_us": pandas.to_datetime(numpy.arange(N))}, "datetime|times of day|Timestamp"),
     ("size_bytes", {"size_bytes": "4k"}, "text|numbers"),
+    ("time_us", {"time_us": [numpy.inf] * N}, "row 0: inf"),
 ]
 
 

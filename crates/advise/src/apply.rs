@@ -86,8 +86,12 @@ pub fn commands(place: &Place, spec: &SchedulerSpec, nr_requests: Option<u32>) -
     commands_with(place, spec, attribute.as_slice())
 }
 
-/// The commands that set `spec` and some attributes of the drive.
+/// The commands that set `spec` and some attributes of the drive. None where a name or value is not of the kind that Linux gives:
+/// results are files, which anyone may have written, and the commands are typed by a user with sudo.
 pub fn commands_with(place: &Place, spec: &SchedulerSpec, attributes: &[Attribute]) -> Commands {
+    if !is_sound(place, spec, attributes) {
+        return Commands { apply: Vec::new(), undo: Vec::new(), udev_rule: String::new() };
+    }
     let disk = format!("/sys/block/{}", place.disk);
     let set = |value: &str, path: &str| format!("echo {value} | sudo tee {disk}/{path}");
     // The scheduler first: setting it resets the others.
@@ -106,6 +110,27 @@ pub fn commands_with(place: &Place, spec: &SchedulerSpec, attributes: &[Attribut
     undo.extend(attributes.iter().filter_map(|a| Some(set(a.previous.as_deref()?, a.path))));
     undo.extend([format!("sudo rm {file}"), reload]);
     Commands { apply, undo, udev_rule }
+}
+
+/// Whether a shell and udev read each part of the commands as the one word or match that it is meant to be.
+fn is_sound(place: &Place, spec: &SchedulerSpec, attributes: &[Attribute]) -> bool {
+    let is_word = |text: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+:!".contains(c);
+        !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
+    };
+    let is_key = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_{}/".contains(c));
+    let is_value = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || " .:_-+/=*!".contains(c));
+    let is_match = |part: &str| {
+        let parts = part.split_once("==\"").and_then(|(key, value)| Some((key, value.strip_suffix('"')?)));
+        parts.is_some_and(|(key, value)| is_key(key) && is_value(value))
+    };
+    let tunables = spec.tunables.iter().flat_map(|(name, value)| [name.clone(), value.to_string()]);
+    let previous = attributes.iter().filter_map(|attribute| attribute.previous.clone());
+    is_word(&place.disk)
+        && is_word(&place.previous)
+        && is_word(&spec.name)
+        && tunables.chain(previous).all(|text| is_word(&text))
+        && place.udev_match.split(", ").all(is_match)
 }
 
 #[cfg(test)]
@@ -135,6 +160,39 @@ mod tests {
         assert_eq!(found.undo[1], "echo 256 | sudo tee /sys/block/sda/queue/nr_requests");
         assert_eq!(found.undo[2], "sudo rm /etc/udev/rules.d/60-io-scheduler-sda.rules");
         assert_ne!(found.apply[3], commands(&place("sdb"), &spec, None).apply[2], "one disk's rule over another's");
+    }
+
+    #[test]
+    fn a_result_that_anyone_may_have_written_puts_nothing_else_into_the_commands() {
+        let spec = SchedulerSpec::parse("mq-deadline:fifo_batch=1").unwrap();
+        assert!(!commands(&place("nvme0n1"), &spec, Some(64)).apply.is_empty());
+        let identified = "SUBSYSTEM==\"block\", ATTRS{wwid}==\"t10.ATA     ST1000DM003-1CH162\"".to_owned();
+        assert!(!commands(&Place { udev_match: identified, ..place("cciss!c0d0") }, &spec, None).apply.is_empty());
+        for bad in ["", "..", "../../etc", "sda; reboot", "$(reboot)", "`reboot`", "sda\nreboot", "a'b", "a b"] {
+            assert!(commands(&place(bad), &spec, None).apply.is_empty(), "{bad:?}");
+            assert!(
+                commands(&Place { previous: bad.to_owned(), ..place("sda") }, &spec, None).apply.is_empty(),
+                "{bad:?}"
+            );
+            let previous_nr_requests = Some(bad.to_owned());
+            assert!(
+                commands(&Place { previous_nr_requests, ..place("sda") }, &spec, Some(64)).undo.is_empty(),
+                "{bad:?}"
+            );
+            let settings = [("fifo_batch".to_owned(), bad.to_owned())].into();
+            let spec = SchedulerSpec { tunables: settings, ..spec.clone() };
+            assert!(commands(&place("sda"), &spec, None).apply.is_empty(), "{bad:?}");
+        }
+        for bad in [
+            "",
+            "KERNEL==\"sda\", RUN+=\"/bin/sh\"",
+            "KERNEL==\"sda\"' | sh #",
+            "KERNEL==\"sda\"\nRUN==\"x\"",
+            "ATTR{a}=\"b\"",
+        ] {
+            let place = Place { udev_match: bad.to_owned(), ..place("sda") };
+            assert!(commands(&place, &spec, None).apply.is_empty(), "{bad:?}");
+        }
     }
 
     #[test]

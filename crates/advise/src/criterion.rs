@@ -291,6 +291,12 @@ impl Focus {
         self.latencies(run).map(|latency| latency.samples).min().unwrap_or(0)
     }
 
+    /// Part of their latencies in a run of which only a lower bound is known, 0 to 1: unfinished I/Os that waited longer than any
+    /// that finished. Of several tenants the largest.
+    pub(crate) fn unknown_share(&self, run: &RunResult) -> f64 {
+        self.latencies(run).map(|latency| 1.0 - latency.known_to).fold(0.0, f64::max)
+    }
+
     /// Its name in texts: `reads`, `all requests`, `desktop`.
     pub fn name(&self) -> String {
         match self {

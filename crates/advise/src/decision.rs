@@ -27,6 +27,11 @@ const SINGLE_RUN_WITHIN: f64 = 0.25;
 const IDLE_WITHIN: f64 = 0.10;
 const IDLE_WITHIN_US: f64 = 5.0;
 
+/// A p99 is unknown, and the scheduler starves the focus, where this part of its I/Os waits longer than any that finished.
+pub(crate) const STARVES_AT: f64 = 0.01;
+/// A scheduler that reaches this part in a run may starve the focus in another run.
+const MAY_STARVE_AT: f64 = STARVES_AT / 2.0;
+
 /// How often each scheduler was to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replication {
@@ -61,6 +66,8 @@ pub(crate) enum Doubt {
     MayKeepThroughput(usize),
     /// All but the leader miss the throughput floor, and all of them by chance, perhaps.
     MayAllKeepThroughput(usize),
+    /// `better` would win but for the throughput of `fastest`, which may starve the focus in other runs and then sets no floor.
+    FloorMayStarve { better: usize, fastest: usize },
 }
 
 /// The steps of a decision. Schedulers are numbers of rows.
@@ -143,6 +150,16 @@ impl Field<'_> {
             worse[*i] = found;
         }
         worse
+    }
+
+    /// The largest part of the focus's latencies that is unknown in any run of a scheduler.
+    pub(crate) fn unknown_share(&self, i: usize) -> f64 {
+        self.groups[i].iter().map(|run| self.focus.unknown_share(run)).fold(0.0, f64::max)
+    }
+
+    /// Whether other runs of a scheduler may starve the focus, although each of these is valid, where its p99 comes first.
+    pub(crate) fn may_starve(&self, primary: Metric, i: usize) -> bool {
+        primary == Metric::FocusP99 && self.unknown_share(i) >= MAY_STARVE_AT
     }
 
     fn best(&self, metric: Metric, among: &[usize]) -> Option<usize> {
@@ -305,8 +322,8 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         None if is_idle(field, &decision, primary, &by_primary) => decision.confidence = Confidence::NoDifference,
         None if has_reason => {
             decision.judge();
-            // All hangs on a throughput that may be enough after all.
-            if !sure && decision.confidence == Confidence::Clear {
+            // All hangs on a throughput that may be enough after all, or on runs that nearly starved the focus.
+            if (!sure || field.may_starve(primary, leader)) && decision.confidence == Confidence::Clear {
                 decision.confidence = Confidence::Likely;
             }
         }
@@ -334,7 +351,7 @@ impl Decision {
         let known = self.pool.iter().all(|i| self.worse[*i].bounds.is_some() || *i == self.leader);
         match self.doubt {
             Some(Doubt::TooUncertain) => known,
-            Some(Doubt::MayKeepThroughput(_) | Doubt::MayAllKeepThroughput(_)) => true,
+            Some(Doubt::MayKeepThroughput(_) | Doubt::MayAllKeepThroughput(_) | Doubt::FloorMayStarve { .. }) => true,
             Some(_) => false,
             None => known && !(self.usage.is_idle() && self.confidence == Confidence::NoDifference),
         }
@@ -426,5 +443,23 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
             .then(nearest)
             .flatten()
     };
-    in_doubt.map(|i| Doubt::MayKeepThroughput(*i)).or_else(|| all_in_doubt().map(|i| Doubt::MayAllKeepThroughput(*i)))
+    in_doubt
+        .map(|i| Doubt::MayKeepThroughput(*i))
+        .or_else(|| all_in_doubt().map(|i| Doubt::MayAllKeepThroughput(*i)))
+        .or_else(|| floor_may_starve(field, decision, by_primary, fastest))
+}
+
+/// One that only the throughput of `fastest` rules out, where `fastest` may starve the focus in other runs.
+fn floor_may_starve(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], fastest: usize) -> Option<Doubt> {
+    if !field.may_starve(decision.primary, fastest) {
+        return None;
+    }
+    let rate = |i: usize| field.rows[i].mean(Metric::MbPerS);
+    let steady =
+        || decision.pool.iter().chain(&decision.slow).copied().filter(|i| !field.may_starve(decision.primary, *i));
+    let floor = field.goal.throughput_floor() * steady().map(rate).fold(0.0, f64::max);
+    let slow = steady().filter(|i| decision.slow.contains(i) && rate(*i) >= floor);
+    let better = slow.filter(|i| by_primary[*i].by < -CLEAR_WITHIN);
+    let better = better.reduce(|a, b| if by_primary[b].by < by_primary[a].by { b } else { a })?;
+    Some(Doubt::FloorMayStarve { better, fastest })
 }

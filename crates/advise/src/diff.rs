@@ -60,13 +60,13 @@ pub struct Difference {
     pub metric: String,
     /// It is the figure that decided in the first result.
     pub decides: bool,
-    /// Mean in the first result, in the metric's unit.
+    /// Mean in the first result, in the metric's unit; infinite (`null`) where a run starved.
     pub a: f64,
     /// Mean in the second.
     pub b: f64,
-    /// `b` over `a`, less 1; of percentages and shares `b` less `a`.
+    /// `b` over `a`, less 1; of percentages and shares `b` less `a`. Not finite (`null`) where one of them starved.
     pub effect: f64,
-    /// 95 % confidence interval of `effect`, for all schedulers of a device together; `null` for single runs.
+    /// 95 % confidence interval of `effect`, for all schedulers of a device together; `null` for single runs, and where one starved.
     pub ci95: Option<[f64; 2]>,
     /// What that means.
     pub verdict: Change,
@@ -174,12 +174,13 @@ fn one(
 ) -> Option<Difference> {
     let focus: &Focus = &ranking.focus;
     let groups = [runs(doc_a, row_a), runs(doc_b, row_b)];
-    let mean = |group: &Vec<&RunResult>| {
-        let values: Vec<f64> = figures(metric, std::slice::from_ref(group), focus)[0].iter().map(|f| f.value).collect();
-        values.iter().sum::<f64>() / values.len() as f64
-    };
-    let (a, b) = (mean(&groups[0]), mean(&groups[1]));
-    if !a.is_finite() || !b.is_finite() {
+    // Both by the focus of the first.
+    let of = figures(metric, &groups, focus);
+    let mean = |i: usize| of[i].iter().map(|f| f.value).sum::<f64>() / of[i].len() as f64;
+    let is_lower_bound = |i: usize| of[i].iter().any(|f| f.value.is_finite() && !f.known);
+    let (a, b) = (mean(0), mean(1));
+    // Nothing, or starved in both.
+    if a.is_nan() || b.is_nan() || (a.is_infinite() && b.is_infinite()) {
         return None;
     }
     let seeded = by_seed(metric, &groups, focus);
@@ -191,7 +192,16 @@ fn one(
         Some([least, _]) if least > 0.0 && apart(worse.by) => Change::Worse,
         Some([_, most]) if most < 0.0 && apart(worse.by) => Change::Better,
         Some([least, most]) if !apart(worse.by) && least.abs().max(most.abs()) <= 0.25 * scale => Change::NoDifference,
+        None if b.is_infinite() => Change::Worse,
+        None if a.is_infinite() => Change::Better,
         None if a == b => Change::NoDifference,
+        _ => Change::Inconclusive,
+    };
+    // A figure of which only a lower bound is known may be any larger one.
+    let verdict = match (verdict, is_lower_bound(0), is_lower_bound(1)) {
+        (verdict, false, false) | (verdict @ Change::Better, true, false) | (verdict @ Change::Worse, false, true) => {
+            verdict
+        }
         _ => Change::Inconclusive,
     };
     let signed = |by: f64| if metric.higher_is_better() { -by } else { by };
@@ -210,7 +220,7 @@ fn one(
         decides: metric == ranking.metric,
         a,
         b,
-        effect: rounded(signed(worse.by)),
+        effect: if a.is_finite() && b.is_finite() { rounded(signed(worse.by)) } else { f64::NAN },
         ci95,
         verdict,
     })
@@ -224,6 +234,9 @@ fn sentence(metric: Metric, ranking: &Ranking, row: &Row, found: &Difference) ->
         format!("{} to {}, ", found.device_a, found.device_b)
     };
     let figures = format!("{} to {}", shown(metric, found.a), shown(metric, found.b));
+    if !found.effect.is_finite() {
+        return format!("{place}{what} {figures}: {}", found.verdict.name());
+    }
     let interval = match found.ci95 {
         Some([low, high]) => format!("{}, 95 % confidence {} to {}", signed(found.effect), signed(low), signed(high)),
         None => format!("{}, single runs", signed(found.effect)),
@@ -237,4 +250,61 @@ fn signed(fraction: f64) -> String {
 
 fn rounded(fraction: f64) -> f64 {
     (fraction * 1e5).round() / 1e5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Goal;
+    use crate::test_runs::template;
+    use std::collections::BTreeMap;
+
+    /// Two schedulers, three runs each; `starved` and `unknown` of the first one's reads.
+    fn document(p99_us: f64, starved: bool, unknown: f64) -> Document {
+        let runs = ["alpha", "beta"].into_iter().flat_map(|name| (0..3).map(move |seed| (name, seed)));
+        let run = |(name, seed): (&str, u64)| {
+            let mut run = template(1200);
+            (run.scheduler, run.seed) = (name.to_owned(), seed);
+            run.read.latency_us.p99 = p99_us + seed as f64;
+            if name == "alpha" {
+                run.read.latency_us.known_to = 1.0 - unknown;
+                if starved {
+                    (run.read.count, run.read.latency_us.unfinished) = (0, 9);
+                }
+            }
+            run
+        };
+        Document::new("", serde_json::Value::Null, BTreeMap::new(), runs.map(run).collect(), Goal::Balanced)
+    }
+
+    fn of_alpha(a: &Document, b: &Document) -> (Difference, String) {
+        let found = diff(a, b);
+        let is_it = |d: &&Difference| d.scheduler == "alpha" && d.metric == Metric::FocusP99.key();
+        let sentence = found.summary.iter().find(|text| text.contains("alpha")).cloned();
+        (found.differences.iter().find(is_it).unwrap().clone(), sentence.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_scheduler_that_starved_in_one_result_only_is_the_largest_difference() {
+        let (before, after) = (document(900.0, true, 0.0), document(900.0, false, 0.0));
+        let (found, said) = of_alpha(&before, &after);
+        assert_eq!((found.verdict, found.a, found.b), (Change::Better, f64::INFINITY, 900.0));
+        assert!(said.ends_with("p99 latency of reads starved to 900 us: better"), "{said}");
+        let (found, said) = of_alpha(&after, &before);
+        assert_eq!(found.verdict, Change::Worse);
+        assert!(said.ends_with("900 us to starved: worse"), "{said}");
+        assert!(serde_json::to_string(&found).unwrap().contains("\"effect\":null"));
+    }
+
+    #[test]
+    fn lower_bounds_claim_only_what_holds_for_any_larger_figure() {
+        let (slow, bound, fast) =
+            (document(900.0, false, 0.0), document(900.0, false, 0.2), document(300.0, false, 0.0));
+        assert_eq!(of_alpha(&slow, &fast).0.verdict, Change::Better);
+        assert_eq!(of_alpha(&bound, &fast).0.verdict, Change::Better);
+        assert_eq!(of_alpha(&fast, &bound).0.verdict, Change::Worse);
+        assert_eq!(of_alpha(&bound, &slow).0.verdict, Change::Inconclusive);
+        assert_eq!(of_alpha(&document(300.0, false, 0.2), &slow).0.verdict, Change::Inconclusive);
+        assert_eq!(of_alpha(&bound, &bound).0.verdict, Change::Inconclusive);
+    }
 }

@@ -7,7 +7,7 @@ use dumbwaiter_measure::{RunResult, latency_text, rate_text};
 use crate::Goal;
 use crate::confidence::Confidence;
 use crate::criterion::{Focus, Metric};
-use crate::decision::{Decision, Doubt, Field};
+use crate::decision::{Decision, Doubt, Field, STARVES_AT};
 use crate::figures::repeats_a_recording;
 use crate::row::{Axes, Row};
 
@@ -184,6 +184,9 @@ impl Words<'_> {
                     let part = self.row(i).mean(Metric::MbPerS) / most;
                     format!("{} has about {:.0} % of the best throughput", self.name(i), (part * 100.0).floor())
                 }
+                (Some(Doubt::FloorMayStarve { fastest, .. }), _) => {
+                    format!("{} nearly starved {}", self.name(fastest), self.field.focus.name())
+                }
                 (Some(Doubt::OnlyLowerBounds(_)), _) => "only lower bounds are known".to_owned(),
                 _ => "not compared".to_owned(),
             },
@@ -290,6 +293,16 @@ impl Words<'_> {
         }
     }
 
+    /// That runs of a scheduler came near to starving the focus.
+    fn nearly_starved(&self, i: usize) -> String {
+        format!(
+            "in one of its runs {} of the I/Os of {} were left waiting longer than any that finished, and {:.0} % would rule it out",
+            percent(self.field.unknown_share(i)),
+            self.field.focus.name(),
+            STARVES_AT * 100.0
+        )
+    }
+
     /// Better schedulers that cannot be set.
     fn elsewhere_clause(&self) -> String {
         let d = self.decision;
@@ -333,6 +346,7 @@ impl Words<'_> {
         same
     }
 
+    /// Why the runs do not decide. Long because it has one arm for each reason.
     fn doubt(&self, doubt: Doubt) -> String {
         let d = self.decision;
         let (leader, figure) = (d.leader, self.figure());
@@ -402,6 +416,20 @@ impl Words<'_> {
                 self.name(i),
                 self.value(i),
             ),
+            Doubt::FloorMayStarve { better, fastest } => {
+                let value = |i: usize| shown(d.primary, self.row(i).mean(d.primary));
+                let figure = named(d.primary, self.field.focus);
+                format!(
+                    "{} has a better {figure} ({}) than {} ({}), and only the throughput of {} rules it out, which may not count: {}; \
+                     add --until 5%",
+                    self.name(better),
+                    value(better),
+                    self.name(leader),
+                    value(leader),
+                    self.name(fastest),
+                    self.nearly_starved(fastest)
+                )
+            }
             Doubt::OnlyLowerBounds(metric) => format!(
                 "under each scheduler only a lower bound of the {} is known ({} and more), since I/Os were unfinished at the \
                  end, and nothing else differs; a longer --duration shows more",
@@ -457,6 +485,10 @@ impl Words<'_> {
             caveats.push(format!(
                 "of its {figure} only a lower bound is known, since I/Os were unfinished at the end; a longer --duration shows more"
             ));
+        }
+        let recommended = matches!(d.confidence, Confidence::Clear | Confidence::Likely);
+        if recommended && self.field.may_starve(d.primary, d.leader) {
+            caveats.push(self.nearly_starved(d.leader));
         }
         if self.row(d.leader).is_lower_bound(d.metric) {
             caveats.push(format!("its {} is a lower bound: I/Os were unfinished", self.figure()));

@@ -1,6 +1,6 @@
 //! Several scenarios in one document: a line for each, and what they say together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,8 +55,8 @@ pub struct SuiteLine {
     pub decided_by: String,
     /// How much worse the worst of those that compete is than the best, as a fraction: the effect's size.
     pub spread: Option<f64>,
-    /// By scheduler, how much worse it is than the best, as a fraction; `null` where it starved something or the figure is
-    /// undefined.
+    /// By scheduler (with its block layer and completion method where these differ), how much worse it is than the best, as a
+    /// fraction; `null` where it starved something or the figure is undefined.
     pub worse_by: BTreeMap<String, Option<f64>>,
     /// The scheduler of those that can be set that is worst by what decided, or starved something.
     #[serde(default)]
@@ -118,16 +118,18 @@ fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
     let verdict = &ranking.verdict;
     let metric = Metric::ALL.into_iter().find(|metric| metric.key() == verdict.decided_by);
     let value = |row: &Row| row.metrics.get(&verdict.decided_by).map_or(f64::NAN, Estimate::value);
+    // With their block layers and completion methods where these differ, as the pool has them.
+    let axes = ranking.axes();
     let worse_by = |metric: Metric| {
-        let finite = ranking.rows.iter().filter(|row| verdict.pool.contains(&row.scheduler)).map(value);
+        let finite = ranking.rows.iter().filter(|row| verdict.pool.contains(&row.name(axes))).map(value);
         let finite = finite.filter(|v| v.is_finite());
         let best = finite.reduce(|a, b| if metric.better(b, a) { b } else { a }).unwrap_or(f64::NAN);
         let one = |row: &Row| Some(metric.worse_by(value(row), best)).filter(|by| by.is_finite());
-        ranking.rows.iter().map(|row| (row.scheduler.clone(), one(row))).collect()
+        ranking.rows.iter().map(|row| (row.name(axes), one(row))).collect()
     };
     let worse_by: BTreeMap<String, Option<f64>> = metric.map(worse_by).unwrap_or_default();
-    let of = |row: &Row| worse_by.get(&row.scheduler).copied().flatten().unwrap_or(f64::INFINITY);
-    let settable = ranking.rows.iter().filter(|row| row.can_be_set && worse_by.contains_key(&row.scheduler));
+    let of = |row: &Row| worse_by.get(&row.name(axes)).copied().flatten().unwrap_or(f64::INFINITY);
+    let settable = ranking.rows.iter().filter(|row| row.can_be_set && worse_by.contains_key(&row.name(axes)));
     let worst = settable.reduce(|a, b| if of(b) > of(a) { b } else { a });
     SuiteLine {
         case: case.clone(),
@@ -139,7 +141,7 @@ fn line(case: &SuiteCase, ranking: &Ranking) -> SuiteLine {
             .spread
             .filter(|spread| spread.is_finite() && verdict.pool.len() > 1)
             .map(|spread| spread.max(0.0)),
-        worst: worst.map(|row| row.scheduler.clone()),
+        worst: worst.map(|row| row.name(axes)),
         worse_by,
         pool: verdict.pool.clone(),
     }
@@ -156,13 +158,8 @@ fn times_worse(line: &SuiteLine, worse_by: f64) -> Option<f64> {
 /// Of all cases, then of each drive at each fill.
 fn totals(judged: &[(SuiteLine, &Ranking)]) -> Vec<SuiteTotal> {
     type Place = (String, String, Option<u8>);
-    let mut schedulers: Vec<&str> = Vec::new();
-    for name in judged.iter().flat_map(|(_, ranking)| ranking.rows.iter().map(|row| row.scheduler.as_str())) {
-        if !schedulers.contains(&name) {
-            schedulers.push(name);
-        }
-    }
-    schedulers.sort_unstable();
+    let names = judged.iter().flat_map(|(line, _)| line.worse_by.keys());
+    let schedulers: BTreeSet<&String> = names.collect();
     let mut places: Vec<Place> = vec![(String::new(), String::new(), None)];
     for (line, _) in judged {
         let place = (line.case.drive_class.clone(), line.case.device.clone(), line.case.fill_percent);
@@ -176,23 +173,30 @@ fn totals(judged: &[(SuiteLine, &Ranking)]) -> Vec<SuiteTotal> {
             device.is_empty() || line.case.device == device && line.case.fill_percent == fill_percent
         };
         for scheduler in &schedulers {
-            let of: Vec<_> =
-                judged.iter().filter(|(line, _)| here(line) && line.worse_by.contains_key(*scheduler)).collect();
-            let wins = of.iter().filter(|(line, _)| line.recommended.as_deref() == Some(*scheduler)).count();
-            let tied = |line: &SuiteLine, ranking: &Ranking| match line.recommended.as_deref() {
-                Some(name) => name != *scheduler && ranking.verdict.ties.iter().any(|tie| tie == scheduler),
-                None => line.pool.iter().any(|name| name == scheduler),
+            let of: Vec<_> = judged
+                .iter()
+                .filter(|(line, _)| here(line) && line.worse_by.contains_key(scheduler.as_str()))
+                .collect();
+            // The first row is the recommended one.
+            let recommended = |line: &SuiteLine, ranking: &Ranking| {
+                line.recommended.as_ref().and_then(|_| Some(ranking.rows.first()?.name(ranking.axes())))
+            };
+            let wins =
+                of.iter().filter(|(line, ranking)| recommended(line, ranking).as_ref() == Some(*scheduler)).count();
+            let tied = |line: &SuiteLine, ranking: &Ranking| match recommended(line, ranking) {
+                Some(name) => name != **scheduler && ranking.verdict.ties.contains(scheduler),
+                None => line.pool.contains(scheduler),
             };
             let ties = of.iter().filter(|(line, ranking)| tied(line, ranking)).count();
             let known: Vec<f64> =
-                of.iter().filter_map(|(line, _)| times_worse(line, line.worse_by[*scheduler]?)).collect();
+                of.iter().filter_map(|(line, _)| times_worse(line, line.worse_by[scheduler.as_str()]?)).collect();
             let mean = || libm::exp(known.iter().map(|times| libm::log(*times)).sum::<f64>() / known.len() as f64);
             let times_worse = (!known.is_empty()).then(mean);
             totals.push(SuiteTotal {
                 drive_class: drive_class.clone(),
                 device: device.clone(),
                 fill_percent,
-                scheduler: (*scheduler).to_owned(),
+                scheduler: (*scheduler).clone(),
                 times_worse,
                 wins,
                 ties,
@@ -201,4 +205,43 @@ fn totals(judged: &[(SuiteLine, &Ranking)]) -> Vec<SuiteTotal> {
         }
     }
     totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Goal;
+    use crate::ranking::rank;
+    use crate::test_runs::template;
+
+    #[test]
+    fn the_kernels_schedulers_and_ours_of_the_same_names_have_their_own_figures() {
+        let mut runs = Vec::new();
+        for (via, faster) in [("kernel", 1.0), ("engine", 0.5)] {
+            for (scheduler, p99_us) in [("none", 900.0), ("kyber", 300.0)] {
+                for seed in 0..3 {
+                    let mut run = template(1200);
+                    (run.scheduler, run.via, run.seed) = (scheduler.to_owned(), via.to_owned(), seed);
+                    run.read.latency_us.p99 = faster * (p99_us + seed as f64);
+                    runs.push(run);
+                }
+            }
+        }
+        let case = SuiteCase {
+            scenario: "s".to_owned(),
+            device: runs[0].device.clone(),
+            variant: String::new(),
+            drive_class: String::new(),
+            fill_percent: None,
+        };
+        let mut suite = Suite::new("", vec![case]);
+        suite.judge(&rank(&runs, Goal::Balanced));
+        let line = &suite.lines[0];
+        assert_eq!(line.recommended.as_deref(), Some("kyber"));
+        assert_eq!((line.worse_by["kyber, kernel"], line.worst.as_deref()), (Some(0.0), Some("none, kernel")));
+        assert!(line.worse_by["none, kernel"].unwrap() > 1.9 && line.worse_by["kyber, engine"].unwrap() < -0.4);
+        let of =
+            |name: &str| suite.totals.iter().find(|total| total.device.is_empty() && total.scheduler == name).unwrap();
+        assert_eq!((of("kyber, kernel").wins, of("none, kernel").losses, of("kyber, engine").wins), (1, 1, 0));
+    }
 }

@@ -285,6 +285,36 @@ fn a_throughput_that_varies_rules_nothing_out() {
     assert_eq!(verdict.recommended.as_deref(), Some("alpha"), "{}", verdict.sentence());
 }
 
+/// Three runs of each, in the first of which so much of one scheduler's reads is left waiting.
+fn with_one_unknown(results: &Results, name: &str, unknown: f64) -> Verdict {
+    let mut runs = runs_of(results);
+    let first = runs.iter_mut().find(|run| run.scheduler == name).unwrap();
+    first.latency_us.known_to = 1.0 - unknown;
+    first.read.latency_us.known_to = 1.0 - unknown;
+    rank_under(&runs, Goal::Balanced, &Conditions::default())[0].verdict.clone()
+}
+
+#[test]
+fn a_throughput_that_nearly_starved_the_focus_rules_out_none_that_is_better() {
+    let of = |p99: f64, rate: f64| vec![(p99, rate), (p99 + 1.0, rate + 0.1), (p99 - 1.0, rate - 0.1)];
+    let results = vec![of(300.0, 100.0), of(200.0, 85.0), of(400.0, 84.0)];
+    let verdict = with_one_unknown(&results, "alpha", 0.0);
+    assert_eq!((verdict.recommended.as_deref(), &verdict.pool[..]), (Some("alpha"), &["alpha".to_owned()][..]));
+    let verdict = with_one_unknown(&results, "alpha", 0.007);
+    assert_eq!((verdict.confidence, &verdict.recommended), (Confidence::Inconclusive, &None), "{}", verdict.sentence());
+    assert!(verdict.because.starts_with("beta has a better p99 latency of reads (200 us) than alpha (300 us)"));
+    assert!(verdict.because.contains("0.7 % of the I/Os of reads were left waiting"), "{}", verdict.because);
+    assert!(verdict.more_runs_help);
+    // One that is no better stays out; the leader is only likely, and the reader learns why.
+    let results = vec![of(300.0, 100.0), of(300.0, 85.0), of(400.0, 84.0)];
+    let verdict = with_one_unknown(&results, "alpha", 0.007);
+    assert_eq!((verdict.recommended.as_deref(), verdict.confidence), (Some("alpha"), Confidence::Likely));
+    assert!(verdict.caveats[0].contains("1 % would rule it out"), "{:?}", verdict.caveats);
+    // So does one that the floor of the others rules out too.
+    let results = vec![of(300.0, 100.0), of(200.0, 70.0), of(400.0, 84.0)];
+    assert_eq!(with_one_unknown(&results, "alpha", 0.007).recommended.as_deref(), Some("alpha"));
+}
+
 /// Runs of which more was unfinished at the end than the p99 leaves out.
 fn unfinished(results: &Results) -> Vec<RunResult> {
     let mut runs = runs_of(results);

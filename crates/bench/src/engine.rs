@@ -216,7 +216,7 @@ fn check(plan: &Plan, setting: &Setting<'_>, own: bool, progress: &dyn Fn(&str))
         )));
     }
     if plan.allow_writes && !own {
-        let facts = target::Target::of(path).map_err(linux)?;
+        let facts = target::PathFacts::of(path).map_err(linux)?;
         if !facts.uses.is_empty() {
             let uses = facts.uses.join("; ");
             return Err(Failure::refused(format!("{} is in use ({uses}): writing would destroy it", path.display())));

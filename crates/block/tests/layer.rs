@@ -84,4 +84,34 @@ proptest! {
         let done: usize = harness.all_done().iter().map(|d| d.ios.len()).sum();
         prop_assert_eq!((done, harness.layer().ledger().imbalance()), (1, None));
     }
+
+    /// In whatever order the pieces of a long I/O complete: it finishes once, with the last of them, and fails if any of them failed.
+    #[test]
+    fn an_io_of_which_a_piece_fails_ends_in_an_error(
+        limits in limits(),
+        write in any::<bool>(),
+        sectors in 2u32..1000,
+        order in prop::collection::vec((any::<prop::sample::Index>(), prop::bool::weighted(0.1)), 1..100),
+    ) {
+        let op = if write { Op::Write } else { Op::Read };
+        let mut harness = harness(Config { limits, ..Config::default() });
+        harness.hold();
+        harness.submit_io(Io { op, sectors, ..Io::default() });
+        harness.issue_all();
+        let (mut failures, mut steps) = (0, order.iter().cycle());
+        while harness.in_device().len() > 0 {
+            prop_assert!(harness.all_done().iter().all(|done| done.ios.is_empty()), "finished before its last piece");
+            let (at, fails) = steps.next().unwrap();
+            let nth = at.index(harness.in_device().len());
+            harness.complete_nth(nth, *fails);
+            failures += u64::from(*fails);
+            harness.issue_all();
+        }
+        let finished: Vec<_> = harness.all_done().iter().flat_map(|done| &done.ios).collect();
+        prop_assert_eq!(finished.len(), 1);
+        prop_assert_eq!(finished[0].result.is_err(), failures > 0, "{} failures", failures);
+        prop_assert_eq!(finished[0].io.sectors, sectors);
+        let ledger = harness.layer().ledger();
+        prop_assert_eq!((ledger.failed, ledger.imbalance()), (u64::from(failures > 0), None));
+    }
 }

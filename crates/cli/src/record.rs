@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dumbwaiter_linux::target::Target;
+use dumbwaiter_linux::target::PathFacts;
 use dumbwaiter_linux::undo;
 use dumbwaiter_recording::{Options, check_files, record};
 use dumbwaiter_terminal::recording_text;
@@ -15,7 +15,7 @@ use crate::args::Record;
 use crate::{Ended, input, output};
 
 pub(crate) fn run(args: &Record) -> Result<Ended> {
-    let target = Target::of(&args.device)?;
+    let target = PathFacts::of(&args.device)?;
     let format = match Format::of_file_name(&args.output) {
         Some(format) if format.writable() => format,
         _ if args.dispatch => Options::default().format,

@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::Nanos;
 
-use crate::Completion;
 use crate::outbox::Outbox;
+use crate::{Breakdown, Command, Completion, Submitted};
 
 /// Commands in a device that knows the time of a completion when the command arrives.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Held {
         Held { depth, count: 0, seq: 0, outbox: Outbox::default() }
     }
 
-    /// Makes room for a command at `now`, which [`Held::complete`] must follow: how many the device holds with it. `None` if it is
+    /// Makes room for a command at `now`, which [`Held::accept`] must follow: how many the device holds with it. `None` if it is
     /// full.
     pub(crate) fn admit(&mut self, now: Nanos) -> Option<u32> {
         self.count -= self.outbox.settle(now);
@@ -36,10 +36,11 @@ impl Held {
         self.seq
     }
 
-    /// The command that was admitted last will complete like this.
-    pub(crate) fn complete(&mut self, completion: Completion) {
-        self.outbox.push(self.seq, completion);
+    /// Accepts the command that was admitted last, which completes at a known time.
+    pub(crate) fn accept(&mut self, command: &Command, failed: bool, (at, breakdown): (Nanos, Breakdown)) -> Submitted {
+        self.outbox.push(self.seq, Completion { tag: command.tag, at, failed, breakdown });
         self.seq += 1;
+        Submitted::Accepted
     }
 
     /// Time of the next completion.

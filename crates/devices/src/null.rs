@@ -82,8 +82,7 @@ impl Device for Null {
         let failed = command.beyond(self.params.capacity_sectors);
         let latency = Nanos(if failed { self.params.t_err_ns } else { self.params.latency_ns });
         let breakdown = Breakdown { firmware: latency, ..Breakdown::default() };
-        self.held.complete(Completion { tag: command.tag, at: now + latency, failed, breakdown });
-        Submitted::Accepted
+        self.held.accept(command, failed, (now + latency, breakdown))
     }
 
     fn next_event(&self) -> Option<Nanos> {

@@ -230,7 +230,7 @@ impl Device for Ull {
             // There is no volatile cache to flush and no mapping to discard.
             Op::Flush | Op::Discard | Op::SecureErase => None,
         };
-        let (at, breakdown) = match direction {
+        let served = match direction {
             None => fixed(if failed { self.t_err } else { self.front + self.back }),
             Some((direction, linked)) => {
                 let mut latest = (Nanos::ZERO, Breakdown::default());
@@ -249,8 +249,7 @@ impl Device for Ull {
                 }
             }
         };
-        self.held.complete(Completion { tag: command.tag, at, failed, breakdown });
-        Submitted::Accepted
+        self.held.accept(command, failed, served)
     }
 
     fn next_event(&self) -> Option<Nanos> {

@@ -202,15 +202,14 @@ impl Device for Volume {
         self.counters.count(command, held);
         let fixed = |latency| (now + latency, Breakdown { firmware: latency, ..Breakdown::default() });
         let failed = command.beyond(self.facts.capacity_sectors);
-        let (at, breakdown) = match command.op {
+        let served = match command.op {
             _ if failed => fixed(self.t_err),
             Op::Read => self.transfer(now, command.bytes(), self.latency_us[0]),
             Op::Write => self.transfer(now, command.bytes(), self.latency_us[1]),
             // No volatile cache to flush; the host's view of a discard is one small I/O.
             Op::Flush | Op::Discard | Op::SecureErase | Op::WriteZeroes => self.transfer(now, 0, self.latency_us[1]),
         };
-        self.held.complete(Completion { tag: command.tag, at, failed, breakdown });
-        Submitted::Accepted
+        self.held.accept(command, failed, served)
     }
 
     fn next_event(&self) -> Option<Nanos> {

@@ -26,7 +26,7 @@ const DEPTH_MAX: u32 = 4096;
 const BUFFERS_BYTES: u64 = 256 << 20;
 
 /// A run's result and what belongs to it.
-pub struct Cell {
+pub struct DriveRun {
     /// The result: world `real`, via `engine`. Failed I/Os are counted as errors and are in no latency.
     pub result: RunResult,
     /// Records of traces that were left out or changed, and I/Os rounded out to blocks, by reason.
@@ -69,7 +69,7 @@ pub fn run(
     completion: CompletionMode,
     replicate: u32,
     control: &Control,
-) -> Result<Cell, Error> {
+) -> Result<DriveRun, Error> {
     let (s, options) = (prepared.scenario(), target.options());
     if let Some(task) = writes(s).filter(|_| !options.allow_writes) {
         return Err(Error::WritesNotAllowed { task, op: dumbwaiter_block::Op::Write, path: target.path().to_owned() });
@@ -119,7 +119,7 @@ pub fn run(
     if completion != CompletionMode::Interrupt {
         notes.push(described(completion, support, options.sqpoll));
     }
-    Ok(Cell {
+    Ok(DriveRun {
         skipped,
         cancelled: outcome.cancelled,
         failure: outcome.failure.take(),

@@ -24,7 +24,7 @@ pub mod worker;
 
 pub use dumbwaiter_path::{Batching, CompletionMode, CompletionSupport, Facts, Kind, Sleep};
 pub use error::Error;
-pub use experiment::{Cell, run, writes};
+pub use experiment::{DriveRun, run, writes};
 pub use options::{Options, Rings, Verify};
 pub use target::Target;
 pub use usage::Usage;

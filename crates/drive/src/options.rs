@@ -52,7 +52,7 @@ impl Default for Options {
 ///
 /// Only a scheduler that passes every request on has a use for more than one (`none`), and only where tasks do not depend on
 /// each other: nothing is verified, no number of I/Os ends the run, there are no stages and no changes, and no applications or
-/// page cache. Otherwise there is one, with a note in [`crate::Cell::notes`] if more were asked for.
+/// page cache. Otherwise there is one, with a note in [`crate::DriveRun::notes`] if more were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rings {
     /// One for each CPU that a task runs on, where that is possible.

@@ -239,6 +239,12 @@ impl Experiment {
         if kind != Some(InputKind::Trace)
             && let Some(option) = overrides.trace_option()
         {
+            if let ("--format", Some(name)) = (option, &overrides.trace.format) {
+                return Err(ReadError::Input(format!(
+                    "--format: `{name}` is not a format of results: table, csv, markdown or json; the name of a format of traces \
+                     applies only to traces"
+                )));
+            }
             return Err(ReadError::Input(format!("{option}: applies only to traces; give a trace, or leave it out")));
         }
         let mut drives = Vec::new();
@@ -328,7 +334,7 @@ fn is_blktrace(path: &PathBuf) -> bool {
 
 impl Overrides {
     /// The first setting given that only a trace can use, as the command spells it.
-    fn trace_option(&self) -> Option<&'static str> {
+    pub fn trace_option(&self) -> Option<&'static str> {
         let trace = &self.trace;
         let given = [
             (trace.speed.is_some(), "--speed"),

@@ -1,4 +1,4 @@
-//! What is looked at, and for how long.
+//! The loads of a survey, and how long each runs.
 
 use dumbwaiter_advise::Metric;
 use dumbwaiter_advise::race::{GUARD_ROUNDS, ROUNDS_MIN};
@@ -45,7 +45,7 @@ fn alone(task: &str) -> Result<Scenario, Failure> {
     Scenario::from_toml(&text, "built-in point").map_err(Failure::refused)
 }
 
-/// All points: the one that decides, then those at which nothing may be lost, the most telling first.
+/// All points: the deciding one, then the guards, the most informative first.
 fn points() -> Result<Vec<Point>, Failure> {
     let point = |name, about, metric, scenario| Point { name, about, metric, scenario };
     let four = ["a", "b", "c", "d"].map(|name| {
@@ -56,42 +56,47 @@ fn points() -> Result<Vec<Point>, Failure> {
     let four = Scenario::from_toml(&format!("schedulers = [\"none\"]\n{}", four.concat()), "built-in point")
         .map_err(Failure::refused)?;
     Ok(vec![
-        point("shared", "one who waits, a database and a backup together", Metric::FocusP99, Scenario::builtin_real()),
+        point(
+            "shared",
+            "an interactive user, a database and a backup at once",
+            Metric::FocusP99,
+            Scenario::builtin_real(),
+        ),
         point(
             "4k-32",
-            "4 KiB at random, 32 at a time",
+            "random reads of 4 KiB, queue depth 32",
             Metric::Iops,
             alone("rw = \"randread\"\nbs = \"4k\"\niodepth = 32")?,
         ),
         point(
             "4k-1",
-            "4 KiB at random, one at a time",
+            "random reads of 4 KiB, queue depth 1",
             Metric::Iops,
             alone("rw = \"randread\"\nbs = \"4k\"\nioengine = \"psync\"")?,
         ),
         point(
             "stream",
-            "128 KiB in a row, 4 at a time",
+            "sequential reads of 128 KiB, queue depth 4",
             Metric::MbPerS,
             alone("rw = \"read\"\nbs = \"128k\"\niodepth = 4")?,
         ),
-        point("four", "four tenants, each 4 KiB at random, 8 at a time", Metric::Iops, four),
+        point("four", "four tenants, each with random reads of 4 KiB, queue depth 8", Metric::Iops, four),
         point(
             "64k-8",
-            "64 KiB at random, 8 at a time",
+            "random reads of 64 KiB, queue depth 8",
             Metric::MbPerS,
             alone("rw = \"randread\"\nbs = \"64k\"\niodepth = 8")?,
         ),
         point(
             "4k-8",
-            "4 KiB at random, 8 at a time",
+            "random reads of 4 KiB, queue depth 8",
             Metric::Iops,
             alone("rw = \"randread\"\nbs = \"4k\"\niodepth = 8")?,
         ),
     ])
 }
 
-/// The load for comparing completion methods.
+/// Random 4 KiB reads at this queue depth, to compare completion methods.
 pub(crate) fn reads_of_4k(depth: u32, length: Nanos) -> Result<Scenario, Failure> {
     Ok(timed(&alone(&format!("rw = \"randread\"\nbs = \"4k\"\niodepth = {depth}"))?, length))
 }
@@ -105,7 +110,7 @@ fn timed(scenario: &Scenario, length: Nanos) -> Scenario {
 pub(crate) fn plan(budget: Nanos, schedulers: usize, polled: bool) -> Result<Plan, Failure> {
     let n = schedulers.max(1) as u64;
     let percent = if polled { 80 } else { 90 };
-    let race = budget.0 * percent / 100;
+    let race = budget.0 / 100 * percent;
     let least = n * ROUNDS_MIN as u64 * (DECIDING_MIN + OVERHEAD).0;
     if race < least {
         let seconds = (least * 100 / percent).div_ceil(1_000_000_000);

@@ -1,5 +1,7 @@
 //! Going on with a comparison that ended early: the runs of its result are not made again.
 
+use std::collections::BTreeSet;
+
 use dumbwaiter_advise::Document;
 use dumbwaiter_measure::RunResult;
 use dumbwaiter_scenario::Scenario;
@@ -17,12 +19,13 @@ impl Input {
     /// Takes over the runs of `document`, a result of the same input.
     ///
     /// # Errors
-    /// A result of another scenario.
+    /// A result of another scenario, or without a run of this comparison's devices and schedulers.
     pub fn resume(&mut self, document: &Document) -> Result<(), ReadError> {
-        match self {
+        let taken_over = match self {
             Input::One(experiment) => {
                 same_scenario(&document.scenario, &experiment.scenario)?;
                 experiment.finished.clone_from(&document.runs);
+                takes_over_any(experiment)
             }
             Input::Several { cases, .. } => {
                 let none = Vec::new();
@@ -35,9 +38,21 @@ impl Input {
                     let runs = document.runs.iter().filter(|run| run.variant == case.variant);
                     case.experiment.finished = runs.filter_map(|run| of_case(run, case)).collect();
                 }
+                cases.iter().any(|case| takes_over_any(&case.experiment))
             }
+        };
+        if taken_over || document.runs.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let ran = |of: fn(&RunResult) -> &String| {
+            let names: BTreeSet<&str> = document.runs.iter().map(|run| of(run).as_str()).collect();
+            names.into_iter().collect::<Vec<_>>().join(", ")
+        };
+        Err(ReadError::Input(format!(
+            "--resume: the result has no run of this comparison: its devices are {}, its schedulers {}",
+            ran(|run| &run.device),
+            ran(|run| &run.scheduler)
+        )))
     }
 }
 
@@ -49,6 +64,20 @@ fn of_case(run: &RunResult, case: &Case) -> Option<RunResult> {
         run.device = (run.device == *device).then(|| own.clone())?;
     }
     Some(run)
+}
+
+/// Whether a run that was made before belongs to the experiment.
+fn takes_over_any(experiment: &Experiment) -> bool {
+    let Scenario { devices, schedulers, .. } = &experiment.scenario;
+    experiment.finished.iter().any(|run| {
+        let scheduler = schedulers.iter().any(|spec| spec.to_string() == run.scheduler);
+        scheduler && (run.world != "sim" || devices.iter().any(|device| is_device(device, &run.device)))
+    })
+}
+
+/// Whether results call the device `device` by this name.
+fn is_device(device: &str, name: &str) -> bool {
+    device == name || dumbwaiter_devices::load(device).is_ok_and(|model| model.name() == name)
 }
 
 fn same_scenario(found: &Value, expected: &Scenario) -> Result<(), ReadError> {
@@ -92,9 +121,7 @@ impl Experiment {
 }
 
 fn is_run_of(run: &RunResult, cell: &Cell) -> bool {
-    let device = run.device == cell.device
-        || dumbwaiter_devices::load(&cell.device).is_ok_and(|model| model.name() == run.device);
-    device
+    is_device(&cell.device, &run.device)
         && run.replicate == cell.replicate
         && run.via == cell.stack.name()
         && run.scheduler == cell.scheduler.to_string()

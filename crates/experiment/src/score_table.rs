@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dumbwaiter_learn::shipped;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
-use dumbwaiter_policy::{Cell as TableCell, MeasuredLoad, ScoreTable};
+use dumbwaiter_policy::{MeasuredLoad, Measurement, ScoreTable};
 use dumbwaiter_scenario::{Scenario, SchedulerSpec};
 use dumbwaiter_schedulers::adaptive::{OBSERVED_CLASSES, OBSERVED_LOAD, OBSERVED_OUTSTANDING};
 
@@ -202,7 +202,7 @@ pub fn score_table(plan: &TablePlan, world: &dyn World, control: &Control) -> Re
     Ok(table)
 }
 
-fn table_cell(scheduler: &str, runs: &[&RunResult], classes: usize) -> TableCell {
+fn table_cell(scheduler: &str, runs: &[&RunResult], classes: usize) -> Measurement {
     let of = |figure: fn(&RunResult) -> f64| {
         let values: Vec<f64> = runs.iter().map(|run| figure(run)).collect();
         let mean = mean(values.iter().copied());
@@ -212,7 +212,7 @@ fn table_cell(scheduler: &str, runs: &[&RunResult], classes: usize) -> TableCell
     let classified: Vec<&&RunResult> =
         runs.iter().filter(|run| run.scheduler_counters.contains_key(OBSERVED_CLASSES[0])).collect();
     let share = |class: usize| mean(classified.iter().map(|run| counter(run, OBSERVED_CLASSES[class])));
-    TableCell {
+    Measurement {
         scheduler: scheduler.to_owned(),
         runs: runs.len() as u32,
         mb_per_s: of(|run| run.mb_per_s),

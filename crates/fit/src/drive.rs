@@ -14,7 +14,7 @@ use crate::{Error, Facts, Limits, Load, Point, Subject};
 /// Seed of the first load's addresses. Each further load has another: a repeated sequence would be in the drive's cache.
 const SEED: u64 = 11;
 
-/// I/Os without which a point says nothing.
+/// Fewest I/Os of a point.
 const LEAST_IOS: u64 = 32;
 
 /// How a drive is opened.
@@ -22,7 +22,7 @@ const LEAST_IOS: u64 = 32;
 pub struct DriveOptions {
     /// Open it for writing too. Loads that write destroy what is on it.
     pub allow_writes: bool,
-    /// The path whose loss the user has accepted although it is in use.
+    /// The path that the user allowed to overwrite although it is in use.
     pub i_know_this_destroys: Option<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ pub struct Drive {
     facts: Facts,
     /// Loads so far.
     loads: u64,
-    /// For how long the thread that measures waited for a CPU in the loads so far, and their length, ns.
+    /// Time that the measuring thread waited for a CPU in the loads so far, and their length, ns.
     waited_of: [u64; 2],
 }
 
@@ -49,11 +49,11 @@ impl Drive {
             ..OpenOptions::default()
         };
         if options.allow_writes {
-            let known = linux::Target::of(path).map_err(|e| refused(&e))?;
+            let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
             known.check_writes(true, options.i_know_this_destroys.as_deref()).map_err(|e| refused(&e))?;
         }
         let target = Target::open(path, &open).map_err(|e| refused(&e))?;
-        let known = linux::Target::of(path).map_err(|e| refused(&e))?;
+        let known = linux::PathFacts::of(path).map_err(|e| refused(&e))?;
         let (depth, queues) = known.disk.as_deref().and_then(tags).unzip();
         let own = target.facts();
         let mut notes = target.notes().to_vec();
@@ -89,7 +89,7 @@ fn tags(disk: &Path) -> Option<(u32, u32)> {
     (depth > 0).then_some((depth, queues.len() as u32))
 }
 
-/// For how long this thread has waited for a CPU, ns; 0 where the kernel does not count it.
+/// Time that this thread has waited for a CPU, ns; 0 where the kernel does not count it.
 fn waited_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|count| count.parse().ok()).unwrap_or(0)

@@ -23,7 +23,7 @@ const FIXED_PREFERENCE: f64 = 4.0;
 /// I/Os of a final prediction.
 const PREDICTED_IOS: u64 = 4_000;
 
-/// A point beside what the model says of it.
+/// A measured point with its prediction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
     /// The load.
@@ -120,7 +120,7 @@ impl Fitted {
                 "the model predicts poorly (median error {error:.0} %), and the drive's own rounds differ by {spread:.0} %: something else used the drive or the CPUs; repeat the survey on an idle machine"
             )),
             true => Some(format!(
-                "the model predicts poorly (median error {error:.0} %): this drive does something that no model here does; try a longer survey (--for 10m), and do not rely on the model"
+                "the model predicts poorly (median error {error:.0} %): no built-in kind of model behaves like this drive; try a longer survey (--for 10m), and do not rely on the model"
             )),
         }
     }
@@ -212,14 +212,14 @@ fn solid(survey: &Survey) -> Result<(Parameters, DeviceModel), Error> {
     if clear && error <= DOUBTFUL_ERROR {
         return Ok(first);
     }
-    // A survey that was disturbed: size made no difference, so it takes a clearly better fit to say otherwise.
+    // A disturbed survey: size made no difference, so that another kind must fit clearly better.
     if let Some((found, _)) = fixed
         && fixed_error <= error * FIXED_PREFERENCE
     {
         return Ok(found);
     }
     let second = orders[1](survey).and_then(modelled)?;
-    // A kind that its latency speaks against must fit clearly better.
+    // A kind that contradicts its latency must fit clearly better.
     let handicap = if clear { 2.0 } else { 1.0 };
     Ok(if median(&second)? * handicap < error { second } else { first })
 }

@@ -15,7 +15,7 @@ pub enum Pattern {
     },
     /// Each I/O ends where the one before it began; after 16 of them, elsewhere. On a disk each waits for almost a whole revolution.
     Backward,
-    /// To and fro over a distance; both ends vary a little.
+    /// Alternating between two places at a distance; both vary a little.
     Alternate {
         /// Sectors between the two ends.
         distance: u64,

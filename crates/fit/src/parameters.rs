@@ -1,4 +1,4 @@
-//! The parameters of a fitted model, each with where it comes from.
+//! The parameters of a fitted model, each with its origin.
 
 use dumbwaiter_devices::{DeviceModel, Kind, load, models, parse};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use crate::Error;
 
-/// Where the value of a parameter comes from.
+/// The origin of a parameter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "origin", content = "how")]
 pub enum Origin {
@@ -28,7 +28,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// Its value.
     pub value: Value,
-    /// Where that comes from.
+    /// Its origin.
     #[serde(flatten)]
     pub origin: Origin,
 }

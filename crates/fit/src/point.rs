@@ -1,4 +1,4 @@
-//! What a load measured.
+//! The measurement of a load.
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_path::closed_loop::Timed;

@@ -1,4 +1,4 @@
-//! What a model says of a load.
+//! Prediction of a load by a model.
 
 use std::sync::atomic::AtomicBool;
 

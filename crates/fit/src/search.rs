@@ -1,4 +1,4 @@
-//! The least of a function of one variable.
+//! Minimum of a function of one variable.
 
 /// Golden-section search in `low..=high` with this many evaluations; the function has one valley there.
 pub(crate) fn least(low: f64, high: f64, evaluations: u32, mut cost: impl FnMut(f64) -> f64) -> f64 {

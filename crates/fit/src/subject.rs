@@ -1,4 +1,4 @@
-//! What is surveyed.
+//! The subject of a survey.
 
 use std::sync::atomic::AtomicBool;
 
@@ -12,19 +12,19 @@ use crate::{Error, Load, Point};
 pub struct Facts {
     /// Its path, or the name of the model.
     pub name: String,
-    /// What it says it is; empty if it does not.
+    /// Its model name; empty if it reports none.
     pub model: String,
     /// Size in 512-byte sectors.
     pub capacity_sectors: u64,
     /// Largest I/O, in sectors.
     pub max_sectors: u32,
-    /// Commands that its driver gives it at once in all queues, if the driver says so.
+    /// Queue depth over all hardware queues, if the driver reports it.
     pub depth: Option<u32>,
-    /// Hardware queues, if the driver says so.
+    /// Hardware queues, if the driver reports them.
     pub queues: Option<u32>,
-    /// Whether its driver says that it rotates; virtual drives often say so wrongly.
+    /// Whether its driver reports it as rotational; virtual drives often do so wrongly.
     pub rotational: Option<bool>,
-    /// Notes for people: what makes figures doubtful.
+    /// Remarks on conditions that make figures doubtful.
     pub notes: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub trait Subject {
     /// The device failed, or `stop` became true.
     fn measure(&mut self, load: &Load, limits: Limits, stop: &AtomicBool) -> Result<Point, Error>;
 
-    /// Part of the time so far for which the program that measures waited for a CPU, 0 to 1.
+    /// Share of the time so far that the measuring program waited for a CPU, 0 to 1.
     fn cpu_wait(&self) -> f64 {
         0.0
     }

@@ -10,14 +10,14 @@ use crate::{Error, Facts, Limits, Load, Point, Subject};
 
 /// Smallest device that is surveyed: on a smaller one, caches serve everything.
 const MIN_SECTORS: u64 = 8 << 11;
-/// Shortest time in which a survey says anything.
+/// Shortest survey.
 const MIN_TIME: Nanos = Nanos::from_secs(2);
 /// How often each load runs on a real drive that does not rotate: another program may disturb one of the rounds.
 const ROUNDS: u32 = 3;
 /// I/Os of one point at most, to bound memory.
 const POINT_IOS_MAX: u64 = 400_000;
 
-/// What to survey, and for how long.
+/// Options of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Time of the whole survey at most.
@@ -37,9 +37,9 @@ impl Default for Options {
 /// A load and what it measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// What ran.
+    /// The load.
     pub load: Load,
-    /// Whether the fit sees it.
+    /// Whether the fit uses it.
     pub role: Role,
     /// What it measured: of several rounds the fastest, for what disturbs only slows; of loads that write the last, for the
     /// drive's caches are full then.
@@ -75,7 +75,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The point of this name that the fit may see.
+    /// The point of this name, if the fit may use it.
     pub(crate) fn point(&self, name: &str) -> Option<&Point> {
         let found = self.points.iter().find(|m| m.role == Role::Fit && m.load.name == name);
         found.map(|m| &m.point)
@@ -92,10 +92,10 @@ impl Survey {
     }
 }
 
-/// How far a survey is.
+/// Progress of a survey.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Name of the load that begins.
+    /// Name of the current load.
     pub load: &'a str,
     /// Its number, from 1.
     pub number: usize,

@@ -74,7 +74,7 @@ impl Posterior {
         Posterior { probabilities, classes }
     }
 
-    /// From a network's outputs. Outputs that are no numbers give equal probabilities: nothing is known.
+    /// From a network's outputs. If one is not a number, all probabilities are equal.
     pub fn softmax(outputs: &[f32], temperature: f32) -> Posterior {
         let classes = outputs.len().min(MAX_CLASSES);
         let highest = outputs.iter().fold(f32::NEG_INFINITY, |highest, &x| highest.max(x));

@@ -11,7 +11,7 @@ use crate::features::MAX_INPUTS;
 pub(crate) const MAX_WIDTH: usize = 128;
 /// Networks whose layers are no wider need less memory for their sums, and less time to clear it.
 const NARROW: usize = 32;
-/// Most candidates have no more inputs of their own than this.
+/// Stack space for the inputs of a candidate; more take a slower path.
 const FEW: usize = 16;
 /// Largest number of layers.
 pub(crate) const MAX_LAYERS: usize = 8;
@@ -65,7 +65,7 @@ pub struct Dense {
     avx2: bool,
 }
 
-/// What the inputs that all candidates of one moment share contribute: the first layer's sums, or the inputs themselves.
+/// Contribution of the inputs that all candidates of one moment share: the first layer's sums, or the inputs themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared([f32; MAX_WIDTH]);
 
@@ -134,7 +134,7 @@ impl Dense {
         self.layers.last().map_or(0, |layer| layer.outputs)
     }
 
-    /// Outputs for a row of [`Dense::inputs`] inputs. Inputs that are no numbers count as their lowest value.
+    /// Outputs for a row of [`Dense::inputs`] inputs. NaN counts as the lowest value of an input.
     pub fn forward(&self, row: &[f32], outputs: &mut [f32]) {
         let (own, shared) = row.split_at(self.own);
         self.forward_own(own, &self.share(shared), outputs);
@@ -186,7 +186,7 @@ impl Dense {
         let clipped = &mut clipped[..inputs.len()];
         let bounds = self.lowest[first..].iter().zip(&self.highest[first..]);
         for ((clipped, &input), (&lowest, &highest)) in clipped.iter_mut().zip(inputs).zip(bounds) {
-            // In this order, what is no number becomes the lowest value.
+            // In this order, NaN becomes the lowest value.
             let raised = if input > lowest { input } else { lowest };
             *clipped = if raised < highest { raised } else { highest };
         }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a model was refused. Where it should have been used, the fallback is used instead.
+/// Why a model was refused. Its users then use their fallback.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ModelError {
     /// The file is longer than any model of ours.
@@ -13,7 +13,7 @@ pub enum ModelError {
         /// The limit.
         limit: u64,
     },
-    /// It is no file of the format, or a truncated one.
+    /// The file is not of the format, or truncated.
     #[error("not a complete model file: {0}")]
     Container(String),
     /// The description is missing or wrong.
@@ -22,7 +22,7 @@ pub enum ModelError {
     /// A tensor is missing, or shape and layers contradict each other.
     #[error("the model's tensors: {0}")]
     Shape(String),
-    /// The weights are not those that were written.
+    /// The checksum of the weights does not match.
     #[error("the checksum of the weights is {found}, the file says {expected}: it was damaged or changed")]
     Checksum {
         /// What the file says.
@@ -30,7 +30,7 @@ pub enum ModelError {
         /// What the weights have.
         found: String,
     },
-    /// A weight is no number, or far too large.
+    /// A weight is not a number, or too large.
     #[error("{tensor} holds {value}; weights are numbers between -10000 and 10000")]
     Weight {
         /// The tensor.
@@ -51,7 +51,7 @@ pub enum ModelError {
         /// The file's.
         found: String,
     },
-    /// The stored example does not give the stored result.
+    /// The self-test of the file fails.
     #[error("the self-test gives {found}, the file says {expected}")]
     SelfTest {
         /// What the file says.
@@ -70,7 +70,7 @@ pub enum ModelError {
     /// A dump of another program cannot be read.
     #[error("{format}: {problem}")]
     Import {
-        /// Whose dump.
+        /// The program.
         format: &'static str,
         /// What is wrong with it.
         problem: String,

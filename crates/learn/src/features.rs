@@ -1,4 +1,4 @@
-//! Feature sets: the numbers that models get.
+//! Feature sets: the inputs of models.
 //!
 //! The definition of each set is a text, and a model file carries the text's checksum, so that a model made for other
 //! features is refused.
@@ -7,7 +7,7 @@ use dumbwaiter_block::{Nanos, Op};
 
 use crate::{RequestRecord, Tag};
 
-/// Completed requests that models look back on.
+/// Completed requests in the history of a model.
 pub const HISTORY: usize = 16;
 /// Numbers that describe one request.
 pub const VECTOR: usize = 6;
@@ -16,7 +16,7 @@ pub(crate) const PLACE: usize = 7;
 /// Largest number of inputs of any feature set.
 pub const MAX_INPUTS: usize = 128;
 
-/// What is known of a request when it arrives: `[op, size, tag4]`.
+/// Inputs known on arrival of a request: `[op, size, tag4]`.
 ///
 /// `op` is 1 for a write; `size` = log2(bytes, at least 512) / 20; `tag4` = metadata, journal, directory or inode table,
 /// and the size class of the file from 1/11 to 1 (0: no file data).
@@ -45,8 +45,8 @@ impl RequestVector {
     }
 }
 
-/// Where a request lies relative to the device's state when it could be sent: inputs that depend on the order, so they are
-/// computed again at each dispatch.
+/// Position of a request relative to the device's state at dispatch: inputs that depend on the order, so they are
+/// computed at each dispatch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Place {
     /// Sectors from the end of the request sent last to the start of this one.
@@ -89,7 +89,7 @@ pub fn ln_us(latency: Nanos) -> f32 {
     libm::logf((latency.0 as f32 / 1e3).max(1.0))
 }
 
-/// A list of inputs that a model is made for.
+/// The inputs of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FeatureSet {
     /// The last 16 completions, each `r` and LBA delta: the classifier's.

@@ -40,7 +40,7 @@ impl GapBins {
         self.times[bin(gap)] = self.at_or_near(gap).unwrap_or(0) + by;
     }
 
-    /// Takes from its time; something stays.
+    /// Subtracts from its time, which remains above 0.
     pub fn lower_by(&mut self, gap: u64, by: u64) {
         self.times[bin(gap)] = self.at_or_near(gap).unwrap_or(0).saturating_sub(by).max(1);
     }

@@ -10,8 +10,8 @@ const LEAST_DEVIATION: f32 = 0.1;
 
 /// The last 16 completed reads and writes of a device, in order of completion.
 ///
-/// A latency gets in when its request completes, so nothing computed from it knows the future. It costs the same for each
-/// completion and does not allocate.
+/// A latency is added when its request completes, so that inputs never use the future. Constant time per
+/// completion, without allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// Each entry twice, 16 apart, so that the last 16 are always consecutive.
@@ -52,7 +52,7 @@ impl History {
         (self.mean, self.deviation) = (mean, variance.sqrt().max(LEAST_DEVIATION));
     }
 
-    /// As [`History::push`], of a record; `false` for what models do not learn from, which is left out.
+    /// As [`History::push`], for a record; `false` and no change for records that models do not learn from.
     pub fn push_record(&mut self, record: &RequestRecord, delta: i64) -> bool {
         let learnable = record.is_learnable();
         if learnable {
@@ -61,12 +61,12 @@ impl History {
         learnable
     }
 
-    /// Forgets everything: after lost events, or between the segments of a trace.
+    /// Clears the history: after lost events, or between the segments of a trace.
     pub fn clear(&mut self) {
         *self = History::default();
     }
 
-    /// Has it fewer than 16 completions?
+    /// Whether it has fewer than 16 completions.
     pub fn is_cold(&self) -> bool {
         self.completions < HISTORY as u64
     }

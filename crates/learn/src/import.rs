@@ -1,4 +1,4 @@
-//! Models that other programs trained, as ours.
+//! Import of models that other programs trained.
 
 mod dense;
 mod lightgbm;
@@ -6,9 +6,9 @@ mod sklearn;
 mod xgboost;
 
 use crate::model::Weights;
-use crate::{About, FeatureSet, HISTORY, Kind, LEAF, LatencyModel, Model, ModelError, Node, Target, Trees};
+use crate::{About, FeatureSet, HISTORY, Kind, LEAF, LatencyModel, Model, ModelError, Node, OutputKind, Trees};
 
-/// Whose file it is.
+/// The format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// LightGBM's text model.
@@ -40,20 +40,20 @@ impl Format {
     }
 }
 
-/// What an imported model is for. The other program's file does not say it.
+/// The purpose of an imported model, which its file does not contain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Purpose {
-    /// What the model does.
+    /// Its task.
     pub kind: Kind,
     /// Its inputs.
     pub features: FeatureSet,
     /// What its output means.
-    pub target: Target,
+    pub target: OutputKind,
     /// Names of the workloads, in the order of its outputs; empty but for classifiers.
     pub classes: Vec<String>,
 }
 
-/// A model from another program's file. What it says is checked as if it came from a file of ours.
+/// A model from another program's file, with the same checks as for our files.
 pub fn import(bytes: &[u8], format: Format, purpose: &Purpose) -> Result<Model, ModelError> {
     if bytes.len() as u64 > crate::model::LONGEST_FILE {
         let limit = crate::model::LONGEST_FILE;
@@ -134,7 +134,7 @@ impl SourceTrees {
                     &SourceNode::Split { feature, threshold, left, right } => {
                         // Each node of a tree has one parent, so a walk that meets more nodes than there are goes round.
                         if nodes.len() - first + 2 > tree.len() {
-                            return Err(self.format.error("a tree leads back into itself"));
+                            return Err(self.format.error("a tree has a cycle"));
                         }
                         let feature = u16::try_from(feature)
                             .ok()

@@ -4,7 +4,7 @@ use dumbwaiter_block::Nanos;
 
 use crate::dense::Shared;
 use crate::features::{MAX_INPUTS, PLACE, VECTOR};
-use crate::{FeatureSet, History, ModelError, Network, Place, RequestVector, Target};
+use crate::{FeatureSet, History, ModelError, Network, OutputKind, Place, RequestVector};
 
 /// Predictions are not below this.
 const SHORTEST: f32 = 1.0;
@@ -25,14 +25,14 @@ pub struct Prediction {
 pub struct LatencyModel {
     pub(crate) net: Network,
     pub(crate) features: FeatureSet,
-    pub(crate) target: Target,
+    pub(crate) target: OutputKind,
     /// The training set's mean history inputs, used while cold.
     pub(crate) cold_history: Vec<f32>,
     /// The training set's mean and standard deviation of ln latency in microseconds, used while cold.
     pub(crate) cold_normal: (f32, f32),
 }
 
-/// What all predictions at one moment of a device share: compute it once, and then predict several requests.
+/// The common part of all predictions at one moment of a device: compute it once, then predict several requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     shared: Shared,
@@ -45,7 +45,7 @@ impl LatencyModel {
     pub fn new(
         net: Network,
         features: FeatureSet,
-        target: Target,
+        target: OutputKind,
         cold_history: Vec<f32>,
         cold_normal: (f32, f32),
     ) -> Result<LatencyModel, ModelError> {
@@ -65,7 +65,7 @@ impl LatencyModel {
         }
     }
 
-    /// Does it use [`Place`], so that its predictions hold only at the moment of dispatch?
+    /// Whether it uses [`Place`], so that its predictions hold only at the moment of dispatch.
     pub fn is_positioned(&self) -> bool {
         self.features == FeatureSet::Positioned
     }
@@ -101,7 +101,7 @@ impl LatencyModel {
         let mut output = [0.0];
         self.net.forward_own(&own[..count], &moment.shared, &mut output);
         let (mean, deviation) = match self.target {
-            Target::Normalised => moment.normal,
+            OutputKind::Normalised => moment.normal,
             _ => (0.0, 1.0),
         };
         Prediction { latency: latency_of(output[0] * deviation + mean), cold: moment.cold }
@@ -148,7 +148,7 @@ pub(crate) fn history_inputs(set: FeatureSet, history: &History, normal: (f32, f
 /// A latency from its ln in microseconds.
 fn latency_of(ln_us: f32) -> Nanos {
     let us = libm::expf(ln_us);
-    // What is no number fails both comparisons and becomes the longest.
+    // NaN fails both comparisons and becomes the longest.
     let bounded = if us < LONGEST { us.max(SHORTEST) } else { LONGEST };
     Nanos((f64::from(bounded) * 1e3) as u64)
 }

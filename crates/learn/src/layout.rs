@@ -1,4 +1,4 @@
-//! What each block of an ext4 file system holds, so that a request's first sector gives its tag.
+//! Maps the blocks of an ext4 file system to the kind of data in them, which gives requests their tags.
 //!
 //! A map begins with what `dumpe2fs` and `debugfs` print of a file system, and follows the kernel's allocation events from then on
 //! (specification, section 2). It reads no file and starts no program: text and events are handed in.
@@ -13,7 +13,7 @@ const SECTOR_BYTES: u64 = 512;
 /// Most stretches of blocks, and most inodes: some hundred megabytes of memory.
 const ENTRIES_MAX: usize = 1 << 22;
 
-/// Text that is not what the programs print.
+/// Output that is not as expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// A line that `dumpe2fs` always prints is not there.
@@ -226,7 +226,7 @@ impl LayoutMap {
         self.block_bytes
     }
 
-    /// Gives blocks to an owner; what they held before is forgotten.
+    /// Assigns blocks to an owner.
     fn set(&mut self, first: u64, end: u64, owner: Owner) -> Result<(), LayoutError> {
         if self.stretches.len() >= ENTRIES_MAX {
             return Err(LayoutError::TooLarge);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is allocated in whatever order: the last owner of a block is found.
+        /// After allocations in any order, a block has its last owner.
         #[test]
         fn the_last_owner_counts(given in prop::collection::vec((20u64..40, 0u64..300, 1u64..60), 1..40)) {
             let mut map = LayoutMap::from_dumpe2fs("Block size: 4096\nBlock count: 400\n").unwrap();

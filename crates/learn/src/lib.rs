@@ -1,7 +1,7 @@
 //! Learned models of block I/O: features, model files, inference, metrics.
 //!
-//! Nothing here reads a clock or a file, and nothing on the path of a request allocates, locks or fails. A model comes as
-//! bytes; what it says of a request is a number that the caller bounds. Results are the same bits on every machine.
+//! The crate reads no clock and no file, and nothing on the request path allocates, locks or fails. Models are passed as
+//! bytes; callers bound their predictions. Results are the same bits on every machine.
 
 mod classifier;
 mod dense;
@@ -30,7 +30,7 @@ pub use features::{FeatureSet, HISTORY, MAX_INPUTS, Place, RequestVector, VECTOR
 pub use history::{History, IssueOrder, Regions};
 pub use latency::{LatencyModel, Moment, Prediction, latency_row};
 pub use line::LatencyLine;
-pub use model::{About, Device, Kind, Model, Target, Training, Weights};
+pub use model::{About, Device, Kind, Model, OutputKind, Training, Weights};
 pub use network::Network;
 pub use record::RequestRecord;
 pub use rotation::{Rotation, Spindle};

@@ -1,4 +1,4 @@
-//! A line of latency over size for each operation, learned on line: the cheapest sensible predictor.
+//! A line of latency over size for each operation, learned online: the cheapest sensible predictor.
 //!
 //! A least-squares fit over decaying sums, in integers: each `HALF_LIFE` completions the sums are halved. After Adios, which
 //! drives deadlines by such a line.
@@ -58,7 +58,7 @@ impl Line {
     fn fit(&mut self) {
         let (n, x, y) = (i128::from(self.n.max(1)), i128::from(self.x), i128::from(self.y));
         let spread = n * i128::from(self.xx) - x * x;
-        // Sizes that hardly differ say nothing about a slope: one sector squared at least.
+        // The slope needs sizes that differ: a variance of one sector squared at least.
         let rise = n * i128::from(self.xy) - x * y;
         let slope = if spread >= n * n { ((rise << (SLOPE_SHIFT + 10)) / spread).max(0) } else { 0 };
         let base = ((y << 10) - ((slope * x) >> SLOPE_SHIFT)) / n;
@@ -71,7 +71,7 @@ impl Line {
     }
 }
 
-/// Latency as a line over size for each operation, learned on line: the predictor that costs almost nothing.
+/// Latency as a line over size for each operation, learned online at almost no cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyLine {
     lines: [Line; 4],
@@ -90,7 +90,7 @@ impl LatencyLine {
     /// Fixed point of [`LatencyLine::slope`].
     pub const SLOPE_SHIFT: u32 = SLOPE_SHIFT;
 
-    /// Nothing learned yet.
+    /// A line without samples.
     pub fn new() -> LatencyLine {
         LatencyLine::default()
     }

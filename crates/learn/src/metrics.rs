@@ -1,4 +1,4 @@
-//! How good predictions are.
+//! Metrics of predictions.
 
 pub mod classes;
 pub mod latency;

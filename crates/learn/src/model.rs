@@ -6,15 +6,15 @@ mod write;
 
 pub(crate) use read::check_header;
 
-pub use about::{About, Device, Kind, Target, Training};
+pub use about::{About, Device, Kind, OutputKind, Training};
 
 use crate::dense::{LayerWeights, Scaling};
 use crate::{Classifier, Dense, FeatureSet, LatencyModel, ModelError, Network, Trees};
 
-/// Longest model file that is read, in bytes.
+/// Largest model file, in bytes.
 pub(crate) const LONGEST_FILE: u64 = 16 << 20;
 
-/// A model with its description: all that a file holds.
+/// A model with its description, as in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The description.
@@ -42,7 +42,7 @@ pub enum Weights {
 }
 
 impl Model {
-    /// What computes the outputs.
+    /// The network or trees.
     pub fn network(&self) -> Result<Network, ModelError> {
         Ok(match &self.weights {
             Weights::Dense { layers, scaling } => {

@@ -1,4 +1,4 @@
-//! What computes outputs from inputs, of either kind.
+//! Networks and trees behind one interface.
 
 use crate::dense::Shared;
 use crate::{Dense, Trees};

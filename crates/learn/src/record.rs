@@ -19,14 +19,14 @@ pub struct RequestRecord {
     pub sector: u64,
     /// Length in bytes.
     pub bytes: u32,
-    /// What the data is to the file system.
+    /// The kind of data in the file system.
     pub tag: Tag,
     /// Requests in the device when it was issued, without itself.
     pub depth: u32,
 }
 
 impl RequestRecord {
-    /// Longest service latency that is believed; above it the record is dropped.
+    /// Longest plausible service latency; records above it are dropped.
     pub const LONGEST_LATENCY: Nanos = Nanos::from_secs(60);
 
     /// Time in the device.
@@ -49,7 +49,7 @@ impl RequestRecord {
         self.sector.saturating_add(u64::from(self.bytes).div_ceil(512))
     }
 
-    /// May models learn from it? Only reads and writes with a believable latency; flushes and discards are barriers.
+    /// Whether models may learn from it: only from reads and writes with a plausible latency.
     pub fn is_learnable(&self) -> bool {
         let latency = self.latency();
         matches!(self.op, Op::Read | Op::Write) && latency > Nanos::ZERO && latency <= RequestRecord::LONGEST_LATENCY

@@ -1,5 +1,5 @@
-//! How a disk turns: found in recorded requests ([`find`]), followed from completion to completion ([`Spindle`]), or learned on
-//! line without any recording ([`Platter`]).
+//! Rotation of a disk: found in recorded requests ([`find`]), tracked from completion to completion ([`Spindle`]), or learned
+//! online without a recording ([`Platter`]).
 
 mod platter;
 mod search;

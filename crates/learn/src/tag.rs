@@ -1,6 +1,6 @@
-//! I/O tags: what a request's data is to the file system.
+//! I/O tags: the kind of a request's data in the file system.
 
-/// What a request reads or writes, as the file system sees it. The codes are part of the file formats.
+/// The kind of data that a request reads or writes. The codes are part of the file formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag(u8);
 
@@ -77,7 +77,7 @@ impl Tag {
         Tag(Tag::FILE_4KB.0 + class)
     }
 
-    /// What the kernel's flag string of a request tells: `M` means metadata.
+    /// The tag by the kernel's flag string of a request: `M` means metadata.
     pub fn from_rwbs(rwbs: &str) -> Tag {
         if rwbs.contains('M') { Tag::META } else { Tag::UNKNOWN }
     }

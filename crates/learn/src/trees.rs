@@ -16,7 +16,7 @@ pub const LEAF: u16 = u16::MAX;
 pub struct Node {
     /// The input that is compared, or [`LEAF`].
     pub feature: u16,
-    /// Inputs at most this go left; others, and what is no number, go right.
+    /// Inputs at most this go left; others, and NaN, go right.
     pub threshold: f32,
     /// The left child, which the right one follows; of a leaf: its row of values.
     pub left: u32,
@@ -27,7 +27,7 @@ pub struct Node {
 pub struct Trees {
     inputs: usize,
     own: usize,
-    /// What outputs start from.
+    /// Initial values of the outputs.
     base: Vec<f32>,
     /// Values per leaf: 1, where each tree adds to one output in turn, or one per output.
     leaf_width: usize,
@@ -67,7 +67,7 @@ impl Trees {
                 feature => usize::from(feature) < inputs && left > index && left + 1 < nodes.len(),
             };
             if !is_sound {
-                return wrong(format!("node {index} leads nowhere, or compares an input that there is not"));
+                return wrong(format!("node {index} has a child or an input that does not exist"));
             }
         }
         if let Some(root) = roots.iter().find(|&&root| root as usize >= nodes.len()) {
@@ -91,7 +91,7 @@ impl Trees {
         self.roots.len()
     }
 
-    /// What outputs start from.
+    /// Initial values of the outputs.
     pub fn base(&self) -> &[f32] {
         &self.base
     }

@@ -53,7 +53,7 @@ fn in_dev(path: &Path) -> Option<PathBuf> {
 
 /// Facts about a path.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct PathFacts {
     /// The path as given.
     pub path: PathBuf,
     /// What it is.
@@ -90,10 +90,10 @@ pub struct Target {
     pub schedulers: Vec<String>,
 }
 
-impl Target {
+impl PathFacts {
     /// Collects the facts about `path`. A block device is opened for a moment, without reading, to see whether it is held
     /// exclusively.
-    pub fn of(path: &Path) -> Result<Target, Error> {
+    pub fn of(path: &Path) -> Result<PathFacts, Error> {
         let roots = Roots::default();
         let meta = std::fs::metadata(path).map_err(|e| match in_dev(path) {
             Some(device) => Error::Refused(format!("{}: no such file{}", path.display(), suggest(device.to_str()))),
@@ -101,13 +101,13 @@ impl Target {
         })?;
         let kind = meta.file_type();
         if kind.is_file() {
-            return Ok(Target::file(path, &meta, &roots));
+            return Ok(PathFacts::file(path, &meta, &roots));
         }
         if !kind.is_block_device() {
             let text = format!("{} is neither a regular file nor a block device", path.display());
             return Err(Error::Refused(text));
         }
-        let mut target = Target::device(path, number(meta.rdev()), &roots)?;
+        let mut target = PathFacts::device(path, number(meta.rdev()), &roots)?;
         // The kernel lets one holder have a device for itself: filesystems, swap, dm and md are holders.
         let open = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_NONBLOCK).open(path);
         if open.is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY)) && target.uses.is_empty() {
@@ -116,11 +116,11 @@ impl Target {
         Ok(target)
     }
 
-    fn file(path: &Path, meta: &std::fs::Metadata, roots: &Roots) -> Target {
+    fn file(path: &Path, meta: &std::fs::Metadata, roots: &Roots) -> PathFacts {
         let own = path.canonicalize().unwrap_or_else(|_| path.into());
         let mut uses = swaps(roots, &|p| backing::same(p, &own));
         uses.extend(backed(roots, &own));
-        Target {
+        PathFacts {
             path: path.into(),
             kind: Kind::File,
             dev: None,
@@ -145,7 +145,7 @@ impl Target {
     }
 
     /// Facts about a device from sysfs and procfs.
-    fn device(path: &Path, dev: (u32, u32), roots: &Roots) -> Result<Target, Error> {
+    fn device(path: &Path, dev: (u32, u32), roots: &Roots) -> Result<PathFacts, Error> {
         let (own, disk) = folders(dev, roots)?;
         let partition = own != disk;
         let queue = Queue::at(&disk);
@@ -155,7 +155,7 @@ impl Target {
         let model = ["device/model", "device/name"].iter().find_map(|f| read_some(&disk.join(f)));
         let firmware = ["device/firmware_rev", "device/rev"].iter().find_map(|f| read_some(&disk.join(f)));
         let schedulers = queue.schedulers().ok();
-        Ok(Target {
+        Ok(PathFacts {
             path: path.into(),
             kind: if partition { Kind::Partition } else { Kind::Disk },
             dev: Some(dev),

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use dumbwaiter_linux::cgroup::{self, Groups};
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::Settings;
-use dumbwaiter_linux::target::{Kind, Target};
+use dumbwaiter_linux::target::{Kind, PathFacts};
 use dumbwaiter_linux::{Roots, undo};
 use dumbwaiter_testkit::LoopDevice;
 
@@ -295,13 +295,13 @@ fn a_driver_has_its_tags_under_schedulers_and_afterwards() {
 #[test]
 fn a_loop_device_and_its_file_are_known() {
     let Some(device) = device() else { return };
-    let target = Target::of(device.path()).unwrap();
+    let target = PathFacts::of(device.path()).unwrap();
     assert_eq!((target.kind, target.bytes, target.read_only), (Kind::Disk, 16 * MIB, false));
     assert!(target.schedulers.iter().any(|s| s == "mq-deadline"), "{:?}", target.schedulers);
     assert!(target.uses.is_empty(), "{:?}", target.uses);
     target.check_writes(false, None).unwrap_err();
     target.check_writes(true, None).unwrap();
-    let file = Target::of(device.file()).unwrap();
+    let file = PathFacts::of(device.file()).unwrap();
     let name = device.path().file_name().unwrap().to_string_lossy().into_owned();
     assert_eq!((file.kind, file.bytes), (Kind::File, 16 * MIB));
     assert_eq!(file.uses, [format!("backs {name}")]);
@@ -309,9 +309,9 @@ fn a_loop_device_and_its_file_are_known() {
     // The same file by another name, also when the first is gone.
     let link = device.file().with_extension("link");
     std::fs::hard_link(device.file(), &link).unwrap();
-    let linked = Target::of(&link).unwrap().uses;
+    let linked = PathFacts::of(&link).unwrap().uses;
     std::fs::remove_file(device.file()).unwrap();
-    let alone = Target::of(&link).unwrap().uses;
+    let alone = PathFacts::of(&link).unwrap().uses;
     std::fs::rename(&link, device.file()).unwrap();
     assert_eq!((&linked, &alone), (&file.uses, &file.uses));
     assert!(Queue::of(device.file()).unwrap().is_none());
@@ -329,7 +329,7 @@ fn a_mounted_device_is_seen() {
         eprintln!("skipped: cannot make and mount a filesystem here");
         return;
     }
-    let target = Target::of(device.path());
+    let target = PathFacts::of(device.path());
     let unmounted = run("umount", &[dir]);
     let target = target.unwrap();
     assert_eq!(target.uses, [format!("mounted at {}", dir.to_string_lossy())]);
@@ -343,7 +343,7 @@ fn an_exclusive_holder_without_a_name_is_seen() {
     use std::os::unix::fs::OpenOptionsExt;
     let Some(device) = device() else { return };
     let held = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(device.path()).unwrap();
-    let target = Target::of(device.path()).unwrap();
+    let target = PathFacts::of(device.path()).unwrap();
     assert!(target.uses.iter().any(|u| u.contains("exclusively")), "{:?}", target.uses);
     drop(held);
 }

@@ -209,7 +209,7 @@ impl Logger {
         for pair in run.windows(2) {
             let step = pair[1].at - pair[0].at;
             if step <= 0.0 {
-                return Err(fail(format!("line {}: the clock stands or goes back during the run", pair[1].line)));
+                return Err(fail(format!("line {}: the clock stops or goes back during the run", pair[1].line)));
             }
             if step > GAP_PERIODS_MAX * self.period {
                 return Err(fail(format!("line {}: {step} s without a sample during the run", pair[1].line)));

@@ -36,9 +36,9 @@ pub struct Offer {
 /// Why a negotiation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The other side is no NBD server of the fixed newstyle.
+    /// The peer is not an NBD server with fixed newstyle negotiation.
     NoServer,
-    /// It refused the export, and says why.
+    /// It refused the export, with its reason.
     Refused(String),
 }
 
@@ -57,7 +57,7 @@ impl Handshake {
         Handshake { wish, ..Handshake::default() }
     }
 
-    /// Takes bytes of the server and appends what is to be sent. `Some` once transmission has begun, with the offer.
+    /// Takes bytes of the server and appends bytes to send. `Some` with the offer once transmission has begun.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Option<Offer>, Refusal> {
         self.input.extend_from_slice(bytes);
         if !self.greeted {
@@ -132,7 +132,7 @@ fn send_option(out: &mut Vec<u8>, number: u32, data: &[u8]) {
     out.extend_from_slice(data);
 }
 
-/// The stream holds something else where a reply was due.
+/// The stream has other data where a reply should begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoReply;
 
@@ -145,7 +145,7 @@ pub struct Reply {
     pub error: u32,
     /// Bytes of data that follow.
     pub data: u32,
-    /// Bytes that follow before the data and are of no interest.
+    /// Bytes to skip before the data.
     pub skip: u32,
     /// It ends the answer to its request.
     pub done: bool,

@@ -26,7 +26,7 @@ impl NbdError {
         self as u32
     }
 
-    /// What a Linux error number is on the wire. `ENOTSUP` is only for clients that asked for fast zeroes, so it is none of these.
+    /// The wire error of a Linux error number. `ENOTSUP` is only for clients that asked for fast zeroes, so it is not used here.
     pub fn of_errno(errno: i32) -> NbdError {
         match errno {
             1 | 13 | 30 => NbdError::Perm,

@@ -1,6 +1,6 @@
-//! What a client learns of an export.
+//! The description of an export for clients.
 
-/// Sizes of requests that an export takes, bytes.
+/// Block sizes of an export, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizes {
     /// Offsets and lengths are multiples of it: a power of two, at most 64 KiB.

@@ -2,7 +2,7 @@
 //!
 //! A server greets with [`negotiation::greeting`] and feeds what a client sends to a [`Negotiation`], until the two agree on an
 //! export. From then on a [`Receiver`] cuts the stream into [`Request`]s and payloads, [`Request::check`] decides which of them
-//! are in order, and [`reply`] writes the answers. [`client`] is the other side.
+//! are valid, and [`reply`] writes the answers. [`client`] is the other side.
 //!
 //! Source: the NBD project's `doc/proto.md` (May 2026): fixed newstyle negotiation, structured replies, `base:allocation`.
 //! Extended headers are not offered. All integers on the wire are big-endian.

@@ -20,7 +20,7 @@ const PADDING: usize = 124;
 /// Bytes before the data of an option.
 const OPTION_HEADER: usize = 16;
 
-/// What a server sends first.
+/// The greeting of a server.
 pub fn greeting() -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..8].copy_from_slice(&INIT_MAGIC.to_be_bytes());
@@ -38,18 +38,18 @@ pub struct Agreement {
     pub structured: bool,
     /// `base:allocation` was selected for this export.
     pub allocation: bool,
-    /// Bytes that the client sent since.
+    /// Bytes received after it.
     pub rest: Vec<u8>,
 }
 
 /// Where a negotiation is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// More bytes must come.
+    /// More bytes are needed.
     More,
     /// Transmission begins once the output was sent.
     Agreed(Box<Agreement>),
-    /// TLS begins once the output was sent: from now on the negotiation takes what TLS has decrypted, and its replies are to be encrypted.
+    /// TLS begins once the output was sent: from then on the negotiation takes decrypted bytes, and its replies are encrypted.
     StartTls,
     /// The client ended the session.
     Ended,
@@ -108,7 +108,7 @@ impl Negotiation {
         Negotiation { tls, ..Negotiation::default() }
     }
 
-    /// From now on options are refused because the server shuts down.
+    /// Refuses all further options because the server shuts down.
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
     }
@@ -127,7 +127,7 @@ impl Negotiation {
                     agreed.rest = input[taken + count..].to_vec();
                     return Progress::Agreed(agreed);
                 }
-                // The client must wait for the answer: bytes that came with the option could be somebody else's, put before the encrypted ones.
+                // The client must wait for the answer: an attacker could have injected bytes that came with the option.
                 (count, Progress::StartTls) if taken + count < input.len() => {
                     return Progress::Violation("bytes between STARTTLS and its answer");
                 }
@@ -139,7 +139,7 @@ impl Negotiation {
         progress
     }
 
-    /// One step on the front of `input`: how many bytes it took, and where that leads. None with nothing to do.
+    /// One step on the front of `input`: the bytes consumed and the progress. `None` where more bytes are needed.
     fn step(&mut self, input: &[u8], exports: &dyn Exports, out: &mut Vec<u8>) -> (usize, Progress) {
         match self.state {
             State::ClientFlags if input.len() < 4 => (0, Progress::More),
@@ -220,7 +220,7 @@ impl Negotiation {
                 list(exports, out);
             }
             option::LIST if data.is_empty() => {
-                error(out, number, option_reply::ERR_POLICY, "enough lists of exports were sent");
+                error(out, number, option_reply::ERR_POLICY, "too many lists of exports were requested");
             }
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.structured = true;
@@ -236,7 +236,7 @@ impl Negotiation {
         Progress::More
     }
 
-    /// All that was negotiated before is forgotten, except for the client's flags, which it does not send again.
+    /// Drops all that was negotiated before, except for the client's flags, which it does not send again.
     fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Progress {
         let number = option::STARTTLS;
         if !data.is_empty() {

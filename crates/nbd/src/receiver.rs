@@ -19,13 +19,13 @@ enum State {
 /// The next part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// Nothing before more bytes have come.
+    /// More bytes are needed.
     More,
     /// A header. The payload of a WRITE follows, unless [`Receiver::drop_payload`] is called now.
     Request(Request),
     /// The next bytes of a payload, and whether it is complete with them.
     Payload(&'a [u8], bool),
-    /// No header where one was due: the stream cannot be read on.
+    /// No header where one should begin: the stream cannot be read any further.
     Violation,
 }
 
@@ -67,14 +67,14 @@ impl Receiver {
         }
     }
 
-    /// The rest of the payload is of no use: it is skipped.
+    /// Skips the rest of the payload.
     pub fn drop_payload(&mut self) {
         if let State::Payload { dropped, .. } = &mut self.0 {
             *dropped = true;
         }
     }
 
-    /// Bytes of a payload that are still to come and wanted.
+    /// Bytes of a payload that are still to be received and not dropped.
     pub fn payload_left(&self) -> u32 {
         match self.0 {
             State::Payload { left, dropped: false } => left,
@@ -82,7 +82,7 @@ impl Receiver {
         }
     }
 
-    /// The caller has received `count` bytes of the payload by itself, not more than are left.
+    /// Notes that the caller has received `count` bytes of the payload itself, at most those that are left.
     pub fn received(&mut self, count: u32) {
         if let State::Payload { left, dropped } = self.0 {
             let left = left.saturating_sub(count);
@@ -90,7 +90,7 @@ impl Receiver {
         }
     }
 
-    /// Is it between two requests? A stream that ends elsewhere was cut off.
+    /// Whether it is between two requests; a stream that ends elsewhere was cut off.
     pub fn between_requests(&self) -> bool {
         self.0 == State::Header
     }

@@ -17,7 +17,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// As they go onto the wire.
+    /// The bytes on the wire.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }

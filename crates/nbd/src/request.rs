@@ -1,4 +1,4 @@
-//! Requests: their header, and the rules that decide whether one is in order.
+//! Requests: their header, and the checks of a request.
 
 use crate::error::NbdError;
 use crate::export::BlockSizes;
@@ -15,7 +15,7 @@ pub enum Command {
     Disconnect,
     /// Make all answered writes permanent.
     Flush,
-    /// The range is not needed any more.
+    /// Discard the range.
     Trim,
     /// The range will be read soon.
     Cache,
@@ -58,7 +58,7 @@ impl Command {
         }
     }
 
-    /// Flags that it takes; FUA is taken everywhere.
+    /// Flags that it accepts; all accept FUA.
     fn flags(self) -> u16 {
         command_flag::FUA
             | match self {
@@ -135,17 +135,17 @@ impl Request {
         if self.command == Command::Write { self.length } else { 0 }
     }
 
-    /// Is a flag set?
+    /// Whether a flag is set.
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
-    /// Must its reply be structured once that was agreed on?
+    /// Whether its reply must be structured once that was agreed on.
     pub fn has_structured_reply(&self) -> bool {
         matches!(self.command, Command::Read | Command::BlockStatus)
     }
 
-    /// Is the request in order? Otherwise the error that answers it. A payload must be read and dropped in either case.
+    /// Checks the request. An error is the reply to it. The payload of a refused request must still be read and dropped.
     pub fn check(&self, rules: &Rules) -> Result<(), NbdError> {
         if self.flags & !self.command.flags() != 0 || (self.has(command_flag::DF) && !rules.structured) {
             return Err(NbdError::Invalid);

@@ -1,4 +1,4 @@
-//! Whether a server's clients use TLS.
+//! TLS policy of a server.
 
 /// Whether clients may or must send `STARTTLS` before they agree on an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

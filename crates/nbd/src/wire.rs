@@ -123,7 +123,7 @@ pub mod command {
     pub const DISC: u16 = 2;
     /// Make all answered writes permanent.
     pub const FLUSH: u16 = 3;
-    /// The range is not needed any more.
+    /// Discard the range.
     pub const TRIM: u16 = 4;
     /// The range will be read soon.
     pub const CACHE: u16 = 5;

@@ -187,7 +187,7 @@ fn descriptor(path: &Path) -> io::Result<Option<File>> {
     match (path.to_str(), number) {
         (Some("/dev/stdout"), _) | (_, Some(1)) => standard(&io::stdout()),
         (Some("/dev/stderr"), _) | (_, Some(2)) => standard(&io::stderr()),
-        // Such as bash's `>(program)`. These names are the kernel's: nobody can plant one.
+        // Such as bash's `>(program)`. These names are the kernel's: no user can plant one.
         (_, Some(n)) => File::options().write(true).open(PathBuf::from(format!("/proc/self/fd/{n}"))).map(Some),
         _ => Ok(None),
     }

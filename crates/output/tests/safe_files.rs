@@ -15,7 +15,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
 }
 
-/// A folder like `/tmp`: everybody may write to it, and remove only what is theirs. `None` where we cannot own files as
+/// A folder like `/tmp`: all users may write to it, and remove only what is theirs. `None` where we cannot own files as
 /// another user.
 fn shared_folder() -> Option<tempfile::TempDir> {
     if !is_root() {
@@ -186,7 +186,7 @@ fn a_file_that_a_stranger_planted_gives_us_neither_its_mode_nor_its_owner() {
     let mut theirs = String::new();
     (&before).read_to_string(&mut theirs).unwrap();
     assert_eq!(theirs, "theirs", "who has it open sees nothing of ours");
-    // In a folder of their own, where nobody else can plant anything, the file stays theirs.
+    // In a folder of their own, where other users cannot plant anything, the file stays theirs.
     fs::set_permissions(shared.path(), Permissions::from_mode(0o755)).unwrap();
     lchown(shared.path(), Some(STRANGER), Some(STRANGER)).unwrap();
     lchown(&path, Some(STRANGER), Some(STRANGER)).unwrap();
@@ -309,7 +309,7 @@ fn the_next_run_removes_what_a_killed_one_left_and_nothing_else() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     for other in [".dumbwaiter-.part", ".dumbwaiter-0123.part", "dumbwaiter.part", ".a.json.1.part"] {
-        fs::write(dir.path().join(other), "of somebody else").unwrap();
+        fs::write(dir.path().join(other), "of another user").unwrap();
     }
     let link = format!(".dumbwaiter-{}.part", "0".repeat(32));
     symlink("/dev/null", dir.path().join(&link)).unwrap();

@@ -153,7 +153,7 @@ impl Drop for Arena {
         if self.len == 0 {
             return;
         }
-        // SAFETY: the mapping is ours and nobody holds a reference into it.
+        // SAFETY: the mapping is ours and no reference into it exists.
         unsafe { libc::munmap(self.start.cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! A disk that is there: its settings, candidates and policy.
+//! A disk that is present: its settings, candidates and policy.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,25 +12,25 @@ use crate::ownership::Ownership;
 use crate::port::{Counters, Port, Reading};
 use crate::table::DeviceTable;
 
-/// Where and when a pilot began: what decides whether a table may be trusted.
+/// The kernel and the start time of a pilot, by which it decides whether to trust a table.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// Release of the kernel.
     pub kernel: String,
-    /// Seconds since 1970 when the pilot began.
+    /// Start of the pilot, in seconds since 1970.
     pub unix_s: u64,
-    /// The time when it began, by the clock of its turns.
+    /// The same moment by the clock of its turns.
     pub began: Nanos,
 }
 
-/// Requests per second whose events are taken; of a busier disk, a part of each period is watched.
+/// Requests per second up to which all events are read; a busier disk is traced for part of each period only.
 const SAMPLED_PER_S: f64 = 2048.0;
-/// A pause shorter than this is not worth its two writes.
+/// Shorter pauses of tracing cost more than they save: each takes two writes.
 const PAUSE_MIN: Nanos = Nanos::from_ms(50);
 const WINDOW_MIN: Nanos = Nanos::from_ms(10);
 const HOUR: Nanos = Nanos::from_secs(3600);
 
-/// A disk that is there.
+/// A disk that is present.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) ownership: Ownership,
@@ -38,11 +38,11 @@ pub(crate) struct Attached {
     /// The candidate in force, or, where the pilot only advises, the one that it advises.
     pub(crate) in_force: usize,
     pub(crate) policy: Policy,
-    /// Why the policy's switches are advice only; `None` where they are made.
+    /// Why the pilot only advises the policy's switches; `None` where it makes them.
     pub(crate) advice_only: Option<String>,
     counters: Counters,
     since: Nanos,
-    /// When the paused watch goes on, and for how long.
+    /// When paused tracing resumes, and for how long.
     watch_at: Option<(Nanos, Nanos)>,
     watching: bool,
 }
@@ -95,7 +95,7 @@ impl Attached {
         self.candidates.get(candidate).map_or_else(String::new, |c| c.name.clone())
     }
 
-    /// The candidate that the settings in force are, as far as their scheduler tells; the first one otherwise.
+    /// The candidate with the scheduler in force; the first one if there is none.
     pub(crate) fn present(&self) -> usize {
         let in_force = self.ownership.in_force();
         let scheduler = in_force.get("scheduler");
@@ -106,7 +106,7 @@ impl Attached {
         fitting.iter().filter(fits).max_by_key(|c| c.1.settings.len()).map_or(0, |c| c.0)
     }
 
-    /// What was done since the last call, and in what time.
+    /// The I/O completed since the last call, and the time since then.
     pub(crate) fn work(&mut self, now: Nanos, counters: Counters) -> (Work, Nanos) {
         let work = difference(self.counters.work, counters.work);
         let elapsed = now.since(self.since);
@@ -114,7 +114,7 @@ impl Attached {
         (work, elapsed)
     }
 
-    /// Nothing is known of the time until `now`: the next measurement begins here.
+    /// Skips the time until `now`, which was not observed: the next measurement begins here.
     pub(crate) fn skip(&mut self, now: Nanos, port: &mut dyn Port) {
         if let Ok(counters) = port.counters() {
             (self.counters, self.since) = (counters, now);
@@ -122,8 +122,8 @@ impl Attached {
         self.policy.resume(now);
     }
 
-    /// Begins the next period. Of a busy disk only the end of it is watched, which is what the load is like when it is
-    /// decided. Returns whether requests are missed.
+    /// Begins the next period. A busy disk is traced only at the end of it, so that the decision uses the latest load.
+    /// Returns whether some requests are not traced.
     pub(crate) fn watch(&mut self, now: Nanos, next: Nanos, iops: f64, port: &mut dyn Port) -> bool {
         let period = next.since(now);
         let window = Nanos((period.0 as f64 * (SAMPLED_PER_S / iops.max(1.0)).min(1.0)) as u64).max(WINDOW_MIN);
@@ -137,12 +137,12 @@ impl Attached {
         missed
     }
 
-    /// When the paused watch goes on.
+    /// When paused tracing resumes.
     pub(crate) fn watch_at(&self) -> Option<Nanos> {
         self.watch_at.map(|(at, _)| at)
     }
 
-    /// Watches again, if it is time. Returns when enough is seen: later than planned where this call is late.
+    /// Resumes tracing, if it is time. Returns when it has run long enough: later than planned where this call is late.
     pub(crate) fn resume_watch(&mut self, now: Nanos, port: &mut dyn Port) -> Option<Nanos> {
         let (_, window) = self.watch_at.filter(|(at, _)| *at <= now)?;
         port.watch(true);
@@ -150,7 +150,7 @@ impl Attached {
         Some(now + window)
     }
 
-    /// What trials have shown about a workload.
+    /// Scores of the candidates in trials of a workload.
     pub(crate) fn trials(&self, workload: Option<usize>) -> BTreeMap<String, TrialScore> {
         let Some(scores) = workload.and_then(|workload| self.policy.scores().get(workload)) else {
             return BTreeMap::new();
@@ -173,8 +173,8 @@ impl Exchanges {
         self.0.push_back(now);
     }
 
-    /// May there be another one? The last of `limit` is kept for the way back, so that no candidate that is only tried stays in
-    /// force for the rest of the hour.
+    /// Whether another exchange is allowed. The last one of `limit` is reserved for reverting, so that a candidate on trial does
+    /// not stay in force for the rest of the hour.
     pub(crate) fn has_room(&mut self, now: Nanos, limit: u32, is_way_back: bool) -> bool {
         let needed = if is_way_back { 1 } else { 2 };
         self.count(now) + needed <= limit as usize
@@ -189,8 +189,8 @@ impl Exchanges {
     }
 }
 
-/// What was done between two looks. The kernel's milliseconds have 32 bits: of 32 requests outstanding they begin anew every 37
-/// hours. Counters that all fell are of a disk that began anew.
+/// The I/O between two reads of the counters. The kernel's milliseconds have 32 bits: with 32 requests outstanding they wrap every 37
+/// hours. If all counters fell, the disk was reset.
 fn difference(old: Work, new: Work) -> Work {
     const AROUND: Nanos = Nanos::from_ms(1 << 32);
     if new.ios < old.ios || new.bytes < old.bytes {

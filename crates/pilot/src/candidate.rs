@@ -1,4 +1,4 @@
-//! The settings to choose from: schedulers, and some with one setting moved.
+//! The candidates: schedulers with default settings, and some with one setting changed.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) fn in_order(values: &BTreeMap<String, String>) -> Vec<(String, String
 }
 
 /// The candidates for a disk: first the settings as they were found, then each wanted scheduler with the kernel's defaults
-/// and, where `tune` is set, with one setting moved within `bounds`. `refused` names those that the kernel did not take.
+/// and, where `tune` is set, with one setting changed within `bounds`. `refused` names those that the kernel rejected.
 pub(crate) fn candidates(
     original: &Reading,
     wanted: &[String],
@@ -49,10 +49,10 @@ pub(crate) fn candidates(
                 let attribute = format!("iosched/{}", tunable.name);
                 let value = value.to_string();
                 if *scheduler == found && original.values.get(&attribute) == Some(&value) {
-                    // That is how it was found.
+                    // The settings as found.
                     continue;
                 }
-                // What was found of this scheduler stays; one value moves.
+                // This scheduler's settings stay as found, except one.
                 let mut settings = if *scheduler == found { all[0].settings.clone() } else { Vec::new() };
                 settings.retain(|(name, _)| *name != attribute);
                 settings.push((attribute, value.clone()));

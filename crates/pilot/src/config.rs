@@ -15,14 +15,14 @@ use crate::store::DEFAULT_STATE;
 use crate::table::DeviceTable;
 use crate::tunables::MOVABLE_TUNABLES;
 
-/// Where `status` and `explain` find a pilot whose configuration names no other place.
+/// Control socket of a pilot whose configuration names no other.
 pub const DEFAULT_CONTROL: &str = "/run/dumbwaiter/pilot.sock";
 
-/// Which decisions get a line in the log.
+/// Which decisions are logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Those that differ from the one before in action, reason or workload.
+    /// Those that differ from the previous one in action, reason or workload.
     #[default]
     Changes,
     /// Every one, once a period.
@@ -38,30 +38,30 @@ pub struct PilotConfig {
     pub http: Option<SocketAddr>,
     /// Which decisions are logged.
     pub log: LogLevel,
-    /// Put the settings back at the end.
+    /// Restore the settings at the end.
     pub restore: bool,
-    /// Folder for what is learned, so that a restart does not forget it.
+    /// Folder for trial results and models, so that they survive a restart.
     pub state: PathBuf,
-    /// The disks. No other is ever written to.
+    /// The disks. The pilot changes no other disk's settings.
     pub devices: Vec<DeviceConfig>,
 }
 
-/// What may be done to one disk.
+/// The settings for one disk.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
     /// Its path, such as `/dev/sda` or a link in `/dev/disk/by-id`.
     pub path: PathBuf,
     /// Schedulers to choose from; empty for all that the kernel lists.
     pub candidates: Vec<String>,
-    /// Limits of the settings that may be moved, by name; `None` moves none.
+    /// Limits of the settings that the pilot may change, by name; `None`: it changes only the scheduler.
     pub tune: Option<BTreeMap<String, (i64, i64)>>,
-    /// What decides, for what goal, within which limits.
+    /// The policy: its method, goal and limits.
     pub policy: Settings,
     /// Exchanges of settings in an hour, trials included.
     pub exchanges_per_hour: u32,
-    /// Scores by load; `None` for those that come with the program.
+    /// Scores by load; `None` for the built-in ones.
     pub table: Option<DeviceTable>,
-    /// A latency model that is watched for drift and trained again, with its name.
+    /// A latency model to watch for drift and to retrain, with its name.
     pub latency_model: Option<(String, Model)>,
 }
 
@@ -169,7 +169,7 @@ impl PilotConfig {
     }
 }
 
-/// Shares of 1 become thousandths.
+/// Converts a share of 1 to thousandths.
 fn thousandths(key: &str, share: Option<f64>, default: u32) -> Result<u32, String> {
     match share {
         None => Ok(default),
@@ -201,7 +201,7 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
     };
     for name in &file.candidates {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
-            return Err(format!("candidates: \"{name}\" is no name of a scheduler; expected such as mq-deadline"));
+            return Err(format!("candidates: \"{name}\" is not a scheduler name; expected one such as mq-deadline"));
         }
     }
     check_bounds(&file.bounds)?;
@@ -261,7 +261,10 @@ fn check_bounds(bounds: &BTreeMap<String, (i64, i64)>) -> Result<(), String> {
     for (key, (low, high)) in bounds {
         let Some(tunable) = MOVABLE_TUNABLES.iter().find(|tunable| tunable.key() == *key) else {
             let all: Vec<String> = MOVABLE_TUNABLES.iter().map(|tunable| tunable.key()).collect();
-            return Err(format!("bounds: \"{key}\" is not moved; expected {}", all.join(", ")));
+            return Err(format!(
+                "bounds: \"{key}\" is not a setting that the pilot changes; expected {}",
+                all.join(", ")
+            ));
         };
         let (least, most) = tunable.bounds;
         if low > high || *low < least || *high > most {
@@ -309,7 +312,7 @@ mod tests {
             ("[[device]]\npath = 'a'\nhysteresis = 20\n", "0 to 1"),
             ("[[device]]\npath = 'a'\nperiod = '1ms'\n", "expected 50 ms"),
             ("[[device]]\npath = 'a'\nperiod = '5'\n", "with a unit"),
-            ("[[device]]\npath = 'a'\ncandidates = ['../x']\n", "no name of a scheduler"),
+            ("[[device]]\npath = 'a'\ncandidates = ['../x']\n", "not a scheduler name"),
             ("[[device]]\npath = 'a'\nbounds = { 'bfq/slice_idle' = [0, 8] }\n", "bfq/low_latency"),
             ("[[device]]\npath = 'a'\nbounds = { 'mq-deadline/fifo_batch' = [0, 9999] }\n", "within [1, 128]"),
             ("[[device]]\npath = 'a'\ntable = 'missing.json'\n", "missing.json"),

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use crate::Error;
 use crate::status::Status;
 
-/// A line that is longer is refused.
+/// Longest line of a request.
 const MAX_LINE: u64 = 4 << 10;
-/// A client that says nothing for longer is let go.
+/// A client that sends nothing for this long is disconnected.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Clients that are served at a time.
+/// Most clients at a time.
 const CLIENTS_MAX: u32 = 8;
 
 /// A question to a running pilot: `{"command": "explain", "device": "sda"}`.
@@ -26,26 +26,26 @@ const CLIENTS_MAX: u32 = 8;
 pub enum Question {
     /// The state of all disks.
     Status {},
-    /// Why a disk has the settings that it has.
+    /// The reason for the settings of a disk.
     Explain {
         /// Its path, or its name.
         device: String,
     },
-    /// Take up a disk that was left to another user.
+    /// Resume managing a disk that was left to another user.
     Resume {
         /// Its path, or its name.
         device: String,
     },
 }
 
-/// What the pilot shows, and what it is asked to do.
+/// The pilot's state for clients, and their requests.
 #[derive(Default)]
 pub(crate) struct Board {
     pub(crate) status: Option<Status>,
     pub(crate) resume: Vec<String>,
 }
 
-/// The board, shared by the pilot and those who ask.
+/// The board, shared by the pilot and its control threads.
 #[derive(Clone, Default)]
 pub(crate) struct SharedBoard(Arc<Mutex<Board>>);
 
@@ -74,7 +74,7 @@ impl SharedBoard {
             }
             Question::Resume { device } => {
                 let name = find(device)?.device.clone();
-                // Once is enough, however often it is asked before the pilot's next look.
+                // Repeated requests before the pilot's next turn count once.
                 if !board.resume.contains(&name) {
                     board.resume.push(name);
                 }
@@ -99,7 +99,7 @@ impl ControlSocket {
         }
         let listener = dumbwaiter_service::bind_unix(path).map_err(failed)?;
         let threads = ClientThreads::start("control", listener, CLIENTS_MAX, move |client| {
-            // A client that is gone needs no answer.
+            // A client that has disconnected gets no answer.
             let _ = serve(&client, &board);
         });
         Ok(ControlSocket { path: path.to_owned(), _threads: threads.map_err(failed)? })

@@ -25,13 +25,13 @@ use crate::status::Status;
 use crate::store::Store;
 use crate::{Error, Surroundings};
 
-/// Longest sleep: signals and questions are looked at so often.
+/// Longest sleep between checks for signals and requests.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Time between two looks whether there is anything new to keep.
+/// How often new results are saved.
 const KEEP_EVERY: Nanos = Nanos::from_secs(60);
 
-/// How a pilot runs.
+/// Options of a pilot run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
     /// Change settings.
@@ -43,15 +43,15 @@ pub struct RunOptions {
 /// How a pilot ended.
 #[derive(Debug)]
 pub struct RunSummary {
-    /// The state before the settings were put back.
+    /// The state before the settings were restored.
     pub status: Status,
-    /// What could not be put back, one line each.
+    /// What could not be restored, one line each.
     pub problems: Vec<String>,
-    /// Was any disk there at the end?
+    /// Whether any disk was present at the end.
     pub has_disks: bool,
 }
 
-/// CLOCK_MONOTONIC, which the kernel's events have too.
+/// CLOCK_MONOTONIC, the clock of the kernel's trace events.
 fn clock() -> Nanos {
     let now = clock_gettime(ClockId::Monotonic);
     Nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
@@ -71,7 +71,7 @@ pub fn run(
 ) -> Result<RunSummary, Error> {
     let mut config = config.clone();
     if options.once {
-        // One look has no time for trials.
+        // A single decision has no time for trials.
         config.devices.iter_mut().for_each(|device| device.policy.by = dumbwaiter_policy::By::Model);
     }
     check_locks(&config, options)?;
@@ -132,7 +132,7 @@ pub fn run(
     Ok(end(&mut fleet, begun, config.restore, log))
 }
 
-/// Puts the settings back, and logs what that took.
+/// Restores the settings, and logs how long that took.
 fn end(fleet: &mut Fleet<KernelPort>, begun: Nanos, restore: bool, log: &mut dyn FnMut(&str)) -> RunSummary {
     let (status, has_disks) = (fleet.status(clock() - begun), fleet.has_disks());
     let before: Vec<Option<Decision>> = fleet.devices().map(|pilot| pilot.last().cloned()).collect();
@@ -145,7 +145,7 @@ fn end(fleet: &mut Fleet<KernelPort>, begun: Nanos, restore: bool, log: &mut dyn
     RunSummary { status, problems, has_disks }
 }
 
-/// A disk that another process changes is no disk to act on.
+/// Refuses disks whose settings another process changes.
 fn check_locks(config: &PilotConfig, options: RunOptions) -> Result<(), Error> {
     for device in config.devices.iter().filter(|_| options.act) {
         let mut port = KernelPort::new(&device.path, true);
@@ -156,14 +156,14 @@ fn check_locks(config: &PilotConfig, options: RunOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Everything that is not what was said before.
+/// Whether a decision differs from the previous one.
 fn worth_a_line(decision: &Decision, before: Option<&Decision>, level: LogLevel) -> bool {
     level == LogLevel::All || decision.took_ms.is_some() || before.is_none_or(|before| !decision.is_like(before))
 }
 
-/// Has every disk had the looks that a decision takes?
+/// Whether every disk has had the turns that a decision takes.
 fn is_decided(fleet: &Fleet<KernelPort>, rounds: u32) -> bool {
-    /// The first look finds the disk, the second may see only a part of a period; a new load takes two more to confirm.
+    /// The first turn finds the disk, the second may cover only part of a period; a new load takes two more to confirm.
     const BEYOND_CONFIRM: u32 = 4;
     let settled = |action| matches!(action, Action::Advise | Action::Switch | Action::Missing | Action::HandsOff);
     fleet.devices().all(|pilot| {
@@ -174,11 +174,11 @@ fn is_decided(fleet: &Fleet<KernelPort>, rounds: u32) -> bool {
     })
 }
 
-/// Writes what is learned, now and then.
+/// Saves trial results and models from time to time.
 struct Keeper {
     store: Store,
     looked: Nanos,
-    /// By disk, what is in its file.
+    /// By disk, the contents of its file.
     kept: BTreeMap<PathBuf, Memory>,
     /// A failure is logged once.
     failed: bool,
@@ -189,7 +189,7 @@ impl Keeper {
         Keeper { store: Store::new(folder), looked: now, kept: BTreeMap::new(), failed: false }
     }
 
-    /// Keeps what trials have shown, where that is new. `at_once`: the pilot ends.
+    /// Saves new trial results. `at_once`: do not wait for the interval, the pilot ends.
     fn keep_learned(&mut self, fleet: &Fleet<KernelPort>, at_once: bool, log: &mut dyn FnMut(&str)) {
         let now = clock();
         if !at_once && now.since(self.looked) < KEEP_EVERY {
@@ -211,7 +211,7 @@ impl Keeper {
         }
     }
 
-    /// Logs what happened to the latency models, and keeps those that took over.
+    /// Logs events of the latency models, and saves new ones that are in use.
     fn keep_models(&mut self, fleet: &mut Fleet<KernelPort>, log: &mut dyn FnMut(&str)) {
         fleet.model_events(|device, event| {
             log(&event.line);

@@ -1,4 +1,4 @@
-//! A decision about one disk, with everything that went into it: one line of the log, one object of JSON.
+//! A decision about one disk with its inputs: one line of the log, one object of JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::load::LoadClass;
 
-/// What was done.
+/// The action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
@@ -60,7 +60,7 @@ pub struct TrialScore {
     pub samples: u32,
 }
 
-/// What the disk did since the last decision.
+/// Activity of the disk since the last decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
     /// Completed reads and writes per second.
@@ -69,9 +69,9 @@ pub struct Measured {
     pub mb_per_s: f64,
     /// Mean time of a request in the block layer and the device, milliseconds; none without requests.
     pub latency_ms: Option<f64>,
-    /// Requests that wait or are in the device.
+    /// Requests that are queued or in the device.
     pub in_flight: u64,
-    /// Requests whose arrival was seen: a sample where the disk is busy.
+    /// Requests whose arrival was traced: a sample where the disk is busy.
     pub arrivals_seen: u64,
     /// Events for which the kernel's buffer had no room.
     pub lost_events: u64,
@@ -84,7 +84,7 @@ pub struct Decision {
     pub device: String,
     /// Seconds since the pilot began.
     pub at_s: f64,
-    /// What was done.
+    /// The action.
     pub action: Action,
     /// Why, in one word.
     pub reason: &'static str,
@@ -96,9 +96,9 @@ pub struct Decision {
     pub workload: Option<usize>,
     /// Its name by the classifier.
     pub class: Option<LoadClass>,
-    /// What the disk did.
+    /// Activity of the disk.
     pub measured: Measured,
-    /// What trials have shown about this workload.
+    /// Scores in trials of this workload.
     pub trials: BTreeMap<String, TrialScore>,
     /// Exchanges in the last hour, trials included.
     pub exchanges_last_hour: usize,
@@ -144,27 +144,27 @@ impl Decision {
         line
     }
 
-    /// Does it say what the last one said?
+    /// Whether it equals the last one apart from its figures.
     pub fn is_like(&self, last: &Decision) -> bool {
         let key = |d: &Decision| (d.action, d.reason, d.from.clone(), d.to.clone(), d.workload);
         key(self) == key(last)
     }
 }
 
-/// The policy's reason as a word and a sentence.
-pub(crate) fn told(reason: Reason) -> (&'static str, &'static str) {
+/// The policy's reason as a keyword and a sentence.
+pub(crate) fn wording(reason: Reason) -> (&'static str, &'static str) {
     match reason {
         Reason::TooFewRequests => ("too-few-requests", "too few requests to tell what the load is"),
-        Reason::NotInForce => ("not-in-force", "the exchange that was asked for is not done"),
-        Reason::Unsure => ("unsure", "the load may have changed; it is looked at again"),
+        Reason::NotInForce => ("not-in-force", "the last exchange has not taken effect"),
+        Reason::Unsure => ("unsure", "the load may have changed; the next periods will confirm it"),
         Reason::BestKnown => ("best-known", "nothing better than the settings in force is known for this load"),
         Reason::Dwelling => ("dwelling", "better settings are known, but the last exchange was too recent"),
-        Reason::Better => ("better", "these settings are better for this load, as far as is known"),
+        Reason::Better => ("better", "these settings are better for this load, by what is known so far"),
         Reason::Trial => ("trial", "a trial compares candidates in short turns"),
         Reason::TrialOver => ("trial-over", "a trial is over and its best candidate stays"),
-        Reason::Checking => ("checking", "what the last exchange gave is being measured"),
-        Reason::NoBudget => ("no-budget", "trials have cost as much as they may for now"),
-        Reason::Unknown => ("unknown", "no table knows this load well enough, and nothing may be tried"),
-        Reason::Revert => ("revert", "the last exchange cost more than it gave"),
+        Reason::Checking => ("checking", "the effect of the last exchange is being measured"),
+        Reason::NoBudget => ("no-budget", "trials have used up their budget for now"),
+        Reason::Unknown => ("unknown", "no table covers this load well enough, and trials are not allowed"),
+        Reason::Revert => ("revert", "the last exchange lost more than it gained"),
     }
 }

@@ -1,4 +1,4 @@
-//! The pilot of one disk: a state machine that is given the time and a [`Port`], and decides once a period.
+//! The pilot of one disk: a state machine over a [`Port`], without a clock, that decides once per period.
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::Model;
@@ -9,32 +9,32 @@ use serde::Serialize;
 use crate::Error;
 use crate::attached::{Attached, Exchanges, Surroundings, measured};
 use crate::config::DeviceConfig;
-use crate::decision::{Action, Decision, Measured, told};
+use crate::decision::{Action, Decision, Measured, wording};
 use crate::latency::{LatencyWatch, ModelStatus};
 use crate::load::{LoadClass, LoadClassifier};
 use crate::ownership::ForeignChange;
 use crate::port::{Fault, Port, Values};
 use crate::store::Learned;
 
-/// A period in which more than one event in so many was lost decides nothing.
+/// No decision is made in a period that lost more than one event in this many.
 const LOST_SHARE: u64 = 100;
-/// A turn that is later than this measures nothing.
+/// A turn that is later than this discards its measurement.
 const LATE: Nanos = Nanos::from_secs(10);
 
-/// How a disk is treated.
+/// State of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum State {
-    /// It is not there.
+    /// The disk is missing.
     Missing {
-        /// What is missing.
+        /// Why, in words.
         why: String,
     },
-    /// It is watched, and advice is given.
+    /// The pilot watches it and only advises.
     Advising,
-    /// It is watched, and its settings are changed.
+    /// The pilot watches it and changes its settings.
     Acting,
-    /// Its settings may not be changed: only advice is given.
+    /// The pilot may not change its settings, so it only advises.
     NotPermitted {
         /// What was refused.
         why: String,
@@ -53,7 +53,7 @@ pub struct Tally {
     pub decisions: u64,
     /// Exchanges of settings, trials included.
     pub exchanges: u64,
-    /// Exchanges that were undone because of a loss.
+    /// Exchanges that were reverted because of a loss.
     pub reverts: u64,
     /// Reads or writes of the kernel's files that failed.
     pub faults: u64,
@@ -77,11 +77,11 @@ pub struct DevicePilot {
     pub(crate) classifier: LoadClassifier,
     pub(crate) model: Option<LatencyWatch>,
     pub(crate) model_events: Vec<ModelEvent>,
-    /// What trials had shown before the policy in force began.
+    /// Trial results from before the policy in force began.
     pub(crate) learned: Option<Learned>,
-    /// Of the disk that is there.
+    /// Present while the disk is.
     pub(crate) identity: String,
-    /// Candidates that the kernel did not take.
+    /// Candidates that the kernel rejected.
     pub(crate) refused: Vec<String>,
     /// Failures in a row.
     pub(crate) failures: u32,
@@ -93,16 +93,16 @@ pub struct DevicePilot {
     pub(crate) next: Nanos,
 }
 
-/// Something that happened to the latency model of a disk.
+/// An event of a disk's latency model.
 #[derive(Debug)]
 pub struct ModelEvent {
     /// A line of the log.
     pub line: String,
-    /// The model that serves from now on, where it is another one.
+    /// The model in use from now on, if it changed.
     pub model: Option<Model>,
 }
 
-/// What a turn found out before it decides.
+/// What a turn observed before its decision.
 pub(crate) struct Look {
     pub(crate) now: Nanos,
     pub(crate) measured: Measured,
@@ -148,12 +148,12 @@ impl DevicePilot {
         &self.state
     }
 
-    /// Takes up what an earlier pilot learned of the disk, if it is the same one. Before the first turn.
+    /// Takes over trial results of an earlier pilot, if they are of the same disk. Call it before the first turn.
     pub fn recall(&mut self, learned: Learned) {
         self.learned = Some(learned);
     }
 
-    /// Watches a model that was trained for this disk before, instead of the configured one. Before the first turn.
+    /// Uses a model that was trained for this disk before, instead of the configured one. Call it before the first turn.
     pub fn watch_model(&mut self, model: Model) -> Result<(), Error> {
         if let Some((name, _)) = &self.config.latency_model {
             self.model = Some(LatencyWatch::new(name, model, self.surroundings.began)?);
@@ -161,8 +161,8 @@ impl DevicePilot {
         Ok(())
     }
 
-    /// What trials have shown of the disk, also of one that went away; `None` before the first workload, and where nothing may be
-    /// tried.
+    /// Trial results of the disk, also after it went away; `None` before the first workload, and where trials are not
+    /// allowed.
     pub fn learned(&self, now: Nanos) -> Option<Learned> {
         let Some(attached) = &self.attached else { return self.learned.clone() };
         if attached.advice_only.is_some() {
@@ -175,17 +175,17 @@ impl DevicePilot {
         any.then(|| Learned::new(self.identity.clone(), kernel.clone(), unix_s, memory))
     }
 
-    /// What happened to the latency model since the last call.
+    /// Events of the latency model since the last call.
     pub fn take_model_events(&mut self) -> Vec<ModelEvent> {
         std::mem::take(&mut self.model_events)
     }
 
-    /// The latency model; `None` where none is watched.
+    /// The latency model; `None` where none is configured.
     pub fn model_status(&self) -> Option<&ModelStatus> {
         self.model.as_ref().map(LatencyWatch::status)
     }
 
-    /// Requests were missed.
+    /// Some requests were not traced.
     pub(crate) fn gap(&mut self) {
         self.classifier.gap();
         self.model.iter_mut().for_each(LatencyWatch::gap);
@@ -216,14 +216,14 @@ impl DevicePilot {
         self.attached.iter().flat_map(|a| a.candidates.iter().map(|c| c.name.clone())).collect()
     }
 
-    /// What is advised; `None` where that is in force.
+    /// The advised candidate; `None` where it is in force.
     pub fn advice(&self) -> Option<String> {
         let attached = self.attached.as_ref()?;
         let advised = attached.advice_only.is_some() && attached.in_force != attached.present();
         advised.then(|| attached.name(attached.in_force))
     }
 
-    /// Why switches are advice only; `None` where they are made, or the disk is missing.
+    /// Why the pilot only advises switches; `None` where it makes them, or the disk is missing.
     pub fn advice_only(&self) -> Option<&str> {
         self.attached.as_ref().and_then(|a| a.advice_only.as_deref())
     }
@@ -234,7 +234,7 @@ impl DevicePilot {
         watch.map_or(self.next, |watch| watch.min(self.next))
     }
 
-    /// Looks at the disk, decides and acts, if it is time; a decision if one was made.
+    /// If it is time: reads the disk's activity, decides and acts. Returns the decision, if one was made.
     pub fn turn(&mut self, now: Nanos, port: &mut dyn Port) -> Option<&Decision> {
         if let Some(enough) = self.attached.as_mut().and_then(|attached| attached.resume_watch(now, port)) {
             self.next = self.next.max(enough);
@@ -244,7 +244,7 @@ impl DevicePilot {
         }
         let late = now.since(self.next);
         if late > LATE && self.next > Nanos::ZERO {
-            // The pilot was stopped, or had no CPU: a measurement over this time would be of more than one load.
+            // The pilot was stopped, or had no CPU: the load may have changed in this time, so it is not measured.
             self.gap();
             if let Some(attached) = &mut self.attached {
                 attached.skip(now, port);
@@ -275,7 +275,7 @@ impl DevicePilot {
         self.decision(look, Action::Failed, ("fault", fault.text()), &from)
     }
 
-    /// One look at a disk that is there.
+    /// A turn of a disk that is present.
     fn look(&mut self, now: Nanos, port: &mut dyn Port) -> Decision {
         let mut look = Look { now, measured: Measured::default(), class: None };
         let read = port.read().and_then(|reading| Ok((reading, port.counters()?)));
@@ -287,7 +287,7 @@ impl DevicePilot {
         self.blind = port.blind();
         let Some(attached) = &mut self.attached else { return self.find(now, port) };
         if !attached.ownership.is_same_disk(&reading) {
-            return self.lose(&look, port, "another disk has its name now".into());
+            return self.lose(&look, port, "another disk has this name now".into());
         }
         attached.ownership.settle(&reading, port);
         let foreign = attached.ownership.foreign(&reading);
@@ -297,7 +297,7 @@ impl DevicePilot {
             if self.state == State::Acting || attached.ownership.has_changed() {
                 return self.hands_off(&look, port, change);
             }
-            // Nothing of it is ours: advice begins anew.
+            // The pilot has set nothing: it takes the new settings as found.
             return match self.attach(now, port, &reading) {
                 Ok(()) => self.decision(&look, Action::Found, ("settings-changed", &foreign_text(&change)), ""),
                 Err(fault) => self.fault(&look, &fault),
@@ -310,14 +310,14 @@ impl DevicePilot {
         self.decide(look, seen, work, port)
     }
 
-    /// Takes the requests' events; `false` where so many were lost that they are not used.
+    /// Reads the requests' events; `false` where too many were lost to use them.
     fn take_events(&mut self, now: Nanos, port: &mut dyn Port, look: &mut Look) -> Result<bool, Fault> {
         self.events.clear();
         let lost = port.events(now, &mut self.events)?;
         self.tally.lost_events += lost;
         look.measured.lost_events = lost;
         if lost > 0 {
-            // Nobody knows where they are missing: no history may span the place.
+            // Their place is unknown, so that no history may span this period.
             self.gap();
             self.classifier.discard();
         }
@@ -350,7 +350,7 @@ impl DevicePilot {
         self.model_events.push(ModelEvent { line, model: model.cloned() });
     }
 
-    /// Nothing changes; the next period begins.
+    /// Keeps the settings and begins the next period.
     fn keep(&mut self, look: &Look, from: &str, port: &mut dyn Port, reason: (&'static str, &str)) -> Decision {
         if let Some(attached) = &mut self.attached
             && attached.watch(look.now, self.next, look.measured.iops, port)
@@ -360,7 +360,7 @@ impl DevicePilot {
         self.decision(look, Action::Keep, reason, from)
     }
 
-    /// Asks the policy, and does or advises what it says.
+    /// Asks the policy, and carries out or advises its decision.
     fn decide(&mut self, look: Look, seen: bool, work: dumbwaiter_policy::Work, port: &mut dyn Port) -> Decision {
         let Some(attached) = &mut self.attached else { return self.find(look.now, port) };
         let from = attached.name(attached.in_force);
@@ -389,13 +389,13 @@ impl DevicePilot {
         self.next = decided.next.max(look.now + Nanos::from_ms(10));
         let advised = attached.advice_only.is_some();
         let Some(wanted) = decided.switch_to else {
-            let decision = self.keep(&look, &from, port, told(decided.reason));
+            let decision = self.keep(&look, &from, port, wording(decided.reason));
             let advises = advised && decision.from != self.found_name();
             return Decision { action: if advises { Action::Advise } else { decision.action }, ..decision };
         };
         if advised {
             attached.in_force = wanted;
-            let decision = self.keep(&look, &from, port, told(decided.reason));
+            let decision = self.keep(&look, &from, port, wording(decided.reason));
             return Decision { action: Action::Advise, ..decision };
         }
         let is_way_back =

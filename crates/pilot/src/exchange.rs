@@ -1,15 +1,15 @@
-//! A pilot sets a candidate, and gives one up that the kernel does not take.
+//! Sets a candidate, and drops one that the kernel rejects.
 
 use dumbwaiter_policy::Reason;
 
 use crate::candidate::Candidate;
-use crate::decision::{Action, Decision, told};
+use crate::decision::{Action, Decision, wording};
 use crate::device::{DevicePilot, Look, State};
 use crate::latency::LatencyWatch;
 use crate::ownership::NotSet;
 use crate::port::{Port, Reading};
 
-/// Failures of one candidate in a row after which it is not used any more.
+/// Consecutive failures after which a candidate is dropped.
 const FAILURES_MAX: u32 = 3;
 
 impl DevicePilot {
@@ -25,7 +25,7 @@ impl DevicePilot {
             self.classifier.gap();
             self.model.iter_mut().for_each(LatencyWatch::gap);
         }
-        let (text, about) = told(reason);
+        let (text, about) = wording(reason);
         match done {
             Ok(()) => {
                 attached.in_force = wanted;
@@ -62,7 +62,7 @@ impl DevicePilot {
         }
     }
 
-    /// The kernel does not take a candidate: the settings as found are put back, and the others are left to choose from.
+    /// The kernel rejects a candidate: restores the settings as found, and drops the candidate.
     fn give_up(
         &mut self,
         look: &Look,
@@ -76,7 +76,7 @@ impl DevicePilot {
         self.refused.push(candidate.name.clone());
         if let Some(attached) = &mut self.attached {
             if attached.ownership.in_force().get("scheduler") != Some(&candidate.scheduler) {
-                // Not one of its settings, but the scheduler itself.
+                // The kernel rejects the scheduler itself, not one of its settings.
                 let same = attached.candidates.iter().filter(|other| other.scheduler == candidate.scheduler);
                 self.refused.extend(same.map(|other| other.name.clone()));
             }
@@ -93,7 +93,7 @@ impl DevicePilot {
                 original.as_ref().map_or(reading.clone(), |own| Reading { values: own.original().clone(), ..reading });
             self.attach(look.now, port, &wanted)
         });
-        // What is in force is still known to the old owner of the settings.
+        // The old owner still knows the settings in force.
         if let (Some(attached), Some(ownership)) = (&mut self.attached, original) {
             attached.ownership = ownership;
             attached.in_force = attached.present();

@@ -19,7 +19,7 @@ pub struct Fleet<P> {
 }
 
 impl<P: Port> Fleet<P> {
-    /// A pilot for each disk of the configuration; `port` opens the way to one.
+    /// A pilot for each disk of the configuration; `port` opens one.
     pub fn new(
         config: &PilotConfig,
         may_act: bool,
@@ -39,7 +39,7 @@ impl<P: Port> Fleet<P> {
         self.devices.iter().map(|(pilot, _)| pilot)
     }
 
-    /// Gives each disk that is due its turn; `decided` gets every decision, and the one before it.
+    /// Gives each disk that is due its turn; calls `decided` with every decision and the previous one.
     pub fn turn(&mut self, now: Nanos, mut decided: impl FnMut(&Decision, Option<&Decision>)) {
         for (pilot, port) in &mut self.devices {
             let before = pilot.last().cloned();
@@ -49,7 +49,7 @@ impl<P: Port> Fleet<P> {
         }
     }
 
-    /// Takes up what was kept in a folder: what trials showed, and the latency models. `problem` gets what cannot be used.
+    /// Loads trial results and latency models from a folder; calls `problem` for files that cannot be used.
     pub fn recall(&mut self, store: &Store, mut problem: impl FnMut(String)) {
         for (pilot, _) in &mut self.devices {
             let path = pilot.config().path.clone();
@@ -69,12 +69,12 @@ impl<P: Port> Fleet<P> {
         }
     }
 
-    /// What trials have shown of each disk, by its path.
+    /// Trial results of each disk, by its path.
     pub fn learned(&self, now: Nanos) -> impl Iterator<Item = (&Path, Learned)> {
         self.devices().filter_map(move |pilot| Some((pilot.config().path.as_path(), pilot.learned(now)?)))
     }
 
-    /// What happened to the latency models since the last call; `happened` gets the disk's path and each event.
+    /// Calls `happened` with the disk's path and each event of its latency model since the last call.
     pub fn model_events(&mut self, mut happened: impl FnMut(&Path, ModelEvent)) {
         for (pilot, _) in &mut self.devices {
             for event in pilot.take_model_events() {
@@ -88,7 +88,7 @@ impl<P: Port> Fleet<P> {
         self.devices.iter().map(|(pilot, _)| pilot.wake_at()).min().unwrap_or(Nanos::MAX)
     }
 
-    /// Takes up a disk that was left to another user; `false` if none has this name.
+    /// Resumes managing a disk that was left to another user; `false` if none has this name.
     pub fn resume(&mut self, name: &str) -> bool {
         let mut found = false;
         for (pilot, port) in self.devices.iter_mut().filter(|(pilot, _)| is_named(pilot, name)) {
@@ -98,7 +98,7 @@ impl<P: Port> Fleet<P> {
         found
     }
 
-    /// Ends: puts all settings back that are ours, if `restore`. What could not be put back, one line each.
+    /// Ends: if `restore`, restores all settings that the pilot changed. Returns what could not be restored, one line each.
     pub fn finish(&mut self, now: Nanos, restore: bool) -> Vec<String> {
         let mut problems = Vec::new();
         for (pilot, port) in &mut self.devices {
@@ -119,13 +119,13 @@ impl<P: Port> Fleet<P> {
         }
     }
 
-    /// Is any disk there?
+    /// Whether any disk is present.
     pub fn has_disks(&self) -> bool {
         self.devices().any(|pilot| !matches!(pilot.state(), State::Missing { .. }))
     }
 }
 
-/// Does a user mean this disk: by its path, or by the name at its end?
+/// Whether `name` is this disk's path or the name at its end.
 fn is_named(pilot: &DevicePilot, name: &str) -> bool {
     let path = &pilot.config().path;
     path.as_os_str() == name || path.file_name().is_some_and(|last| last == name.trim_start_matches("/dev/"))

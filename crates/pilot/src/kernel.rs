@@ -20,9 +20,9 @@ use crate::port::{Counters, Fault, Note, Port, Reading};
 const BUFFER_KB: u64 = 2048;
 /// Attributes outside `iosched` that an exchange of the scheduler resets.
 const RESET_BY_EXCHANGE: [&str; 3] = ["nr_requests", "async_depth", "wbt_lat_usec"];
-/// Requests that a device may hold, where it does not say.
+/// Queue depth of a device that does not report one.
 const DEPTH_UNKNOWN: u32 = 32;
-/// Calls after which a missing tracefs is looked for again.
+/// After how many calls a missing tracefs is looked for again.
 const TRACE_RETRY: u32 = 10;
 
 /// A disk of the running kernel.
@@ -60,7 +60,7 @@ impl KernelPort {
     }
 }
 
-/// The kernel's error as a fault. A file that is missing where the disk is there is no missing disk.
+/// The kernel's error as a fault. A missing file of a disk that is present does not mean that the disk is missing.
 fn fault(error: &Error, folder: &Path) -> Fault {
     let text = error.to_string();
     let Error::File { cause, .. } = error else { return Fault::Failed(text) };
@@ -84,7 +84,7 @@ impl Port for KernelPort {
             Ok(Some(folder)) => folder,
             Ok(None) => return Err(Fault::Gone(format!("{path} is a regular file; name a block device"))),
             Err(Error::File { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
-                return Err(Fault::Gone(format!("{path}: no such device; it is taken up when it appears")));
+                return Err(Fault::Gone(format!("{path}: no such device; the pilot will use it when it appears")));
             }
             Err(error) => return Err(Fault::Gone(error.to_string())),
         };
@@ -184,7 +184,7 @@ impl Port for KernelPort {
 
     fn watch(&mut self, on: bool) {
         if let Some(OpenDisk { trace: Ok(trace), .. }) = &mut self.disk {
-            // One that is gone is seen when its events are taken.
+            // A missing trace instance is noticed when its events are read.
             let _ = trace.watch(on);
         }
     }

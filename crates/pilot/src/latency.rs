@@ -1,4 +1,4 @@
-//! The latency model of a disk: watched for drift by what the disk does, trained again in the background.
+//! The latency model of a disk: checked for drift against measured latencies, retrained in the background.
 
 use std::thread::JoinHandle;
 
@@ -9,20 +9,20 @@ use dumbwaiter_recording::{LiveEvent, LiveKind};
 use dumbwaiter_training::drift::{Challenger, DriftStep, ModelWatch, Notice, Tracker};
 use serde::Serialize;
 
-/// What became of the latency model of a disk since the pilot began.
+/// Statistics of a disk's latency model since the pilot began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ModelStatus {
     /// Its name in the configuration.
     pub model: String,
-    /// Completed requests that it could predict.
+    /// Completed requests with a prediction.
     pub requests: u64,
-    /// Changes of its errors.
+    /// Detected changes of its errors.
     pub alarms: u64,
     /// Challengers that were trained.
     pub trained: u64,
-    /// Challengers that took over.
+    /// Challengers that replaced the model.
     pub published: u64,
-    /// Models that were taken back.
+    /// Replacements that were reverted.
     pub rolled_back: u64,
     /// The last event, as a sentence; none before the first.
     pub last: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) struct LatencyWatch {
 }
 
 impl LatencyWatch {
-    /// `model` serves since `now`.
+    /// `model` is in use from `now` on.
     pub(crate) fn new(name: &str, model: Model, now: Nanos) -> Result<LatencyWatch, crate::Error> {
         let tracker = Tracker::new(&model)?;
         let status = ModelStatus { model: name.to_owned(), ..ModelStatus::default() };
@@ -52,7 +52,7 @@ impl LatencyWatch {
         &self.status
     }
 
-    /// Requests were missed.
+    /// Some requests were not traced.
     pub(crate) fn gap(&mut self) {
         self.tracker.gap();
     }
@@ -76,7 +76,7 @@ impl LatencyWatch {
             }),
             LiveKind::Complete => {
                 if let Some(outcome) = self.tracker.complete(event.op, event.sector, at) {
-                    // The kernel's scheduler orders the queue, not the model.
+                    // The kernel's scheduler orders the queue; the model does not.
                     self.watch.complete(&outcome, None);
                     self.status.requests += 1;
                 }
@@ -84,7 +84,7 @@ impl LatencyWatch {
         }
     }
 
-    /// A period ends. What happened to the model, and the model itself where another one serves from now on.
+    /// Ends a period. Returns an event of the model, with the new model if it was replaced.
     pub(crate) fn period(&mut self, now: Nanos) -> Option<(DriftStep, Option<&Model>)> {
         let step = match self.finished() {
             Some((reason, Ok(challenger))) => {
@@ -110,7 +110,7 @@ impl LatencyWatch {
                 Notice::Train(reason) => {
                     let lesson = self.watch.lesson();
                     let train = move || {
-                        // Lowest priority: the machine's work goes first. Without permission it trains all the same.
+                        // Lowest priority, if that is permitted.
                         let _ = rustix::process::setpriority_process(None, 19);
                         lesson.train()
                     };
@@ -139,7 +139,7 @@ impl LatencyWatch {
 mod tests {
     use super::*;
 
-    /// Reads and writes, one at a time, each with its latency in microseconds.
+    /// Reads and writes at queue depth 1, each with its latency in microseconds.
     fn serve(watch: &mut LatencyWatch, state: &mut u64, at_ns: &mut u64, us: [u64; 2]) {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let op = if *state >> 63 == 0 { Op::Read } else { Op::Write };

@@ -10,10 +10,10 @@ use crate::Error;
 /// The journal's inode, which no folder has.
 const JOURNAL: u64 = 8;
 
-/// Reads what each block of the file system on `device` holds; the files below `mount` with it, if it is given.
+/// Reads the kind of data in each block of the file system on `device`, with the names of files below `mount`, if it is given.
 ///
 /// # Errors
-/// e2fsprogs is missing, the device is none of ext4, or its text is not as expected.
+/// e2fsprogs is missing, the device has no ext4, or the output of a tool is not as expected.
 pub fn layout_map(device: &Path, mount: Option<&Path>) -> Result<LayoutMap, Error> {
     let refused = |error: &dyn std::fmt::Display| Error::Refused(format!("{}: {error}", device.display()));
     let groups = ext4::groups(device).map_err(|error| refused(&error))?;

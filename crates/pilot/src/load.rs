@@ -1,4 +1,4 @@
-//! What a disk's load looks like: its name by the shipped classifier, and how sure that is.
+//! Classification of a disk's load by the shipped classifier, with its confidence.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use dumbwaiter_recording::{LiveEvent, LiveKind};
 
 use crate::Error;
 
-/// The classifier looks at every fourth completion, at most so often in a period.
+/// The classifier samples every fourth completion, at most this many in a period.
 const STRIDE: u64 = 4;
 const WINDOWS_MAX: usize = 256;
-/// Completions in a period below which it says nothing.
+/// Fewest completions in a period for a classification.
 const COMPLETIONS_MIN: u64 = 64;
-/// Requests between issue and completion that are followed.
+/// Most requests between issue and completion that are tracked.
 const OPEN_MAX: usize = 8192;
-/// Workloads that no model can tell apart at the block layer count as one (the paper's merged classes).
+/// Workloads that look the same at the block layer form one class (the paper's merged classes).
 const GROUPS: [(&str, &str); 6] = [
     ("readwhilewriting", "random-reads"),
     ("readrandomwriterandom", "random-reads"),
@@ -25,18 +25,18 @@ const GROUPS: [(&str, &str); 6] = [
     ("fill100k", "fill"),
 ];
 
-/// The name of a load.
+/// The class of a load.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct LoadClass {
     /// Name, such as `random-reads`.
     pub name: String,
     /// Its probability, 0 to 1: the mean over the windows of the period.
     pub confidence: f32,
-    /// Windows of 16 completions that were looked at.
+    /// Windows of 16 completions that were classified.
     pub windows: u32,
 }
 
-/// Names the load from its requests.
+/// Classifies the load by its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadClassifier {
     classifier: Classifier,
@@ -44,7 +44,7 @@ pub(crate) struct LoadClassifier {
     groups: Vec<String>,
     history: History,
     order: IssueOrder,
-    /// When and how far from its predecessor a request was issued, by first sector and direction.
+    /// Time of issue and distance from the previous request, by first sector and direction.
     open: BTreeMap<(u64, bool), (u64, i64)>,
     completions: u64,
     windows: Vec<Posterior>,
@@ -71,14 +71,14 @@ impl LoadClassifier {
         })
     }
 
-    /// Events are missing here: no window may span the gap.
+    /// Marks a gap in the events, which no window may span.
     pub(crate) fn gap(&mut self) {
         self.history.clear();
         self.open.clear();
         self.order = IssueOrder::default();
     }
 
-    /// Lost events: what this period showed is not used.
+    /// Discards this period, in which events were lost.
     pub(crate) fn discard(&mut self) {
         self.gap();
         (self.completions, self.windows) = (0, Vec::with_capacity(WINDOWS_MAX));
@@ -121,7 +121,7 @@ impl LoadClassifier {
         }
     }
 
-    /// The load of the period, which ends here; `None` with too few requests.
+    /// Ends the period and returns its class; `None` with too few requests.
     pub(crate) fn period(&mut self) -> Option<LoadClass> {
         let completions = std::mem::take(&mut self.completions);
         let mean = Posterior::mean(&self.windows);

@@ -1,10 +1,10 @@
-//! Which settings are ours: what was found, what is in force, and changing one into the other without touching what another
-//! user has set.
+//! Ownership of settings: those found, those in force, and changes between them that leave settings of other users
+//! alone.
 
 use crate::candidate::in_order;
 use crate::port::{Fault, Note, Port, Reading, Values};
 
-/// Further tries to read back what was written.
+/// Retries of reading back a written value.
 const READ_BACK_TRIES: u32 = 5;
 
 /// A setting that another user changed.
@@ -12,24 +12,24 @@ const READ_BACK_TRIES: u32 = 5;
 pub struct ForeignChange {
     /// The attribute.
     pub attribute: String,
-    /// What was in force before.
+    /// The value that the pilot left.
     pub expected: String,
-    /// What is in force now.
+    /// The value now.
     pub found: String,
 }
 
-/// Why a change was not made, or not in full.
+/// Why a change was not made, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotSet {
-    /// Another user changed something: nothing more was written.
+    /// Another user changed a setting: the pilot wrote nothing more.
     Foreign(ForeignChange),
     /// The device is gone, or is another one.
     Gone(String),
     /// No permission.
     NotPermitted(String),
-    /// The kernel does not take these settings. What is in force is known.
+    /// The kernel rejects these settings. The settings in force are known.
     Refused(String),
-    /// It failed and may work later. What is in force is known.
+    /// It failed and may succeed later. The settings in force are known.
     Failed(String),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Ownership {
     sequence: Option<String>,
     original: Values,
     in_force: Values,
-    /// A write whose effect could not be read.
+    /// A write that could not be read back.
     unread: Option<(String, String)>,
 }
 
@@ -65,12 +65,12 @@ impl Ownership {
         self.in_force.get("scheduler").map_or("", String::as_str)
     }
 
-    /// Is anything different from what was found?
+    /// Whether any setting differs from the one found.
     pub(crate) fn has_changed(&self) -> bool {
         self.unread.is_some() || self.in_force != self.original
     }
 
-    /// A write whose effect could not be read is ours if it is in force now. The journal then has what there is to put back.
+    /// Takes a write that could not be read back as ours if it is in force now, and adds it to the journal.
     pub(crate) fn settle(&mut self, reading: &Reading, port: &mut dyn Port) {
         if !self.is_same_disk(reading) {
             return;
@@ -82,23 +82,23 @@ impl Ownership {
         self.renew_note(port);
     }
 
-    /// Makes the journal say what is in force.
+    /// Writes the settings in force to the journal.
     fn renew_note(&self, port: &mut dyn Port) {
         if !self.has_changed() {
             port.release();
         } else if self.unread.is_none() {
             let note = self.note(vec![self.scheduler().to_owned()], Some(self.in_force.clone()));
-            // The note of before the change is there still; it asks less of what is in force.
+            // The entry from before the change remains, which restores with fewer conditions.
             let _ = port.note(&note);
         }
     }
 
-    /// Is this the disk that was found?
+    /// Whether this is still the disk that was found.
     pub(crate) fn is_same_disk(&self, reading: &Reading) -> bool {
         self.sequence == reading.sequence
     }
 
-    /// The first setting that differs from what was left in force. A file that cannot be read is no change.
+    /// The first setting that differs from the value that the pilot left. A file that cannot be read is no change.
     pub(crate) fn foreign(&self, reading: &Reading) -> Option<ForeignChange> {
         let differs = self.in_force.iter().find_map(|(name, expected)| {
             let found = reading.values.get(name)?;
@@ -107,12 +107,12 @@ impl Ownership {
         differs.map(|(attribute, expected, found)| ForeignChange { attribute, expected, found })
     }
 
-    /// Reads, and makes sure that the disk is the same and no other program has changed it.
+    /// Reads the settings, and checks that it is the same disk and that no other program has changed them.
     fn checked(&mut self, port: &mut dyn Port) -> Result<Reading, NotSet> {
         let reading = port.read().map_err(not_set)?;
         self.settle(&reading, port);
         if !self.is_same_disk(&reading) {
-            return Err(NotSet::Gone("another disk has its name now".into()));
+            return Err(NotSet::Gone("another disk has this name now".into()));
         }
         match self.foreign(&reading) {
             Some(change) => Err(NotSet::Foreign(change)),
@@ -120,8 +120,8 @@ impl Ownership {
         }
     }
 
-    /// Sets a scheduler, then attributes in their order. Every write is noted before and read back after. Attributes that
-    /// the kernel does not take are skipped; the first one is in the error.
+    /// Sets a scheduler, then attributes in their order. Every write is journaled before and read back after. Attributes that
+    /// the kernel rejects are skipped; the error names the first one.
     pub(crate) fn apply(
         &mut self,
         port: &mut dyn Port,
@@ -131,7 +131,7 @@ impl Ownership {
         let reading = self.checked(port)?;
         let done = self.write_all(port, &reading, scheduler, settings);
         match &done {
-            // Another user's now, or nobody's.
+            // Another user has set it, or it is gone.
             Err(NotSet::Foreign(_) | NotSet::Gone(_)) => port.release(),
             _ => self.renew_note(port),
         }
@@ -184,7 +184,7 @@ impl Ownership {
     /// Writes one attribute and reads it back.
     fn write_one(&mut self, port: &mut dyn Port, attribute: &str, value: &str) -> Result<(), NotSet> {
         let written = port.write(attribute, value);
-        // At once: what another user changes before it is read would be taken for the kernel's doing.
+        // Read at once: a change by another user before it would be attributed to the kernel.
         let mut read = port.read();
         for _ in 0..READ_BACK_TRIES {
             if !matches!(read, Err(Fault::Failed(_))) {
@@ -200,17 +200,17 @@ impl Ownership {
             }
         };
         if !self.is_same_disk(&reading) {
-            return Err(NotSet::Gone("another disk has its name now".into()));
+            return Err(NotSet::Gone("another disk has this name now".into()));
         }
         let before = self.in_force.get(attribute).cloned().unwrap_or_default();
         let found = reading.values.get(attribute).cloned().unwrap_or_default();
         if found == value {
-            // What the kernel reset with it is our doing.
+            // Attributes that the kernel reset with it count as set by the pilot.
             self.in_force = reading.values;
             return Ok(());
         }
         if found != before && attribute != "scheduler" {
-            // The kernel rounds some values. That is no value that was asked for, but it is our doing.
+            // The kernel rounds some values. The result counts as set by the pilot, although it is not the value requested.
             self.in_force = reading.values;
             return Err(NotSet::Refused(format!("wrote {value} to {attribute}, which became {found}")));
         }
@@ -219,12 +219,12 @@ impl Ownership {
             return Err(NotSet::Foreign(ForeignChange { attribute, expected: value.to_owned(), found }));
         }
         match written {
-            Ok(()) => Err(NotSet::Refused(format!("wrote {value} to {attribute}, which still is {found}"))),
+            Ok(()) => Err(NotSet::Refused(format!("wrote {value} to {attribute}, which is still {found}"))),
             Err(fault) => Err(not_set(fault)),
         }
     }
 
-    /// Puts back what was found, trying a few times. What differs in the end, one line each.
+    /// Restores the settings found, with a few retries. Returns those that still differ, one line each.
     pub(crate) fn restore(&mut self, port: &mut dyn Port) -> Result<Vec<String>, NotSet> {
         /// A write may fail once.
         const TRIES: u32 = 3;
@@ -246,7 +246,7 @@ impl Ownership {
         }
         let differing = self.original.iter().filter(|(name, value)| self.in_force.get(*name) != Some(value));
         let mut problems: Vec<String> =
-            differing.map(|(name, value)| format!("{name} was {value} and is not")).collect();
+            differing.map(|(name, value)| format!("{name} was {value} and could not be restored")).collect();
         if let Err(NotSet::Refused(text) | NotSet::Failed(text) | NotSet::NotPermitted(text)) = last {
             problems.push(text);
         }

@@ -1,4 +1,4 @@
-//! What a pilot sees of a disk and does to it. The kernel is one implementation; tests and replays have others.
+//! Access of a pilot to a disk. The kernel is one implementation; tests and replays have others.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_policy::{Kind, Work};
@@ -9,7 +9,7 @@ pub use dumbwaiter_linux::claim::Values;
 /// Why something could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The device, or its file, is not there.
+    /// The device, or its file, is missing.
     Gone(String),
     /// No permission.
     NotPermitted(String),
@@ -20,7 +20,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What happened, in words.
+    /// The reason, in words.
     pub fn text(&self) -> &str {
         match self {
             Fault::Gone(text) | Fault::NotPermitted(text) | Fault::Invalid(text) | Fault::Failed(text) => text,
@@ -31,7 +31,7 @@ impl Fault {
 /// A disk's settings at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// A number that the kernel gives to one disk only, even where another has the same name later.
+    /// The kernel's unique number of this disk: another disk of the same name has another one.
     pub sequence: Option<String>,
     /// The schedulers that can be chosen.
     pub schedulers: Vec<String>,
@@ -46,23 +46,23 @@ impl Reading {
     }
 }
 
-/// What a disk has done since it appeared.
+/// Counters of a disk since it appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Completed reads and writes.
     pub work: Work,
-    /// Requests that wait or are in the device now.
+    /// Requests that are queued or in the device now.
     pub in_flight: u64,
 }
 
-/// What to put back after a crash.
+/// What to restore after a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The settings before the first change.
     pub original: Values,
     /// Schedulers that may be in force when the change is done or has failed.
     pub schedulers: Vec<String>,
-    /// What is in force; `None` while a change is under way.
+    /// The settings in force; `None` while a change is under way.
     pub in_force: Option<Values>,
 }
 
@@ -71,10 +71,10 @@ pub trait Port {
     /// Finds the disk and begins to watch it, paused. Called again after it was gone.
     fn open(&mut self) -> Result<(), Fault>;
 
-    /// What kind of device it is.
+    /// The kind of device.
     fn kind(&self) -> Kind;
 
-    /// What tells it from other disks, also after a restart; empty where it says nothing of itself.
+    /// Identity of the disk (model, serial number, size), also after a restart; empty where it reports none.
     fn identity(&self) -> String {
         String::new()
     }
@@ -88,21 +88,21 @@ pub trait Port {
     /// Writes one attribute.
     fn write(&mut self, attribute: &str, value: &str) -> Result<(), Fault>;
 
-    /// How long the last write took: the kernel drains the device meanwhile.
+    /// How long the last write took, during which the kernel drains the device.
     fn last_write(&self) -> Option<Nanos>;
 
-    /// Notes in the journal what a crash must put back. Called before each change; without it nothing is changed.
+    /// Writes to the journal what to restore after a crash. Called before each change; if it fails, no change is made.
     fn note(&mut self, note: &Note) -> Result<(), Fault>;
 
-    /// Forgets the note.
+    /// Removes the journal entry.
     fn release(&mut self);
 
-    /// What the disk has done.
+    /// The disk's counters.
     fn counters(&mut self) -> Result<Counters, Fault>;
 
-    /// Resumes or pauses the watch of requests.
+    /// Resumes or pauses tracing of requests.
     fn watch(&mut self, on: bool);
 
-    /// Takes the requests' events since the last call, in order of time, and returns how many were lost.
+    /// Reads the requests' events since the last call, in order of time, and returns how many were lost.
     fn events(&mut self, now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault>;
 }

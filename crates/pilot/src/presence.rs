@@ -1,4 +1,4 @@
-//! A disk appears, goes away, is left alone, taken up again, and put back at the end.
+//! A disk appears, goes away, is left to another user, is resumed, and is restored at the end.
 
 use dumbwaiter_block::Nanos;
 
@@ -10,11 +10,11 @@ use crate::ownership::NotSet;
 use crate::port::{Fault, Port, Reading};
 
 impl DevicePilot {
-    /// Takes a disk up again that was left to another user, or whose changes were not permitted.
+    /// Resumes managing a disk that was left to another user, or whose changes were not permitted.
     pub fn resume(&mut self, port: &mut dyn Port) {
         if matches!(self.state, State::HandsOff { .. } | State::NotPermitted { .. }) {
-            // Settings that are still ours are put back first, so that what is found next is the user's. While that is not
-            // permitted either, they stay known as ours.
+            // Restore the settings that are still ours first, so that the next settings found are the user's. Where that is not
+            // permitted either, they remain recorded as ours.
             if matches!(self.state, State::NotPermitted { .. })
                 && let Some(attached) = &mut self.attached
                 && !matches!(attached.ownership.restore(port), Err(NotSet::Foreign(_) | NotSet::Gone(_)))
@@ -29,7 +29,7 @@ impl DevicePilot {
         }
     }
 
-    /// The pilot ends: puts the settings back if `restore` and they are ours. What could not be put back, one line each.
+    /// The pilot ends: if `restore`, restores the settings that are ours. Returns what could not be restored, one line each.
     pub fn finish(&mut self, now: Nanos, port: &mut dyn Port, restore: bool) -> Vec<String> {
         port.watch(false);
         let Some(attached) = &mut self.attached else { return Vec::new() };
@@ -62,7 +62,7 @@ impl DevicePilot {
         problems
     }
 
-    /// The disk was missing: is it there?
+    /// Looks for a missing disk.
     pub(crate) fn find(&mut self, now: Nanos, port: &mut dyn Port) -> Decision {
         let reading = port.open().and_then(|()| port.read());
         let found = reading.and_then(|reading| self.attach(now, port, &reading));
@@ -84,7 +84,7 @@ impl DevicePilot {
 
     pub(crate) fn attach(&mut self, now: Nanos, port: &mut dyn Port, reading: &Reading) -> Result<(), Fault> {
         let acts = self.may_act && !matches!(self.state, State::NotPermitted { .. });
-        // A policy that begins again, because a candidate failed, goes on from what the last one learned.
+        // A policy that restarts because a candidate failed keeps the trial results of the previous one.
         self.learned = self.learned(now).or_else(|| self.learned.take());
         let parts = (acts, &self.surroundings);
         let mut attached = Attached::new(now, &self.config, &self.refused, (port, reading), parts)?;
@@ -107,7 +107,7 @@ impl DevicePilot {
         Ok(())
     }
 
-    /// The disk went away, with all that was set.
+    /// The disk went away, and its settings with it.
     pub(crate) fn lose(&mut self, look: &Look, port: &mut dyn Port, why: String) -> Decision {
         let from = self.attached.as_ref().map(|a| a.name(a.in_force)).unwrap_or_default();
         self.learned = self.learned(look.now).or_else(|| self.learned.take());

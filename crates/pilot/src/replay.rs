@@ -1,7 +1,7 @@
-//! What a pilot would have done while a recorded trace ran.
+//! Replay of a trace: what a pilot would have decided.
 //!
-//! The requests of the trace are shown to a [`DevicePilot`] in the trace's own time. Nothing is measured under other
-//! settings, so that no trial is possible: the pilot advises by its table, as without `--act`.
+//! A [`DevicePilot`] sees the requests of the trace in the trace's own time. A trace shows only the settings under which it was
+//! recorded, so that trials are not possible: the pilot advises by its table, as without `--act`.
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_policy::{Kind, Work};
@@ -15,24 +15,24 @@ use crate::device::DevicePilot;
 use crate::port::{Counters, Fault, Note, Port, Reading, Values};
 use crate::{Error, Surroundings};
 
-/// Requests that the device is taken to hold: traces do not tell.
+/// Assumed queue depth: traces do not record it.
 const DEPTH: u32 = 32;
 
-/// A longer pause between two requests is passed over.
+/// Longer pauses between two requests are skipped.
 const PAUSE: Nanos = Nanos::from_secs(3600);
 
-/// The disk that the trace is taken to be of.
+/// The assumed disk of the trace.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// The scheduler in force.
     pub scheduler: String,
-    /// Is it a rotating disk?
+    /// Whether it is a rotating disk.
     pub rotating: bool,
-    /// Looks at the load and limits.
+    /// The policy's settings.
     pub device: DeviceConfig,
 }
 
-/// What a pilot would have done.
+/// Summary of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplaySummary {
     /// Version of this document.
@@ -41,30 +41,30 @@ pub struct ReplaySummary {
     pub requests: u64,
     /// Its length.
     pub seconds: f64,
-    /// Looks at the load.
+    /// Decisions.
     pub decisions: u64,
-    /// Times that other settings were advised than before.
+    /// How often the advice changed.
     pub switches: u64,
     /// Seconds for which each candidate was in force or advised.
     pub seconds_by_candidate: std::collections::BTreeMap<String, f64>,
-    /// Workloads told apart.
+    /// Distinct workloads.
     pub workloads: usize,
-    /// Decisions that differ from the one before.
+    /// Decisions that differ from the previous one.
     pub changes: Vec<Decision>,
 }
 
-/// Requests as the kernel would have shown them.
+/// Requests as the kernel's events.
 #[derive(Default)]
 struct ReplayPort {
     scheduler: String,
     rotating: bool,
     counters: Counters,
-    /// Not taken yet, in order of time.
+    /// Not read yet, in order of time.
     events: Vec<LiveEvent>,
 }
 
 impl ReplayPort {
-    /// A request of the trace. Without measured times it is taken to be sent and completed when it arrives.
+    /// A request of the trace. Without measured times it counts as issued and completed on arrival.
     fn add(&mut self, record: &Record) {
         let latency = record.latency.unwrap_or(Nanos(1));
         let wait = record.wait.unwrap_or(Nanos::ZERO).min(latency);
@@ -135,7 +135,7 @@ impl Port for ReplayPort {
     }
 }
 
-/// Runs a pilot over a trace; `changed` gets every decision that differs from the one before.
+/// Runs a pilot over a trace; calls `changed` with every decision that differs from the previous one.
 pub fn replay(
     trace: &mut TraceReader,
     options: &ReplayOptions,
@@ -157,7 +157,7 @@ pub fn replay(
     let mut note = |pilot: &mut DevicePilot, port: &mut ReplayPort, until: Nanos| {
         while pilot.wake_at() <= until {
             let (due, before) = (pilot.wake_at(), pilot.last().cloned());
-            // A pause of days takes one look, not one a second.
+            // A pause of days takes one turn, not one a second.
             let at = if until.since(due) > PAUSE { until } else { due };
             let Some(decision) = pilot.turn(at, port).cloned() else { continue };
             if let Some(before) = &before {

@@ -29,14 +29,14 @@ pub struct Status {
 pub struct DeviceStatus {
     /// Its configured path.
     pub device: String,
-    /// How it is treated.
+    /// Its state.
     #[serde(flatten)]
     pub state: State,
     /// The scheduler in force; none where the disk is missing.
     pub scheduler: Option<String>,
-    /// What is advised; none where that is in force.
+    /// The advised settings; none where they are in force.
     pub advice: Option<String>,
-    /// Why switches are advice only.
+    /// Why the pilot only advises switches.
     pub advice_only: Option<String>,
     /// Why requests cannot be watched.
     pub blind: Option<String>,
@@ -44,11 +44,11 @@ pub struct DeviceStatus {
     pub original: Values,
     /// Settings in force.
     pub settings: Values,
-    /// What can be chosen.
+    /// The candidates.
     pub candidates: Vec<String>,
     /// Counts since the pilot began.
     pub counts: Tally,
-    /// The latency model that is watched for drift; none where none is configured.
+    /// Statistics of the latency model; none where none is configured.
     pub latency_model: Option<ModelStatus>,
     /// The last decision.
     pub last_decision: Option<Decision>,

@@ -1,4 +1,4 @@
-//! What a pilot has learned of its disks, kept in a folder across restarts.
+//! Trial results and models of a pilot, kept in a folder across restarts.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use dumbwaiter_learn::Model;
 use dumbwaiter_policy::Memory;
 use serde::{Deserialize, Serialize};
 
-/// Where pilots keep what they learn, unless their configuration names another folder.
+/// Folder of a pilot whose configuration names no other.
 pub const DEFAULT_STATE: &str = "/var/lib/dumbwaiter/pilot";
 /// Version of the document.
 const SCHEMA: u32 = 1;
-/// Longest file that is read.
+/// Largest file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// Older trials say little about a disk.
+/// Trial results that are older than this are not used.
 const SECONDS_MAX: u64 = 30 * 86_400;
 const DAY: i128 = 86_400;
 
-/// What trials have shown of a disk.
+/// Trial results of a disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// Version of the document: 1.
     pub schema: u32,
-    /// The disk, by what it says of itself; empty where it says nothing.
+    /// Identity of the disk; empty where it reports none.
     pub disk: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// When it was written, seconds since 1970.
+    /// Time of writing, in seconds since 1970.
     pub unix_s: u64,
     /// The workloads.
     pub memory: Memory,
@@ -37,10 +37,10 @@ impl Learned {
         Learned { schema: SCHEMA, disk, kernel, unix_s, memory }
     }
 
-    /// Is it of this disk, under this kernel, and recent?
+    /// Whether it is of this disk, under this kernel, and recent.
     pub(crate) fn fits(&self, disk: &str, kernel: &str, unix_s: u64) -> bool {
         let age = i128::from(unix_s) - i128::from(self.unix_s);
-        // A clock that is set a little back is no reason to forget.
+        // Tolerates a clock that was set back a little.
         self.disk == disk && self.kernel == kernel && (-DAY..=i128::from(SECONDS_MAX)).contains(&age)
     }
 }
@@ -52,7 +52,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store in `folder`, which is made when something is written.
+    /// A store in `folder`, which is created on the first write.
     pub fn new(folder: &Path) -> Store {
         Store { folder: folder.to_owned() }
     }
@@ -67,10 +67,10 @@ impl Store {
         self.folder.join(format!("{name}{ending}"))
     }
 
-    /// What was learned of a disk; `None` where nothing was kept. The error says why a file cannot be used.
+    /// Trial results of a disk; `None` where there are none. The error says why a file cannot be used.
     pub fn learned(&self, device: &Path) -> Result<Option<Learned>, String> {
         let path = self.file(device, ".json");
-        let place = |why: String| format!("{}: {why}; trials begin anew", path.display());
+        let place = |why: String| format!("{}: {why}; trials start over", path.display());
         let Some(bytes) = read(&path).map_err(place)? else { return Ok(None) };
         let learned: Learned = serde_json::from_slice(&bytes).map_err(|error| place(error.to_string()))?;
         if learned.schema != SCHEMA || !learned.memory.is_sound() {
@@ -79,13 +79,13 @@ impl Store {
         Ok(Some(learned))
     }
 
-    /// Keeps what was learned of a disk.
+    /// Saves the trial results of a disk.
     pub fn keep(&self, device: &Path, learned: &Learned) -> Result<(), String> {
         let path = self.file(device, ".json");
         let text = serde_json::to_vec_pretty(learned).map_err(|error| error.to_string())?;
         let written = dumbwaiter_output::create_folder(&self.folder)
             .and_then(|()| dumbwaiter_output::write(&path, |out| out.write_all(&text)));
-        written.map_err(|error| format!("{}: {error}; what trials show is not kept", path.display()))
+        written.map_err(|error| format!("{}: {error}; trial results are not saved", path.display()))
     }
 
     /// The latency model that was trained for a disk; `None` where there is none. The error says why a file cannot be used.
@@ -97,11 +97,11 @@ impl Store {
         dumbwaiter_training::store::open(&path.to_string_lossy()).map(Some).map_err(|error| error.to_string())
     }
 
-    /// Keeps the latency model of a disk; the one before stays beside it as `NAME.prev`. Returns where.
+    /// Saves the latency model of a disk, and keeps the previous one as `NAME.prev`. Returns the path.
     pub fn keep_model(&self, device: &Path, model: &Model) -> Result<PathBuf, String> {
         let path = self.file(device, "-latency.safetensors");
         dumbwaiter_output::create_folder(&self.folder)
-            .map_err(|error| format!("{}: {error}; the trained model is not kept", self.folder.display()))?;
+            .map_err(|error| format!("{}: {error}; the trained model is not saved", self.folder.display()))?;
         dumbwaiter_training::store::save(model, &path).map_err(|error| error.to_string())?;
         Ok(path)
     }

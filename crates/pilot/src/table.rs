@@ -1,13 +1,13 @@
-//! The table of scores of a disk, and whether it may switch the disk by itself.
+//! The table of scores of a disk, and whether it alone justifies a switch.
 
 use dumbwaiter_policy::{Goal, Kind, Prior, ScoreTable};
 
 use crate::candidate::Candidate;
 
-/// Older tables only advise.
+/// Tables older than this only advise.
 const DAYS_MAX: i64 = 30;
 
-/// Scores of schedulers by load, and where they were measured.
+/// Scores of schedulers by load, and the place of their measurement.
 #[derive(Clone, Debug)]
 pub struct DeviceTable {
     scores: ScoreTable,
@@ -26,14 +26,14 @@ impl DeviceTable {
         }
     }
 
-    /// The table that comes with the program, made in the simulator.
+    /// The built-in table, made in the simulator.
     pub(crate) fn shipped() -> DeviceTable {
-        // A test of its crate reads it.
+        // A test of its crate checks that it is valid.
         let scores = ScoreTable::shipped().unwrap_or_default();
         DeviceTable { scores, kernel: None, date: None }
     }
 
-    /// Why its scores may advise but not switch a device by themselves; `None` if they may.
+    /// Why its scores alone do not justify a switch, only advice; `None` if they do.
     pub(crate) fn only_advises(&self, kernel: &str, unix_s: u64) -> Option<String> {
         let (Some(of_kernel), Some(date)) = (&self.kernel, &self.date) else {
             let made_by = self.scores.made_by.split(" --").next().unwrap_or_default();
@@ -52,7 +52,7 @@ impl DeviceTable {
         (age > DAYS_MAX).then(|| format!("the table is {age} days old; at most {DAYS_MAX} are trusted"))
     }
 
-    /// What it expects of these candidates. One with a moved setting has the score of its scheduler.
+    /// Scores of these candidates. One with a changed setting has the score of its scheduler.
     pub(crate) fn prior(&self, device: Kind, candidates: &[Candidate], goal: Goal) -> Prior {
         let names: Vec<&str> = candidates.iter().map(|candidate| candidate.scheduler.as_str()).collect();
         self.scores.prior(device, &names, goal, None)
@@ -70,7 +70,7 @@ fn days(date: &str) -> Option<i64> {
     {
         return None;
     }
-    // Years that begin in March end with the leap day.
+    // With years that begin in March, the leap day is the last one.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     Some(365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468)
 }

@@ -1,17 +1,17 @@
-//! The few settings of the kernel's schedulers that are worth moving, and how far.
+//! The settings of the kernel's schedulers that the pilot may change, with their ranges.
 
-/// A setting of a scheduler that the pilot may try other values of.
+/// A setting of a scheduler for which the pilot may try other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MovableTunable {
     /// The scheduler.
     pub scheduler: &'static str,
     /// The setting, a file in `queue/iosched`.
     pub name: &'static str,
-    /// Values that are tried beside the kernel's default.
+    /// Values to try beside the kernel's default.
     pub values: &'static [i64],
     /// The widest bounds that a configuration may give.
     pub bounds: (i64, i64),
-    /// Why it is worth it.
+    /// The effect of the setting.
     pub why: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl MovableTunable {
     }
 }
 
-/// All of them. What sets limits on the kernel's memory or changes what a driver holds (`nr_requests`) is left alone.
+/// All of them. Settings that change the kernel's use of memory or a driver's tags (`nr_requests`) are left alone.
 pub const MOVABLE_TUNABLES: [MovableTunable; 3] = [
     MovableTunable {
         scheduler: "mq-deadline",

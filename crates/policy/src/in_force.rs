@@ -1,8 +1,8 @@
-//! Does the candidate in force do as well as another one did? Page's test on the time that is lost.
+//! Compares the candidate in force with how others did in force, by Page's test on the time lost.
 //!
-//! A slot of a trial also shows the state in which the candidate before left the device: its cache, and which streams are in
-//! step. So a slot only proposes. What a candidate does while it is in force is remembered, and the one in force is left once
-//! it has lost more time than a bound against the best of the others: a wrong winner costs no more than that.
+//! A trial slot also depends on the state in which the previous candidate left the device: its cache, and which streams are in
+//! step. So trial results are provisional. The scores of candidates while in force are kept, and the one in force is replaced once
+//! it has lost more time than a bound against the best of the others, which bounds the cost of a wrong winner.
 
 use dumbwaiter_block::Nanos;
 
@@ -11,27 +11,27 @@ use crate::work::Work;
 
 // Times are in periods of the policy.
 
-/// A window that is compared lasts so long and has so many completions, or lasts for the longer time.
+/// A window for comparison has at least this length and this number of completions, or the maximum length.
 const WINDOW: u64 = 2;
 const WINDOW_IOS: u64 = 8;
 const WINDOW_MAX: u64 = 10;
-/// A score is the mean over the last time in force, about.
+/// Memory of a score: it is the mean over about this time in force.
 const MEMORY: u64 = 100;
-/// Time in force after which a score is a measure for others, and for its own candidate.
+/// Time in force after which a score is a reference for others, and for its own candidate.
 const KNOWN: u64 = 3;
 const KNOWN_OWN: u64 = 20;
 /// A loss below this share of the other's score does not count: scores drift with the place on the disk.
 const TOLERANCE: f64 = 0.05;
-/// A fall below this share of its own score is a collapse, if requests also take so many times longer.
+/// A fall below this share of its own score is a collapse, if latency also grows by this factor.
 const COLLAPSED: f64 = 0.5;
 const SLOWER: f64 = 1.5;
 /// Only a candidate that had this share of its own score can collapse: many need seconds to get there.
 const REACHED: f64 = 0.8;
-/// Time that may be lost before the candidate is left. It doubles each time, so that two that are alike do not alternate.
+/// Lost time after which the candidate is replaced. It doubles each time, so that two similar ones do not alternate.
 const BOUND: u64 = 4;
 const DOUBLINGS_MAX: u32 = 5;
 
-/// What scores are made of.
+/// The figures behind a score.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measure {
     pub(crate) goal: Goal,
@@ -44,7 +44,7 @@ impl Measure {
     }
 }
 
-/// What a candidate did while it was in force.
+/// Performance of a candidate while in force.
 #[derive(Clone, Copy, Debug, Default)]
 struct LongRun {
     score: f64,
@@ -54,7 +54,7 @@ struct LongRun {
 }
 
 impl LongRun {
-    /// `memory`: the time that a score is the mean over.
+    /// `memory`: the averaging time of a score.
     fn add(&mut self, score: f64, latency_s: f64, measured: Nanos, memory: Nanos) {
         self.measured = (self.measured + measured).min(memory);
         let weight = (measured.0 as f64 / self.measured.0.max(1) as f64).min(1.0);
@@ -63,21 +63,21 @@ impl LongRun {
     }
 }
 
-/// Why the candidate in force should be left.
+/// Why the candidate in force should be replaced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Loss {
     /// Another one had a higher score: this candidate had `ratio` times it.
     Against { other: usize, ratio: f64 },
-    /// It has fallen far below its own score, and none that was in force is known to be better.
+    /// It has fallen far below its own score, and no candidate that was in force is known to be better.
     Collapse,
 }
 
-/// The candidates of one workload, by what they did while in force.
+/// Performance in force of the candidates of one workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InForce {
     /// By candidate.
     long_runs: Vec<LongRun>,
-    /// The window that fills.
+    /// The current window.
     open: (Work, Nanos),
     /// Time lost against the best other one, and against its own score; and the work since either was 0.
     lost_s: [f64; 2],
@@ -86,7 +86,7 @@ pub(crate) struct InForce {
     /// It has reached its own score since it took over, or since the load began.
     has_shown_own: bool,
     losing: [(Work, Nanos); 2],
-    /// Times that a candidate was left.
+    /// How often a candidate was replaced.
     left: u32,
 }
 
@@ -95,7 +95,7 @@ impl InForce {
         InForce { long_runs: vec![LongRun::default(); candidates], ..InForce::default() }
     }
 
-    /// A candidate had this score and mean latency for so long while it was the best one.
+    /// Records score and mean latency of a candidate over a time in force.
     pub(crate) fn add(&mut self, candidate: usize, (score, latency_s): (f64, f64), measured: Nanos, measure: Measure) {
         if let Some(long_run) = self.long_runs.get_mut(candidate) {
             long_run.add(score, latency_s, measured, measure.periods(MEMORY));
@@ -110,14 +110,14 @@ impl InForce {
         self.losing = Default::default();
     }
 
-    /// Is the candidate in force as good as it was before, if it was in force for long, and as the others were? Until then it is no
-    /// measure for others.
+    /// Whether the candidate in force performs as well as before, if it was in force for long, and as the others did. Until then it
+    /// is no reference for others.
     pub(crate) fn is_a_measure(&self, candidate: usize, measure: Measure) -> bool {
         let known = self.long_runs.get(candidate).is_some_and(|run| run.measured >= measure.periods(KNOWN_OWN));
         self.windows > 0 && self.lost_s[0] == 0.0 && (self.has_shown_own || !known)
     }
 
-    /// Was another candidate better than this slot of `candidate`, in force and where requests took no longer?
+    /// Whether another candidate, while in force, was better than this slot of `candidate` at no higher latency.
     pub(crate) fn was_better(&self, candidate: usize, (score, latency_s): (f64, f64), measure: Measure) -> bool {
         let other = self.best_other(candidate, measure.periods(KNOWN));
         other.is_some_and(|(_, run)| score < (1.0 - TOLERANCE) * run.score && latency_s > run.latency_s)
@@ -143,7 +143,7 @@ impl InForce {
         self.open = Default::default();
         let (score, latency_s) = (work.score(measure.goal, elapsed), work.mean_latency_s());
         let (other, own) = (self.best_other(candidate, measure.periods(KNOWN)), *self.long_runs.get(candidate)?);
-        // Where requests take no longer, less is asked of the device.
+        // Lower throughput at the same latency means a lighter load, not a loss.
         let against =
             other.map_or(
                 0.0,
@@ -187,7 +187,7 @@ mod tests {
 
     const MEASURE: Measure = Measure { goal: Goal::Throughput, period: Nanos::from_ms(100) };
 
-    /// Four requests outstanding, so many per second, for so long.
+    /// A window with four requests outstanding, at a rate and of a length.
     fn serve(in_force: &mut InForce, candidate: usize, per_s: u64, seconds: u64) -> Option<(Nanos, Loss)> {
         let tick = Nanos::from_ms(100);
         (1..=10 * seconds).find_map(|i| {

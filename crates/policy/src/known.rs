@@ -1,12 +1,12 @@
-//! Workloads met so far, told apart by their signatures.
+//! The workloads seen so far, distinguished by their signatures.
 
 use crate::signature::Signature;
 
-/// Workloads that are remembered; later ones are taken for the nearest.
+/// Most workloads kept; later ones count as the nearest.
 pub(crate) const WORKLOADS_MAX: usize = 16;
 /// Loads farther apart than this are different.
 const RADIUS: f64 = 0.15;
-/// The workload that was seen last is kept within this distance.
+/// A load within this distance still belongs to the last workload.
 const RADIUS_KEPT: f64 = 0.22;
 /// A workload's centre is the mean of at most this many signatures, so that it follows slow change.
 const WEIGHT_MAX: f64 = 64.0;
@@ -17,27 +17,27 @@ struct Known {
     weight: f64,
 }
 
-/// The centres of the workloads met so far.
+/// The centres of the workloads seen so far.
 #[derive(Clone, Debug, Default)]
 pub struct KnownWorkloads {
     known: Vec<Known>,
 }
 
 impl KnownWorkloads {
-    /// The workload that a load belongs to, where `current` was seen last; `None` if it is like no known one. A load between two
-    /// stays what it was.
+    /// The workload of a load after `current`; `None` if it is unlike all known ones. A load between two workloads
+    /// keeps the current one.
     pub fn recognise_from(&self, current: Option<usize>, load: &Signature) -> Option<usize> {
         let kept = current.filter(|workload| {
             self.known.get(*workload).is_some_and(|known| known.centre.distance(load) <= RADIUS_KEPT)
         });
-        // Another one that is much nearer is believed.
+        // Change only to one that is much nearer.
         match (kept, self.nearest(load)) {
             (Some(kept), Some((_, distance))) if 2.0 * distance >= self.known[kept].centre.distance(load) => Some(kept),
             _ => self.recognise(load),
         }
     }
 
-    /// The workload that a load belongs to; `None` if it is like no known one.
+    /// The workload of a load; `None` if it is unlike all known ones.
     pub fn recognise(&self, load: &Signature) -> Option<usize> {
         let full = self.known.len() >= WORKLOADS_MAX;
         self.nearest(load).filter(|(_, distance)| full || *distance <= RADIUS).map(|(number, _)| number)
@@ -48,7 +48,7 @@ impl KnownWorkloads {
         distances.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Remembers a new workload and returns its number; the nearest one if there are too many.
+    /// Adds a new workload and returns its number; the nearest one if there are too many.
     pub fn add(&mut self, load: Signature) -> usize {
         if self.known.len() >= WORKLOADS_MAX
             && let Some((nearest, _)) = self.nearest(&load)
@@ -59,17 +59,17 @@ impl KnownWorkloads {
         self.known.len() - 1
     }
 
-    /// A workload's centre, and how many looks it is the mean of.
+    /// A workload's centre, and how many observations it is the mean of.
     pub(crate) fn centre(&self, workload: usize) -> Option<(Signature, f64)> {
         self.known.get(workload).map(|known| (known.centre, known.weight))
     }
 
-    /// Remembers a workload that was met by another.
+    /// Adds a workload that another policy has seen.
     pub(crate) fn restore(&mut self, centre: Signature, weight: f64) {
         self.known.push(Known { centre, weight: weight.min(WEIGHT_MAX) });
     }
 
-    /// A load was recognised as this workload: its centre moves a little.
+    /// Moves the centre of a workload towards a load that was recognised as it.
     pub fn refine(&mut self, workload: usize, load: &Signature) {
         let Some(known) = self.known.get_mut(workload) else { return };
         known.weight = (known.weight + 1.0).min(WEIGHT_MAX);
@@ -78,17 +78,17 @@ impl KnownWorkloads {
         }
     }
 
-    /// Are two loads alike?
+    /// Whether two loads are of one workload.
     pub fn alike(a: &Signature, b: &Signature) -> bool {
         a.distance(b) <= RADIUS
     }
 
-    /// Number of workloads met.
+    /// Number of workloads.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// None met yet?
+    /// Whether there is none yet.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

@@ -33,7 +33,7 @@ pub use prior::{Expectation, Prior, Row};
 pub use scores::{Estimate, Scores};
 pub use settings::{By, Goal, Settings};
 pub use signature::{Arrival, Signature, TaskTable};
-pub use table::{Cell, Kind, MeasuredLoad, ScoreTable, TableError};
+pub use table::{Kind, MeasuredLoad, Measurement, ScoreTable, TableError};
 pub use trial::{Slot, Trial};
 pub use windows::Completion;
 pub use work::Work;

@@ -1,4 +1,4 @@
-//! What a policy has learned, as a document that outlives the process: workloads, and what trials have shown of each.
+//! State of a policy as a document: its workloads, and the trial results of each.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const SCHEMA: u32 = 1;
 pub struct Memory {
     /// Version of the document: 1.
     pub schema: u32,
-    /// The workloads, in the order in which they were met.
+    /// The workloads, in the order of their first appearance.
     pub workloads: Vec<WorkloadMemory>,
 }
 
@@ -32,24 +32,24 @@ impl Default for Memory {
 pub struct WorkloadMemory {
     /// Its centre: the parts of a [`Signature`].
     pub signature: [f64; 4],
-    /// How many looks the centre is the mean of, up to a limit.
+    /// Number of observations in the centre, up to a limit.
     pub weight: f64,
     /// The best candidate so far, by name.
     pub best: String,
-    /// There was nothing left to try.
+    /// All candidates were tried.
     pub settled: bool,
     /// I/Os that a random task had outstanding, log2 by 12; none where it was not known.
     #[serde(default)]
     pub outstanding: Option<f64>,
-    /// The table's proposal for it was taken back.
+    /// The table's proposal for it was reverted.
     pub refuted: bool,
-    /// Time that its trials have cost, nanoseconds.
+    /// Time lost in its trials, nanoseconds.
     pub cost_ns: f64,
     /// By candidate: its score, relative to the first baseline; only those that were tried.
     pub candidates: BTreeMap<String, CandidateMemory>,
 }
 
-/// What trials have shown of a candidate.
+/// Trial results of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CandidateMemory {
     /// Mean.
@@ -61,7 +61,7 @@ pub struct CandidateMemory {
 }
 
 impl Memory {
-    /// Checks what came from a file: at most as many workloads as a policy remembers, and numbers that can be.
+    /// Checks a document from a file: the number of workloads, and the ranges of all numbers.
     pub fn is_sound(&self) -> bool {
         let sound = |workload: &WorkloadMemory| {
             let estimates = workload.candidates.values();
@@ -87,7 +87,7 @@ impl From<CandidateMemory> for Estimate {
 }
 
 impl crate::Policy {
-    /// What it has learned. `names`: of the candidates, by number.
+    /// The state as a document. `names`: of the candidates, by number.
     pub fn memory(&self, names: &[String]) -> Memory {
         let name = |candidate: usize| names.get(candidate).cloned().unwrap_or_default();
         let workload = |(number, scores): (usize, &crate::Scores)| {
@@ -107,8 +107,8 @@ impl crate::Policy {
         Memory { workloads: self.scores.iter().enumerate().filter_map(workload).collect(), ..Memory::default() }
     }
 
-    /// Takes up what another policy has learned, before the first tick. A workload whose best candidate is none of `names` is
-    /// forgotten; a candidate that was not there then is tried.
+    /// Loads the state of another policy, before the first tick. It drops workloads whose best candidate is not in `names`; a
+    /// candidate without results is tried.
     pub fn remember(&mut self, memory: &Memory, names: &[String]) {
         if !memory.is_sound() || !self.scores.is_empty() {
             return;

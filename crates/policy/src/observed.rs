@@ -1,15 +1,15 @@
-//! What a load looked like over a whole run: what a table's rows are made from.
+//! Mean signature and class of a load over a whole run, from which a table's rows are made.
 
 use dumbwaiter_learn::{MAX_CLASSES, Posterior};
 
 use crate::signature::Signature;
 
-/// Means over all looks.
+/// Means over all observations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     looks: u64,
     load: [f64; 4],
-    /// Sum, and looks that knew it.
+    /// Sum and number of observations in which it was known.
     outstanding: (f64, u64),
     readings: u64,
     classes: [f64; MAX_CLASSES],
@@ -29,7 +29,7 @@ impl Observed {
         self.classes.iter_mut().zip(posterior.probabilities()).for_each(|(sum, p)| *sum += f64::from(*p));
     }
 
-    /// The mean signature; `None` before the first look.
+    /// The mean signature; `None` before the first observation.
     pub fn load(&self) -> Option<Signature> {
         let (outstanding, known) = self.outstanding;
         let outstanding = (known > 0).then(|| outstanding / known as f64);

@@ -1,4 +1,4 @@
-//! The policy: which candidate should be in force, asked at every tick.
+//! The policy: decides at every tick which candidate should be in force.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,52 +17,52 @@ use crate::trial::{Context, Step, Trial};
 use crate::windows::{Completion, Windows};
 use crate::work::Work;
 
-/// Arrivals that a look at the load takes.
+/// Arrivals per observation of the load.
 const ARRIVALS_MIN: u32 = 4;
-/// Looks beyond those that confirm a known workload before a new one is believed.
+/// Additional observations that confirm a new workload, beyond those for a known one.
 const CONFIRM_NEW: u32 = 2;
 /// A candidate whose expected score is below this share of the best one's is not tried.
 const WORTH_TRYING: f64 = 0.85;
-/// The same where the table is of a device like this one.
+/// The same for a table of a similar device.
 const WORTH_CHECKING: f64 = 0.95;
-/// Time that a load has lasted, in all, before trials check what such a table proposes for it.
+/// Total time with a load before trials check the proposal of such a table.
 const CHECK_TABLE_AFTER: Nanos = Nanos::from_secs(300);
-/// Time over which a switch that followed a table is checked, and the completions that this takes.
+/// Time and completions over which a switch by a table is checked.
 const CHECK: Nanos = Nanos::from_ms(1500);
 const CHECK_IOS: u64 = 48;
-/// A loss of this share after a switch undoes it, if it is no chance...
+/// A loss of this share after a switch reverts it, if it is significant:
 const LOSS: f64 = 0.1;
-/// ...by this many standard deviations, where the score of one request varies by this much.
+/// by this many standard deviations, with this standard deviation of the score of one request.
 const SURE: f64 = 2.5;
 const SPREAD_OF_ONE: f64 = 0.4;
-/// A score below this share of the one before needs no longer look.
+/// A score below this share of the previous one reverts at once.
 const CLEARLY_LESS: f64 = 0.4;
-/// Periods after an exchange that do not count for the candidate that took over.
+/// Periods after an exchange that are not counted for the new candidate.
 const SETTLING: u64 = 3;
 const HOUR: Nanos = Nanos::from_secs(3600);
 const DWELL_MAX: Nanos = Nanos::from_secs(600);
 
-/// What happened since the last tick.
+/// Inputs of a tick: what happened since the last one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tick {
     /// The time.
     pub now: Nanos,
-    /// What was completed.
+    /// Completed I/O.
     pub work: Work,
-    /// All requests that an earlier scheduler had sent are complete.
+    /// All requests sent by an earlier scheduler are complete.
     pub clean: bool,
     /// The candidate in force.
     pub in_force: usize,
 }
 
-/// Why the policy decided as it did.
+/// The reason of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Too few requests to tell.
+    /// Too few requests to recognise the load.
     TooFewRequests,
-    /// An exchange that was asked for is not done.
+    /// The requested exchange has not happened yet.
     NotInForce,
-    /// The load may have changed; it is looked at again.
+    /// The load may have changed; the next observations will confirm it.
     Unsure,
     /// The candidate in force is the best known for this workload.
     BestKnown,
@@ -74,30 +74,30 @@ pub enum Reason {
     Trial,
     /// A trial is over.
     TrialOver,
-    /// What the last exchange gave is being measured.
+    /// The effect of the last exchange is being measured.
     Checking,
-    /// Trials have cost as much as they may for now.
+    /// Trials have used up their budget for now.
     NoBudget,
-    /// The model does not know this workload, or is not sure enough.
+    /// The table does not cover this workload, or not confidently enough.
     Unknown,
-    /// The last exchange cost more than it gave.
+    /// The last exchange lost more than it gained.
     Revert,
 }
 
-/// The answer to a tick.
+/// The decision of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Exchange the scheduler for this candidate; `None` keeps the one in force.
     pub switch_to: Option<usize>,
     /// Why.
     pub reason: Reason,
-    /// When to ask again.
+    /// Time of the next tick.
     pub next: Nanos,
     /// The workload, if it was recognised.
     pub workload: Option<usize>,
 }
 
-/// What the last looks saw.
+/// The last observations.
 #[derive(Clone, Copy, Debug)]
 struct Guess {
     workload: Option<usize>,
@@ -105,7 +105,7 @@ struct Guess {
     looks: u32,
 }
 
-/// A switch that a table suggested, while it is checked.
+/// A switch by a table that is being checked.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     from: usize,
@@ -124,7 +124,7 @@ pub struct Policy {
     pub(crate) candidates: usize,
     prior: Prior,
     windows: Option<Windows>,
-    /// What the classifier said last, of the candidate in force.
+    /// The classifier's last output, under the candidate in force.
     classes: Option<Posterior>,
     observed: Observed,
     tasks: TaskTable,
@@ -133,7 +133,7 @@ pub struct Policy {
     pub(crate) scores: Vec<Scores>,
     /// Extra dwell by workload, after a loss.
     pub(crate) penalty: Vec<Nanos>,
-    /// By workload: the table's proposal was taken back, so that trials decide alone.
+    /// By workload: the table's proposal was reverted, so that only trials decide.
     pub(crate) refuted: Vec<bool>,
     /// By workload: time with load.
     pub(crate) lasted: Vec<Nanos>,
@@ -142,7 +142,7 @@ pub struct Policy {
     guess: Option<Guess>,
     trial: Option<Trial>,
     check: Option<Check>,
-    /// The candidate that was asked for.
+    /// The requested candidate.
     wanted: usize,
     last_tick: Nanos,
     last_switch: Option<Nanos>,
@@ -152,12 +152,12 @@ pub struct Policy {
     busy: Nanos,
     /// Of the workload, since it began or the scheduler was exchanged.
     recent: (Work, Nanos),
-    /// Of the load that is looked at, since the first look that saw it.
+    /// Of the load under observation, since its first observation.
     since_guess: (Work, Nanos),
 }
 
 impl Policy {
-    /// A policy over `candidates`, of which number `in_force` is there.
+    /// A policy over this many `candidates`, of which number `in_force` is in force.
     pub fn new(candidates: usize, in_force: usize, settings: Settings, prior: Prior) -> Policy {
         Policy {
             settings,
@@ -187,30 +187,30 @@ impl Policy {
         }
     }
 
-    /// With a classifier, whose posteriors choose between the rows of the table.
+    /// Adds a classifier, whose posteriors weight the rows of the table.
     pub fn with_classifier(mut self, classifier: Arc<Classifier>) -> Policy {
         self.windows = Some(Windows::new(classifier));
         self
     }
 
-    /// A request completed that was sent by the candidate in force. Only a classifier looks at it.
+    /// Notes the completion of a request that the candidate in force had sent. Only a classifier uses it.
     pub fn complete(&mut self, completion: Completion) {
         if let Some(windows) = &mut self.windows {
             windows.push(completion);
         }
     }
 
-    /// Is there a classifier that needs [`Policy::complete`]?
+    /// Whether a classifier needs [`Policy::complete`].
     pub fn classifies(&self) -> bool {
         self.windows.is_some()
     }
 
-    /// What the load looked like, over all looks.
+    /// The mean load over all observations.
     pub fn observed(&self) -> &Observed {
         &self.observed
     }
 
-    /// What the table expects of each candidate for the load now; `None` without a load that it knows.
+    /// The table's expected scores for the present load; `None` where it does not cover the load.
     pub fn expectation(&self) -> Option<Expectation> {
         let classes = self.classes.as_ref().map(|posterior| (self.wanted, posterior.probabilities()));
         self.prior.expect(&self.load, classes).filter(|_| self.workload.is_some())
@@ -236,7 +236,7 @@ impl Policy {
         &mut self.settings
     }
 
-    /// The best candidate for the present workload, as far as trials have shown; `None` without a workload.
+    /// The best candidate for the present workload by trials; `None` without a workload.
     pub fn best(&self) -> Option<usize> {
         self.workload.map(|workload| self.scores[workload].baseline())
     }
@@ -251,12 +251,12 @@ impl Policy {
         self.workload
     }
 
-    /// What trials have shown about each workload.
+    /// Trial results of each workload.
     pub fn scores(&self) -> &[Scores] {
         &self.scores
     }
 
-    /// The device rested until `now`: the next tick measures from here.
+    /// The device was idle until `now`: the next tick measures from here.
     pub fn resume(&mut self, now: Nanos) {
         self.since_guess = Default::default();
         self.begin_anew();
@@ -266,7 +266,7 @@ impl Policy {
         self.recent = Default::default();
     }
 
-    /// An exchange that was asked for was not done, and will not be: `in_force` is there. A trial ends.
+    /// A requested exchange failed: `in_force` remains in force. Ends a trial.
     pub fn not_done(&mut self, in_force: usize) {
         self.wanted = in_force;
         self.begin_anew();
@@ -275,7 +275,7 @@ impl Policy {
         self.recent = Default::default();
     }
 
-    /// Decides. To be called at the times that [`Decision::next`] names, while there is load.
+    /// Decides. Call it at the times of [`Decision::next`], while there is load.
     pub fn tick(&mut self, tick: &Tick) -> Decision {
         let elapsed = tick.now.since(self.last_tick);
         self.last_tick = tick.now;
@@ -298,7 +298,7 @@ impl Policy {
             self.trial = None;
             self.check = None;
             self.begin_anew();
-            // What the looks that confirmed it saw is of this workload.
+            // The observations that confirmed it belong to this workload.
             self.recent = self.since_guess;
         } else {
             self.recent = (self.recent.0.plus(tick.work), self.recent.1 + elapsed);
@@ -323,7 +323,7 @@ impl Policy {
         Measure { goal: self.settings.goal, period: self.settings.period }
     }
 
-    /// Leaves the best candidate of a tried workload once it has lost too much against another one, or collapsed.
+    /// Replaces the best candidate of a tried workload once it has lost too much against another one, or collapsed.
     fn leave_if_worse(&mut self, tick: &Tick, workload: usize, elapsed: Nanos) -> Option<Decision> {
         let measure = self.measure();
         let settling = self.last_switch.is_some_and(|at| tick.now.since(at).0 < SETTLING * measure.period.0);
@@ -372,7 +372,7 @@ impl Policy {
         Decision { switch_to, ..self.keep(now, reason) }
     }
 
-    /// Looks at the load. Returns whether the workload is another one from now on.
+    /// Observes the load. Returns whether the workload has changed.
     fn look(&mut self, now: Nanos) -> bool {
         if self.tasks.arrivals() < ARRIVALS_MIN {
             return false;
@@ -423,7 +423,7 @@ impl Policy {
         let own = self.workload.map_or(0.0, |workload| self.scores[workload].cost_ns);
         let others = (spent - own - self.settings.allowance.0 as f64 * (self.scores.len() as f64 - 1.0)).max(0.0);
         if self.settings.trusts_table && self.workload.is_some_and(|workload| self.proposal(workload).is_some()) {
-            // Trials of what the table knows have no advance: they only find out where it is wrong, in the long run.
+            // Where the table covers the load, trials have no initial budget: they only correct it in the long run.
             return (share / 2.0 - others).max(0.0);
         }
         self.settings.allowance.0 as f64 + (share - others).max(0.0)
@@ -436,7 +436,7 @@ impl Policy {
         self.expectation().filter(|expected| asked && expected.confidence >= floor)
     }
 
-    /// By candidate: the table's expectation of those that are worth a trial, 0 of the others; empty if it proposes nothing.
+    /// By candidate: the table's expected score of those worth a trial, 0 for the others; empty without a proposal.
     fn worth_trying(&self, workload: usize) -> Vec<f64> {
         let Some(expected) = self.proposal(workload) else { return Vec::new() };
         let near = if self.settings.trusts_table { WORTH_CHECKING } else { WORTH_TRYING };
@@ -469,15 +469,15 @@ impl Policy {
         }
     }
 
-    /// No trial runs: uses the best known candidate, or begins a trial.
+    /// Without a trial under way: uses the best known candidate, or begins a trial.
     fn act(&mut self, tick: &Tick, workload: usize) -> Decision {
         let proposal = self.proposal(workload);
         if self.settings.by == By::Model {
             let Some(expected) = proposal else { return self.keep(tick.now, Reason::Unknown) };
             return self.follow(tick, workload, &expected);
         }
-        // A workload that was not tried yet, and whose scheduler the table rules out (or, of a device like this one, finds worse): the
-        // table's is taken at once, and a loss undoes that.
+        // An untried workload whose scheduler the table rules out (a table of a similar device: finds worse): use the table's
+        // candidate at once; a loss reverts that.
         let untried = self.scores[workload].is_untried() && self.check.is_none();
         let trusts = self.settings.trusts_table;
         let ruled_out = |e: &Expectation| trusts || !e.is_near_best(self.wanted, WORTH_TRYING);
@@ -499,7 +499,7 @@ impl Policy {
             return self.switch_to_better(tick, workload, best);
         }
         if self.budget_ns() <= self.scores[workload].cost_ns {
-            // Trials may not cost more for now, but what they have shown counts.
+            // No budget for trials now, but their results count.
             let best = self.scores[workload].baseline();
             let decision = self.switch_to_better(tick, workload, best);
             let reason = if decision.switch_to.is_some() { decision.reason } else { Reason::NoBudget };
@@ -524,7 +524,7 @@ impl Policy {
         self.keep(tick.now, Reason::Trial)
     }
 
-    /// Uses the candidate that the table expects most of, if that is enough more than of the one in force.
+    /// Uses the table's best candidate, if its expected score is enough above that of the one in force.
     fn follow(&mut self, tick: &Tick, workload: usize, expected: &Expectation) -> Decision {
         let best = expected.best();
         // The table's own interval counts where it is wider than the hysteresis.
@@ -533,7 +533,7 @@ impl Policy {
             return self.keep(tick.now, Reason::BestKnown);
         }
         if self.recent.0.ios < CHECK_IOS / 6 {
-            // Without a score of before, a loss could not be seen.
+            // Without a previous score, a loss could not be measured.
             return self.keep(tick.now, Reason::TooFewRequests);
         }
         self.switch_to_better(tick, workload, best)
@@ -552,7 +552,7 @@ impl Policy {
             return self.keep(tick.now, Reason::Dwelling);
         }
         let (work, measured) = self.recent;
-        // What trials have shown is watched for as long as it is in force.
+        // The result of trials is checked as long as it is in force.
         if work.ios >= CHECK_IOS / 6 && (self.settings.by == By::Model || self.scores[workload].is_untried()) {
             let before = work.score(self.settings.goal, measured);
             let (since, work, measured) = (tick.now, Work::default(), Nanos::ZERO);
@@ -564,7 +564,7 @@ impl Policy {
         self.switch(tick.now, best, Reason::Better)
     }
 
-    /// Undoes a switch after which the score fell.
+    /// Reverts a switch after which the score fell.
     fn check_switch(&mut self, tick: &Tick, workload: usize, elapsed: Nanos) -> Option<Decision> {
         let check = self.check.as_mut()?;
         if !tick.clean || tick.now.since(check.since) < Nanos(CHECK.0 / 3) {
@@ -588,7 +588,7 @@ impl Policy {
         let penalty = &mut self.penalty[workload];
         *penalty = Nanos((2 * penalty.0).clamp(self.settings.dwell.0, DWELL_MAX.0));
         if self.settings.by != By::Model {
-            // What the table proposed was worse: trials decide alone.
+            // The proposal of the table was worse: only trials decide.
             self.refuted[workload] = true;
             self.scores[workload].rebase(check.from);
         }

@@ -1,11 +1,11 @@
-//! A table of expected scores by workload: what a model proposes.
+//! A table of expected scores by workload.
 
 use crate::signature::Signature;
 
 /// A load that was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// What it looks like by its arrivals.
+    /// Its signature.
     pub load: Signature,
     /// By candidate: its score, higher is better; 0 is for a candidate without a measurement.
     pub scores: Vec<f64>,
@@ -21,7 +21,7 @@ pub struct Prior {
     rows: Vec<Row>,
 }
 
-/// What a table expects, over all that the load may be.
+/// Expected scores for a load, averaged over the rows that it may match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
     /// By candidate, relative to their mean; 0 is for a candidate without a measurement.
@@ -38,7 +38,7 @@ impl Expectation {
         (0..self.scores.len()).fold(0, |best, c| if self.scores[c] > self.scores[best] { c } else { best })
     }
 
-    /// Could `candidate` be within `share` of the best one's score? One without a measurement could.
+    /// Whether `candidate` may be within `share` of the best score; true for one without a measurement.
     pub fn is_near_best(&self, candidate: usize, share: f64) -> bool {
         let score = self.scores[candidate] * (1.0 + self.spreads[candidate]);
         score == 0.0 || score >= share * self.scores[self.best()]
@@ -47,11 +47,11 @@ impl Expectation {
 
 /// A load farther than this from every row is unknown.
 const REACH: f64 = 0.35;
-/// Distance at which a row counts a quarter as much as at 0: that of five tasks from eight.
+/// Distance at which the weight of a row is a quarter of that at 0: that of five tasks from eight.
 const WIDTH: f64 = 0.05;
 /// A candidate this near the best of a row is as good as it.
 const AS_GOOD: f64 = 0.95;
-/// Least agreement with a classifier that counts, so that a wrong class cannot rule out a row.
+/// Lower bound of the agreement with a classifier, so that a wrong class cannot rule out a row.
 const AGREEMENT_MIN: f64 = 0.05;
 
 impl Prior {
@@ -69,8 +69,8 @@ impl Prior {
         self.rows.push(row);
     }
 
-    /// What to expect of each candidate for a load. `classes` is the classifier's posterior and the candidate that was in force
-    /// meanwhile. `None` if the load is like none of the rows.
+    /// Expected scores of the candidates for a load. `classes` is the classifier's posterior and the candidate in force at
+    /// that time. `None` if the load is unlike all rows.
     pub fn expect(&self, load: &Signature, classes: Option<(usize, &[f32])>) -> Option<Expectation> {
         let nearest = self.rows.iter().map(|row| row.load.distance(load)).fold(f64::INFINITY, f64::min);
         if nearest > REACH {
@@ -82,7 +82,7 @@ impl Prior {
         let mut expected =
             Expectation { scores: vec![0.0; candidates], spreads: vec![0.0; candidates], confidence: 0.0 };
         for candidate in 0..candidates {
-            // A row that did not measure a candidate says nothing about it.
+            // Rows without a measurement of a candidate do not count for it.
             let mut weight = 0.0;
             for (row, likeness) in self.rows.iter().zip(&likeness).filter(|(row, _)| row.scores[candidate] > 0.0) {
                 weight += likeness;
@@ -106,7 +106,7 @@ impl Prior {
         self.expect(load, None).map(|expected| (expected.scores, expected.confidence))
     }
 
-    /// Has it no rows?
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -118,7 +118,7 @@ impl Prior {
 }
 
 impl Row {
-    /// How likely this row's load shows such a signature and such classes; no probability, it has no unit.
+    /// Likelihood of this signature and these classes under this row's load, not normalised.
     fn likeness(&self, load: &Signature, classes: Option<(usize, &[f32])>) -> f64 {
         let distance = self.load.distance_in_full(load) / WIDTH;
         let near = 1.0 / (1.0 + distance * distance);

@@ -1,12 +1,12 @@
-//! How good each candidate is for one workload, as far as trials have shown.
+//! Scores of the candidates for one workload, from trials.
 
 use crate::in_force::{InForce, Loss};
 
-/// Samples after which a candidate that is neither better nor worse is left alone.
+/// Samples after which a candidate that is neither better nor worse is not tried any more.
 const SAMPLES_MAX: u32 = 2;
-/// Standard errors by which a difference must exceed 0 to be believed.
+/// Standard errors by which a difference must exceed 0 to count.
 const SURE: f64 = 2.5;
-/// No sample is believed to be more exact than this (relative standard error): slots differ by more than their parts do.
+/// Least relative standard error of a sample: slots differ by more than their parts do.
 const NOISE_MIN: f64 = 0.02;
 
 /// A candidate's score, relative to the first baseline of its workload.
@@ -45,13 +45,13 @@ impl Estimate {
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
     estimates: Vec<Estimate>,
-    /// By candidate: the baseline that its first slot was compared with.
+    /// By candidate: the baseline of its first slot.
     compared_with: Vec<Option<usize>>,
     baseline: usize,
     settled: bool,
-    /// What candidates did while they were in force.
+    /// Performance of the candidates while in force.
     pub(crate) in_force: InForce,
-    /// Time that its trials have cost, nanoseconds.
+    /// Time lost in its trials, nanoseconds.
     pub(crate) cost_ns: f64,
 }
 
@@ -72,7 +72,7 @@ impl Scores {
         }
     }
 
-    /// As they were before.
+    /// Restores scores.
     pub(crate) fn restored(estimates: Vec<Estimate>, baseline: usize, settled: bool, cost_ns: f64) -> Scores {
         let (compared_with, in_force) = (vec![None; estimates.len()], InForce::new(estimates.len()));
         Scores { estimates, compared_with, baseline, settled, in_force, cost_ns }
@@ -83,18 +83,18 @@ impl Scores {
         self.baseline
     }
 
-    /// The best one, if there is nothing left to try.
+    /// The best one, if all were tried.
     pub fn winner(&self) -> Option<usize> {
         self.settled.then_some(self.baseline)
     }
 
-    /// Takes `candidate` for the best without further trials.
+    /// Sets `candidate` as the best without further trials.
     pub fn settle(&mut self, candidate: usize) {
         (self.baseline, self.settled) = (candidate, true);
     }
 
-    /// What the candidate in force did is not what its trials showed: that counts instead, and the best of the others is the best
-    /// one now.
+    /// Replaces the trial score of the candidate in force by its performance in force, and selects the best of the
+    /// others.
     pub(crate) fn correct(&mut self, candidate: usize, loss: Loss) {
         let compared = |scores: &Scores, other: usize| scores.compared_with[other] == Some(candidate);
         match loss {
@@ -105,7 +105,7 @@ impl Scores {
                 }
                 let mean = ratio * self.estimates[better].mean;
                 let factor = mean / self.estimates[candidate].mean.max(f64::MIN_POSITIVE);
-                // What was compared with it was as good as it was then, from where it took over.
+                // Candidates compared with it keep their ratio to its score when it took over.
                 for other in (0..self.estimates.len()).filter(|other| *other != better) {
                     if compared(self, other) {
                         self.estimates[other].mean *= factor;
@@ -115,7 +115,7 @@ impl Scores {
                 let variance = (NOISE_MIN * mean) * (NOISE_MIN * mean);
                 self.estimates[candidate] = Estimate { mean, variance, samples: SAMPLES_MAX };
             }
-            // The state in which the others were worse is no more: they are tried again.
+            // The others were worse in a device state that has passed: try them again.
             Loss::Collapse => {
                 for other in 0..self.estimates.len() {
                     if compared(self, other) {
@@ -130,7 +130,7 @@ impl Scores {
         (self.baseline, self.settled) = (best.unwrap_or(candidate), false);
     }
 
-    /// No trial has shown anything yet.
+    /// Whether there is no trial result yet.
     pub fn is_untried(&self) -> bool {
         !self.settled && self.estimates.iter().map(|estimate| estimate.samples).sum::<u32>() <= 1
     }
@@ -172,7 +172,7 @@ impl Scores {
     }
 
     /// The candidate to try next: an untried one in the order of `expected`, best first, then the one that may be best.
-    /// Without one the workload is settled.
+    /// `None`: the workload is settled.
     pub fn next_challenger(&mut self, hysteresis: f64, expected: &[f64]) -> Option<usize> {
         let others = (0..self.estimates.len()).filter(|c| *c != self.baseline);
         let open = others.filter(|c| {
@@ -190,7 +190,7 @@ impl Scores {
     }
 }
 
-/// What trials say about a candidate.
+/// Verdict of trials on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Better than the baseline, which it becomes.
@@ -225,7 +225,7 @@ mod tests {
         // Under the state that 1 left, 2 and 3 are fast.
         scores.record(3, 1.1, 0.0004, 0.02);
         assert_eq!(scores.baseline(), 3);
-        // In force, 2 is as slow as 0: so is what was compared with it.
+        // In force, 2 is as slow as 0, and so are those compared with it.
         scores.correct(2, Loss::Against { other: 0, ratio: 1.0 });
         assert_eq!(scores.baseline(), 1);
         assert!((scores.estimates()[3].mean - 1.1).abs() < 1e-9, "{scores:?}");

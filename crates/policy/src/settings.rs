@@ -2,7 +2,7 @@
 
 use dumbwaiter_block::Nanos;
 
-/// What decides between the candidates.
+/// The method by which a policy chooses candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// A table of expected scores by workload.
@@ -15,7 +15,7 @@ pub enum By {
 }
 
 impl By {
-    /// The words of the setting, the default first.
+    /// The values of the setting, the default first.
     pub const NAMES: &'static [&'static str] = &["both", "trial", "model"];
 
     /// Reads one of [`By::NAMES`].
@@ -29,7 +29,7 @@ impl By {
     }
 }
 
-/// What the policy makes as good as it can.
+/// The figure that the policy optimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Goal {
     /// Bytes per second.
@@ -40,7 +40,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// The words of the setting, the default first.
+    /// The values of the setting, the default first.
     pub const NAMES: &'static [&'static str] = &["throughput", "latency"];
 
     /// Reads one of [`Goal::NAMES`].
@@ -56,19 +56,19 @@ impl Goal {
 /// Settings of a policy. Shares are in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What decides.
+    /// The method.
     pub by: By,
-    /// What to improve.
+    /// The goal.
     pub goal: Goal,
-    /// Time between two looks at the load.
+    /// Time between two observations of the load.
     pub period: Nanos,
-    /// Looks in a row that must see the same workload before the policy acts on it. A new workload needs two more.
+    /// Consecutive observations of a workload before the policy acts on it. A new workload needs two more.
     pub confirm: u32,
     /// Least time between two exchanges of the scheduler, trials apart.
     pub dwell: Nanos,
     /// Least advantage for which the scheduler is exchanged.
     pub hysteresis: u32,
-    /// Least share of the known workloads' likeness that the nearest must have; otherwise the workload is unknown.
+    /// Least confidence in the table's nearest rows; below it the workload is unknown.
     pub confidence: u32,
     /// Exchanges in an hour, trials apart.
     pub switches_per_hour: u32,
@@ -76,11 +76,11 @@ pub struct Settings {
     pub slot: Nanos,
     /// Shortest slot of a trial, up to the longest: long where an exchange takes long.
     pub slot_min: Nanos,
-    /// Share of the time that trials may cost, of all time with load.
+    /// Share of the time with load that trials may lose.
     pub regret: u32,
-    /// Time that the trials of each workload may cost beyond that.
+    /// Time that the trials of each workload may lose beyond that.
     pub allowance: Nanos,
-    /// The table is of a device like this one: the best of a load that it knows is used at once, and trials only check it in the long
+    /// The table is of a similar device: its best candidate for a load is used at once, and trials only check it in the long
     /// run.
     pub trusts_table: bool,
 }

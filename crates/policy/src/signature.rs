@@ -1,4 +1,4 @@
-//! What a load looks like, whatever scheduler serves it.
+//! The signature of a load, independent of the scheduler that serves it.
 //!
 //! Shares of requests depend on the scheduler: one that favours a stream makes the stream's requests arrive more often. So each
 //! figure is taken per task first and then averaged over the tasks that are active.
@@ -18,17 +18,17 @@ pub struct Arrival {
     pub sectors: u32,
 }
 
-/// Tasks that are told apart; others share their entries.
+/// Tasks with an entry of their own; others share entries.
 const TASKS: usize = 256;
 /// A task is active for this long after its last arrival.
 const ACTIVE: Nanos = Nanos::from_ms(1000);
-/// A task with an I/O that is not complete is active for this long: schedulers that serve task after task let one wait.
+/// A task with an incomplete I/O is active for this long: schedulers that serve tasks in turn let it wait.
 const ACTIVE_WAITING: Nanos = Nanos::from_ms(5000);
 /// An arrival is sequential if it starts within this many sectors behind the last one of its task.
 const NEAR: u64 = 256;
-/// Arrivals of a task that its figures are the average of: few, to follow a change soon...
+/// Averaging length of a task's figures, in arrivals: short, to follow changes quickly,
 const AVERAGED: u32 = 4;
-/// ...but more for the share of writes, so that a task that mixes them with reads does not look like one and then another.
+/// but longer for the share of writes, so that a task with mixed reads and writes does not seem to alternate.
 const AVERAGED_WRITES: u32 = 8;
 /// Fixed point of the shares in an entry.
 const ONE: u32 = 1024;
@@ -38,7 +38,7 @@ struct Entry {
     end: u64,
     last: Nanos,
     used: bool,
-    /// I/Os that are not complete; too many where several completed as one.
+    /// Incomplete I/Os; an upper bound, as several may complete as one.
     waiting: u32,
     /// Whether its arrivals are sequential is known from the second on.
     placed: bool,
@@ -51,12 +51,12 @@ struct Entry {
     length: u32,
 }
 
-/// What each task has done lately.
+/// Recent I/O of each task.
 #[derive(Clone, Debug)]
 pub struct TaskTable {
     entries: Vec<Entry>,
     arrivals: u32,
-    /// Completions are told.
+    /// Whether completions are reported.
     counts: bool,
 }
 
@@ -74,7 +74,7 @@ fn log2(sectors: u32) -> u32 {
 }
 
 impl Entry {
-    /// `counts`: completions are told.
+    /// `counts`: completions are reported.
     fn is_active(&self, now: Nanos, counts: bool) -> bool {
         let limit = if counts && self.waiting > 0 { ACTIVE_WAITING } else { ACTIVE };
         self.used && now.since(self.last) < limit
@@ -92,7 +92,7 @@ impl TaskTable {
         let end = arrival.sector.wrapping_add(u64::from(arrival.sectors));
         let entry = &mut self.entries[arrival.task as usize % TASKS];
         if entry.used && entry.end == end && now.since(entry.last) < ACTIVE {
-            // It slept for a tag and asks again.
+            // The task slept for a tag and submits it again.
             return;
         }
         self.arrivals = self.arrivals.saturating_add(1);
@@ -114,14 +114,14 @@ impl TaskTable {
         entry.end = end;
     }
 
-    /// An I/O of a task is complete. Without any such call, tasks are active for 1 s after an arrival, whatever waits.
+    /// Notes the completion of an I/O of a task. Without any such call, tasks are active for 1 s after an arrival.
     pub fn complete(&mut self, task: u32) {
         self.counts = true;
         let entry = &mut self.entries[task as usize % TASKS];
         entry.waiting = entry.waiting.saturating_sub(1);
     }
 
-    /// A task ended: it is active no more.
+    /// A task ended.
     pub fn exit(&mut self, task: u32) {
         self.entries[task as usize % TASKS].used = false;
     }
@@ -141,7 +141,7 @@ impl TaskTable {
             sums[0] += u64::from(entry.sequential);
             sums[1] += u64::from(entry.write);
             sums[2] += u64::from(entry.length);
-            // I/Os of a stream merge, so that their number says little.
+            // I/Os of a stream merge, so that their number depends on the scheduler.
             if entry.sequential < ONE / 2 {
                 random += 1;
                 outstanding += u64::from(log2(entry.waiting));
@@ -166,8 +166,8 @@ impl TaskTable {
 pub struct Signature {
     /// The numbers in this order.
     pub parts: [f64; 4],
-    /// I/Os that a random task has outstanding (log2, by 12); `None` where completions are not told. It is no part of what tells
-    /// workloads apart, because the outstanding I/Os of an open load depend on the scheduler.
+    /// Outstanding I/Os of a random task (log2, by 12); `None` where completions are not reported. It does not distinguish
+    /// workloads, because the outstanding I/Os of an open load depend on the scheduler.
     pub outstanding: Option<f64>,
 }
 

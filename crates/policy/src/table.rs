@@ -1,4 +1,4 @@
-//! Throughput tables: how good each scheduler was for each of a set of loads, on some devices. A table is a JSON document.
+//! Throughput tables: measured scores of schedulers by load and device. A table is a JSON document.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ const SCHEMA: u32 = 1;
 const BYTES_MAX: usize = 4 << 20;
 /// A cell with fewer runs is not used.
 const RUNS_MIN: u32 = 5;
-/// 95 % of a normal distribution lie within this many standard deviations.
+/// Standard deviations within which 95 % of a normal distribution lie.
 const DEVIATIONS: f64 = 1.96;
 
 /// A throughput table.
@@ -41,18 +41,18 @@ pub struct MeasuredLoad {
     pub rotational: bool,
     /// Requests that the device may hold.
     pub depth: u32,
-    /// What the load looks like: the parts of a [`Signature`].
+    /// The load's [`Signature`].
     pub signature: [f64; 4],
     /// I/Os that a random task has outstanding, log2 by 12; none where it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outstanding: Option<f64>,
     /// By scheduler.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<Measurement>,
 }
 
 /// One scheduler's runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub struct Measurement {
     /// The scheduler, with settings as `--schedulers` takes them.
     pub scheduler: String,
     /// Runs.
@@ -71,20 +71,20 @@ pub enum TableError {
     /// Too long.
     #[error("a table has at most 4 MiB")]
     TooLong,
-    /// No JSON, or not of a table.
+    /// Not JSON, or not a table.
     #[error("no throughput table: {0}")]
     Json(#[from] serde_json::Error),
-    /// Of another version.
+    /// It has another version.
     #[error("schema is {0}; expected 1")]
     Schema(u32),
-    /// A number that cannot be.
+    /// A number out of range.
     #[error("load `{load}` of {device}: {what}")]
     Value {
         /// The load.
         load: String,
         /// The device.
         device: String,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
 }
@@ -95,7 +95,7 @@ impl ScoreTable {
         ScoreTable { schema: SCHEMA, made_by, classifier, classes, loads: Vec::new() }
     }
 
-    /// The table that comes with the project: simulated disks and flash. `tables/make` made it.
+    /// The built-in table of simulated disks and flash. `tables/make` made it.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl ScoreTable {
     ///
     /// # Errors
     ///
-    /// A document that is too long, no JSON, of another version, or with numbers that cannot be.
+    /// A document that is too long, not JSON, of another version, or with numbers out of range.
     pub fn from_json(bytes: &[u8]) -> Result<ScoreTable, TableError> {
         if bytes.len() > BYTES_MAX {
             return Err(TableError::TooLong);
@@ -125,7 +125,7 @@ impl ScoreTable {
     ///
     /// # Errors
     ///
-    /// None that a table can cause.
+    /// None for a valid table.
     pub fn to_json(&self) -> Result<String, TableError> {
         let head = serde_json::json!({
             "schema": self.schema, "made_by": self.made_by, "classifier": self.classifier, "classes": self.classes
@@ -135,8 +135,8 @@ impl ScoreTable {
         Ok(format!("{},\n\"loads\":[\n{}\n]}}\n", head.trim_end_matches('}'), loads.join(",\n")))
     }
 
-    /// What it expects of `candidates` on a device: its loads on devices of the same kind, with the nearest depth. `classes` are
-    /// the classes of the classifier in use; the table's posteriors count only if they are its own.
+    /// Expected scores of `candidates` on a device: rows of devices of the same kind and the nearest depth. `classes` are
+    /// the classes of the classifier in use; the table's posteriors count only if they have the same classes.
     pub fn prior(&self, device: Kind, candidates: &[&str], goal: Goal, classes: Option<&[String]>) -> Prior {
         let same_kind = || self.loads.iter().filter(|load| load.rotational == device.rotational);
         let distance = |load: &MeasuredLoad| (f64::from(load.depth.max(1)) / f64::from(device.depth.max(1))).ln().abs();
@@ -144,12 +144,12 @@ impl ScoreTable {
         let mut prior = Prior::default();
         for load in same_kind().filter(|load| distance(load) <= nearest + 1e-9) {
             let cell = |name: &&str| load.cells.iter().find(|c| c.scheduler == *name && c.runs >= RUNS_MIN);
-            let cells: Vec<Option<&Cell>> = candidates.iter().map(cell).collect();
+            let cells: Vec<Option<&Measurement>> = candidates.iter().map(cell).collect();
             if cells.iter().flatten().count() == 0 {
                 continue;
             }
             let same_classes = classes == Some(self.classes.as_slice());
-            let classes = |cell: &Option<&Cell>| cell.map_or(Vec::new(), |cell| cell.classes.clone());
+            let classes = |cell: &Option<&Measurement>| cell.map_or(Vec::new(), |cell| cell.classes.clone());
             prior.add_row(Row {
                 load: Signature { parts: load.signature, outstanding: load.outstanding },
                 scores: cells.iter().map(|cell| cell.map_or(0.0, |cell| cell.score(goal))).collect(),
@@ -161,7 +161,7 @@ impl ScoreTable {
     }
 }
 
-/// The kind of a device, as far as tables tell them apart.
+/// The kinds of devices that tables distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// It is a disk with a moving arm.
@@ -196,7 +196,7 @@ impl MeasuredLoad {
     }
 }
 
-impl Cell {
+impl Measurement {
     fn of(&self, goal: Goal) -> [f64; 2] {
         match goal {
             Goal::Throughput => self.mb_per_s,

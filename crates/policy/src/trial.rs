@@ -5,12 +5,11 @@
 //! ```
 //!
 //! A challenger is compared with the baseline's slots just before and after its own, so that a load that drifts does not
-//! favour either. A slot begins to count when the requests that the scheduler before had sent are complete and two parts have
+//! favour either. Measurement of a slot begins when the requests sent by the previous scheduler are complete and two parts have
 //! passed.
 //!
-//! A scheduler may need seconds until it shows what it can do: it has to learn the load first. So a challenger's slot has no
-//! fixed length. It lasts as long as it costs little: it ends when it has lost [`LOST`] of a short slot against the baseline, when
-//! it is clearly better, or when it has the longest length. What counts are its last parts.
+//! A scheduler may need seconds to adapt to the load. So a challenger's slot has no fixed length: it ends when it has lost [`LOST`]
+//! of a short slot against the baseline, when it is clearly better, or at the longest length. Its last parts are measured.
 
 use dumbwaiter_block::Nanos;
 
@@ -19,20 +18,20 @@ use crate::scores::{Scores, Verdict};
 use crate::settings::Settings;
 use crate::work::Work;
 
-/// Parts of a slot that are measured; their spread says how exact the slot is.
+/// Measured parts of a slot; their spread gives its standard error.
 const PARTS: usize = 4;
-/// Parts that pass before.
+/// Parts before them that are not measured.
 const SETTLING: u64 = 2;
-/// A challenger's slot ends when it has lost so much of the shortest slot's time.
+/// A challenger's slot ends when it has lost this share of the shortest slot's time.
 const LOST: f64 = 1.0;
 /// Parts before that.
 const PARTS_MIN: usize = 2;
-/// Standard errors, and the share by which a load drifts from slot to slot, that a clear difference exceeds.
+/// A clear difference exceeds this many standard errors, and this share for the drift of a load from slot to slot.
 const SURE: f64 = 2.5;
 const DRIFT: f64 = 0.05;
 /// Completions that a part takes, unless it lasts for its share of the longest slot.
 const PART_IOS: u64 = 8;
-/// A slot is as long as this many completions take, within the limits of the settings.
+/// Completions in a slot, within the time limits of the settings.
 const SLOT_IOS: f64 = 64.0;
 
 /// A measured slot.
@@ -65,17 +64,17 @@ impl Slot {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     began: Nanos,
-    /// It counts.
+    /// It is being measured.
     counts: bool,
     /// The last parts, a ring.
     parts: [f64; PARTS],
     filled: usize,
-    /// Time lost against the baseline since it counts, seconds.
+    /// Time lost against the baseline since measurement began, seconds.
     lost_s: f64,
     ios: u64,
     latency: Nanos,
     measured: Nanos,
-    /// The part that fills.
+    /// The current part.
     open: (Work, Nanos),
 }
 
@@ -108,11 +107,11 @@ impl Running {
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Go on.
+    /// Continue.
     Continue,
     /// Exchange the scheduler for this candidate.
     Use(usize),
-    /// The trial is over, or may not cost more for now: use this candidate, which may be in force.
+    /// The trial is over, or out of budget for now: use this candidate, which may be in force.
     End(usize),
 }
 
@@ -125,7 +124,7 @@ pub struct Trial {
     challenger: Option<usize>,
     /// The baseline's last slot.
     before: Option<Slot>,
-    /// A challenger's slot that waits for the baseline's slot behind it.
+    /// A challenger's slot that waits for the following slot of the baseline.
     pending: Option<(usize, Slot)>,
 }
 
@@ -143,7 +142,7 @@ impl Trial {
         }
     }
 
-    /// Is the baseline in force, and does it count?
+    /// Whether a slot of the baseline is being measured.
     pub(crate) fn baseline_counts(&self) -> bool {
         self.challenger.is_none() && self.running.counts
     }
@@ -153,8 +152,8 @@ impl Trial {
         self.part
     }
 
-    /// A part of a slot is over; `clean`: all requests of the scheduler before are complete. `budget` is the time that trials
-    /// of this workload may still cost.
+    /// Ends a part of a slot; `clean`: all requests of the previous scheduler are complete. `budget` is the time that trials
+    /// of this workload may still lose.
     pub(crate) fn tick(&mut self, now: Nanos, part: (Work, Nanos), clean: bool, context: Context<'_>) -> Step {
         let lost_s = self.lost_s(part, &context);
         context.scores.cost_ns = (context.scores.cost_ns + 1e9 * lost_s).max(0.0);
@@ -188,13 +187,13 @@ impl Trial {
         }
     }
 
-    /// What a tick has lost against the last slot of the baseline, seconds; below 0 where it was better.
+    /// Time lost in a tick against the last slot of the baseline, seconds; below 0 where it was better.
     fn lost_s(&self, (work, elapsed): (Work, Nanos), context: &Context<'_>) -> f64 {
         let Some(before) = self.before.filter(|before| before.score > 0.0) else { return 0.0 };
         elapsed.as_secs_f64() * (1.0 - work.score(context.settings.goal, elapsed) / before.score)
     }
 
-    /// Has the challenger lost too much, is it clearly better, or has it had its time?
+    /// Whether the challenger's slot is over: it has lost too much, is clearly better, or has reached its longest length.
     fn has_shown_enough(&self, now: Nanos, slot: &Slot, context: &Context<'_>) -> bool {
         let Some(before) = &self.before else { return true };
         let lost_max = LOST * context.settings.slot_min.as_secs_f64();
@@ -242,12 +241,12 @@ impl Trial {
         self.go_on(now, context)
     }
 
-    /// The baseline is in force and measured: the next challenger, if one may be tried.
+    /// After a slot of the baseline: the next challenger, if one may be tried.
     fn go_on(&mut self, now: Nanos, context: Context<'_>) -> Step {
         let next = context.scores.next_challenger(context.hysteresis(), context.expected);
         let baseline = context.scores.baseline();
         if self.before.is_some_and(|before| context.was_better(baseline, &before)) {
-            // It is no measure while it is far from what another one did: that takes over.
+            // It performs far worse than another one did in force: use that one.
             return Step::End(baseline);
         }
         match next {
@@ -261,13 +260,13 @@ impl Trial {
     }
 }
 
-/// What a trial reads and writes.
+/// The state that a trial uses.
 pub(crate) struct Context<'a> {
     pub(crate) scores: &'a mut Scores,
     pub(crate) settings: &'a Settings,
     /// Expected scores; none if empty.
     pub(crate) expected: &'a [f64],
-    /// Time that trials of this workload may have cost, nanoseconds.
+    /// Time that trials of this workload may lose in total, nanoseconds.
     pub(crate) budget_ns: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What a classifier says of the last completions.
+//! A classifier's windows over the last completions.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use dumbwaiter_learn::{Classifier, HISTORY, History, Posterior, RequestVector, T
 
 /// Completions between two windows of the classifier.
 const STRIDE: usize = 4;
-/// New completions that a reading takes.
+/// New completions before the next reading.
 const NEW_MIN: usize = 16;
 /// Completions kept: at most 16 windows are classified at a time.
 const KEPT: usize = HISTORY + 15 * STRIDE;
@@ -19,11 +19,11 @@ pub struct Completion {
     pub op: Op,
     /// Length in bytes.
     pub bytes: u32,
-    /// Sectors from the start of the request sent before it to its own.
+    /// Sectors from the start of the previously sent request to its own.
     pub delta: i64,
     /// Time in the device.
     pub latency: Nanos,
-    /// What the data is to the file system.
+    /// The kind of data in the file system.
     pub tag: Tag,
 }
 
@@ -56,7 +56,7 @@ impl Windows {
         }
     }
 
-    /// Forgets everything: another scheduler completes requests in another order.
+    /// Clears all, after an exchange: another scheduler completes requests in another order.
     pub(crate) fn clear(&mut self) {
         self.kept.clear();
         (self.oldest, self.new) = (0, 0);
@@ -67,7 +67,7 @@ impl Windows {
         if self.new < NEW_MIN {
             return None;
         }
-        // The windows' last completions are new; what the first of them looks back on may be older.
+        // The windows end with new completions; the first of them may begin with older ones.
         let wanted = (self.new + HISTORY - 1).min(self.kept.len());
         self.new = 0;
         let mut history = History::new();

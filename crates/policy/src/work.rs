@@ -1,10 +1,10 @@
-//! What a device completed, and how good that is.
+//! I/O completed by a device, and its score.
 
 use dumbwaiter_block::Nanos;
 
 use crate::settings::Goal;
 
-/// What a device completed in a span of time.
+/// I/O completed in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Requests.
@@ -16,7 +16,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// How good this is, higher is better: bytes per second, or requests per second of waiting.
+    /// The score, higher is better: bytes per second, or requests per second of waiting.
     pub fn score(&self, goal: Goal, elapsed: Nanos) -> f64 {
         match goal {
             Goal::Throughput => self.bytes as f64 / elapsed.as_secs_f64().max(1e-9),
@@ -29,7 +29,7 @@ impl Work {
         self.latency.as_secs_f64() / self.ios.max(1) as f64
     }
 
-    /// Both together.
+    /// The sum.
     pub fn plus(self, other: Work) -> Work {
         Work { ios: self.ios + other.ios, bytes: self.bytes + other.bytes, latency: self.latency + other.latency }
     }

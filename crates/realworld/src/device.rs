@@ -30,7 +30,7 @@ use crate::options::{DeviceOptions, EnergySource};
 /// must put them back on a signal too calls [`dumbwaiter_linux::undo::on_signals`] before [`DeviceUnderTest::open`].
 pub struct DeviceUnderTest {
     path: PathBuf,
-    facts: target::Target,
+    facts: target::PathFacts,
     options: DeviceOptions,
     disk_options: Options,
     /// Size, 512-byte sectors.
@@ -65,7 +65,7 @@ impl DeviceUnderTest {
     /// Refuses a path that is neither a file nor a block device, writes to a device that is in use (unless confirmed), and a
     /// journal that is no journal. Fails where a journal of an earlier run shows writes that are lost.
     pub fn open(path: &Path, options: DeviceOptions) -> Result<DeviceUnderTest, Failure> {
-        let facts = target::Target::of(path).map_err(Failure::refused)?;
+        let facts = target::PathFacts::of(path).map_err(Failure::refused)?;
         if options.allow_writes {
             facts.check_writes(true, options.confirmed.as_deref()).map_err(Failure::refused)?;
         }
@@ -123,7 +123,7 @@ impl DeviceUnderTest {
     }
 
     /// What it is.
-    pub fn facts(&self) -> &target::Target {
+    pub fn facts(&self) -> &target::PathFacts {
         &self.facts
     }
 

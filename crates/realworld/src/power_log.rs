@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use dumbwaiter_advise::Document;
 use dumbwaiter_experiment::Failure;
@@ -62,14 +62,18 @@ impl PowerLog {
         self.read(patterns).and_then(|samples| samples.fill(runs))
     }
 
-    /// The same for a log that may still be written: waits up to 10 s until it holds the end of the last run.
+    /// The same for a log that may still be written: waits up to 10 s until it holds the end of the last run, unless it has not
+    /// been written to since the first one began.
     pub fn fill_when_complete(&self, runs: &mut [RunResult], patterns: &[f64]) -> Result<Vec<String>, Failure> {
         let end = runs.iter().filter_map(|run| run.ended_unix_ns).max().unwrap_or(0) as f64 / 1e9;
+        let first = runs.iter().filter_map(|run| run.started_unix_ns).min().unwrap_or(0);
+        let first = SystemTime::UNIX_EPOCH + Duration::from_nanos(first);
+        let grows = || std::fs::metadata(&self.path).and_then(|meta| meta.modified()).ok().is_none_or(|at| at >= first);
         let began = Instant::now();
         loop {
             let samples = self.read(patterns);
             let complete = samples.as_ref().is_ok_and(|s| s.logger.last() >= s.clock.shows(end));
-            if complete || began.elapsed() >= WAIT_MAX {
+            if complete || began.elapsed() >= WAIT_MAX || !grows() {
                 return samples.and_then(|samples| samples.fill(runs));
             }
             std::thread::sleep(REREAD_INTERVAL);

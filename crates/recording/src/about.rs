@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dumbwaiter_linux::file::{names, read, read_some};
 use dumbwaiter_linux::queue::Queue;
-use dumbwaiter_linux::target::{Kind as TargetKind, Target};
+use dumbwaiter_linux::target::{Kind as TargetKind, PathFacts};
 use dumbwaiter_linux::{Error, Roots};
 
 use crate::event::{Event, Kind};
@@ -32,7 +32,7 @@ fn number_of(text: &str) -> Option<(u32, u32)> {
 }
 
 impl About {
-    pub(crate) fn of(target: &Target, disk: &Path, roots: &Roots) -> Result<About, Error> {
+    pub(crate) fn of(target: &PathFacts, disk: &Path, roots: &Roots) -> Result<About, Error> {
         let queue = Queue::at(disk);
         let dev_file = disk.join("dev");
         let dev = number_of(&read(&dev_file)?)

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_linux::target::Target;
+use dumbwaiter_linux::target::PathFacts;
 use dumbwaiter_linux::{Error, Roots};
 
 use crate::about::About;
@@ -20,7 +20,12 @@ const EMPTYING_INTERVAL: Duration = Duration::from_millis(25);
 /// Records what happens on a device until `stop` is set, the time is over, or the memory is full. For a partition, only
 /// its own sectors are kept (in sectors of the whole disk). `began` is called once events are recorded: a load that is
 /// to be followed from its first request starts then.
-pub fn record(target: &Target, options: &Options, stop: &AtomicBool, began: impl FnOnce()) -> Result<Summary, Error> {
+pub fn record(
+    target: &PathFacts,
+    options: &Options,
+    stop: &AtomicBool,
+    began: impl FnOnce(),
+) -> Result<Summary, Error> {
     let Some(disk) = &target.disk else {
         let path = target.path.display();
         return Err(Error::Refused(format!("{path} is a file: only a block device can be recorded")));

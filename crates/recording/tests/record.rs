@@ -3,17 +3,17 @@
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use dumbwaiter_fidelity::call_by_call;
 use dumbwaiter_fidelity::recording::{Recording, RowKind};
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_linux::settings::Settings;
-use dumbwaiter_linux::target::Target;
+use dumbwaiter_linux::target::PathFacts;
 use dumbwaiter_linux::{Roots, cgroup};
 use dumbwaiter_recording::{Method, Options, Summary, record};
 use dumbwaiter_schedulers::Choice;
-use dumbwaiter_testkit::LoopDevice;
+use dumbwaiter_testkit::{LoopDevice, StopOnDrop};
 use dumbwaiter_traces as traces;
 
 const MIB: u64 = 1 << 20;
@@ -81,13 +81,13 @@ fn load(path: &Path, threads: u64, each: u64) {
 }
 
 fn recorded(device: &Shallow, options: &Options, work: impl FnOnce() + Send) -> Summary {
-    let target = Target::of(&device.path).unwrap();
+    let target = PathFacts::of(&device.path).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let began = || {
             scope.spawn(|| {
+                let _stopping = StopOnDrop(&stop);
                 work();
-                stop.store(true, Ordering::Relaxed);
             });
         };
         record(&target, options, &stop, began).unwrap()

@@ -1,7 +1,7 @@
 //! The first screen of a comparison: for each device the verdict, how sure it is, the commands that apply it, and the table.
 
 use crate::applications::applications;
-use crate::ranking_columns::{BEST, Column, TIE, columns};
+use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};
 use crate::suite::suite_text;
 use crate::table::{Align, Style, folded, table, widest};
 use dumbwaiter_advise::Document;
@@ -131,7 +131,8 @@ fn folded_command(command: &str, width: Option<u16>) -> String {
 }
 
 fn ranking_text(ranking: &Ranking, style: Style) -> String {
-    let mut columns = columns(ranking, style.width.is_none());
+    let extent = if style.width.is_none() { Extent::All } else { Extent::FirstScreen };
+    let mut columns = columns(ranking, extent);
     let mut body = body(ranking, &columns, style);
     // The least important columns are last: drop them rather than wrap lines.
     let width = style.width.map_or(usize::MAX, usize::from);
@@ -148,17 +149,21 @@ fn ranking_text(ranking: &Ranking, style: Style) -> String {
     if ranking.is_tested() {
         legend += &format!("   {TIE} no significant difference from the best (95 % confidence)");
     }
-    let absent: Vec<&Row> = ranking.rows.iter().filter(|row| is_absent(ranking, row)).collect();
-    if !absent.is_empty() {
-        legend += &format!("   {NOT_OFFERED} not in this kernel");
-        if absent.iter().any(|row| row.scheduler.split(':').next() == Some("headway")) {
-            legend += " (headway is ours)";
-        }
+    if let Some(note) = absent_note(ranking) {
+        legend += &format!("   {note}");
     }
     if columns.len() < all {
         legend += "   --wide: all columns";
     }
     format!("{body}{}\n", style.faint(&folded(&legend, style.width, "")))
+}
+
+/// What the mark of schedulers that the kernel lacks means; `None` where it lacks none.
+pub(crate) fn absent_note(ranking: &Ranking) -> Option<String> {
+    let absent: Vec<&Row> = ranking.rows.iter().filter(|row| is_absent(ranking, row)).collect();
+    let ours = absent.iter().any(|row| row.scheduler.split(':').next() == Some("headway"));
+    let whose = if ours { " (headway is ours)" } else { "" };
+    (!absent.is_empty()).then(|| format!("{NOT_OFFERED} not in this kernel{whose}"))
 }
 
 /// Whether the kernel lacks the scheduler; our engine's one of the same name is no lack of it.

@@ -1,11 +1,9 @@
-//! A comparison in other formats: Markdown for issues and wikis, CSV for spreadsheets.
+//! A comparison in other formats, CSV for spreadsheets among them.
 
 use dumbwaiter_advise::{Diff, Document, Metric, Ranking, Row};
-use dumbwaiter_output::escape_line;
 
-use crate::compare::{circumstances, compare_text, headline, place};
-use crate::ranking_columns::{Column, columns};
-use crate::suite::suite_markdown;
+use crate::compare::compare_text;
+use crate::markdown::markdown;
 use crate::table::{Align, Style, folded, table};
 
 /// How a result is printed.
@@ -43,72 +41,6 @@ pub fn document_text(document: &Document, format: Format, style: Style) -> Strin
         Format::Markdown => markdown(document),
         Format::Json => document.to_json(),
     }
-}
-
-/// Text that Markdown shows as it is.
-fn plain(text: &str) -> String {
-    let mut shown = String::new();
-    for c in escape_line(text).chars() {
-        if matches!(c, '|' | '*' | '_' | '`' | '<' | '>' | '[' | ']' | '\\') {
-            shown.push('\\');
-        }
-        shown.push(c);
-    }
-    shown
-}
-
-fn row_of(cells: impl Iterator<Item = String>) -> String {
-    format!("|{}\n", cells.map(|cell| format!(" {} |", cell.trim())).collect::<String>())
-}
-
-fn markdown(document: &Document) -> String {
-    let of_suite = suite_markdown(document);
-    let rankings = if of_suite.is_some() { Vec::new() } else { document.rankings() };
-    let mut text = of_suite.map_or(String::new(), |table| table + "\n");
-    for ranking in &rankings {
-        let verdict = &ranking.verdict;
-        text += &format!("## {}: {}\n\n", plain(&place(ranking)), plain(&headline(verdict)));
-        text += &format!("{} ({})\n\n", plain(&verdict.sentence()), plain(&verdict.certainty));
-        verdict.caveats.iter().for_each(|caveat| text += &format!("- But {}.\n", plain(caveat)));
-        text += &format!("\n{}\n\n", plain(&circumstances(ranking)));
-        text += &markdown_table(ranking);
-        for (title, commands) in [("Apply", &verdict.apply), ("Undo", &verdict.undo)] {
-            if !commands.is_empty() {
-                text += &format!("\n{title}:\n\n```sh\n{}\n```\n", commands.join("\n"));
-            }
-        }
-        text.push('\n');
-    }
-    document.warnings.iter().for_each(|warning| text += &format!("- warning: {}\n", plain(warning)));
-    document.notes.iter().for_each(|note| text += &format!("- note: {}\n", plain(note)));
-    if !document.provenance.command.is_empty() {
-        text += &format!(
-            "\nMade with dumbwaiter {}: `{}`\n",
-            document.provenance.version,
-            document.provenance.command.replace('`', "'")
-        );
-    }
-    text
-}
-
-fn markdown_table(ranking: &Ranking) -> String {
-    let columns = columns(ranking, true);
-    let axes = ranking.axes();
-    let mut text = row_of(["scheduler".to_owned()].into_iter().chain(columns.iter().map(Column::title)));
-    text += &row_of(["---".to_owned()].into_iter().chain(columns.iter().map(|_| "---:".to_owned())));
-    for row in &ranking.rows {
-        let name = plain(&row.name(axes));
-        let name = if Some(&row.scheduler) == ranking.verdict.recommended.as_ref() && row.rank == 1 {
-            format!("**{name}**")
-        } else {
-            name
-        };
-        let name = if row.can_be_set { name } else { format!("{name} (not in this kernel)") };
-        let cell =
-            |c: &Column| row.metrics.get(c.metric.key()).map_or(String::new(), |m| c.shown(m).replace('*', "\\*"));
-        text += &row_of([name].into_iter().chain(columns.iter().map(cell)));
-    }
-    text
 }
 
 /// A field of CSV: quoted where a reader would misread it.

@@ -18,13 +18,14 @@ pub fn write_json(document: &Document, path: &Path) -> Result<(), Error> {
 /// Reads a document that [`write_json`] wrote.
 pub fn read_json(path: &Path) -> Result<Document, Error> {
     let failed = |source| Error::Read { path: path.to_path_buf(), source };
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > RESULT_BYTES_MAX {
+    file.take(RESULT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > RESULT_BYTES_MAX {
         return Err(failed(std::io::Error::other("more than 64 MiB; expected a result of `compare --json`")));
     }
-    Document::from_json(&text).map_err(|error| match error {
+    // A byte that is no text is no JSON either, and the parser names its place.
+    Document::from_json(&String::from_utf8_lossy(&bytes)).map_err(|error| match error {
         ParseError::Json(source) => Error::Parse { path: path.to_path_buf(), source },
         ParseError::Schema { found, expected } => Error::Schema { path: path.to_path_buf(), found, expected },
     })

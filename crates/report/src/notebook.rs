@@ -3,8 +3,8 @@
 use dumbwaiter_advise::{Document, Ranking, Row};
 use dumbwaiter_output::escape_line;
 
-use crate::compare::{NOT_OFFERED, circumstances, headline, is_absent, place};
-use crate::ranking_columns::{BEST, Column, TIE, columns};
+use crate::compare::{NOT_OFFERED, absent_note, circumstances, headline, is_absent, place};
+use crate::ranking_columns::{BEST, Column, Extent, TIE, columns};
 
 /// The verdicts and the rankings, with the columns that a terminal shows first. Notebooks have their own style: there is none here.
 pub fn notebook_html(document: &Document) -> String {
@@ -30,16 +30,15 @@ fn of_ranking(ranking: &Ranking) -> String {
         html += &format!("<ul>{caveats}</ul>");
     }
     html += &table(ranking);
-    let absent = ranking.rows.iter().any(|row| is_absent(ranking, row));
     let mut legend = vec![format!("{BEST} best of its column")];
     legend.extend(ranking.is_tested().then(|| format!("{TIE} no significant difference from the best (95 %)")));
-    legend.extend(absent.then(|| format!("{NOT_OFFERED} not in this kernel")));
+    legend.extend(absent_note(ranking));
     legend.push(circumstances(ranking));
     html + &format!("<p><small>{}</small></p>", escaped(&legend.join("; ")))
 }
 
 fn table(ranking: &Ranking) -> String {
-    let columns = columns(ranking, false);
+    let columns = columns(ranking, Extent::FirstScreen);
     let titles: String = columns.iter().map(|column| format!("<th>{}</th>", escaped(column.title().trim()))).collect();
     let rows: String = ranking.rows.iter().map(|row| row_of(ranking, row, &columns)).collect();
     format!("<table><thead><tr><th>scheduler</th>{titles}</tr></thead><tbody>{rows}</tbody></table>")

@@ -62,8 +62,20 @@ fn says_nothing(low: f64, high: f64) -> bool {
     low > 0.0 && high > 1000.0 * low
 }
 
-/// The columns of a ranking, most important first: all of them, or those of the first screen.
-pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
+/// How many columns to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Those of the first screen.
+    FirstScreen,
+    /// Those of a page: all but PV, which grows without bound where a light tenant gets little.
+    Page,
+    /// All of them.
+    All,
+}
+
+/// The columns of a ranking, most important first.
+pub(crate) fn columns(ranking: &Ranking, extent: Extent) -> Vec<Column> {
+    let full = extent != Extent::FirstScreen;
     let has = |metric: Metric| ranking.rows.iter().any(|r| !r.mean(metric).is_nan());
     let both = has(Metric::ReadP99) && has(Metric::WriteP99);
     // The focus may equal another column.
@@ -78,7 +90,9 @@ pub(crate) fn columns(ranking: &Ranking, full: bool) -> Vec<Column> {
     metrics.extend(if both { vec![Metric::ReadP99, Metric::WriteP99] } else { vec![Metric::P99] });
     metrics.push(Metric::ShareError);
     if full {
-        metrics.extend([Metric::P999, Metric::Mean, Metric::Pv, Metric::Jain]);
+        metrics.extend([Metric::P999, Metric::Mean]);
+        metrics.extend((extent == Extent::All).then_some(Metric::Pv));
+        metrics.push(Metric::Jain);
     }
     metrics.extend([Metric::CpuUsPerIo, Metric::Iops]);
     if has(Metric::JPerMio) {

@@ -37,22 +37,6 @@ pub fn suite_text(document: &Document, style: Style) -> Option<String> {
     Some(text)
 }
 
-/// The same as Markdown, for a page of documentation.
-pub fn suite_markdown(document: &Document) -> Option<String> {
-    let suite = document.suite.as_ref()?;
-    let markdown = |(header, rows): Cells| {
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let titles: Vec<String> = header.iter().map(|(title, _)| title.clone()).collect();
-        let rule: Vec<String> = header
-            .iter()
-            .map(|(_, align)| if matches!(align, Align::Right) { "---:".to_owned() } else { "---".to_owned() })
-            .collect();
-        let body: String = rows.iter().map(|row| line(row)).collect();
-        format!("{}{}{body}", line(&titles), line(&rule))
-    };
-    Some(format!("{}\n{}", markdown(lines(suite, true)), markdown(totals(suite, true))))
-}
-
 /// The same as tables of a page.
 pub(crate) fn suite_grids(suite: &Suite) -> Vec<Grid> {
     let grid = |title: &str, (header, rows): Cells| Grid {
@@ -70,10 +54,10 @@ pub(crate) fn suite_grids(suite: &Suite) -> Vec<Grid> {
 }
 
 type Header = Vec<(String, Align)>;
-type Cells = (Header, Vec<Vec<String>>);
+pub(crate) type Cells = (Header, Vec<Vec<String>>);
 
-/// `wide`: with a column for each scheduler.
-fn lines(suite: &Suite, wide: bool) -> Cells {
+/// A line for each scenario and drive; `wide`: with a column for each scheduler.
+pub(crate) fn lines(suite: &Suite, wide: bool) -> Cells {
     let of_suite = !suite.name.is_empty();
     let mut header: Header = vec![("drive".into(), Align::Left)];
     if of_suite {
@@ -124,8 +108,8 @@ fn drive(class: &str, device: &str) -> String {
     if class.is_empty() { device.to_owned() } else { class.to_owned() }
 }
 
-/// `wide`: with wins, ties and losses.
-fn totals(suite: &Suite, wide: bool) -> Cells {
+/// The schedulers over all scenarios; `wide`: with wins, ties and losses.
+pub(crate) fn totals(suite: &Suite, wide: bool) -> Cells {
     let schedulers = suite.schedulers();
     let mut header: Header = vec![("drive".into(), Align::Left)];
     header.extend(schedulers.iter().map(|name| ((*name).to_owned(), Align::Right)));

@@ -13,7 +13,7 @@ use dumbwaiter_block::{Context, Event, Next, Place, RequestId, Scheduler, Setup,
 
 use crate::mechanisms::flows::{self, Shares};
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::ordered::{Forest, Tree, later};
+use crate::mechanisms::ordered::{Tree, TreeArena, later};
 
 const fn number(
     name: &'static str,
@@ -72,7 +72,7 @@ pub struct D2fq {
     flows: Vec<Flow>,
     /// Flows with requests under way, by virtual time.
     busy: Tree,
-    forest: Forest,
+    forest: TreeArena,
     /// Smallest virtual time of those.
     now: u64,
     /// By request: its class, and whether its flow has paid for it.

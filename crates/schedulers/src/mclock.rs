@@ -11,7 +11,7 @@
 use dumbwaiter_block::{Context, Event, Io, Nanos, Next, Place, Request, RequestId, Scheduler, Setup, Tunable};
 
 use crate::mechanisms::flows::{self, Flows, Shares, Slots, WHOLE};
-use crate::mechanisms::ordered::{Forest, Tree, later};
+use crate::mechanisms::ordered::{Tree, TreeArena, later};
 
 /// Cost of a request without data, in parts of a request.
 const REQUEST_COST: u64 = 64;
@@ -75,13 +75,13 @@ pub struct MClock {
     tags: Vec<Tags>,
     /// Busy flows with a reservation, by its tag.
     reserved: Tree,
-    by_reservation: Forest,
+    by_reservation: TreeArena,
     /// Busy flows below their limit, by weight tag.
     allowed: Tree,
-    by_weight: Forest,
+    by_weight: TreeArena,
     /// Busy flows at their limit, by its tag.
     limited: Tree,
-    by_limit: Forest,
+    by_limit: TreeArena,
     /// Weight tag of the flow that was served last by weight.
     served_weight: u64,
     /// Time of the last call.
@@ -111,11 +111,11 @@ impl MClock {
             slots: Slots::default(),
             tags: Vec::new(),
             reserved: Tree::default(),
-            by_reservation: Forest::default(),
+            by_reservation: TreeArena::default(),
             allowed: Tree::default(),
-            by_weight: Forest::default(),
+            by_weight: TreeArena::default(),
             limited: Tree::default(),
-            by_limit: Forest::default(),
+            by_limit: TreeArena::default(),
             served_weight: 0,
             now: Nanos::ZERO,
             for_reservations: 0,

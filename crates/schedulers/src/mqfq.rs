@@ -11,7 +11,7 @@ use dumbwaiter_block::{Context, Event, Io, Nanos, Next, Place, RequestId, Schedu
 
 use crate::mechanisms::flows::{self, Shares, Slots};
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::ordered::{Forest, Tree, later};
+use crate::mechanisms::ordered::{Tree, TreeArena, later};
 
 /// Settings.
 pub const TUNABLES: &[Tunable] = &[Tunable {
@@ -80,10 +80,10 @@ pub struct Mqfq {
     flows: Vec<Flow>,
     /// Flows with requests, queued or in the device, by start.
     busy: Tree,
-    busy_forest: Forest,
+    busy_forest: TreeArena,
     /// Those held back, by start.
     throttled: Tree,
-    throttled_forest: Forest,
+    throttled_forest: TreeArena,
     /// Virtual time.
     now: u64,
     /// A flow was let go since the last completion.
@@ -104,9 +104,9 @@ impl Mqfq {
             slots: Slots::default(),
             flows: Vec::new(),
             busy: Tree::default(),
-            busy_forest: Forest::default(),
+            busy_forest: TreeArena::default(),
             throttled: Tree::default(),
-            throttled_forest: Forest::default(),
+            throttled_forest: TreeArena::default(),
             now: 0,
             released: false,
             throttlings: 0,

@@ -10,7 +10,7 @@
 use dumbwaiter_block::{Context, Event, Io, Join, Next, Place, RequestId, Scheduler, Setup};
 
 use crate::mechanisms::flows::{self, Flows, Shares, Slots};
-use crate::mechanisms::ordered::{Forest, Tree, later};
+use crate::mechanisms::ordered::{Tree, TreeArena, later};
 
 /// Virtual start and finish of the first request of a flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Wf2qPlus {
     tags: Vec<Tags>,
     /// Flows with requests, by finish; the second key is the start.
     busy: Tree,
-    forest: Forest<u64, u64>,
+    forest: TreeArena<u64, u64>,
     /// Virtual time.
     now: u64,
 }

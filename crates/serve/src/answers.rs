@@ -194,7 +194,7 @@ impl Shard {
     }
 
     /// A tenant's size changes for NBD clients that come from now on; those that are there may use no more than before, and no more
-    /// than there is. A virtual machine is told, and its disk grows.
+    /// than there is. A virtual machine gets a notification, and its disk grows.
     pub(crate) fn resize(&mut self, export: &str, size: u64) -> Result<(), Error> {
         let index = self.find(export)?;
         let facts = self.volume.disk.target().facts().clone();

@@ -36,7 +36,7 @@ impl Buffers {
     }
 
     /// A buffer of `bytes`, at most [`LARGEST`], for an owner that uses `own` bytes already. An owner may use half of all memory, and
-    /// one that uses none always gets a buffer: nobody can take everything.
+    /// one that uses none always gets a buffer: no connection can take all.
     pub(crate) fn take(&mut self, bytes: usize, own: u64) -> Option<Buffer> {
         let class = class_of(bytes);
         let size = 1u64 << (class as u32 + SMALLEST_SHIFT);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Lines about one subject in one period; more are counted.
 const LINES: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(60);
-/// Subjects that are told apart. A client that comes under ever new names shares one bound with all others beyond them.
+/// Subjects with a bound of their own. Further ones share one, so that a client with ever new names cannot fill the log.
 const MAX_SUBJECTS: usize = 1024;
 const OTHERS: &str = "other clients";
 

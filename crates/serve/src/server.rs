@@ -254,7 +254,7 @@ impl Server {
         self.stopping.store(true, Ordering::Release);
         let _ = rustix::io::write(self.stop.as_fd(), &[1]);
         for socket in self.sockets.drain(..) {
-            // Somebody may have removed it.
+            // It may have been removed.
             let _ = std::fs::remove_file(socket);
         }
         match self.front.take() {
@@ -266,7 +266,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody is there to hear of an error.
+        // There is no caller to report an error to.
         let _ = self.stop_front();
         self.end_devices();
         self.abandon();

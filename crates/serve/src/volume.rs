@@ -68,7 +68,7 @@ pub(crate) struct Volume {
     throttled: Vec<u32>,
     /// A flush failed: what was written before may be lost, and no later flush can say otherwise.
     pub(crate) flush_failed: bool,
-    /// The device zeroes by itself, as far as is known.
+    /// The device supports zeroing, unless it has refused it.
     zeroes: bool,
     trims: bool,
     pub(crate) last_failure: Option<String>,
@@ -105,22 +105,6 @@ impl Volume {
             next_depth_look: Nanos::ZERO,
             any_reserved: false,
         }
-    }
-
-    /// A volume on a target without a file, in virtual time.
-    #[cfg(test)]
-    pub(crate) fn of_target(
-        settings: &crate::settings::TargetSettings,
-        store: crate::memory_store::MemoryStore,
-    ) -> Result<Volume, Error> {
-        let open = crate::open_target::open(settings, true, store)?;
-        let config = crate::shard::config(&open, settings);
-        let scheduler = dumbwaiter_schedulers::Choice::parse("none").map_err(|e| Error::Scheduler(e.to_string()))?;
-        let scheduler = scheduler.build(config.setup);
-        let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);
-        let options = dumbwaiter_path::DiskOptions { scratch: true, device, manual_clock: true, ..Default::default() };
-        let disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options)?;
-        Ok(Volume::new(disk, 1 << 20, open.trims, 1))
     }
 
     /// Adds a tenant; answers with its place.
@@ -451,7 +435,7 @@ impl Volume {
         self.start(number, Op::Write, (offset + u64::from(done), length), false, data)
     }
 
-    /// Gives up I/Os of a task that a limit holds back, as nobody waits for them any more.
+    /// Drops the I/Os of a task that a limit holds back, as no client waits for them any more.
     pub(crate) fn give_up_throttled(&mut self, index: u32, task: TaskId) {
         let Some(tenant) = self.tenant_mut(index) else { return };
         for (io, data) in tenant.give_up(task) {

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::axis::{self, AxisKind};
-use crate::key::{self, Key, MODEL};
+use crate::key::{self, Key};
+use crate::model::MODEL;
 use crate::sweep::{Sweep, scenario_of};
 
 /// A cell: places on the axes, and a replicate.

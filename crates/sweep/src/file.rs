@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_experiment::{Control, Experiment, InputKind, Overrides, input_kind};
-use dumbwaiter_scenario::{Scenario, SchedulerSpec, read_text};
+use dumbwaiter_scenario::{Scenario, SchedulerSpec, library, read_text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -35,15 +35,16 @@ struct Where {
 const CELLS_MAX: u64 = 1 << 40;
 
 impl Sweep {
-    /// Reads a sweep's file. Its `base` is beside it, unless it is an absolute path. Traces are read for their keys, until
+    /// Reads a sweep's file. Its `base` is beside it, unless it is an absolute path or the name of a scenario. Traces are read for their keys, until
     /// `control` is cancelled.
     pub fn read(path: &Path, control: &Control) -> Result<Sweep, Error> {
         let text = read_text(path).map_err(|e| Error::Base(e.into()))?;
         let refused = |e: &dyn std::fmt::Display| Error::input(format!("{}: {e}", path.display()));
         let file: File = toml::from_str(&text).map_err(|e| refused(&e.to_string().trim_end()))?;
-        let base = path.parent().unwrap_or(Path::new("")).join(&file.base);
-        let base = if base.exists() || !Path::new(&file.base).exists() { base } else { PathBuf::from(&file.base) };
-        let base = read_base(&base)?;
+        let beside = path.parent().unwrap_or(Path::new("")).join(&file.base);
+        let as_it_is = PathBuf::from(&file.base);
+        let is_other = !beside.exists() && (as_it_is.exists() || builtin(&as_it_is).is_some());
+        let base = read_base(if is_other { &as_it_is } else { &beside })?;
         Sweep::new(base, file.axes, file.replicates, file.leave.not, control).map_err(|e| match e {
             Error::Input(text) => refused(&text),
             other => other,
@@ -152,9 +153,17 @@ fn check_seeds(axes: &[Axis], replicates: u32) -> Result<(), Error> {
     }
 }
 
-/// Reads the base of a sweep: a scenario, a fio job or a trace, as a value with the keys of a scenario's file. TOML keeps its keys
+/// The scenario inside the program that is named where no file is.
+fn builtin(path: &Path) -> Option<library::Named> {
+    path.to_str().filter(|_| !path.exists()).and_then(library::named)
+}
+
+/// Reads the base of a sweep: a scenario, by its file or its name, a fio job or a trace, as a value with the keys of a scenario's file. TOML keeps its keys
 /// as they are, so that axes can name them; others get those of the scenario they make.
 pub fn read_base(path: &Path) -> Result<Value, Error> {
+    if let Some(named) = builtin(path) {
+        return toml::from_str(named.toml).map_err(|e| Error::input(format!("{}: {e}", named.name)));
+    }
     let paths = [path.to_owned()];
     let known = |e: dumbwaiter_experiment::ReadError| Error::Base(e);
     if input_kind(path).map_err(known)? == InputKind::Scenario {

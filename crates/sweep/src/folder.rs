@@ -1,12 +1,15 @@
 //! The folder of a sweep's results.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dumbwaiter_experiment::Control;
 use dumbwaiter_output::OutputFile;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::{Batch, Done, Error, Key, MODEL, Sweep, part_keys};
@@ -76,25 +79,51 @@ pub fn check_manifest(sweep: &Sweep, folder: &str, text: &str) -> Result<(), Err
     Ok(())
 }
 
+/// Locks the manifest of a folder until the file is closed. The lock is the process's own: unlike that of `flock`, it does not
+/// live on in a process that was forked when this one is killed.
+fn lock_manifest(folder: &Path) -> Result<Option<File>, Error> {
+    let Ok(file) = File::options().write(true).open(folder.join(MANIFEST)) else { return Ok(None) };
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::AGAIN | Errno::ACCESS) => Err(Error::Folder {
+            folder: folder.display().to_string(),
+            reason: "another process is running a sweep into it; wait for its end, or give another folder".into(),
+        }),
+        // Some network file systems have no locks.
+        Err(_) => Ok(None),
+    }
+}
+
 /// A folder that holds the results of a sweep.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
     /// Of threads that begin a file at the same time, one would take the other's for what a killed run left.
     beginning: Arc<Mutex<()>>,
+    /// The manifest, locked: two processes would each write a row for the same cells. `None` where files cannot be locked.
+    _locked: Arc<Option<File>>,
 }
 
 impl Folder {
-    /// Opens the folder, which is made if it is missing. What a killed run left half-written is removed.
+    /// Opens the folder, which is made if it is missing. What a killed run left half-written is removed. While another process
+    /// has the folder open it is refused.
     pub fn open(path: &Path, sweep: &Sweep) -> Result<Folder, Error> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         dumbwaiter_output::create_folder(path).map_err(failed)?;
-        dumbwaiter_output::remove_leftovers(path).map_err(failed)?;
-        let folder = Folder { path: path.to_owned(), beginning: Arc::default() };
+        let folder = |locked| Folder { path: path.to_owned(), beginning: Arc::default(), _locked: Arc::new(locked) };
         let manifest_path = path.join(MANIFEST);
+        let text = manifest(sweep);
         match std::fs::read_to_string(&manifest_path) {
-            Ok(text) => check_manifest(sweep, &path.display().to_string(), &text)?,
+            Ok(found) => {
+                check_manifest(sweep, &path.display().to_string(), &found)?;
+                let locked = lock_manifest(path)?;
+                dumbwaiter_output::remove_leftovers(path).map_err(failed)?;
+                if found == text {
+                    return Ok(folder(locked));
+                }
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                dumbwaiter_output::remove_leftovers(path).map_err(failed)?;
                 let mut entries = std::fs::read_dir(path).map_err(failed)?;
                 if entries.next().is_some() {
                     return Err(Error::Folder {
@@ -105,11 +134,8 @@ impl Folder {
             }
             Err(source) => return Err(Error::File { path: manifest_path, source }),
         }
-        let text = manifest(sweep);
-        if std::fs::read_to_string(&manifest_path).ok().as_deref() != Some(&text) {
-            folder.write(MANIFEST, text.as_bytes())?;
-        }
-        Ok(folder)
+        folder(None).write(MANIFEST, text.as_bytes())?;
+        Ok(folder(lock_manifest(path)?))
     }
 
     /// Paths of the parts in a folder, sorted.

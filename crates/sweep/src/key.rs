@@ -11,9 +11,6 @@ use sha2::{Digest, Sha256};
 
 use crate::Error;
 
-/// Raised whenever the same cell gives other figures than before: results of an older model are not used again.
-pub const MODEL: u32 = 1;
-
 /// A hash of everything that a result follows from, as 32 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key(pub u128);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::axis::Axis;
 use crate::grid::Grid;
-use crate::key::MODEL;
+use crate::model::MODEL;
 
 /// A grid of experiments. Its serde form is complete: another machine needs nothing else, traces and device files apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

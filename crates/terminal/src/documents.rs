@@ -41,11 +41,12 @@ impl DocumentOutputs<'_> {
             Some(path) if is_stdout(path) => (true, None),
             path => (false, path),
         };
-        // Files first: output on stdout is lost if its reader is gone.
+        // Files first: output on stdout is lost if its reader is gone. Of them the one that the others can be made from, in case
+        // there is no room for all.
         let files = [
-            self.html.map(|path| (write_html(document, path).map_err(io::Error::other), path, "report")),
-            self.parquet.map(|dir| (write_parquet(document, dir).map_err(io::Error::other), dir, "Parquet tables")),
             json_file.map(|path| (write_text(path, &document.to_json()), path, "JSON")),
+            self.parquet.map(|dir| (write_parquet(document, dir).map_err(io::Error::other), dir, "Parquet tables")),
+            self.html.map(|path| (write_html(document, path).map_err(io::Error::other), path, "report")),
         ];
         let printed = if json_to_stdout {
             document.notes.iter().for_each(|note| crate::tell!("note: {note}"));
@@ -53,10 +54,14 @@ impl DocumentOutputs<'_> {
         } else {
             print(&document_text(document, format, screen(self.wide)))
         };
+        let mut failed = Ok(());
         for (written, path, what) in files.into_iter().flatten() {
-            written?;
-            crate::tell!("{what} written to {}", path.display());
+            match written {
+                Ok(()) => crate::tell!("{what} written to {}", path.display()),
+                Err(error) if failed.is_ok() => failed = Err(error),
+                Err(error) => crate::tell!("{error}"),
+            }
         }
-        printed
+        failed.and(printed)
     }
 }

@@ -1,4 +1,4 @@
-//! Where results go: stdout, which `-` stands for, and files.
+//! Outputs of results: files, and stdout as `-`.
 
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! [`Harness`] is a block layer with a device that can be stalled. [`notation`] writes I/Os in few characters, and
 //! [`scenario`] runs text files of arrivals and expected dispatch orders, so that a new case needs no Rust.
 //! [`storm`] is what every scheduler must survive.
-//! [`allocations`] counts allocations, and [`LoopDevice`] is a real block device.
+//! [`allocations`] counts allocations, [`LoopDevice`] is a real block device, and [`StopOnDrop`] ends threads of a test that fails.
 #![deny(unsafe_code)]
 
 pub mod allocations;
@@ -13,8 +13,10 @@ mod loop_device;
 pub mod notation;
 pub mod program;
 pub mod scenario;
+mod stop_on_drop;
 pub mod storm;
 
 pub use fifo::Fifo;
 pub use harness::{Done, Harness, Issue, IssuedPart};
 pub use loop_device::LoopDevice;
+pub use stop_on_drop::StopOnDrop;

@@ -136,7 +136,7 @@ impl Format {
             .ok_or_else(|| Error::option("format", name, Format::ALL.map(Format::name).join(", ")))
     }
 
-    /// The format that the ending of a file name stands for, before `.zst` or `.gz`.
+    /// The format of a file name's extension, before `.zst` or `.gz`.
     pub fn of_file_name(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);

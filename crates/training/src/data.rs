@@ -9,7 +9,7 @@ use dumbwaiter_learn::RequestRecord;
 
 use crate::Error;
 
-/// The workloads that the classifier tells apart, in the order of its outputs.
+/// The classifier's workloads, in the order of its outputs.
 pub const CLASSES: [&str; 8] = [
     "readseq",
     "readreverse",

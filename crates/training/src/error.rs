@@ -1,4 +1,4 @@
-//! What can go wrong with data and training.
+//! Errors of data and training.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use dumbwaiter_learn::ModelError;
 use thiserror::Error;
 
-/// What can go wrong with data and training.
+/// An error of data or training.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A file or folder could not be read or written.
@@ -45,7 +45,7 @@ pub enum Error {
         #[source]
         error: ModelError,
     },
-    /// The device model that the times should come from cannot be used.
+    /// The device model for the times cannot be used.
     #[error("{name}: {problem}")]
     Device {
         /// The device model.
@@ -53,7 +53,7 @@ pub enum Error {
         /// Why not.
         problem: String,
     },
-    /// A request that cannot be met.
+    /// An invalid request.
     #[error("{0}")]
     Usage(String),
 }

@@ -17,7 +17,7 @@ const WINDOWS: usize = 1_500;
 /// Most requests of one run.
 const REQUESTS: usize = 2_500;
 
-/// How good a model is on some data.
+/// Metrics of a model on some data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
     /// Version of this document.
@@ -30,7 +30,7 @@ pub struct Evaluation {
     pub accuracy: Option<Accuracy>,
     /// Of a latency model.
     pub latency: Option<LatencyQuality>,
-    /// Others on the same rows.
+    /// Baselines on the same rows.
     pub baselines: Vec<Baseline>,
     /// The repeats.
     pub runs: Vec<String>,
@@ -42,10 +42,10 @@ pub struct Evaluation {
     pub classes: Vec<String>,
 }
 
-/// Something simpler on the same rows.
+/// A baseline on the same rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Baseline {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Of a classifier.
     pub accuracy: Option<Accuracy>,
@@ -136,7 +136,7 @@ fn median_us(data: &DataSet) -> f64 {
     latencies.get(latencies.len() / 2).map_or(0.0, |&ns| ns as f64 / 1e3)
 }
 
-/// How good one model is.
+/// Metrics of one model.
 struct Score {
     rows: usize,
     accuracy: Option<Accuracy>,

@@ -1,4 +1,4 @@
-//! Rows of inputs as files that any framework reads.
+//! Rows of inputs as files for other frameworks.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ pub struct NamedRows {
     pub rows: Rows,
 }
 
-/// The rows of recorded runs, and the runs that gave none.
+/// The rows of recorded runs, and the runs without rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FeatureRows {
     /// Runs with rows.
@@ -46,7 +46,7 @@ pub fn rows_by_run(data: &DataSet, task: Task, features: FeatureSet) -> Result<F
     for run in &data.runs {
         let name = run.name();
         if !task.uses(run) {
-            let why = format!("the task {} knows the workloads {}", task.name(), task.workloads().join(", "));
+            let why = format!("the task {} covers the workloads {}", task.name(), task.workloads().join(", "));
             found.skipped.push(SkippedRun { run: name, why });
             continue;
         }

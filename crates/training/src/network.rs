@@ -54,7 +54,7 @@ impl Plan {
     }
 }
 
-/// Rows with the outputs that they should give.
+/// Rows with their targets.
 #[derive(Clone, Copy, Debug)]
 pub struct Examples<'a> {
     /// Inputs.
@@ -103,7 +103,7 @@ pub fn train(plan: &Plan, training: Examples, validation: Examples) -> Trained {
     fit(plan, net, scaling, random, training, validation)
 }
 
-/// Goes on training given weights; the scaling stays.
+/// Continues training from given weights, with their scaling.
 pub fn fine_tune(
     plan: &Plan,
     layers: &[LayerWeights],

@@ -30,12 +30,12 @@ impl Moment {
     }
 }
 
-/// What inputs depend on of a device.
+/// Properties of a device that inputs depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Geometry {
     /// Its size in sectors of 512 bytes.
     pub sectors: u64,
-    /// How it turns.
+    /// Its rotation.
     pub rotation: Rotation,
 }
 
@@ -46,7 +46,7 @@ impl Geometry {
     }
 }
 
-/// What is known of a device at one moment of a request.
+/// State of a device at one moment of a request.
 pub struct View<'a> {
     /// The request.
     pub record: &'a RequestRecord,
@@ -58,7 +58,7 @@ pub struct View<'a> {
     pub delta: i64,
     /// Sectors from the end of the request issued before it.
     pub gap: i64,
-    /// How the platter stands.
+    /// The angle of the platter.
     pub spindle: &'a Spindle,
     /// Latencies over size.
     pub line: &'a LatencyLine,
@@ -67,7 +67,7 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// Where the request lies.
+    /// Position of the request.
     pub fn place(&self) -> Place {
         Place {
             gap: self.gap,
@@ -146,7 +146,7 @@ pub fn walk_windows(segment: &Segment, mut visit: impl FnMut(&History)) {
     }
 }
 
-/// Rows of inputs, with what they should give.
+/// Rows of inputs, with their targets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// Inputs of a row.
@@ -170,7 +170,7 @@ impl Rows {
         self.truths.len()
     }
 
-    /// Is there none?
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.truths.is_empty()
     }

@@ -7,7 +7,7 @@ use dumbwaiter_learn::RequestRecord;
 use crate::Error;
 use crate::data::{DataSet, Run, Segment};
 
-/// Seed of the device model. Recordings carry no seed, and a stream's times should not depend on who asks.
+/// Seed of the device model. Recordings have no seed, and the times of a stream should always be the same.
 const SEED: u64 = 1;
 
 /// The runs as a device model would have served them: one request at a time, in the order of issue, each as soon as it has
@@ -48,7 +48,7 @@ fn serve_segment(segment: &Segment, device: &mut dyn Device) -> Result<Segment, 
             queue: 0,
             tenant: TenantId(0),
         };
-        // What the device does by itself happens first, such as emptying its cache.
+        // Internal events of the device come first, such as write-back of its cache.
         device.advance(now, &mut done);
         done.clear();
         if device.submit(now, &command) == Submitted::Busy {

@@ -1,11 +1,11 @@
-//! Models by name: those that are shipped, and files.
+//! Models by name: shipped ones and files.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use dumbwaiter_learn::import::{Format, Purpose, import as import_model};
-use dumbwaiter_learn::{FeatureSet, Model, ModelError, Target, shipped};
+use dumbwaiter_learn::{FeatureSet, Model, ModelError, OutputKind, shipped};
 
 use crate::Error;
 use crate::data::CLASSES;
@@ -43,7 +43,7 @@ pub fn open(name: &str) -> Result<Model, Error> {
     Model::from_bytes(&read(Path::new(name))?).map_err(|error| Error::Model { name: name.to_owned(), error })
 }
 
-/// A model of one that another program trained, from its file.
+/// Imports a model that another program trained, from its file.
 pub fn import(path: &Path, format: &str, task: Task, features: FeatureSet) -> Result<Model, Error> {
     let names = || Format::ALL.map(Format::name).join(", ");
     let format = Format::ALL
@@ -51,9 +51,9 @@ pub fn import(path: &Path, format: &str, task: Task, features: FeatureSet) -> Re
         .find(|known| known.name() == format)
         .ok_or_else(|| Error::Usage(format!("--format: there is no format `{format}`; expected {}", names())))?;
     let target = match task {
-        Task::Classify => Target::Logits,
-        Task::Latency => Target::Normalised,
-        Task::Positioned | Task::Ordered => Target::Ln,
+        Task::Classify => OutputKind::Logits,
+        Task::Latency => OutputKind::Normalised,
+        Task::Positioned | Task::Ordered => OutputKind::Ln,
     };
     let classes = if task == Task::Classify { CLASSES.map(str::to_owned).to_vec() } else { Vec::new() };
     let purpose = Purpose { kind: task.kind(), features, target, classes };
@@ -78,11 +78,11 @@ pub fn baselines(name: &str) -> Result<Vec<(&'static str, Model)>, Error> {
     .collect()
 }
 
-/// Writes a model whole or not at all. The file before it stays beside it as `NAME.prev`.
+/// Writes a model atomically. The previous file is kept as `NAME.prev`.
 pub fn save(model: &Model, path: &Path) -> Result<(), Error> {
     let refuse = |error: ModelError| Error::Model { name: path.display().to_string(), error };
     let bytes = model.to_bytes().map_err(refuse)?;
-    // What cannot be read again must not replace what can.
+    // A file that cannot be read back must not replace a valid one.
     Model::from_bytes(&bytes).map_err(refuse)?;
     if let Ok(before) = fs::read(path)
         && before != bytes

@@ -1,4 +1,4 @@
-//! What models are trained for, and the rows that they are trained on.
+//! Tasks of models, and the rows for training them.
 
 use dumbwaiter_learn::{FeatureSet, Kind};
 
@@ -13,14 +13,14 @@ const REQUESTS: usize = 6_000;
 /// Sectors of the device on which the project's data was recorded: 6 GiB.
 pub(crate) const RECORDED_SECTORS: u64 = 12_582_912;
 
-/// What a model should do.
+/// The task of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Name the workload.
     Classify,
     /// Predict service latency, independent of the order of service.
     Latency,
-    /// Predict service latency at dispatch, from where the request lies.
+    /// Predict service latency at dispatch, with the position of the request.
     Positioned,
     /// Predict total latency, as a diagnosis.
     Ordered,
@@ -75,7 +75,7 @@ impl Task {
         }
     }
 
-    /// Can its models have these inputs?
+    /// Whether its models can have these inputs.
     pub fn accepts(self, set: FeatureSet) -> bool {
         match self {
             Task::Classify => matches!(set, FeatureSet::Window | FeatureSet::WindowWithLatency),
@@ -92,7 +92,7 @@ impl Task {
         }
     }
 
-    /// Does it use this run?
+    /// Whether it uses this run.
     pub fn uses(self, run: &Run) -> bool {
         self.workloads().contains(&run.workload.as_str())
     }

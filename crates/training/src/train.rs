@@ -3,7 +3,7 @@
 use dumbwaiter_devices::Facts;
 use dumbwaiter_learn::rotation;
 use dumbwaiter_learn::{
-    About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, Posterior, Scaling, Target, Training, Weights,
+    About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, OutputKind, Posterior, Scaling, Training, Weights,
 };
 
 use crate::data::{CLASSES, DataSet};
@@ -21,7 +21,7 @@ const TREE_DEPTH: usize = 18;
 /// Normalised latencies further from 0 count as this far in training.
 const LARGEST_TARGET: f32 = 8.0;
 
-/// What kind of model is trained.
+/// The kind of model to train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// A fully connected network of the specification's shape.
@@ -63,12 +63,12 @@ impl Method {
         method.ok_or_else(|| Error::Usage(format!("there is no method `{name}`; expected {}", expected())))
     }
 
-    /// What the outputs of its models mean.
-    fn target(self, task: Task) -> Target {
+    /// The meaning of the outputs of its models.
+    fn target(self, task: Task) -> OutputKind {
         match (task, self) {
-            (Task::Classify, _) => Target::Logits,
-            (Task::Latency, Method::Network | Method::Tree | Method::Boosted) => Target::Normalised,
-            _ => Target::Ln,
+            (Task::Classify, _) => OutputKind::Logits,
+            (Task::Latency, Method::Network | Method::Tree | Method::Boosted) => OutputKind::Normalised,
+            _ => OutputKind::Ln,
         }
     }
 }
@@ -113,12 +113,12 @@ impl Split {
     }
 }
 
-/// What to train, and on what.
+/// A request for training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What the model should do.
+    /// The task.
     pub task: Task,
-    /// What kind of model.
+    /// The kind of model.
     pub method: Method,
     /// Its inputs.
     pub features: FeatureSet,
@@ -137,7 +137,9 @@ pub struct Request {
 /// Trains a model. The same data, request and version of the program give the same bytes.
 pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
     if request.train.iter().any(|repeat| request.validate.contains(repeat)) {
-        return Err(Error::Usage("a repeat cannot be both trained on and validated on: it would be known".to_owned()));
+        return Err(Error::Usage(
+            "a repeat cannot be both trained on and validated on: validation needs unseen data".to_owned(),
+        ));
     }
     let (data, facts) = match &request.device {
         Some(device) => crate::serve::serve(data, device).map(|(data, facts)| (data, Some(facts)))?,
@@ -168,12 +170,12 @@ pub fn train_model(data: &DataSet, request: &Request) -> Result<Model, Error> {
 fn fit(request: &Request, rows: &Rows, validation: &Rows) -> Result<Weights, Error> {
     let target = request.method.target(request.task);
     let targets_of = |rows: &Rows| match target {
-        Target::Normalised => rows.normalised(LARGEST_TARGET),
-        Target::Ln | Target::Logits => rows.truths.clone(),
+        OutputKind::Normalised => rows.normalised(LARGEST_TARGET),
+        OutputKind::Ln | OutputKind::Logits => rows.truths.clone(),
     };
     let (targets, own) = (targets_of(rows), LatencyModel::own_inputs(request.features));
     let refuse = |error| Error::Model { name: "the trained model".to_owned(), error };
-    let is_class = target == Target::Logits;
+    let is_class = target == OutputKind::Logits;
     Ok(match request.method {
         Method::Network => {
             let (widths, loss): (&[usize], _) = match is_class {
@@ -187,7 +189,9 @@ fn fit(request: &Request, rows: &Rows, validation: &Rows) -> Result<Weights, Err
             Weights::Dense { layers: trained.layers, scaling: trained.scaling }
         }
         Method::Ridge | Method::RidgeOfRequest if is_class => {
-            return Err(Error::Usage("a linear model names no class; expected network, tree or boosted".to_owned()));
+            return Err(Error::Usage(
+                "a linear model is not a classifier; expected network, tree or boosted".to_owned(),
+            ));
         }
         Method::Ridge | Method::RidgeOfRequest => {
             let used = if request.method == Method::Ridge { rows.width } else { own.max(1) };

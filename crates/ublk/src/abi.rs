@@ -37,26 +37,26 @@ pub(crate) const UPDATE_SIZE: u32 = ioctl(BOTH, 0x15, CONTROL);
 pub(crate) const FETCH: u32 = ioctl(BOTH, 0x20, 16);
 pub(crate) const COMMIT_AND_FETCH: u32 = ioctl(BOTH, 0x21, 16);
 
-/// What a driver can do, or a device does.
+/// Features of a driver or device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(pub u64);
 
 impl Features {
-    /// The device outlives its server; requests wait for the next one.
+    /// The device outlives its server; requests wait for a recovering server.
     pub const USER_RECOVERY: Features = Features(1 << 3);
-    /// Requests without an answer come again after a recovery.
+    /// Unanswered requests are sent again after a recovery.
     pub const REISSUE: Features = Features(1 << 4);
-    /// Commands are numbered as ioctls are: the only numbers that this crate knows.
+    /// Commands have ioctl numbers, the only ones that this crate uses.
     pub const IOCTL_NUMBERS: Features = Features(1 << 6);
     /// The size can change while the device is used (Linux 6.16).
     pub const UPDATE_SIZE: Features = Features(1 << 10);
 
-    /// Has it all of `other`?
+    /// Whether it has all of `other`.
     pub fn has(self, other: Features) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// What both have.
+    /// The features of both.
     pub fn and(self, other: Features) -> Features {
         Features(self.0 & other.0)
     }
@@ -85,11 +85,11 @@ pub struct DeviceInfo {
     pub device: u32,
     /// Process of its server.
     pub server: i32,
-    /// What it does.
+    /// Its features.
     pub features: Features,
 }
 
-/// A device that was added and not started, or whose server is gone for good.
+/// A device that was added and not started, or whose server ended without recovery.
 pub const DEAD: u16 = 0;
 /// The server of a device died, and its requests wait.
 pub const QUIESCED: u16 = 2;
@@ -122,7 +122,7 @@ impl DeviceInfo {
     }
 }
 
-/// What users of a device see of it.
+/// Parameters of a device that its users see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// Size, sectors of 512 bytes.
@@ -131,22 +131,22 @@ pub struct Parameters {
     pub block_bytes: u32,
     /// Largest request, sectors.
     pub max_sectors: u32,
-    /// What it is.
+    /// Its attributes.
     pub attributes: Attributes,
     /// Largest range to be discarded or zeroed, sectors; 0: it can do neither.
     pub max_discard_sectors: u32,
 }
 
-/// What a device is.
+/// Attributes of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Writes are refused.
     pub readonly: bool,
     /// Seeks are slow.
     pub rotational: bool,
-    /// It has a write cache: flushes are sent. Without it none ever comes.
+    /// It has a write cache, so the kernel sends flushes.
     pub volatile_cache: bool,
-    /// It takes single writes through that cache.
+    /// It supports FUA: writes that bypass that cache.
     pub fua: bool,
 }
 

@@ -13,10 +13,10 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use crate::Error;
 use crate::abi::{self, ControlCommand, DeviceInfo, Features, INFO_BYTES, Parameters};
 
-/// The driver has this long for an answer: adding a device hangs for ever on some kernels (6.17), and starting one reads its partition
+/// Timeout of an answer: adding a device hangs for ever on some kernels (6.17), and starting one reads its partition
 /// table through its server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a device whose server died is given to come to rest.
+/// Timeout until a device whose server died is quiesced.
 const REST: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Control {
     node: File,
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
-    /// Commands sent, so that a late answer is not taken for another command's.
+    /// Commands sent, to recognise late answers.
     sent: u64,
 }
 
@@ -39,12 +39,12 @@ impl Control {
         Ok(Control { node, ring, sent: 0 })
     }
 
-    /// What the driver can do. Before Linux 6.5 it cannot say, which is an error.
+    /// The features of the driver; an error before Linux 6.5, where it does not report them.
     pub fn features(&mut self) -> Result<Features, Error> {
         let mut answer = [0u8; 8];
         self.ask(abi::ANY, "features", abi::GET_FEATURES, &mut answer, 0).map_err(|error| match error {
             Error::Refused { source, .. } => {
-                let what = "the ublk driver does not say what it can do, as it does from Linux 6.5 on".into();
+                let what = "the ublk driver does not report its features; Linux 6.5 or later is needed".into();
                 Error::System { what, source }
             }
             other => other,
@@ -52,32 +52,32 @@ impl Control {
         Ok(Features(u64::from_le_bytes(answer)))
     }
 
-    /// Adds a device. The answer says what it really has.
+    /// Adds a device. The result has its actual parameters.
     pub fn add(&mut self, wanted: &DeviceInfo) -> Result<DeviceInfo, Error> {
         let mut bytes = wanted.encode();
         self.ask(wanted.device, "the device cannot be added", abi::ADD_DEVICE, &mut bytes, 0)?;
         Ok(DeviceInfo::decode(&bytes))
     }
 
-    /// A device that is there.
+    /// The description of an existing device.
     pub fn info(&mut self, device: u32) -> Result<DeviceInfo, Error> {
         let mut bytes = [0; INFO_BYTES];
         self.ask(device, "there is no such device", abi::GET_INFO, &mut bytes, 0)?;
         Ok(DeviceInfo::decode(&bytes))
     }
 
-    /// Says what users will see, before the start.
+    /// Sets the parameters of a device before its start.
     pub fn describe(&mut self, device: u32, parameters: &Parameters) -> Result<(), Error> {
         let mut bytes = parameters.encode();
-        self.ask(device, "its parameters are refused", abi::SET_PARAMETERS, &mut bytes, 0)
+        self.ask(device, "the driver refuses its parameters", abi::SET_PARAMETERS, &mut bytes, 0)
     }
 
-    /// Shows the device to the system. Waits until every tag was fetched by the serving thread, which must not be this one.
+    /// Starts the device. Waits until the serving thread, which must be another one, has fetched every tag.
     pub fn start(&mut self, device: u32) -> Result<(), Error> {
         self.ask(device, "it cannot be started", abi::START_DEVICE, &mut [], u64::from(std::process::id()))
     }
 
-    /// Takes a device whose server died; waits until the driver has let go of that server.
+    /// Begins the recovery of a device whose server died; waits until the driver has released that server.
     pub fn begin_recovery(&mut self, device: u32) -> Result<DeviceInfo, Error> {
         let begun = Instant::now();
         loop {
@@ -91,7 +91,7 @@ impl Control {
         }
     }
 
-    /// Gives a recovered device back to its users, once every tag was fetched.
+    /// Ends the recovery, once every tag was fetched: the users of the device continue.
     pub fn end_recovery(&mut self, device: u32) -> Result<(), Error> {
         self.ask(device, "its recovery cannot end", abi::END_RECOVERY, &mut [], u64::from(std::process::id()))
     }
@@ -106,7 +106,7 @@ impl Control {
         self.ask(device, "it cannot be stopped", abi::STOP_DEVICE, &mut [], 0)
     }
 
-    /// Removes a stopped device. Waits for everything that has its nodes open.
+    /// Removes a stopped device. Waits until its nodes are closed.
     pub fn delete(&mut self, device: u32) -> Result<(), Error> {
         self.ask(device, "it cannot be removed", abi::DELETE_DEVICE, &mut [], 0)
     }
@@ -114,7 +114,7 @@ impl Control {
     /// Sends a command and waits for its answer.
     fn ask(&mut self, device: u32, what: &'static str, code: u32, memory: &mut [u8], value: u64) -> Result<(), Error> {
         let refused = |source| Error::Refused { device, what, source };
-        // The kernel may write to this after the patience is over, so it is this function's own, and leaked then.
+        // The kernel may write to this after the timeout, so it is allocated here, and leaked in that case.
         let mut own = memory.to_vec();
         let command = ControlCommand { device, address: own.as_mut_ptr() as u64, bytes: own.len() as u16, value };
         let entry = opcode::UringCmd80::new(Fd(self.node.as_raw_fd()), code).cmd(command.encode()).build();

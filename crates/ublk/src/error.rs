@@ -1,10 +1,10 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What can go wrong with a device.
+/// An error of a ublk device.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no driver.
+    /// The driver is missing.
     #[error("{}: {source}; `modprobe ublk_drv` loads the driver (Linux 6.5 or later), and only root may use it", path.display())]
     NoDriver {
         /// The node that cannot be opened.
@@ -17,25 +17,25 @@ pub enum Error {
     Refused {
         /// Its number.
         device: u32,
-        /// What it was to do.
+        /// The operation.
         what: &'static str,
-        /// What it answered.
+        /// Its error.
         source: io::Error,
     },
     /// The driver does not answer.
-    #[error("ublk device {device}: {what}: the driver does not answer within {seconds} s")]
+    #[error("ublk device {device}: {what}: the driver did not answer within {seconds} s")]
     Silent {
         /// Its number.
         device: u32,
-        /// What it was to do.
+        /// The operation.
         what: &'static str,
-        /// How long it was waited for.
+        /// The timeout, seconds.
         seconds: u64,
     },
-    /// The system cannot give what the device needs.
+    /// A resource of the system is missing.
     #[error("{what}: {source}")]
     System {
-        /// What was wanted.
+        /// The resource.
         what: String,
         /// What the system said.
         source: io::Error,

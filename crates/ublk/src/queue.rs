@@ -30,20 +30,20 @@ pub struct Command {
     pub argument: [u8; 16],
 }
 
-/// Memory that is mapped until it is dropped.
+/// A memory mapping, unmapped on drop.
 struct Mapping {
     start: NonNull<c_void>,
     bytes: usize,
 }
 
-// SAFETY: memory has no thread; how it is used is the owner's business.
+// SAFETY: a mapping is not bound to a thread; its owner synchronises access.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length, and used by nothing any more.
+        // SAFETY: mapped with this length, and no longer used.
         let _ = unsafe { munmap(self.start.as_ptr(), self.bytes) };
     }
 }
@@ -119,7 +119,7 @@ impl Queue {
         Ok(Queue { info, number, device: Arc::new(file.into()), descriptions, memory })
     }
 
-    /// The device as the driver gave it.
+    /// The device as the driver describes it.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -149,7 +149,7 @@ impl Queue {
         Command { code, argument: tag_argument(self.number, tag, result, address) }
     }
 
-    /// The request that a completed command brought. It is read once: nothing else of it is trusted.
+    /// The request of a completed command. It is copied once, because the driver shares the memory.
     pub fn request(&self, tag: u16) -> Result<Request, Refusal> {
         if tag >= self.info.depth {
             return Err(Refusal::Range);
@@ -161,14 +161,14 @@ impl Queue {
     }
 }
 
-/// Lets the memory of this thread's allocations be found without writing to disks (`PR_SET_IO_FLUSHER`), since the disk that would have to be
-/// written may be the one that it serves. Without the right to it nothing changes.
+/// Keeps allocations of this thread from waiting for write-back (`PR_SET_IO_FLUSHER`), which may be to the disk that it serves.
+/// No effect without the capability.
 pub fn serve_from_here() {
     // SAFETY: a plain call about this thread.
     unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
 }
 
-/// Does a process have this device open to serve it? One alone can.
+/// Whether a process serves this device: only one can have it open.
 pub fn is_served(device: u32) -> bool {
     let opened = File::options().read(true).write(true).open(format!("/dev/ublkc{device}"));
     opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))

@@ -12,18 +12,18 @@ pub enum Operation {
     Read,
     /// Data of the tag's memory onto the disk.
     Write,
-    /// Everything written before is permanent.
+    /// Makes all earlier writes permanent.
     Flush,
-    /// The range is not needed any more.
+    /// Discards the range.
     Discard,
-    /// The range reads as zeroes.
+    /// Zeroes the range.
     WriteZeroes,
 }
 
-/// A request that may be carried out.
+/// A valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// First byte on the disk.
     pub offset: u64,
@@ -36,9 +36,9 @@ pub struct Request {
 /// Why a request is answered with an error at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// An operation that this crate does not know.
+    /// An unknown operation.
     Unknown(u8),
-    /// It is longer than its memory, or its end has no number.
+    /// It is longer than its memory, or its end overflows.
     Range,
 }
 

@@ -240,7 +240,7 @@ impl Ring {
         self.offered(memory) > 0
     }
 
-    /// Asks for no kicks, as far as the driver can be told.
+    /// Asks the driver for no kicks, as far as the negotiated features allow.
     pub fn disarm(&self, memory: &Memory) {
         if !self.event_index {
             memory.store16(self.places.used, NO_NOTIFY);

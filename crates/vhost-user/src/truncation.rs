@@ -52,7 +52,7 @@ fn install() {
     }
 }
 
-/// Replaces the mapping at the address by zeroes. An address of nobody's ends the process as before.
+/// Replaces the mapping at the address by zeroes. An address outside of all mappings ends the process as before.
 extern "C" fn on_bus_error(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid structure.
     let address = unsafe { (*info).si_addr() } as usize;

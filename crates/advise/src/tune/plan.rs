@@ -22,6 +22,24 @@ pub struct Plan {
     pub held_out: u32,
 }
 
+/// Which shorter or repeated runs of a load are worth making.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadKind {
+    /// A shorter run would be another load, as where applications are launched.
+    pub whole_runs: bool,
+    /// Each run of a candidate is the same, as in the simulation of a recorded load: one is enough.
+    pub repeats: bool,
+}
+
+/// The time that a run of full length takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunTime {
+    /// What a shorter run takes as well, ns: its warm-up, on a real device also its start.
+    pub fixed_ns: u64,
+    /// What a round shortens, ns.
+    pub measured_ns: u64,
+}
+
 /// Candidates of the first round where no budget is given: for the first scheduler, and for each other.
 const CANDIDATES: usize = 32;
 const CANDIDATES_MORE: usize = 12;
@@ -33,36 +51,44 @@ const HELD_OUT: u32 = 10;
 
 impl Plan {
     /// Rounds for so many candidates: all in short runs, a quarter of them in longer ones, a tenth in runs of full length.
-    /// `whole_runs`: no run is shorter than the scenario's, as where it launches applications.
-    pub fn of(candidates: usize, whole_runs: bool) -> Plan {
-        let percent = |percent| if whole_runs { 100 } else { percent };
+    pub fn of(candidates: usize, load: LoadKind) -> Plan {
+        let rung = |candidates, replicates, percent| Rung {
+            candidates,
+            replicates: if load.repeats { 1 } else { replicates },
+            length_percent: if load.whole_runs { 100 } else { percent },
+        };
         let rungs = vec![
-            Rung { candidates, replicates: 2, length_percent: percent(25) },
-            Rung { candidates: candidates.div_ceil(4).max(4), replicates: 3, length_percent: percent(50) },
-            Rung { candidates: candidates.div_ceil(10).max(3), replicates: 5, length_percent: 100 },
+            rung(candidates, 2, 25),
+            rung(candidates.div_ceil(4).max(4), 3, 50),
+            rung(candidates.div_ceil(10).max(3), 5, 100),
         ];
-        Plan { rungs, held_out: HELD_OUT }
+        Plan { rungs, held_out: if load.repeats { 1 } else { HELD_OUT } }
     }
 
     /// The plan for so many schedulers without a budget.
-    pub fn default_for(schedulers: usize, whole_runs: bool) -> Plan {
-        Plan::of(CANDIDATES + CANDIDATES_MORE * schedulers.saturating_sub(1), whole_runs)
+    pub fn default_for(schedulers: usize, load: LoadKind) -> Plan {
+        Plan::of(CANDIDATES + CANDIDATES_MORE * schedulers.saturating_sub(1), load)
     }
 
-    /// The largest plan whose runs together are no longer than `budget_ns`, where a run of full length takes `each_ns`; `None`
-    /// where even the smallest is longer, with what that needs.
-    pub fn within(budget_ns: u64, each_ns: u64, schedulers: usize, whole_runs: bool) -> Result<Plan, u64> {
-        let cost = |n: usize| Plan::of(n, whole_runs).cost_percent(schedulers).saturating_mul(each_ns) / 100;
+    /// The largest plan whose runs together are no longer than `budget_ns`.
+    ///
+    /// # Errors
+    /// What the smallest plan needs, in nanoseconds, where that is longer.
+    pub fn within(budget_ns: u64, run: RunTime, schedulers: usize, load: LoadKind) -> Result<Plan, u64> {
+        let cost = |n: usize| Plan::of(n, load).cost_ns(run, schedulers);
         let fits = (CANDIDATES_MIN..=CANDIDATES_MAX).rev().find(|n| cost(*n) <= budget_ns);
-        fits.map(|n| Plan::of(n, whole_runs)).ok_or_else(|| cost(CANDIDATES_MIN))
+        fits.map(|n| Plan::of(n, load)).ok_or_else(|| cost(CANDIDATES_MIN))
     }
 
-    /// All runs together, as a percentage of one of full length. The defaults of each scheduler run in each round.
-    fn cost_percent(&self, schedulers: usize) -> u64 {
+    /// The time of all runs together. The defaults of each scheduler run in each round.
+    fn cost_ns(&self, run: RunTime, schedulers: usize) -> u64 {
+        let each = |percent: u32| run.fixed_ns.saturating_add(run.measured_ns.saturating_mul(u64::from(percent)) / 100);
         let rung = |rung: &Rung| {
-            (rung.candidates + schedulers) as u64 * u64::from(rung.replicates) * u64::from(rung.length_percent)
+            let runs = (rung.candidates + schedulers) as u64 * u64::from(rung.replicates);
+            each(rung.length_percent).saturating_mul(runs)
         };
-        self.rungs.iter().map(rung).sum::<u64>() + 200 * u64::from(self.held_out)
+        let held_out = each(100).saturating_mul(2 * u64::from(self.held_out));
+        self.rungs.iter().map(rung).fold(held_out, u64::saturating_add)
     }
 }
 
@@ -72,10 +98,32 @@ mod tests {
 
     #[test]
     fn a_budget_bounds_the_runs_and_one_too_small_says_what_is_needed() {
-        let plan = Plan::within(1_000_000, 1000, 2, false).unwrap();
-        assert!(plan.cost_percent(2) * 10 <= 1_000_000, "{plan:?}");
+        let run = RunTime { fixed_ns: 0, measured_ns: 1000 };
+        let plan = Plan::within(1_000_000, run, 2, LoadKind::default()).unwrap();
+        assert!(plan.cost_ns(run, 2) <= 1_000_000, "{plan:?}");
         assert!(plan.rungs[0].candidates > CANDIDATES, "{plan:?}");
-        let needed = Plan::within(100, 1000, 2, false).unwrap_err();
-        assert!(Plan::within(needed, 1000, 2, false).is_ok());
+        let needed = Plan::within(100, run, 2, LoadKind::default()).unwrap_err();
+        assert!(Plan::within(needed, run, 2, LoadKind::default()).is_ok());
+    }
+
+    #[test]
+    fn a_budget_counts_the_warm_up_of_short_runs_in_full() {
+        let run = RunTime { fixed_ns: 500, measured_ns: 500 };
+        let plan = Plan::within(300_000, run, 1, LoadKind::default()).unwrap();
+        let time = |rung: &Rung| {
+            (rung.candidates as u64 + 1) * u64::from(rung.replicates) * (500 + 5 * u64::from(rung.length_percent))
+        };
+        let all = plan.rungs.iter().map(time).sum::<u64>() + 2 * u64::from(plan.held_out) * 1000;
+        assert!(all <= 300_000 && all > 250_000, "{all} ns of runs: {plan:?}");
+    }
+
+    #[test]
+    fn a_recorded_load_spends_its_budget_on_candidates_instead_of_repeats() {
+        let run = RunTime { fixed_ns: 0, measured_ns: 1000 };
+        let of = |repeats| Plan::within(200_000, run, 1, LoadKind { whole_runs: true, repeats }).unwrap();
+        let (recorded, other) = (of(true), of(false));
+        assert!(recorded.rungs.iter().all(|rung| (rung.replicates, rung.length_percent) == (1, 100)), "{recorded:?}");
+        assert_eq!(recorded.held_out, 1);
+        assert!(recorded.rungs[0].candidates > 2 * other.rungs[0].candidates, "{recorded:?} {other:?}");
     }
 }

@@ -93,7 +93,10 @@ impl Search {
             // What one space does not need, the next may have.
             let left = all.saturating_sub(candidates.len() - defaults);
             let drawn = draw(space, left.div_ceil(searched.len() - i), &mut random);
-            candidates.extend(drawn);
+            // A scheduler that is searched twice, once with a setting of its own, has some candidates in both spaces.
+            let new = |candidate: &Candidate| !candidates.contains(candidate);
+            let new: Vec<Candidate> = drawn.into_iter().filter(new).collect();
+            candidates.extend(new);
         }
         let first = (0..candidates.len()).collect();
         Search { plan, goal, candidates, defaults, rounds: vec![first], results: BTreeMap::new(), over: false }
@@ -307,7 +310,6 @@ fn is_worse(metric: Metric, claim: &Claim) -> bool {
     }
 }
 
-/// The focus is part of a choice's ranking.
 impl Choice {
     /// Whose latency counted; all requests where nothing was ranked.
     pub fn focus(&self) -> Focus {

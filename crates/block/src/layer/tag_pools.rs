@@ -111,7 +111,7 @@ impl BlockLayer {
         }
     }
 
-    /// A tag of a pool was freed. No task sleeps on when all tags are free: nobody would wake it.
+    /// A tag of a pool was freed. No task may sleep on while all tags are free: nothing would wake it.
     pub(super) fn note_freed(&mut self, pool: usize) {
         let Some(waiting) = self.waiting.get_mut(pool).filter(|waiting| waiting.any()) else { return };
         waiting.freed(self.wake_batch, &mut self.woken);

@@ -34,18 +34,23 @@ fn json(path: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Results of runs that look as if they had been made for real: run i from ZERO + 100 * (i + 1) on, 80 s long.
-fn results(dir: &Path, patterns: &[f64]) -> String {
-    let scenario = file(dir, "small.toml", SMALL);
-    let done = dumbwaiter(&["compare", &scenario, "--json", "-"]);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let mut document: Value = serde_json::from_slice(&done.stdout).unwrap();
+/// Results of simulated runs with times of day, as if they were real: run i from ZERO + 100 * (i + 1) on, 80 s long.
+fn made_real(mut document: Value) -> Value {
     for (i, run) in document["runs"].as_array_mut().unwrap().iter_mut().enumerate() {
         assert!(run["started_unix_ns"].is_null(), "a simulation has no time of day");
         let start = ZERO + 100 * (i as u64 + 1);
         run["started_unix_ns"] = (start * 1_000_000_000).into();
         run["ended_unix_ns"] = ((start + 80) * 1_000_000_000).into();
     }
+    document
+}
+
+/// The file of such results of two runs, with the start times of load patterns.
+fn results(dir: &Path, patterns: &[f64]) -> String {
+    let scenario = file(dir, "small.toml", SMALL);
+    let done = dumbwaiter(&["compare", &scenario, "--json", "-"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let mut document = made_real(serde_json::from_slice(&done.stdout).unwrap());
     if !patterns.is_empty() {
         document["load_patterns_unix_s"] = patterns.into();
     }
@@ -118,6 +123,29 @@ fn joules_come_from_the_log_by_the_time_of_day() {
     assert!(notes.contains("serial number 123") && notes.contains("this machine's"), "{notes}");
     assert!(document["ranking"][0]["metrics"]["j_per_mio"]["mean"].is_number(), "it is ranked anew");
     assert!(told.contains("none"), "{told}");
+}
+
+#[test]
+fn the_table_of_several_scenarios_is_kept_and_each_has_its_energy() {
+    let dir = tempfile::tempdir().unwrap();
+    let quick = ["--duration", "20ms", "--warmup", "0ms", "-d", "ull:optane-900p", "-s", "none,kyber", "-r", "1"];
+    let done = dumbwaiter(&[&["compare", "database", "noisy-neighbour", "--json", "-"], &quick[..]].concat());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let before = made_real(serde_json::from_slice(&done.stdout).unwrap());
+    let results = file(dir.path(), "results.json", &before.to_string());
+    let power = file(dir.path(), "power.csv", &log(ZERO, ZERO + 600, |_| Some(50.0)));
+    let (document, told) = joined(dir.path(), &results, &power, &[]);
+    let names = |document: &Value| {
+        let lines = document["suite"]["lines"].as_array().unwrap().iter();
+        lines.map(|line| (line["scenario"].clone(), line["recommended"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&before).len(), 2);
+    assert_eq!(names(&document), names(&before));
+    let joules = |run: &Value| run["energy"]["joules"].as_f64().unwrap();
+    assert!(document["runs"].as_array().unwrap().iter().all(|run| (joules(run) - 4000.0).abs() < 1e-3));
+    for part in ["database", "noisy-neighbour", "wins/ties/losses"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn what_is_measured_or_read_is_not_written_over() {
     for outputs in cases {
         let done = dumbwaiter(&[&["compare", &scenario, "--on", &disk], outputs].concat());
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        // Whoever is next puts back what a program killed by another test left, and says so.
+        // The next run restores what a program killed by another test left, and says so.
         let own = said.lines().filter(|line| !line.contains("left by process")).count();
         assert_eq!((done.status.code(), own), (Some(2), 1), "{said}");
     }

@@ -49,8 +49,10 @@ fn a_device_of_its_own_is_gone_after_a_killed_bench() {
         std::fs::read_dir("/dev/shm").unwrap().flatten().map(|entry| entry.path()).find(is_own)
     };
     let is_attached = |file: &PathBuf| {
-        let out = Command::new("losetup").arg("--associated").arg(file).output().unwrap();
-        !out.stdout.is_empty()
+        let disks = std::fs::read_dir("/sys/block").unwrap().flatten();
+        let backed = disks.filter_map(|disk| std::fs::read_to_string(disk.path().join("loop/backing_file")).ok());
+        // A file that was removed has a word behind its name.
+        backed.into_iter().any(|name| name.trim_end().trim_end_matches(" (deleted)") == file.to_str().unwrap())
     };
     program::wait_until(&mut child, "it has a loop device", || file().is_some_and(|file| is_attached(&file)));
     let file = file().unwrap();

@@ -208,9 +208,9 @@ fn ios_smaller_than_blocks_are_refused_or_rounded_out() {
 fn an_io_that_starves_is_told_of() {
     let dir = folder();
     let disk = file(dir.path(), "disk", &vec![7; 32 << 20]);
-    // The nearest first, one in the device: nobody goes to the far end while there is somebody near.
+    // The nearest first, one in the device: no request goes to the far end while others are near.
     let scenario = r#"
-duration = "3s"
+duration = "1s"
 replicates = 2
 queue_depth = 1
 schedulers = ["sstf"]

@@ -76,17 +76,9 @@ fn tenants_are_nested_and_changed_through_the_kernels_schedulers_too() {
     };
     let scenario = file(dir.path(), "s.toml", CHANGES.as_bytes());
     let out = dir.path().join("out.json");
+    let (path, out_text) = (path.to_str().unwrap(), out.to_str().unwrap());
     let mut child = Command::new(env!("CARGO_BIN_EXE_dumbwaiter"))
-        .args([
-            "compare",
-            &scenario,
-            "--on",
-            path.to_str().unwrap(),
-            "--via",
-            "kernel",
-            "--json",
-            out.to_str().unwrap(),
-        ])
+        .args(["compare", &scenario, "--on", path, "--via", "kernel", "--json", out_text])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -178,7 +170,7 @@ fn a_kernel_run_ends_with_its_parent_and_says_what_it_cannot_do() {
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.contains("a limit of 100 I/Os") && said.contains("give a time, or use"), "{said}");
-    // Nobody asked for the kernel's schedulers: then it is a remark, and the rest is done.
+    // The kernel's schedulers were not requested: then it is a remark, and the rest runs.
     let out = dir.path().join("out.json");
     let done = dumbwaiter(&["compare", &short, "--on", path, "--limit", "100", "--json", out.to_str().unwrap()]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

@@ -44,7 +44,7 @@ fn recommend_says_what_to_set_and_leaves_the_device_as_it_was() {
             let mut schedulers = before.split_whitespace().map(|s| s.trim_matches(['[', ']']));
             schedulers.all(|s| runs.iter().filter(|r| r["scheduler"] == s && r["variant"] == "shared").count() >= 2)
         };
-        let (advice, told) = advised(&path, dir.path(), 14, &["--html", page.to_str().unwrap()], each_twice);
+        let (advice, told) = advised(&path, dir.path(), 10, &["--html", page.to_str().unwrap()], each_twice);
         let recommended = advice["recommended"].as_str().unwrap();
         assert!(before.contains(recommended));
         let keep = before.contains(&format!("[{recommended}]"));
@@ -84,7 +84,7 @@ fn recommend_tries_what_it_is_told_beside_what_is_set() {
         return;
     }
     let both = |runs: &[Value]| [list, set].iter().all(|name| runs.iter().any(|r| r["scheduler"] == *name));
-    let (advice, _) = advised(&path, dir.path(), 8, &["--schedulers", list, "--goal", "throughput"], both);
+    let (advice, _) = advised(&path, dir.path(), 4, &["--schedulers", list, "--goal", "throughput"], both);
     assert_eq!(advice["goal"], "throughput");
     let mut runs = advice["survey"]["runs"].as_array().unwrap().iter();
     assert!(runs.all(|r| r["scheduler"] == list || r["scheduler"] == set));

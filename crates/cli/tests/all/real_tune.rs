@@ -62,7 +62,7 @@ fn tune_searches_the_kernels_scheduler_on_a_device_and_leaves_it_as_it_was() {
     let (before, out) = (settings_of(&path), dir.path().join("tuned.json"));
     let path_text = path.to_str().unwrap();
     // The smallest search.
-    let search = ["tune", &scenario, "--on", path_text, "--scheduler", "mq-deadline", "--budget", "12s", "--json"];
+    let search = ["tune", &scenario, "--on", path_text, "--scheduler", "mq-deadline", "--budget", "14.2s", "--json"];
     ok(&[search.as_slice(), &[out.to_str().unwrap()]].concat());
     assert_eq!(settings_of(&path), before, "what was set is set again");
     let found = &json(&out)["devices"][0];
@@ -88,7 +88,7 @@ fn tune_searches_our_schedulers_on_a_file() {
     let scenario = file(dir.path(), "s.toml", DEEP.as_bytes());
     let out = dir.path().join("tuned.json");
     let search =
-        ["tune", &scenario, "--on", data.to_str().unwrap(), "--scheduler", "kyber", "--budget", "12s", "--json"];
+        ["tune", &scenario, "--on", data.to_str().unwrap(), "--scheduler", "kyber", "--budget", "14.2s", "--json"];
     ok(&[search.as_slice(), &[out.to_str().unwrap()]].concat());
     let found = &json(&out)["devices"][0];
     assert_eq!(found["defaults"], "kyber");

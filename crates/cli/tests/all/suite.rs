@@ -77,4 +77,8 @@ fn a_result_can_be_gone_on_with() {
     }
     refused(&quick(&["noisy-neighbour", "player"], &["--resume", json]), &["another scenario"]);
     refused(&quick(&["noisy-neighbour"], &["--resume", json]), &["another scenario"]);
+    ok(&quick(&["database"], &["--json", json]));
+    let elsewhere =
+        ["compare", "database", "--duration", "20ms", "--warmup", "0ms", "-d", "ssd:850pro-256", "--resume", json];
+    refused(&elsewhere, &["no run of this comparison: its devices are ull:optane-900p, its schedulers kyber, none"]);
 }

@@ -96,6 +96,12 @@ fn a_result_is_shown_again_in_every_format() {
     let columns = csv.lines().next().unwrap().split(',').count();
     assert!(csv.lines().count() == 5 && csv.lines().all(|line| line.split(',').count() == columns), "{csv}");
     assert!(ok(&["report", &path]).starts_with("ssd:850pro-256: "));
+    let out = dumbwaiter(&["compare", "--format", "yaml"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("`yaml` is not a format of results: table, csv, markdown"));
+    let binary = file(dir.path(), "b.json", &[0xff, 0xfe, 0, 1]);
+    let out = dumbwaiter(&["report", &binary]);
+    assert!(String::from_utf8_lossy(&out.stderr).contains("is not a result of `compare --json`"), "{out:?}");
     let out = dumbwaiter(&["report", &path, "--format", "yaml"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&out.stderr).contains("expected table, csv, markdown or json"));

@@ -224,16 +224,15 @@ impl Device for Ssd {
         self.last_arrival = now;
         self.flash.pass(now, &mut self.counters);
         let failed = command.beyond(self.facts.capacity_sectors);
-        let (at, breakdown) = match command.op {
+        let served = match command.op {
             _ if failed => (now + self.t_err, Breakdown { firmware: self.t_err, ..Breakdown::default() }),
             Op::Read => self.read(now, command),
             Op::Write | Op::WriteZeroes => self.write(now, command),
             Op::Flush => self.flush(now),
             Op::Discard | Op::SecureErase => self.discard(now, command),
         };
-        self.last_completion = self.last_completion.max(at);
-        self.held.complete(Completion { tag: command.tag, at, failed, breakdown });
-        Submitted::Accepted
+        self.last_completion = self.last_completion.max(served.0);
+        self.held.accept(command, failed, served)
     }
 
     fn next_event(&self) -> Option<Nanos> {

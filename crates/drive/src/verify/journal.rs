@@ -85,7 +85,7 @@ impl Floors {
 
 impl Drop for Floors {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nobody holds a reference into it.
+        // SAFETY: the mapping is ours and no reference into it exists.
         unsafe { libc::munmap(self.map.cast(), self.len) };
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use crate::common::{filled, is_root, open, run_on, try_command};
-use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Target, Verify};
+use dumbwaiter_drive::{CompletionMode, DriveRun, Error, Options, Target, Verify};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_testkit::LoopDevice;
 
@@ -12,7 +12,7 @@ const READS: &str = "duration = \"5s\"\n[[task]]\nname = \"t\"\nrw = \"randread\
 const WRITES: &str =
     "limit = 4000\n[[task]]\nname = \"t\"\nrw = \"write\"\nbs = \"16k\"\niodepth = 8\nioengine = \"io_uring\"\n";
 
-fn conserved(cell: &Cell) {
+fn conserved(cell: &DriveRun) {
     let l = &cell.result.ledger;
     assert_eq!(l.submitted, l.completed);
     assert_eq!(cell.result.errors, l.failed);

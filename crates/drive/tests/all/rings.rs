@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::common::{filled, open, run_on};
-use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Rings, Verify};
+use dumbwaiter_drive::{CompletionMode, DriveRun, Error, Options, Rings, Verify};
 use dumbwaiter_experiment::Control;
 
 /// Two tasks of two tenants, each of which reads its half of 8 MiB once.
@@ -42,7 +42,7 @@ fn asked(rings: Rings) -> Options {
     Options { rings, ..Options::default() }
 }
 
-fn rings_of(cell: &Cell) -> f64 {
+fn rings_of(cell: &DriveRun) -> f64 {
     cell.result.device_counters["rings"]
 }
 
@@ -99,11 +99,11 @@ fn other_completion_modes_have_several_rings_too() {
 }
 
 /// One ring, and why in a line if several were asked for.
-fn one_ring(path: &Path, text: &str, scheduler: &str, options: &Options, why: &str) -> Cell {
+fn one_ring(path: &Path, text: &str, scheduler: &str, options: &Options, why: &str) -> DriveRun {
     let run = |rings| {
         run_on(&open(path, &Options { rings, ..options.clone() }), text, scheduler, CompletionMode::Interrupt).unwrap()
     };
-    let told = |cell: &Cell| cell.notes.iter().filter(|n| n.contains("ring")).cloned().collect::<Vec<_>>();
+    let told = |cell: &DriveRun| cell.notes.iter().filter(|n| n.contains("ring")).cloned().collect::<Vec<_>>();
     let cell = run(Rings::Auto);
     assert_eq!((rings_of(&cell), told(&cell)), (1.0, vec![]), "nobody asked");
     let cell = run(Rings::PerCore);

@@ -1,4 +1,4 @@
-//! Runs on files: everything is served, counted and conserved, whatever the scheduler and the way of completion.
+//! Runs on files: every I/O is served, counted and conserved under every scheduler and completion mode.
 
 use crate::common::{filled, open, run_on};
 use dumbwaiter_drive::{CompletionMode, Error, Options, Sleep, Target, Verify, writes};
@@ -258,7 +258,7 @@ tenant = "b"
     let of = |r: &RunResult, name: &str| r.tasks.iter().find(|t| t.name == name).unwrap().count;
     let r = (0..10).map(run).find(|r| of(r, "late") > 0 && of(r, "early") > 0).expect("tasks that never run");
     assert_eq!(r.ledger.submitted, r.ledger.completed);
-    // Nobody works for tenant `a` in the last quarter, long after the last task has left it.
+    // No task belongs to tenant `a` in the last quarter, long after the last task has left it.
     let a = &r.series.tenants[0].mb_per_s;
     let rest = a.len() * 3 / 4;
     assert!(a[0] > 0.0 && a.len() >= 4 && a[rest..].iter().all(|mb| *mb == 0.0), "{a:?}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dumbwaiter_advise::tune::{Applied, Candidate, Plan, Search, Space, Trial, TunedDevice, tuned};
+use dumbwaiter_advise::tune::{Applied, Candidate, LoadKind, Plan, RunTime, Search, Space, Trial, TunedDevice, tuned};
 use dumbwaiter_advise::{Goal, KERNEL_SCHEDULERS, Place, Provenance};
 use dumbwaiter_block::Nanos;
 use dumbwaiter_load::Prepared;
@@ -43,7 +43,7 @@ fn needs_whole_runs(scenario: &Scenario) -> bool {
 }
 
 impl DeviceSearch {
-    /// A search on `device`, in a world that describes itself as `about`.
+    /// A search on `device`, in a world that describes itself as `about`. `budget`: time for its runs.
     ///
     /// # Errors
     /// No scheduler to search, or a budget below the smallest search.
@@ -53,6 +53,7 @@ impl DeviceSearch {
         about: &About,
         goal: Goal,
         options: &TuneOptions,
+        budget: Option<Nanos>,
     ) -> Result<DeviceSearch, Failure> {
         let scenario = load.scenario();
         let offered: Vec<String> = match &about.drive {
@@ -66,23 +67,24 @@ impl DeviceSearch {
         // Of NVMe drives the depth cannot be set.
         let depth = model.filter(|_| place.disk.starts_with("sd")).map(|model| model.facts().depth);
         let spaces: Vec<Space> = schedulers.iter().map(|spec| space(spec, scenario, depth)).collect();
-        let whole_runs = needs_whole_runs(scenario);
-        let plan = match options.budget.runs {
-            None => Plan::default_for(spaces.len(), whole_runs),
+        let kind = LoadKind { whole_runs: needs_whole_runs(scenario), repeats: load.is_recorded() && !about.real };
+        let plan = match budget {
+            None => Plan::default_for(spaces.len(), kind),
             Some(budget) => {
                 let each = load.expected().ok_or_else(|| {
                     Failure::refused("--budget: the length of a run is not known beforehand; expected --duration too")
                 })?;
-                let each = if about.real { each + OVERHEAD } else { each };
-                Plan::within(budget.0, each.0, spaces.len(), whole_runs).map_err(|needed| {
+                let fixed = if scenario.duration.is_some() { scenario.warmup } else { Nanos::ZERO };
+                let start = if about.real { OVERHEAD } else { Nanos::ZERO };
+                let run = RunTime { fixed_ns: (fixed + start).0, measured_ns: each.0 - fixed.0 };
+                Plan::within(budget.0, run, spaces.len(), kind).map_err(|needed| {
                     let needed = Nanos(needed);
                     Failure::refused(format!(
-                        "the smallest search covers {needed} of runs, and the budget is {budget}; expected a longer --budget, or with --on a longer --for"
+                        "the smallest search covers {needed} of runs, and the budget for {device} is {budget}; expected a longer --budget, or with --on a longer --for"
                     ))
                 })?
             }
         };
-        let plan = if load.is_recorded() && !about.real { once(plan) } else { plan };
         Ok(DeviceSearch {
             device: device.to_owned(),
             load: Arc::clone(load),
@@ -150,13 +152,4 @@ impl DeviceSearch {
         let choice = self.search.choice()?;
         Some(tuned(&at, &choice, self.search.candidates(), self.search.runs(), ended_early))
     }
-}
-
-/// Each candidate once, over the whole of what was recorded: the same run again shows nothing new.
-fn once(mut plan: Plan) -> Plan {
-    for rung in &mut plan.rungs {
-        rung.replicates = 1;
-    }
-    plan.held_out = 1;
-    plan
 }

@@ -23,8 +23,8 @@ use crate::{Cell, Control, Experiment, Failure, Finished, Matrix, World};
 /// How much a search may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Budget {
-    /// Time that all runs cover together: virtual in a simulation, so that it bounds the search and not its result's
-    /// repeatability. `None`: a fixed number of candidates.
+    /// Time that all runs cover together, warm-ups included; several devices share it. Virtual in a simulation, so that the
+    /// result does not depend on the machine. `None`: a fixed number of candidates.
     pub runs: Option<Nanos>,
     /// Time on the clock after which the search ends with the best so far.
     pub clock: Option<Duration>,

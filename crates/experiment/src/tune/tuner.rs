@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dumbwaiter_advise::tune::{HELD_OUT_FROM, TUNE_SCHEMA, Trial, TunedDevice, Tuning};
+use dumbwaiter_block::Nanos;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_measure::RunResult;
 
@@ -50,7 +51,9 @@ impl Tuner {
             Some(device) => vec![device.clone()],
             None => scenario.devices.clone(),
         };
-        let search = |device: &String| DeviceSearch::new(&load, device, &about, experiment.goal, options);
+        // The devices share the budget.
+        let budget = options.budget.runs.map(|runs| Nanos(runs.0 / devices.len().max(1) as u64));
+        let search = |device: &String| DeviceSearch::new(&load, device, &about, experiment.goal, options, budget);
         let tuning = Tuning {
             schema: TUNE_SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -43,7 +43,7 @@ pub(crate) fn fit(survey: &Survey) -> Result<Parameters, Error> {
     Ok(p)
 }
 
-/// SATA or NVMe, and what the driver says.
+/// SATA or NVMe, with the properties that the driver reports.
 fn interface(survey: &Survey) -> Result<Parameters, Error> {
     let facts = &survey.facts;
     let (depth, queues) = (facts.depth.unwrap_or(SATA_DEPTH_MAX), facts.queues.unwrap_or(1).clamp(1, 1024));

@@ -9,19 +9,19 @@ const THRESHOLD: f64 = 50.0;
 const WINDOW: usize = 2_000;
 /// A comparison that finds a difference of less probability than this, twice in a row, is an alarm.
 const SIGNIFICANCE: f64 = 0.001;
-/// Distributions that differ by less than this share are the same for our purposes, however sure it is.
+/// Smaller differences between distributions do not matter, however significant they are.
 const DIFFERENCE_MIN: f64 = 0.08;
 /// Completions between two comparisons.
 const COMPARE_EVERY: u64 = 1_000;
 /// Share of windows without confidence, beyond that in training, which is an alarm.
 const LOW_CONFIDENCE: f64 = 0.2;
 
-/// What has changed.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
     /// Errors became larger at once (Page-Hinkley).
     Jump,
-    /// Errors are distributed differently than they were (Kolmogorov-Smirnov, twice).
+    /// The distribution of errors has changed (Kolmogorov-Smirnov, twice).
     Distribution,
     /// Too few of a classifier's windows are confident.
     Confidence,
@@ -30,7 +30,7 @@ pub enum Alarm {
 /// Watches the errors of one model on one device.
 #[derive(Clone, Debug)]
 pub struct Detector {
-    /// The first errors `ln(latency / predicted)`: how the model was when it began.
+    /// The first errors `ln(latency / predicted)`: the quality of the model at its start.
     reference: Vec<f64>,
     /// Mean size of the reference's errors.
     usual: f64,
@@ -72,7 +72,7 @@ impl Detector {
         detector
     }
 
-    /// A request took so long, in any unit, and was predicted to take so long. What is no positive number is left out.
+    /// Adds a measured and a predicted latency, in the same unit. Pairs that are not both positive are ignored.
     pub fn push(&mut self, latency: f64, predicted: f64) {
         let error = libm::log(latency / predicted);
         if !error.is_finite() {
@@ -92,14 +92,14 @@ impl Detector {
         self.least = self.least.min(self.sum);
     }
 
-    /// A classifier's window: was it confident?
+    /// Adds a classifier's window, confident or not.
     pub fn push_window(&mut self, confident: bool) {
         self.windows += 1;
         let low = if confident { 0.0 } else { 1.0 };
         self.low_confidence.1 += (low - self.low_confidence.1) / 500.0;
     }
 
-    /// Has anything changed? To be asked now and then, off the path of requests: it may sort some thousand numbers.
+    /// The change, if there is one. Call it from time to time, off the request path: it may sort some thousand numbers.
     pub fn check(&mut self) -> Option<Alarm> {
         if self.sum - self.least > THRESHOLD {
             return Some(Alarm::Jump);
@@ -120,7 +120,7 @@ impl Detector {
         None
     }
 
-    /// Begins again: another model serves, or this one was found good enough as it is.
+    /// Starts over: with another model, or because this one was accepted as it is.
     pub fn reset(&mut self) {
         *self = Detector::new(self.low_confidence.0);
     }

@@ -1,7 +1,7 @@
-//! When a model no longer fits its device: samples to train on, detectors of drift, and which of two models serves.
+//! Drift of a model: samples for training, detectors, and the choice between the model in use and a challenger.
 //!
-//! Nothing here is on the path of a request: a completion costs a push, and a thread in the background asks [`Detector::check`]
-//! and [`Succession`] now and then. It reads no clock; times are handed in.
+//! A completion costs one push; a background thread calls [`Detector::check`] and [`Succession`] from time to time. No clock is read:
+//! times are arguments.
 
 mod detector;
 mod reservoir;

@@ -1,8 +1,8 @@
-//! Completed requests to train on: the most recent ones, and a fair share of every kind.
+//! Completed requests for training: the most recent ones, and a uniform sample of every kind.
 
 use dumbwaiter_block::Op;
 
-/// Kinds of requests that are kept apart: reads and writes by octave of their size.
+/// Strata of the sample: reads and writes by octave of their size.
 const STRATA: usize = 32;
 
 /// The kind of a request: its operation and the octave of its size, from 512 bytes on.
@@ -16,7 +16,7 @@ pub fn stratum_of(op: Op, bytes: u32) -> usize {
 #[derive(Clone, Debug)]
 pub struct Reservoir<T> {
     recent: Vec<T>,
-    /// Where the next one goes, once it is full.
+    /// Position of the next row, once it is full.
     next: usize,
     /// Rows of each stratum, and how many there were.
     strata: Vec<(Vec<T>, u64)>,
@@ -92,7 +92,7 @@ impl<T: Copy> Reservoir<T> {
         self.recent.len() + self.strata.iter().map(|(kept, _)| kept.len()).sum::<usize>()
     }
 
-    /// Nothing pushed yet?
+    /// Whether nothing was pushed yet.
     pub fn is_empty(&self) -> bool {
         self.recent.is_empty()
     }

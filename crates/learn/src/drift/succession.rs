@@ -1,11 +1,11 @@
-//! Which of two models serves: when to train a challenger, when it takes over, and when it goes again.
+//! Replacement of a model: when to train a challenger, when it replaces the champion, and when to revert.
 
 use dumbwaiter_block::Nanos;
 
 /// A model is trained again after this long, if there are enough new rows.
 const RETRAIN_AFTER: Nanos = Nanos::from_secs(6 * 3600);
 const NEW_ROWS_MIN: u64 = 4_096;
-/// The challenger must order this many more of the pairs rightly.
+/// The challenger must order this many more pairs correctly.
 const PAIR_ORDER_GAIN: f64 = 0.005;
 /// No operation's error may grow by more than this share.
 const ERROR_LOSS: f64 = 0.02;
@@ -13,10 +13,10 @@ const ERROR_LOSS: f64 = 0.02;
 const BACK_OFF: [Nanos; 2] = [Nanos::from_secs(3600), Nanos::from_secs(4 * 3600)];
 /// A new model is on probation for this long.
 const PROBATION: Nanos = Nanos::from_secs(600);
-/// Growth of the p99 wait that takes a new model back.
+/// Growth of the p99 wait that reverts a new model.
 const WAIT_LOSS: f64 = 0.2;
 
-/// How good a model is on the newest fifth of the samples.
+/// Quality of a model on the newest fifth of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
     /// Share of pairs of requests in the right order.
@@ -25,10 +25,10 @@ pub struct Judgement {
     pub error: [Option<f64>; 2],
 }
 
-/// What to do with a challenger.
+/// Verdict on a challenger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It serves from now on; the champion is kept to go back to.
+    /// It is used from now on; the champion is kept for a reversal.
     Publish,
     /// It is dropped.
     Keep,
@@ -60,12 +60,12 @@ pub struct Succession {
 }
 
 impl Succession {
-    /// A model serves since `now`.
+    /// A model is in use from `now` on.
     pub fn new(now: Nanos) -> Succession {
         Succession { trained: now, rows_then: 0, not_before: now, back_off: BACK_OFF[0], probation: None }
     }
 
-    /// Should a challenger be trained? `rows`: samples taken since the beginning; `drift`: a detector has raised an alarm.
+    /// Whether and why to train a challenger. `rows`: samples taken since the start; `drift`: a detector has raised an alarm.
     pub fn train(&self, now: Nanos, rows: u64, drift: bool) -> Option<Reason> {
         if now < self.not_before || self.probation.is_some() {
             return None;
@@ -77,7 +77,7 @@ impl Succession {
         (old && rows.saturating_sub(self.rows_then) >= NEW_ROWS_MIN).then_some(Reason::Age)
     }
 
-    /// A challenger was trained: does it take over? `p99_wait` is the wait under the champion, in any unit.
+    /// Decides on a trained challenger. `p99_wait` is the wait under the champion, in any unit.
     pub fn judge(
         &mut self,
         now: Nanos,
@@ -87,7 +87,7 @@ impl Succession {
         p99_wait: f64,
     ) -> Verdict {
         (self.trained, self.rows_then) = (now, rows);
-        // What is no number fails the comparison.
+        // NaN fails the comparison.
         let orders_better = challenger.pair_order >= champion.pair_order + PAIR_ORDER_GAIN;
         let as_exact = champion.error.iter().zip(&challenger.error).all(|errors| match errors {
             (Some(champion), Some(challenger)) => *challenger <= champion * (1.0 + ERROR_LOSS),
@@ -103,8 +103,8 @@ impl Succession {
         Verdict::Keep
     }
 
-    /// Should the champion of before serve again? To be asked while a new model is on probation: `drift` as above, `p99_wait` since
-    /// it serves.
+    /// Whether to revert to the previous champion, while a new model is on probation: `drift` as above, `p99_wait` since
+    /// its first use.
     pub fn roll_back(&mut self, now: Nanos, drift: bool, p99_wait: f64) -> bool {
         let Some(probation) = self.probation else { return false };
         let waits_longer = p99_wait > probation.wait_before * (1.0 + WAIT_LOSS);
@@ -119,7 +119,7 @@ impl Succession {
         false
     }
 
-    /// Is a new model on probation?
+    /// Whether a new model is on probation.
     pub fn on_probation(&self) -> bool {
         self.probation.is_some()
     }

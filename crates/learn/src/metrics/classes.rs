@@ -1,4 +1,4 @@
-//! How good a classifier is.
+//! Metrics of classifiers.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ const BINS: usize = 15;
 /// Merged probability below which a prediction is withheld in [`Accuracy::confident`].
 pub const CONFIDENCE: f32 = 0.6;
 
-/// For each class, the first one with which it counts as one.
+/// For each class, the first class of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups(Vec<usize>);
 

@@ -1,4 +1,4 @@
-//! How good latency predictions are.
+//! Metrics of latency predictions.
 
 use serde::Serialize;
 
@@ -23,8 +23,8 @@ pub struct PredictedRun {
     pub stretches: Vec<Vec<Predicted>>,
 }
 
-/// Measures of latency predictions. Only the last two say whether a queue can be ordered by them; the others also reward
-/// telling workloads apart.
+/// Metrics of latency predictions. Only the last two show whether a queue can be ordered by them; the others also reward
+/// distinguishing workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LatencyQuality {
     /// Pearson correlation of ln latency, over all runs.
@@ -41,7 +41,7 @@ pub struct LatencyQuality {
     pub median_relative_error: f64,
     /// Pearson correlation of ln latency inside each run, the mean over runs.
     pub mean_pcc_in_run: f64,
-    /// Of pairs at most 16 requests apart whose latencies differ by more than 10 %, the share ordered rightly; 0.5 is chance.
+    /// Of pairs at most 16 requests apart whose latencies differ by more than 10 %, the share ordered correctly; 0.5 is chance.
     pub pair_order: f64,
 }
 
@@ -109,7 +109,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// The share of pairs ordered rightly; equal predictions count half. 0.5 where there is no pair.
+/// The share of pairs ordered correctly; equal predictions count half. 0.5 where there is no pair.
 fn pair_order(runs: &[PredictedRun]) -> f64 {
     let (mut right, mut pairs) = (0.0, 0u64);
     for stretch in runs.iter().flat_map(|run| &run.stretches) {
@@ -125,7 +125,7 @@ fn pair_order(runs: &[PredictedRun]) -> f64 {
     if pairs == 0 { 0.5 } else { right / pairs as f64 }
 }
 
-/// 1 if the pair is ordered rightly, 0.5 if predicted equal, 0 if not; `None` if its latencies hardly differ.
+/// 1 if the pair is ordered correctly, 0.5 if predicted equal, 0 if not; `None` if its latencies hardly differ.
 fn pair_score(a: &Predicted, b: &Predicted) -> Option<f64> {
     let (shorter, longer) = if a.truth <= b.truth { (a, b) } else { (b, a) };
     (longer.truth > PAIR_DIFFERENCE * shorter.truth).then(|| match shorter.predicted.total_cmp(&longer.predicted) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the description.
 pub(super) const FORMAT: u32 = 1;
 
-/// What a model is for.
+/// The purpose of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -13,7 +13,7 @@ pub enum Kind {
     Classifier,
     /// Predicts a request's service latency, to order a queue.
     Latency,
-    /// Predicts a request's total latency from what the order changes: a diagnosis, which must not order a queue.
+    /// Predicts a request's total latency from inputs that the order changes: for diagnosis only, never to order a queue.
     Ordered,
 }
 
@@ -28,10 +28,10 @@ impl Kind {
     }
 }
 
-/// What a model's output means.
+/// The meaning of a model's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Target {
+pub enum OutputKind {
     /// ln latency, less the mean of the last 16, over their standard deviation.
     #[default]
     Normalised,
@@ -41,7 +41,7 @@ pub enum Target {
     Logits,
 }
 
-/// The description of a model, as its file has it.
+/// The description of a model in its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
     /// Version of this description.
@@ -52,7 +52,7 @@ pub struct About {
     pub layers: Vec<usize>,
     /// Slope of the leaky ReLU below 0.
     pub slope: f32,
-    /// Completed requests that it looks back on.
+    /// Completed requests in its history.
     pub n_history: usize,
     /// How tags become numbers.
     pub tag_encoding: String,
@@ -60,22 +60,22 @@ pub struct About {
     pub features: String,
     /// Checksum of the feature set's definition.
     pub feature_hash: String,
-    /// What the output means.
+    /// The meaning of the output.
     #[serde(default)]
-    pub target: Target,
+    pub target: OutputKind,
     /// Names of the workloads; empty but for classifiers.
     #[serde(default)]
     pub classes: Vec<String>,
     /// Outputs of a classifier are divided by it.
     #[serde(default = "one")]
     pub temperature: f32,
-    /// Where its training data came from.
+    /// Origin of its training data.
     #[serde(default)]
     pub device: Device,
     /// How it was trained.
     #[serde(default)]
     pub trained: Training,
-    /// What it reached in training, by name.
+    /// Metrics reached in training, by name.
     #[serde(default)]
     pub metrics: serde_json::Value,
     /// CRC-32C of all tensors, as 8 hexadecimal digits.
@@ -95,9 +95,9 @@ pub struct Device {
     pub sectors: u64,
     /// Bytes; 0: unknown.
     pub logical_block: u32,
-    /// Has it a moving arm?
+    /// Whether it has a moving arm.
     pub rotational: bool,
-    /// How it turns, where that was found.
+    /// Its rotation, if known.
     #[serde(default)]
     pub rotation: crate::Rotation,
     /// Quantiles 5 %, 50 % and 95 % of the training data's service latency, in microseconds.

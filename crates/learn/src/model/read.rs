@@ -1,4 +1,4 @@
-//! A model from the bytes of a file, with each check that a damaged or hostile file calls for.
+//! Reads a model from the bytes of a file, with checks against damaged and hostile files.
 
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype;
@@ -69,7 +69,7 @@ impl Model {
         let mut computed = vec![0.0; network.outputs()];
         network.forward(inputs, &mut computed);
         for (&expected, &found) in outputs.iter().zip(&computed) {
-            // Written so that a difference that is no number fails.
+            // Written so that NaN fails.
             let is_close = (found - expected).abs() <= TOLERANCE * expected.abs().max(1.0);
             if !is_close {
                 return Err(ModelError::SelfTest { expected, found });
@@ -133,7 +133,7 @@ fn check_description(about: &About) -> Result<(), ModelError> {
         return wrong(format!("`layers` is {:?}; at most {MAX_INPUTS} inputs and {MAX_WIDTH} units", about.layers));
     }
     if about.n_history != HISTORY {
-        return wrong(format!("`n_history` is {}; this version looks back on {HISTORY}", about.n_history));
+        return wrong(format!("`n_history` is {}; this version has a history of {HISTORY}", about.n_history));
     }
     if !(0.0..=1.0).contains(&about.slope) {
         return wrong(format!("`slope` is {}; it is from 0 to 1", about.slope));
@@ -198,7 +198,7 @@ impl File<'_> {
         Trees::new(about.layers[0], LatencyModel::own_inputs(named_features(about)?), base, roots, nodes, leaves)
     }
 
-    /// Is every number finite and of a size that weights have?
+    /// Whether every number is finite and in the range of weights.
     fn check_numbers(&self) -> Result<(), ModelError> {
         for (name, tensor) in self.0.iter() {
             if tensor.dtype() != Dtype::F32 {

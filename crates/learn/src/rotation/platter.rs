@@ -1,4 +1,4 @@
-//! Where a disk's platter is: the angle of each sector and the time of seeks, learned from completions alone.
+//! Model of a disk's platter: the angle of each sector and the time of seeks, learned from completions alone.
 //!
 //! When a read that went to the media completes, its last sector has just passed the head. So each completion shows the angle
 //! of one sector. Within a zone of a disk angles repeat with the length of a track: the angle is nearly `f · sector + φ`
@@ -6,8 +6,8 @@
 //! under which the angles seen agree best (a periodogram), from sixteen reads on. What is left is the skew between tracks,
 //! 3 % of a revolution.
 //!
-//! It only works while the disk gets one request at a time, and keeps a speed that is known: one of the usual ones, found by
-//! the first region. Where angles do not agree, nothing is claimed, and rotation counts as half a revolution.
+//! It works only at queue depth 1, for disks with one of the usual speeds, which the first region determines. Where angles do not
+//! agree, it predicts half a revolution.
 
 use dumbwaiter_block::Nanos;
 
@@ -17,7 +17,7 @@ use crate::gap::GapBins;
 /// Sectors of a region, as a shift: 8 GiB.
 const REGION_SHIFT: u32 = 24;
 const REGION: f64 = (1u64 << REGION_SHIFT) as f64;
-/// Regions that are told apart (32 TiB).
+/// Most regions (32 TiB).
 const REGIONS_MAX: usize = 4096;
 /// Reads of a region that are kept, and numbers of them at which a fit is tried.
 const SAMPLES_MAX: usize = 48;
@@ -33,9 +33,9 @@ const MEDIA_MIN: u64 = 500_000;
 /// After a missed revolution a seek counts for longer, after each other read for a little less: one read in 17 may miss.
 const MISS_STEP: u64 = 320_000;
 const HIT_STEP: u64 = 20_000;
-/// Searches of all frequencies and speeds before a disk is given up: each takes some 10 ms.
+/// Most searches of all frequencies and speeds: each takes some 10 ms.
 const FULL_SEARCHES_MAX: u32 = 8;
-/// A region whose mean error exceeds this share of a revolution claims nothing.
+/// A region whose mean error exceeds this share of a revolution is not used.
 const ERROR_MAX: f64 = 0.15;
 
 /// A read that went to the media: its end within the region, and when it had passed the head.
@@ -121,7 +121,7 @@ impl Platter {
         (number < REGIONS_MAX).then_some((number, (sector & ((1 << REGION_SHIFT) - 1)) as u32))
     }
 
-    /// Is anything known about angles?
+    /// Whether any angles are known.
     pub fn ready(&self) -> bool {
         self.fitted > 0
     }
@@ -141,7 +141,7 @@ impl Platter {
         arm + (fraction(angle - settled) * self.revolution as f64) as u64
     }
 
-    /// A read that the disk had for itself completed; `predicted` is what [`Platter::cost`] had said, or 0.
+    /// Notes the completion of a read that was alone in the disk; `predicted` is the result of [`Platter::cost`], or 0.
     pub fn learn(&mut self, end: u64, gap: u64, latency: Nanos, predicted: u64, now: Nanos) {
         let given_up = !self.ready() && self.full_searches >= FULL_SEARCHES_MAX;
         if latency.0 < MEDIA_MIN || gap == 0 || given_up {

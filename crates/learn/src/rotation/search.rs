@@ -1,4 +1,4 @@
-//! How a disk turns, found from when its requests completed.
+//! Finds the rotation of a disk from the completion times of its requests.
 
 use std::f64::consts::TAU;
 
@@ -6,11 +6,11 @@ use super::speeds::SPEEDS;
 use super::spindle::Rotation;
 use crate::record::RequestRecord;
 
-/// Sectors of a revolution that disks have, at least and at most.
+/// Fewest and most sectors of a revolution.
 const SECTORS: [f64; 2] = [300.0, 8_000.0];
-/// Pairs of requests that are looked at.
+/// Pairs of requests that are examined.
 const PAIRS: usize = 20_000;
-/// Agreement from which a rotation is believed, from 0 to 1.
+/// Least agreement of a rotation, from 0 to 1.
 const LEAST_AGREEMENT: f64 = 0.3;
 /// Quickest request that the platter can have served, in nanoseconds.
 const QUICKEST_NS: u64 = 1_500_000;

@@ -1,27 +1,27 @@
-//! Where a disk's platter stands, from what has completed.
+//! The angle of a disk's platter, from the last completion.
 
 use std::f64::consts::TAU;
 
 use dumbwaiter_block::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// How a disk turns: found in training, for the part of the disk that the training data covers.
+/// Rotation of a disk: found in training, for the part of the disk that the training data covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rotation {
-    /// Time of one revolution in nanoseconds; 0: the device does not turn, or it is not known how.
+    /// Time of one revolution in nanoseconds; 0: the device does not rotate, or its rotation is unknown.
     pub period_ns: f64,
     /// Sectors after which a sequential transfer has turned by one revolution; skews between tracks are part of it.
     pub sectors: f64,
 }
 
 impl Rotation {
-    /// Is it known?
+    /// Whether it is known.
     pub fn is_known(&self) -> bool {
         self.period_ns >= 1e3 && self.sectors >= 1.0 && self.period_ns.is_finite() && self.sectors.is_finite()
     }
 }
 
-/// The last request that was served by the platter, which says how the platter stands now.
+/// The last request that the platter served, from which the present angle follows.
 ///
 /// A request completes when its end passes the head. So the angle to another sector is its distance from that end, less the
 /// time that has passed.
@@ -32,7 +32,7 @@ pub struct Spindle {
 }
 
 impl Spindle {
-    /// A disk that turns so.
+    /// A disk with this rotation.
     pub fn new(rotation: Rotation) -> Spindle {
         Spindle { rotation, last: None }
     }

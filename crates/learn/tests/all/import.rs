@@ -1,11 +1,11 @@
 //! Models of other programs.
 
 use dumbwaiter_learn::import::{Format, Purpose, import};
-use dumbwaiter_learn::{FeatureSet, Kind, Model, ModelError, Target};
+use dumbwaiter_learn::{FeatureSet, Kind, Model, ModelError, OutputKind};
 use proptest::prelude::*;
 
 fn latency() -> Purpose {
-    Purpose { kind: Kind::Latency, features: FeatureSet::Unordered, target: Target::Ln, classes: Vec::new() }
+    Purpose { kind: Kind::Latency, features: FeatureSet::Unordered, target: OutputKind::Ln, classes: Vec::new() }
 }
 
 fn output(model: &Model, set: impl Fn(&mut [f32])) -> f32 {
@@ -90,7 +90,7 @@ fn a_scikit_learn_tree_gives_its_probabilities() {
     let purpose = Purpose {
         kind: Kind::Classifier,
         features: FeatureSet::Window,
-        target: Target::Logits,
+        target: OutputKind::Logits,
         classes: vec!["a".to_owned(), "b".to_owned()],
     };
     let classifier = import(text.as_bytes(), Format::Sklearn, &purpose).unwrap().classifier().unwrap();

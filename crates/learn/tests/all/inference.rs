@@ -2,8 +2,8 @@
 
 use dumbwaiter_block::{Nanos, Op};
 use dumbwaiter_learn::{
-    Classifier, Dense, FeatureSet, History, LatencyModel, LayerWeights, Network, Place, RequestVector, Scaling, Tag,
-    Target,
+    Classifier, Dense, FeatureSet, History, LatencyModel, LayerWeights, Network, OutputKind, Place, RequestVector,
+    Scaling, Tag,
 };
 use dumbwaiter_testkit::allocations::allocations;
 
@@ -99,7 +99,7 @@ fn latency_model(features: FeatureSet) -> LatencyModel {
     let (layers, scaling) = network(&[features.inputs(), 32, 16, 8, 4, 1], 11);
     let net = Dense::new(&layers, &scaling, 0.01, own).unwrap();
     let cold = vec![0.0; features.inputs() - own];
-    LatencyModel::new(Network::Dense(net), features, Target::Normalised, cold, (5.0, 1.0)).unwrap()
+    LatencyModel::new(Network::Dense(net), features, OutputKind::Normalised, cold, (5.0, 1.0)).unwrap()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Model files: what is written is read again, and nothing else.
 
 use dumbwaiter_learn::{
-    About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, ModelError, Target, Training, Weights, shipped,
+    About, Device, FeatureSet, HISTORY, Kind, LatencyModel, Model, ModelError, OutputKind, Training, Weights, shipped,
 };
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn model() -> Model {
         tag_encoding: "compact".to_owned(),
         features: set.name().to_owned(),
         feature_hash: set.hash(),
-        target: Target::Normalised,
+        target: OutputKind::Normalised,
         classes: Vec::new(),
         temperature: 1.0,
         device: Device::default(),

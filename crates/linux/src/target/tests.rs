@@ -54,8 +54,8 @@ impl Machine {
     }
 
     /// The path is none that exists, so that the machine's own devices do not matter.
-    fn look(&self, dev: (u32, u32)) -> Target {
-        Target::device(Path::new("/nowhere/dev"), dev, &self.roots).unwrap()
+    fn look(&self, dev: (u32, u32)) -> PathFacts {
+        PathFacts::device(Path::new("/nowhere/dev"), dev, &self.roots).unwrap()
     }
 }
 
@@ -104,7 +104,7 @@ fn a_file_is_in_use_under_each_of_its_names() {
     std::fs::write(&third, "x").unwrap();
     machine.put("sys/devices/loop0/loop/backing_file", one.to_str().unwrap());
     machine.put("proc/swaps", &format!("Filename Type Size Used Priority\n{} file 4 0 -2", one.display()));
-    let uses = |path: &Path| Target::file(path, &std::fs::metadata(path).unwrap(), &machine.roots).uses;
+    let uses = |path: &Path| PathFacts::file(path, &std::fs::metadata(path).unwrap(), &machine.roots).uses;
     let expected = [format!("swap space {}", one.display()), "backs loop0".into()];
     assert_eq!(uses(&one), expected);
     assert_eq!(uses(&other), expected);
@@ -145,10 +145,10 @@ fn writes_need_permission_and_a_used_device_its_name() {
 #[test]
 fn what_is_neither_file_nor_device_is_refused() {
     for path in ["/dev/null", "/tmp"] {
-        let said = Target::of(Path::new(path)).unwrap_err().to_string();
+        let said = PathFacts::of(Path::new(path)).unwrap_err().to_string();
         assert!(said.contains(path) && said.contains("block device"), "{said}");
     }
-    let said = Target::of(Path::new("/nowhere/at all")).unwrap_err().to_string();
+    let said = PathFacts::of(Path::new("/nowhere/at all")).unwrap_err().to_string();
     assert!(said.contains("/nowhere/at all") && said.contains("No such file"), "{said}");
 }
 

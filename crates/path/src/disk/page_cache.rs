@@ -126,7 +126,7 @@ impl Transfer {
     /// Moves the data now; the bytes moved, or the negative error.
     ///
     /// # Safety
-    /// The pieces and their memory are valid, and nobody else uses them.
+    /// The pieces and their memory are valid, and nothing else uses them.
     pub(super) unsafe fn run(&self, fd: i32) -> i32 {
         let (count, at) = (self.count as i32, self.at as i64);
         loop {

@@ -204,7 +204,7 @@ fn a_signal_goes_with_the_next_call_and_is_none_to_a_ring_that_is_gone() {
 }
 
 #[test]
-fn the_end_of_a_watched_stream_and_room_to_write_are_told_apart() {
+fn the_end_of_a_watched_stream_and_room_to_write_are_distinguished() {
     let (mut disk, _writer) = stream_disk();
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     disk.watch(ours.as_fd(), Interest::ReadWrite).unwrap();
@@ -302,7 +302,7 @@ fn merged_writes_of_scattered_memory_land_in_the_right_bytes() {
         let data = match i {
             2 => Data::Buffer(own.take().unwrap()),
             7 => Data::Scratch,
-            // SAFETY: all of it lives until the I/Os are completed, below, and nobody writes to it.
+            // SAFETY: all of it lives until the I/Os are completed, below, and nothing writes to it.
             _ => Data::Iovec(unsafe { Iovecs::new(&pieces[i]) }),
         };
         disk.submit_plugged(io(Op::Write, 64 + 2 * i as u64, 2, i as u64), data).unwrap();
@@ -367,6 +367,23 @@ fn errors_carry_their_number_and_a_short_read_is_an_error() {
     done.sort_by_key(|(token, _, _)| *token);
     assert_eq!(done[0].1, Err(Errno(libc::EBADF)));
     assert_eq!(done[1].1, Err(Errno(libc::EINVAL)));
+}
+
+#[test]
+fn a_split_read_of_which_one_piece_fails_ends_once_and_in_an_error() {
+    let (_dir, path) = numbered_file(1024);
+    let mut disk = disk_with(open(&path), "mq-deadline", config(), DiskOptions::default());
+    // The file ends within the third of four pieces; the drive's size was read before.
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(300 * 512).unwrap();
+    disk.submit(io(Op::Read, 0, 500, 1), Data::Buffer(Buffer::new(500 * 512))).unwrap();
+    disk.submit(io(Op::Read, 0, 200, 2), Data::Buffer(Buffer::new(200 * 512))).unwrap();
+    let mut done = complete(&mut disk, 2);
+    done.sort_by_key(|(token, _, _)| *token);
+    assert_eq!((done[0].0, done[0].1), (1, Err(Errno::EIO)));
+    assert!(matches!(&done[0].2, Data::Buffer(memory) if memory.len() == 500 * 512), "the memory comes back");
+    assert_eq!((done[1].0, done[1].1), (2, Ok(())));
+    let ledger = disk.layer().ledger();
+    assert_eq!((ledger.completed, ledger.failed, ledger.imbalance()), (2, 1, None), "{ledger:?}");
 }
 
 #[test]

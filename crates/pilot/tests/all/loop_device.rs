@@ -4,17 +4,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use dumbwaiter_linux::queue::Queue;
 use dumbwaiter_pilot::{PilotConfig, Question, RunOptions, RunSummary, ask, run};
-use dumbwaiter_testkit::LoopDevice;
+use dumbwaiter_testkit::{LoopDevice, StopOnDrop};
 
 const MIB: u64 = 1 << 20;
 /// One at a time: they share the machine's two CPUs and the device under each is exchanged.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A loop device with settings that are nobody's default; `None`, and the reason, where there is none.
+/// A loop device with settings that differ from all defaults; `None`, and the reason, where there is none.
 fn device() -> Option<(LoopDevice, Queue)> {
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
         eprintln!("skipped: no tracefs, or not root");
@@ -63,8 +63,9 @@ fn fly(config: &str, options: RunOptions, work: impl FnOnce()) -> (RunSummary, V
     let summary = std::thread::scope(|scope| {
         let pilot =
             scope.spawn(|| run(&config, options, &stop, &mut |line| lines.lock().unwrap().push(line.to_owned())));
+        let stopping = StopOnDrop(&stop);
         work();
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         pilot.join().unwrap().unwrap()
     });
     (summary, lines.into_inner().unwrap())

@@ -1,13 +1,13 @@
 //! Throughput tables as documents.
 
-use dumbwaiter_policy::{Cell, Goal, Kind, MeasuredLoad, ScoreTable, TableError};
+use dumbwaiter_policy::{Goal, Kind, MeasuredLoad, Measurement, ScoreTable, TableError};
 use proptest::prelude::*;
 
 const DISK: Kind = Kind { rotational: true, depth: 4 };
 
-fn cell(scheduler: &str, runs: u32, mb_per_s: f64, latency_ms: f64) -> Cell {
+fn cell(scheduler: &str, runs: u32, mb_per_s: f64, latency_ms: f64) -> Measurement {
     let (scheduler, classes) = (scheduler.to_owned(), vec![0.25, 0.75]);
-    Cell { scheduler, runs, mb_per_s: [mb_per_s, 0.0], latency_ms: [latency_ms, 0.0], classes }
+    Measurement { scheduler, runs, mb_per_s: [mb_per_s, 0.0], latency_ms: [latency_ms, 0.0], classes }
 }
 
 fn table() -> ScoreTable {

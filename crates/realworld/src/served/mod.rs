@@ -29,7 +29,7 @@ const MAX_CONNECTIONS: u32 = 1 << 16;
 const MIN_REQUESTS: u32 = 64;
 
 /// The target of a served disk.
-enum Target<'a> {
+enum ServedTarget<'a> {
     /// The device model that a cell names, in real time.
     Models,
     /// A target of the server's own: `emulate:MODEL`, `null`.
@@ -40,14 +40,14 @@ enum Target<'a> {
 
 /// A served disk as a world: each run starts a server in this process and puts a scenario's load on it through its NBD socket, in real time.
 pub struct Served<'a> {
-    target: Target<'a>,
+    target: ServedTarget<'a>,
     notes: Vec<String>,
 }
 
 impl Served<'_> {
     /// Serves the device models that cells name, in real time. They keep no data.
     pub fn models() -> Served<'static> {
-        Served { target: Target::Models, notes: Vec::new() }
+        Served { target: ServedTarget::Models, notes: Vec::new() }
     }
 
     /// Is this a target of the server's own, and no path: `null`, `null:SIZE` or `emulate:MODEL`?
@@ -64,7 +64,7 @@ impl Served<'_> {
         if let Some(model) = target.strip_prefix("emulate:") {
             dumbwaiter_devices::load(model).map_err(|e| Failure::refused(format!("{target}: {e}")))?;
         }
-        Ok(Served { target: Target::Named(target.to_owned()), notes: Vec::new() })
+        Ok(Served { target: ServedTarget::Named(target.to_owned()), notes: Vec::new() })
     }
 
     /// Serves a file or block device. The kernel's scheduler below it is set to `none` for the runs, where that is possible.
@@ -72,11 +72,11 @@ impl Served<'_> {
         if device.options().verify.is_some() {
             return Err(Failure::refused("--verify: only our engine checks what it wrote; leave out --via serve"));
         }
-        Ok(Served { target: Target::Device(device), notes: device.own_stack_notes()? })
+        Ok(Served { target: ServedTarget::Device(device), notes: device.own_stack_notes()? })
     }
 
     fn run_load(&self, load: &Prepared, cell: &Cell, control: &Control) -> Result<CellResult, Error> {
-        let Target::Device(device) = &self.target else { return self.serve(load, cell, control) };
+        let ServedTarget::Device(device) = &self.target else { return self.serve(load, cell, control) };
         if let Some(settings) = device.settings().as_mut() {
             settings.set("scheduler", "none")?;
         }
@@ -140,17 +140,17 @@ impl Served<'_> {
     }
 
     fn keep_going(&self) -> bool {
-        matches!(&self.target, Target::Device(device) if device.options().keep_going)
+        matches!(&self.target, ServedTarget::Device(device) if device.options().keep_going)
     }
 
     fn target_settings(&self, scenario: &Scenario, cell: &Cell, tenants: usize) -> TargetSettings {
         let text = match &self.target {
-            Target::Models => format!("emulate:{}", cell.device),
-            Target::Named(name) => name.clone(),
-            Target::Device(device) => device.path().display().to_string(),
+            ServedTarget::Models => format!("emulate:{}", cell.device),
+            ServedTarget::Named(name) => name.clone(),
+            ServedTarget::Device(device) => device.path().display().to_string(),
         };
         let (buffered, writable) = match &self.target {
-            Target::Device(device) => (device.options().buffered, device.options().allow_writes),
+            ServedTarget::Device(device) => (device.options().buffered, device.options().allow_writes),
             _ => (false, true),
         };
         let exports = (0..tenants).map(|number| ExportSettings {
@@ -170,9 +170,9 @@ impl Served<'_> {
 
     fn device_name(&self, of_cell: &str) -> String {
         match &self.target {
-            Target::Models => of_cell.to_owned(),
-            Target::Named(name) => name.clone(),
-            Target::Device(device) => device.path().display().to_string(),
+            ServedTarget::Models => of_cell.to_owned(),
+            ServedTarget::Named(name) => name.clone(),
+            ServedTarget::Device(device) => device.path().display().to_string(),
         }
     }
 
@@ -180,12 +180,12 @@ impl Served<'_> {
     fn sectors(&self, of_cell: &str) -> Option<u64> {
         let of_model = |model: &str| Some(dumbwaiter_devices::load(model).ok()?.build(1).facts().capacity_sectors);
         match &self.target {
-            Target::Models => of_model(of_cell),
-            Target::Named(name) => match name.strip_prefix("emulate:") {
+            ServedTarget::Models => of_model(of_cell),
+            ServedTarget::Named(name) => match name.strip_prefix("emulate:") {
                 Some(model) => of_model(model),
                 None => dumbwaiter_serve::null_bytes(name).map(|bytes| bytes / SECTOR_BYTES),
             },
-            Target::Device(device) => Some(device.facts().bytes / SECTOR_BYTES),
+            ServedTarget::Device(device) => Some(device.facts().bytes / SECTOR_BYTES),
         }
     }
 }
@@ -234,9 +234,9 @@ impl World for Served<'_> {
             ..About::default()
         };
         match &self.target {
-            Target::Models => About { name: "served models".to_owned(), ..unmeasured },
-            Target::Named(name) => About { name: name.clone(), device: Some(name.clone()), ..unmeasured },
-            Target::Device(device) => About { stacks, notes: self.notes.clone(), ..device.about() },
+            ServedTarget::Models => About { name: "served models".to_owned(), ..unmeasured },
+            ServedTarget::Named(name) => About { name: name.clone(), device: Some(name.clone()), ..unmeasured },
+            ServedTarget::Device(device) => About { stacks, notes: self.notes.clone(), ..device.about() },
         }
     }
 
@@ -257,9 +257,11 @@ impl World for Served<'_> {
             return Err(Refusal(format!("through a served disk: {why}")));
         }
         match &self.target {
-            Target::Models => dumbwaiter_devices::load(&cell.device).map(drop).map_err(|e| Refusal(e.to_string())),
-            Target::Named(_) => Ok(()),
-            Target::Device(device) => device.supports(scenario, cell.completion),
+            ServedTarget::Models => {
+                dumbwaiter_devices::load(&cell.device).map(drop).map_err(|e| Refusal(e.to_string()))
+            }
+            ServedTarget::Named(_) => Ok(()),
+            ServedTarget::Device(device) => device.supports(scenario, cell.completion),
         }
     }
 
@@ -267,14 +269,14 @@ impl World for Served<'_> {
         let Work::Scenario(load) = &cell.work else {
             return Err(Failure::refused("a database runs under the kernel's schedulers only"));
         };
-        let Target::Device(device) = &self.target else { return Ok(self.run_load(load, cell, control)?) };
+        let ServedTarget::Device(device) = &self.target else { return Ok(self.run_load(load, cell, control)?) };
         device.begin(control);
         device.finished(self.run_load(load, cell, control))
     }
 
     fn conclude(&self, runs: &mut [RunResult], control: &Control) -> Result<Vec<String>, Failure> {
         match &self.target {
-            Target::Device(device) => device.conclude(runs, control),
+            ServedTarget::Device(device) => device.conclude(runs, control),
             _ => Ok(Vec::new()),
         }
     }

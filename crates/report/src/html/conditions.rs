@@ -26,8 +26,9 @@ pub(super) fn conditions(document: &Document) -> Vec<(&'static str, String)> {
     let requests: u64 = runs.iter().map(|r| r.completed).sum();
     let mut all = vec![
         ("Devices", distinct(&|r| r.device.clone())),
+        ("Loads", loads(document)),
+        ("Filled to", fills(document)),
         ("Schedulers", distinct(&|r| r.scheduler.clone())),
-        ("Varied", distinct(&|r| r.variant.clone())),
         ("Run", distinct(&|r| if r.world == "sim" { "simulated".into() } else { r.world.clone() })),
         ("Block layer", distinct(&|r| if r.via == "sim" { String::new() } else { r.via.clone() })),
         ("Completion", distinct(&|r| r.completion.clone())),
@@ -42,6 +43,27 @@ pub(super) fn conditions(document: &Document) -> Vec<(&'static str, String)> {
     all.extend(provenance(&document.provenance));
     all.retain(|(_, text)| !text.is_empty());
     all
+}
+
+/// The scenarios of a suite, or the loads of a survey, each once; empty where all runs have the same.
+fn loads(document: &Document) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    let of_cases = document.suite.iter().flat_map(|suite| &suite.cases).map(|case| case.scenario.as_str());
+    let of_runs = document.runs.iter().map(|run| run.variant.as_str()).filter(|_| document.suite.is_none());
+    for name in of_cases.chain(of_runs) {
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    // A name may hold a comma.
+    names.join("; ")
+}
+
+/// How much of the drives holds data, where a suite says it.
+fn fills(document: &Document) -> String {
+    let cases = document.suite.iter().flat_map(|suite| &suite.cases);
+    let percents: std::collections::BTreeSet<u8> = cases.filter_map(|case| case.fill_percent).collect();
+    percents.iter().map(|percent| format!("{percent} %")).collect::<Vec<_>>().join(", ")
 }
 
 /// Where the results come from: name and value.
@@ -60,4 +82,30 @@ fn provenance(of: &Provenance) -> Vec<(&'static str, String)> {
         all.push(("Queue settings", queue.join(", ")));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dumbwaiter_advise::{Suite, SuiteCase};
+
+    #[test]
+    fn conditions_name_each_load_of_a_suite_once_and_its_fills() {
+        let document = crate::compare::tests::document();
+        let case = |(scenario, fill_percent): (&str, u8)| SuiteCase {
+            scenario: scenario.to_owned(),
+            device: document.runs[0].device.clone(),
+            variant: format!("{scenario}, {fill_percent} % full"),
+            drive_class: String::new(),
+            fill_percent: Some(fill_percent),
+        };
+        let cases = [("copy, large", 10), ("build", 10), ("copy, large", 90), ("build", 90)].map(case).to_vec();
+        let of = |document: &Document, name: &str| {
+            conditions(document).into_iter().find(|(found, _)| *found == name).map(|(_, text)| text)
+        };
+        assert_eq!((of(&document, "Loads"), of(&document, "Filled to")), (None, None));
+        let suite = document.with_suite(Suite::new("s", cases));
+        assert_eq!(of(&suite, "Loads").as_deref(), Some("copy, large; build"));
+        assert_eq!(of(&suite, "Filled to").as_deref(), Some("10 %, 90 %"));
+    }
 }

@@ -28,7 +28,7 @@ pub(super) fn advice(advice: &Advice, points: &[SurveyPoint<'_>]) -> AdviceView 
         header: header.into_iter().map(|(title, _)| title).collect(),
         rows,
     };
-    // The mark of the recommended one stands before its name.
+    // The mark of the recommended one precedes its name.
     let marked = survey_table(advice, points).map(|(header, rows)| {
         let join = |row: Vec<String>| {
             let (head, rest) = row.split_at(row.len().min(2));

@@ -14,9 +14,10 @@ pub use page::{HeatMap, Page, PageSection, Plot, PlotLine};
 
 use crate::advice::SurveyPoint;
 use crate::applications::applications;
-use crate::compare::{apply_title, circumstances, headline, place};
+use crate::compare::{absent_note, apply_title, circumstances, headline, is_absent, place};
 use crate::file::{Error, write_file};
-use crate::ranking_columns::{Column, columns};
+use crate::grid::word_columns;
+use crate::ranking_columns::{Column, Extent, columns};
 use crate::suite::suite_grids;
 use conditions::conditions;
 use detail::Detail;
@@ -52,6 +53,8 @@ struct RowView {
     scheduler: String,
     look: LookView,
     tie: bool,
+    /// The kernel lacks it.
+    absent: bool,
     cells: Vec<ValueView>,
 }
 
@@ -89,6 +92,8 @@ struct Section {
     runs_each: usize,
     /// Any figure was tested for significance.
     tested: bool,
+    /// What the mark of schedulers that the kernel lacks means.
+    absent_note: Option<String>,
     /// Name and unit of each column.
     columns: Vec<(String, &'static str)>,
     rows: Vec<RowView>,
@@ -169,6 +174,7 @@ fn page_of(document: &Document, advice: Option<front::AdviceView>) -> String {
 fn render(name: &str, template: &str, own: Shown) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_filter("word_columns", |rows: Vec<Vec<String>>| word_columns(&rows));
     let all = context! {
         style => Shown::from_safe_string(include_str!("../../templates/report.css").to_string()),
         script => Shown::from_safe_string(include_str!("../../templates/report.js").to_string()),
@@ -237,8 +243,8 @@ fn section(
         })
         .filter(|g| !g.runs.is_empty())
         .collect();
-    let columns = columns(ranking, true);
-    let rows = ranking.rows.iter().filter_map(|row| row_view(document, looks, &columns, row));
+    let columns = columns(ranking, Extent::Page);
+    let rows = ranking.rows.iter().filter_map(|row| row_view(document, ranking, looks, &columns, row));
     let figures = figures(&groups, ranking, detail).into_iter().enumerate().map(|(i, figure)| {
         let Figure { title, caption, wide, spec } = figure;
         let id = format!("plot-{number}-{i}");
@@ -266,6 +272,7 @@ fn section(
         caveats: ranking.recommendation.caveats.clone(),
         runs_each: ranking.rows.iter().map(|r| r.replicates).max().unwrap_or(0),
         tested: ranking.is_tested(),
+        absent_note: absent_note(ranking),
         columns: columns
             .iter()
             .map(|c| (c.name.clone(), if c.unit_name == "us" { "µs" } else { c.unit_name }))
@@ -279,7 +286,7 @@ fn section(
 }
 
 /// A row of the table; `None` for one that no group has.
-fn row_view(document: &Document, looks: &[Look], columns: &[Column], row: &Row) -> Option<RowView> {
+fn row_view(document: &Document, ranking: &Ranking, looks: &[Look], columns: &[Column], row: &Row) -> Option<RowView> {
     let name = label(document, (&row.scheduler, &row.via, &row.completion));
     let value = |column: &Column| {
         let estimate = row.metrics.get(column.metric.key())?;
@@ -293,6 +300,7 @@ fn row_view(document: &Document, looks: &[Look], columns: &[Column], row: &Row) 
         look: looks.iter().find(|l| l.scheduler == name).map(view)?,
         scheduler: name,
         tie: row.difference == Difference::Tie,
+        absent: is_absent(ranking, row),
         cells: columns.iter().filter_map(value).collect(),
     })
 }

@@ -8,7 +8,7 @@ use dumbwaiter_measure::{
     Completed, CpuFacts, Ledger, Merges, Recorder, RecorderConfig, RunFacts, RunResult, TaskSpec, TenantSpec,
 };
 
-/// Name, factor on the latency of the desktop's reads, on everybody's latency, on the throughput.
+/// Name, factor on the latency of the desktop's reads, on the latency of all, on the throughput.
 const SCHEDULERS: [(&str, u64, u64, u64); 5] = [
     ("none", 100, 100, 100),
     ("mq-deadline", 35, 90, 98),
@@ -93,14 +93,8 @@ pub fn advice(mut survey: Document) -> Advice {
     }
 }
 
-fn run(
-    device: &str,
-    (gap_us, typical_us): (u64, u64),
-    index: usize,
-    scheduler: (&str, u64, u64, u64),
-    replicate: u32,
-) -> RunResult {
-    let (name, desktop, everybody, throughput) = scheduler;
+/// A recorder of 20 s after a second of warm-up.
+fn recorder() -> Recorder {
     let tenant = |(name, weight, ..): &(&str, u32, u64, u64, u64)| TenantSpec {
         name: (*name).to_string(),
         weight: *weight,
@@ -108,12 +102,23 @@ fn run(
         focus: false,
     };
     let task = |i: u32| TaskSpec { name: format!("{}.0", TENANTS[i as usize].0), tenant: TenantId(i) };
-    let mut recorder = Recorder::new(RecorderConfig {
+    Recorder::new(RecorderConfig {
         warmup: Nanos::from_secs(1),
         interval: Nanos::from_ms(500),
         tenants: TENANTS.iter().map(tenant).collect(),
         tasks: (0..4).map(task).collect(),
-    });
+    })
+}
+
+fn run(
+    device: &str,
+    (gap_us, typical_us): (u64, u64),
+    index: usize,
+    scheduler: (&str, u64, u64, u64),
+    replicate: u32,
+) -> RunResult {
+    let (name, desktop, all_factor, throughput) = scheduler;
+    let mut recorder = recorder();
     let end = Nanos::from_secs(21);
     let mut draw = Draw(u64::from(replicate) * 977 + index as u64 + 1);
     let mut now = Nanos::from_ms(100);
@@ -128,7 +133,7 @@ fn run(
         });
         let who = who.expect("the percentages sum to 100");
         let (_, _, _, bytes, reads) = TENANTS[who];
-        let factor = if who == 3 { desktop } else { everybody };
+        let factor = if who == 3 { desktop } else { all_factor };
         let ns = draw.latency(typical_us * 10 * factor);
         let device_ns = (typical_us * 100).min(ns / 2);
         let submit = Nanos(now.0.saturating_sub(ns));

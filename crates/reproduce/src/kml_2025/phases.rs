@@ -1,4 +1,4 @@
-//! Phases that want different schedulers: every fixed scheduler, `adaptive`, and an oracle that is told the phase.
+//! Phases that want different schedulers: every fixed scheduler, `adaptive`, and an oracle that knows the phase.
 
 use dumbwaiter_measure::{RunResult, Sample};
 
@@ -173,7 +173,7 @@ fn add(out: &mut FigureResult, figure: &str, schedule: &Schedule, effort: &Effor
     let single = if kinds.is_empty() { &whole[..FIXED.len()] } else { single };
     let throughput: Vec<f64> = whole.iter().map(Runs::mb_per_s).collect();
     let best = (1..FIXED.len()).fold(0, |best, i| if throughput[i] > throughput[best] { i } else { best });
-    // The oracle is told the phase: the best time of each kind alone, and no cost of switching.
+    // The oracle knows the phase: the best time of each kind alone, and no cost of switching.
     let oracle_seconds: f64 = schedule
         .kinds
         .iter()

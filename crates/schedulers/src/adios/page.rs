@@ -4,7 +4,7 @@ use dumbwaiter_block::{Context, RequestId};
 
 use super::models::TYPES;
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::ordered::{Forest, Tree};
+use crate::mechanisms::ordered::{Tree, TreeArena};
 
 /// The list that is ordered by sector on a disk.
 const SORTED: usize = 1;
@@ -13,7 +13,7 @@ const SORTED: usize = 1;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Storage {
     pub links: Links,
-    pub forest: Forest<u64>,
+    pub forest: TreeArena<u64>,
 }
 
 /// A batch: lists that are served one after the other.

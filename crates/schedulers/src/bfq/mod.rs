@@ -46,7 +46,7 @@ pub use generation::Generation;
 pub use settings::tunables;
 
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::ordered::Forest;
+use crate::mechanisms::ordered::TreeArena;
 use crate::mechanisms::wf2q::{Class, Options as EngineOptions, ServiceTree};
 use burst_list::BurstList;
 use generation::Constants;
@@ -150,9 +150,9 @@ pub struct Bfq {
     entries: Vec<RequestState>,
     links: Links,
     /// Requests by sector, one tree a queue.
-    sorted: Forest,
+    sorted: TreeArena,
     /// Queues by the sector of their next request, one tree a group.
-    positions: Forest,
+    positions: TreeArena,
     /// Requests that go before all others.
     head: List,
     queued_head: u32,
@@ -238,8 +238,8 @@ impl Bfq {
             tenants: Vec::new(),
             entries: Vec::new(),
             links: Links::default(),
-            sorted: Forest::default(),
-            positions: Forest::default(),
+            sorted: TreeArena::default(),
+            positions: TreeArena::default(),
             head: List::default(),
             queued_head: 0,
             in_service: None,

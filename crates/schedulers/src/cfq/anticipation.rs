@@ -9,7 +9,7 @@ use dumbwaiter_block::{Nanos, Tunable};
 
 use super::group::Group;
 use super::queue::NONE;
-use crate::mechanisms::ordered::{Forest, Tree};
+use crate::mechanisms::ordered::{Tree, TreeArena};
 
 /// Settings beside those of CFQ.
 pub(super) const TUNABLES: [Tunable; 4] = [
@@ -85,7 +85,7 @@ pub(super) struct Anticipation {
     entities: Vec<Entity>,
     /// Backlogged children by group.
     children: Vec<Tree>,
-    line: Forest<(u64, u64)>,
+    line: TreeArena<(u64, u64)>,
     sequence: u64,
     pub(super) turn: Option<Turn>,
     pub(super) habits: Vec<Habit>,
@@ -101,7 +101,7 @@ impl Anticipation {
         Anticipation {
             entities: Vec::new(),
             children: Vec::new(),
-            line: Forest::default(),
+            line: TreeArena::default(),
             sequence: 0,
             turn: None,
             habits: Vec::new(),

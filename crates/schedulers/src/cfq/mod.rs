@@ -49,7 +49,7 @@ use dumbwaiter_block::{
 };
 
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::ordered::{Forest, Tree};
+use crate::mechanisms::ordered::{Tree, TreeArena};
 use anticipation::Anticipation;
 use depth_sense::DepthSense;
 use group::Group;
@@ -113,15 +113,15 @@ pub struct Cfq {
     /// Requests that go before all others: requeued ones and flush data.
     first: List,
     /// Requests of each queue.
-    by_sector: Forest,
+    by_sector: TreeArena,
 
     queues: Vec<Queue>,
     free_queues: Vec<u32>,
     processes: Vec<Process>,
     /// Queues of each service tree.
-    service: Forest<i64>,
+    service: TreeArena<i64>,
     /// Queues by their next request's sector, a tree per level.
-    by_position: Forest,
+    by_position: TreeArena,
     positions: [Tree; 8],
 
     groups: Vec<Group>,
@@ -129,7 +129,7 @@ pub struct Cfq {
     /// Group of each tenant.
     tenants: Vec<u32>,
     /// Active groups.
-    order: Forest,
+    order: TreeArena,
     line: Tree,
     min_vdisktime: u64,
 
@@ -164,17 +164,17 @@ impl Cfq {
             entries: Vec::new(),
             links: Links::default(),
             first: List::default(),
-            by_sector: Forest::default(),
+            by_sector: TreeArena::default(),
             queues: Vec::new(),
             free_queues: Vec::new(),
             processes: Vec::new(),
-            service: Forest::default(),
-            by_position: Forest::default(),
+            service: TreeArena::default(),
+            by_position: TreeArena::default(),
             positions: [Tree::default(); 8],
             groups: vec![Group::root(start)],
             free_groups: Vec::new(),
             tenants: Vec::new(),
-            order: Forest::default(),
+            order: TreeArena::default(),
             line: Tree::default(),
             min_vdisktime: 0,
             active: NONE,

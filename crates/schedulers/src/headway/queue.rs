@@ -4,7 +4,7 @@ use dumbwaiter_block::{Dir, IoClass, Ioprio, Nanos, RequestId};
 
 use super::shares::DEFAULT_WEIGHT;
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::ordered::{Forest, Tree};
+use crate::mechanisms::ordered::{Tree, TreeArena};
 
 /// A queue with this many requests waiting may have an exclusive slice of a disk.
 const SWEEP_REQUESTS: u32 = 8;
@@ -29,7 +29,7 @@ pub(super) enum Order {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Storage {
     links: Links,
-    sorted: Forest,
+    sorted: TreeArena,
 }
 
 /// Requests of one task, or of a tenant's write-back, and what is known of them.

@@ -6,7 +6,7 @@
 use dumbwaiter_block::{Tenant, TenantId, Tenants};
 
 use crate::mechanisms::nesting;
-use crate::mechanisms::ordered::{Forest, Tree, later};
+use crate::mechanisms::ordered::{Tree, TreeArena, later};
 
 /// Number of a node: the root, or see [`tenant_node`], [`task_node`] and [`write_back_node`].
 pub(super) type NodeId = u32;
@@ -87,7 +87,7 @@ impl Default for Node {
 pub(super) struct Hierarchy {
     nodes: Vec<Node>,
     /// The `ready` trees.
-    ready: Forest,
+    ready: TreeArena,
     learned: bool,
     /// Weights of the tenants nested in each tenant, and last of those in none: kept to be reused.
     weights_below: Vec<u64>,
@@ -99,7 +99,7 @@ impl Hierarchy {
     pub(super) fn new() -> Hierarchy {
         Hierarchy {
             nodes: vec![Node { live: true, ..Node::default() }],
-            ready: Forest::default(),
+            ready: TreeArena::default(),
             learned: false,
             weights_below: Vec::new(),
             path: Vec::new(),

@@ -61,17 +61,17 @@ struct Link<K, L> {
 
 /// The nodes of all trees. `L` is the type of the second key; without one it is `()`.
 #[derive(Clone, Debug)]
-pub struct Forest<K = u64, L = ()> {
+pub struct TreeArena<K = u64, L = ()> {
     nodes: Vec<Link<K, L>>,
 }
 
-impl<K, L> Default for Forest<K, L> {
+impl<K, L> Default for TreeArena<K, L> {
     fn default() -> Self {
-        Forest { nodes: Vec::new() }
+        TreeArena { nodes: Vec::new() }
     }
 }
 
-/// One tree of a [`Forest`].
+/// One tree of a [`TreeArena`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
     root: u32,
@@ -112,14 +112,14 @@ fn some(id: u32) -> Option<u32> {
     (id != NIL).then_some(id)
 }
 
-impl<K: Key> Forest<K, ()> {
+impl<K: Key> TreeArena<K, ()> {
     /// Adds `id`, which is in no tree, behind those of equal key.
     pub fn insert(&mut self, tree: &mut Tree, id: u32, key: K) {
         self.insert_with_low(tree, id, key, ());
     }
 }
 
-impl<K: Key, L: Key> Forest<K, L> {
+impl<K: Key, L: Key> TreeArena<K, L> {
     fn at(&self, id: u32) -> &Link<K, L> {
         &self.nodes[id as usize]
     }
@@ -491,7 +491,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Black nodes down to every leaf, after checking colours, links and minima.
-    fn check<K: Key, L: Key + std::fmt::Debug>(forest: &Forest<K, L>, at: u32, parent: u32) -> u32 {
+    fn check<K: Key, L: Key + std::fmt::Debug>(forest: &TreeArena<K, L>, at: u32, parent: u32) -> u32 {
         if at == NIL {
             return 1;
         }
@@ -517,7 +517,7 @@ mod tests {
             ops in proptest::collection::vec((0u32..40, 0u64..60, 0u64..60, 0usize..3, any::<bool>()), 0..300),
             bound in 0u64..60,
         ) {
-            let mut forest = Forest::<u64, u64>::default();
+            let mut forest = TreeArena::<u64, u64>::default();
             let mut trees = [Tree::default(); 3];
             let mut models: [Vec<(u64, u32, u64)>; 3] = Default::default();
             let wrapped = |n: u64| ORIGIN.wrapping_add(n);
@@ -564,7 +564,7 @@ mod tests {
 
     #[test]
     fn a_second_number_orders_equal_first_ones() {
-        let mut forest = Forest::<(u64, u64)>::default();
+        let mut forest = TreeArena::<(u64, u64)>::default();
         let mut tree = Tree::default();
         for (id, key) in [(0, (5, 2)), (1, (5, 1)), (2, (4, 9))] {
             forest.insert(&mut tree, id, key);
@@ -574,7 +574,7 @@ mod tests {
 
     #[test]
     fn ascending_thousands_stay_shallow() {
-        let mut forest = Forest::<i64>::default();
+        let mut forest = TreeArena::<i64>::default();
         let mut tree = Tree::default();
         for id in 0..20_000 {
             forest.insert(&mut tree, id, i64::from(id));

@@ -30,7 +30,7 @@ pub use predictor::{Dispatch, Model, Source};
 pub use settings::{SPTF_TUNABLES, TUNABLES};
 
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::ordered::{Forest, Tree};
+use crate::mechanisms::ordered::{Tree, TreeArena};
 use accuracy::PairOrder;
 use overlaps::{Overlaps, Range};
 use predictor::{Predictor, Sent};
@@ -83,7 +83,7 @@ pub struct Sjf {
     classes: [Class; CLASSES],
     head: List,
     links: Links,
-    heap: Forest<(u64, u64)>,
+    heap: TreeArena<(u64, u64)>,
     overlaps: Overlaps,
     entries: Vec<Entry>,
     predictor: Predictor,
@@ -145,7 +145,7 @@ impl Sjf {
             classes: [Class::default(); CLASSES],
             head: List::default(),
             links: Links::default(),
-            heap: Forest::default(),
+            heap: TreeArena::default(),
             overlaps: Overlaps::default(),
             entries: Vec::new(),
             predictor: Predictor::new(source),

@@ -6,7 +6,7 @@
 use dumbwaiter_block::RequestId;
 
 use crate::mechanisms::list::{Links, List};
-use crate::mechanisms::ordered::{Forest, Tree};
+use crate::mechanisms::ordered::{Tree, TreeArena};
 
 /// Parts of the device are 2^13 sectors: 4 MiB.
 const PART_SHIFT: u32 = 13;
@@ -27,7 +27,7 @@ pub(super) struct Overlaps {
     /// Queued requests of more than two parts.
     wide: u32,
     /// By first sector; the second key is the end, negated, so that the least one is the farthest end.
-    ranges: Forest<u64, i64>,
+    ranges: TreeArena<u64, i64>,
     /// Requests that may go: reads, and all others.
     free: [Tree; 2],
     /// Requests that wait, of the same kinds.
@@ -45,7 +45,7 @@ impl Default for Overlaps {
             alone: List::default(),
             alone_links: Links::default(),
             wide: 0,
-            ranges: Forest::default(),
+            ranges: TreeArena::default(),
             free: [Tree::default(); 2],
             waiting: [Tree::default(); 2],
             order: List::default(),

@@ -3,7 +3,7 @@
 use dumbwaiter_block::Request;
 use dumbwaiter_learn::gap::{BINS, bin, nearest};
 
-/// Equal parts of the device that are told apart, for reads and for all else.
+/// Equal regions of the device with a mean of their own, for reads and for other requests.
 const REGIONS: usize = 64;
 /// An average is that of all completions at first, and follows the last 64 or so then.
 const GAP_SHIFT: u32 = 6;

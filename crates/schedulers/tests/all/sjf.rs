@@ -188,9 +188,9 @@ const SKLEARN: &str = r#"{"combine": "mean", "rate": 1.0, "base": [], "trees": [
 
 fn sklearn_model() -> Vec<u8> {
     use dumbwaiter_learn::import::{Format, Purpose, import};
-    use dumbwaiter_learn::{FeatureSet, Kind, Target};
+    use dumbwaiter_learn::{FeatureSet, Kind, OutputKind};
     let purpose =
-        Purpose { kind: Kind::Latency, features: FeatureSet::Unordered, target: Target::Ln, classes: Vec::new() };
+        Purpose { kind: Kind::Latency, features: FeatureSet::Unordered, target: OutputKind::Ln, classes: Vec::new() };
     import(SKLEARN.as_bytes(), Format::Sklearn, &purpose).unwrap().to_bytes().unwrap()
 }
 
@@ -262,14 +262,14 @@ proptest! {
     #[test]
     fn any_weights_serve_every_request(weights in prop::collection::vec(prop_oneof![-1e4f32..1e4, Just(0.0)], 102),
                                        bias in -1e4f32..1e4, positions in any::<bool>()) {
-        use dumbwaiter_learn::{Dense, FeatureSet, LatencyModel, LayerWeights, Network, Scaling, Target};
+        use dumbwaiter_learn::{Dense, FeatureSet, LatencyModel, LayerWeights, Network, Scaling, OutputKind};
         use dumbwaiter_schedulers::sjf::LearnedModel;
         let set = FeatureSet::Unordered;
         let scaling = Scaling { mean: vec![0.0; set.inputs()], std: vec![1.0; set.inputs()] };
         let own = LatencyModel::own_inputs(set);
         let net = Dense::new(&[LayerWeights { weight: weights, bias: vec![bias] }], &scaling, 0.01, own).unwrap();
         let cold = vec![0.0; set.inputs() - own];
-        let model = LatencyModel::new(Network::Dense(net), set, Target::Normalised, cold, (5.0, 1.0)).unwrap();
+        let model = LatencyModel::new(Network::Dense(net), set, OutputKind::Normalised, cold, (5.0, 1.0)).unwrap();
         let source = Source::Model(Box::new(LearnedModel::new(model, 1 << 30, Default::default())));
         let setup = Setup { device_depth: 4, ..Setup::default() };
         let mut harness = Harness::new(Config { setup, ..Config::default() }, |setup| {

@@ -35,7 +35,7 @@ enum Phase {
     Serving,
     /// It reads nothing more; what is under way finishes and is answered.
     Finishing,
-    /// Nobody reads the replies any more.
+    /// The client does not read replies any more.
     Dropped,
 }
 
@@ -459,7 +459,7 @@ impl Client for Connection {
         }
         let interrupted = result == Err(Errno(rustix::io::Errno::INTR.raw_os_error()));
         if count == 0 && !interrupted && self.phase == Phase::Serving {
-            // The end of the stream, without a disconnect: nobody is there for replies, as far as is known.
+            // The end of the stream, without a disconnect: the client is assumed not to read replies.
             self.drop_client(None, volume);
         }
     }

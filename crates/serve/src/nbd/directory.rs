@@ -18,7 +18,7 @@ pub(crate) struct Entry {
 #[derive(Default)]
 struct Inner {
     entries: BTreeMap<String, Entry>,
-    /// What the empty name stands for.
+    /// The export that the empty name selects.
     default: Option<String>,
 }
 

@@ -198,7 +198,7 @@ impl Front {
         }
     }
 
-    /// Lets the newcomer go that has negotiated longest: clients that connect and say nothing keep nobody else out.
+    /// Disconnects the client that has negotiated longest, so that clients that connect and send nothing do not keep others out.
     fn end_oldest(&self, newcomers: &mut Vec<Newcomer>) {
         let oldest = (0..newcomers.len()).min_by_key(|at| newcomers[*at].since);
         if let Some(at) = oldest {

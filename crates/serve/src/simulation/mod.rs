@@ -1,5 +1,5 @@
 //! The server in a simulation: the loop of a disk's thread as it is, with a fake drive below it, scripted NBD clients and virtual machines at
-//! the other ends of its sockets, and a clock that stands still while anything can be done. One thread does all of it, so that one seed gives one result.
+//! the other ends of its sockets, and a clock that stops while there is work. One thread does all of it, so that one seed gives one result.
 //!
 //! The clients are cut off in the middle of requests, read slowly or break the protocol; machines break rings, stop them and start them again,
 //! and do nothing unless they are signalled; the drive fails requests, loses its volatile cache

@@ -16,7 +16,7 @@ use crate::unix_socket::bind_unix;
 /// Requests that a ring may have under way at least. The bound is twice the device's depth: below that the device idles, and far
 /// above it the queue in here would hide from the scheduler who waits.
 const MIN_IN_FLIGHT: u32 = 32;
-/// Machines that are taken or turned away in one go: one that connects without end holds nobody up.
+/// Machines that are taken or turned away in one go: one that connects without end does not delay others.
 const MAX_ACCEPTED: u32 = 16;
 
 impl Shard {
@@ -71,7 +71,7 @@ impl Shard {
             let Some(Some(socket)) = self.sockets.get(place as usize) else { return Ok(()) };
             let stream = match socket.listener.accept() {
                 Ok((stream, _)) => stream,
-                // Nobody is there, or the machine is gone again.
+                // No machine is waiting, or it has disconnected again.
                 Err(_) => return Ok(()),
             };
             let peer = match rustix::net::sockopt::socket_peercred(&stream) {

@@ -73,7 +73,7 @@ pub(super) struct Session {
     control_ready: bool,
     /// A message that waits until nothing is under way: code, message, whether a result is waited for.
     waiting: Option<(u32, Message<OwnedFd>, bool)>,
-    /// Drivers do not announce their next request, as nobody has asked for that since the last look.
+    /// Drivers do not announce their next request, as this was not requested since the last look.
     quiet: bool,
     /// A request that waits for a buffer.
     held: Option<u32>,
@@ -126,7 +126,7 @@ impl Session {
     }
 
     /// Carries out the messages that are here, as far as what is under way lets them. `true` if some may be left: one that sends without end
-    /// holds nobody up.
+    /// does not delay others.
     fn read_messages(&mut self, index: u32, volume: &mut Volume) -> Result<bool, Error> {
         if self.in_flight == 0
             && let Some((code, message, needs_reply)) = self.waiting.take()

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use dumbwaiter_nbd::{Command, Request};
 use dumbwaiter_nbd::client::Wish;
 use dumbwaiter_nbd::wire::command_flag;
+use dumbwaiter_nbd::{Command, Request};
 
 use crate::running::{Client, Running};
 use crate::swarm::{descriptors, is_alone};

@@ -4,10 +4,11 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dumbwaiter_nbd::Command;
 use dumbwaiter_serve::DeviceDepth;
+use dumbwaiter_testkit::StopOnDrop;
 
 use crate::running::Running;
 use crate::swarm::{descriptors, is_alone, memory, number, read_over};
@@ -74,13 +75,16 @@ fn a_thousand_exports_share_by_weight_while_clients_come_and_go() {
     let (stop, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 4]);
     let (mut got, mut grown) = ([0u64; 4], 0);
     std::thread::scope(|scope| {
+        let _readers = StopOnDrop(&stop);
         for ((name, _), count) in ACTIVE.iter().zip(&counts) {
             let (socket, stop) = (running.socket(), &stop);
             let depth = 64 / connections.min(64) as u64;
             scope.spawn(move || read_over(&socket, name, connections, depth, stop, count));
         }
         // All of their connections are there once each has an answer.
+        let begun = Instant::now();
         while counts.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no answer on a connection");
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(Duration::from_millis(500));
@@ -89,11 +93,15 @@ fn a_thousand_exports_share_by_weight_while_clients_come_and_go() {
         for round in 0..connects {
             come_and_go(&running, round);
         }
-        std::thread::sleep(Duration::from_millis(1500));
+        // A connection is closed once the drive has served the requests that its client left behind.
+        let closed = || descriptors() <= descriptors_before + 8;
+        let begun = Instant::now();
+        while !closed() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(closed(), "{} descriptors, before {descriptors_before}", descriptors());
         got = [0, 1, 2, 3].map(|at| counts[at].load(Ordering::Relaxed) - before[at]);
         grown = memory().saturating_sub(memory_before);
-        assert!(descriptors() <= descriptors_before + 8, "{} descriptors, before {descriptors_before}", descriptors());
-        stop.store(true, Ordering::Relaxed);
     });
     let all: u64 = got.iter().sum();
     let shares = got.map(|ios| ios as f64 / all as f64);
@@ -123,7 +131,7 @@ fn clients_that_say_nothing_keep_no_others_out() {
     let running = Running::start("null", &["a"]);
     // More than may negotiate at a time.
     let silent: Vec<UnixStream> = (0..400).map(|_| UnixStream::connect(running.socket()).unwrap()).collect();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     assert_eq!(running.connect("a").call(Command::Read, 0, 512).0, 0);
     assert!(begun.elapsed() < Duration::from_secs(8), "a negotiation of nothing takes 10 s");
     drop(silent);
@@ -146,7 +154,7 @@ fn a_server_ends_in_time_although_a_limit_holds_requests_back() {
     let mut client = running.connect("a");
     (0..60).for_each(|at| client.send(0, Command::Read, at * 4096, 4096, &[]));
     std::thread::sleep(Duration::from_millis(100));
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     assert!(running.end());
     assert!(begun.elapsed() < Duration::from_secs(10), "a minute's worth of requests was held back");
 }

@@ -132,7 +132,7 @@ fn hostile(stage: &Stage<'_>, chance: &mut Chance) {
     stage.count();
 }
 
-/// Writes and reads back what it wrote, on an export of its own that nobody withdraws.
+/// Writes and reads back what it wrote, on an export of its own that is never withdrawn.
 fn honest(stage: &Stage<'_>, chance: &mut Chance) {
     let mut client = stage.running.connect("own");
     for _ in 0..1 + chance.below(50) {

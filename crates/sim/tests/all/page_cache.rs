@@ -59,7 +59,7 @@ fn buffered_jobs_run_under_every_scheduler_and_lose_nothing() {
         assert!(l.submitted == l.completed && l.failed == 0, "{}: {l:?}", entry.name);
         let of = |name: &str| r.tasks.iter().find(|t| t.name == name).unwrap();
         assert!(of("reader").mb_per_s > 1.0, "{}", entry.name);
-        // cfq serves no write that nobody waits for while these readers keep it busy.
+        // cfq serves no asynchronous write while these readers keep it busy.
         assert!(entry.name.ends_with("cfq") || of("flusher").count > 0, "{}", entry.name);
         let of_writer = of("w/writer.0");
         assert_eq!(of_writer.count, 0, "a buffered writer has no I/O of its own");

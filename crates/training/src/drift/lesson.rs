@@ -1,24 +1,24 @@
-//! Training of a challenger on the samples of a device, and what it is worth beside the model that serves.
+//! Trains a challenger on the samples of a device, and compares it with the model in use.
 
 use dumbwaiter_learn::drift::Judgement;
 use dumbwaiter_learn::metrics::latency::{LatencyQuality, Predicted, PredictedRun};
 #[cfg(feature = "fit")]
-use dumbwaiter_learn::{Model, Target, Training, Weights};
+use dumbwaiter_learn::{Model, OutputKind, Training, Weights};
 
 use super::sample::{Sample, Serving};
 use crate::Error;
 
-/// Passes over the samples. The best on the validation samples is kept, so more than needed do no harm.
+/// Passes over the samples. The best on the validation samples is kept, so that additional passes do no harm.
 #[cfg(feature = "fit")]
 const EPOCHS: usize = 10;
-/// Half of the rate of training from scratch: the weights begin close to where they should be.
+/// Half of the rate of training from scratch: the initial weights are close to the optimum.
 #[cfg(feature = "fit")]
 const RATE: f32 = 1e-3;
 /// Normalised latencies further from 0 count as this far in training.
 #[cfg(feature = "fit")]
 const LARGEST_TARGET: f32 = 8.0;
 
-/// What a challenger is trained on.
+/// The samples for a challenger.
 #[derive(Clone, Debug)]
 pub struct Lesson {
     champion: Serving,
@@ -30,9 +30,9 @@ pub struct Lesson {
 #[derive(Clone, Debug)]
 pub struct Challenger {
     pub(crate) serving: Serving,
-    /// How good the model in use is on the newest fifth of the samples.
+    /// Quality of the model in use on the newest fifth of the samples.
     pub champion: Judgement,
-    /// How good the challenger is on them.
+    /// Quality of the challenger on them.
     pub judged: Judgement,
     /// Rows that it was trained on.
     pub rows: usize,
@@ -82,7 +82,7 @@ impl Lesson {
         let model = &self.champion.model;
         let refuse = |error| Error::Model { name: "the challenger".to_owned(), error };
         let Weights::Dense { layers, scaling } = &model.weights else {
-            return Err(Error::Usage("only networks are trained further, no trees".to_owned()));
+            return Err(Error::Usage("only networks can be retrained, not trees".to_owned()));
         };
         let width = model.features().map_err(refuse)?.inputs();
         let rows_of = |samples: &[Sample]| {
@@ -91,7 +91,7 @@ impl Lesson {
             rows
         };
         let targets_of = |rows: &Rows| match model.about.target {
-            Target::Normalised => rows.normalised(LARGEST_TARGET),
+            OutputKind::Normalised => rows.normalised(LARGEST_TARGET),
             _ => rows.truths.clone(),
         };
         let (rows, validation) = (rows_of(training), rows_of(validation));
@@ -122,7 +122,7 @@ impl Lesson {
     }
 }
 
-/// How good a model is on samples in order of completion.
+/// Quality of a model on samples in order of completion.
 #[cfg_attr(not(feature = "fit"), allow(dead_code))]
 fn judge(model: &Serving, samples: &[Sample]) -> Judgement {
     let mut run = PredictedRun::default();
@@ -132,7 +132,7 @@ fn judge(model: &Serving, samples: &[Sample]) -> Judgement {
         let write = usize::from(sample.op == dumbwaiter_block::Op::Write);
         sums[write] += f64::from((sample.ln_us - predicted).abs());
         counts[write] += 1;
-        // Only requests that completed one after the other say whether a queue would be ordered rightly.
+        // Only requests that completed one after the other show whether a queue would be ordered correctly.
         if last.is_none_or(|last| sample.sequence != last + 1) {
             run.stretches.push(Vec::new());
         }

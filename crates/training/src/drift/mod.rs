@@ -1,4 +1,4 @@
-//! A latency model that serves on one device: watched for drift, trained again, replaced by a better one, taken back.
+//! The latency model of one device: drift detection, retraining, replacement and reversal.
 //!
 //! ```text
 //! issue, completion ─► Tracker ─► Outcome ─► ModelWatch ─► Notice::Train ─► Lesson::train (another thread)
@@ -6,8 +6,8 @@
 //!                                               └────────── conclude ◄──────────┘
 //! ```
 //!
-//! A completion costs one inference and a copy of the inputs; nothing here is called from the path of a request. It reads no
-//! clock: times are handed in.
+//! A completion costs one inference and a copy of the inputs, off the request path. No clock is read: times are
+//! arguments.
 
 mod lesson;
 mod recorded;

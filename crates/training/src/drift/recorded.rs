@@ -1,4 +1,4 @@
-//! A model watched over recorded runs, as it would have been while they ran.
+//! Drift detection and retraining over recorded runs.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_learn::drift::{Alarm, Judgement, Reason, Verdict};
@@ -13,17 +13,17 @@ use crate::samples::Moment;
 
 /// Completions between two reviews.
 const REVIEW_EVERY: u64 = 256;
-/// Rest of the device between two recorded segments.
+/// Idle time between two recorded segments.
 const PAUSE: Nanos = Nanos::from_secs(1);
 
-/// What happened to a model over recorded runs.
+/// Events of a model over recorded runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriftReport {
     /// Version of this document.
     pub schema: u32,
     /// The model at the beginning.
     pub model: String,
-    /// Requests that it could predict.
+    /// Requests with a prediction.
     pub requests: u64,
     /// Time over all runs, seconds.
     pub seconds: f64,
@@ -33,7 +33,7 @@ pub struct DriftReport {
     pub no_training: Option<String>,
 }
 
-/// Something that happened to the model.
+/// An event of the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriftEvent {
     /// Seconds since the first request.
@@ -42,7 +42,7 @@ pub struct DriftEvent {
     pub requests: u64,
     /// The run during which it happened.
     pub run: String,
-    /// What happened.
+    /// The step.
     #[serde(flatten)]
     pub step: DriftStep,
 }
@@ -68,7 +68,7 @@ pub enum DriftStep {
         read_error: [Option<f64>; 2],
         /// The same of writes.
         write_error: [Option<f64>; 2],
-        /// The challenger serves from now on.
+        /// The challenger is used from now on.
         published: bool,
     },
     /// A challenger should have been trained, but could not be.
@@ -76,7 +76,7 @@ pub enum DriftStep {
         /// Why it should: `drift`, `age`.
         reason: &'static str,
     },
-    /// The model before serves again.
+    /// The previous model is used again.
     RolledBack,
 }
 
@@ -144,10 +144,8 @@ impl DriftStep {
                     errors.concat()
                 )
             }
-            DriftStep::NotTrained { reason } => format!("should be trained again ({reason}), but was not"),
-            DriftStep::RolledBack => {
-                "rolled back to the model before: the new one drifted within 10 minutes".to_owned()
-            }
+            DriftStep::NotTrained { reason } => format!("retraining is due ({reason}), but was not possible"),
+            DriftStep::RolledBack => "reverted to the previous model: the new one drifted within 10 minutes".to_owned(),
         }
     }
 }
@@ -174,14 +172,14 @@ fn edges(segment: &Segment, moment: Moment) -> Vec<(Nanos, Edge<'_>)> {
     };
     let begins = learnable().map(|record| (begin(record), Edge::Begin(record)));
     let mut edges: Vec<_> = begins.chain(learnable().map(|r| (r.complete, Edge::Complete(r)))).collect();
-    // What completes at the moment of an arrival is not known then; at the moment of an issue it is.
+    // An arrival does not see completions of the same moment; an issue does.
     let completes_first = moment == Moment::Issue;
     edges.sort_by_key(|(at, edge)| (*at, matches!(edge, Edge::Begin(_)) == completes_first));
     edges
 }
 
-/// Watches `model` over all runs in their order, one after the other. `visit` gets each event when it happens. Returns the report
-/// and the model that serves at the end.
+/// Follows `model` over all runs in order, and calls `visit` with each event. Returns the report and the model in use at the
+/// end.
 ///
 /// # Errors
 ///
@@ -199,7 +197,7 @@ pub fn watch_recorded(
     let mut events: Vec<DriftEvent> = Vec::new();
     let (mut begin, mut no_training) = (Nanos::ZERO, None);
     if !watch.can_be_trained() {
-        no_training = Some("only networks are trained further, no trees".to_owned());
+        no_training = Some("only networks can be retrained, not trees".to_owned());
     }
     for run in &data.runs {
         for segment in &run.segments {
@@ -217,7 +215,7 @@ pub fn watch_recorded(
                     Edge::Complete(record) => tracker.complete(record.op, record.sector, *at),
                 };
                 let Some(outcome) = outcome else { continue };
-                // The recorded order was not the model's, so waits say nothing about it.
+                // The model did not order the recorded requests, so their waits do not judge it.
                 watch.complete(&outcome, None);
                 if !watch.completions().is_multiple_of(REVIEW_EVERY) {
                     continue;

@@ -1,9 +1,9 @@
-//! Completed requests as a model saw them, and models that predict them.
+//! Completed requests with the inputs and predictions of a model.
 
 use dumbwaiter_block::Op;
-use dumbwaiter_learn::{FeatureSet, Kind, MAX_INPUTS, Model, ModelError, Network, Target};
+use dumbwaiter_learn::{FeatureSet, Kind, MAX_INPUTS, Model, ModelError, Network, OutputKind};
 
-/// A completed request: what a model saw of it, what it predicted, and how long it took.
+/// A completed request: the inputs of a model, its prediction, and the measured latency.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// Place in the order of completion.
@@ -38,7 +38,7 @@ impl Serving {
         let mut output = [0.0];
         self.network.forward(&row[..self.features.inputs()], &mut output);
         match self.model.about.target {
-            Target::Normalised => output[0] * normal.1 + normal.0,
+            OutputKind::Normalised => output[0] * normal.1 + normal.0,
             _ => output[0],
         }
     }

@@ -1,4 +1,4 @@
-//! Requests between issue and completion: what a model may know of each, and how long it took.
+//! Tracks requests between issue and completion: the inputs of a model for each, and its latency.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use dumbwaiter_learn::{
     Spindle, latency_row,
 };
 
-/// Requests that are followed at a time; a device holds fewer.
+/// Most requests tracked at a time; a device holds fewer.
 const OPEN_MAX: usize = 8_192;
 
 /// A completed request with the inputs that a model had when it was issued.
@@ -30,7 +30,7 @@ struct Open {
     inputs: Option<([f32; MAX_INPUTS], (f32, f32))>,
 }
 
-/// Follows the requests of one device in the order of time, for a model's inputs.
+/// Tracks the requests of one device in order of time, for a model's inputs.
 #[derive(Clone, Debug)]
 pub struct Tracker {
     features: FeatureSet,
@@ -62,7 +62,7 @@ impl Tracker {
         })
     }
 
-    /// A request is sent to the device. Its `complete` and `depth` are not looked at.
+    /// A request is sent to the device. Its `complete` and `depth` are ignored.
     pub fn issue(&mut self, record: &RequestRecord) {
         if !matches!(record.op, Op::Read | Op::Write) {
             return;
@@ -89,8 +89,8 @@ impl Tracker {
         self.in_device += 1;
     }
 
-    /// A request is complete. `None` for one that was not seen when it was issued, that had no history, or of which nothing can
-    /// be learned.
+    /// A request is complete. `None` for one whose issue was missed, that had no history, or that models do not learn
+    /// from.
     pub fn complete(&mut self, op: Op, sector: u64, at: Nanos) -> Option<Outcome> {
         let key = (op == Op::Write, sector);
         let of_sector = self.open.get_mut(&key)?;
@@ -110,7 +110,7 @@ impl Tracker {
         Some(Outcome { op: record.op, bytes: record.bytes, row, normal, latency })
     }
 
-    /// Requests were missed: no history spans the gap.
+    /// Some requests were missed: clears the history.
     pub fn gap(&mut self) {
         self.history.clear();
         self.open.clear();

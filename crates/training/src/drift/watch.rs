@@ -1,4 +1,4 @@
-//! The model that serves on one device: watched, replaced, taken back.
+//! Review of the model in use on one device: alarm, replacement, reversal.
 
 use dumbwaiter_block::Nanos;
 use dumbwaiter_learn::drift::{Alarm, Detector, Judgement, Reason, Reservoir, Succession, Verdict, stratum_of};
@@ -9,30 +9,30 @@ use super::sample::{Sample, Serving};
 use super::tracker::Outcome;
 use crate::Error;
 
-/// Fewer samples than this train nothing.
+/// Fewest samples for training.
 const SAMPLES_MIN: usize = 2_048;
-/// Waits over which the p99 is taken, and the number below which it says nothing.
+/// Waits over which the p99 is taken, and the fewest for it.
 const WAITS: usize = 1_024;
 const WAITS_MIN: usize = 256;
-/// p99 waits shorter than this are alike.
+/// p99 waits shorter than this count as equal.
 const WAIT_MIN: Nanos = Nanos::from_us(100);
 
-/// What a review found.
+/// Result of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The errors of the model in use have changed.
     Alarm(Alarm),
     /// A challenger should be trained: [`ModelWatch::lesson`], then [`ModelWatch::conclude`].
     Train(Reason),
-    /// The model before the one in use was better: it serves again.
+    /// The previous model was better: it is used again.
     RolledBack,
 }
 
-/// Watches the latency model that serves on one device.
+/// Reviews the latency model in use on one device.
 #[derive(Clone, Debug)]
 pub struct ModelWatch {
     serving: Serving,
-    /// The model before, while the one that serves is on probation.
+    /// The previous model, while the one in use is on probation.
     before: Option<Serving>,
     detector: Detector,
     reservoir: Reservoir<Sample>,
@@ -41,13 +41,13 @@ pub struct ModelWatch {
     waits: Vec<Nanos>,
     next_wait: usize,
     sequence: u64,
-    /// The alarm since the model serves.
+    /// The alarm since the first use of the model.
     alarm: Option<Alarm>,
     is_training: bool,
 }
 
 impl ModelWatch {
-    /// `model` serves since `now`.
+    /// `model` is in use from `now` on.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl ModelWatch {
         })
     }
 
-    /// The model that serves.
+    /// The model in use.
     pub fn model(&self) -> &Model {
         &self.serving.model
     }
@@ -78,8 +78,8 @@ impl ModelWatch {
         self.sequence
     }
 
-    /// A request completed. `wait`: its time before the device, if the model in use orders the queue; otherwise waits say nothing
-    /// about the model.
+    /// Notes a completed request. `wait`: its time before the device, if the model in use orders the queue; otherwise waits do not
+    /// judge the model.
     pub fn complete(&mut self, outcome: &Outcome, wait: Option<Nanos>) {
         let Outcome { op, bytes, row, normal, latency } = *outcome;
         let sample = Sample { sequence: self.sequence, op, row, normal, ln_us: dumbwaiter_learn::ln_us(latency) };
@@ -97,7 +97,7 @@ impl ModelWatch {
         }
     }
 
-    /// Looks at what has changed. To be called every some hundred completions; it may sort some thousand numbers.
+    /// Looks for drift. Call it every few hundred completions; it may sort some thousand numbers.
     pub fn review(&mut self, now: Nanos) -> Option<Notice> {
         let found = self.detector.check();
         if self.succession.on_probation() && self.succession.roll_back(now, found.is_some(), self.p99_wait()) {
@@ -121,17 +121,17 @@ impl ModelWatch {
         Some(Notice::Train(reason))
     }
 
-    /// Networks can be trained further; trees cannot.
+    /// Whether the model can be retrained: networks can, trees cannot.
     pub fn can_be_trained(&self) -> bool {
         matches!(self.serving.model.weights, Weights::Dense { .. })
     }
 
-    /// What a challenger is trained on: a copy, so that it can be trained elsewhere.
+    /// The samples for a challenger: a copy, so that it can be trained on another thread.
     pub fn lesson(&self) -> Lesson {
         Lesson::new(self.serving.clone(), self.reservoir.recent().chain(self.reservoir.sampled()))
     }
 
-    /// A challenger was trained, or could not be. Returns whether it serves from now on.
+    /// A challenger was trained, or could not be. Returns whether it is used from now on.
     pub fn conclude(&mut self, now: Nanos, challenger: Option<Challenger>) -> Verdict {
         let none = Judgement { pair_order: 0.0, error: [None, None] };
         let (champion, judged) = challenger.as_ref().map_or((none, none), |c| (c.champion, c.judged));
@@ -143,7 +143,7 @@ impl ModelWatch {
                 self.before = Some(std::mem::replace(&mut self.serving, challenger.serving));
                 self.begin_again(Detector::with_reference(&challenger.errors));
             }
-            // It is as good as one can get now: its errors from here on are the measure.
+            // No better model is possible now: its errors from here on are the new reference.
             None => self.begin_again(Detector::new(0.0)),
         }
         verdict
@@ -155,7 +155,7 @@ impl ModelWatch {
         self.next_wait = 0;
     }
 
-    /// Nanoseconds; no number where waits say nothing.
+    /// Nanoseconds; NaN without enough waits.
     fn p99_wait(&self) -> f64 {
         if self.waits.len() < WAITS_MIN {
             return f64::NAN;

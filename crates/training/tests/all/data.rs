@@ -96,5 +96,5 @@ fn runs_that_a_task_does_not_use_are_named_and_none_left_is_an_error() {
     );
     assert!(found.skipped[1].why.contains("too few"), "{:?}", found.skipped);
     let error = rows(&mixed, Task::Classify).unwrap_err().to_string();
-    assert!(error.contains("r1/oltp: the task classify knows"), "{error}");
+    assert!(error.contains("r1/oltp: the task classify covers"), "{error}");
 }

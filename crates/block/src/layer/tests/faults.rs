@@ -162,7 +162,7 @@ fn a_device_that_refuses_for_ever_is_a_fault_after_the_limit() {
 }
 
 #[test]
-fn a_device_that_gives_back_for_ever_is_a_fault_and_one_that_finishes_now_and_then_is_not() {
+fn a_device_that_requeues_for_ever_is_a_fault_and_one_that_completes_requests_is_not() {
     for finishes in [false, true] {
         let mut layer = layer(false, Config::default());
         layer.submit(NOW, read(0), None);

@@ -130,7 +130,7 @@ fn each_hardware_queue_has_its_share_of_the_depth() {
 }
 
 #[test]
-fn a_failure_reaches_everybody_in_the_request_and_a_split_whole() {
+fn a_failure_reaches_every_io_of_the_request_and_the_whole_of_a_split_one() {
     let limits = Limits { max_sectors: 16, ..Limits::default() };
     let mut layer = layer(false, Config { limits, ..Config::default() });
     let mut plug = Plug::default();
@@ -145,13 +145,13 @@ fn a_failure_reaches_everybody_in_the_request_and_a_split_whole() {
     for (i, id) in ids.into_iter().enumerate() {
         layer.complete(Nanos(9), id, if i % 2 == 0 { Err(Errno(100 + i as i32)) } else { Ok(()) }, &mut done);
     }
-    let told: Vec<(u64, u32, u64, bool, Option<i32>)> = done
+    let reported: Vec<(u64, u32, u64, bool, Option<i32>)> = done
         .iter()
         .map(|f| (f.io.sector, f.io.sectors, f.submit.0, f.merged, f.result.err().map(|errno| errno.0)))
         .collect();
     // Of the long one's pieces the second fails, with 102.
     let expected = [(0, 8, 1, false, Some(100)), (8, 8, 2, true, Some(100)), (1000, 40, 3, false, Some(102))];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(done.iter().all(|f| (f.insert, f.issue) == (Nanos(5), Nanos(7))));
     assert_eq!((layer.ledger.failed, layer.ledger.pieces, layer.ledger.merged_back), (3, 3, 1));
 }

@@ -55,7 +55,7 @@ fn task(tenant: TenantId) -> Task {
 }
 
 #[test]
-fn who_is_retired_goes_when_nothing_of_it_is_under_way_any_more() {
+fn a_retired_id_is_freed_when_its_last_request_is_complete() {
     let (mut layer, heard) = listening(false, false, Setup::default());
     let parent = layer.add_tenant(NOW, Tenant::default()).unwrap();
     let tenant = layer.add_tenant(NOW, Tenant { weight: 7, parent: Some(parent) }).unwrap();
@@ -80,7 +80,7 @@ fn who_is_retired_goes_when_nothing_of_it_is_under_way_any_more() {
 }
 
 #[test]
-fn changes_are_checked_and_told() {
+fn changes_are_checked_and_reported() {
     let (mut layer, heard) = listening(false, false, Setup::default());
     let a = layer.add_tenant(NOW, Tenant::default()).unwrap();
     let b = layer.add_tenant(NOW, Tenant { weight: 5, parent: Some(a) }).unwrap();

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dumbwaiter_drive::{Cell, CompletionMode, Error, Options, Target, run};
+use dumbwaiter_drive::{CompletionMode, DriveRun, Error, Options, Target, run};
 use dumbwaiter_experiment::Control;
 use dumbwaiter_load::Prepared;
 use dumbwaiter_scenario::Scenario;
@@ -30,7 +30,12 @@ pub(crate) fn scenario(text: &str) -> Scenario {
     Scenario::from_toml(text, "test").unwrap()
 }
 
-pub(crate) fn run_on(target: &Target, text: &str, scheduler: &str, completion: CompletionMode) -> Result<Cell, Error> {
+pub(crate) fn run_on(
+    target: &Target,
+    text: &str,
+    scheduler: &str,
+    completion: CompletionMode,
+) -> Result<DriveRun, Error> {
     let scenario = scenario(text);
     let prepared = Prepared::new(&scenario).unwrap();
     run(&prepared, target, &Choice::parse(scheduler).unwrap(), completion, 0, &Control::default())

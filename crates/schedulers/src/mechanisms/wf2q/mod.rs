@@ -23,7 +23,7 @@ mod tests;
 
 pub use entity::{Class, Entity, EntityId, NodeId};
 
-use super::ordered::{Forest, Tree, later};
+use super::ordered::{Tree, TreeArena, later};
 
 /// The longest time without service of the idle class, in ms.
 const IDLE_CLASS_PERIOD_MS: u64 = 200;
@@ -100,7 +100,7 @@ impl Options {
 #[derive(Clone, Debug)]
 pub struct ServiceTree {
     options: Options,
-    forest: Forest<u64, u64>,
+    forest: TreeArena<u64, u64>,
     entities: Vec<Entity>,
     free: Vec<EntityId>,
     nodes: Vec<Node>,
@@ -119,7 +119,7 @@ impl ServiceTree {
     pub fn new(options: Options, hz: u64) -> ServiceTree {
         ServiceTree {
             options,
-            forest: Forest::default(),
+            forest: TreeArena::default(),
             entities: Vec::new(),
             free: Vec::new(),
             nodes: vec![Node::new(None, 0)],
