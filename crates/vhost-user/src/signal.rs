@@ -1,8 +1,8 @@
 //! Signals to an eventfd that belongs to another process too.
 //!
 //! A plain `write` blocks where the counter is full, and whether it may block is a flag that the other side can change at any time. The
-//! kernel's own signals never block: a small ring raises the eventfd with each completion, and a signal is a completed no-op, or a message from
-//! another ring.
+//! kernel's own signals never block: a small ring raises the eventfd with each completion, and a signal is a completed no-op, or a
+//! message from another ring.
 #![allow(unsafe_code)]
 
 use std::io;
