@@ -46,6 +46,13 @@ pub struct Plan {
     pub windows: u32,
 }
 
+impl Default for Plan {
+    fn default() -> Plan {
+        let (folder, scheduler) = (std::env::temp_dir(), "headway".to_owned());
+        Plan { on: None, folder, scheduler, window: Nanos::from_secs(5), windows: 2 }
+    }
+}
+
 /// One figure with its bound.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {

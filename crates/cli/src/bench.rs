@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_bench::{engine, learn, schedulers, serve, shares, simulator};
-use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Failure};
 use dumbwaiter_report::Style;
 use dumbwaiter_scenario::SchedulerSpec;
@@ -63,30 +62,20 @@ fn serve(args: &Bench) -> Result<Ended> {
     if args.engine.on.is_some() {
         bail!("--on applies only to `bench engine` and `bench shares`; leave it out");
     }
-    let plan = serve::Plan {
-        program: std::env::current_exe()?,
-        folder: std::env::temp_dir(),
-        scheduler: args.schedulers.clone().unwrap_or_else(|| "headway".to_owned()),
-        time: time(args, Nanos::from_secs(2))?,
-        rounds: args.engine.rounds.unwrap_or(3),
-        depths: args.engine.depth.clone(),
-    };
+    let mut plan = serve::Plan::new(std::env::current_exe()?);
+    plan.scheduler = args.schedulers.clone().unwrap_or(plan.scheduler);
+    plan.time = input::time_if("--time", args.engine.time.as_ref())?.unwrap_or(plan.time);
+    plan.rounds = args.engine.rounds.unwrap_or(plan.rounds);
+    plan.depths.clone_from(&args.engine.depth);
     served(args, |control| serve::run(&plan, control, &|line| crate::tell!("{line}")), serve::text)
 }
 
 fn shares(args: &Bench) -> Result<Ended> {
-    let plan = shares::Plan {
-        on: args.engine.on.clone(),
-        folder: std::env::temp_dir(),
-        scheduler: args.schedulers.clone().unwrap_or_else(|| "headway".to_owned()),
-        window: time(args, Nanos::from_secs(5))?,
-        windows: args.engine.rounds.unwrap_or(2),
-    };
+    let mut plan = shares::Plan { on: args.engine.on.clone(), ..shares::Plan::default() };
+    plan.scheduler = args.schedulers.clone().unwrap_or(plan.scheduler);
+    plan.window = input::time_if("--time", args.engine.time.as_ref())?.unwrap_or(plan.window);
+    plan.windows = args.engine.rounds.unwrap_or(plan.windows);
     served(args, |control| shares::run(&plan, control, &|line| crate::tell!("{line}")), shares::text)
-}
-
-fn time(args: &Bench, default: Nanos) -> Result<Nanos> {
-    args.engine.time.as_ref().map_or(Ok(default), |text| input::time("--time", text))
 }
 
 /// Measures served disks and prints.
@@ -108,12 +97,8 @@ fn served<T: Serialize>(
 fn engine(args: &Bench) -> Result<Ended> {
     let mut plan =
         engine::Plan { on: args.engine.on.clone(), allow_writes: args.engine.allow_writes, ..engine::Plan::default() };
-    if let Some(text) = &args.engine.time {
-        plan.time = input::time("--time", text)?;
-    }
-    if let Some(op) = &args.engine.op {
-        plan.op.clone_from(op);
-    }
+    plan.time = input::time_if("--time", args.engine.time.as_ref())?.unwrap_or(plan.time);
+    plan.op = args.engine.op.clone().unwrap_or(plan.op);
     if let Some(list) = &args.schedulers {
         plan.schedulers = SchedulerSpec::parse_list(list).map_err(|e| anyhow!("--schedulers: {e}"))?;
     }

@@ -114,7 +114,7 @@ impl Volume {
         store: crate::memory_store::MemoryStore,
     ) -> Result<Volume, Error> {
         let open = crate::open_target::open(settings, true, store)?;
-        let config = crate::shard::config(&open, settings);
+        let config = open.layer_config(settings);
         let scheduler = dumbwaiter_schedulers::Choice::parse("none").map_err(|e| Error::Scheduler(e.to_string()))?;
         let scheduler = scheduler.build(config.setup);
         let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);

@@ -20,3 +20,11 @@ pub struct Plan {
     /// Only loads of these depths; all if empty.
     pub depths: Vec<u32>,
 }
+
+impl Plan {
+    /// The usual runs of `program`.
+    pub fn new(program: PathBuf) -> Plan {
+        let (folder, scheduler) = (std::env::temp_dir(), "headway".to_owned());
+        Plan { program, folder, scheduler, time: Nanos::from_secs(2), rounds: 3, depths: Vec::new() }
+    }
+}
