@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use dumbwaiter_bench::{engine, learn, schedulers, serve, shares, simulator};
-use dumbwaiter_block::Nanos;
 use dumbwaiter_experiment::{Control, Failure};
 use dumbwaiter_report::Style;
 use dumbwaiter_scenario::SchedulerSpec;
@@ -50,18 +49,21 @@ fn wanted(args: &Bench) -> Result<Vec<Choice>> {
 
 fn serve(args: &Bench) -> Result<Ended> {
     let (scheduler, rounds) = (args.schedulers.clone(), args.engine.rounds);
-    let plan = serve::Plan::new(std::env::current_exe()?, scheduler, time(args)?, rounds, &args.engine.depth);
+    let plan = serve::Plan::new(
+        std::env::current_exe()?,
+        scheduler,
+        input::time_if("--time", args.engine.time.as_ref())?,
+        rounds,
+        &args.engine.depth,
+    );
     served(args, |control| serve::run(&plan, control, &|line| crate::tell!("{line}")), serve::text)
 }
 
 fn shares(args: &Bench) -> Result<Ended> {
     let (on, scheduler) = (args.engine.on.clone(), args.schedulers.clone());
-    let plan = shares::Plan::new(on, scheduler, time(args)?, args.engine.rounds);
+    let plan =
+        shares::Plan::new(on, scheduler, input::time_if("--time", args.engine.time.as_ref())?, args.engine.rounds);
     served(args, |control| shares::run(&plan, control, &|line| crate::tell!("{line}")), shares::text)
-}
-
-fn time(args: &Bench) -> Result<Option<Nanos>> {
-    args.engine.time.as_ref().map(|text| input::time("--time", text)).transpose()
 }
 
 /// Measures served disks and prints.
@@ -80,12 +82,8 @@ fn served<T: Serialize>(
 fn engine(args: &Bench) -> Result<Ended> {
     let mut plan =
         engine::Plan { on: args.engine.on.clone(), allow_writes: args.engine.allow_writes, ..engine::Plan::default() };
-    if let Some(text) = &args.engine.time {
-        plan.time = input::time("--time", text)?;
-    }
-    if let Some(op) = &args.engine.op {
-        plan.op.clone_from(op);
-    }
+    plan.time = input::time_if("--time", args.engine.time.as_ref())?.unwrap_or(plan.time);
+    plan.op = args.engine.op.clone().unwrap_or(plan.op);
     if let Some(list) = &args.schedulers {
         plan.schedulers = SchedulerSpec::parse_list(list).map_err(|e| anyhow!("--schedulers: {e}"))?;
     }

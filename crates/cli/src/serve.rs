@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use dumbwaiter_serve::{
-    Cache, DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings,
+    DemoLoad, ExportSettings, ServeSettings, Server, TargetSettings, TlsSettings, demo_settings,
     raise_open_files_limit, systemd,
 };
 use dumbwaiter_terminal::disks_text;
@@ -78,7 +78,7 @@ fn reload(args: &Serve, server: &Server) {
     systemd::notify("RELOADING=1");
     let done = match &args.config {
         Some(_) => settings(args).and_then(|settings| Ok(server.inspector().reload(&settings)?)),
-        None => Err(anyhow::anyhow!("there is no --config to read again; `dumbwaiter ctl` changes a running server")),
+        None => Err(anyhow!("there is no --config to read again; `dumbwaiter ctl` changes a running server")),
     };
     match done {
         Ok(()) => crate::tell!("the configuration was read again"),
@@ -88,13 +88,9 @@ fn reload(args: &Serve, server: &Server) {
 }
 
 fn demo(args: &Serve, folder: &Path) -> ServeSettings {
-    let mut settings = demo_settings(folder);
-    settings.control.clone_from(&args.control);
-    settings.http = Some(args.http.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0))));
-    if let Some(scheduler) = &args.scheduler {
-        settings.targets[0].scheduler.clone_from(scheduler);
-    }
-    settings
+    let http = args.http.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let settings = demo_settings(folder, args.scheduler.as_deref());
+    ServeSettings { control: args.control.clone(), http: Some(http), ..settings }
 }
 
 fn settings(args: &Serve) -> Result<ServeSettings> {
@@ -134,17 +130,9 @@ fn target(args: &Serve) -> Result<TargetSettings> {
         .or(emulated)
         .context("nothing to serve: give --target FILE|DEVICE|null|emulate:MODEL, or --config FILE")?;
     let mut target = TargetSettings::new(&name);
-    target.cache = match args.cache.as_str() {
-        "none" => Cache::None,
-        "writeback" => Cache::Writeback,
-        other => bail!("--cache {other}: expected none or writeback"),
-    };
-    if let Some(scheduler) = &args.scheduler {
-        target.scheduler.clone_from(scheduler);
-    }
+    target.cache = args.cache.parse().map_err(|expected| anyhow!("--cache {}: {expected}", args.cache))?;
+    target.scheduler = args.scheduler.clone().unwrap_or(target.scheduler);
     target.device_depth = args.device_depth.unwrap_or_default();
-    for text in &args.exports {
-        target.exports.push(ExportSettings::parse(text)?);
-    }
+    target.exports = args.exports.iter().map(|text| ExportSettings::parse(text)).collect::<Result<_, _>>()?;
     Ok(target)
 }

@@ -5,16 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dumbwaiter_block::SECTOR_BYTES;
+use dumbwaiter_block::{Config, Limits, SECTOR_BYTES, Setup};
 use dumbwaiter_path::{Buffer, Facts, Kind, OpenOptions, Target, VirtualDevice};
 use dumbwaiter_workloads::units::{Prefixes, size};
 use rustix::fs::FlockOperation;
 
 use crate::Error;
+use crate::depth_search;
 use crate::memory_store::MemoryStore;
-use crate::settings::{Cache, TargetSettings, is_null};
+use crate::settings::{Cache, DEVICE_DEPTH, DeviceDepth, TargetSettings, is_null};
 use crate::virtual_devices::{EmulatedDevice, NullDevice};
 
+/// Requests that a scheduler may hold: more than clients may have under way.
+const NR_REQUESTS: u32 = 1 << 16;
 /// Size of `null` where none is given: 1 TiB.
 const NULL_BYTES: u64 = 1 << 40;
 /// Largest request that merging may make, bytes.
@@ -40,6 +43,29 @@ pub(crate) struct OpenTarget {
     pub(crate) trims: bool,
     /// Time passes only by what the device does: for simulations.
     pub(crate) manual_clock: bool,
+}
+
+impl OpenTarget {
+    /// The block layer's configuration for it.
+    pub(crate) fn layer_config(&self, settings: &TargetSettings) -> Config {
+        let facts = self.target.facts();
+        let wanted = match settings.device_depth {
+            DeviceDepth::Default => DEVICE_DEPTH,
+            DeviceDepth::Fixed(depth) => depth,
+            DeviceDepth::Auto => depth_search::LARGEST,
+        };
+        let device_depth = wanted.min(self.depth.unwrap_or(4096).max(1));
+        let max_sectors = (u64::from(facts.max_request_bytes) / SECTOR_BYTES) as u32;
+        Config {
+            setup: Setup { nr_requests: NR_REQUESTS, device_depth, rotational: self.rotational, ..Setup::default() },
+            limits: Limits { max_sectors, max_discard_sectors: 1 << 21, ..Limits::default() },
+            // Merging costs more than it saves where seeks cost nothing.
+            nomerges: if self.rotational { 0 } else { 2 },
+            volatile_cache: facts.write_back,
+            fua: facts.fua,
+            tasks_sleep: false,
+        }
+    }
 }
 
 /// Opens `settings.target`, for writing if `writable`; `store` keeps the data of an emulated device.

@@ -32,6 +32,18 @@ pub enum Cache {
     Writeback,
 }
 
+impl std::str::FromStr for Cache {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Cache, &'static str> {
+        match text {
+            "none" => Ok(Cache::None),
+            "writeback" => Ok(Cache::Writeback),
+            _ => Err("expected none or writeback"),
+        }
+    }
+}
+
 /// An export: a slice of a target, and its tenant's rights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

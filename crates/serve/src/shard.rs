@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dumbwaiter_block::{Config, Limits, Nanos, SECTOR_BYTES, Setup};
+use dumbwaiter_block::Nanos;
 use dumbwaiter_nbd::{Agreement, BlockSizes, Description, Rules, wire::transmission};
 use dumbwaiter_path::{Disk, DiskOptions, Kind, Waker};
 use dumbwaiter_schedulers::Choice;
@@ -14,14 +14,13 @@ use rustix::fd::OwnedFd;
 use crate::Error;
 use crate::buffers::LARGEST;
 use crate::client::{Client, Surroundings};
-use crate::depth_search;
 use crate::log::Log;
 use crate::nbd::connection::Connection;
 use crate::nbd::directory::{Directory, Entry};
 use crate::nbd::status::{StatusAnswer, StatusThread};
 use crate::open_target::OpenTarget;
 use crate::question::{Answer, Question};
-use crate::settings::{Cache, DEVICE_DEPTH, DeviceDepth, ServeSettings, TargetSettings};
+use crate::settings::{Cache, DeviceDepth, ServeSettings, TargetSettings};
 use crate::shares::ShareWindow;
 use crate::spinner::Spinner;
 use crate::tls::Tls;
@@ -29,8 +28,6 @@ use crate::ublk::Attachment;
 use crate::vhost_user::{DeviceSocket, SOCKET_OWNER};
 use crate::volume::{Happened, Volume};
 
-/// Requests that a scheduler may hold: more than clients may have under way.
-const NR_REQUESTS: u32 = 1 << 16;
 /// How often time-outs are looked at and shares are counted.
 const TICK: Nanos = Nanos::from_secs(1);
 /// Looks at quiet clients between two turns of the disk.
@@ -107,28 +104,6 @@ pub(crate) struct Shard {
     pub(crate) started: Instant,
 }
 
-/// The block layer's set-up for a target.
-pub(crate) fn config(open: &OpenTarget, settings: &TargetSettings) -> Config {
-    let facts = open.target.facts();
-    let most = open.depth.unwrap_or(4096).max(1);
-    let wanted = match settings.device_depth {
-        DeviceDepth::Default => DEVICE_DEPTH,
-        DeviceDepth::Fixed(depth) => depth,
-        DeviceDepth::Auto => depth_search::LARGEST,
-    };
-    let depth = wanted.min(most);
-    let max_sectors = (u64::from(facts.max_request_bytes) / SECTOR_BYTES) as u32;
-    Config {
-        setup: Setup { nr_requests: NR_REQUESTS, device_depth: depth, rotational: open.rotational, ..Setup::default() },
-        limits: Limits { max_sectors, max_discard_sectors: 1 << 21, ..Limits::default() },
-        // Merging costs more than it saves where seeks cost nothing.
-        nomerges: if open.rotational { 0 } else { 2 },
-        volatile_cache: facts.write_back,
-        fua: facts.fua,
-        tasks_sleep: false,
-    }
-}
-
 impl Shard {
     /// The disk with its exports, on the thread that will serve it.
     pub(crate) fn open(
@@ -140,7 +115,7 @@ impl Shard {
     ) -> Result<(Shard, Waker), Error> {
         let choice = Choice::parse(&target_settings.scheduler)
             .map_err(|e| Error::Scheduler(format!("{}: {e}", target_settings.target)))?;
-        let config = config(&open, &target_settings);
+        let config = open.layer_config(&target_settings);
         let scheduler = choice.build(config.setup);
         let is_file = open.device.is_none() && open.target.facts().kind == Kind::File;
         let direct = open.device.is_none() && open.target.facts().direct;

@@ -12,7 +12,6 @@ use crate::memory_store::MemoryStore;
 use crate::open_target;
 use crate::reservation::Reservations;
 use crate::settings::{DeviceDepth, ExportSettings, TargetSettings, place};
-use crate::shard::config;
 use crate::tenant::Tenant;
 use crate::volume::RESERVATION_PERIOD;
 
@@ -71,7 +70,7 @@ impl Lab {
         let mut settings = TargetSettings::new(target);
         settings.device_depth = depth;
         let open = open_target::open(&settings, true, MemoryStore::new(1 << 20)).unwrap();
-        let config = config(&open, &settings);
+        let config = open.layer_config(&settings);
         let choice = Choice::parse(scheduler).unwrap();
         let mut layer = BlockLayer::new(config, choice.build(config.setup), dumbwaiter_block::Tenants::default());
         let mut tenants = Vec::new();

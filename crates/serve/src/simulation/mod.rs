@@ -111,26 +111,29 @@ fn exports() -> Vec<ExportSettings> {
     (0..EXPORTS).map(export).collect()
 }
 
+fn facts(plan: &Plan, bytes: u64) -> Facts {
+    Facts {
+        kind: Kind::Device,
+        bytes,
+        logical_block: 512,
+        rotational: plan.rotational,
+        write_back: true,
+        fua: plan.fua,
+        max_request_bytes: 32 << 10,
+        depth: Some(8),
+        kernel_scheduler: String::new(),
+        model: "simulated".to_owned(),
+        direct: true,
+    }
+}
+
 impl Simulation {
     fn new(plan: Plan) -> Simulation {
         let mut chance = Chance(plan.seed);
         let bytes = EXPORTS * EXPORT_BYTES;
-        let facts = Facts {
-            kind: Kind::Device,
-            bytes,
-            logical_block: 512,
-            rotational: plan.rotational,
-            write_back: true,
-            fua: plan.fua,
-            max_request_bytes: 32 << 10,
-            depth: Some(8),
-            kernel_scheduler: String::new(),
-            model: "simulated".to_owned(),
-            direct: true,
-        };
         let drive = SharedDrive::new(Drive::new(bytes, plan.faults, Chance(chance.below(u64::MAX))));
         let open = OpenTarget {
-            target: Arc::new(Target::virtual_device("simulated", facts).unwrap()),
+            target: Arc::new(Target::virtual_device("simulated", facts(&plan, bytes)).unwrap()),
             device: Some(Box::new(drive.clone())),
             depth: Some(8),
             rotational: plan.rotational,
