@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Iterable, List, Optional, Tuple, Union
 
 from ._native import InputError, axis_label, in_order, sweep_points, sweep_points_of_parts
 from ._store import place_of, stored_parts
@@ -69,7 +69,7 @@ def plot(
     across = min(len(facets), _FACETS_ACROSS)
     down = -(-len(facets) // across)
     figure = Figure(figsize=(6 * across, 4.5 * down), layout="constrained")
-    figure.suptitle(title if title is not None else f"{axis_label(y)} by {axis_label(x)}")
+    figure.suptitle(title if title is not None else f"{y} by {x}")
     grid = figure.subplots(down, across, squeeze=False).flatten()
     for axes in grid[len(facets) :]:
         axes.set_axis_off()
@@ -99,6 +99,12 @@ def _ticks(axes: Any, places: List[str]) -> None:
     axes.set_xticks(range(len(places)), places, **slanted)
 
 
+def _is_wide(values: Iterable[float]) -> bool:
+    """Are they so different that the small ones would look alike? The pages have the same rule."""
+    known = [value for value in values if value == value]
+    return bool(known) and min(known) > 0 and max(known) >= 100 * min(known)
+
+
 def _lines(axes: Any, points: List[_Point], places: List[str], labels: Tuple[str, Optional[str]]) -> None:
     y, by = labels
     for number, line in enumerate(in_order([point[1] for point in points])):
@@ -108,24 +114,30 @@ def _lines(axes: Any, points: List[_Point], places: List[str], labels: Tuple[str
         at = [places.index(point[2]) for point in own]
         look = {"marker": "osD^Pv"[number % 6], "color": _COLOURS[number % len(_COLOURS)], "capsize": 3}
         axes.errorbar(at, [point[3] for point in own], yerr=[low, high], label=line or None, **look)
-    axes.set_ylabel(y)
-    if all(point[3] >= 0 for point in points):
+    is_wide = _is_wide([point[3] for point in points])
+    axes.set_ylabel(f"{y} (logarithmic)" if is_wide else y)
+    if is_wide:
+        axes.set_yscale("log")
+    elif all(point[3] >= 0 for point in points):
         axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
     if by is not None:
         axes.legend(title=axis_label(by), frameon=False)
 
 
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
 def _heat_map(figure: Any, axes: Any, points: List[_Point], places: List[str], labels: Tuple[str, str]) -> None:
     lines = in_order([point[1] for point in points])
     means = {(point[1], point[2]): point[3] for point in points}
     values = [[means.get((line, at), float("nan")) for at in places] for line in lines]
-    image = axes.imshow(values, aspect="auto", cmap="Blues")
+    image = axes.imshow(values, aspect="auto", cmap="Blues", norm="log" if _is_wide(means.values()) else None)
     figure.colorbar(image, ax=axes, label=labels[0])
-    middle = (min(means.values()) + max(means.values())) / 2
     for row, line in enumerate(values):
         for column, value in enumerate(line):
             if value == value:
-                axes.text(column, row, f"{value:.4g}", ha="center", va="center", color="white" if value > middle else "black")
+                axes.text(column, row, _number(value), ha="center", va="center", color="white" if image.norm(value) > 0.5 else "black")
     axes.set_yticks(range(len(lines)), lines)
     axes.set_ylabel(labels[1])

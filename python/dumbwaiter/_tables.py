@@ -37,6 +37,8 @@ def trace_table(table: Any, *, times: bool = True) -> TraceTable:
         return TraceTable.from_buffers(_pandas_columns(table), times=times)
     if isinstance(table, Mapping):
         return TraceTable.from_buffers(_dict_columns(table), times=times)
+    if not hasattr(table, "__arrow_c_stream__"):
+        raise InputError(f"{type(table).__name__} was found; expected a table of pandas, polars or pyarrow, or a dict of columns")
     return TraceTable.from_arrow(table, times=times)
 
 

@@ -185,6 +185,9 @@ def test_traces_are_read_in_batches_and_written(tmp_path):
     assert stat["records"] == N
     stream = dw.trace.read(path, columns="time_us,op,offset_bytes,size_bytes")
     tables = list(stream)
+    for wrong, said in [(None, "NoneType was found"), (frame().op, "a table with columns")]:
+        with pytest.raises(dw.InputError, match=said):
+            dw.trace.write(wrong, path)
     assert sum(map(len, tables)) == N and tables[0]["offset_bytes"] == list(frame().offset_bytes)
 
 

@@ -152,10 +152,11 @@ fn section<'a>(of: &'a PageSection, number: usize, specs: &mut serde_json::Map<S
                 }))
             })
             .collect();
-        let layout = json!({
-            "xaxis": {"title": {"text": plot.x}, "type": "category"},
-            "yaxis": {"title": {"text": plot.y}, "rangemode": "tozero"},
-        });
+        let scale = match is_wide(plot.lines.iter().flat_map(|line| &line.y)) {
+            true => json!({"title": {"text": format!("{} (logarithmic)", plot.y)}, "type": "log"}),
+            false => json!({"title": {"text": plot.y}, "rangemode": "tozero"}),
+        };
+        let layout = json!({"xaxis": {"title": {"text": plot.x}, "type": "category"}, "yaxis": scale});
         specs.insert(id.clone(), json!({"data": data, "layout": layout}));
         plots.push(PlotView { id, title: plot.title.clone() });
     }
@@ -174,6 +175,15 @@ fn section<'a>(of: &'a PageSection, number: usize, specs: &mut serde_json::Map<S
     }
 }
 
+/// The ratio of the greatest to the least value from which on a scale is logarithmic: the small ones would look alike.
+const WIDE: f64 = 100.0;
+
+fn is_wide<'a>(values: impl Iterator<Item = &'a f64>) -> bool {
+    let finite = values.copied().filter(|value| value.is_finite());
+    let (least, greatest) = finite.fold((f64::INFINITY, 0.0), |(a, b): (f64, f64), value| (a.min(value), b.max(value)));
+    least > 0.0 && greatest >= WIDE * least
+}
+
 /// The lengths of a line's error bars; null where it has none.
 fn error_bars(line: &PlotLine) -> Value {
     if line.ci95.iter().all(Option::is_none) {
@@ -189,8 +199,11 @@ fn error_bars(line: &PlotLine) -> Value {
 const MAP_COLOURS: [(f64, &str); 2] = [(0.0, "#0072b218"), (1.0, "#0072b2b8")];
 
 fn heat_map(map: &HeatMap) -> Value {
+    let is_wide = is_wide(map.values.iter().flatten());
+    let strength = |value: &f64| if is_wide { value.log10() } else { *value };
+    let strengths: Vec<Vec<f64>> = map.values.iter().map(|row| row.iter().map(strength).collect()).collect();
     let data = json!({
-        "type": "heatmap", "x": map.columns, "y": map.rows, "z": map.values, "text": map.labels, "texttemplate": "%{text}",
+        "type": "heatmap", "x": map.columns, "y": map.rows, "z": strengths, "text": map.labels, "texttemplate": "%{text}",
         "customdata": map.notes, "hovertemplate": "%{y}, %{x}: %{customdata}<extra></extra>", "hoverongaps": false,
         "colorscale": MAP_COLOURS, "xgap": 2, "ygap": 2, "showscale": false, "meta": "text-font",
     });
@@ -204,6 +217,14 @@ fn heat_map(map: &HeatMap) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_very_different_size_have_a_logarithmic_scale() {
+        assert!(is_wide([1.0, f64::NAN, 100.0].iter()));
+        for other in [[1.0, 2.0, 99.0], [0.0, 1.0, 100.0], [-1.0, 1.0, 100.0], [f64::NAN; 3]] {
+            assert!(!is_wide(other.iter()), "{other:?}");
+        }
+    }
 
     #[test]
     fn a_page_holds_its_tables_and_plots_and_escapes_names() {
