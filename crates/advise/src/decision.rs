@@ -29,8 +29,8 @@ const IDLE_WITHIN_US: f64 = 5.0;
 
 /// A p99 is unknown, and the scheduler starves the focus, where this part of its I/Os waits longer than any that finished.
 pub(crate) const STARVES_AT: f64 = 0.01;
-/// A scheduler that reaches this part in a run may starve the focus in another run.
-const MAY_STARVE_AT: f64 = STARVES_AT / 2.0;
+/// A scheduler that reaches this part in a run may well starve the focus in another run.
+const NEARLY_STARVES_AT: f64 = STARVES_AT / 2.0;
 
 /// How often each scheduler was to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,9 +157,9 @@ impl Field<'_> {
         self.groups[i].iter().map(|run| self.focus.unknown_share(run)).fold(0.0, f64::max)
     }
 
-    /// Whether other runs of a scheduler may starve the focus, although each of these is valid, where its p99 comes first.
-    pub(crate) fn may_starve(&self, primary: Metric, i: usize) -> bool {
-        primary == Metric::FocusP99 && self.unknown_share(i) >= MAY_STARVE_AT
+    /// Whether a scheduler came near to starving the focus, where its p99 comes first.
+    pub(crate) fn nearly_starves(&self, primary: Metric, i: usize) -> bool {
+        primary == Metric::FocusP99 && self.unknown_share(i) >= NEARLY_STARVES_AT
     }
 
     fn best(&self, metric: Metric, among: &[usize]) -> Option<usize> {
@@ -323,7 +323,7 @@ fn conclude(field: &Field<'_>, stage: Stage) -> Decision {
         None if has_reason => {
             decision.judge();
             // All hangs on a throughput that may be enough after all, or on runs that nearly starved the focus.
-            if (!sure || field.may_starve(primary, leader)) && decision.confidence == Confidence::Clear {
+            if (!sure || field.nearly_starves(primary, leader)) && decision.confidence == Confidence::Clear {
                 decision.confidence = Confidence::Likely;
             }
         }
@@ -449,14 +449,15 @@ fn doubt(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], primary: 
         .or_else(|| floor_may_starve(field, decision, by_primary, fastest))
 }
 
-/// One that only the throughput of `fastest` rules out, where `fastest` may starve the focus in other runs.
+/// One that only the throughput of `fastest` rules out, where `fastest` leaves I/Os of the focus waiting without a known end: how
+/// many, and so whether it starves the focus, differs from run to run.
 fn floor_may_starve(field: &Field<'_>, decision: &Decision, by_primary: &[Worse], fastest: usize) -> Option<Doubt> {
-    if !field.may_starve(decision.primary, fastest) {
+    let leaves_waiting = |i: usize| decision.primary == Metric::FocusP99 && field.unknown_share(i) > 0.0;
+    if !leaves_waiting(fastest) {
         return None;
     }
     let rate = |i: usize| field.rows[i].mean(Metric::MbPerS);
-    let steady =
-        || decision.pool.iter().chain(&decision.slow).copied().filter(|i| !field.may_starve(decision.primary, *i));
+    let steady = || decision.pool.iter().chain(&decision.slow).copied().filter(|i| !leaves_waiting(*i));
     let floor = field.goal.throughput_floor() * steady().map(rate).fold(0.0, f64::max);
     let slow = steady().filter(|i| decision.slow.contains(i) && rate(*i) >= floor);
     let better = slow.filter(|i| by_primary[*i].by < -CLEAR_WITHIN);

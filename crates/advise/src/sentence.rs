@@ -185,7 +185,7 @@ impl Words<'_> {
                     format!("{} has about {:.0} % of the best throughput", self.name(i), (part * 100.0).floor())
                 }
                 (Some(Doubt::FloorMayStarve { fastest, .. }), _) => {
-                    format!("{} nearly starved {}", self.name(fastest), self.field.focus.name())
+                    format!("{} left I/Os of {} waiting", self.name(fastest), self.field.focus.name())
                 }
                 (Some(Doubt::OnlyLowerBounds(_)), _) => "only lower bounds are known".to_owned(),
                 _ => "not compared".to_owned(),
@@ -293,8 +293,8 @@ impl Words<'_> {
         }
     }
 
-    /// That runs of a scheduler came near to starving the focus.
-    fn nearly_starved(&self, i: usize) -> String {
+    /// How near to starving the focus runs of a scheduler came.
+    fn left_waiting(&self, i: usize) -> String {
         format!(
             "in one of its runs {} of the I/Os of {} were left waiting longer than any that finished, and {:.0} % would rule it out",
             percent(self.field.unknown_share(i)),
@@ -427,7 +427,7 @@ impl Words<'_> {
                     self.name(leader),
                     value(leader),
                     self.name(fastest),
-                    self.nearly_starved(fastest)
+                    self.left_waiting(fastest)
                 )
             }
             Doubt::OnlyLowerBounds(metric) => format!(
@@ -487,8 +487,8 @@ impl Words<'_> {
             ));
         }
         let recommended = matches!(d.confidence, Confidence::Clear | Confidence::Likely);
-        if recommended && self.field.may_starve(d.primary, d.leader) {
-            caveats.push(self.nearly_starved(d.leader));
+        if recommended && self.field.nearly_starves(d.primary, d.leader) {
+            caveats.push(self.left_waiting(d.leader));
         }
         if self.row(d.leader).is_lower_bound(d.metric) {
             caveats.push(format!("its {} is a lower bound: I/Os were unfinished", self.figure()));
