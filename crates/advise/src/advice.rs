@@ -259,7 +259,7 @@ fn shown(gain: &Gain, whose: &str) -> String {
     let ci = match (low.is_finite() && high.is_finite(), high) {
         (false, _) => String::new(),
         // Of few runs that differ much, the logarithm's interval says next to nothing, in many digits.
-        (_, 1000.0..) => ", too uncertain to give a size".to_owned(),
+        (_, 1000.0..) => ", too few runs for a range".to_owned(),
         _ => format!(", with 95 % confidence {low:+.0} to {high:+.0} %"),
     };
     let p = p_text(gain.p);
@@ -325,6 +325,6 @@ mod tests {
         let told = shown(&gain, "bfq's ");
         assert_eq!(told, "3.00 ms in place of bfq's 4.00 ms (-25 %, with 95 % confidence -38 to -11 %, p = 0.003)");
         let told = shown(&Gain { ci95: [-0.99, 1063.0], p: 0.7, ..gain }, "");
-        assert_eq!(told, "3.00 ms in place of 4.00 ms (-25 %, too uncertain to give a size, p = 0.700)");
+        assert_eq!(told, "3.00 ms in place of 4.00 ms (-25 %, too few runs for a range, p = 0.700)");
     }
 }

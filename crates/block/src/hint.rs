@@ -23,10 +23,13 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         return None;
     }
     let word = word.to_ascii_lowercase();
+    let most = |c: &str| word.len().max(c.len()).div_ceil(3);
     candidates
         .into_iter()
+        // There are at least as many edits as the lengths differ by.
+        .filter(|c| word.len().abs_diff(c.len()) <= most(c))
         .map(|c| (distance(word.as_bytes(), c.as_bytes()), c))
-        .filter(|(d, c)| *d <= word.len().max(c.len()).div_ceil(3))
+        .filter(|(d, c)| *d <= most(c))
         .min_by_key(|(d, _)| *d)
         .map(|(_, c)| c)
 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
-use dumbwaiter_bench::{engine, learn, schedulers, serve, simulator};
+use dumbwaiter_bench::{engine, learn, schedulers, serve, shares, simulator};
 use dumbwaiter_block::Nanos;
-use dumbwaiter_experiment::Control;
+use dumbwaiter_experiment::{Control, Failure};
+use dumbwaiter_report::Style;
 use dumbwaiter_scenario::SchedulerSpec;
 use dumbwaiter_schedulers::{Choice, REGISTRY};
 use serde::Serialize;
 
 use crate::args::{Bench, BenchWhat};
-use crate::progress::{cancel_on_signal, cancel_on_signal_and_undo};
+use crate::progress::cancel_on_signal_and_undo;
 use crate::{Ended, input, output};
 
 /// Measures and prints.
@@ -19,7 +20,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    if !matches!(args.what, BenchWhat::Engine | BenchWhat::Serve)
+    if !matches!(args.what, BenchWhat::Engine | BenchWhat::Serve | BenchWhat::Shares)
         && let Some(option) = args.engine.given()
     {
         bail!("{option}: applies only to `bench engine`; leave it out");
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
             show(args, &rows, || learn::text(&rows, output::style()))
         }
         BenchWhat::Serve => serve(args),
+        BenchWhat::Shares => shares(args),
         BenchWhat::Sim => {
             let rows = simulator::run(&wanted(args)?)?;
             show(args, &rows, || simulator::text(&rows, output::style()))
@@ -58,22 +60,48 @@ fn wanted(args: &Bench) -> Result<Vec<Choice>> {
 }
 
 fn serve(args: &Bench) -> Result<Ended> {
-    let defaults = [args.engine.on.is_some(), args.engine.op.is_some(), args.engine.allow_writes];
-    if defaults.contains(&true) {
-        bail!("--on, --op and --allow-writes apply only to `bench engine`; leave them out");
+    if args.engine.on.is_some() {
+        bail!("--on applies only to `bench engine` and `bench shares`; leave it out");
     }
     let plan = serve::Plan {
         program: std::env::current_exe()?,
         folder: std::env::temp_dir(),
         scheduler: args.schedulers.clone().unwrap_or_else(|| "headway".to_owned()),
-        time: args.engine.time.as_ref().map_or(Ok(Nanos::from_secs(2)), |text| input::time("--time", text))?,
+        time: time(args, Nanos::from_secs(2))?,
         rounds: args.engine.rounds.unwrap_or(3),
         depths: args.engine.depth.clone(),
     };
+    served(args, |control| serve::run(&plan, control, &|line| crate::tell!("{line}")), serve::text)
+}
+
+fn shares(args: &Bench) -> Result<Ended> {
+    let plan = shares::Plan {
+        on: args.engine.on.clone(),
+        folder: std::env::temp_dir(),
+        scheduler: args.schedulers.clone().unwrap_or_else(|| "headway".to_owned()),
+        window: time(args, Nanos::from_secs(5))?,
+        windows: args.engine.rounds.unwrap_or(2),
+    };
+    served(args, |control| shares::run(&plan, control, &|line| crate::tell!("{line}")), shares::text)
+}
+
+fn time(args: &Bench, default: Nanos) -> Result<Nanos> {
+    args.engine.time.as_ref().map_or(Ok(default), |text| input::time("--time", text))
+}
+
+/// Measures served disks and prints.
+fn served<T: Serialize>(
+    args: &Bench,
+    run: impl FnOnce(&Control) -> Result<Vec<T>, Failure>,
+    text: fn(&[T], Style) -> String,
+) -> Result<Ended> {
+    if args.engine.op.is_some() || args.engine.allow_writes {
+        bail!("--op and --allow-writes apply only to `bench engine`; leave them out");
+    }
     let control = Arc::new(Control::default());
-    cancel_on_signal(&control)?;
-    let rows = serve::run(&plan, &control, &|line| crate::tell!("{line}"))?;
-    show(args, &rows, || serve::text(&rows, output::style()))?;
+    cancel_on_signal_and_undo(&control)?;
+    let rows = run(&control)?;
+    show(args, &rows, || text(&rows, output::style()))?;
     Ok(if control.cancelled() { Ended::Interrupted } else { Ended::Done })
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use dumbwaiter_block::Nanos;
 use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, Parameters, cqueue, squeue};
+use io_uring::{EnterFlags, IoUring, Parameters, Probe, cqueue, opcode, squeue};
 
 use crate::arena::Arena;
 
@@ -157,6 +157,14 @@ impl Ring {
     /// Can it wait for several completions, and after some time for one only?
     pub(crate) fn has_min_wait(&self) -> bool {
         self.min_timeout && !self.polled
+    }
+
+    /// Does the kernel know messages from this ring to another, and answers that are left out?
+    pub(crate) fn passes_messages(&self) -> bool {
+        let mut probe = Probe::new();
+        self.ring.params().is_feature_skip_cqe_on_success()
+            && self.ring.submitter().register_probe(&mut probe).is_ok()
+            && probe.is_supported(opcode::MsgRingData::CODE)
     }
 
     /// Does the kernel poll for completions?
@@ -365,7 +373,7 @@ mod tests {
     use std::io::Write;
     use std::time::{Duration, Instant};
 
-    use io_uring::{opcode, types};
+    use io_uring::types;
 
     use super::*;
 

@@ -67,6 +67,11 @@ impl Rings {
         unsafe { self.side.as_mut().unwrap_or(&mut self.main).push(entry) }
     }
 
+    /// Does the kernel pass messages from the ring that takes watches to other rings?
+    pub(crate) fn passes_messages(&self) -> bool {
+        self.side.as_ref().unwrap_or(&self.main).passes_messages()
+    }
+
     /// The ring that takes watches, for a wait with nothing in the main ring.
     pub(crate) fn sleeper(&mut self) -> &mut Ring {
         self.side.as_mut().unwrap_or(&mut self.main)

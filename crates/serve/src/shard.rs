@@ -86,6 +86,10 @@ pub(crate) struct Shard {
     spinner: Spinner,
     /// The sleep that comes tells how long to look the next time.
     quiet_before_sleep: bool,
+    /// Requests that share it, where quiet clients have made them.
+    share_sleep: u64,
+    /// Requests submitted before it.
+    submitted: u64,
     /// Clients that are looked at in each turn.
     polled: Vec<u32>,
     /// Sockets for virtual machines, by the tenant's place.
@@ -171,8 +175,10 @@ impl Shard {
             is_touched: Vec::new(),
             starved: Vec::new(),
             quiet: Vec::new(),
-            spinner: Spinner::default(),
+            spinner: if manual_clock { Spinner::never() } else { Spinner::default() },
             quiet_before_sleep: false,
+            share_sleep: 0,
+            submitted: 0,
             polled: Vec::new(),
             sockets: Vec::new(),
             status,
@@ -257,7 +263,7 @@ impl Shard {
         let asleep = std::mem::take(&mut self.quiet_before_sleep).then(Instant::now);
         self.volume.turn(Some(deadline), happened)?;
         if let Some(since) = asleep {
-            self.spinner.slept(since.elapsed());
+            self.spinner.slept(since.elapsed(), self.share_sleep);
         }
         for one in happened.drain(..) {
             self.take(one)?;
@@ -352,6 +358,9 @@ impl Shard {
             return Ok(true);
         }
         self.quiet_before_sleep = idle;
+        let submitted = self.volume.disk.layer().ledger().submitted;
+        let since_last = submitted - std::mem::replace(&mut self.submitted, submitted);
+        self.share_sleep = if self.quiet.is_empty() { 0 } else { since_last };
         for index in std::mem::take(&mut self.quiet) {
             if self.clients[index as usize].as_mut().is_some_and(|client| client.arm()) {
                 self.touch(index);

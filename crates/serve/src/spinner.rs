@@ -13,6 +13,8 @@ const FIRST_PAUSE: u32 = 16;
 const LONGEST_PAUSE: u32 = 1024;
 /// So many requests are worth a system call at once.
 const ENOUGH: u32 = 16;
+/// A sleep after so many requests costs each of them little, and a look would cost more.
+const SHARED_BY: u64 = 8;
 /// Spins between two looks at a driver that is offering requests, about 0.3 µs.
 const SETTLE: u32 = 16;
 
@@ -24,15 +26,22 @@ pub(crate) struct Spinner {
     pause: u32,
     /// The pause after the next loss of the CPU.
     next_pause: u32,
+    /// It never looks more than once.
+    off: bool,
 }
 
 impl Default for Spinner {
     fn default() -> Spinner {
-        Spinner { length: Duration::ZERO, pause: 0, next_pause: FIRST_PAUSE }
+        Spinner { length: Duration::ZERO, pause: 0, next_pause: FIRST_PAUSE, off: false }
     }
 }
 
 impl Spinner {
+    /// One for a disk in virtual time, in which waiting takes none.
+    pub(crate) fn never() -> Spinner {
+        Spinner { off: true, ..Spinner::default() }
+    }
+
     /// Looks until drivers offer requests, whose number `offered` answers. Do they?
     pub(crate) fn look(&mut self, mut offered: impl FnMut() -> u32) -> bool {
         if gather(&mut offered) {
@@ -64,13 +73,14 @@ impl Spinner {
 
     /// Will it look more than once?
     pub(crate) fn is_on(&self) -> bool {
-        !self.length.is_zero() && self.pause == 0
+        !self.off && !self.length.is_zero() && self.pause == 0
     }
 
-    /// A sleep is over.
-    pub(crate) fn slept(&mut self, time: Duration) {
+    /// A sleep is over, before which drivers had offered so many requests since the sleep before it.
+    pub(crate) fn slept(&mut self, time: Duration, requests: u64) {
         self.pause = self.pause.saturating_sub(1);
         self.length = match time < LONGEST {
+            _ if requests >= SHARED_BY => Duration::ZERO,
             true => (2 * self.length).clamp(SHORTEST, LONGEST),
             false if self.length > SHORTEST => self.length / 2,
             false => Duration::ZERO,
@@ -113,15 +123,27 @@ mod tests {
         assert_eq!(looks, 1, "once, before it has learned anything");
         let lengths: Vec<u128> = (0..6)
             .map(|_| {
-                spinner.slept(Duration::from_micros(10));
+                spinner.slept(Duration::from_micros(10), 1);
                 spinner.length.as_micros()
             })
             .collect();
         assert_eq!(lengths, [4, 8, 16, 32, 64, 64]);
         for _ in 0..5 {
-            spinner.slept(Duration::from_millis(1));
+            spinner.slept(Duration::from_millis(1), 1);
         }
         assert!(spinner.length.is_zero());
+    }
+
+    #[test]
+    fn a_sleep_that_many_requests_share_is_not_put_off() {
+        let mut spinner = Spinner::default();
+        let mut slept = |requests| {
+            spinner.slept(Duration::from_micros(10), requests);
+            spinner.is_on()
+        };
+        assert!(slept(SHARED_BY - 1));
+        assert!(!slept(SHARED_BY));
+        assert!(slept(1), "a driver that asks for one thing after another again");
     }
 
     #[test]

@@ -89,6 +89,12 @@ impl Queue {
                 Err(source) => return Err(Error::System { what: path.display().to_string(), source }),
             }
         };
+        Queue::of(file, info, number)
+    }
+
+    /// A queue whose requests the driver describes in `file`.
+    pub fn of(file: File, info: DeviceInfo, number: u16) -> Result<Queue, Error> {
+        let path = PathBuf::from(format!("/dev/ublkc{}", info.device));
         let bytes = usize::from(info.depth) * DESCRIPTION_BYTES;
         let offset = u64::from(number) * TAGS_MAX * DESCRIPTION_BYTES as u64;
         // SAFETY: a new mapping at a place that the kernel chooses.

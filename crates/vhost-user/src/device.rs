@@ -398,16 +398,12 @@ impl Device {
         }
     }
 
-    /// Shows the driver what was given back, and signals it if it wants that.
-    pub fn publish(&mut self, ring: u16) {
-        let Some(queue) = self.queues.get_mut(usize::from(ring)) else { return };
-        let Some(running) = &mut queue.ring else { return };
+    /// Shows the driver what was given back; answers with its signal if it wants one.
+    pub fn publish(&mut self, ring: u16) -> Option<&mut Signal> {
+        let queue = self.queues.get_mut(usize::from(ring))?;
+        let running = queue.ring.as_mut()?;
         let inflight = self.inflight.as_ref().filter(|inflight| inflight.covers(ring, running.size()));
-        if running.publish(&self.memory, inflight)
-            && let Some(call) = &mut queue.call
-        {
-            call.send();
-        }
+        queue.call.as_mut().filter(|_| running.publish(&self.memory, inflight))
     }
 
     /// Did memory or records lose their file?

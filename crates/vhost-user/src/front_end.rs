@@ -507,6 +507,21 @@ impl DriverQueue {
         wanted
     }
 
+    /// Has the device signalled since the last call?
+    pub fn take_signal(&self) -> bool {
+        let mut count = [0; 8];
+        // It does not block.
+        rustix::io::read(&self.call, &mut count).is_ok()
+    }
+
+    /// Asks for a signal with the next answer. Is there one already?
+    pub fn arm(&self, memory: &Memory) -> bool {
+        let event = self.options.available_offset() + 4 + 2 * u64::from(self.options.queue_size);
+        memory.store16(self.place(memory, event), self.used_index);
+        fence(Ordering::SeqCst);
+        self.used_index != self.seen_used(memory)
+    }
+
     fn seen_used(&self, memory: &Memory) -> u16 {
         memory.load16(self.place(memory, self.options.used_offset() + 2))
     }
@@ -533,10 +548,7 @@ impl DriverQueue {
 
     /// Sleeps until the device gives something back, which may be there already.
     pub fn wait(&mut self, memory: &Memory, patience: Duration) -> io::Result<()> {
-        let event = self.options.available_offset() + 4 + 2 * u64::from(self.options.queue_size);
-        memory.store16(self.place(memory, event), self.used_index);
-        fence(Ordering::SeqCst);
-        if self.used_index != self.seen_used(memory) {
+        if self.arm(memory) {
             return Ok(());
         }
         let time = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };

@@ -34,3 +34,4 @@ pub use memory::{Memory, Piece, Place, Region};
 pub use message::{Assembler, Message, ProtocolError};
 pub use request::{BlockRequest, Operation, Refusal, Status};
 pub use ring::{Broken, Ring};
+pub use signal::Signal;

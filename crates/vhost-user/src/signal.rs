@@ -1,16 +1,20 @@
 //! Signals to an eventfd that belongs to another process too.
 //!
 //! A plain `write` blocks where the counter is full, and whether it may block is a flag that the other side can change at any time. The
-//! kernel's own signals never block: a small ring raises the eventfd with each completion, and a signal is a completed no-op.
+//! kernel's own signals never block: a small ring raises the eventfd with each completion, and a signal is a completed no-op, or a
+//! message from another ring.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::{IoUring, opcode};
 
+/// Completions that the ring has room for; more of them before the next [`Signal::ring`] are one signal.
+const COMPLETIONS: u32 = 16;
+
 /// An eventfd of the front end that the device signals.
-pub(crate) struct Signal(IoUring);
+pub struct Signal(IoUring);
 
 impl std::fmt::Debug for Signal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,13 +25,20 @@ impl std::fmt::Debug for Signal {
 impl Signal {
     /// Signals of `descriptor`; an error if it is no eventfd.
     pub(crate) fn new(descriptor: &OwnedFd) -> io::Result<Signal> {
-        let ring = IoUring::new(1)?;
+        let ring = IoUring::builder().setup_cqsize(COMPLETIONS).build(1)?;
         ring.submitter().register_eventfd(descriptor.as_raw_fd())?;
         Ok(Signal(ring))
     }
 
+    /// The ring to which a message (`IORING_OP_MSG_RING`) is a signal, with room for it.
+    pub fn ring(&mut self) -> BorrowedFd<'_> {
+        self.0.completion().for_each(drop);
+        // SAFETY: the descriptor is the ring's, which lives as long as the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+    }
+
     /// Adds one, and never waits. A counter that is full stays so: it was signalled before.
-    pub(crate) fn send(&mut self) {
+    pub fn send(&mut self) {
         // SAFETY: a no-op names no memory.
         if unsafe { self.0.submission().push(&opcode::Nop::new().build()) }.is_ok() {
             // Nothing can be done about a ring that takes nothing; its driver notices that it gets no signals.

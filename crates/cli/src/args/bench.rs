@@ -31,6 +31,8 @@ pub(crate) enum BenchWhat {
     Learn,
     /// I/Os per second and CPU time of the disk server, beside nbdkit, qemu-nbd and qemu-storage-daemon
     Serve,
+    /// Shares, reservations and limits of a served drive, each with its bound
+    Shares,
 }
 
 /// Options of `bench engine`.

@@ -30,7 +30,7 @@ impl std::fmt::Display for Verified {
         }
         write!(
             f,
-            "{} blocks checked, {} lost, {} torn, {} misplaced, {} unreadable, {} not judged",
+            "{} blocks checked, {} lost, {} torn, {} misplaced, {} unreadable, {} indeterminate",
             self.checked, self.lost, self.torn, self.misplaced, self.unreadable, self.unsettled
         )?;
         self.first.as_ref().map_or(Ok(()), |first| write!(f, "; the first: {first}"))

@@ -18,6 +18,7 @@ mod readiness;
 mod receive;
 mod receives;
 mod send;
+mod signal;
 mod slots;
 mod sockets;
 mod to_sleep;
@@ -154,6 +155,8 @@ pub struct Disk {
     /// For a device that a thread of this machine serves.
     spinner: Option<Spinner>,
     to_sleep: ToSleep,
+    /// The kernel passes messages between rings.
+    signals: bool,
     /// Nothing happened since all that may go was sent.
     all_sent: bool,
     issues: u64,
@@ -210,6 +213,7 @@ impl Disk {
             block_mask: u64::from(target.facts().logical_block) / SECTOR_BYTES - 1,
             target,
             layer: BlockLayer::new(config, scheduler, tenants),
+            signals: rings.passes_messages(),
             rings,
             sleeper: options.completion.sleep.map(Sleeper::new),
             spinner: spins.then(Spinner::new),

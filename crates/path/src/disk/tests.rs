@@ -170,6 +170,40 @@ fn a_watched_descriptor_is_reported_each_time_until_it_is_unwatched() {
 }
 
 #[test]
+fn a_signal_goes_with_the_next_call_and_is_none_to_a_ring_that_is_gone() {
+    let (mut disk, _writer) = stream_disk();
+    let _waker = disk.waker().unwrap();
+    // SAFETY: plain calls; the descriptor is new and ours.
+    let event = unsafe {
+        let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+        std::fs::File::from(<std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd))
+    };
+    let ring = io_uring::IoUring::new(4).unwrap();
+    ring.submitter().register_eventfd(event.as_raw_fd()).unwrap();
+    let count = || {
+        let mut bytes = [0; 8];
+        std::io::Read::read(&mut &event, &mut bytes).map_or(0, |_| u64::from_ne_bytes(bytes))
+    };
+    // SAFETY: the ring lives as long as the borrow.
+    let other = unsafe { std::os::fd::BorrowedFd::borrow_raw(ring.as_raw_fd()) };
+    if !disk.signal(other).unwrap() {
+        return println!("skipped: this kernel has no messages between rings");
+    }
+    assert_eq!(count(), 0, "nothing is sent before the call");
+    let mut events = Vec::new();
+    disk.turn(Some(disk.now()), &mut events).unwrap();
+    assert_eq!(count(), 1);
+    // More than the other ring has room for are a signal still.
+    (0..40).for_each(|_| assert!(disk.signal(other).unwrap()));
+    disk.hand_over().unwrap();
+    assert!(count() > 0);
+    // A descriptor that is no ring any more.
+    assert!(disk.signal(event.as_fd()).unwrap());
+    disk.turn(Some(disk.now() + Nanos::from_ms(1)), &mut events).unwrap();
+    assert!(events.is_empty() && count() == 0, "{events:?}");
+}
+
+#[test]
 fn the_end_of_a_watched_stream_and_room_to_write_are_distinguished() {
     let (mut disk, _writer) = stream_disk();
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -118,7 +118,7 @@ fn a_day_of_advice_writes_nothing() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn whatever_goes_wrong_no_write_is_wrong(

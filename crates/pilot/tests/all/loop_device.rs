@@ -123,15 +123,15 @@ fn advice_changes_nothing() {
     let before = settings(&queue);
     let text = format!("[[device]]\npath = \"{}\"\nperiod = \"200ms\"\n", device.path().display());
     std::thread::scope(|scope| {
-        let load = scope.spawn(|| fio(device.path(), 10, false));
+        let load = scope.spawn(|| fio(device.path(), 6, false));
         let reads = || std::fs::read_to_string(device.sysfs().join("stat")).unwrap();
         let idle = reads();
         while reads() == idle && !load.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        let (summary, _) = fly(&text, RunOptions { act: false, once: true }, || {
-            std::thread::sleep(std::time::Duration::from_secs(5));
-        });
+        let config = PilotConfig::from_toml(&text, Path::new("pilot.toml")).unwrap();
+        let options = RunOptions { act: false, once: true };
+        let summary = run(&config, options, &Arc::new(AtomicBool::new(false)), &mut |_| ()).unwrap();
         let last = summary.status.devices[0].last_decision.as_ref().unwrap();
         assert!(last.measured.iops > 0.0 && last.measured.arrivals_seen > 0, "{last:?}");
         assert!(load.join().unwrap());

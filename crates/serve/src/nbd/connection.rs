@@ -475,11 +475,13 @@ impl Client for Connection {
     }
 
     fn serve(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<bool, Error> {
-        self.pump(index, with)?;
-        if self.send(index, with.volume)? {
-            // Room for more of the client's requests.
+        // What is sent makes room for more of the client's requests, some of which are answered at once. None may be left over while there is
+        // room for it: the next look would come with the client's next bytes, for which it may not send any.
+        loop {
             self.pump(index, with)?;
-            self.send(index, with.volume)?;
+            if !self.send(index, with.volume)? {
+                break;
+            }
         }
         self.receive(index, with)?;
         Ok(false)

@@ -40,6 +40,8 @@ pub(super) struct Client {
     input: Vec<u8>,
     /// The next block of a run of neighbouring writes.
     run: u64,
+    /// It asks for nothing more.
+    quiet: bool,
     digest: u64,
     answers: u64,
     failed: u64,
@@ -58,6 +60,7 @@ impl Client {
             out: Vec::new(),
             input: Vec::new(),
             run: 0,
+            quiet: false,
             digest: 0xcbf2_9ce4_8422_2325,
             answers: 0,
             failed: 0,
@@ -89,9 +92,20 @@ impl Client {
         self.stream.is_some()
     }
 
+    /// Asks for nothing more.
+    pub(super) fn rest(&mut self) {
+        self.quiet = true;
+    }
+
+    /// Requests without an answer.
+    pub(super) fn unanswered(&self) -> usize {
+        self.asked.len()
+    }
+
     /// When it does something by itself.
     pub(super) fn next(&self) -> Nanos {
-        self.next.min(if self.stream.is_some() && self.reads_from > Nanos::ZERO { self.reads_from } else { Nanos::MAX })
+        let acts = if self.quiet && self.out.is_empty() { Nanos::MAX } else { self.next };
+        acts.min(if self.stream.is_some() && self.reads_from > Nanos::ZERO { self.reads_from } else { Nanos::MAX })
     }
 
     fn export(&self) -> u64 {
@@ -160,6 +174,9 @@ impl Client {
         }
         if !self.out.is_empty() {
             self.send(hostile);
+            return;
+        }
+        if self.quiet {
             return;
         }
         match self.chance.below(400) {

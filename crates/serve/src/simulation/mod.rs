@@ -1,7 +1,8 @@
-//! The server in a simulation: the loop of a disk's thread as it is, with a fake drive below it, scripted clients at the other ends of its
-//! sockets, and a clock that stops while there is work. One thread does all of it, so that one seed gives one result.
+//! The server in a simulation: the loop of a disk's thread as it is, with a fake drive below it, scripted NBD clients and virtual machines at
+//! the other ends of its sockets, and a clock that stops while there is work. One thread does all of it, so that one seed gives one result.
 //!
-//! The clients are cut off in the middle of requests, read slowly or break the protocol; the drive fails requests, loses its volatile cache
+//! The clients are cut off in the middle of requests, read slowly or break the protocol; machines break rings, stop them and start them again,
+//! and do nothing unless they are signalled; the drive fails requests, loses its volatile cache
 //! and completes in any order; weights, limits, sizes and the scheduler change meanwhile. Each client knows what its sectors may hold.
 
 mod chance;
@@ -9,6 +10,7 @@ mod client;
 mod drive;
 mod history;
 mod layout;
+mod machine;
 mod tests;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ use self::client::Client;
 use self::drive::{Drive, Faults, SharedDrive};
 use self::history::History;
 use self::layout::{CLIENTS, EXPORT_BYTES, EXPORTS};
+use self::machine::Machine;
 use crate::log::Log;
 use crate::nbd::directory::Directory;
 use crate::open_target::OpenTarget;
@@ -75,6 +78,10 @@ struct Outcome {
     violations: u64,
     connects: u64,
     submitted: u64,
+    /// Answers to virtual machines, rings that stopped and started again, and chains that were refused.
+    machine_answers: u64,
+    restarts: u64,
+    refused: u64,
 }
 
 struct Simulation {
@@ -83,6 +90,9 @@ struct Simulation {
     shard: Shard,
     drive: SharedDrive,
     clients: Vec<Client>,
+    machines: Vec<Machine>,
+    /// The machines' sockets.
+    folder: tempfile::TempDir,
     history: History,
     next_change: Nanos,
     happened: Vec<crate::volume::Happened>,
@@ -133,7 +143,9 @@ impl Simulation {
             exports: exports(),
             ..TargetSettings::new("simulated")
         };
+        let folder = tempfile::tempdir().unwrap();
         let settings = ServeSettings {
+            vhost_user: Some(folder.path().to_owned()),
             targets: vec![target.clone()],
             memory: 64 << 20,
             connection_requests: 16,
@@ -154,12 +166,15 @@ impl Simulation {
         let (shard, _) = Shard::open(0, target, open, received, common).unwrap();
         let clients =
             (0..EXPORTS * CLIENTS).map(|number| Client::new(number, Chance(chance.below(u64::MAX)))).collect();
+        let machines = (0..EXPORTS).map(|export| Machine::new(export, Chance(chance.below(u64::MAX)))).collect();
         let schedulers = dumbwaiter_schedulers::REGISTRY.iter().map(|entry| entry.name).collect();
         Simulation {
             chance,
             shard,
             drive,
             clients,
+            machines,
+            folder,
             history: History::new(bytes / 512),
             next_change: Nanos::from_ms(5),
             happened: Vec::new(),
@@ -181,8 +196,25 @@ impl Simulation {
         }
     }
 
+    /// Clients ask for nothing more: runs until all have their answers.
+    fn settle(&mut self) {
+        self.clients.iter_mut().for_each(Client::rest);
+        self.machines.iter_mut().for_each(Machine::rest);
+        let unanswered = |simulation: &Simulation| {
+            let clients: usize = simulation.clients.iter().map(Client::unanswered).sum();
+            clients + simulation.machines.iter().map(Machine::unanswered).sum::<usize>()
+        };
+        let end = self.now() + Nanos::from_secs(60);
+        while unanswered(self) > 0 {
+            self.plan.length = self.now() + Nanos::from_ms(1);
+            self.step();
+            assert!(self.now() < end, "{} requests without an answer: {:?}", unanswered(self), self.plan);
+        }
+    }
+
     fn step(&mut self) {
-        let next = self.clients.iter().map(Client::next).min().unwrap_or(self.plan.length);
+        let clients = self.clients.iter().map(Client::next);
+        let next = clients.chain(self.machines.iter().map(Machine::next)).min().unwrap_or(self.plan.length);
         let change = if self.plan.changes { self.next_change } else { Nanos::MAX };
         self.shard.turn(next.min(change).min(self.plan.length), &mut self.happened).unwrap();
         let now = self.now();
@@ -199,9 +231,27 @@ impl Simulation {
                 false => self.clients[at].connect(now, &mut self.shard),
             }
         }
+        self.step_machines(now);
         if self.plan.changes && now >= self.next_change {
             self.next_change = now + Nanos(self.chance.below(20_000_000));
             self.change();
+        }
+    }
+
+    fn step_machines(&mut self, now: Nanos) {
+        for machine in &mut self.machines {
+            machine.read(now, &mut self.history);
+            if machine.next() > now {
+                continue;
+            }
+            let own = |client: &dyn crate::client::Client| {
+                u64::from(client.tenant()) == machine.export() && !client.may_shrink()
+            };
+            let is_there = self.shard.clients.iter().flatten().any(|client| own(&**client));
+            match machine.is_connected() || is_there {
+                true => machine.act(now, self.plan.hostile, &mut self.shard, &mut self.history),
+                false => machine.connect(now, &mut self.shard, self.folder.path()),
+            }
         }
     }
 
@@ -241,6 +291,7 @@ impl Simulation {
             self.shard.turn(until, &mut self.happened).unwrap();
             let now = self.now();
             self.clients.iter_mut().for_each(|client| client.read(now, &mut self.history));
+            self.machines.iter_mut().for_each(|machine| machine.read(now, &mut self.history));
             turns += 1;
             if turns > 200_000 {
                 let layer = self.shard.volume.disk.layer();
@@ -264,9 +315,14 @@ impl Simulation {
             digest: self
                 .clients
                 .iter()
-                .fold(0, |digest, client| digest ^ client.digest().rotate_left(client.number() as u32)),
+                .fold(0, |digest, client| digest ^ client.digest().rotate_left(client.number() as u32))
+                ^ self.machines.iter().fold(0, |digest, machine| digest ^ machine.digest()),
             answers: self.clients.iter().map(Client::answers).sum(),
-            failed: self.clients.iter().map(Client::failed).sum(),
+            machine_answers: self.machines.iter().map(|machine| machine.answers).sum(),
+            restarts: self.machines.iter().map(|machine| machine.restarts).sum(),
+            refused: stats.exports.iter().map(|export| export.refused).sum(),
+            failed: self.clients.iter().map(Client::failed).sum::<u64>()
+                + self.machines.iter().map(|machine| machine.failed).sum::<u64>(),
             merged: ledger.merged_back + ledger.merged_front + ledger.joined,
             switches: self.shard.volume.disk.layer().switches().count,
             violations: stats.exports.iter().map(|export| export.violations).sum(),

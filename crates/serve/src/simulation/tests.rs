@@ -22,6 +22,7 @@ fn run(plan: &Plan) -> super::Outcome {
 #[test]
 fn the_ledger_balances_and_reads_see_what_was_written_whatever_happens() {
     let (mut answers, mut merged, mut switches, mut violations, mut failed) = (0, 0, 0, 0, 0);
+    let (mut machines, mut restarts, mut refused) = (0, 0, 0);
     for seed in seeds() {
         let outcome = run(&Plan::new(seed, "headway"));
         answers += outcome.answers;
@@ -29,10 +30,13 @@ fn the_ledger_balances_and_reads_see_what_was_written_whatever_happens() {
         switches += outcome.switches;
         violations += outcome.violations;
         failed += outcome.failed;
+        (machines, restarts) = (machines + outcome.machine_answers, restarts + outcome.restarts);
+        refused += outcome.refused;
     }
     // What is to be tried was tried.
     assert!(answers > 2_000, "{answers} answers");
     assert!(merged > 0 && switches > 0 && violations > 0 && failed > 0, "{merged} {switches} {violations} {failed}");
+    assert!(machines > 1_000 && restarts > 0 && refused > 0, "{machines} {restarts} {refused}");
 }
 
 #[test]
@@ -81,8 +85,10 @@ fn clients_that_behave_get_an_answer_to_everything() {
         let mut simulation =
             Simulation::new(Plan { hostile: false, changes: false, faults, ..Plan::new(seed, "headway") });
         simulation.run();
+        simulation.settle();
         let outcome = simulation.shut_down();
         assert_eq!(outcome.violations, 0);
+        assert!(outcome.machine_answers > 100, "{outcome:?}");
         assert!(simulation.log.lock().unwrap().is_empty(), "{:?}", simulation.log.lock().unwrap());
     }
 }

@@ -18,14 +18,29 @@ const TAGS: u16 = 128;
 /// The disk's thread has this long to let go of a device that could not be started.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the driver is asked for while a device is there.
+/// What the driver is asked for.
 trait Driver {
+    fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_ublk::Error>;
+    fn start(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
+    fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
     fn resize(&mut self, device: u32, sectors: u64) -> Result<(), dumbwaiter_ublk::Error>;
     fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
     fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error>;
 }
 
 impl Driver for Control {
+    fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_ublk::Error> {
+        Control::info(self, device)
+    }
+
+    fn start(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+        Control::start(self, device)
+    }
+
+    fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+        Control::end_recovery(self, device)
+    }
+
     fn resize(&mut self, device: u32, sectors: u64) -> Result<(), dumbwaiter_ublk::Error> {
         Control::resize(self, device, sectors)
     }
@@ -89,12 +104,7 @@ fn make(
     if !features.has(Features::IOCTL_NUMBERS) {
         return Err(Error::Settings(format!("{}: this kernel's ublk driver is too old", device_path(number))));
     }
-    let mut there = control.info(number).ok();
-    if there.is_some_and(|there| there.state == abi::DEAD && !dumbwaiter_ublk::is_served(number)) {
-        // Its server died before it had started the device: it cannot be used.
-        control.delete(number)?;
-        there = None;
-    }
+    let there = usable(&mut control, number, dumbwaiter_ublk::is_served)?;
     let recovered = there.is_some();
     let info = match there {
         None => {
@@ -120,6 +130,18 @@ fn make(
             }
             Err(error)
         }
+    }
+}
+
+/// The device of this number, if it is there. One whose server died before it had started it can be used by nobody and is removed.
+fn usable(
+    driver: &mut impl Driver,
+    number: u32,
+    is_served: impl Fn(u32) -> bool,
+) -> Result<Option<DeviceInfo>, dumbwaiter_ublk::Error> {
+    match driver.info(number) {
+        Ok(there) if there.state == abi::DEAD && !is_served(number) => driver.delete(number).map(|()| None),
+        answer => Ok(answer.ok()),
     }
 }
 
@@ -159,16 +181,24 @@ fn attach(
     let (closed, is_closed) = channel();
     shard.send(Message::Attach(Box::new(Attachment { tenant, queue, fetched, orders, closed })))?;
     all_fetched.recv().map_err(|_| Error::Gone)?;
-    let begun = if recovered { control.end_recovery(info.device) } else { control.start(info.device) };
-    if let Err(error) = begun {
-        if !recovered {
-            // The disk's thread lets go of a device that is stopped, and only then it can be removed.
-            let _ = control.stop(info.device);
-            let _ = is_closed.recv_timeout(CLOSE_PATIENCE);
-        }
-        return Err(error.into());
-    }
+    begin(control, info.device, recovered, &is_closed)?;
     Ok(is_closed)
+}
+
+/// Lets requests come. A new device that cannot be started is stopped: then the disk's thread lets go of it, and it can be removed.
+fn begin(
+    driver: &mut impl Driver,
+    device: u32,
+    recovered: bool,
+    closed: &Receiver<()>,
+) -> Result<(), dumbwaiter_ublk::Error> {
+    if recovered {
+        return driver.end_recovery(device);
+    }
+    driver.start(device).inspect_err(|_| {
+        let _ = driver.stop(device);
+        let _ = closed.recv_timeout(CLOSE_PATIENCE);
+    })
 }
 
 /// Carries out orders until the device has ended. One that fails does not keep those after it from being carried out.
@@ -201,24 +231,50 @@ mod tests {
 
     use super::*;
 
+    /// A driver that notes what it is asked for, and refuses some of it.
     #[derive(Default)]
-    struct OldDriver(Vec<&'static str>);
+    struct FakeDriver {
+        asked: Vec<&'static str>,
+        refuses: &'static [&'static str],
+        there: Option<DeviceInfo>,
+    }
 
-    impl Driver for OldDriver {
-        fn resize(&mut self, device: u32, _sectors: u64) -> Result<(), dumbwaiter_ublk::Error> {
-            self.0.push("resize");
+    impl FakeDriver {
+        fn ask(&mut self, device: u32, what: &'static str) -> Result<(), dumbwaiter_ublk::Error> {
+            self.asked.push(what);
             let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-            Err(dumbwaiter_ublk::Error::Refused { device, what: "its size cannot change", source })
+            match self.refuses.contains(&what) {
+                true => Err(dumbwaiter_ublk::Error::Refused { device, what, source }),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl Driver for FakeDriver {
+        fn info(&mut self, device: u32) -> Result<DeviceInfo, dumbwaiter_ublk::Error> {
+            self.ask(device, "info")?;
+            let source = std::io::Error::from_raw_os_error(libc::ENODEV);
+            self.there.ok_or(dumbwaiter_ublk::Error::Refused { device, what: "info", source })
         }
 
-        fn stop(&mut self, _device: u32) -> Result<(), dumbwaiter_ublk::Error> {
-            self.0.push("stop");
-            Ok(())
+        fn start(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+            self.ask(device, "start")
         }
 
-        fn delete(&mut self, _device: u32) -> Result<(), dumbwaiter_ublk::Error> {
-            self.0.push("delete");
-            Ok(())
+        fn end_recovery(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+            self.ask(device, "end_recovery")
+        }
+
+        fn resize(&mut self, device: u32, _sectors: u64) -> Result<(), dumbwaiter_ublk::Error> {
+            self.ask(device, "resize")
+        }
+
+        fn stop(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+            self.ask(device, "stop")
+        }
+
+        fn delete(&mut self, device: u32) -> Result<(), dumbwaiter_ublk::Error> {
+            self.ask(device, "delete")
         }
     }
 
@@ -230,9 +286,53 @@ mod tests {
         drop(closed);
         orders.send(Order::Resize(1 << 20)).unwrap();
         orders.send(Order::Stop).unwrap();
-        let (mut driver, failures) = (OldDriver::default(), RefCell::new(Vec::new()));
+        let mut driver = FakeDriver { refuses: &["resize"], ..FakeDriver::default() };
+        let failures = RefCell::new(Vec::new());
         look_after(3, &mut driver, &received, &is_closed, &|error| failures.borrow_mut().push(error.to_string()));
-        assert_eq!(driver.0, ["resize", "stop", "delete"]);
-        assert!(failures.into_inner()[0].contains("its size cannot change"));
+        assert_eq!(driver.asked, ["resize", "stop", "delete"]);
+        assert!(failures.into_inner()[0].contains("resize"));
+    }
+
+    #[test]
+    fn a_device_whose_server_died_before_its_start_is_removed_and_others_are_kept() {
+        let dead = DeviceInfo { state: abi::DEAD, device: 3, ..DeviceInfo::default() };
+        let quiesced = DeviceInfo { state: abi::QUIESCED, ..dead };
+        for (there, served, kept) in [
+            (Some(dead), false, None),
+            // Another server is about to start it.
+            (Some(dead), true, Some(dead)),
+            (Some(quiesced), false, Some(quiesced)),
+            (None, false, None),
+        ] {
+            let mut driver = FakeDriver { there, ..FakeDriver::default() };
+            assert_eq!(usable(&mut driver, 3, |_| served).unwrap(), kept);
+            let removed = there == Some(dead) && !served;
+            assert_eq!(driver.asked.contains(&"delete"), removed, "{there:?} {served}");
+        }
+        let mut driver = FakeDriver { there: Some(dead), refuses: &["delete"], ..FakeDriver::default() };
+        assert!(usable(&mut driver, 3, |_| false).is_err());
+    }
+
+    #[test]
+    fn a_new_device_that_cannot_be_started_is_stopped_and_waited_for() {
+        let (closed, is_closed) = channel::<()>();
+        let mut driver = FakeDriver { refuses: &["start"], ..FakeDriver::default() };
+        let lets_go = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(closed);
+        });
+        let begun = std::time::Instant::now();
+        assert!(begin(&mut driver, 3, false, &is_closed).is_err());
+        assert_eq!(driver.asked, ["start", "stop"]);
+        assert!(lets_go.is_finished() || begun.elapsed() >= Duration::from_millis(50), "the disk's thread has let go");
+        lets_go.join().unwrap();
+    }
+
+    #[test]
+    fn a_device_whose_recovery_fails_stays_for_another_attempt() {
+        let (_closed, is_closed) = channel::<()>();
+        let mut driver = FakeDriver { refuses: &["end_recovery"], ..FakeDriver::default() };
+        assert!(begin(&mut driver, 3, true, &is_closed).is_err());
+        assert_eq!(driver.asked, ["end_recovery"]);
     }
 }

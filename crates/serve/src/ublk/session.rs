@@ -81,15 +81,25 @@ impl Shard {
 
     /// Serves a block device of this machine.
     pub(crate) fn attach(&mut self, attachment: Attachment) -> Result<(), Error> {
-        let Attachment { tenant, queue, fetched, orders, closed } = attachment;
+        let tenant = attachment.tenant;
         if self.shut_down_by.is_some() || self.volume.tenant(tenant).is_none_or(|own| own.leaving) {
             return Ok(());
         }
         dumbwaiter_ublk::serve_from_here();
         let task = self.volume.add_task(tenant)?;
+        let session = Session::new(attachment, task);
+        self.common.connections.fetch_add(1, Ordering::Relaxed);
+        self.admit(Box::new(session));
+        Ok(())
+    }
+}
+
+impl Session {
+    fn new(attachment: Attachment, task: TaskId) -> Session {
+        let Attachment { tenant, queue, fetched, orders, closed } = attachment;
         let tags = queue.info().depth;
         let memory = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let session = Session {
+        Session {
             path: device_path(queue.info().device),
             queue,
             tenant,
@@ -103,14 +113,9 @@ impl Shard {
             phase: Phase::Serving,
             notes: Vec::new(),
             _closed: closed,
-        };
-        self.common.connections.fetch_add(1, Ordering::Relaxed);
-        self.admit(Box::new(session));
-        Ok(())
+        }
     }
-}
 
-impl Session {
     /// Sends a command on a tag.
     fn send(&mut self, index: u32, tag: u16, command: TagCommand, volume: &mut Volume) -> Result<(), Error> {
         let memory: Arc<dyn std::any::Any + Send + Sync> = self.queue.memory().clone();
@@ -287,5 +292,96 @@ impl Client for Session {
             volume.end_task(task);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use dumbwaiter_ublk::DeviceInfo;
+
+    use super::*;
+    use crate::memory_store::MemoryStore;
+    use crate::settings::{ExportSettings, TargetSettings};
+
+    const TAGS: u16 = 4;
+    const INDEX: u32 = 0;
+
+    /// A device without a driver: its requests are described in a file.
+    struct Lab {
+        volume: Volume,
+        session: Session,
+        descriptions: std::fs::File,
+        /// `None` once the device's own thread is gone.
+        orders: Option<Receiver<Order>>,
+        _fetched: Receiver<()>,
+        _closed: Receiver<()>,
+    }
+
+    fn lab() -> Lab {
+        let mut volume = Volume::of_target(&TargetSettings::new("null:1M"), MemoryStore::new(0)).unwrap();
+        let tenant = volume.add_tenant(ExportSettings::whole("a")).unwrap();
+        let task = volume.add_task(tenant).unwrap();
+        let descriptions = tempfile::tempfile().unwrap();
+        descriptions.set_len(4096).unwrap();
+        let info = DeviceInfo { queues: 1, depth: TAGS, max_io_bytes: 4096, ..DeviceInfo::default() };
+        let queue = Queue::of(descriptions.try_clone().unwrap(), info, 0).unwrap();
+        let (fetched, hears_fetched) = channel();
+        let (orders, received) = channel();
+        let (closed, hears_closed) = channel();
+        let session = Session::new(Attachment { tenant, queue, fetched, orders, closed }, task);
+        Lab { volume, session, descriptions, orders: Some(received), _fetched: hears_fetched, _closed: hears_closed }
+    }
+
+    impl Lab {
+        /// The driver brings a read of the first 4 KiB for a tag.
+        fn bring(&mut self, tag: u16) {
+            let mut description = [0; 24];
+            description[4..8].copy_from_slice(&8u32.to_le_bytes());
+            self.descriptions.write_all_at(&description, 24 * u64::from(tag)).unwrap();
+            self.session.commanded(INDEX, u32::from(tag), 0, &mut self.volume).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_request_is_begun_while_the_device_is_served() {
+        let mut lab = lab();
+        lab.bring(1);
+        assert_eq!((lab.session.in_flight, lab.volume.is_idle()), (1, false));
+    }
+
+    #[test]
+    fn what_comes_while_the_device_is_left_is_for_the_next_server() {
+        let mut lab = lab();
+        lab.session.finish(&mut lab.volume);
+        lab.bring(1);
+        assert!(lab.session.is_over(), "nothing of it is under way");
+        assert!(lab.volume.is_idle() && lab.session.answers.is_empty());
+    }
+
+    #[test]
+    fn a_dropped_device_ends_with_its_last_tag() {
+        let mut lab = lab();
+        lab.session.drop_client(None, &mut lab.volume);
+        assert!(matches!(lab.orders.as_ref().unwrap().try_recv(), Ok(Order::Stop)));
+        for tag in 0..u32::from(TAGS) {
+            assert!(!lab.session.is_over());
+            lab.session.commanded(INDEX, tag, -libc::ENODEV, &mut lab.volume).unwrap();
+        }
+        assert!(lab.session.is_over() && lab.session.take_notes().is_empty());
+    }
+
+    #[test]
+    fn a_device_that_nobody_can_end_any_more_is_left_and_waits_for_no_tag() {
+        let mut lab = lab();
+        lab.bring(1);
+        // Its thread was told to leave it.
+        lab.orders = None;
+        lab.session.drop_client(None, &mut lab.volume);
+        assert!(!lab.session.is_over(), "a request is under way");
+        lab.session.completed(1, Ok(()), Data::Scratch, &mut lab.volume);
+        assert!(lab.session.is_over());
     }
 }

@@ -4,5 +4,7 @@ mod accept;
 mod device_socket;
 mod requests;
 mod session;
+#[cfg(test)]
+mod session_tests;
 
 pub(crate) use device_socket::{DeviceSocket, SOCKET_OWNER, socket_path};

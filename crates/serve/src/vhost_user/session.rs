@@ -19,14 +19,14 @@ use crate::client::{Client, Surroundings};
 use crate::operation::Command;
 use crate::volume::Volume;
 
-/// Chains that are taken in one turn. The driver wakes and offers more after the first of them are answered, while the disk does the
-/// rest: with all in one turn server and driver would wait for each other. With fewer the system calls are shared by too few.
-const MAX_CHAINS: u32 = 11;
+/// Chains that are taken in one turn and answered with one signal. A driver that sleeps is woken by each, which costs more than server and driver
+/// gain by working at the same time.
+const MAX_CHAINS: u32 = 32;
 /// A message whose rest takes longer does not come.
 const MESSAGE_PATIENCE: Nanos = Nanos::from_secs(5);
 /// Messages of a front end that are carried out in one go. Some map memory or make a ring of the kernel's, which takes tens of microseconds, and
 /// other tenants of the disk wait meanwhile.
-const MAX_MESSAGES: u32 = 8;
+pub(super) const MAX_MESSAGES: u32 = 8;
 /// Notes that are kept between two looks at them.
 const MAX_NOTES: usize = 8;
 
@@ -184,6 +184,8 @@ impl Session {
         index: u32,
         volume: &mut Volume,
     ) -> Result<(), Error> {
+        // A signal that is on its way is not lost with the descriptor that the message may take away.
+        volume.disk.hand_over()?;
         let done = self.device.handle(code, message, needs_reply);
         for note in std::mem::take(&mut self.device.notes) {
             self.note(note);
@@ -243,7 +245,7 @@ impl Session {
         for at in 0..self.active.len() {
             let ring = self.active[at];
             self.take_from(ring, &mut left, index, volume)?;
-            self.device.publish(ring);
+            self.show(ring, volume)?;
         }
         Ok(left == 0)
     }
@@ -381,13 +383,24 @@ impl Session {
     }
 
     /// Shows drivers what is done.
-    fn publish(&mut self) {
+    fn publish(&mut self, volume: &mut Volume) -> Result<(), Error> {
         for at in 0..self.active.len() {
             let ring = self.active[at];
             if std::mem::take(&mut self.rings[usize::from(ring)].touched) {
-                self.device.publish(ring);
+                self.show(ring, volume)?;
             }
         }
+        Ok(())
+    }
+
+    /// Shows the driver of a ring what is done. Its signal goes with the disk's next call, where the kernel can do that.
+    fn show(&mut self, ring: u16, volume: &mut Volume) -> Result<(), Error> {
+        if let Some(signal) = self.device.publish(ring)
+            && !volume.disk.signal(signal.ring())?
+        {
+            signal.send();
+        }
+        Ok(())
     }
 }
 
@@ -451,7 +464,7 @@ impl Client for Session {
     fn serve(&mut self, index: u32, with: &mut Surroundings<'_>) -> Result<bool, Error> {
         let volume = &mut *with.volume;
         if self.phase != Phase::Dropped {
-            self.publish();
+            self.publish(volume)?;
         }
         if self.control.is_none() && self.phase == Phase::Serving {
             self.control = Some(volume.watch(self.socket.as_fd(), Interest::Read, index)?);
@@ -552,6 +565,8 @@ impl Client for Session {
     }
 
     fn close(mut self: Box<Self>, volume: &mut Volume) -> Result<(), Error> {
+        // Its last signals are sent before their descriptors are closed.
+        volume.disk.hand_over()?;
         for state in &mut self.rings {
             if let Some(task) = state.task.take() {
                 volume.end_task(task);

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use dumbwaiter_nbd::Command;
 use dumbwaiter_nbd::client::Wish;
 use dumbwaiter_nbd::wire::command_flag;
+use dumbwaiter_nbd::{Command, Request};
 
 use crate::running::{Client, Running};
 use crate::swarm::{descriptors, is_alone};
@@ -81,7 +81,7 @@ fn a_payload_that_no_client_sends_in_earnest_ends_the_connection() {
     let mut other = running.connect("a");
     let mut client = running.connect("a");
     client.send(0, Command::Write, 0, (64 << 20) + 512, &[]);
-    assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "closed");
+    assert!(client.rest().is_empty(), "closed");
     assert_eq!(other.call(Command::Read, 0, 512).0, 0);
     let stats = running.server().inspector().stats().unwrap();
     assert_eq!(stats[0].exports[0].violations, 1);
@@ -126,12 +126,28 @@ fn a_read_only_export_refuses_writes() {
 }
 
 #[test]
+fn refused_requests_leave_none_behind_them_unanswered() {
+    let running = Running::with("file", &["a"], |settings| settings.connection_requests = 1);
+    let mut client = running.connect("a");
+    let mut all = Vec::new();
+    for (cookie, offset) in [(1, 1 << 40), (2, 1 << 40), (3, 1 << 40), (4, 0)] {
+        let request = Request { flags: 0, command: Command::Read, cookie, offset, length: 512 };
+        all.extend_from_slice(&request.encode());
+    }
+    // In one piece, and nothing after it.
+    client.stream.write_all(&all).unwrap();
+    let errors: Vec<u32> = (0..4).map(|_| client.reply().0).collect();
+    assert_eq!(errors, [22, 22, 22, 0]);
+    assert!(running.end());
+}
+
+#[test]
 fn a_wrong_magic_ends_one_connection_only() {
     let running = Running::start("null", &["a"]);
     let mut other = running.connect("a");
     let mut client = running.connect("a");
     client.stream.write_all(&[0xff; 28]).unwrap();
-    assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "closed");
+    assert!(client.rest().is_empty(), "closed");
     assert_eq!(other.call(Command::Read, 0, 512).0, 0);
     let said = running.log.lock().unwrap().iter().filter(|line| line.contains("broke the protocol")).count();
     assert_eq!(said, 1);
@@ -143,7 +159,7 @@ fn clients_that_break_the_rules_again_and_again_fill_no_log() {
     for _ in 0..40 {
         let mut client = running.connect("a");
         client.stream.write_all(&[0xff; 28]).unwrap();
-        assert_eq!(client.stream.read(&mut [0; 16]).unwrap(), 0, "closed");
+        assert!(client.rest().is_empty(), "closed");
     }
     let inspector = running.server().inspector();
     let counted = || (inspector.stats().unwrap()[0].exports[0].violations, inspector.log_lines_left_out());
@@ -210,8 +226,7 @@ fn a_client_that_closes_one_side_and_does_not_read_costs_no_cpu() {
     std::thread::sleep(Duration::from_millis(500));
     assert!(waits() < before + 50, "{} waits in half a second of nothing to do", waits() - before);
     // Its replies are still there.
-    let mut rest = Vec::new();
-    client.stream.read_to_end(&mut rest).unwrap();
+    let rest = client.rest();
     assert!(rest.len() >= 8 * (4 << 20));
 }
 
@@ -266,7 +281,6 @@ fn a_server_that_ends_answers_what_is_under_way() {
     }
     std::thread::sleep(Duration::from_millis(20));
     assert!(running.end());
-    let mut rest = Vec::new();
-    client.stream.read_to_end(&mut rest).unwrap();
+    let rest = client.rest();
     assert!(rest.len() >= 16 * 28, "{} bytes", rest.len());
 }

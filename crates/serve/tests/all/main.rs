@@ -6,6 +6,7 @@ mod control;
 mod hostile;
 mod limits;
 mod monitoring;
+mod patience;
 mod real_clients;
 mod running;
 mod scale;

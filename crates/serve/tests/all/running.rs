@@ -10,6 +10,8 @@ use dumbwaiter_nbd::client::{Handshake, Offer, Reply, Wish};
 use dumbwaiter_nbd::{Command, Request};
 use dumbwaiter_serve::{ExportSettings, ServeSettings, Server, TargetSettings};
 
+use crate::patience::Patience;
+
 /// A server with its folder.
 pub(crate) struct Running {
     server: Option<Server>,
@@ -69,6 +71,25 @@ impl Running {
     }
 }
 
+/// How long a client waits for an answer, and how often it looks whether it waits for a CPU only.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Reads what is there; waits for it.
+fn read_patiently(stream: &mut UnixStream, into: &mut [u8]) -> std::io::Result<usize> {
+    let mut patience = None;
+    loop {
+        match stream.read(into) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                let patience = patience.get_or_insert_with(|| Patience::new(PATIENCE));
+                assert!(!patience.is_over(), "no answer {}", patience.report());
+            }
+            done => return done,
+        }
+    }
+}
+
 /// A client that does one thing after another.
 pub(crate) struct Client {
     pub(crate) stream: UnixStream,
@@ -85,13 +106,10 @@ impl Client {
 
     pub(crate) fn connect_as(socket: &PathBuf, wish: Wish) -> Client {
         let mut stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(LOOK)).unwrap();
         let (mut handshake, mut bytes, mut out) = (Handshake::new(wish), [0; 4096], Vec::new());
         loop {
-            let count = match stream.read(&mut bytes) {
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                count => count.unwrap(),
-            };
+            let count = read_patiently(&mut stream, &mut bytes).unwrap();
             assert!(count > 0, "the server hung up");
             let offer = handshake.feed(&bytes[..count], &mut out).unwrap();
             stream.write_all(&out).unwrap();
@@ -127,16 +145,37 @@ impl Client {
         self.stream.write_all(payload).unwrap();
     }
 
+    /// All bytes until the server hangs up.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let (mut rest, mut bytes) = (Vec::new(), [0; 4096]);
+        loop {
+            match read_patiently(&mut self.stream, &mut bytes) {
+                // One that hangs up on what it has not read resets the connection.
+                Ok(0) | Err(_) => return rest,
+                Ok(count) => rest.extend_from_slice(&bytes[..count]),
+            }
+        }
+    }
+
+    fn read_exact(&mut self, into: &mut [u8]) {
+        let mut have = 0;
+        while have < into.len() {
+            let count = read_patiently(&mut self.stream, &mut into[have..]).unwrap();
+            assert!(count > 0, "the server hung up");
+            have += count;
+        }
+    }
+
     /// The next reply: its error and its data.
     pub(crate) fn reply(&mut self) -> (u32, Vec<u8>) {
         let mut head = Vec::new();
         loop {
             let mut byte = [0];
-            self.stream.read_exact(&mut byte).unwrap();
+            self.read_exact(&mut byte);
             head.push(byte[0]);
             if let Some((reply, _)) = Reply::parse(&head, |_| self.expected).unwrap() {
                 let mut rest = vec![0; (reply.skip + reply.data) as usize];
-                self.stream.read_exact(&mut rest).unwrap();
+                self.read_exact(&mut rest);
                 return (reply.error, rest.split_off(reply.skip as usize));
             }
         }

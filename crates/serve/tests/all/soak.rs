@@ -12,6 +12,7 @@ use dumbwaiter_serve::{Address, DeviceDepth, ExportSettings, Inspector, NbdLoad,
 use dumbwaiter_vhost_user::front_end::{FrontEnd, Options};
 use dumbwaiter_vhost_user::wire::request_type;
 
+use crate::patience::Patience;
 use crate::running::{Client, Running};
 use crate::swarm::{descriptors, is_alone, memory, number};
 
@@ -247,7 +248,8 @@ fn start() -> Running {
 }
 
 fn settle(running: &Running) {
-    for _ in 0..400 {
+    let mut patience = Patience::new(Duration::from_secs(20));
+    while !patience.is_over() {
         let stats = running.server().inspector().stats().unwrap();
         let quiet = |disk: &dumbwaiter_serve::DiskStats| {
             disk.exports.iter().all(|export| export.connections == 0 && export.outstanding == 0)
@@ -257,7 +259,8 @@ fn settle(running: &Running) {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    panic!("clients are gone, and something of them is left: {:?}", running.server().inspector().stats());
+    let stats = running.server().inspector().stats();
+    panic!("clients are gone, and something of them is left {}: {stats:?}", patience.report());
 }
 
 #[test]

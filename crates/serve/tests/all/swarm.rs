@@ -3,10 +3,13 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use dumbwaiter_nbd::{Command, Request};
 use dumbwaiter_serve::{Address, NbdClient};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::patience::Patience;
 
 /// Reads 4 KiB blocks over `connections`, `depth` at a time on each, until `stop`; counts answers.
 pub(crate) fn read_over(
@@ -32,13 +35,17 @@ pub(crate) fn read_over(
     }
     let mut answered = Vec::new();
     let mut left = connections as u64 * depth;
+    let mut patience = None;
     while left > 0 {
         let mut all: Vec<PollFd<'_>> =
             clients.iter().map(|client| PollFd::from_borrowed_fd(client.as_fd(), PollFlags::IN)).collect();
-        let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
-        if poll(&mut all, Some(&patience)).unwrap_or(1) == 0 {
-            panic!("no answer within 20 s");
+        let look = Timespec { tv_sec: 1, tv_nsec: 0 };
+        if poll(&mut all, Some(&look)).unwrap_or(1) == 0 {
+            let patience = patience.get_or_insert_with(|| Patience::new(Duration::from_secs(20)));
+            assert!(!patience.is_over(), "no answer {}", patience.report());
+            continue;
         }
+        patience = None;
         let ready: Vec<bool> = all.iter().map(|fd| !fd.revents().is_empty()).collect();
         for (client, _) in clients.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             client.receive(&mut answered).unwrap();

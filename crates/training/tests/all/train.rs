@@ -12,7 +12,7 @@ use crate::samples::{record, run};
 /// A repeat: each class has its own step between sectors, and latency follows the request's sector.
 fn repeat(name: &str, shift: u64) -> Vec<Run> {
     let of_class = |(class, workload): (usize, &&str)| {
-        let records: Vec<RequestRecord> = (0..200u64)
+        let records: Vec<RequestRecord> = (0..100u64)
             .map(|i| {
                 let sector = shift + i * (8 << (2 * class));
                 let latency = if sector.is_multiple_of(3) { 400 } else { 100 };
