@@ -46,6 +46,19 @@ pub struct Plan {
     pub windows: u32,
 }
 
+impl Plan {
+    /// A plan with `headway` and two windows of 5 s unless others are given, and the file in the folder for temporary files.
+    pub fn new(on: Option<PathBuf>, scheduler: Option<String>, window: Option<Nanos>, windows: Option<u32>) -> Plan {
+        Plan {
+            on,
+            folder: std::env::temp_dir(),
+            scheduler: scheduler.unwrap_or_else(|| "headway".to_owned()),
+            window: window.unwrap_or(Nanos::from_secs(5)),
+            windows: windows.unwrap_or(2),
+        }
+    }
+}
+
 /// One figure with its bound.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {

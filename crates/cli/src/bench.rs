@@ -20,32 +20,21 @@ pub(crate) fn run(args: &Bench) -> Result<Ended> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    if !matches!(args.what, BenchWhat::Engine | BenchWhat::Serve | BenchWhat::Shares)
-        && let Some(option) = args.engine.given()
-    {
-        bail!("{option}: applies only to `bench engine`; leave it out");
+    if let Some(option) = args.engine.misplaced(args.what) {
+        bail!("{option}: has no meaning for this benchmark; leave it out");
     }
     match args.what {
         BenchWhat::Engine => engine(args),
-        BenchWhat::Learn => {
-            let rows = learn::run()?;
-            show(args, &rows, || learn::text(&rows, output::style()))
-        }
+        BenchWhat::Learn => show(args, &learn::run()?, learn::text),
         BenchWhat::Serve => serve(args),
         BenchWhat::Shares => shares(args),
-        BenchWhat::Sim => {
-            let rows = simulator::run(&wanted(args)?)?;
-            show(args, &rows, || simulator::text(&rows, output::style()))
-        }
-        BenchWhat::Schedulers => {
-            let rows = schedulers::run(&wanted(args)?)?;
-            show(args, &rows, || schedulers::text(&rows, output::style()))
-        }
+        BenchWhat::Sim => show(args, &simulator::run(&wanted(args)?)?, simulator::text),
+        BenchWhat::Schedulers => show(args, &schedulers::run(&wanted(args)?)?, schedulers::text),
     }
 }
 
-fn show<T: Serialize>(args: &Bench, rows: &[T], text: impl FnOnce() -> String) -> Result<Ended> {
-    output::print_or_json(args.json.as_deref(), &rows, text)?;
+fn show<T: Serialize>(args: &Bench, rows: &[T], text: fn(&[T], Style) -> String) -> Result<Ended> {
+    output::print_or_json(args.json.as_deref(), &rows, || text(rows, output::style()))?;
     Ok(Ended::Done)
 }
 
@@ -60,33 +49,19 @@ fn wanted(args: &Bench) -> Result<Vec<Choice>> {
 }
 
 fn serve(args: &Bench) -> Result<Ended> {
-    if args.engine.on.is_some() {
-        bail!("--on applies only to `bench engine` and `bench shares`; leave it out");
-    }
-    let plan = serve::Plan {
-        program: std::env::current_exe()?,
-        folder: std::env::temp_dir(),
-        scheduler: args.schedulers.clone().unwrap_or_else(|| "headway".to_owned()),
-        time: time(args, Nanos::from_secs(2))?,
-        rounds: args.engine.rounds.unwrap_or(3),
-        depths: args.engine.depth.clone(),
-    };
+    let (scheduler, rounds) = (args.schedulers.clone(), args.engine.rounds);
+    let plan = serve::Plan::new(std::env::current_exe()?, scheduler, time(args)?, rounds, &args.engine.depth);
     served(args, |control| serve::run(&plan, control, &|line| crate::tell!("{line}")), serve::text)
 }
 
 fn shares(args: &Bench) -> Result<Ended> {
-    let plan = shares::Plan {
-        on: args.engine.on.clone(),
-        folder: std::env::temp_dir(),
-        scheduler: args.schedulers.clone().unwrap_or_else(|| "headway".to_owned()),
-        window: time(args, Nanos::from_secs(5))?,
-        windows: args.engine.rounds.unwrap_or(2),
-    };
+    let (on, scheduler) = (args.engine.on.clone(), args.schedulers.clone());
+    let plan = shares::Plan::new(on, scheduler, time(args)?, args.engine.rounds);
     served(args, |control| shares::run(&plan, control, &|line| crate::tell!("{line}")), shares::text)
 }
 
-fn time(args: &Bench, default: Nanos) -> Result<Nanos> {
-    args.engine.time.as_ref().map_or(Ok(default), |text| input::time("--time", text))
+fn time(args: &Bench) -> Result<Option<Nanos>> {
+    args.engine.time.as_ref().map(|text| input::time("--time", text)).transpose()
 }
 
 /// Measures served disks and prints.
@@ -95,13 +70,10 @@ fn served<T: Serialize>(
     run: impl FnOnce(&Control) -> Result<Vec<T>, Failure>,
     text: fn(&[T], Style) -> String,
 ) -> Result<Ended> {
-    if args.engine.op.is_some() || args.engine.allow_writes {
-        bail!("--op and --allow-writes apply only to `bench engine`; leave them out");
-    }
     let control = Arc::new(Control::default());
     cancel_on_signal_and_undo(&control)?;
     let rows = run(&control)?;
-    show(args, &rows, || text(&rows, output::style()))?;
+    show(args, &rows, text)?;
     Ok(if control.cancelled() { Ended::Interrupted } else { Ended::Done })
 }
 
@@ -124,7 +96,7 @@ fn engine(args: &Bench) -> Result<Ended> {
     let control = Arc::new(Control::default());
     cancel_on_signal_and_undo(&control)?;
     let measured = engine::run(&plan, &control, &|line| crate::tell!("{line}"))?;
-    show(args, &measured.rows, || engine::text(&measured, output::style()))?;
+    output::print_or_json(args.json.as_deref(), &measured.rows, || engine::text(&measured, output::style()))?;
     match measured.failure {
         Some(failure) => Err(failure.into()),
         None if control.cancelled() => Ok(Ended::Interrupted),

@@ -47,6 +47,8 @@ mod simulation;
 mod spinner;
 pub mod systemd;
 mod tenant;
+#[cfg(test)]
+mod test_volume;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]

@@ -82,12 +82,13 @@ pub fn openmetrics(disks: &[DiskStats], failed_negotiations: u64) -> String {
 }
 
 fn build_info(out: &mut String, disks: &[DiskStats]) {
-    let name = "dumbwaiter_build";
-    head(out, &Family { name, kind: "info", help: "Version, and the scheduler of each disk." });
+    // A gauge, since the older text format, which Prometheus's tools read too, has no type for facts.
+    let name = "dumbwaiter_build_info";
+    head(out, &Family { name, kind: "gauge", help: "Version, and the scheduler of each disk." });
     for disk in disks {
         let (version, scheduler) = (env!("CARGO_PKG_VERSION"), escape(&disk.scheduler));
         let labels = format!("target=\"{}\",version=\"{version}\",scheduler=\"{scheduler}\"", escape(&disk.target));
-        sample(out, "dumbwaiter_build_info", &labels, 1.0);
+        sample(out, name, &labels, 1.0);
     }
 }
 

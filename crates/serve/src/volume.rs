@@ -107,22 +107,6 @@ impl Volume {
         }
     }
 
-    /// A volume on a target without a file, in virtual time.
-    #[cfg(test)]
-    pub(crate) fn of_target(
-        settings: &crate::settings::TargetSettings,
-        store: crate::memory_store::MemoryStore,
-    ) -> Result<Volume, Error> {
-        let open = crate::open_target::open(settings, true, store)?;
-        let config = crate::shard::config(&open, settings);
-        let scheduler = dumbwaiter_schedulers::Choice::parse("none").map_err(|e| Error::Scheduler(e.to_string()))?;
-        let scheduler = scheduler.build(config.setup);
-        let device = open.device.map(|device| device as Box<dyn dumbwaiter_path::VirtualDevice>);
-        let options = dumbwaiter_path::DiskOptions { scratch: true, device, manual_clock: true, ..Default::default() };
-        let disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options)?;
-        Ok(Volume::new(disk, 1 << 20, open.trims, 1))
-    }
-
     /// Adds a tenant; answers with its place.
     pub(crate) fn add_tenant(&mut self, settings: ExportSettings) -> Result<u32, Error> {
         settings.check()?;

@@ -19,7 +19,7 @@ pub(crate) struct Bench {
     pub(crate) engine: BenchEngine,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum BenchWhat {
     /// Simulated requests per second on one core
     Sim,
@@ -60,15 +60,17 @@ pub(crate) struct BenchEngine {
 }
 
 impl BenchEngine {
-    /// The first option given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        let given = [
-            (self.on.is_some(), "--on"),
-            (self.op.is_some(), "--op"),
-            (!self.depth.is_empty(), "--depth"),
-            (self.time.is_some(), "--time"),
-            (self.rounds.is_some(), "--rounds"),
+    /// The first option that says nothing to this benchmark.
+    pub(crate) fn misplaced(&self, what: BenchWhat) -> Option<&'static str> {
+        use BenchWhat::{Engine, Serve, Shares};
+        let given: [(bool, &str, &[BenchWhat]); 6] = [
+            (self.on.is_some(), "--on", &[Engine, Shares]),
+            (self.allow_writes, "--allow-writes", &[Engine]),
+            (self.op.is_some(), "--op", &[Engine]),
+            (!self.depth.is_empty(), "--depth", &[Engine, Serve]),
+            (self.time.is_some(), "--time", &[Engine, Serve, Shares]),
+            (self.rounds.is_some(), "--rounds", &[Engine, Serve, Shares]),
         ];
-        given.into_iter().find(|(is, _)| *is).map(|(_, name)| name)
+        given.into_iter().find(|(is, _, of)| *is && !of.contains(&what)).map(|(_, name, _)| name)
     }
 }

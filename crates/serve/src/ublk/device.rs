@@ -133,7 +133,7 @@ fn make(
     }
 }
 
-/// The device of this number, if it is there. One whose server died before it had started it can be used by nobody and is removed.
+/// The device of this number, if it is there. One whose server died before it had started it cannot be used and is removed.
 fn usable(
     driver: &mut impl Driver,
     number: u32,

@@ -303,8 +303,8 @@ mod tests {
     use dumbwaiter_ublk::DeviceInfo;
 
     use super::*;
-    use crate::memory_store::MemoryStore;
-    use crate::settings::{ExportSettings, TargetSettings};
+    use crate::settings::ExportSettings;
+    use crate::test_volume::null_volume;
 
     const TAGS: u16 = 4;
     const INDEX: u32 = 0;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     fn lab() -> Lab {
-        let mut volume = Volume::of_target(&TargetSettings::new("null:1M"), MemoryStore::new(0)).unwrap();
+        let mut volume = null_volume();
         let tenant = volume.add_tenant(ExportSettings::whole("a")).unwrap();
         let task = volume.add_task(tenant).unwrap();
         let descriptions = tempfile::tempfile().unwrap();

@@ -9,16 +9,15 @@ use dumbwaiter_vhost_user::wire::code;
 
 use super::session::{MAX_MESSAGES, Session};
 use crate::client::{Client, Surroundings};
-use crate::memory_store::MemoryStore;
-use crate::settings::{ExportSettings, TargetSettings};
-use crate::volume::Volume;
+use crate::settings::ExportSettings;
+use crate::test_volume::null_volume;
 
 /// Bytes of a reply that carries a number.
 const REPLY_BYTES: usize = 20;
 
 #[test]
 fn a_front_end_that_sends_without_end_holds_others_up_for_a_few_messages_only() {
-    let mut volume = Volume::of_target(&TargetSettings::new("null:1M"), MemoryStore::new(0)).unwrap();
+    let mut volume = null_volume();
     let tenant = volume.add_tenant(ExportSettings::whole("a")).unwrap();
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let facts = BlockFacts { bytes: 1 << 20, block_bytes: 512, readonly: false, queues: 1 };

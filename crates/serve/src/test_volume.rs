@@ -1,0 +1,22 @@
+//! Volumes for tests of one client.
+
+use dumbwaiter_path::{Disk, DiskOptions, VirtualDevice};
+use dumbwaiter_schedulers::Choice;
+
+use crate::memory_store::MemoryStore;
+use crate::open_target;
+use crate::settings::TargetSettings;
+use crate::shard::config;
+use crate::volume::Volume;
+
+/// A volume of 1 MiB that does nothing, in virtual time.
+pub(crate) fn null_volume() -> Volume {
+    let settings = TargetSettings::new("null:1M");
+    let open = open_target::open(&settings, true, MemoryStore::new(0)).unwrap();
+    let config = config(&open, &settings);
+    let scheduler = Choice::parse("none").unwrap().build(config.setup);
+    let device = open.device.map(|device| device as Box<dyn VirtualDevice>);
+    let options = DiskOptions { scratch: true, device, manual_clock: true, ..DiskOptions::default() };
+    let disk = Disk::new(open.target, config, scheduler, dumbwaiter_block::Tenants::default(), options).unwrap();
+    Volume::new(disk, 1 << 20, open.trims, 1)
+}
