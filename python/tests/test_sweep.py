@@ -162,13 +162,14 @@ def kill_in_the_middle(pid, folder, kill):
 
 
 def killed_in_the_middle(code, folder, kill):
-    """Runs a client, kills it when some rows are there, and waits for its end."""
-    child = subprocess.Popen([sys.executable, "-c", code])
+    """Runs a client in a process group of its own, and kills it, but not its children, when some rows are there. Returns the group."""
+    child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     wait_for_parts(folder, child, count=2 + kill % 5)
     time.sleep(0.02 * kill)
     assert child.poll() is None, "it ended before it was killed"
     child.send_signal(signal.SIGKILL)
     child.wait()
+    return child.pid
 
 
 def resumed(path, tmp_path, **engine):
@@ -204,8 +205,11 @@ def test_a_pool_whose_client_is_killed(kill, tmp_path):
     path = write(tmp_path, "400ms")
     pool = "concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context('fork'))"
     code = f"import concurrent.futures, multiprocessing, os, dumbwaiter as dw; dw.sweep({str(path)!r}, {str(tmp_path / 'a')!r}, on={pool})"
-    killed_in_the_middle(code, tmp_path / "a", kill)
-    resumed(path, tmp_path)
+    group = killed_in_the_middle(code, tmp_path / "a", kill)
+    try:
+        resumed(path, tmp_path)
+    finally:
+        os.killpg(group, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("kill", KILLS)
