@@ -43,7 +43,7 @@ fn experiment() -> Experiment {
 }
 
 fn options() -> TuneOptions {
-    let budget = Budget { runs: Some(Nanos::from_ms(2500)), clock: None };
+    let budget = Budget { runs: Some(Nanos::from_ms(3500)), clock: None };
     TuneOptions { schedulers: vec![SchedulerSpec::named("bfq")], budget }
 }
 
