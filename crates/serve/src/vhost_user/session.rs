@@ -19,9 +19,10 @@ use crate::client::{Client, Surroundings};
 use crate::operation::Command;
 use crate::volume::Volume;
 
-/// Chains that are taken in one turn and answered with one signal. A driver that sleeps is woken by each, which costs more than server and driver
-/// gain by working at the same time.
-const MAX_CHAINS: u32 = 32;
+/// Chains that are taken in one turn and answered with one signal. The driver wakes and offers more after the first of them are answered,
+/// while the disk does the rest: with all in one turn server and driver would wait for each other (0.75 of the IOPS at depth 32). With fewer
+/// the system calls are shared by too few.
+const MAX_CHAINS: u32 = 11;
 /// A message whose rest takes longer does not come.
 const MESSAGE_PATIENCE: Nanos = Nanos::from_secs(5);
 /// Messages of a front end that are carried out in one go. Some map memory or make a ring of the kernel's, which takes tens of microseconds, and
