@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Tune) -> Result<Ended> {
     let experiment = Experiment::read(&args.input, builtin, &overrides(args)?, args.goal.into())?;
     let options = options(args)?;
     if let Some(path) = &args.on {
-        return on::tune::run(args, path, &experiment, &options, checking);
+        return finish(args, on::tune::run(args, path, &experiment, &options, checking)?);
     }
     let simulator = input::simulator(args.jobs)?;
     let inputs: Vec<&Path> = args.input.iter().map(PathBuf::as_path).collect();
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Tune) -> Result<Ended> {
 }
 
 /// Prints or writes what a search found, and says how it ended.
-pub(crate) fn finish(args: &Tune, found: Tuned) -> Result<Ended> {
+fn finish(args: &Tune, found: Tuned) -> Result<Ended> {
     let Tuned { tuning, failure } = found;
     output::print_or_json(args.json.as_deref(), &tuning, || tune_text(&tuning, output::screen(false)))?;
     match failure {

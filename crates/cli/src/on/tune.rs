@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use dumbwaiter_experiment::{Experiment, TuneOptions};
+use dumbwaiter_experiment::{Experiment, TuneOptions, Tuned};
 use dumbwaiter_realworld::{DeviceOptions, DeviceUnderTest, EnergySource};
 
 use super::{announce, worker_program};
 use crate::args::Tune;
+use crate::output;
 use crate::progress::{Checking, RunBar, cancel_on_signal_and_undo};
-use crate::{Ended, output, tune};
 
 /// Searches through the kernel's schedulers on a block device, through ours on a file.
 pub(crate) fn run(
@@ -18,7 +18,7 @@ pub(crate) fn run(
     experiment: &Experiment,
     options: &TuneOptions,
     checking: Checking,
-) -> Result<Ended> {
+) -> Result<Tuned> {
     let mut inputs: Vec<&Path> = args.input.iter().map(PathBuf::as_path).collect();
     inputs.push(path);
     output::check_files(args.json.as_deref(), None, &inputs)?;
@@ -38,5 +38,5 @@ pub(crate) fn run(
     crate::tell!("{}: {writes}", path.display());
     let found = dumbwaiter_realworld::tune(experiment, options, &device, worker_program(), &control);
     bar.finish();
-    tune::finish(args, found?)
+    Ok(found?)
 }
