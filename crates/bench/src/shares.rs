@@ -24,6 +24,8 @@ const SLICE_BYTES: u64 = DISK_BYTES / 4;
 const WEIGHTS: [u32; 4] = [100, 200, 400, 500];
 /// Requests that a memory device is given at a time.
 const MEMORY_DEPTH: u32 = 8;
+/// Time within which a cancelled measurement ends.
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Bounds of the figures.
 const MOST_PV: f64 = 0.05;
 const LEAST_THROUGHPUT: f64 = 0.95;
@@ -68,7 +70,7 @@ pub struct Row {
     pub load: &'static str,
     /// What is measured.
     pub figure: &'static str,
-    /// Its value.
+    /// Its value; infinite (`null`) where a tenant got nothing.
     pub value: f64,
     /// The value may be no larger; `null` where there is no such bound.
     pub at_most: Option<f64>,
@@ -124,7 +126,7 @@ struct Moved {
     /// Bytes of each reader, by window.
     windows: Vec<Vec<f64>>,
     ios: Vec<f64>,
-    /// 99th percentile of the first reader's latencies, us.
+    /// 99th percentile of the first reader's latencies, us; infinite where it got no answer.
     p99_us: f64,
     /// Bytes and I/Os of the windows that count took so long, s.
     seconds: f64,
@@ -149,20 +151,10 @@ pub fn run(plan: &Plan, control: &Control, progress: &dyn Fn(&str)) -> Result<Ve
     let mut rows = Vec::new();
     for subject in subjects(plan, folder.dir(), progress)? {
         let work = Work { plan, folder: folder.dir(), subject: &subject, control };
-        for (name, readers) in loads() {
-            progress(&format!("{}, {name}", subject.name));
-            work.shares(name, &readers, &mut rows)?;
-        }
-        progress(&format!("{}: one tenant alone, a light one beside others", subject.name));
-        work.light_tenant(&mut rows)?;
-        work.one_tenant(&mut rows)?;
-        if subject.settings.target == EMULATED {
-            progress(&format!("{}: reservation and limit", subject.name));
-            work.reservation(&mut rows)?;
-            work.limit(&mut rows)?;
-        }
-        if control.cancelled() {
-            break;
+        match work.all(&mut rows, progress) {
+            // What was under way when it was cancelled is no figure.
+            Err(_) if control.cancelled() => break,
+            ended => ended?,
         }
     }
     Ok(rows)
@@ -202,6 +194,12 @@ fn fill(file: &mut std::fs::File) -> std::io::Result<()> {
     (0..DISK_BYTES >> 20).try_for_each(|_| std::io::Write::write_all(file, &block))
 }
 
+/// PV of a window; infinite where the lightest tenant got nothing.
+fn window_pv(weights: &[f64], bytes: &[f64]) -> f64 {
+    let value = pv(weights, bytes);
+    if value.is_nan() { f64::INFINITY } else { value }
+}
+
 /// One target under measurement.
 struct Work<'a> {
     plan: &'a Plan,
@@ -217,12 +215,36 @@ impl Work<'_> {
         Row { target: self.subject.name.clone(), load, figure, value, at_most, at_least, met }
     }
 
+    fn all(&self, rows: &mut Vec<Row>, progress: &dyn Fn(&str)) -> Result<()> {
+        let name = &self.subject.name;
+        for (load, readers) in loads() {
+            progress(&format!("{name}, {load}"));
+            self.shares(load, &readers, rows)?;
+        }
+        progress(&format!("{name}: one tenant alone, a light one beside others"));
+        self.light_tenant(rows)?;
+        self.one_tenant(rows)?;
+        if self.subject.settings.target == EMULATED {
+            progress(&format!("{name}: reservation and limit"));
+            self.reservation(rows)?;
+            self.limit(rows)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until then, or until it is cancelled.
+    fn wait_until(&self, then: Instant) {
+        while !self.control.cancelled() && Instant::now() < then {
+            std::thread::sleep(then.saturating_duration_since(Instant::now()).min(CANCEL_POLL_INTERVAL));
+        }
+    }
+
     /// Shares in each window, and what they cost.
     fn shares(&self, load: &'static str, readers: &[Reader], rows: &mut Vec<Row>) -> Result<()> {
         let ours = self.serve(&self.plan.scheduler, by_weight(), readers)?;
         let none = self.serve("none", by_weight(), readers)?;
         let weights = WEIGHTS.map(f64::from);
-        let worst = |moved: &Moved| moved.windows.iter().map(|window| pv(&weights, window)).fold(0.0, f64::max);
+        let worst = |moved: &Moved| moved.windows.iter().map(|window| window_pv(&weights, window)).fold(0.0, f64::max);
         rows.push(self.row(load, "PV, worst window", worst(&ours), (None, Some(MOST_PV))));
         rows.push(self.row(load, "PV of none", worst(&none), (None, None)));
         // Under `none` sizes are mixed in other proportions, and bytes cannot be compared.
@@ -293,6 +315,9 @@ impl Work<'_> {
         let server = Server::start(settings, |_| {}).map_err(failed)?;
         let moved = self.measure(&names, readers);
         server.shut_down(|| true).map_err(failed)?;
+        if self.control.cancelled() {
+            return Err(Failure::device("cancelled"));
+        }
         moved
     }
 
@@ -319,11 +344,11 @@ impl Work<'_> {
                 })
                 .collect();
             let window = Duration::from_nanos(self.plan.window.0);
-            std::thread::sleep(window);
+            self.wait_until(Instant::now() + window);
             let begun = Instant::now();
             let mut before = read();
             for number in 1..=self.plan.windows {
-                std::thread::sleep((begun + window * number).saturating_duration_since(Instant::now()));
+                self.wait_until(begun + window * number);
                 let now = read();
                 let ios: Vec<f64> = now.iter().zip(&before).map(|(now, before)| now - before).collect();
                 moved.windows.push(ios.iter().zip(readers).map(|(ios, own)| ios * f64::from(own.bytes)).collect());
@@ -339,10 +364,13 @@ impl Work<'_> {
                 let report = client.join().map_err(|_| Failure::device("a client ended badly"))?;
                 let report = report.map_err(|e| Failure::device(e.to_string()))?;
                 if report.errors > 0 {
-                    return Err(Failure::device(format!("{}: {} requests failed", names[at], report.errors)));
+                    return Err(Failure::device(format!(
+                        "{}: {} requests failed",
+                        names[readers[at].tenant], report.errors
+                    )));
                 }
                 if at == 0 {
-                    moved.p99_us = report.latency.quantile(0.99).map_or(0.0, |p99| p99.0 as f64 / 1e3);
+                    moved.p99_us = report.latency.quantile(0.99).map_or(f64::INFINITY, |p99| p99.0 as f64 / 1e3);
                 }
             }
             Ok(moved)
@@ -377,4 +405,17 @@ pub fn text(rows: &[Row], style: Style) -> String {
         ]
     });
     table(&header, &cells.collect::<Vec<_>>(), style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_in_which_the_lightest_tenant_got_nothing_meets_no_bound() {
+        let weights = WEIGHTS.map(f64::from);
+        assert!(window_pv(&weights, &[100.0, 200.0, 400.0, 500.0]) < 1e-9);
+        assert!(window_pv(&weights, &[0.0, 200.0, 400.0, 500.0]) > MOST_PV);
+        assert!(window_pv(&weights, &[0.0; 4]) > MOST_PV);
+    }
 }
