@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import threading
 import time
 import uuid
 import weakref
 from concurrent import futures
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ._native import InputError, Stop
 
-__all__ = ["Engine", "engine_of", "stop_of", "task_id"]
+__all__ = ["Engine", "engine_of", "interrupts_wait", "stop_of", "task_id"]
 
 
 #: Characters of an argument that is sent once, not with each task.
@@ -27,6 +30,30 @@ _STOPS: "weakref.WeakValueDictionary[str, Stop]" = weakref.WeakValueDictionary()
 def stop_of(call: str) -> Stop:
     """What ends a batch of this call: in the process that made the call, that of the call."""
     return _STOPS.get(call) or Stop()
+
+
+@contextlib.contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block; a second one does not."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # Only the main thread is interrupted.
+        return
+    seen: List[Any] = []
+
+    def later(*interrupt: Any) -> None:
+        if seen:
+            signal.signal(signal.SIGINT, handler)
+            handler(*interrupt)
+        seen.append(interrupt)
+
+    signal.signal(signal.SIGINT, later)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if seen:
+        handler(*seen[0])
 
 
 class Engine:

@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._compare import from_one, jobs_of, json_of
-from ._engine import Engine, engine_of, stop_of, task_id
+from ._engine import Engine, engine_of, interrupts_wait, stop_of, task_id
 from ._native import InputError, Interrupted, SweepPlan
 from ._progress import Progress, progress_of
 from ._store import Store, open_store, place_of
@@ -190,10 +190,11 @@ def _drive(
         nonlocal ran, failed, took_s
         outcome: _Outcome = engine.outcome(task)
         name, parquet, cells_ran, cells_failed, first, seconds = outcome
-        if cells_ran > 0:
-            store.add(name, parquet)
-        returned.extend(cells[cells_ran:])
-        ran, failed, took_s = ran + cells_ran, failed + cells_failed, took_s + seconds
+        with interrupts_wait():  # What is stored is counted.
+            if cells_ran > 0:
+                store.add(name, parquet)
+            returned.extend(cells[cells_ran:])
+            ran, failed, took_s = ran + cells_ran, failed + cells_failed, took_s + seconds
         return first
 
     try:

@@ -359,6 +359,29 @@ def test_interrupted_at_every_stage(sweep, tmp_path, engine):
     undisturbed(sweep, tmp_path)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_stored_is_counted_though_ctrl_c_comes_as_it_is_written(sweep, monkeypatch, again):
+    memory = pytest.importorskip("fsspec.implementations.memory")
+    write = memory.MemoryFileSystem.pipe_file
+
+    def interrupted(self, path, *arguments, **keywords):
+        write(self, path, *arguments, **keywords)
+        if "part-" in path:
+            signal.raise_signal(signal.SIGINT)
+            if again:
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(memory.MemoryFileSystem, "pipe_file", interrupted)
+    address = f"memory://interrupted-{again}/sweep"
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, pytest.raises(dw.Interrupted) as raised:
+        dw.sweep(sweep, address, on=pool, progress=None)
+    monkeypatch.undo()
+    left = dw.sweep(sweep, address, progress=None)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # A second Ctrl-C does not wait.
+    assert left.found >= 1 and left.found + left.ran == 20 and (again or raised.value.result.ran == left.found)
+
+
 def test_a_store_that_fails_in_the_middle_is_named_and_resumed(sweep, monkeypatch):
     memory = pytest.importorskip("fsspec.implementations.memory")
     written, write = [], memory.MemoryFileSystem.pipe_file
