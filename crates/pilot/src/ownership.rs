@@ -77,7 +77,12 @@ impl Ownership {
         }
         let Some((attribute, value)) = self.unread.take() else { return };
         if reading.values.get(&attribute) == Some(&value) {
-            self.in_force.clone_from(&reading.values);
+            if attribute == "scheduler" {
+                // The kernel resets the others with it.
+                self.in_force.clone_from(&reading.values);
+            } else {
+                self.in_force.insert(attribute, value);
+            }
         }
         self.renew_note(port);
     }
@@ -128,8 +133,7 @@ impl Ownership {
         scheduler: &str,
         settings: &[(String, String)],
     ) -> Result<(), NotSet> {
-        let reading = self.checked(port)?;
-        let done = self.write_all(port, &reading, scheduler, settings);
+        let done = self.checked(port).and_then(|reading| self.write_all(port, &reading, scheduler, settings));
         match &done {
             // Another user has set it, or it is gone.
             Err(NotSet::Foreign(_) | NotSet::Gone(_)) => port.release(),

@@ -47,11 +47,7 @@ fn live(seed: u64, length: Nanos, trouble: Trouble, acts: bool) -> World {
                 disk.crash_in = Some((random.next() % 50) as u32 + 1);
             }
         }
-        if NAMES.iter().any(|name| world.disk(name).crashed) {
-            // It is one process.
-            NAMES.iter().for_each(|name| world.disk(name).crashed = true);
-            world.restart();
-        }
+        restart_a_dead_one(world);
         if random.chance(trouble.administrator) {
             world.fleet.resume("a");
         }
@@ -60,12 +56,21 @@ fn live(seed: u64, length: Nanos, trouble: Trouble, acts: bool) -> World {
     world
 }
 
+/// One process pilots all disks.
+fn restart_a_dead_one(world: &mut World) {
+    if NAMES.iter().any(|name| world.disk(name).crashed) {
+        NAMES.iter().for_each(|name| world.disk(name).crashed = true);
+        world.restart();
+    }
+}
+
 /// Ends it in good order. What was found is back, unless another user, or a disk that went away, came in between.
 fn end(mut world: World) {
     for name in NAMES {
         let mut disk = world.disk(name);
         (disk.rates, disk.crash_in) = (FaultRates::default(), None);
     }
+    restart_a_dead_one(&mut world);
     let foreign: Vec<bool> = NAMES.iter().map(|name| world.disk(name).foreign).collect();
     world.finish();
     world.check();

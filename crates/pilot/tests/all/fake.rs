@@ -62,6 +62,10 @@ pub(crate) struct Disk {
     pub(crate) refuses: Vec<String>,
     /// The kernel refuses every write.
     pub(crate) forbidden: bool,
+    /// The reads that follow a write of this attribute fail.
+    pub(crate) unreadable_after: Option<&'static str>,
+    /// Reads that fail from now on.
+    pub(crate) reads_fail: u32,
     pub(crate) blind: Option<String>,
     /// Events that are lost in every period.
     pub(crate) loses: u64,
@@ -71,8 +75,12 @@ pub(crate) struct Disk {
     pub(crate) crashed: bool,
     /// Calls until it crashes.
     pub(crate) crash_in: Option<u32>,
-    /// Settings that another user changed since the pilot found the disk.
+    /// Another user has changed settings since the pilot found the disk.
     pub(crate) foreign: bool,
+    /// The settings before that.
+    before_foreign: Values,
+    /// The pilot has read settings that another user changed.
+    foreign_seen: bool,
     /// The kernel made another value of one that was written, since then.
     pub(crate) rounded: bool,
     /// Nothing may be written.
@@ -120,12 +128,16 @@ impl Disk {
             random: Random(seed),
             refuses: Vec::new(),
             forbidden: false,
+            unreadable_after: None,
+            reads_fail: 0,
             blind: None,
             loses: 0,
             shown: 16,
             crashed: false,
             crash_in: None,
             foreign: false,
+            before_foreign: Values::new(),
+            foreign_seen: false,
             rounded: false,
             read_only: false,
             journal: None,
@@ -148,8 +160,16 @@ impl Disk {
         if self.values.get(attribute).is_none_or(|now| now == value) {
             return;
         }
+        if !self.foreign {
+            self.before_foreign = self.values.clone();
+        }
         self.set(attribute, value);
         self.foreign = true;
+    }
+
+    /// A change that was undone before the pilot looked again leaves no trace.
+    fn forget_undone(&mut self) {
+        self.foreign &= self.foreign_seen || self.values != self.before_foreign;
     }
 
     fn set(&mut self, attribute: &str, value: &str) {
@@ -173,7 +193,7 @@ impl Disk {
     pub(crate) fn appear(&mut self) {
         if !self.present {
             (self.present, self.sequence) = (true, self.sequence + 1);
-            (self.foreign, self.rounded) = (false, false);
+            (self.foreign, self.foreign_seen, self.rounded) = (false, false, false);
             self.values = defaults("mq-deadline");
             self.values.insert("nr_requests".into(), "100".into());
             self.found = self.values.clone();
@@ -289,7 +309,7 @@ impl Port for FakePort {
     fn open(&mut self) -> Result<(), Fault> {
         let mut disk = self.0.borrow_mut();
         disk.call()?;
-        (disk.foreign, disk.rounded) = (false, false);
+        (disk.foreign, disk.foreign_seen, disk.rounded) = (false, false, false);
         disk.found = disk.values.clone();
         Ok(())
     }
@@ -306,9 +326,12 @@ impl Port for FakePort {
         let mut disk = self.0.borrow_mut();
         disk.call()?;
         let rate = disk.rates.read;
-        if disk.random.chance(rate) {
+        if disk.random.chance(rate) || disk.reads_fail > 0 {
+            disk.reads_fail = disk.reads_fail.saturating_sub(1);
             return Err(Fault::Failed("EIO".into()));
         }
+        disk.forget_undone();
+        disk.foreign_seen |= disk.foreign;
         let (schedulers, values) = (disk.listed.clone(), disk.values.clone());
         Ok(Reading { sequence: Some(disk.sequence.to_string()), schedulers, values })
     }
@@ -316,9 +339,13 @@ impl Port for FakePort {
     fn write(&mut self, attribute: &str, value: &str) -> Result<(), Fault> {
         let mut disk = self.0.borrow_mut();
         disk.call()?;
+        disk.forget_undone();
         disk.judge(attribute, value);
         let now = disk.now;
         disk.writes.push((now, attribute.to_owned(), value.to_owned()));
+        if disk.unreadable_after == Some(attribute) {
+            disk.reads_fail = 6;
+        }
         if disk.forbidden {
             return Err(Fault::NotPermitted("EACCES".into()));
         }

@@ -48,6 +48,26 @@ fn a_change_just_before_the_end_is_respected() {
     world.disk("a").administrator_sets("scheduler", "none");
     world.finish();
     assert_eq!(world.disk("a").scheduler(), "none");
+    assert_eq!(world.disk("a").journal, None);
+    world.check();
+}
+
+#[test]
+fn a_change_beside_a_write_that_could_not_be_read_back_is_respected() {
+    let mut world = acting(14);
+    world.disk("a").unreadable_after = Some("nr_requests");
+    world.disk("a").load = Load::Random;
+    let mut changed = false;
+    world.run(Nanos(5 * MINUTE.0), |world| {
+        let mut disk = world.disk("a");
+        if !changed && disk.writes.last().is_some_and(|(_, attribute, _)| attribute == "nr_requests") {
+            (disk.unreadable_after, changed) = (None, true);
+            disk.administrator_sets("iosched/fifo_batch", "3");
+        }
+    });
+    assert!(changed && matches!(state(&world), State::HandsOff { .. }), "{:?}", state(&world));
+    world.finish();
+    assert_eq!(world.disk("a").values["iosched/fifo_batch"], "3");
     world.check();
 }
 
