@@ -1,7 +1,7 @@
 //! Which workload is running, from the last completed requests.
 
 use crate::dense::MAX_WIDTH;
-use crate::features::MAX_INPUTS;
+use crate::features::{HISTORY, MAX_INPUTS, SIZE_CLASSES, VECTOR};
 use crate::{FeatureSet, History, ModelError, Network};
 
 /// Largest number of classes.
@@ -15,6 +15,10 @@ pub struct Classifier {
     pub(crate) classes: Vec<String>,
     /// Outputs are divided by it before they become probabilities.
     pub(crate) temperature: f32,
+    /// Input for the size class of the file of most requests in the training data; `None` if they had no tags.
+    pub(crate) usual_size: Option<f32>,
+    /// Whether requests without a tag count as such ones.
+    pub(crate) fills_tags: bool,
 }
 
 impl Classifier {
@@ -35,7 +39,13 @@ impl Classifier {
         if !(temperature > 0.0 && temperature.is_finite()) {
             return Err(ModelError::Description(format!("`temperature` is {temperature}; it is above 0")));
         }
-        Ok(Classifier { net, features, classes, temperature })
+        Ok(Classifier { net, features, classes, temperature, usual_size: None, fills_tags: false })
+    }
+
+    /// The same for a source that knows no tags of files: requests without a tag count as data of the most usual file of the training
+    /// data. A network that has never seen requests without a tag would otherwise be no better than chance.
+    pub fn filling_tags(self) -> Classifier {
+        Classifier { fills_tags: true, ..self }
     }
 
     /// Names of the workloads, in the order of [`Posterior::probabilities`].
@@ -53,9 +63,44 @@ impl Classifier {
     /// The probability of each workload for a row of inputs.
     pub fn posterior_of(&self, row: &[f32]) -> Posterior {
         let mut outputs = [0.0; MAX_WIDTH];
-        self.net.forward(row, &mut outputs);
+        let usual = self.usual_size.filter(|_| self.fills_tags && row.len() == self.features.inputs());
+        match usual {
+            None => self.net.forward(row, &mut outputs),
+            Some(size) => {
+                let mut filled = [0.0; MAX_INPUTS];
+                filled[..row.len()].copy_from_slice(row);
+                fill_tags(&mut filled[..row.len()], size);
+                self.net.forward(&filled[..row.len()], &mut outputs);
+            }
+        }
         Posterior::softmax(&outputs[..self.classes.len()], self.temperature)
     }
+}
+
+/// The tag inputs of a request, within its vector, and that of them which is the size class of its file.
+const TAG_INPUTS: std::ops::Range<usize> = VECTOR - 4..VECTOR;
+const SIZE_CLASS: usize = VECTOR - 1;
+
+/// Gives each request of a window that has no tag the size class of a file.
+fn fill_tags(row: &mut [f32], size: f32) {
+    for request in row.chunks_exact_mut(row.len() / HISTORY) {
+        if request[TAG_INPUTS].iter().all(|input| *input == 0.0) {
+            request[SIZE_CLASS] = size;
+        }
+    }
+}
+
+/// The input for the size class of most requests, by the means of the inputs of a window.
+pub(crate) fn usual_size(means: &[f32]) -> Option<f32> {
+    let width = means.len() / HISTORY;
+    let requests = means.chunks_exact(width.max(VECTOR)).take(HISTORY);
+    let (sizes, no_data) = requests.fold((0.0, 0.0), |(sizes, no_data), request| {
+        // Metadata, and the journal.
+        (sizes + request[SIZE_CLASS], no_data + request[TAG_INPUTS.start] + request[TAG_INPUTS.start + 1])
+    });
+    let of_data = sizes / (HISTORY as f32 - no_data).max(1.0);
+    let class = libm::roundf(of_data * SIZE_CLASSES);
+    (class >= 1.0).then_some(class.min(SIZE_CLASSES) / SIZE_CLASSES)
 }
 
 /// A probability for each class, or the mean of several.
@@ -116,5 +161,33 @@ impl Posterior {
             }
         }
         best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dumbwaiter_block::{Nanos, Op};
+
+    use super::*;
+    use crate::{RequestVector, Tag, shipped};
+
+    #[test]
+    fn requests_without_a_tag_count_as_data_of_the_usual_file_where_that_is_asked_for() {
+        let classifier = shipped::model("classifier").unwrap().unwrap().classifier().unwrap();
+        let filling = classifier.clone().filling_tags();
+        let posterior = |classifier: &Classifier, tag: Tag| {
+            let mut history = History::new();
+            for i in 0..16i64 {
+                // One journal write among reads.
+                let (op, tag) = if i == 5 { (Op::Write, Tag::JOURNAL) } else { (Op::Read, tag) };
+                history.push(RequestVector::new(op, 4096, tag), 7919 * (i - 8), Nanos::from_us(100));
+            }
+            classifier.posterior(&history).unwrap()
+        };
+        let usual = Tag::of_file_size(64 << 20);
+        assert_eq!(posterior(&filling, Tag::UNKNOWN), posterior(&classifier, usual));
+        assert_eq!(posterior(&filling, Tag::FILE_4KB), posterior(&classifier, Tag::FILE_4KB), "a known tag stays");
+        assert_ne!(posterior(&classifier, Tag::UNKNOWN), posterior(&classifier, usual));
+        assert_eq!(usual_size(&[0.0; 112]), None);
     }
 }

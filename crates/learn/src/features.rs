@@ -13,6 +13,8 @@ pub const HISTORY: usize = 16;
 pub const VECTOR: usize = 6;
 /// Numbers of [`Place`].
 pub(crate) const PLACE: usize = 7;
+/// Size classes of files: the input of one is its number, from 1, over this.
+pub(crate) const SIZE_CLASSES: f32 = 11.0;
 /// Largest number of inputs of any feature set.
 pub const MAX_INPUTS: usize = 128;
 
@@ -35,7 +37,7 @@ impl RequestVector {
             flag((Tag::META.code()..=Tag::DATA_DIR.code()).contains(&code)),
             flag(tag == Tag::JOURNAL),
             flag(tag == Tag::INODE || tag == Tag::DATA_DIR),
-            if is_data { f32::from(code - Tag::JOURNAL.code()) / 11.0 } else { 0.0 },
+            if is_data { f32::from(code - Tag::JOURNAL.code()) / SIZE_CLASSES } else { 0.0 },
         ])
     }
 

@@ -8,6 +8,7 @@ pub(crate) use read::check_header;
 
 pub use about::{About, Device, Kind, OutputKind, Training};
 
+use crate::classifier::usual_size;
 use crate::dense::{LayerWeights, Scaling};
 use crate::{Classifier, Dense, FeatureSet, LatencyModel, ModelError, Network, Trees};
 
@@ -74,7 +75,13 @@ impl Model {
     /// As a classifier for use.
     pub fn classifier(&self) -> Result<Classifier, ModelError> {
         self.expect(Kind::Classifier)?;
-        Classifier::new(self.network()?, self.features()?, self.about.classes.clone(), self.about.temperature)
+        let (network, features) = (self.network()?, self.features()?);
+        let classifier = Classifier::new(network, features, self.about.classes.clone(), self.about.temperature)?;
+        let usual_size = match &self.weights {
+            Weights::Dense { scaling, .. } => usual_size(&scaling.mean),
+            Weights::Trees(_) => None,
+        };
+        Ok(Classifier { usual_size, ..classifier })
     }
 
     fn expect(&self, kind: Kind) -> Result<(), ModelError> {

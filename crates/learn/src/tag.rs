@@ -1,8 +1,13 @@
 //! I/O tags: the kind of a request's data in the file system.
 
+use dumbwaiter_block::{Flags, Io};
+
 /// The kind of data that a request reads or writes. The codes are part of the file formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag(u8);
+
+/// Streams from this one on are tags, by code; those below are the caller's own.
+const FIRST_STREAM: u16 = 0xff00;
 
 /// Names of the tags, by code.
 const NAMES: [&str; Tag::COUNT] = [
@@ -77,8 +82,38 @@ impl Tag {
         Tag(Tag::FILE_4KB.0 + class)
     }
 
+    /// The stream (`Io::stream`) by which a caller gives an I/O this tag. Requests of different tags do not merge then.
+    pub fn stream(self) -> u16 {
+        FIRST_STREAM + u16::from(self.0)
+    }
+
+    /// The tag of an I/O: its caller's ([`Tag::stream`]), else by its metadata flag.
+    pub fn of_io(io: &Io) -> Tag {
+        let code = io.stream.checked_sub(FIRST_STREAM).and_then(|code| u8::try_from(code).ok());
+        let by_flag = if io.flags.has(Flags::META) { Tag::META } else { Tag::UNKNOWN };
+        code.and_then(Tag::from_code).unwrap_or(by_flag)
+    }
+
     /// The tag by the kernel's flag string of a request: `M` means metadata.
     pub fn from_rwbs(rwbs: &str) -> Tag {
         if rwbs.contains('M') { Tag::META } else { Tag::UNKNOWN }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callers_tag_comes_before_the_metadata_flag_and_other_streams_are_no_tags() {
+        let io = |stream, flags| Io { stream, flags, ..Io::default() };
+        for code in 0..Tag::COUNT as u8 {
+            let tag = Tag::from_code(code).unwrap();
+            assert_eq!(Tag::of_io(&io(tag.stream(), Flags::META)), tag);
+        }
+        for stream in [0, 5, FIRST_STREAM - 1, FIRST_STREAM + Tag::COUNT as u16, u16::MAX] {
+            assert_eq!(Tag::of_io(&io(stream, Flags::META)), Tag::META, "{stream}");
+            assert_eq!(Tag::of_io(&io(stream, Flags::NONE)), Tag::UNKNOWN, "{stream}");
+        }
     }
 }

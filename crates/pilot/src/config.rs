@@ -63,6 +63,8 @@ pub struct DeviceConfig {
     pub table: Option<DeviceTable>,
     /// A latency model to watch for drift and to retrain, with its name.
     pub latency_model: Option<(String, Model)>,
+    /// Where an ext4 file system of the disk is mounted whose layout gives requests their tags; `None`: the kernel's flags do.
+    pub layout: Option<PathBuf>,
 }
 
 impl DeviceConfig {
@@ -76,6 +78,7 @@ impl DeviceConfig {
             exchanges_per_hour: 240,
             table: None,
             latency_model: None,
+            layout: None,
         }
     }
 }
@@ -119,6 +122,7 @@ struct Device {
     table_kernel: Option<String>,
     table_date: Option<String>,
     latency_model: Option<String>,
+    layout: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -230,6 +234,15 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
         }
         None => None,
     };
+    let layout = match file.layout {
+        Some(mount) if !mount.is_absolute() => {
+            return Err(format!(
+                "layout = \"{}\": expected the folder at which an ext4 file system is mounted",
+                mount.display()
+            ));
+        }
+        mount => mount,
+    };
     let latency_model = match file.latency_model {
         Some(name) => Some((name.clone(), latency_model(&name, folder)?)),
         None => None,
@@ -242,6 +255,7 @@ fn device(file: Device, folder: &Path) -> Result<DeviceConfig, String> {
         exchanges_per_hour: file.exchanges_per_hour.unwrap_or(default.exchanges_per_hour),
         table,
         latency_model,
+        layout,
     })
 }
 
@@ -321,6 +335,7 @@ mod tests {
                 "latency_model = \"missing.safetensors\"",
             ),
             ("[[device]]\npath = 'a'\nlatency_model = 'shipped:classifier'\n", "expected a latency model"),
+            ("[[device]]\npath = 'a'\nlayout = 'data'\n", "layout = \"data\""),
             ("[[device]]\npath = 'a'\nwieght = 1\n", "wieght"),
         ] {
             let error = read(text).unwrap_err().to_string();

@@ -88,7 +88,8 @@ pub fn run(
         None => None,
     };
     let begun = clock();
-    let port = |device: &crate::DeviceConfig| KernelPort::new(&device.path, options.act);
+    let port =
+        |device: &crate::DeviceConfig| KernelPort::new(&device.path, options.act).with_layout(device.layout.as_deref());
     let mut fleet = Fleet::new(&config, options.act, &surroundings(begun), port)?;
     let mut keeper = Keeper::new(&config.state, begun);
     if !options.once {

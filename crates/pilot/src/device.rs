@@ -88,6 +88,8 @@ pub struct DevicePilot {
     pub(crate) exchanges: Exchanges,
     pub(crate) events: Vec<LiveEvent>,
     pub(crate) blind: Option<String>,
+    /// Where I/O tags come from, if not from the kernel's flags alone.
+    pub(crate) tags_from: Option<String>,
     pub(crate) tally: Tally,
     pub(crate) last: Option<Decision>,
     pub(crate) next: Nanos,
@@ -132,6 +134,7 @@ impl DevicePilot {
             exchanges: Exchanges::default(),
             events: Vec::new(),
             blind: None,
+            tags_from: None,
             tally: Tally::default(),
             last: None,
             next: Nanos::ZERO,
@@ -204,6 +207,11 @@ impl DevicePilot {
     /// Why requests cannot be watched; `None` where they can.
     pub fn blind(&self) -> Option<&str> {
         self.blind.as_deref()
+    }
+
+    /// Where I/O tags come from; `None` where from the kernel's flags alone.
+    pub fn tags_from(&self) -> Option<&str> {
+        self.tags_from.as_deref()
     }
 
     /// The settings as found and as in force; `None` where the disk is missing.
@@ -284,7 +292,7 @@ impl DevicePilot {
             Err(Fault::Gone(why)) => return self.lose(&look, port, why),
             Err(fault) => return self.fault(&look, &fault),
         };
-        self.blind = port.blind();
+        (self.blind, self.tags_from) = (port.blind(), port.tags_from());
         let Some(attached) = &mut self.attached else { return self.find(now, port) };
         if !attached.ownership.is_same_disk(&reading) {
             return self.lose(&look, port, "another disk has this name now".into());
@@ -333,8 +341,9 @@ impl DevicePilot {
                 attached.policy.arrive(Nanos(event.at_ns), arrival);
             }
             if lost == 0 {
-                self.classifier.event(event);
-                self.model.iter_mut().for_each(|model| model.event(event));
+                let tag = port.tag(event);
+                self.classifier.event(event, tag);
+                self.model.iter_mut().for_each(|model| model.event(event, tag));
             }
         }
         look.class = self.classifier.period();

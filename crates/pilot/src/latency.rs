@@ -57,7 +57,7 @@ impl LatencyWatch {
         self.tracker.gap();
     }
 
-    pub(crate) fn event(&mut self, event: &LiveEvent) {
+    pub(crate) fn event(&mut self, event: &LiveEvent, tag: Tag) {
         if !matches!(event.op, Op::Read | Op::Write) {
             return;
         }
@@ -71,7 +71,7 @@ impl LatencyWatch {
                 op: event.op,
                 sector: event.sector,
                 bytes: event.sectors.saturating_mul(512),
-                tag: if event.meta { Tag::META } else { Tag::UNKNOWN },
+                tag,
                 depth: 0,
             }),
             LiveKind::Complete => {
@@ -147,7 +147,8 @@ mod tests {
         let ns = us[usize::from(op == Op::Write)] * (800 + (*state >> 20) % 400) * (1 + u64::from(sectors) / 128);
         for (kind, after) in [(LiveKind::Issue, 50_000), (LiveKind::Complete, ns)] {
             *at_ns += after;
-            watch.event(&LiveEvent { at_ns: *at_ns, kind, pid: 1, op, meta: false, sector, sectors });
+            let event = LiveEvent { at_ns: *at_ns, kind, pid: 1, op, meta: false, sector, sectors };
+            watch.event(&event, Tag::UNKNOWN);
         }
     }
 

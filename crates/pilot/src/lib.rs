@@ -14,6 +14,7 @@ mod fleet;
 mod kernel;
 mod latency;
 mod layout;
+mod live_layout;
 mod load;
 mod metrics;
 mod ownership;

@@ -55,7 +55,7 @@ impl LoadClassifier {
     pub(crate) fn new() -> Result<LoadClassifier, Error> {
         let model =
             shipped::model("classifier").ok_or_else(|| Error::Refused("shipped:classifier is missing".into()))??;
-        let classifier = model.classifier()?;
+        let classifier = model.classifier()?.filling_tags();
         let group = |class: &String| {
             GROUPS.iter().find(|(name, _)| name == class).map_or(class.clone(), |(_, group)| (*group).to_owned())
         };
@@ -84,7 +84,7 @@ impl LoadClassifier {
         (self.completions, self.windows) = (0, Vec::with_capacity(WINDOWS_MAX));
     }
 
-    pub(crate) fn event(&mut self, event: &LiveEvent) {
+    pub(crate) fn event(&mut self, event: &LiveEvent, tag: Tag) {
         let write = event.op == Op::Write;
         if !write && event.op != Op::Read {
             return;
@@ -108,7 +108,7 @@ impl LoadClassifier {
                     op: event.op,
                     sector: event.sector,
                     bytes: event.sectors.saturating_mul(512),
-                    tag: if event.meta { Tag::META } else { Tag::UNKNOWN },
+                    tag,
                     depth: 0,
                 };
                 if self.history.push_record(&record, delta) {
@@ -145,7 +145,8 @@ mod tests {
         for i in 0..count {
             for (kind, at_ns) in [(LiveKind::Issue, i * 200_000), (LiveKind::Complete, i * 200_000 + 100_000)] {
                 let sector = sector(i);
-                load.event(&LiveEvent { at_ns, kind, pid: 1, op: Op::Read, meta: false, sector, sectors: 8 });
+                let event = LiveEvent { at_ns, kind, pid: 1, op: Op::Read, meta: false, sector, sectors: 8 };
+                load.event(&event, Tag::UNKNOWN);
             }
         }
     }

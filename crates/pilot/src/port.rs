@@ -1,6 +1,7 @@
 //! Access of a pilot to a disk. The kernel is one implementation; tests and replays have others.
 
 use dumbwaiter_block::Nanos;
+use dumbwaiter_learn::Tag;
 use dumbwaiter_policy::{Kind, Work};
 use dumbwaiter_recording::LiveEvent;
 
@@ -105,4 +106,14 @@ pub trait Port {
 
     /// Reads the requests' events since the last call, in order of time, and returns how many were lost.
     fn events(&mut self, now: Nanos, into: &mut Vec<LiveEvent>) -> Result<u64, Fault>;
+
+    /// What a request reads or writes. Without a layout of the file system, only the kernel's flags tell.
+    fn tag(&self, event: &LiveEvent) -> Tag {
+        if event.meta { Tag::META } else { Tag::UNKNOWN }
+    }
+
+    /// Where tags come from, in words; `None` where they come from the kernel's flags, as by default.
+    fn tags_from(&self) -> Option<String> {
+        None
+    }
 }

@@ -40,6 +40,8 @@ pub struct DeviceStatus {
     pub advice_only: Option<String>,
     /// Why requests cannot be watched.
     pub blind: Option<String>,
+    /// Where I/O tags come from; none where from the kernel's flags alone.
+    pub tags_from: Option<String>,
     /// Settings as they were found.
     pub original: Values,
     /// Settings in force.
@@ -67,6 +69,7 @@ impl DeviceStatus {
             advice,
             advice_only: pilot.advice_only().map(str::to_owned),
             blind: pilot.blind().map(str::to_owned),
+            tags_from: pilot.tags_from().map(str::to_owned),
             original: settings.map(|(original, _)| original.clone()).unwrap_or_default(),
             settings: settings.map(|(_, now)| now.clone()).unwrap_or_default(),
             candidates: pilot.candidates(),
@@ -106,6 +109,9 @@ impl DeviceStatus {
         }
         if let Some(why) = &self.blind {
             let _ = writeln!(out, "  its requests cannot be watched: {why}");
+        }
+        if let Some(tags) = &self.tags_from {
+            let _ = writeln!(out, "  tags       {tags}");
         }
         if let Some(scheduler) = &self.scheduler {
             let _ = writeln!(out, "  scheduler  {scheduler}");

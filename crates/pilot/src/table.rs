@@ -1,5 +1,7 @@
 //! The table of scores of a disk, and whether it alone justifies a switch.
 
+use std::sync::Arc;
+
 use dumbwaiter_policy::{Goal, Kind, Prior, ScoreTable};
 
 use crate::candidate::Candidate;
@@ -10,7 +12,7 @@ const DAYS_MAX: i64 = 30;
 /// Scores of schedulers by load, and the place of their measurement.
 #[derive(Clone, Debug)]
 pub struct DeviceTable {
-    scores: ScoreTable,
+    scores: Arc<ScoreTable>,
     /// Release of the kernel under which this drive was measured; none for simulated scores.
     kernel: Option<String>,
     /// Day of the measurement, `2026-11-23`; none for simulated scores.
@@ -22,7 +24,7 @@ impl DeviceTable {
     pub fn new(scores: ScoreTable, kernel: Option<String>, date: Option<String>) -> Result<DeviceTable, String> {
         match date.as_deref().filter(|date| days(date).is_none()) {
             Some(date) => Err(format!("table_date = \"{date}\": expected a day such as 2026-11-23")),
-            None => Ok(DeviceTable { scores, kernel, date }),
+            None => Ok(DeviceTable { scores: Arc::new(scores), kernel, date }),
         }
     }
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod about;
+mod allocations;
 mod capture;
 mod check;
 mod dispatch_file;
@@ -13,12 +14,14 @@ mod event;
 mod groups;
 mod infer;
 mod live;
+mod live_instance;
 mod options;
 mod pages;
 mod rows;
 mod text;
 mod tracefs;
 
+pub use allocations::{Allocation, AllocationEvent, AllocationEvents};
 pub use capture::record;
 pub use check::check_files;
 pub use live::{LiveEvent, LiveEvents, LiveKind};

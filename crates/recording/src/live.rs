@@ -3,18 +3,11 @@
 //! The kernel's events go to a trace instance of our own, which the guard removes at the end, on a signal or after a crash.
 //! Watching can be paused ([`LiveEvents::watch`]), so that a busy device costs no more than a quiet one.
 
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
-
 use dumbwaiter_block::Op;
 use dumbwaiter_linux::Error;
-use dumbwaiter_linux::file::{names, read, read_some, write};
-use dumbwaiter_linux::undo::{Action, Guard};
 
 use crate::event::{Format, Kind};
-use crate::pages::records;
-use crate::tracefs;
+use crate::live_instance::{LiveInstance, id_of};
 
 /// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,85 +95,40 @@ impl Layout {
 
 /// The tracepoints that are watched.
 const POINTS: [(LiveKind, Kind, &str); 3] = [
-    (LiveKind::Arrive, Kind::Allocated, "block_getrq"),
-    (LiveKind::Issue, Kind::Issue, "block_rq_issue"),
-    (LiveKind::Complete, Kind::Complete, "block_rq_complete"),
+    (LiveKind::Arrive, Kind::Allocated, "block/block_getrq"),
+    (LiveKind::Issue, Kind::Issue, "block/block_rq_issue"),
+    (LiveKind::Complete, Kind::Complete, "block/block_rq_complete"),
 ];
 
 /// A trace instance for one disk.
 pub struct LiveEvents {
-    dir: PathBuf,
-    /// `trace_pipe_raw` of each CPU.
-    pipes: Vec<PathBuf>,
+    instance: LiveInstance,
     layouts: Vec<Layout>,
-    page: Vec<u8>,
-    lost_before: u64,
-    _guard: Guard,
 }
 
 impl LiveEvents {
     /// Watches the disk of this number, paused at first. `buffer_kb` is the size of the kernel's buffer for each CPU.
-    pub fn new(name: &str, (major, minor): (u32, u32), buffer_kb: u64) -> Result<LiveEvents, Error> {
-        let instance = format!("dumbwaiter-{}-{name}", std::process::id());
-        let dir = tracefs::root()?.join("instances").join(instance);
-        let make = || std::fs::create_dir(&dir).map_err(|e| Error::file("make the trace instance", &dir, e));
-        let guard = Guard::new(Action::remove_instance(&dir), make)?;
-        let file = |name: &str| dir.join(name);
-        write(&file("tracing_on"), "0")?;
-        write(&file("trace_clock"), "mono")?;
-        write(&file("buffer_size_kb"), &buffer_kb.to_string())?;
-        let mut layouts = Vec::new();
-        for (kind, format_kind, point) in POINTS {
-            let event = dir.join("events/block").join(point);
-            let path = event.join("format");
-            let format = Format::parse(format_kind, &read(&path)?).and_then(|format| Layout::of(kind, &format));
-            layouts.push(format.ok_or_else(|| Error::Refused(format!("{} is not as expected", path.display())))?);
-            write(&event.join("filter"), &format!("dev == {}", major << 20 | minor))?;
-            write(&event.join("enable"), "1")?;
-        }
-        let cpus = names(&dir.join("per_cpu"))?;
-        let pipes = cpus.iter().map(|cpu| dir.join("per_cpu").join(cpu).join("trace_pipe_raw")).collect();
-        let page = tracefs::page_bytes(&read_some(&file("events/header_page")).unwrap_or_default());
-        Ok(LiveEvents { dir, pipes, layouts, page: vec![0; page], lost_before: 0, _guard: guard })
+    pub fn new(name: &str, device: (u32, u32), buffer_kb: u64) -> Result<LiveEvents, Error> {
+        let instance = LiveInstance::new(name, buffer_kb)?;
+        let add = |(kind, format, point)| instance.add((format, point), device, |format| Layout::of(kind, format));
+        let layouts = POINTS.into_iter().map(add).collect::<Result<_, _>>()?;
+        Ok(LiveEvents { instance, layouts })
     }
 
     /// Resumes or pauses.
     pub fn watch(&mut self, on: bool) -> Result<(), Error> {
-        write(&self.dir.join("tracing_on"), if on { "1" } else { "0" })
+        self.instance.watch(on)
     }
 
     /// Takes what happened since the last call, in order of time, and returns how many events were lost.
     pub fn take(&mut self, into: &mut Vec<LiveEvent>) -> Result<u64, Error> {
-        let first = into.len();
-        for path in &self.pipes {
-            let fail = |e| Error::file("read", path, e);
-            // Open only during the call: an instance with open files cannot be removed.
-            let mut file =
-                std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(fail)?;
-            loop {
-                let count = match file.read(&mut self.page) {
-                    Ok(0) => break,
-                    Ok(count) => count,
-                    Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => break,
-                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                    Err(e) => return Err(fail(e)),
-                };
-                let layouts = &self.layouts;
-                let whole = records(&self.page[..count], &mut |at, data| {
-                    let id = data.get(..2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
-                    let layout = layouts.iter().find(|layout| layout.id == id);
-                    into.extend(layout.and_then(|layout| layout.event(at, data)));
-                });
-                whole.ok_or_else(|| {
-                    Error::Refused(format!("{}: a page of the trace buffer is not as expected", path.display()))
-                })?;
-            }
-        }
+        let (first, layouts) = (into.len(), &self.layouts);
+        let lost = self.instance.take(&mut |at, data| {
+            let layout = layouts.iter().find(|layout| layout.id == id_of(data));
+            into.extend(layout.and_then(|layout| layout.event(at, data)));
+        })?;
         into[first..].sort_by_key(|event| event.at_ns);
-        let lost = tracefs::lost(&self.dir)?;
-        let more = lost.saturating_sub(self.lost_before);
-        self.lost_before = lost;
-        Ok(more)
+        Ok(lost)
     }
 }
 

@@ -142,15 +142,21 @@ pub(crate) struct Instance {
     _guard: Guard,
 }
 
+/// Makes a trace instance of this name, switched off, with monotonic times and a buffer of so many KiB for each CPU; the guard removes it.
+pub(crate) fn make_instance(name: &str, buffer_kb: u64) -> Result<(PathBuf, Guard), Error> {
+    let dir = root()?.join("instances").join(name);
+    let make = || std::fs::create_dir(&dir).map_err(|e| Error::file("make the trace instance", &dir, e));
+    let guard = Guard::new(Action::remove_instance(&dir), make)?;
+    write(&dir.join("tracing_on"), "0")?;
+    write(&dir.join("trace_clock"), "mono")?;
+    write(&dir.join("buffer_size_kb"), &buffer_kb.to_string())?;
+    Ok((dir, guard))
+}
+
 impl Instance {
     pub(crate) fn new(buffer_kb: u64, probes: Option<&Probes>, about: &About) -> Result<Instance, Error> {
-        let dir = root()?.join("instances").join(format!("dumbwaiter-{}", std::process::id()));
-        let make = || std::fs::create_dir(&dir).map_err(|e| Error::file("make the trace instance", &dir, e));
-        let guard = Guard::new(Action::remove_instance(&dir), make)?;
+        let (dir, guard) = make_instance(&format!("dumbwaiter-{}", std::process::id()), buffer_kb)?;
         let file = |name: &str| dir.join(name);
-        write(&file("tracing_on"), "0")?;
-        write(&file("trace_clock"), "mono")?;
-        write(&file("buffer_size_kb"), &buffer_kb.to_string())?;
         for (kind, system, name, _) in Kind::POINTS {
             let event = dir.join("events").join(system).join(name);
             // Those of kyber exist where kyber is loaded; those that an older kernel lacks are left out.

@@ -150,7 +150,7 @@ fn score_of((name, model): Named, data: &DataSet) -> Result<Score, Error> {
     let device = Geometry::of(&model.about.device);
     match model.about.kind {
         Kind::Classifier => {
-            let classifier = model.classifier().map_err(refuse)?;
+            let classifier = model.classifier().map_err(refuse)?.filling_tags();
             let runs = classify(data, &classifier, features)?;
             let confusion = dumbwaiter_learn::metrics::classes::confusion(&runs, classifier.classes().len());
             let accuracy = Accuracy::of(&runs, classifier.classes());

@@ -30,7 +30,7 @@ pub fn predict(name: &str, model: &Model, run: &Run, mut visit: impl FnMut(Line)
     let features = model.features().map_err(refuse)?;
     match model.about.kind {
         Kind::Classifier => {
-            let classifier = model.classifier().map_err(refuse)?;
+            let classifier = model.classifier().map_err(refuse)?.filling_tags();
             for (segment, records) in run.segments.iter().enumerate() {
                 walk_windows(records, |history| {
                     let best = classifier.posterior(history).map(|posterior| posterior.most_probable());

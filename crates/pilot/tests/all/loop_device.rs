@@ -88,7 +88,7 @@ fn it_switches_under_load_data_stay_whole_and_settings_come_back() {
     let before = settings(&queue);
     let options = RunOptions { act: true, once: false };
     let (summary, lines) = fly(&config(folder.path(), device.path()), options, || {
-        assert!(fio(device.path(), 8, true), "fio found other data than it had written");
+        assert!(fio(device.path(), 6, true), "fio found other data than it had written");
         let status = ask(&folder.path().join("pilot.sock"), &Question::Status {}).unwrap();
         assert_eq!((&status["mode"], &status["devices"][0]["state"]), (&"act".into(), &"acting".into()));
     });
@@ -106,7 +106,7 @@ fn a_change_by_another_program_stays() {
     let folder = tempfile::tempdir().unwrap();
     let options = RunOptions { act: true, once: false };
     let (summary, lines) = fly(&config(folder.path(), device.path()), options, || {
-        assert!(fio(device.path(), 3, false));
+        assert!(fio(device.path(), 2, false));
         let other = if queue.schedulers().unwrap().0 == "kyber" { "bfq" } else { "kyber" };
         std::fs::write(device.sysfs().join("queue/scheduler"), other).unwrap();
         assert!(fio(device.path(), 2, false));
@@ -123,7 +123,7 @@ fn advice_changes_nothing() {
     let before = settings(&queue);
     let text = format!("[[device]]\npath = \"{}\"\nperiod = \"200ms\"\n", device.path().display());
     std::thread::scope(|scope| {
-        let load = scope.spawn(|| fio(device.path(), 6, false));
+        let load = scope.spawn(|| fio(device.path(), 4, false));
         let reads = || std::fs::read_to_string(device.sysfs().join("stat")).unwrap();
         let idle = reads();
         while reads() == idle && !load.is_finished() {
@@ -217,4 +217,45 @@ fn the_layout_map_names_the_blocks_of_a_real_file_system() {
         sector == [0xa5; 512]
     });
     assert_eq!(map.tag(found.unwrap()), Tag::of_file_size(file.metadata().unwrap().size()));
+}
+
+#[test]
+fn with_a_layout_the_pilot_tags_requests_of_files_that_did_not_exist_when_it_began() {
+    use dumbwaiter_learn::Tag;
+    use dumbwaiter_pilot::KernelPort;
+    use dumbwaiter_pilot::port::Port;
+    use dumbwaiter_recording::{LiveEvent, LiveKind};
+
+    let _one = ONE.lock();
+    let Some((device, _)) = device() else { return };
+    if let Err(error) = dumbwaiter_linux::filesystem::make_ext4(device.path()) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let mounted = dumbwaiter_linux::filesystem::TemporaryFolder::mount(device.path(), "ext4").unwrap();
+    let mut port = KernelPort::new(device.path(), false).with_layout(Some(mounted.dir()));
+    port.open().unwrap();
+    port.watch(true);
+    let mut events: Vec<LiveEvent> = Vec::new();
+    let mut known = || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        port.events(dumbwaiter_block::Nanos::ZERO, &mut Vec::new()).unwrap();
+        port.tags_from().unwrap().starts_with("layout of")
+    };
+    assert!((0..500).any(|_| known()), "{:?}", port.tags_from());
+    // Neither file existed when the layout was read.
+    std::fs::write(mounted.dir().join("small"), [1; 3000]).unwrap();
+    std::fs::write(mounted.dir().join("large"), vec![2; 3 << 20]).unwrap();
+    assert!(Command::new("sync").arg("-f").arg(mounted.dir()).status().unwrap().success());
+    // The first call may take in the allocations after the requests' events: the tags are asked for afterwards.
+    port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
+    port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
+    let writes = events.iter().filter(|event| event.kind == LiveKind::Issue && event.op == dumbwaiter_block::Op::Write);
+    let tags: Vec<Tag> = writes.map(|event| port.tag(event)).collect();
+    let count = |tag: Tag| tags.iter().filter(|found| **found == tag).count();
+    assert!(count(Tag::of_file_size(3000)) > 0 && count(Tag::of_file_size(3 << 20)) > 0, "{tags:?}");
+    assert!(count(Tag::JOURNAL) > 0, "{tags:?}");
+    drop(mounted);
+    port.events(dumbwaiter_block::Nanos::ZERO, &mut events).unwrap();
+    assert!(port.tags_from().unwrap().contains("the kernel's flags"), "{:?}", port.tags_from());
 }
