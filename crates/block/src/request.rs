@@ -24,7 +24,7 @@ pub struct Io {
     pub tenant: TenantId,
     /// The CPU it is submitted on.
     pub cpu: u16,
-    /// Stream or tag hint; requests of different streams never merge.
+    /// Stream hint; requests of different streams never merge. From 0xff00 on it is an I/O tag of the `learn` crate.
     pub stream: u16,
     /// The submitter's own number, handed back at completion.
     pub token: u64,

@@ -47,8 +47,11 @@ impl Expectation {
 
 /// A load farther than this from every row is unknown.
 const REACH: f64 = 0.35;
-/// Distance at which the weight of a row is a quarter of that at 0: that of five tasks from eight.
-const WIDTH: f64 = 0.05;
+/// Difference of each part of a signature at which the weight of a row is a quarter of that at 0. Tasks are counted exactly: a fifth
+/// more of them. The share of writes is an estimate from the last requests of each task.
+const WIDTHS: [f64; 4] = [0.05, 0.1, 0.05, 0.02];
+/// The same of the outstanding I/Os: two thirds more of them.
+const WIDTH_OUTSTANDING: f64 = 0.04;
 /// A candidate this near the best of a row is as good as it.
 const AS_GOOD: f64 = 0.95;
 /// Lower bound of the agreement with a classifier, so that a wrong class cannot rule out a row.
@@ -120,8 +123,12 @@ impl Prior {
 impl Row {
     /// Likelihood of this signature and these classes under this row's load, not normalised.
     fn likeness(&self, load: &Signature, classes: Option<(usize, &[f32])>) -> f64 {
-        let distance = self.load.distance_in_full(load) / WIDTH;
-        let near = 1.0 / (1.0 + distance * distance);
+        // A product over the parts: a part in which all rows are as far from the load does not level their weights.
+        let near = |difference: f64, width: f64| 1.0 / (1.0 + (difference / width) * (difference / width));
+        let parts = self.load.parts.iter().zip(&load.parts).zip(WIDTHS);
+        let of_parts: f64 = parts.map(|((a, b), width)| near(a - b, width)).product();
+        let outstanding = self.load.outstanding.zip(load.outstanding);
+        let near = of_parts * outstanding.map_or(1.0, |(a, b)| near(a - b, WIDTH_OUTSTANDING));
         let agreement = classes.and_then(|(in_force, seen)| {
             let own = self.classes.get(in_force).filter(|own| own.len() == seen.len())?;
             // The overlap of the two distributions (Bhattacharyya's coefficient).
@@ -175,6 +182,29 @@ mod tests {
         assert_eq!((best([0.9, 0.1]), best([0.1, 0.9])), (1, 0));
         let other = prior.expect(&load(0.5), Some((0, &[1.0]))).unwrap();
         assert_eq!(other.scores[0], other.scores[1], "a classifier with other classes says nothing");
+    }
+
+    #[test]
+    fn the_number_of_tasks_decides_though_the_share_of_writes_is_of_no_row() {
+        // Four, six and eight tasks, a half or a quarter of them writers; only eight want candidate 0.
+        let mut prior = Prior::default();
+        for writers in [0.25, 0.5] {
+            for (log_tasks, second) in [(2.0, 1.05), (2.5, 1.05), (3.0, 0.85)] {
+                prior.add(Signature::of([0.0, writers, 0.25, log_tasks / 12.0]), vec![1.0, second]);
+            }
+        }
+        let expect = |writers, log_tasks: f64| {
+            let load = Signature::of([0.0, writers, 0.25, log_tasks / 12.0]);
+            prior.expect(&load, None).unwrap()
+        };
+        for writers in [0.25, 0.37, 0.5, 0.6] {
+            let six = expect(writers, 2.5);
+            assert!(
+                six.best() == 1 && six.scores[1] > 1.03 * six.scores[0] && six.confidence > 0.8,
+                "{writers}: {six:?}"
+            );
+            assert_eq!(expect(writers, 3.0).best(), 0, "{writers}");
+        }
     }
 
     #[test]

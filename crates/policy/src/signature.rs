@@ -177,13 +177,6 @@ impl Signature {
         Signature { parts, outstanding: None }
     }
 
-    /// As [`Signature::distance`], with the outstanding I/Os where both are known.
-    pub fn distance_in_full(&self, other: &Signature) -> f64 {
-        let outstanding = self.outstanding.zip(other.outstanding).map_or(0.0, |(a, b)| a - b);
-        let rest = self.distance(other);
-        (rest * rest + outstanding * outstanding).sqrt()
-    }
-
     /// Distance from another: 0 for the same load, about 1 for an opposite one.
     pub fn distance(&self, other: &Signature) -> f64 {
         let squares = self.parts.iter().zip(&other.parts).map(|(a, b)| (a - b) * (a - b));

@@ -1,5 +1,7 @@
 //! Throughput tables: measured scores of schedulers by load and device. A table is a JSON document.
 
+use std::sync::{Arc, OnceLock};
+
 use serde::{Deserialize, Serialize};
 
 use crate::prior::{Prior, Row};
@@ -100,8 +102,14 @@ impl ScoreTable {
     /// # Errors
     ///
     /// None; a test reads it.
-    pub fn shipped() -> Result<ScoreTable, TableError> {
-        ScoreTable::from_json(include_bytes!("../tables/simulated.json"))
+    pub fn shipped() -> Result<Arc<ScoreTable>, TableError> {
+        // Read once: every simulated run with `adaptive` asks for it.
+        static SHIPPED: OnceLock<Arc<ScoreTable>> = OnceLock::new();
+        if let Some(table) = SHIPPED.get() {
+            return Ok(Arc::clone(table));
+        }
+        let table = Arc::new(ScoreTable::from_json(include_bytes!("../tables/simulated.json"))?);
+        Ok(Arc::clone(SHIPPED.get_or_init(|| table)))
     }
 
     /// Reads a table and checks every number.

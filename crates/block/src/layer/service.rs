@@ -116,9 +116,10 @@ impl BlockLayer {
         }
     }
 
+    /// Asks the scheduler again at this time; not by a timer if it is [`Nanos::MAX`], for then only an arrival or a completion helps.
     fn rerun(&mut self, hw: usize, at: Nanos) {
-        self.hw[hw].rerun_at = Some(at);
-        self.rerun_at = Some(self.rerun_at.map_or(at, |t| t.min(at)));
+        self.hw[hw].rerun_at = (at < Nanos::MAX).then_some(at);
+        self.rerun_at = self.rerun_at.into_iter().chain(self.hw[hw].rerun_at).min();
     }
 
     /// A driver tag for a request that is to be sent. Under `none` it took one on the way in, and a flush borrows that of a

@@ -41,7 +41,7 @@ fn the_shipped_table_knows_the_default_candidates_on_disks_and_flash() {
             assert!(!kind.rotational || goal == Goal::Latency || expected.best() == 1, "{expected:?}");
         }
     }
-    assert_eq!(ScoreTable::from_json(table.to_json().unwrap().as_bytes()).unwrap(), table);
+    assert_eq!(ScoreTable::from_json(table.to_json().unwrap().as_bytes()).unwrap(), *table);
 }
 
 #[test]

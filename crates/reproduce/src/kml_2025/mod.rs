@@ -1,5 +1,6 @@
 //! *Towards Machine Learning-Based I/O Scheduling* (FSL-25-07, 2025): its arithmetic, and what it claims measured.
 
+mod flash;
 mod measured;
 mod paper;
 mod phases;
@@ -45,6 +46,11 @@ pub(crate) const PAPER: Paper = Paper {
             name: "steady",
             title: "adaptive on loads that do not change: no more than 1 % below the best fixed scheduler",
             run: phases::steady_loads,
+        },
+        Figure {
+            name: "flash-goals",
+            title: "what an oracle would gain over the best fixed scheduler on flash, by three goals",
+            run: flash::goals,
         },
         Figure {
             name: "classification",

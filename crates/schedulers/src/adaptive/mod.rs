@@ -10,8 +10,8 @@ mod settings;
 use std::sync::Arc;
 
 use dumbwaiter_block::{
-    Context, Event, Flags, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle,
-    Setup, State, Traits, Tunable,
+    Context, Event, Handover, Io, Join, MergeIndex, Nanos, Next, Op, Place, RequestId, Scheduler, ServiceOracle, Setup,
+    State, Traits, Tunable,
 };
 use dumbwaiter_learn::{Classifier, IssueOrder, Tag};
 use dumbwaiter_policy::{
@@ -19,6 +19,9 @@ use dumbwaiter_policy::{
 };
 
 pub use settings::TUNABLES;
+
+/// Shortest slot of a trial on flash, which completes in it what a disk completes in seconds.
+const FLASH_SLOT_MIN: Nanos = Nanos::from_ms(50);
 
 /// Builds a candidate.
 type Build = Arc<dyn Fn(Setup) -> Box<dyn Scheduler> + Send + Sync>;
@@ -137,7 +140,9 @@ impl Adaptive {
     pub fn new(setup: Setup, plan: &Plan) -> Adaptive {
         let usual = if setup.hw_queues > 1 { "none" } else { "mq-deadline" };
         let first = plan.candidates.iter().position(|c| c.name == usual).unwrap_or(0);
-        let settings = Settings { by: plan.by, goal: plan.goal, ..Settings::default() };
+        let defaults = Settings::default();
+        let slot_min = if setup.rotational { defaults.slot_min } else { FLASH_SLOT_MIN };
+        let settings = Settings { by: plan.by, goal: plan.goal, slot_min, ..defaults };
         let mut policy = Policy::new(plan.candidates.len(), first, settings, plan.prior(&setup));
         if let Some(classifier) = &plan.classifier {
             policy = policy.with_classifier(Arc::clone(classifier));
@@ -200,7 +205,7 @@ impl Own {
                 bytes: request.bytes().min(u64::from(u32::MAX)) as u32,
                 delta: self.deltas.get(id.index()).copied().unwrap_or(0),
                 latency: ctx.now.since(request.issue),
-                tag: if request.io.flags.has(Flags::META) { Tag::META } else { Tag::UNKNOWN },
+                tag: Tag::of_io(&request.io),
             });
         }
         let work = Work { ios: 1, bytes: request.bytes(), latency: ctx.now.since(request.submit) };

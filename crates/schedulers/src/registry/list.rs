@@ -89,10 +89,10 @@ fn table(settings: &Settings) -> Result<Option<Arc<ScoreTable>>, ChoiceError> {
         Some("none") => return Ok(None),
         None | Some("shipped:simulated") => ScoreTable::shipped(),
         Some(text) if text.starts_with("shipped:") => return Err(settings.refused("table", EXPECTED)),
-        Some(_) => ScoreTable::from_json(&settings.file("table")?.unwrap_or_default()),
+        Some(_) => ScoreTable::from_json(&settings.file("table")?.unwrap_or_default()).map(Arc::new),
     };
     let table = table.map_err(|why| settings.refused("table", format!("{EXPECTED} ({why})")))?;
-    Ok(Some(Arc::new(table)))
+    Ok(Some(table))
 }
 
 /// Schedulers in the order in which they are listed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dumbwaiter_block::{Flags, Nanos, Op, Request};
+use dumbwaiter_block::{Nanos, Op, Request};
 use dumbwaiter_learn::{History, IssueOrder, LatencyModel, Model as File, ModelError, Moment, Place, Regions};
 use dumbwaiter_learn::{RequestVector, Rotation, Spindle, Tag};
 
@@ -46,8 +46,8 @@ impl LearnedModel {
 }
 
 fn vector_of(request: &Request) -> RequestVector {
-    let tag = if request.io.flags.has(Flags::META) { Tag::META } else { Tag::UNKNOWN };
-    RequestVector::new(request.io.op, request.bytes().min(u64::from(u32::MAX)) as u32, tag)
+    let bytes = request.bytes().min(u64::from(u32::MAX)) as u32;
+    RequestVector::new(request.io.op, bytes, Tag::of_io(&request.io))
 }
 
 impl Model for LearnedModel {

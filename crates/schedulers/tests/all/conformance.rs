@@ -58,7 +58,7 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(1000))]
+    #![proptest_config(cases(400))]
 
     /// Conservation, drain, depths, merge correctness and the contract, for every scheduler. The same plan gives the same
     /// order, and so does a copy that takes over in mid-run. One test, as the second run of a plan serves both.

@@ -83,6 +83,38 @@ fn a_deadline_is_forgotten_with_its_task() {
     assert_eq!(refused(&harness), 0);
 }
 
+/// A scheduler that waits for a completion, whenever that is, sets no timer: virtual time would go to its end.
+#[test]
+fn a_wait_for_a_completion_sets_no_timer() {
+    let steps = [
+        (1, 0, 0),
+        (1, 24, 0),
+        (1, 24, 1),
+        (2, 0, 0),
+        (2, 16, 0),
+        (2, 0, 1),
+        (1, 0, 1),
+        (0, 0, 0),
+        (2, 0, 0),
+        (1, 0, 0),
+    ];
+    for entry in REGISTRY {
+        let mut harness = disk(entry.name);
+        for task in 0..3 {
+            harness.deadline(TaskId(task), Some(Nanos::from_ms(1 + u64::from(task))));
+        }
+        for (task, sector, then) in steps {
+            harness.submit_io(read(task, task % 2, sector));
+            match then {
+                0 => harness.step(),
+                _ => harness.issue_all(),
+            }
+            assert!(harness.now() < Nanos::from_secs(3600), "{}: {}", entry.name, harness.now());
+        }
+        harness.drain();
+    }
+}
+
 proptest! {
     #![proptest_config(crate::conformance::cases(60))]
 

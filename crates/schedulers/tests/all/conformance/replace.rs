@@ -34,7 +34,7 @@ fn run(names: [&str; 2], ways: (Handover, Handover), plan: &Plan) -> Harness {
 }
 
 proptest! {
-    #![proptest_config(cases(40))]
+    #![proptest_config(cases(16))]
 
     /// Nothing is lost, doubled, mixed up or sent before the flush that it asked for, and the device is never overfull.
     #[test]
