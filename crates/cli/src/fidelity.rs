@@ -1,7 +1,7 @@
 //! `fidelity`: our schedulers against recordings of the kernel's; with `--closed-loop` the recordings' jobs in simulation.
 
 use anyhow::Result;
-use dumbwaiter_fidelity::{closed_loops, scores};
+use dumbwaiter_fidelity::{ClosedLoops, closed_loops, recorded_again, scores};
 use dumbwaiter_terminal::{closed_loops_text, scores_text};
 
 use crate::args::Fidelity;
@@ -37,18 +37,24 @@ pub(crate) fn run(args: &Fidelity) -> Result<Ended> {
     Ok(Ended::Failed)
 }
 
-/// Runs the jobs of the recordings, and prints or writes how they agree.
+/// Runs the jobs of the recordings, or takes second recordings of them, and prints or writes how they agree.
 fn closed_loop(args: &Fidelity) -> Result<Ended> {
+    if let Some(again) = &args.against {
+        return show(args, &recorded_again(&args.files, again)?, false);
+    }
     let world = input::simulator(args.jobs)?;
     let watched = Watched::start()?;
     let found = watched.run(|control| closed_loops(&args.files, &world, control))?;
+    show(args, &found, watched.control().cancelled())
+}
+
+fn show(args: &Fidelity, found: &ClosedLoops, cancelled: bool) -> Result<Ended> {
     if args.json.is_some() {
         for other in &found.not_comparable {
             crate::tell!("not compared: {}: {}", other.file, other.reason);
         }
     }
-    output::print_or_json(args.json.as_deref(), &found.compared, || closed_loops_text(&found, output::style()))?;
-    let cancelled = watched.control().cancelled();
+    output::print_or_json(args.json.as_deref(), &found.compared, || closed_loops_text(found, output::style()))?;
     if found.compared.is_empty() && !cancelled {
         crate::tell!("dumbwaiter: nothing to compare: no recording could be");
         return Ok(Ended::Failed);

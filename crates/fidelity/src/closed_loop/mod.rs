@@ -6,6 +6,7 @@
 
 mod conditions;
 mod kernel;
+mod recorded_again;
 mod scenario;
 
 use std::path::{Path, PathBuf};
@@ -19,8 +20,9 @@ use serde::Serialize;
 use crate::recording::{self, Files, Recording};
 use conditions::Conditions;
 use kernel::{Observed, observe};
+pub use recorded_again::recorded_again;
 
-/// How a run agrees with a recording.
+/// How a run, or a second recording, agrees with a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Agreement {
     /// The recording's file name.
@@ -115,7 +117,7 @@ pub fn closed_loops(paths: &[PathBuf], world: &dyn World, control: &Control) -> 
         return Err(failure.into());
     }
     let results = cases.iter().enumerate().filter_map(|(i, case)| Some((case, matrix.result(i)?)));
-    answer.compared = results.map(|(case, result)| case.agreement(&result.run)).collect();
+    answer.compared = results.map(|(case, result)| case.agreement(&case.figures_of(&result.run))).collect();
     Ok(answer)
 }
 
@@ -125,6 +127,15 @@ struct Case {
     scheduler: String,
     kernel: Observed,
     parties: Vec<Party>,
+}
+
+/// What is compared with the kernel's figures: those of a run, or of a second recording.
+struct Figures {
+    mb_per_s: f64,
+    mean_us: f64,
+    p95_us: f64,
+    /// What each party moved, in any unit; `None` where a party is missing.
+    moved: Option<Vec<f64>>,
 }
 
 /// A job or a group: whose share is compared.
@@ -139,13 +150,21 @@ fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// What a recording says of its device and load; the reason where it is none.
+fn read_conditions(files: &Files) -> Result<Result<Conditions, String>, recording::Error> {
+    match Conditions::read(&files.description) {
+        Ok(about) => Ok(Ok(about)),
+        Err(recording::Error::Description { .. }) => Ok(Err("it is not a dispatch recording".to_owned())),
+        Err(error) => Err(error),
+    }
+}
+
 /// A recording and the run to compare with it; the reason where there can be none.
 fn case(path: &Path, world: &dyn World) -> Result<Result<(Case, Cell), String>, recording::Error> {
     let files = Files::of(path);
-    let about = match Conditions::read(&files.description) {
+    let about = match read_conditions(&files)? {
         Ok(about) => about,
-        Err(recording::Error::Description { .. }) => return Ok(Err("it is not a dispatch recording".to_owned())),
-        Err(error) => return Err(error),
+        Err(reason) => return Ok(Err(reason)),
     };
     if let Some(reason) = about.obstacle() {
         return Ok(Err(reason));
@@ -175,12 +194,12 @@ fn comparable(
 /// Whose shares to compare: the groups that did I/O, or the jobs.
 fn parties(about: &Conditions, offsets: &[u64], kernel: &Observed) -> Vec<Party> {
     if let Some(groups) = &about.groups {
-        let with_jobs = groups.iter().filter(|group| group.job.is_some());
+        let with_io = groups.iter().filter(|group| group.job.is_some() || !group.pids.is_empty());
         let party = |path: &str, pids: &[i32]| Party {
             pids: pids.to_vec(),
             tenant: Some(scenario::tenant_name(path).to_owned()),
         };
-        return with_jobs.map(|group| party(&group.path, &group.pids)).collect();
+        return with_io.map(|group| party(&group.path, &group.pids)).collect();
     }
     let pids = by_offset(offsets, kernel);
     pids.into_iter().map(|pid| Party { pids: pid.into_iter().collect(), tenant: None }).collect()
@@ -200,37 +219,45 @@ fn by_offset(offsets: &[u64], kernel: &Observed) -> Vec<Option<i32>> {
     found
 }
 
+impl Party {
+    /// Bytes that it moved in a recording.
+    fn bytes(&self, kernel: &Observed) -> f64 {
+        self.pids.iter().filter_map(|pid| kernel.processes.get(pid)).map(|p| p.bytes as f64).sum()
+    }
+}
+
 impl Case {
-    fn agreement(&self, run: &RunResult) -> Agreement {
+    fn figures_of(&self, run: &RunResult) -> Figures {
+        let of_group = |name: &str| run.tenants.iter().find(|t| t.name == name).map(|t| t.mb_per_s);
+        let moved = self.parties.iter().enumerate().map(|(i, party)| match &party.tenant {
+            Some(tenant) => of_group(tenant),
+            None => run.tasks.get(i).map(|task| task.mb_per_s),
+        });
+        let (mean_us, p95_us) = (run.latency_us.mean, run.latency_us.p95);
+        Figures { mb_per_s: run.mb_per_s, mean_us, p95_us, moved: moved.collect() }
+    }
+
+    fn agreement(&self, other: &Figures) -> Agreement {
         let ratio = |ours: f64, kernel: f64| if kernel > 0.0 && ours.is_finite() { ours / kernel } else { 0.0 };
         Agreement {
             file: self.file.clone(),
             scheduler: self.scheduler.clone(),
-            mb_ratio: ratio(run.mb_per_s, self.kernel.mb_per_s),
-            mean_ratio: ratio(run.latency_us.mean, self.kernel.mean_us),
-            p95_ratio: ratio(run.latency_us.p95, self.kernel.p95_us),
-            share_error: self.share_error(run),
+            mb_ratio: ratio(other.mb_per_s, self.kernel.mb_per_s),
+            mean_ratio: ratio(other.mean_us, self.kernel.mean_us),
+            p95_ratio: ratio(other.p95_us, self.kernel.p95_us),
+            share_error: self.share_error(other),
         }
     }
 
-    /// The largest difference of a share; 1 where parties are missing in the run.
-    fn share_error(&self, run: &RunResult) -> f64 {
-        let of_group = |name: &str| run.tenants.iter().find(|t| t.name == name).map(|t| t.mb_per_s);
-        let ours = self.parties.iter().enumerate().map(|(i, party)| match &party.tenant {
-            Some(tenant) => of_group(tenant),
-            None => run.tasks.get(i).map(|task| task.mb_per_s),
-        });
-        let Some(ours) = ours.collect::<Option<Vec<f64>>>() else { return 1.0 };
-        let bytes = |party: &Party| {
-            party.pids.iter().filter_map(|pid| self.kernel.processes.get(pid)).map(|p| p.bytes as f64).sum::<f64>()
-        };
-        let kernel: Vec<f64> = self.parties.iter().map(bytes).collect();
+    /// The largest difference of a share; 1 where a party is missing in the other.
+    fn share_error(&self, other: &Figures) -> f64 {
+        let Some(moved) = other.moved.as_ref().filter(|moved| moved.len() == self.parties.len()) else { return 1.0 };
+        let kernel: Vec<f64> = self.parties.iter().map(|party| party.bytes(&self.kernel)).collect();
         let all: f64 = self.kernel.processes.values().map(|p| p.bytes as f64).sum();
-        let sum = ours.iter().sum::<f64>();
-        let shares = |rates: &[f64], sum: f64| -> Vec<f64> {
-            rates.iter().map(|rate| if sum > 0.0 { rate / sum } else { 0.0 }).collect()
+        let shares = |moved: &[f64], sum: f64| -> Vec<f64> {
+            moved.iter().map(|m| if sum > 0.0 { m / sum } else { 0.0 }).collect()
         };
-        let pairs = shares(&ours, sum).into_iter().zip(shares(&kernel, all));
+        let pairs = shares(moved, moved.iter().sum()).into_iter().zip(shares(&kernel, all));
         pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
     }
 }

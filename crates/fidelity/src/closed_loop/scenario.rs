@@ -58,11 +58,26 @@ pub(super) fn scenario(about: &Conditions, recording: &Recording) -> Result<Scen
         tenants: tenants(about, recording),
         ..Scenario::default()
     };
-    let files: BTreeMap<String, &str> = (0..).map(job_name).zip(about.jobs()).collect();
-    let read = |name: &str| Ok(files.get(name).copied().unwrap_or_default().to_owned());
-    scenario.resolve(&read, &|_| None).map_err(|e| e.to_string())?;
+    resolve(&mut scenario, about)?;
     scenario.validate(&|_| Ok(()), &|_| Ok(())).map_err(|e| e.to_string())?;
     Ok(scenario)
+}
+
+/// Reads the jobs of a scenario's tasks.
+fn resolve(scenario: &mut Scenario, about: &Conditions) -> Result<(), String> {
+    let files: BTreeMap<String, &str> = (0..).map(job_name).zip(about.jobs()).collect();
+    let read = |name: &str| Ok(files.get(name).copied().unwrap_or_default().to_owned());
+    scenario.resolve(&read, &|_| None).map_err(|e| e.to_string()).map(drop)
+}
+
+/// The byte at which each job of a recording begins, whatever its device.
+pub(super) fn job_offsets(about: &Conditions, recording: &Recording) -> Result<Vec<u64>, String> {
+    if about.jobs().all(|job| job.trim().is_empty()) {
+        return Err("it does not have the job that ran".to_owned());
+    }
+    let mut scenario = Scenario { tenants: tenants(about, recording), ..Scenario::default() };
+    resolve(&mut scenario, about)?;
+    Ok(offsets(&scenario))
 }
 
 /// The name of the n-th job file.

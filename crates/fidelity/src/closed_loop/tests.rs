@@ -176,3 +176,34 @@ fn processes_have_the_job_that_begins_last_before_their_lowest_sector() {
     assert_eq!(by_offset(&[0, 0], &lowest(&[8, 0])), [Some(1), Some(2)], "of equals, in order");
     assert_eq!(by_offset(&[0, mib], &lowest(&[0])), [Some(1), None]);
 }
+
+#[test]
+fn a_second_recording_is_compared_by_groups_and_by_jobs() {
+    let (first, again) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let groups = |x: i32, root: i32| {
+        description(serde_json::json!({ "groups": [
+            { "path": "a", "weight": 100, "pids": [] },
+            { "path": "a/x", "weight": 100, "pids": [x] },
+            { "path": "", "weight": 100, "pids": [root] },
+        ] }))
+    };
+    let jobs = description(serde_json::json!({ "job": job("0m") + "[s]\nrw=randread\nbs=4k\noffset=64m\n" }));
+    let paths = [
+        // Other processes in the same groups: half each, then a quarter and three quarters.
+        put(first.path(), "groups", &groups(5, 6), &rows(&[(5, 0), (6, 131_072)], 2000, 400)),
+        put(first.path(), "jobs", &jobs, &rows(&[(5, 0), (6, 131_072)], 2000, 400)),
+        put(first.path(), "once", &jobs, &rows(&[(5, 0)], 2000, 4)),
+    ];
+    let quarter = [(6, 131_072), (6, 131_072), (7, 0), (6, 131_072)];
+    put(again.path(), "groups", &groups(7, 6), &rows(&quarter, 4000, 400));
+    // The jobs by where they begin, whoever has the lower process number.
+    put(again.path(), "jobs", &jobs, &rows(&[(9, 131_072), (8, 0)], 2000, 400));
+    let found = recorded_again(&paths, again.path()).unwrap();
+    let [groups, jobs] = &found.compared[..] else { panic!("{found:?}") };
+    assert!((groups.share_error - 0.25).abs() < 0.01 && !groups.within(&BOUNDS), "{groups:?}");
+    assert!((groups.mb_ratio - 0.5).abs() < 0.01 && (groups.mean_ratio - 2.0).abs() < 0.01, "{groups:?}");
+    assert!(jobs.within(&BOUNDS) && jobs.share_error < 0.01, "{jobs:?}");
+    assert!(found.not_comparable[0].reason.contains("no recording of its name"), "{:?}", found.not_comparable);
+    let same = recorded_again(&paths, first.path()).unwrap();
+    assert!(same.compared.len() == 3 && same.compared.iter().all(|a| a.within(&BOUNDS) && a.share_error == 0.0));
+}
